@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+namespace gpumap {
+
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux
+using Deadline = Clock::time_point;
+inline constexpr Deadline no_deadline = Deadline::max();
+
+enum class WaitResult { ready, timeout, cancelled };
+
+/// A counter that a GPU queue raises as its work completes; it only grows.
+/// Thread safety: every member may be called from any thread.
+class Timeline {
+ public:
+  Timeline() = default;
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+  virtual ~Timeline() = default;
+
+  /// The last value reached. Never blocks. Costs a plain load on CUDA (the word lies in page-locked host memory).
+  [[nodiscard]] virtual std::uint64_t completed() = 0;
+
+  /// Throws Error(device_lost) when the work behind this timeline can no longer complete. Costs a driver call.
+  virtual void check() = 0;
+};
+
+/// A point on a timeline. Default-constructed, it has always been signalled. Cheap to copy; keeps its timeline alive.
+class Fence {
+ public:
+  Fence() = default;
+  Fence(std::shared_ptr<Timeline> timeline, std::uint64_t value) : timeline_(std::move(timeline)), value_(value) {}
+
+  [[nodiscard]] bool signalled() const { return !timeline_ || timeline_->completed() >= value_; }
+
+  /// Wait until signalled. Spins for `spin`, then sleeps in growing steps of at most 200 us so that `cancel` (may be
+  /// null) and the deadline are seen. Throws Error(device_lost) when the GPU work faulted.
+  WaitResult wait(Deadline deadline = no_deadline, std::chrono::nanoseconds spin = std::chrono::microseconds(50),
+                  const std::atomic<bool>* cancel = nullptr) const;
+
+  [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const noexcept { return timeline_; }
+  [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::shared_ptr<Timeline> timeline_;
+  std::uint64_t value_ = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpumap/device.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+enum class Language { cuda, ptx, cubin, glsl, spirv };
+
+[[nodiscard]] constexpr Backend backend_of(Language language) noexcept {
+  return language == Language::glsl || language == Language::spirv ? Backend::vulkan : Backend::cuda;
+}
+
+/// A kernel before compilation.
+struct KernelSource {
+  Language language = Language::cuda;
+  std::string name;  ///< file or built-in name, for messages
+  std::string code;  ///< text, or the bytes of a .ptx, .cubin or .spv
+  std::string
+      function;  ///< entry point; "main" for shaders when empty; for CUDA, the only kernel of the file when empty
+};
+
+/// Read a .cu, .ptx, .cubin, .comp or .spv file; the extension tells the language. Throws Error(io | invalid).
+[[nodiscard]] KernelSource load_kernel_file(const std::filesystem::path& path, std::string function = {});
+
+/// A named float parameter of a built-in: `count` floats at params[first].
+struct Parameter {
+  std::string_view name;
+  std::uint32_t first = 0;
+  std::uint32_t count = 1;
+  float initial = 0.0F;
+};
+
+/// A kernel that comes with gpumap, in CUDA C++ and in GLSL.
+struct Builtin {
+  std::string_view name;
+  std::string_view description;
+  std::string_view cuda;  ///< source text
+  std::string_view glsl;  ///< source text
+  std::span<const Parameter> parameters;
+  bool in_place = false;    ///< writes no output: the input frame is handed on
+  bool has_result = false;  ///< fills the result block
+};
+[[nodiscard]] std::span<const Builtin> builtins() noexcept;
+[[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;
+[[nodiscard]] KernelSource source_of(const Builtin& builtin, Backend backend);
+
+/// Parse "gain=2.5,taps=[1,2,3]". Throws Error(invalid) naming the position. At most GPUMAP_MAX_PARAMS numbers.
+[[nodiscard]] std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::string_view text);
+/// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
+
+/// Compile without a GPU. `architecture` is "sm_90"; the result is a cubin. Throws Error(compile) with NVRTC's log,
+/// Error(no_driver) where NVRTC is missing.
+[[nodiscard]] std::string compile_cuda(const KernelSource& source, std::string_view architecture);
+/// GLSL to SPIR-V. Throws Error(compile) with the compiler's log.
+[[nodiscard]] std::string compile_glsl(const KernelSource& source);
+
+/// What a SPIR-V module says of one entry point.
+struct ShaderInfo {
+  std::string function;
+  std::array<std::uint32_t, 3> threads{1, 1, 1};  ///< workgroup size
+  bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
+};
+/// Read the entry points of foreign bytes; trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
+[[nodiscard]] std::vector<ShaderInfo> inspect_spirv(std::string_view bytes);
+
+/// A kernel loaded on a device. Thread safety: immutable after load.
+class Kernel {
+ public:
+  Kernel() = default;
+  Kernel(const Kernel&) = delete;
+  Kernel& operator=(const Kernel&) = delete;
+  virtual ~Kernel() = default;
+
+  /// Compile where needed and load. Throws Error(compile | no_driver | not_supported | device_lost).
+  [[nodiscard]] static std::shared_ptr<Kernel> load(const std::shared_ptr<Device>& device, const KernelSource& source);
+
+  [[nodiscard]] virtual Backend backend() const noexcept = 0;
+  [[nodiscard]] virtual const std::string& name() const noexcept = 0;
+  /// A grid that gives every output item a thread: 2-D over pixels for video, 1-D over samples or bytes otherwise.
+  /// Built-ins and auto-sized kernels handle any excess threads.
+  [[nodiscard]] virtual Grid grid_for(const gpumap_frame& frame) const = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace gpumap {
+
+/// Who executes GPU work.
+enum class Backend { cuda, vulkan };
+
+/// Where memory lies.
+enum class Placement {
+  bar,     ///< device memory that the CPU writes through the PCIe BAR (never read it with the CPU)
+  device,  ///< device memory that only the GPU reaches
+  host,    ///< page-locked, CPU-cached host memory that the GPU reaches: results and downloads
+};
+
+struct MappingOptions {
+  Placement placement = Placement::bar;
+  std::size_t bytes = 0;
+  bool require_coherent = false;       ///< fail rather than take memory that needs flush()
+  bool treat_as_non_coherent = false;  ///< for tests: flush and invalidate even where not needed
+};
+
+/// A piece of memory with a host pointer, a device address, or both.
+/// Ownership: owns the memory, keeps its device open. Thread safety: const members from any thread.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  virtual ~Mapping() = default;
+
+  [[nodiscard]] virtual Placement placement() const noexcept = 0;
+  [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
+  /// CPU address, at least 4096-aligned; null for Placement::device.
+  [[nodiscard]] virtual std::byte* host() const noexcept = 0;
+  /// Address for a kernel on `backend`: a CUdeviceptr or a Vulkan buffer device address. 0 where it has none.
+  [[nodiscard]] virtual std::uint64_t address(Backend backend) const noexcept = 0;
+  /// False when CPU stores need flush() before the GPU sees them.
+  [[nodiscard]] virtual bool coherent() const noexcept = 0;
+
+  /// Make CPU stores in the range available to the device. A no-op on coherent memory. Range checked: Error(invalid).
+  virtual void flush(std::size_t offset, std::size_t bytes) const = 0;
+  /// Make device writes in the range visible to the CPU (Placement::host). A no-op on coherent memory.
+  virtual void invalidate(std::size_t offset, std::size_t bytes) const = 0;
+
+  /// Copy [offset, offset + to.size()) to ordinary host memory by DMA, never by CPU reads of the BAR. Blocks until
+  /// done. The caller has waited for the fences of GPU work that writes the range.
+  virtual void download(std::size_t offset, std::span<std::byte> to) const = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "gpumap/fence.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/memory.hpp"
+
+namespace gpumap {
+
+class Kernel;
+
+/// Blocks of threads: CUDA grid and block, Vulkan workgroup count and size.
+struct Grid {
+  std::array<std::uint32_t, 3> blocks{1, 1, 1};
+  std::array<std::uint32_t, 3> threads{1, 1, 1};
+};
+
+/// GPU work in order: a CUDA stream, or a Vulkan command stream. Work is asynchronous; what is submitted after a
+/// publish sees the published bytes. Thread safety: one thread at a time for each queue; queues are independent.
+/// Errors: Error(device_lost) once a kernel of this process faulted. Destruction waits for the work in flight.
+class Queue {
+ public:
+  Queue() = default;
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+  virtual ~Queue() = default;
+
+  [[nodiscard]] virtual Backend backend() const noexcept = 0;
+
+  /// Later work starts after `fence`: on the GPU where both sides are the same backend, else by a CPU wait.
+  virtual void wait(const Fence& fence) = 0;
+  /// Launch on one frame. `frame` is copied before this returns. The kernel's backend is this queue's: Error(invalid).
+  virtual void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) = 0;
+  /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).
+  virtual void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
+                    std::size_t bytes) = 0;
+  /// Hand over everything since the last submit; the fence is signalled when it, and all before it, is done
+  /// and its writes to host memory are visible to the CPU.
+  [[nodiscard]] virtual Fence submit() = 0;
+};
+
+}  // namespace gpumap

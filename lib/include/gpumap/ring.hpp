@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "gpumap/device.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/memory.hpp"
+
+namespace gpumap {
+
+inline constexpr std::uint32_t min_slots = 2;
+inline constexpr std::uint32_t max_slots = 256;
+inline constexpr std::int64_t no_time = -1;
+
+/// What travels with a published slot. Plain data: it lies in the control block, which another process may map.
+struct FrameInfo {
+  std::uint64_t sequence = 0;  ///< set by publish: frames published on this ring before this one
+  std::uint64_t bytes = 0;     ///< bytes in use, from the slot's start
+  std::int64_t pts = no_time;  ///< ns
+  std::int64_t dts = no_time;
+  std::int64_t duration = no_time;
+  std::uint64_t offset = ~std::uint64_t{0};
+  std::uint64_t offset_end = ~std::uint64_t{0};
+  std::uint32_t flags = 0;      ///< the application's own (GstBufferFlags in the plugin)
+  std::uint32_t user = 0;       ///< the application's own
+  std::int64_t publish_ns = 0;  ///< set by publish: CLOCK_MONOTONIC
+};
+
+struct RingOptions {
+  std::uint32_t slots = 8;     ///< min_slots to max_slots
+  std::size_t slot_bytes = 0;  ///< at least 1; a slot starts every slot_stride() bytes
+  bool require_coherent = false;
+  bool treat_as_non_coherent = false;
+  std::chrono::nanoseconds spin{0};  ///< busy-poll for this long before a wait sleeps in the kernel
+};
+
+/// What a full ring does to a producer.
+enum class WhenFull {
+  block,        ///< wait for a slot
+  drop_newest,  ///< give up at once: the caller drops what it holds
+  drop_oldest,  ///< take back the oldest queued slot; give up at once when the consumer holds them all
+};
+
+enum class RingStatus {
+  ok,
+  timeout,
+  flushing,  ///< interrupted; see Ring::set_flushing
+  closed,    ///< the other side is gone; a consumer gets this only once the queue is empty
+  full,      ///< no slot, and WhenFull says not to wait
+};
+
+struct RingCounters {
+  std::uint64_t published = 0, received = 0, dropped = 0;
+  std::uint64_t producer_waits = 0, consumer_waits = 0;  ///< waits that went past spinning
+};
+
+class Ring;
+
+/// The right to write one slot. Move-only. Destroyed unpublished, the slot is free again; destroyed after publish, the
+/// slot stays with the queue or the consumer. While it lives, the slot is not handed out anew, so what was written
+/// stays there. Keeps its ring alive. Thread safety: one thread at a time.
+class WriteLease {
+ public:
+  WriteLease() = default;
+  WriteLease(WriteLease&& other) noexcept;
+  WriteLease& operator=(WriteLease&& other) noexcept;
+  ~WriteLease();
+
+  [[nodiscard]] explicit operator bool() const noexcept { return ring_ != nullptr; }
+  [[nodiscard]] std::byte* host() const noexcept;     ///< the slot's first byte, 4096-aligned
+  [[nodiscard]] std::size_t bytes() const noexcept;   ///< the slot's size
+  [[nodiscard]] std::size_t offset() const noexcept;  ///< in ring->mapping()
+  [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
+  [[nodiscard]] bool published() const noexcept { return published_; }
+  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept { return ring_; }
+
+ private:
+  friend class Ring;
+  WriteLease(std::shared_ptr<Ring> ring, std::uint32_t slot) : ring_(std::move(ring)), slot_(slot) {}
+  std::shared_ptr<Ring> ring_;
+  std::uint32_t slot_ = 0;
+  bool published_ = false;
+};
+
+/// The right to read one published slot. Move-only; destroyed, the slot is released: leased again once its read fences
+/// have signalled. Keeps its ring alive. Thread safety: add_read_fence from any thread, the rest one at a time.
+class ReadLease {
+ public:
+  ReadLease() = default;
+  ReadLease(ReadLease&& other) noexcept;
+  ReadLease& operator=(ReadLease&& other) noexcept;
+  ~ReadLease();
+
+  [[nodiscard]] explicit operator bool() const noexcept { return ring_ != nullptr; }
+  [[nodiscard]] const FrameInfo& info() const noexcept { return info_; }  ///< a private copy, checked against the ring
+  [[nodiscard]] std::size_t offset() const noexcept;
+  [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
+  /// GPU work that reads the slot: it is not leased again before this fence has signalled.
+  void add_read_fence(const Fence& fence) const;
+  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept { return ring_; }
+
+ private:
+  friend class Ring;
+  ReadLease(std::shared_ptr<Ring> ring, std::uint32_t slot, const FrameInfo& info)
+      : ring_(std::move(ring)), slot_(slot), info_(info) {}
+  std::shared_ptr<Ring> ring_;
+  std::uint32_t slot_ = 0;
+  FrameInfo info_;
+};
+
+/// A fixed set of slots in one mapping, plus the queue of published ones. One producer side, one consumer side; on each
+/// side any number of threads may call, and leases may be dropped by any thread.
+class Ring : public std::enable_shared_from_this<Ring> {
+ public:
+  /// Throws Error(invalid | no_memory | not_supported).
+  [[nodiscard]] static std::shared_ptr<Ring> create(std::shared_ptr<Device> device, const RingOptions& options);
+  ~Ring();
+  Ring(const Ring&) = delete;
+  Ring& operator=(const Ring&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept;
+  [[nodiscard]] const std::shared_ptr<Mapping>& mapping() const noexcept;
+  [[nodiscard]] std::uint32_t slots() const noexcept;
+  [[nodiscard]] std::size_t slot_bytes() const noexcept;
+  [[nodiscard]] std::size_t slot_stride() const noexcept;  ///< slot_bytes rounded up to 4096
+
+  // Producer side.
+  /// The free slot released longest ago whose read fences have signalled. ok, timeout, flushing, closed or full.
+  [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
+                                   Deadline deadline = no_deadline);
+  /// Store fence, flush where not coherent, stamp, queue. Error(invalid) when info.bytes exceeds the slot or the lease
+  /// is empty or published already. Never blocks.
+  void publish(WriteLease& lease, const FrameInfo& info);
+  /// No more frames: consumers get what is queued, then closed.
+  void close_producer() noexcept;
+
+  // Consumer side.
+  [[nodiscard]] RingStatus receive(ReadLease& lease, Deadline deadline = no_deadline);
+  void close_consumer() noexcept;  ///< producers get closed; queued frames are dropped
+
+  // Both.
+  /// While set, waiting calls of that side return flushing at once. Counts nest never: set is set.
+  void set_producer_flushing(bool flushing) noexcept;
+  void set_consumer_flushing(bool flushing) noexcept;
+  /// Wake a sleeping consumer so that it returns timeout once (an event waits for it beside the ring).
+  void nudge_consumer() noexcept;
+  /// Drop everything queued (a flush).
+  void drop_queued() noexcept;
+  void set_spin(std::chrono::nanoseconds spin) noexcept;
+  [[nodiscard]] std::uint32_t queued() const noexcept;
+  [[nodiscard]] std::uint64_t published() const noexcept;  ///< the sequence that the next publish gets
+  [[nodiscard]] RingCounters counters() const noexcept;
+
+ private:
+  friend class WriteLease;
+  friend class ReadLease;
+  struct State;
+  explicit Ring(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace gpumap
