@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "ring/control_block.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "gpumap/error.hpp"
+#include "ring/slot_queue.hpp"
+
+namespace gpumap::ring {
+namespace {
+
+[[noreturn]] void refuse(const char* what) {
+  throw Error(ErrorCode::io, fmt::format("{} refused {} bytes for a ring's control block: {}; raise the limits on open "
+                                         "files and on locked or shared memory",
+                                         what, sizeof(ControlBlock), std::strerror(errno)));
+}
+
+}  // namespace
+
+ControlMemory::ControlMemory(std::uint32_t slots, std::uint64_t slot_bytes, std::uint64_t slot_stride) {
+  fd_ = memfd_create("gpumap-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd_ < 0) refuse("memfd_create");
+  void* memory = MAP_FAILED;
+  if (ftruncate(fd_, sizeof(ControlBlock)) == 0) {
+    memory = mmap(nullptr, sizeof(ControlBlock), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, 0);
+  }
+  if (memory == MAP_FAILED || fcntl(fd_, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    const int cause = errno;
+    if (memory != MAP_FAILED) munmap(memory, sizeof(ControlBlock));
+    close(fd_);
+    errno = cause;
+    refuse("mapping a memfd");
+  }
+  block_ = new (memory) ControlBlock{};
+  block_->magic = control_magic;
+  block_->version = control_version;
+  block_->slots = slots;
+  block_->slot_bytes = slot_bytes;
+  block_->slot_stride = slot_stride;
+  block_->block_bytes = sizeof(ControlBlock);
+  block_->producer_side = static_cast<std::uint32_t>(Side::open);
+  block_->consumer_side = static_cast<std::uint32_t>(Side::open);
+  const Limits limits = Limits::of(slots, slot_bytes);
+  for (std::uint32_t slot = 0; slot < slots; ++slot) push(block_->freed, limits, slot);
+}
+
+ControlMemory::~ControlMemory() {
+  munmap(block_, sizeof(ControlBlock));
+  close(fd_);
+}
+
+}  // namespace gpumap::ring

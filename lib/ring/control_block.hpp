@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "gpumap/ring.hpp"
+
+namespace gpumap::ring {
+
+/// The words of a ring that another process may map: no pointers, no booleans, no locks; zero bytes are an empty ring.
+/// Whatever is read from it is checked against Limits, which are private to the process.
+
+inline constexpr std::uint64_t control_magic = 0x676e'6972'2d70'6d67;  // "gmp-ring" in memory
+inline constexpr std::uint32_t control_version = 1;
+
+/// Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs, so one line apart is still shared.
+inline constexpr std::size_t line_bytes = 128;
+
+enum class Writer : std::uint8_t { none = 0, leased = 1, kept = 2 };
+enum class Reader : std::uint8_t { none = 0, queued = 1, held = 2 };
+enum class Side : std::uint32_t { open = 1, closed = 2 };
+enum class Sleepers : std::uint32_t { none = 0, some = 1 };
+
+/// A slot is free when writer and reader are both none. Every change is one store or one compare-and-swap, so a process
+/// that dies leaves a slot in a state that has a name.
+struct SlotState {
+  std::uint64_t sequence = 0;  ///< of the last frame published in the slot
+  Writer writer = Writer::none;
+  Reader reader = Reader::none;
+  friend bool operator==(const SlotState&, const SlotState&) = default;
+};
+
+/// [ sequence: 60 | writer: 2 | reader: 2 ]
+struct SlotWord {
+  std::atomic<std::uint64_t> value;
+};
+
+[[nodiscard]] constexpr std::uint64_t pack(SlotState state) noexcept {
+  return state.sequence << 4U | static_cast<std::uint64_t>(state.writer) << 2U |
+         static_cast<std::uint64_t>(state.reader);
+}
+
+[[nodiscard]] constexpr SlotState unpack(std::uint64_t value) noexcept {
+  return {value >> 4U, static_cast<Writer>(value >> 2U & 3U), static_cast<Reader>(value & 3U)};
+}
+
+/// The word and what travels with the frame lie together: the consumer needs both at once.
+struct alignas(line_bytes) Slot {
+  SlotWord word;
+  FrameInfo info;
+};
+
+struct alignas(line_bytes) Cursor {
+  std::atomic<std::uint64_t> value;
+};
+
+/// A queue of slot indices, see slot_queue.hpp. Entry: [ ticket + 1: 56 | slot: 8 ].
+struct SlotQueue {
+  Cursor pushed;
+  Cursor popped;
+  alignas(line_bytes) std::atomic<std::uint64_t> entries[max_slots];
+};
+
+/// Where one side sleeps, see bell.hpp.
+struct alignas(line_bytes) Bell {
+  std::atomic<std::uint32_t> rung;
+  std::atomic<std::uint32_t> sleepers;
+};
+
+struct ControlBlock {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t slots;
+  std::uint64_t slot_bytes;
+  std::uint64_t slot_stride;
+  std::uint64_t block_bytes;
+
+  // Written once in a ring's life or seldom, read on every call: stays shared in both caches.
+  alignas(line_bytes) std::atomic<std::uint32_t> producer_side;
+  std::atomic<std::uint32_t> consumer_side;
+  std::atomic<std::uint64_t> nudges;
+
+  alignas(line_bytes) std::atomic<std::uint64_t> dropped_queued;  ///< published, never received
+  std::atomic<std::uint64_t> dropped_refused;                     ///< never published: the ring was full
+
+  Bell producer_bell;
+  Bell consumer_bell;
+  SlotQueue published;
+  SlotQueue freed;
+  Slot slot[max_slots];
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,
+              "a lock would live in one process only");
+static_assert(sizeof(SlotWord) == 8 && sizeof(std::atomic<std::uint32_t>) == 4 && alignof(SlotWord) == 8);
+static_assert(std::is_standard_layout_v<ControlBlock> && std::is_trivially_copyable_v<FrameInfo>);
+static_assert(sizeof(FrameInfo) == 72 && sizeof(Slot) == 128 && sizeof(Bell) == 128 && sizeof(Cursor) == 128);
+static_assert(sizeof(SlotQueue) == 2 * 128 + 8 * max_slots);
+static_assert(offsetof(ControlBlock, producer_side) == 128 && offsetof(ControlBlock, dropped_queued) == 256);
+static_assert(offsetof(ControlBlock, producer_bell) == 384 && offsetof(ControlBlock, published) == 640);
+static_assert(offsetof(ControlBlock, slot) == 640 + 2 * sizeof(SlotQueue));
+static_assert(max_slots == 256, "an entry has 8 bits for the slot");
+
+/// What this process knows for itself and checks the block against.
+struct Limits {
+  std::uint32_t slots = 0;
+  std::uint64_t mask = 0;  ///< entries of a queue in use, less one: a power of two, at least `slots`
+  std::uint64_t slot_bytes = 0;
+
+  [[nodiscard]] static constexpr Limits of(std::uint32_t slots, std::uint64_t slot_bytes) noexcept {
+    return {slots, std::bit_ceil(std::uint64_t{slots}) - 1, slot_bytes};
+  }
+};
+
+/// The block's memory: a sealed memfd, so that it can be handed to another process, which cannot shrink it under us.
+/// Ownership: owns descriptor and mapping.
+class ControlMemory {
+ public:
+  /// Throws Error(io).
+  ControlMemory(std::uint32_t slots, std::uint64_t slot_bytes, std::uint64_t slot_stride);
+  ~ControlMemory();
+  ControlMemory(const ControlMemory&) = delete;
+  ControlMemory& operator=(const ControlMemory&) = delete;
+
+  [[nodiscard]] ControlBlock& block() const noexcept { return *block_; }
+  [[nodiscard]] int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_ = -1;
+  ControlBlock* block_ = nullptr;
+};
+
+}  // namespace gpumap::ring

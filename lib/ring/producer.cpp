@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+// The producer's side of a ring: acquire, publish, WriteLease.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "gpumap/copy.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/ring.hpp"
+#include "ring/bell.hpp"
+#include "ring/slot_ops.hpp"
+#include "ring/state.hpp"
+
+namespace gpumap {
+namespace {
+
+using std::chrono::nanoseconds;
+
+bool closed(const std::atomic<std::uint32_t>& side) noexcept {
+  return side.load() != static_cast<std::uint32_t>(ring::Side::open);
+}
+
+constexpr nanoseconds check_every{20'000'000};
+
+/// Ask the driver, seldom, whether the fence that keeps us from a slot can still signal.
+void check_seldom(ring::PendingSlots& pending, std::atomic<std::int64_t>& last_ns) {
+  if (!pending.any()) return;
+  const std::int64_t now = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
+  std::int64_t last = last_ns.load(std::memory_order_relaxed);
+  if (now - last >= check_every.count() && last_ns.compare_exchange_strong(last, now)) pending.check_oldest();
+}
+
+/// How long a producer may sleep without looking at fences, which ring no bell: 20 us at first, 200 us at most.
+class FenceSlices {
+ public:
+  FenceSlices(ring::PendingSlots& pending, std::atomic<std::int64_t>& last_ns) : pending_(pending), last_ns_(last_ns) {}
+
+  nanoseconds operator()() {
+    if (!pending_.any()) return nanoseconds(0);
+    const nanoseconds slice = next_;
+    next_ = std::min<nanoseconds>(next_ * 2, longest);
+    check_seldom(pending_, last_ns_);
+    return slice;
+  }
+
+ private:
+  static constexpr nanoseconds longest{200'000};
+  ring::PendingSlots& pending_;
+  std::atomic<std::int64_t>& last_ns_;
+  nanoseconds next_{20'000};
+};
+
+}  // namespace
+
+RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
+  State& state = *state_;
+  lease = WriteLease();
+  std::uint32_t slot = 0;
+  const auto attempt = [&]() -> std::optional<RingStatus> {
+    if (state.producer_flushing.load()) return RingStatus::flushing;
+    if (closed(state.block.consumer_side) || closed(state.block.producer_side)) return RingStatus::closed;
+    if (state.take_free(slot)) return RingStatus::ok;
+    return std::nullopt;
+  };
+  RingStatus status = RingStatus::full;
+  if (when_full == WhenFull::block) {
+    status =
+        ring::wait_on(state.block.producer_bell, deadline, nanoseconds(state.spin_ns.load(std::memory_order_relaxed)),
+                      state.producer_waits, attempt, FenceSlices(state.pending, state.fence_check_ns));
+  } else if (const auto now = attempt()) {
+    status = *now;
+  } else if (when_full == WhenFull::drop_oldest && (state.take_back(slot) || state.take_free(slot))) {
+    // Free ones are asked again: the consumer may have taken and released what we were about to take back.
+    status = RingStatus::ok;
+  } else {
+    check_seldom(state.pending, state.fence_check_ns);
+    state.block.dropped_refused.fetch_add(1, std::memory_order_relaxed);
+  }
+  if (status == RingStatus::ok) lease = WriteLease(shared_from_this(), slot);
+  return status;
+}
+
+void Ring::publish(WriteLease& lease, const FrameInfo& info) {
+  State& state = *state_;
+  if (lease.ring_.get() != this) {
+    throw Error(ErrorCode::invalid, lease.ring_ ? "publish of a lease of another ring: publish it where it was acquired"
+                                                : "publish of an empty lease: acquire a slot first");
+  }
+  if (lease.published_) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("slot {} is published already: acquire a new lease for each frame", lease.slot_));
+  }
+  if (info.bytes > state.limits.slot_bytes) {
+    throw Error(ErrorCode::invalid, fmt::format("publish of {} bytes from a slot of {}: make slot_bytes larger",
+                                                info.bytes, state.limits.slot_bytes));
+  }
+  store_fence();
+  if (!state.coherent && info.bytes > 0) state.mapping->flush(lease.offset(), info.bytes);
+  FrameInfo stamped = info;
+  stamped.publish_ns = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
+  if (!ring::publish(state.block, state.limits, lease.slot_, stamped)) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("the ring's control block is corrupt: slot {} cannot be queued; another process wrote to it: "
+                    "restart both sides",
+                    lease.slot_));
+  }
+  lease.published_ = true;
+  // The consumer may have closed while we queued, and then nobody else empties the queue.
+  if (closed(state.block.consumer_side)) [[unlikely]]
+    ring::drop_published(state.block, state.limits);
+}
+
+WriteLease::WriteLease(WriteLease&& other) noexcept
+    : ring_(std::move(other.ring_)), slot_(other.slot_), published_(std::exchange(other.published_, false)) {}
+
+WriteLease& WriteLease::operator=(WriteLease&& other) noexcept {
+  if (this == &other) return *this;
+  if (ring_) ring::release_writer(ring_->state_->block, ring_->state_->limits, slot_);
+  ring_ = std::move(other.ring_);
+  slot_ = other.slot_;
+  published_ = std::exchange(other.published_, false);
+  return *this;
+}
+
+WriteLease::~WriteLease() {
+  if (ring_) ring::release_writer(ring_->state_->block, ring_->state_->limits, slot_);
+}
+
+std::byte* WriteLease::host() const noexcept {
+  return ring_ ? ring_->state_->host + offset() : nullptr;
+}
+std::size_t WriteLease::bytes() const noexcept {
+  return ring_ ? ring_->slot_bytes() : 0;
+}
+std::size_t WriteLease::offset() const noexcept {
+  return ring_ ? slot_ * ring_->state_->slot_stride : 0;
+}
+
+}  // namespace gpumap

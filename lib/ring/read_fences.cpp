@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "ring/read_fences.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpumap::ring {
+
+void ReadFences::add(const Fence& fence) {
+  if (!fence.timeline()) return;
+  const std::lock_guard guard(lock_);
+  // A timeline only grows: its latest point stands for the earlier ones.
+  for (Fence& known : fences_) {
+    if (known.timeline() != fence.timeline()) continue;
+    if (known.value() < fence.value()) known = fence;
+    return;
+  }
+  fences_.push_back(fence);
+  count_.store(static_cast<std::uint32_t>(fences_.size()), std::memory_order_release);
+}
+
+bool ReadFences::drain() {
+  const std::lock_guard guard(lock_);
+  // Not erase_if: signalled() may throw, and a fence must not be lost half-way.
+  for (std::size_t at = fences_.size(); at-- > 0;) {
+    if (!fences_[at].signalled()) continue;
+    std::swap(fences_[at], fences_.back());
+    fences_.pop_back();
+  }
+  count_.store(static_cast<std::uint32_t>(fences_.size()), std::memory_order_release);
+  return fences_.empty();
+}
+
+std::shared_ptr<Timeline> ReadFences::blocker() {
+  const std::lock_guard guard(lock_);
+  return fences_.empty() ? nullptr : fences_.front().timeline();
+}
+
+PendingSlots::PendingSlots(std::uint32_t slots) : fences_(std::make_unique<ReadFences[]>(slots)) {
+  slots_.reserve(slots);
+}
+
+void PendingSlots::add(std::uint32_t slot) {
+  const std::lock_guard guard(lock_);
+  // A corrupt queue may name a slot twice; kept once, the vector never outgrows what was reserved.
+  if (std::ranges::find(slots_, slot) == slots_.end()) slots_.push_back(slot);
+  count_.store(static_cast<std::uint32_t>(slots_.size()));
+}
+
+bool PendingSlots::take(std::uint32_t& slot) {
+  const std::lock_guard guard(lock_);
+  const auto found = std::ranges::find_if(slots_, [this](std::uint32_t one) { return fences_[one].drain(); });
+  if (found == slots_.end()) return false;
+  slot = *found;
+  slots_.erase(found);
+  count_.store(static_cast<std::uint32_t>(slots_.size()));
+  return true;
+}
+
+void PendingSlots::check_oldest() {
+  std::shared_ptr<Timeline> timeline;
+  {
+    const std::lock_guard guard(lock_);
+    if (!slots_.empty()) timeline = fences_[slots_.front()].blocker();
+  }
+  if (timeline) timeline->check();
+}
+
+}  // namespace gpumap::ring

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gpumap/fence.hpp"
+#include "ring/control_block.hpp"
+
+namespace gpumap::ring {
+
+/// The read fences of one slot. Private to the process: a fence holds pointers. The lock is taken only by those who
+/// add fences and, once there are some, by the one who wants to lease the slot.
+class ReadFences {
+ public:
+  void add(const Fence& fence);
+  [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
+  /// Forget those that have signalled; true when none is left.
+  [[nodiscard]] bool drain();
+  /// The timeline of a fence that is still to come; null when none.
+  [[nodiscard]] std::shared_ptr<Timeline> blocker();
+
+ private:
+  std::atomic<std::uint32_t> count_{0};
+  std::mutex lock_;
+  std::vector<Fence> fences_;
+};
+
+/// Free slots that wait for their read fences, oldest first. All of them were released before any slot that is still in
+/// the queue of free ones, so looking here first keeps the order of release.
+class PendingSlots {
+ public:
+  explicit PendingSlots(std::uint32_t slots);
+  [[nodiscard]] ReadFences& fences(std::uint32_t slot) noexcept { return fences_[slot]; }
+
+  [[nodiscard]] bool any() const noexcept { return count_.load() != 0; }
+  void add(std::uint32_t slot);
+  /// Take out the oldest slot whose fences have signalled.
+  [[nodiscard]] bool take(std::uint32_t& slot);
+  /// Throws Error(device_lost) when the oldest slot's fence can no longer signal.
+  void check_oldest();
+
+ private:
+  std::unique_ptr<ReadFences[]> fences_;
+  std::atomic<std::uint32_t> count_{0};  // seq_cst: part of the emptiness test before a sleep, see bell.hpp
+  std::mutex lock_;
+  std::vector<std::uint32_t> slots_;
+};
+
+}  // namespace gpumap::ring

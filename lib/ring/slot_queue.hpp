@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "ring/control_block.hpp"
+
+namespace gpumap::ring {
+
+/// A bounded queue of slot indices for any number of pushers and poppers, in memory that another process may map.
+///
+/// Every push gets a ticket: 0, 1, 2, … Entry [ticket & mask] holds ticket + 1 beside the slot, so an entry says by
+/// itself whether it is filled; a popper never reads the pushers' cursor and a pusher never reads the poppers'. A slot
+/// lies in a queue at most once, so a queue of at least `slots` entries is never full: entry [t & mask] was popped
+/// before ticket t is pushed.
+///
+/// Push, for ticket t:            dies after            the next pusher sees
+///   1. read pushed = t           -                     the same
+///   2. entry: (t - n) -> t       2: slot is queued     entry t filled, pushed still t: it moves pushed on itself
+///   3. pushed: t -> t + 1        3                     t + 1
+/// There is no moment at which a dead pusher leaves a hole that stops the others.
+///
+/// Pop. Two may want the oldest: the consumer in receive(), and the producer in acquire(drop_oldest) or drop_queued().
+///
+///     producer (drop_oldest)                      consumer (receive)
+///     popped -> 7                                 popped -> 7
+///     entry[7] -> ticket 7, slot 5                entry[7] -> ticket 7, slot 5
+///     popped: CAS 7 -> 8, wins: slot 5 is mine    (sleeps here)
+///     slot word 5: queued -> leased
+///     … writes, publishes slot 5 as ticket 9 …
+///                                                 popped: CAS 7 -> 8, fails: popped only grows, so it can never be 7
+///                                                 again, however often slot 5 or the entry came round meanwhile
+///                                                 popped -> 8, entry[8] -> ticket 8: takes that
+///
+/// Nobody touches the slot's word or memory before the CAS is won; what was read earlier is thrown away on failure.
+///
+/// All accesses are seq_cst: the bell (bell.hpp) needs push and the emptiness test in one total order with its own
+/// word, and on x86-64 only the compare-and-swaps, which are full barriers anyway, cost more than a plain access.
+
+struct Ticket {
+  std::uint64_t sequence = 0;
+  std::uint32_t slot = 0;
+};
+
+enum class Pop { empty, got, corrupt };
+
+namespace entry {
+[[nodiscard]] constexpr std::uint64_t pack(std::uint64_t ticket, std::uint32_t slot) noexcept {
+  return (ticket + 1) << 8U | slot;
+}
+[[nodiscard]] constexpr std::uint64_t stamp(std::uint64_t word) noexcept {
+  return word >> 8U;
+}  // ticket + 1, or 0
+inline constexpr std::uint64_t max_ticket = (std::uint64_t{1} << 56U) - 2;  // at 10 million frames a second: 228 years
+}  // namespace entry
+
+/// Push, telling `prepare` the ticket before the entry can be seen; `prepare` may be called again with a later ticket.
+/// False when the queue's words make no sense (a foreign process wrote there): nothing was pushed.
+template <typename Prepare>
+bool push(SlotQueue& queue, const Limits& limits, std::uint32_t slot, Prepare&& prepare) noexcept {
+  std::uint64_t ticket = queue.pushed.value.load();
+  for (;;) {
+    if (ticket > entry::max_ticket) return false;
+    auto& word = queue.entries[ticket & limits.mask];
+    std::uint64_t seen = word.load();
+    if (entry::stamp(seen) <= ticket) {
+      prepare(ticket);
+      if (word.compare_exchange_strong(seen, entry::pack(ticket, slot))) {
+        // Failure means that another pusher moved the cursor on for us.
+        queue.pushed.value.compare_exchange_strong(ticket, ticket + 1);
+        return true;
+      }
+      ticket = queue.pushed.value.load();
+    } else if (entry::stamp(seen) == ticket + 1) {
+      if (queue.pushed.value.compare_exchange_strong(ticket, ticket + 1)) ++ticket;
+    } else {  // A later lap: our cursor value is stale, or the words are corrupt.
+      const std::uint64_t again = queue.pushed.value.load();
+      if (again == ticket) return false;
+      ticket = again;
+    }
+  }
+}
+
+inline bool push(SlotQueue& queue, const Limits& limits, std::uint32_t slot) noexcept {
+  return push(queue, limits, slot, [](std::uint64_t) {});
+}
+
+/// Pop the oldest. `got` promises slot < limits.slots. `corrupt`: the oldest entry was thrown away where that was
+/// possible; try again a bounded number of times.
+inline Pop pop(SlotQueue& queue, const Limits& limits, Ticket& ticket) noexcept {
+  std::uint64_t oldest = queue.popped.value.load();
+  for (;;) {
+    const std::uint64_t word = queue.entries[oldest & limits.mask].load();
+    if (entry::stamp(word) <= oldest) return Pop::empty;
+    if (entry::stamp(word) == oldest + 1) {
+      if (!queue.popped.value.compare_exchange_weak(oldest, oldest + 1)) continue;
+      ticket = {oldest, static_cast<std::uint32_t>(word & 0xffU)};
+      return ticket.slot < limits.slots ? Pop::got : Pop::corrupt;
+    }
+    // A later lap: our cursor value is stale, or the words are corrupt.
+    const std::uint64_t again = queue.popped.value.load();
+    if (again == oldest) return Pop::corrupt;
+    oldest = again;
+  }
+}
+
+}  // namespace gpumap::ring

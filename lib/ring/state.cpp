@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+#include "ring/state.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "ring/bell.hpp"
+#include "ring/slot_ops.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto patience_at_end = 5s;
+
+[[noreturn]] void corrupt(const ring::Limits& limits, const char* queue) {
+  throw Error(ErrorCode::invalid,
+              fmt::format("the ring's control block is corrupt: {} entries of the {} queue in a row "
+                          "name no slot of {}; another process wrote to it: restart both sides",
+                          limits.slots, queue, limits.slots));
+}
+
+}  // namespace
+
+Ring::State::State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, const RingOptions& options,
+                   std::size_t stride)
+    : device(std::move(on)),
+      mapping(std::move(mapped)),
+      host(mapping->host()),
+      slot_stride(stride),
+      coherent(mapping->coherent() && !options.treat_as_non_coherent),
+      limits(ring::Limits::of(options.slots, options.slot_bytes)),
+      memory(options.slots, options.slot_bytes, stride),
+      block(memory.block()),
+      pending(options.slots),
+      spin_ns(0) {}
+
+/// The leases are gone, or the ring would live. GPU work may still read: the memory must outlive it.
+Ring::State::~State() {
+  const Deadline end = Clock::now() + patience_at_end;
+  try {
+    for (std::uint32_t slot = 0; slot < limits.slots; ++slot) {
+      for (auto pause = 20us; !pending.fences(slot).drain();
+           pause = std::min(pause * 2, std::chrono::microseconds(1000))) {
+        if (const auto timeline = pending.fences(slot).blocker()) timeline->check();
+        if (Clock::now() >= end) {
+          std::fprintf(stderr,
+                       "gpumap: GPU work still reads slot %u of a ring 5 s after its end: %zu bytes stay allocated\n",
+                       slot, mapping->bytes());
+          // Deliberately leaked: unmapping memory under a running kernel faults the context of the whole process.
+          new std::shared_ptr<Mapping>(mapping);
+          return;
+        }
+        std::this_thread::sleep_for(pause);
+      }
+    }
+  } catch (const std::exception&) {
+    // The device is lost: nothing runs on it any more.
+  }
+}
+
+bool Ring::State::take_free(std::uint32_t& slot) {
+  if (pending.any() && pending.take(slot) && ring::claim(block, slot)) return true;
+  for (std::uint32_t bad = 0; bad < limits.slots;) {
+    switch (ring::take_free(block, limits, slot)) {
+      case ring::Take::nothing:
+        return false;
+      case ring::Take::corrupt:
+        ++bad;
+        continue;
+      case ring::Take::taken:
+        break;
+    }
+    if (pending.fences(slot).any()) {
+      // Into the list before asking: signalled() may throw, and the slot must not be lost.
+      pending.add(slot);
+      if (!pending.take(slot)) {
+        // Others asleep on this side wait for a release; from now on they have to look at fences, too.
+        ring::sound(block.producer_bell);
+        continue;
+      }
+    }
+    if (ring::claim(block, slot)) return true;
+    ++bad;
+  }
+  corrupt(limits, "free");
+}
+
+bool Ring::State::take_back(std::uint32_t& slot) {
+  for (std::uint32_t bad = 0; bad < limits.slots;) {
+    bool claimed = false;
+    switch (ring::take_back(block, limits, slot, claimed)) {
+      case ring::Take::nothing:
+        return false;
+      case ring::Take::corrupt:
+        ++bad;
+        continue;
+      case ring::Take::taken:
+        break;
+    }
+    if (claimed) return true;
+    // The frame is dropped, but whoever wrote it keeps the slot: the next one, then.
+  }
+  corrupt(limits, "published");
+}
+
+bool Ring::State::take_published(std::uint32_t& slot, FrameInfo& info) {
+  for (std::uint32_t bad = 0; bad < limits.slots; ++bad) {
+    switch (ring::take_published(block, limits, slot, info)) {
+      case ring::Take::nothing:
+        return false;
+      case ring::Take::taken:
+        return true;
+      case ring::Take::corrupt:
+        block.dropped_queued.fetch_add(1, std::memory_order_relaxed);
+        break;
+    }
+  }
+  corrupt(limits, "published");
+}
+
+bool Ring::State::take_nudge() noexcept {
+  std::uint64_t seen = nudges_seen.load(std::memory_order_relaxed);
+  const std::uint64_t now = block.nudges.load();
+  return seen != now && nudges_seen.compare_exchange_strong(seen, now, std::memory_order_relaxed);
+}
+
+}  // namespace gpumap
