@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "gpumap/kernel.h"
+
+namespace gpumap {
+
+/// How video components relate to red, green and blue.
+enum class ColorMatrix { bt601, bt709, bt2020, rgb };
+
+/// What 8-bit values mean black and white: 16 to 235 (chroma 16 to 240), or 0 to 255.
+enum class ColorRange { limited, full };
+
+/// The conversion to red, green and blue of 0 to 255 that `convert` applies: see gpumap_color.
+[[nodiscard]] gpumap_color color_matrix(ColorMatrix matrix, ColorRange range) noexcept;
+
+}  // namespace gpumap

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+// The sum of <gpumap/checksum.hpp> over in_view.bytes bytes, added into result word 0. Right for any grid, size and
+// alignment. One atomic a workgroup: the result block lies in host memory, across the PCIe.
+#version 460
+#extension GL_EXT_shader_atomic_int64 : require
+#include <gpumap.glsl>
+
+shared uint64_t partial[gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z];
+
+uint64_t mix64(uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ul;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBul;
+  return x ^ (x >> 31);
+}
+
+// Up to 8 bytes as a little-endian word, zero-padded.
+uint64_t word_at(uint64_t address, uint64_t bytes) {
+  if (bytes >= 8ul && gpumap_aligned(address, 8u)) return load_u64(address);
+  if (bytes >= 8ul && gpumap_aligned(address, 4u)) {
+    return uint64_t(load_u32(address)) | uint64_t(load_u32(address + 4ul)) << 32;
+  }
+  uint64_t word = 0ul;
+  const uint count = uint(min(bytes, 8ul));
+  for (uint i = 0u; i < count; ++i) word |= uint64_t(load_u8(address + uint64_t(i))) << (8u * i);
+  return word;
+}
+
+void main() {
+  const uint64_t address = frame.in_view.plane[0];
+  const uint64_t bytes = frame.in_view.bytes;
+  const uint64_t words = (bytes + 7ul) / 8ul;
+  const uint64_t thread = gpumap_thread();
+  const uint64_t step = gpumap_thread_count();
+
+  uint64_t sum = thread == 0ul ? mix64(bytes) : 0ul;
+  for (uint64_t i = thread; i < words; i += step) {
+    sum += mix64(word_at(address + 8ul * i, bytes - 8ul * i) + (i + 1ul) * 0x9E3779B97F4A7C15ul);
+  }
+
+  const uint within = gl_LocalInvocationIndex;
+  partial[within] = sum;
+  for (uint left = gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z; left > 1u;) {
+    const uint half_left = (left + 1u) / 2u;
+    barrier();
+    if (within + half_left < left) partial[within] += partial[within + half_left];
+    left = half_left;
+  }
+  if (within == 0u) atomicAdd(gpumap_u64_at(frame.result).value, partial[0]);
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+// <gpumap_samples.glsl>: one interleaved sample as a float in -1 to 1. gpumap/samples.h is its twin.
+#ifndef GPUMAP_SAMPLES_GLSL
+#define GPUMAP_SAMPLES_GLSL
+
+uint gpumap_sample_bytes(uint format) {
+  return format == GPUMAP_FORMAT_F32 ? 4u : format == GPUMAP_FORMAT_S16 ? 2u : 1u;
+}
+
+float gpumap_sample(uint64_t address, uint format, uint64_t index) {
+  switch (format) {
+    case GPUMAP_FORMAT_U8:
+      return (float(load_u8(address + index)) - 127.5) / 127.5;
+    case GPUMAP_FORMAT_S8:
+      return float(bitfieldExtract(int(load_u8(address + index)), 0, 8)) / 128.0;
+    case GPUMAP_FORMAT_S16:
+      return float(bitfieldExtract(int(load_u16(address + 2ul * index)), 0, 16)) / 32768.0;
+    default:
+      return load_f32(address + 4ul * index);
+  }
+}
+
+#endif

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+// Every interleaved sample as a float32 in -1 to 1, any channel count. Right for any grid.
+#version 460
+#include <gpumap.glsl>
+#include <gpumap_samples.glsl>
+
+void main() {
+  const uint format = frame.in_view.format;
+  const uint64_t from = frame.in_view.plane[0];
+  const uint64_t to = frame.out_view.plane[0];
+  const uint64_t samples = frame.in_view.bytes / uint64_t(gpumap_sample_bytes(format));
+  const uint64_t step = gpumap_thread_count();
+  for (uint64_t i = gpumap_thread(); i < samples; i += step) {
+    store_f32(to + 4ul * i, gpumap_sample(from, format, i));
+  }
+}

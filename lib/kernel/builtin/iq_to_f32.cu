@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT
+// Every interleaved sample as a float32 in -1 to 1, any channel count. Right for any grid.
+#include <gpumap/grid.h>
+#include <gpumap/samples.h>
+
+extern "C" __global__ void iq_to_f32(gpumap_frame frame) {
+  const gpumap_u64 samples = frame.in.bytes / gpumap_sample_bytes(frame.in.format);
+  float* out = reinterpret_cast<float*>(frame.out.plane[0]);
+  for (gpumap_u64 i = gpumap_thread(); i < samples; i += gpumap_thread_count()) {
+    out[i] = gpumap_sample(frame.in.plane[0], frame.in.format, i);
+  }
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT
+ * Given to NVRTC as <gpumap/samples.h>: one interleaved sample as a float in -1 to 1. gpumap_samples.glsl is its twin. */
+#ifndef GPUMAP_SAMPLES_H
+#define GPUMAP_SAMPLES_H
+
+#include <gpumap/kernel.h>
+
+__device__ inline gpumap_u32 gpumap_sample_bytes(gpumap_u32 format) {
+  return format == GPUMAP_FORMAT_F32 ? 4 : format == GPUMAP_FORMAT_S16 ? 2 : 1;
+}
+
+__device__ inline float gpumap_sample(gpumap_u64 address, gpumap_u32 format, gpumap_u64 index) {
+  switch (format) {
+    case GPUMAP_FORMAT_U8:
+      return (static_cast<float>(reinterpret_cast<const gpumap_u8*>(address)[index]) - 127.5f) / 127.5f;
+    case GPUMAP_FORMAT_S8:
+      return static_cast<float>(reinterpret_cast<const signed char*>(address)[index]) / 128.0f;
+    case GPUMAP_FORMAT_S16:
+      return static_cast<float>(reinterpret_cast<const short*>(address)[index]) / 32768.0f;
+    default:
+      return reinterpret_cast<const float*>(address)[index];
+  }
+}
+
+#endif

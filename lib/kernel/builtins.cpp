@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <array>
+
+#include "gpumap/kernel.hpp"
+#include "kernel/embedded_sources.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr std::array<Parameter, 2> convert_parameters{{
+    {.name = "mean", .first = 0, .count = 3, .initial = 0.0F},
+    {.name = "scale", .first = 3, .count = 3, .initial = 1.0F},
+}};
+
+constexpr std::array<Builtin, 5> table{{
+    {.name = "identity",
+     .description = "copies the frame",
+     .cuda = embedded::identity_cu,
+     .glsl = embedded::identity_comp,
+     .parameters = {}},
+    {.name = "checksum",
+     .description = "64-bit checksum of the frame's bytes in result word 0; the frame goes on unchanged",
+     .cuda = embedded::checksum_cu,
+     .glsl = embedded::checksum_comp,
+     .parameters = {},
+     .in_place = true,
+     .has_result = true},
+    {.name = "convert",
+     .description = "video to RGBA, or to planar RGB float32 as (rgb / 255 - mean) * scale",
+     .cuda = embedded::convert_cu,
+     .glsl = embedded::convert_comp,
+     .parameters = convert_parameters},
+    {.name = "iq-to-f32",
+     .description = "samples of any format and channel count to float32 in -1 to 1",
+     .cuda = embedded::iq_to_f32_cu,
+     .glsl = embedded::iq_to_f32_comp,
+     .parameters = {}},
+    {.name = "iq-power",
+     .description = "IQ samples to mono float32 power, I*I + Q*Q",
+     .cuda = embedded::iq_power_cu,
+     .glsl = embedded::iq_power_comp,
+     .parameters = {}},
+}};
+
+}  // namespace
+
+std::span<const Builtin> builtins() noexcept {
+  return table;
+}
+
+const Builtin* find_builtin(std::string_view name) noexcept {
+  const auto* found = std::find_if(table.begin(), table.end(), [&](const Builtin& b) { return b.name == name; });
+  return found == table.end() ? nullptr : found;
+}
+
+KernelSource source_of(const Builtin& builtin, Backend backend) {
+  const bool cuda = backend == Backend::cuda;
+  return {.language = cuda ? Language::cuda : Language::glsl,
+          .name = std::string(builtin.name),
+          .code = std::string(cuda ? builtin.cuda : builtin.glsl),
+          .function = {}};
+}
+
+}  // namespace gpumap

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/cuda_compiler.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "gpumap/error.hpp"
+#include "kernel/embedded_sources.hpp"
+#include "kernel/nvrtc.hpp"
+#include "kernel/ptx.hpp"
+
+namespace gpumap {
+
+#if GPUMAP_HAVE_CUDA
+namespace {
+
+// What a source may include without any file on disk. The views are zero-terminated: they view string literals.
+constexpr std::array header_names{"gpumap/kernel.h", "gpumap/grid.h", "gpumap/samples.h"};
+constexpr std::array header_texts{embedded::kernel_h.data(), embedded::grid_h.data(), embedded::samples_h.data()};
+
+class Program {
+ public:
+  Program(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), name_(source.name) {
+    check(nvrtc_.nvrtcCreateProgram(&program_, source.code.c_str(), source.name.c_str(),
+                                    static_cast<int>(header_names.size()), header_texts.data(), header_names.data()));
+  }
+  ~Program() { nvrtc_.nvrtcDestroyProgram(&program_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  void compile(const std::vector<std::string>& options) {
+    std::vector<const char*> words;
+    for (const std::string& option : options) words.push_back(option.c_str());
+    const nvrtcResult result = nvrtc_.nvrtcCompileProgram(program_, static_cast<int>(words.size()), words.data());
+    if (result == NVRTC_SUCCESS) return;
+    std::size_t size = 0;
+    std::string log;
+    if (nvrtc_.nvrtcGetProgramLogSize(program_, &size) == NVRTC_SUCCESS) {
+      log.resize(size);
+      nvrtc_.nvrtcGetProgramLog(program_, log.data());
+    }
+    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {} does not compile (NVRTC {}, {}): {}\n{}", name_, nvrtc_.version, options.front(),
+                            nvrtc_.nvrtcGetErrorString(result), log));
+  }
+
+  [[nodiscard]] std::string ptx() const { return output(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX); }
+  [[nodiscard]] std::string cubin() const { return output(nvrtc_.nvrtcGetCUBINSize, nvrtc_.nvrtcGetCUBIN); }
+
+ private:
+  template <typename Size, typename Get>
+  [[nodiscard]] std::string output(Size size_of, Get get) const {
+    std::size_t size = 0;
+    check(size_of(program_, &size));
+    std::string bytes(size, '\0');
+    check(get(program_, bytes.data()));
+    return bytes;
+  }
+
+  void check(nvrtcResult result) const {
+    if (result == NVRTC_SUCCESS) return;
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {}: NVRTC {}: {}", name_, nvrtc_.version, nvrtc_.nvrtcGetErrorString(result)));
+  }
+
+  const Nvrtc& nvrtc_;
+  std::string name_;
+  nvrtcProgram program_ = nullptr;
+};
+
+int parse_architecture(std::string_view text) {
+  constexpr std::string_view prefix = "sm_";
+  int number = 0;
+  if (text.starts_with(prefix)) {
+    const std::string_view digits = text.substr(prefix.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error == std::errc{} && end == digits.data() + digits.size() && number > 0) return number;
+  }
+  throw Error(ErrorCode::invalid,
+              fmt::format("architecture '{}': write sm_ and the compute capability, as sm_90", text));
+}
+
+/// The folders of a user's own headers and of the toolkit's (cuda_fp16.h and the like are files, not built in).
+std::vector<std::string> include_options(const KernelSource& source) {
+  std::vector<std::filesystem::path> folders;
+  if (std::error_code ignored; std::filesystem::is_regular_file(source.name, ignored)) {
+    const std::filesystem::path folder = std::filesystem::path(source.name).parent_path();
+    folders.push_back(folder.empty() ? "." : folder);
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* root = std::getenv(variable)) folders.push_back(std::filesystem::path(root) / "include");
+  }
+  folders.emplace_back("/usr/local/cuda/include");
+  std::vector<std::string> options;
+  for (const std::filesystem::path& folder : folders) options.push_back("--include-path=" + folder.string());
+  return options;
+}
+
+}  // namespace
+
+CudaBinary build_cuda(const KernelSource& source, std::string_view architecture) {
+  if (source.language != Language::cuda) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not CUDA C++: nothing to compile", source.name));
+  }
+  const Nvrtc& nvrtc = Nvrtc::get();
+  const int wanted = parse_architecture(architecture);
+  // PTX of an older architecture runs on every newer GPU: the driver compiles it at load.
+  const auto above = std::upper_bound(nvrtc.architectures.begin(), nvrtc.architectures.end(), wanted);
+  if (above == nvrtc.architectures.begin()) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {}: NVRTC {} compiles for {} only, not for {}: point GPUMAP_NVRTC_PATH at an older "
+                            "CUDA Toolkit, or use a Vulkan kernel",
+                            source.name, nvrtc.version, fmt::join(nvrtc.architectures, ", "), architecture));
+  }
+  const int chosen = *std::prev(above);
+  const bool exact = chosen == wanted;
+
+  std::vector<std::string> options{
+      fmt::format("--gpu-architecture={}_{}", exact ? "sm" : "compute", chosen),
+      "--std=c++17",
+      "--device-as-default-execution-space",
+      "--restrict",
+      "--generate-line-info",
+  };
+  for (std::string& option : include_options(source)) options.push_back(std::move(option));
+
+  Program program(nvrtc, source);
+  program.compile(options);
+  std::string ptx = program.ptx();
+  while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
+  std::string function = choose_entry(source, ptx_entries(ptx));
+  return {.code = exact ? program.cubin() : std::move(ptx), .function = std::move(function)};
+}
+
+#else
+
+CudaBinary build_cuda(const KernelSource& source, std::string_view) {
+  throw Error(ErrorCode::no_driver, fmt::format("kernel {}: this gpumap was built without CUDA: use a .comp kernel, or "
+                                                "build with the CUDA Toolkit installed",
+                                                source.name));
+}
+
+#endif
+
+std::string compile_cuda(const KernelSource& source, std::string_view architecture) {
+  return build_cuda(source, architecture).code;
+}
+
+}  // namespace gpumap

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <shaderc/shaderc.hpp>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+#include "kernel/embedded_sources.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> memory_files{{
+    {"gpumap.glsl", embedded::gpumap_glsl},
+    {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
+}};
+
+/// #include <name> from memory; #include "name" beside the file that includes it.
+class Includer : public shaderc::CompileOptions::IncluderInterface {
+ public:
+  shaderc_include_result* GetInclude(const char* requested, shaderc_include_type type, const char* requesting,
+                                     std::size_t) override {
+    // shaderc sees a failure as an empty name with a message for content.
+    auto* answer = new Answer;
+    if (type == shaderc_include_type_standard) {
+      answer->content = "no such header comes with gpumap: include <gpumap.glsl>, or a file of your own in quotes";
+      for (const auto& [name, text] : memory_files) {
+        if (name != requested) continue;
+        answer->name = fmt::format("<{}>", name);
+        answer->content = text;
+      }
+    } else {
+      const std::filesystem::path path = std::filesystem::path(requesting).parent_path() / requested;
+      if (std::ifstream file(path, std::ios::binary); file && std::filesystem::is_regular_file(path)) {
+        answer->name = path.string();
+        answer->content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+      } else {
+        answer->content = fmt::format("cannot read {}", path.string());
+      }
+    }
+    answer->view = {answer->name.c_str(), answer->name.size(), answer->content.c_str(), answer->content.size(), answer};
+    return &answer->view;
+  }
+
+  void ReleaseInclude(shaderc_include_result* view) override { delete static_cast<Answer*>(view->user_data); }
+
+ private:
+  struct Answer {
+    std::string name;
+    std::string content;
+    shaderc_include_result view{};
+  };
+};
+
+}  // namespace
+
+std::string compile_glsl(const KernelSource& source) {
+  if (source.language != Language::glsl) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not GLSL: nothing to compile", source.name));
+  }
+  shaderc::CompileOptions options;
+  options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
+  options.SetOptimizationLevel(shaderc_optimization_level_performance);
+  options.SetIncluder(std::make_unique<Includer>());
+  const shaderc::Compiler compiler;
+  const shaderc::SpvCompilationResult result = compiler.CompileGlslToSpv(
+      source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), "main", options);
+  if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
+    std::string log = result.GetErrorMessage();
+    while (!log.empty() && log.back() == '\n') log.pop_back();
+    throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name, log));
+  }
+  return {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())};
+}
+
+}  // namespace gpumap

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+//
+// The kernel contract for compute shaders: the twin of <gpumap/kernel.h>, with the same layout byte for byte.
+//
+//   #version 460
+//   #include <gpumap.glsl>
+//   void main() { if (gl_GlobalInvocationID.x < frame.in_view.width) ... }
+//
+// A shader has no descriptors. Everything is reached through 64-bit addresses, as in CUDA: `frame` is read through
+// the one push constant, planes through load_* and store_*. `in` and `out` are keywords of GLSL, hence in_view and
+// out_view. Name nothing else `frame`.
+#ifndef GPUMAP_GLSL
+#define GPUMAP_GLSL
+
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+
+// The launch chooses the workgroup size. A shader that needs a size of its own defines GPUMAP_OWN_WORKGROUP_SIZE
+// before the include and writes its own layout(local_size_x = ...) in.
+#ifndef GPUMAP_OWN_WORKGROUP_SIZE
+layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+#endif
+
+const uint GPUMAP_MAX_PLANES = 4;
+const uint GPUMAP_MAX_PARAMS = 32;
+const uint GPUMAP_RESULT_WORDS = 32;
+
+const uint GPUMAP_FORMAT_BYTES = 0;
+const uint GPUMAP_FORMAT_NV12 = 1;
+const uint GPUMAP_FORMAT_I420 = 2;
+const uint GPUMAP_FORMAT_YUY2 = 3;
+const uint GPUMAP_FORMAT_UYVY = 4;
+const uint GPUMAP_FORMAT_RGB = 5;
+const uint GPUMAP_FORMAT_BGR = 6;
+const uint GPUMAP_FORMAT_RGBA = 7;
+const uint GPUMAP_FORMAT_BGRA = 8;
+const uint GPUMAP_FORMAT_VIDEO_OTHER = 63;
+const uint GPUMAP_FORMAT_RGB_F32_PLANAR = 64;
+const uint GPUMAP_FORMAT_U8 = 128;
+const uint GPUMAP_FORMAT_S8 = 129;
+const uint GPUMAP_FORMAT_S16 = 130;
+const uint GPUMAP_FORMAT_F32 = 131;
+const uint GPUMAP_FORMAT_AUDIO_OTHER = 191;
+
+struct gpumap_view {
+  uint64_t plane[GPUMAP_MAX_PLANES];
+  uint stride[GPUMAP_MAX_PLANES];
+  uint width;
+  uint height;
+  uint format;
+  uint channels;
+  uint64_t bytes;
+};
+
+struct gpumap_color {
+  float matrix[9];
+  float offset[3];
+};
+
+struct gpumap_frame {
+  gpumap_view in_view;   // gpumap_frame::in
+  gpumap_view out_view;  // gpumap_frame::out
+  uint64_t sequence;
+  int64_t pts;
+  int64_t duration;
+  uint64_t result;
+  gpumap_color color;
+  float params[GPUMAP_MAX_PARAMS];
+};
+
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {
+  gpumap_frame value;
+};
+layout(push_constant, scalar) uniform gpumap_push_constant {
+  uint64_t frame_address;
+} gpumap_push;
+#define frame (gpumap_frame_at(gpumap_push.frame_address).value)
+
+layout(buffer_reference, scalar, buffer_reference_align = 1) buffer gpumap_u8_at { uint8_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer gpumap_u16_at { uint16_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer gpumap_u32_at { uint value; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer gpumap_f32_at { float value; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_u64_at { uint64_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer gpumap_u32x4_at { uvec4 value; };
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer gpumap_f32x4_at { vec4 value; };
+
+// Addresses are aligned to the size of what is loaded or stored; nothing checks it.
+uint load_u8(uint64_t address) { return uint(gpumap_u8_at(address).value); }
+uint load_u16(uint64_t address) { return uint(gpumap_u16_at(address).value); }
+uint load_u32(uint64_t address) { return gpumap_u32_at(address).value; }
+float load_f32(uint64_t address) { return gpumap_f32_at(address).value; }
+uint64_t load_u64(uint64_t address) { return gpumap_u64_at(address).value; }
+uvec4 load_u32x4(uint64_t address) { return gpumap_u32x4_at(address).value; }
+vec4 load_f32x4(uint64_t address) { return gpumap_f32x4_at(address).value; }
+void store_u8(uint64_t address, uint value) { gpumap_u8_at(address).value = uint8_t(value); }
+void store_u16(uint64_t address, uint value) { gpumap_u16_at(address).value = uint16_t(value); }
+void store_u32(uint64_t address, uint value) { gpumap_u32_at(address).value = value; }
+void store_f32(uint64_t address, float value) { gpumap_f32_at(address).value = value; }
+void store_u64(uint64_t address, uint64_t value) { gpumap_u64_at(address).value = value; }
+void store_u32x4(uint64_t address, uvec4 value) { gpumap_u32x4_at(address).value = value; }
+void store_f32x4(uint64_t address, vec4 value) { gpumap_f32x4_at(address).value = value; }
+
+bool gpumap_aligned(uint64_t address, uint bytes) { return (uint(address) & (bytes - 1u)) == 0u; }
+
+// This thread's number in the whole grid, and how many there are. Some drivers allow only 65535 groups in a row, so a
+// long 1-D grid continues in y: use these, not gl_GlobalInvocationID.x, for bytes and samples.
+uint64_t gpumap_thread() {
+  uint64_t group = uint64_t(gl_WorkGroupID.x) +
+                   uint64_t(gl_NumWorkGroups.x) * (uint64_t(gl_WorkGroupID.y) +
+                                                   uint64_t(gl_NumWorkGroups.y) * uint64_t(gl_WorkGroupID.z));
+  uint size = gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z;
+  return group * uint64_t(size) + uint64_t(gl_LocalInvocationIndex);
+}
+uint64_t gpumap_thread_count() {
+  return uint64_t(gl_NumWorkGroups.x) * uint64_t(gl_NumWorkGroups.y) * uint64_t(gl_NumWorkGroups.z) *
+         uint64_t(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z);
+}
+
+#endif

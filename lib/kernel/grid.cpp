@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/grid.hpp"
+
+#include <algorithm>
+
+namespace gpumap {
+namespace {
+
+constexpr std::uint64_t chunk_bytes = 128;
+// Enough threads to fill the largest GPUs; `checksum` pays one atomic over PCIe for each block.
+constexpr std::uint64_t max_chunk_blocks = 1024;
+
+std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
+  return value / by + (value % by != 0 ? 1 : 0);
+}
+
+std::uint64_t item_bytes(std::uint32_t format) {
+  switch (format) {
+    case GPUMAP_FORMAT_S16:
+      return 2;
+    case GPUMAP_FORMAT_F32:
+      return 4;
+    default:
+      return 1;
+  }
+}
+
+Grid grid_2d(const GridShape& shape, std::uint64_t width, std::uint64_t height) {
+  const auto& threads = shape.threads_2d;
+  const auto blocks = [&](std::size_t axis, std::uint64_t items) {
+    return static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(divide_up(items, threads[axis]), 1, shape.max_blocks[axis]));
+  };
+  return {.blocks = {blocks(0, width), blocks(1, height), 1}, .threads = threads};
+}
+
+Grid grid_1d(const GridShape& shape, std::uint64_t items, std::uint64_t most_blocks) {
+  const auto& threads = shape.threads_1d;
+  const std::uint64_t block = std::uint64_t{threads[0]} * threads[1] * threads[2];
+  const std::uint64_t blocks = std::clamp<std::uint64_t>(divide_up(items, block), 1, most_blocks);
+  // What exceeds one row of blocks goes on in the next: see gpumap_thread().
+  const std::uint64_t across = std::min<std::uint64_t>(blocks, shape.max_blocks[0]);
+  const std::uint64_t down = std::min<std::uint64_t>(divide_up(blocks, across), shape.max_blocks[1]);
+  return {.blocks = {static_cast<std::uint32_t>(across), static_cast<std::uint32_t>(down), 1}, .threads = threads};
+}
+
+}  // namespace
+
+Work work_of(const KernelSource& source) {
+  const Builtin* builtin = find_builtin(source.name);
+  if (builtin == nullptr || (source.code != builtin->cuda && source.code != builtin->glsl)) return Work::item;
+  if (builtin->name == "convert") return Work::quad;
+  return builtin->name == "identity" || builtin->name == "checksum" ? Work::chunk : Work::item;
+}
+
+Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
+  if (shape.work == Work::chunk) {
+    return grid_1d(shape, divide_up(frame.in.bytes, chunk_bytes), max_chunk_blocks);
+  }
+  const bool video_out = frame.out.width != 0;
+  if (video_out || frame.in.width != 0) {
+    const gpumap_view& view = video_out ? frame.out : frame.in;
+    return grid_2d(shape, shape.work == Work::quad ? divide_up(view.width, 4) : view.width, view.height);
+  }
+  const gpumap_view& view = frame.out.bytes != 0 ? frame.out : frame.in;
+  return grid_1d(shape, divide_up(view.bytes, item_bytes(view.format)), ~std::uint64_t{0});
+}
+
+}  // namespace gpumap

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+
+/// How much of a frame one thread takes.
+enum class Work {
+  item,   ///< one pixel, sample or byte
+  quad,   ///< four neighbouring pixels of a row
+  chunk,  ///< many bytes, in a loop
+};
+
+/// What `source` does, which is known of built-ins; everything else takes an item a thread.
+[[nodiscard]] Work work_of(const KernelSource& source);
+
+/// The shape of every launch of a kernel.
+struct GridShape {
+  Work work = Work::item;
+  std::array<std::uint32_t, 3> threads_1d{256, 1, 1};
+  std::array<std::uint32_t, 3> threads_2d{32, 8, 1};
+  std::array<std::uint32_t, 3> max_blocks{0x7FFFFFFF, 65535, 65535};  ///< CUDA's
+};
+
+/// See Kernel::grid_for.
+[[nodiscard]] Grid make_grid(const GridShape& shape, const gpumap_frame& frame);
+
+}  // namespace gpumap

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+namespace {
+
+Language language_of(const std::filesystem::path& path) {
+  const std::string extension = path.extension().string();
+  if (extension == ".cu") return Language::cuda;
+  if (extension == ".ptx") return Language::ptx;
+  if (extension == ".cubin") return Language::cubin;
+  if (extension == ".comp") return Language::glsl;
+  if (extension == ".spv") return Language::spirv;
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel file {}: unknown extension '{}': use .cu, .ptx or .cubin for CUDA, .comp or .spv "
+                          "for Vulkan",
+                          path.string(), extension));
+}
+
+}  // namespace
+
+KernelSource load_kernel_file(const std::filesystem::path& path, std::string function) {
+  const Language language = language_of(path);
+  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
+    throw Error(ErrorCode::io, fmt::format("kernel file {}: is a directory: name a file", path.string()));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw Error(ErrorCode::io, fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(errno)));
+  }
+  std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) throw Error(ErrorCode::io, fmt::format("kernel file {}: read error", path.string()));
+  if (code.empty()) throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty", path.string()));
+  return {.language = language, .name = path.string(), .code = std::move(code), .function = std::move(function)};
+}
+
+}  // namespace gpumap

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+//
+// parameters = [ parameter *( "," parameter ) ]
+// parameter  = name "=" ( number / "[" number *( "," number ) "]" )
+// name       = ( letter / "_" ) *( letter / digit / "_" / "-" )
+// Blanks may stand between any two of these.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+namespace {
+
+using Values = std::vector<float>;
+
+// The locale has no say in what a name is.
+constexpr bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : text_(text) {}
+
+  std::vector<std::pair<std::string, Values>> parse() {
+    std::vector<std::pair<std::string, Values>> parameters;
+    skip_blanks();
+    if (at_end()) return parameters;
+    do {
+      skip_blanks();
+      const std::size_t start = at_;
+      std::string name = parse_name();
+      if (std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; })) {
+        fail(start, fmt::format("'{}' is given twice", name));
+      }
+      if (!take('=')) fail(at_, fmt::format("expected '=' after '{}', found {}", name, found()));
+      parameters.emplace_back(std::move(name), parse_values());
+    } while (take(','));
+    if (!at_end()) fail(at_, fmt::format("expected ',' or the end, found {}", found()));
+    return parameters;
+  }
+
+ private:
+  std::string parse_name() {
+    const std::size_t start = at_;
+    if (at_end() || !is_letter(text_[at_])) fail(at_, fmt::format("expected a name, found {}", found()));
+    while (!at_end() && (is_letter(text_[at_]) || is_digit(text_[at_]) || text_[at_] == '-')) ++at_;
+    return std::string(text_.substr(start, at_ - start));
+  }
+
+  Values parse_values() {
+    Values values;
+    if (!take('[')) {
+      values.push_back(parse_number());
+      return values;
+    }
+    do {
+      values.push_back(parse_number());
+    } while (take(','));
+    if (!take(']')) fail(at_, fmt::format("expected ',' or ']', found {}", found()));
+    return values;
+  }
+
+  float parse_number() {
+    skip_blanks();
+    const std::string_view rest = text_.substr(at_);
+    float value = 0.0F;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    if (error == std::errc::invalid_argument) fail(at_, fmt::format("expected a number, found {}", found()));
+    if (error != std::errc{} || !std::isfinite(value)) fail(at_, "the number is not a finite 32-bit float");
+    if (++numbers_ > GPUMAP_MAX_PARAMS) {
+      fail(at_, fmt::format("more than {} numbers: a kernel gets no more", GPUMAP_MAX_PARAMS));
+    }
+    at_ += static_cast<std::size_t>(end - rest.data());
+    return value;
+  }
+
+  void skip_blanks() {
+    while (!at_end() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
+  }
+
+  /// Skips blanks, then `wanted` if it is next.
+  bool take(char wanted) {
+    skip_blanks();
+    if (at_end() || text_[at_] != wanted) return false;
+    ++at_;
+    return true;
+  }
+
+  [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
+  [[nodiscard]] std::string found() const {
+    return at_end() ? std::string("the end") : fmt::format("'{}'", text_[at_]);
+  }
+  [[noreturn]] static void fail(std::size_t at, const std::string& what) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("parameters: column {}: {}; write name=1.5,other=[1,2,3]", at + 1, what));
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  int numbers_ = 0;
+};
+
+std::string list_parameters(const Builtin& builtin) {
+  if (builtin.parameters.empty()) return "it takes none";
+  std::string list = "it takes ";
+  for (const Parameter& parameter : builtin.parameters) {
+    if (&parameter != builtin.parameters.data()) list += ", ";
+    list += fmt::format("{} ({} number{})", parameter.name, parameter.count, parameter.count == 1 ? "" : "s");
+  }
+  return list;
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::string_view text) {
+  return Parser(text).parse();
+}
+
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
+  std::array<float, GPUMAP_MAX_PARAMS> laid_out{};
+  for (const Parameter& parameter : builtin.parameters) {
+    std::fill_n(laid_out.begin() + parameter.first, parameter.count, parameter.initial);
+  }
+  for (const auto& [name, values] : parse_parameters(text)) {
+    const auto found = std::find_if(builtin.parameters.begin(), builtin.parameters.end(),
+                                    [&name = name](const Parameter& p) { return p.name == name; });
+    if (found == builtin.parameters.end()) {
+      throw Error(ErrorCode::invalid, fmt::format("parameters: kernel {} has no parameter '{}': {}", builtin.name, name,
+                                                  list_parameters(builtin)));
+    }
+    if (values.size() != found->count) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("parameters: '{}' of kernel {} takes {} number{}, {} given", name, builtin.name,
+                              found->count, found->count == 1 ? "" : "s", values.size()));
+    }
+    std::copy(values.begin(), values.end(), laid_out.begin() + found->first);
+  }
+  // Only now: an error leaves the caller's parameters as they were.
+  std::copy(laid_out.begin(), laid_out.end(), params.begin());
+}
+
+}  // namespace gpumap

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/ptx.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr std::string_view directive = ".entry";
+
+bool is_blank(char c) {
+  return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+}  // namespace
+
+std::vector<PtxEntry> ptx_entries(std::string_view ptx) {
+  const std::string frame_size = fmt::format("[{}]", sizeof(gpumap_frame));
+  std::vector<PtxEntry> entries;
+  for (std::size_t at = ptx.find(directive); at != ptx.npos; at = ptx.find(directive, at)) {
+    at += directive.size();
+    if (at == ptx.size() || !is_blank(ptx[at])) continue;
+    while (at < ptx.size() && is_blank(ptx[at])) ++at;
+    const std::size_t name_end = std::min(ptx.find_first_of(" \t\r\n({", at), ptx.size());
+    PtxEntry entry{.name = std::string(ptx.substr(at, name_end - at))};
+
+    // "( .param .align 8 .b8 invert_param_0[352] )"; a kernel without parameters has "()" or nothing before its body.
+    const std::size_t stop = std::min(ptx.find_first_of("){", name_end), ptx.size());
+    const std::string_view parameters = ptx.substr(name_end, stop - name_end);
+    const std::size_t first = parameters.find(".param");
+    entry.takes_frame = first != parameters.npos && parameters.find(".param", first + 1) == parameters.npos &&
+                        parameters.find(frame_size, first) != parameters.npos;
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
+std::string choose_entry(const KernelSource& source, const std::vector<PtxEntry>& entries) {
+  const auto fail = [&source](const std::string& what) -> void {
+    throw Error(ErrorCode::compile, fmt::format("kernel {}: {}", source.name, what));
+  };
+  std::vector<std::string_view> names;
+  for (const PtxEntry& entry : entries) names.push_back(entry.name);
+
+  if (entries.empty()) fail("no kernel in it: write extern \"C\" __global__ void name(gpumap_frame frame)");
+  if (source.function.empty() && entries.size() > 1) {
+    fail(fmt::format("{} kernels in it: choose a function from {}", entries.size(), fmt::join(names, ", ")));
+  }
+  const auto found = source.function.empty()
+                         ? entries.begin()
+                         : std::find_if(entries.begin(), entries.end(),
+                                        [&source](const PtxEntry& entry) { return entry.name == source.function; });
+  if (found == entries.end()) {
+    fail(fmt::format("no kernel '{}' in it, only {}; a kernel keeps its name when it is extern \"C\"", source.function,
+                     fmt::join(names, ", ")));
+  }
+  if (!found->takes_frame) {
+    fail(
+        fmt::format("'{}' does not take one gpumap_frame by value ({} bytes): write extern \"C\" __global__ void "
+                    "{}(gpumap_frame frame)",
+                    found->name, sizeof(gpumap_frame), found->name));
+  }
+  return found->name;
+}
+
+}  // namespace gpumap

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+
+/// A kernel as PTX declares it.
+struct PtxEntry {
+  std::string name;
+  bool takes_frame = false;  ///< one parameter of the size of gpumap_frame
+};
+
+/// The kernels of a PTX text, in order.
+[[nodiscard]] std::vector<PtxEntry> ptx_entries(std::string_view ptx);
+
+/// The entry that `source` means: the one named by source.function, or the only one. Throws Error(compile) naming the
+/// candidates, or when the kernel does not take one gpumap_frame.
+[[nodiscard]] std::string choose_entry(const KernelSource& source, const std::vector<PtxEntry>& entries);
+
+}  // namespace gpumap

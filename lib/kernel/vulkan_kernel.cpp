@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "device/executable.hpp"
+#include "device/vulkan_device.hpp"
+#include "gpumap/error.hpp"
+#include "kernel/grid.hpp"
+#include "kernel/loaded.hpp"
+#include "kernel/spirv.hpp"
+
+namespace gpumap {
+namespace {
+
+// A pipeline has one workgroup size, and which frames will come is not known when it is made: one row of threads
+// serves 1-D grids and images alike.
+constexpr std::uint32_t row_threads = 256;
+constexpr std::array<std::uint32_t, 3> quad_threads{32, 8, 1};
+
+ShaderInfo choose_shader(const KernelSource& source, const SpirvModule& module) {
+  const std::string wanted = source.function.empty() ? "main" : source.function;
+  std::vector<std::string_view> names;
+  for (const ShaderInfo& shader : module.shaders) {
+    if (shader.function == wanted) return shader;
+    names.push_back(shader.function);
+  }
+  throw Error(ErrorCode::compile, fmt::format("kernel {}: no compute entry point '{}' in it, {}", source.name, wanted,
+                                              names.empty() ? std::string("and no other")
+                                                            : fmt::format("only {}", fmt::join(names, ", "))));
+}
+
+/// A driver may crash on a module that uses what was not enabled: refuse it here.
+void check_capabilities(const KernelSource& source, const SpirvModule& module, const GpuDevice& device) {
+  const VulkanContext::Optional& optional = device.vulkan()->optional();
+  const auto refuse = [&](std::string_view what) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {}: needs {}, which {} does not have here", source.name, what, device.info().name));
+  };
+  for (const std::uint32_t capability : module.capabilities) {
+    switch (capability) {
+      case 9:  // Float16
+        if (!optional.float16) refuse("16-bit floats (shaderFloat16)");
+        break;
+      case 10:  // Float64
+        refuse("64-bit floats (shaderFloat64)");
+        break;
+      case 12:  // Int64Atomics
+        if (!optional.int64_atomics) refuse("64-bit atomics (shaderBufferInt64Atomics)");
+        break;
+      case 22:    // Int16
+      case 4433:  // StorageBuffer16BitAccess
+        if (!optional.int16) refuse("16-bit integers (shaderInt16, storageBuffer16BitAccess)");
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+/// What a launch in flight keeps alive. The device outlives the pipeline made on it.
+struct Pipeline {
+  std::shared_ptr<GpuDevice> device;
+  vk::raii::PipelineLayout layout{nullptr};
+  vk::raii::Pipeline pipeline{nullptr};
+};
+
+class LoadedVulkanKernel final : public VulkanKernel {
+ public:
+  LoadedVulkanKernel(std::shared_ptr<GpuDevice> device, const KernelSource& source)
+      : name_(source.name), pipeline_(std::make_shared<Pipeline>()) {
+    pipeline_->device = std::move(device);
+    const std::string code = source.language == Language::glsl ? compile_glsl(source) : source.code;
+    const SpirvModule module = parse_spirv(code);
+    const ShaderInfo shader = choose_shader(source, module);
+    check_capabilities(source, module, *pipeline_->device);
+    choose_shape(source, shader);
+    try {
+      create(code, shader);
+    } catch (const vk::SystemError& error) {
+      pipeline_->device->vulkan()->fail(error, fmt::format("loading kernel {}", name_));
+    }
+  }
+
+  [[nodiscard]] const std::string& name() const noexcept override { return name_; }
+  [[nodiscard]] Grid grid_for(const gpumap_frame& frame) const override { return make_grid(shape_, frame); }
+  [[nodiscard]] VkPipeline pipeline() const noexcept override { return *pipeline_->pipeline; }
+  [[nodiscard]] VkPipelineLayout layout() const noexcept override { return *pipeline_->layout; }
+  [[nodiscard]] std::array<std::uint32_t, 3> workgroup() const noexcept override { return shape_.threads_2d; }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept override { return pipeline_; }
+
+ private:
+  void choose_shape(const KernelSource& source, const ShaderInfo& shader) {
+    const auto limits = pipeline_->device->vulkan()->physical().getProperties().limits;
+    auto threads = shader.threads;
+    if (shader.threads_from_constants) {
+      shape_.work = work_of(source);
+      const std::uint32_t row =
+          std::min({row_threads, limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]});
+      threads = {row, 1, 1};
+      if (shape_.work == Work::quad && row == row_threads && limits.maxComputeWorkGroupSize[1] >= quad_threads[1]) {
+        threads = quad_threads;
+      }
+    }
+    // In 64 bits: a foreign module may name any size.
+    std::uint64_t invocations = 1;
+    for (std::size_t axis = 0; axis < threads.size(); ++axis) {
+      invocations = std::min(invocations, std::uint64_t{1} << 31) * threads[axis];
+      if (threads[axis] > limits.maxComputeWorkGroupSize[axis]) invocations = ~std::uint64_t{0};
+    }
+    if (invocations > limits.maxComputeWorkGroupInvocations) {
+      throw Error(
+          ErrorCode::not_supported,
+          fmt::format("kernel {}: its workgroup of {} x {} x {} threads exceeds this device's {} ({} x {} x {}): "
+                      "lower local_size, or leave it to gpumap.glsl",
+                      name_, threads[0], threads[1], threads[2], limits.maxComputeWorkGroupInvocations,
+                      limits.maxComputeWorkGroupSize[0], limits.maxComputeWorkGroupSize[1],
+                      limits.maxComputeWorkGroupSize[2]));
+    }
+    shape_.threads_1d = shape_.threads_2d = threads;
+    shape_.max_blocks = limits.maxComputeWorkGroupCount;
+  }
+
+  void create(const std::string& code, const ShaderInfo& shader) {
+    const vk::raii::Device& device = pipeline_->device->vulkan()->device();
+    const vk::PushConstantRange range{vk::ShaderStageFlagBits::eCompute, 0, sizeof(std::uint64_t)};
+    pipeline_->layout = vk::raii::PipelineLayout(device, vk::PipelineLayoutCreateInfo{}.setPushConstantRanges(range));
+
+    std::vector<std::uint32_t> words(code.size() / sizeof(std::uint32_t));
+    std::memcpy(words.data(), code.data(), code.size());
+    const vk::raii::ShaderModule module(device, vk::ShaderModuleCreateInfo{}.setCode(words));
+
+    constexpr std::size_t size = sizeof(std::uint32_t);
+    const std::array entries{vk::SpecializationMapEntry{0, 0, size}, vk::SpecializationMapEntry{1, size, size},
+                             vk::SpecializationMapEntry{2, 2 * size, size}};
+    const auto constants = vk::SpecializationInfo{}.setMapEntries(entries).setData<std::uint32_t>(shape_.threads_2d);
+    const auto stage = vk::PipelineShaderStageCreateInfo{}
+                           .setStage(vk::ShaderStageFlagBits::eCompute)
+                           .setModule(*module)
+                           .setPName(shader.function.c_str())
+                           .setPSpecializationInfo(shader.threads_from_constants ? &constants : nullptr);
+    pipeline_->pipeline = vk::raii::Pipeline(
+        device, nullptr, vk::ComputePipelineCreateInfo{}.setStage(stage).setLayout(*pipeline_->layout));
+  }
+
+  std::string name_;
+  GridShape shape_;
+  std::shared_ptr<Pipeline> pipeline_;
+};
+
+}  // namespace
+
+std::shared_ptr<Kernel> load_vulkan_kernel(std::shared_ptr<GpuDevice> device, const KernelSource& source) {
+  return std::make_shared<LoadedVulkanKernel>(std::move(device), source);
+}
+
+}  // namespace gpumap
