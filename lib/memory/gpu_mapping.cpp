@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "memory/gpu_mapping.hpp"
+
+#include <fmt/format.h>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+
+void GpuMapping::check_range(std::size_t offset, std::size_t bytes, const char* what) const {
+  if (offset <= this->bytes() && bytes <= this->bytes() - offset) return;
+  throw Error(ErrorCode::invalid, fmt::format("{} of {} bytes at offset {} leaves the mapping of {} bytes", what, bytes,
+                                              offset, this->bytes()));
+}
+
+void GpuMapping::flush(std::size_t offset, std::size_t bytes) const {
+  check_range(offset, bytes, "flush");
+  if (coherent_ || bytes == 0 || host() == nullptr) return;
+  flushes_.fetch_add(1, std::memory_order_relaxed);
+  flush_range(offset, bytes);
+}
+
+void GpuMapping::invalidate(std::size_t offset, std::size_t bytes) const {
+  check_range(offset, bytes, "invalidate");
+  if (coherent_ || bytes == 0 || host() == nullptr) return;
+  flushes_.fetch_add(1, std::memory_order_relaxed);
+  invalidate_range(offset, bytes);
+}
+
+UniqueFd GpuMapping::export_fd() const {
+  throw Error(ErrorCode::not_supported, "page-locked host memory cannot be exported: export device memory instead");
+}
+
+const GpuMapping& own_mapping(const Mapping& mapping, const GpuDevice& device) {
+  const auto* own = dynamic_cast<const GpuMapping*>(&mapping);
+  if (own == nullptr || &own->device() != &device) {
+    throw Error(ErrorCode::invalid, "the mapping belongs to another device than the queue: copy through host memory");
+  }
+  return *own;
+}
+
+void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMapping& to, std::size_t to_offset,
+                std::size_t bytes) {
+  from.check_range(from_offset, bytes, "copy from");
+  to.check_range(to_offset, bytes, "copy to");
+  if (&from == &to && from_offset < to_offset + bytes && to_offset < from_offset + bytes) {
+    throw Error(ErrorCode::invalid, fmt::format("copy of {} bytes from offset {} to {} of the same mapping overlaps",
+                                                bytes, from_offset, to_offset));
+  }
+}
+
+}  // namespace gpumap

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+// Heavy: see device/vulkan_device.hpp.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vulkan/vulkan_raii.hpp>
+
+#include "device/vulkan_device.hpp"
+#include "gpumap/memory.hpp"
+#include "memory/window.hpp"
+
+namespace gpumap {
+
+/// One buffer on dedicated memory of its own, mapped where its placement has a host side.
+struct VulkanAllocation {
+  Window::Share share;  ///< of the BAR window, for Placement::bar
+  vk::raii::DeviceMemory memory{nullptr};
+  vk::raii::Buffer buffer{nullptr};  ///< declared after its memory: destroyed before it
+  std::uint64_t memory_bytes = 0;    ///< of the VkDeviceMemory
+  std::byte* host = nullptr;
+  std::uint64_t address = 0;
+  bool coherent = false;
+  bool exportable = false;
+
+  /// Throws Error(no_memory | not_supported | device_lost).
+  VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes, bool require_coherent);
+  VulkanAllocation(VulkanAllocation&&) = default;
+  VulkanAllocation& operator=(VulkanAllocation&&) = default;
+
+  /// Flush or invalidate a range of bytes of mapped memory, widened to whole non-coherent atoms.
+  void flush(const VulkanContext& context, std::uint64_t offset, std::uint64_t bytes) const;
+  void invalidate(const VulkanContext& context, std::uint64_t offset, std::uint64_t bytes) const;
+
+ private:
+  [[nodiscard]] vk::MappedMemoryRange widen(std::uint64_t atom, std::uint64_t offset, std::uint64_t bytes) const;
+};
+
+}  // namespace gpumap

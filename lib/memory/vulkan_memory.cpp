@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#include "device/vulkan_device.hpp"
+#include "gpumap/error.hpp"
+#include "memory/cuda_import.hpp"
+#include "memory/gpu_mapping.hpp"
+#include "memory/vulkan_allocation.hpp"
+#include "memory/vulkan_download.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr std::uint64_t host_alignment = 4096;
+
+/// Drivers map device memory by whole pages. Software drivers hand out pieces of their heap: for them take a page more
+/// and start the mapping at the first page border inside.
+VulkanAllocation allocate_aligned(VulkanContext& context, const MappingOptions& options) {
+  {
+    VulkanAllocation exact(context, options.placement, options.bytes, options.require_coherent);
+    if (reinterpret_cast<std::uintptr_t>(exact.host) % host_alignment == 0) return exact;
+  }
+  return {context, options.placement, options.bytes + host_alignment, options.require_coherent};
+}
+
+class VulkanMapping final : public GpuMapping {
+ public:
+  VulkanMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)
+      : GpuMapping(std::move(device), options),
+        context_(*device_->vulkan()),
+        allocation_(allocate_aligned(context_, options)) {
+    const auto misalignment = reinterpret_cast<std::uintptr_t>(allocation_.host) % host_alignment;
+    base_ = misalignment == 0 ? 0 : host_alignment - misalignment;
+    set_memory_coherent(allocation_.coherent);
+#if GPUMAP_HAVE_CUDA
+    if (device_->cuda() != nullptr && options.placement != Placement::host) {
+      import_ = std::make_unique<CudaImport>(*device_->cuda(), export_fd(), allocation_.memory_bytes);
+    }
+#endif
+  }
+
+  [[nodiscard]] std::byte* host() const noexcept override {
+    return allocation_.host == nullptr ? nullptr : allocation_.host + base_;
+  }
+
+  [[nodiscard]] std::uint64_t address(Backend backend) const noexcept override {
+    if (backend == Backend::vulkan) return allocation_.address + base_;
+#if GPUMAP_HAVE_CUDA
+    if (import_) return import_->address() + base_;
+#endif
+    return 0;
+  }
+
+  [[nodiscard]] VkBuffer buffer() const noexcept override {
+    return *allocation_.buffer;
+  }
+  [[nodiscard]] std::uint64_t buffer_offset() const noexcept override {
+    return base_;
+  }
+
+  [[nodiscard]] UniqueFd export_fd() const override {
+    if (!allocation_.exportable) {
+      throw Error(ErrorCode::not_supported,
+                  "the Vulkan driver of " + context_.name() +
+                      " cannot export this memory (VK_KHR_external_memory_fd): update the driver");
+    }
+    try {
+      return UniqueFd(
+          context_.device().getMemoryFdKHR({*allocation_.memory, vk::ExternalMemoryHandleTypeFlagBits::eOpaqueFd}));
+    } catch (const vk::SystemError& error) {
+      context_.fail(error, "exporting memory");
+    }
+  }
+
+  void download(std::size_t offset, std::span<std::byte> to) const override {
+    check_range(offset, to.size(), "download");
+    if (to.empty()) return;
+    device_->check_alive();
+    if (placement() == Placement::host) {
+      invalidate(offset, to.size());
+      std::memcpy(to.data(), host() + offset, to.size());
+      return;
+    }
+#if GPUMAP_HAVE_CUDA
+    if (import_) {
+      device_->cuda()->download(address(Backend::cuda) + offset, to.data(), to.size());
+      return;
+    }
+#endif
+    context_.downloader().download(buffer(), base_ + offset, to);
+  }
+
+ private:
+  void flush_range(std::size_t offset, std::size_t bytes) const override {
+    allocation_.flush(context_, base_ + offset, bytes);
+  }
+  void invalidate_range(std::size_t offset, std::size_t bytes) const override {
+    allocation_.invalidate(context_, base_ + offset, bytes);
+  }
+
+  VulkanContext& context_;
+  VulkanAllocation allocation_;
+  std::uint64_t base_ = 0;  // where the mapping starts in the allocation
+#if GPUMAP_HAVE_CUDA
+  std::unique_ptr<CudaImport> import_;  // declared last: CUDA lets go first
+#endif
+};
+
+}  // namespace
+
+std::shared_ptr<Mapping> allocate_vulkan(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
+  return std::make_shared<VulkanMapping>(std::move(device), options);
+}
+
+}  // namespace gpumap
