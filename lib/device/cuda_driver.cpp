@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#include "device/cuda_driver.hpp"
+
+#if GPUMAP_HAVE_CUDA
+
+#include <fmt/format.h>
+#include <cstdlib>
+#include <utility>
+
+#include "gpumap/error.hpp"
+
+// Twice, so that the argument is macro-expanded before it becomes a string: the symbol is cuMemFree_v2, not cuMemFree.
+#define GPUMAP_STRING_(text) #text
+#define GPUMAP_STRING(text) GPUMAP_STRING_(text)
+
+namespace gpumap {
+namespace cuda {
+namespace {
+
+Driver open_driver() {
+  Driver driver;
+  driver.library = DynamicLibrary("libcuda.so.1");
+  if (!driver.library) {
+    throw Error(ErrorCode::no_driver, "libcuda.so.1 was not found: install the NVIDIA driver to run CUDA kernels");
+  }
+  std::string missing;
+#define GPUMAP_CUDA_LOAD(name) \
+  if (!driver.library.find(GPUMAP_STRING(name), driver.name)) missing += " " GPUMAP_STRING(name);
+  GPUMAP_CUDA_MANDATORY(GPUMAP_CUDA_LOAD)
+#undef GPUMAP_CUDA_LOAD
+  if (!missing.empty()) {
+    throw Error(ErrorCode::no_driver,
+                fmt::format("libcuda.so.1 is too old: it lacks{}: update the NVIDIA driver", missing));
+  }
+  driver.has_stream_memory = true;
+  driver.has_enumerate = GPUMAP_CUDA_CAN_ENUMERATE != 0;
+#define GPUMAP_CUDA_LOAD(name) driver.has_stream_memory &= driver.library.find(GPUMAP_STRING(name), driver.name);
+  GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_LOAD)
+#undef GPUMAP_CUDA_LOAD
+#define GPUMAP_CUDA_LOAD(name) driver.has_enumerate &= driver.library.find(GPUMAP_STRING(name), driver.name);
+  GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)
+#undef GPUMAP_CUDA_LOAD
+  if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
+    throw Error(ErrorCode::no_driver,
+                fmt::format("CUDA does not start: cuInit says {}: check nvidia-smi", driver.name(result)));
+  }
+  driver.cuDriverGetVersion(&driver.version);
+  return driver;
+}
+
+}  // namespace
+
+const Driver& Driver::get() {
+  static std::mutex mutex;
+  static Driver* driver = nullptr;  // kept for the life of the process, as libcuda's own state is
+  const std::lock_guard lock(mutex);
+  if (driver == nullptr) driver = new Driver(open_driver());
+  return *driver;
+}
+
+std::string Driver::name(CUresult result) const {
+  const char* text = nullptr;
+  if (cuGetErrorName(result, &text) != CUDA_SUCCESS || text == nullptr) {
+    return fmt::format("CUDA error {}", static_cast<int>(result));
+  }
+  return text;
+}
+
+}  // namespace cuda
+
+namespace {
+
+/// Errors after which every call on the context fails: only a new process helps.
+bool is_sticky(CUresult result) noexcept {
+  switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_UNKNOWN:
+      return true;
+    default:
+      return false;
+  }
+}
+
+ErrorCode code_of(CUresult result) noexcept {
+  switch (result) {
+    case CUDA_ERROR_OUT_OF_MEMORY:
+      return ErrorCode::no_memory;
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_NOT_FOUND:
+      return ErrorCode::invalid;
+    default:
+      return ErrorCode::not_supported;
+  }
+}
+
+}  // namespace
+
+CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gpu_name, std::shared_ptr<Health> health)
+    : driver_(driver), gpu_name_(std::move(gpu_name)), health_(std::move(health)) {
+  check(driver_.cuDeviceGet(&device_, ordinal), "opening the device");
+  check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "retaining the primary context");
+  try {
+    const char* timeline = std::getenv("GPUMAP_CUDA_TIMELINE");
+    stream_memory_ = driver_.has_stream_memory && (timeline == nullptr || std::string_view(timeline) != "events") &&
+                     attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
+    const Scope scope(*this);
+    check(driver_.cuStreamCreate(&download_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+  } catch (...) {
+    driver_.cuDevicePrimaryCtxRelease(device_);
+    throw;
+  }
+}
+
+CudaContext::~CudaContext() {
+  if (const CleanupScope scope(*this); scope) driver_.cuStreamDestroy(download_stream_);
+  driver_.cuDevicePrimaryCtxRelease(device_);
+}
+
+CudaContext::Scope::Scope(const CudaContext& context) : driver_(context.driver_) {
+  context.health_->check();
+  context.check(driver_.cuCtxPushCurrent(context.context_), "making the context current");
+}
+
+CudaContext::Scope::~Scope() {
+  CUcontext popped = nullptr;
+  driver_.cuCtxPopCurrent(&popped);
+}
+
+CudaContext::CleanupScope::CleanupScope(const CudaContext& context) noexcept
+    : driver_(context.driver_),
+      current_(!context.health_->lost() && driver_.cuCtxPushCurrent(context.context_) == CUDA_SUCCESS) {}
+
+CudaContext::CleanupScope::~CleanupScope() {
+  CUcontext popped = nullptr;
+  if (current_) driver_.cuCtxPopCurrent(&popped);
+}
+
+int CudaContext::attribute(CUdevice_attribute attribute) const {
+  int value = 0;
+  return driver_.cuDeviceGetAttribute(&value, attribute, device_) == CUDA_SUCCESS ? value : 0;
+}
+
+void CudaContext::check(CUresult result, std::string_view what) const {
+  if (result == CUDA_SUCCESS) return;
+  if (is_sticky(result)) {
+    health_->mark_lost(fmt::format("the CUDA context of {} was lost when {} ({}): restart the process", gpu_name_, what,
+                                   driver_.name(result)));
+  }
+  health_->check();
+  const char* text = nullptr;
+  driver_.cuGetErrorString(result, &text);
+  throw Error(code_of(result), fmt::format("{}: CUDA failed when {}: {} ({})", gpu_name_, what,
+                                           text == nullptr ? "unknown error" : text, driver_.name(result)));
+}
+
+void CudaContext::download(CUdeviceptr from, void* to, std::size_t bytes) {
+  const Scope scope(*this);
+  const std::lock_guard lock(download_mutex_);
+  check(driver_.cuMemcpyDtoHAsync(to, from, bytes, download_stream_), "downloading");
+  check(driver_.cuStreamSynchronize(download_stream_), "downloading");
+}
+
+}  // namespace gpumap
+
+#endif  // GPUMAP_HAVE_CUDA

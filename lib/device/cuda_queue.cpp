@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+#include "device/queues.hpp"
+#include "gpumap/error.hpp"
+
+#if GPUMAP_HAVE_CUDA
+
+#include <fmt/format.h>
+
+#include "device/cuda_timeline.hpp"
+#include "device/executable.hpp"
+#include "memory/gpu_mapping.hpp"
+
+namespace gpumap {
+namespace {
+
+/// A non-blocking CUDA stream. Work starts as it is called; submit() only adds the signal.
+class CudaQueue final : public Queue {
+ public:
+  explicit CudaQueue(std::shared_ptr<GpuDevice> device)
+      : device_(std::move(device)), context_(*device_->cuda()), timeline_(create_cuda_timeline(device_)) {}
+
+  ~CudaQueue() override {
+    // A lost context answers at once.
+    if (const CudaContext::CleanupScope scope(context_); scope) {
+      context_.driver().cuStreamSynchronize(timeline_->stream());
+    }
+  }
+
+  [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
+
+  void wait(const Fence& fence) override {
+    device_->check_alive();
+    if (fence.signalled()) return;
+    const auto timeline = std::dynamic_pointer_cast<CudaTimeline>(fence.timeline());
+    if (timeline == timeline_) return;  // a stream is in order
+    if (!timeline || &timeline->context() != &context_) {
+      static_cast<void>(fence.wait());
+      return;
+    }
+    const CudaContext::Scope scope(context_);
+    timeline->make_wait(timeline_->stream(), fence.value());
+    dirty_ = true;
+  }
+
+  void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
+    const auto* cuda_kernel = dynamic_cast<const CudaKernel*>(&kernel);
+    if (cuda_kernel == nullptr) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {} is a compute shader and this queue runs CUDA: use a Vulkan queue or its CUDA "
+                              "twin",
+                              kernel.name()));
+    }
+    const CudaContext::Scope scope(context_);
+    gpumap_frame argument = frame;
+    void* arguments[] = {&argument};
+    const auto& [blocks, threads] = grid;
+    context_.check(
+        context_.driver().cuLaunchKernel(cuda_kernel->function(), blocks[0], blocks[1], blocks[2], threads[0],
+                                         threads[1], threads[2], 0, timeline_->stream(), arguments, nullptr),
+        fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(), blocks[0], blocks[1],
+                    blocks[2], threads[0], threads[1], threads[2]));
+    dirty_ = true;
+  }
+
+  void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
+            std::size_t bytes) override {
+    const auto& source = own_mapping(from, *device_);
+    const auto& target = own_mapping(to, *device_);
+    check_copy(source, from_offset, target, to_offset, bytes);
+    const auto source_address = source.address(Backend::cuda);
+    const auto target_address = target.address(Backend::cuda);
+    if (source_address == 0 || target_address == 0) {
+      throw Error(ErrorCode::invalid, "copy: host memory that was allocated for Vulkan has no CUDA address");
+    }
+    if (bytes == 0) return;
+    const CudaContext::Scope scope(context_);
+    context_.check(context_.driver().cuMemcpyAsync(target_address + to_offset, source_address + from_offset, bytes,
+                                                   timeline_->stream()),
+                   "copying");
+    dirty_ = true;
+  }
+
+  [[nodiscard]] Fence submit() override {
+    device_->check_alive();
+    if (dirty_) {
+      const CudaContext::Scope scope(context_);
+      timeline_->signal(submitted_ + 1);
+      ++submitted_;
+      dirty_ = false;
+    }
+    return {timeline_, submitted_};
+  }
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+  const CudaContext& context_;
+  const std::shared_ptr<CudaTimeline> timeline_;
+  std::uint64_t submitted_ = 0;
+  bool dirty_ = false;  // something was asked for since the last submit
+};
+
+}  // namespace
+
+std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device) {
+  return std::make_unique<CudaQueue>(std::move(device));
+}
+
+}  // namespace gpumap
+
+#else
+
+namespace gpumap {
+
+std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice>) {
+  throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA: use the Vulkan backend");
+}
+
+}  // namespace gpumap
+
+#endif  // GPUMAP_HAVE_CUDA

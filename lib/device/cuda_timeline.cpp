@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+#include "device/cuda_timeline.hpp"
+
+#if GPUMAP_HAVE_CUDA
+
+#include <atomic>
+#include <deque>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace gpumap {
+namespace {
+
+/// The counter is a word in page-locked host memory that the stream itself writes: looking at it costs a load.
+class WordTimeline final : public CudaTimeline {
+ public:
+  explicit WordTimeline(std::shared_ptr<GpuDevice> device) : CudaTimeline(std::move(device)) {
+    const auto& driver = context_.driver();
+    const CudaContext::Scope scope(context_);
+    void* host = nullptr;
+    constexpr std::size_t cache_line = 64;
+    context_.check(driver.cuMemHostAlloc(&host, cache_line, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),
+                   "allocating a timeline");
+    word_ = static_cast<std::uint64_t*>(host);
+    *word_ = 0;
+    if (const CUresult mapped = driver.cuMemHostGetDevicePointer(&address_, word_, 0); mapped != CUDA_SUCCESS) {
+      driver.cuMemFreeHost(word_);
+      context_.check(mapped, "mapping a timeline");
+    }
+  }
+
+  ~WordTimeline() override {
+    // Freed memory must not be written: let the stream's last signal come first.
+    if (const CudaContext::CleanupScope scope(context_); scope) {
+      context_.driver().cuStreamSynchronize(stream());
+      context_.driver().cuMemFreeHost(word_);
+    }
+  }
+
+  [[nodiscard]] std::uint64_t completed() override {
+    return std::atomic_ref<std::uint64_t>(*word_).load(std::memory_order_acquire);
+  }
+
+  void signal(std::uint64_t value) override {
+    // The default flags put a system-wide memory barrier before the write: who sees the value sees the work's results.
+    context_.check(context_.driver().cuStreamWriteValue64(stream(), address_, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+                   "signalling a timeline");
+  }
+
+  void make_wait(CUstream other, std::uint64_t value) override {
+    context_.check(context_.driver().cuStreamWaitValue64(other, address_, value, CU_STREAM_WAIT_VALUE_GEQ),
+                   "waiting for a timeline");
+  }
+
+ private:
+  std::uint64_t* word_ = nullptr;
+  CUdeviceptr address_ = 0;
+};
+
+/// For drivers without stream memory operations: one event for each value, asked in order.
+class EventTimeline final : public CudaTimeline {
+ public:
+  explicit EventTimeline(std::shared_ptr<GpuDevice> device) : CudaTimeline(std::move(device)) {}
+
+  ~EventTimeline() override {
+    const CudaContext::CleanupScope scope(context_);
+    if (!scope) return;
+    for (const auto& [value, event] : pending_) context_.driver().cuEventDestroy(event);
+    for (const CUevent event : idle_) context_.driver().cuEventDestroy(event);
+  }
+
+  [[nodiscard]] std::uint64_t completed() override {
+    const std::lock_guard lock(mutex_);
+    // Not while lost: the driver's answer would be the fault, which check() reports.
+    if (const CudaContext::CleanupScope scope(context_); scope) {
+      while (!pending_.empty() && context_.driver().cuEventQuery(pending_.front().second) == CUDA_SUCCESS) {
+        completed_ = pending_.front().first;
+        idle_.push_back(pending_.front().second);
+        pending_.pop_front();
+      }
+    }
+    return completed_;
+  }
+
+  void signal(std::uint64_t value) override {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) {
+      CUevent event = nullptr;
+      context_.check(context_.driver().cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "creating an event");
+      idle_.push_back(event);
+    }
+    context_.check(context_.driver().cuEventRecord(idle_.back(), stream()), "recording an event");
+    pending_.emplace_back(value, idle_.back());
+    idle_.pop_back();
+  }
+
+  void make_wait(CUstream other, std::uint64_t value) override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [pending_value, event] : pending_) {
+      if (pending_value < value) continue;
+      context_.check(context_.driver().cuStreamWaitEvent(other, event, 0), "waiting for an event");
+      return;
+    }
+  }
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::pair<std::uint64_t, CUevent>> pending_;
+  std::vector<CUevent> idle_;
+  std::uint64_t completed_ = 0;
+};
+
+}  // namespace
+
+CudaTimeline::CudaTimeline(std::shared_ptr<GpuDevice> device) : device_(std::move(device)), context_(*device_->cuda()) {
+  const CudaContext::Scope scope(context_);
+  context_.check(context_.driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+}
+
+CudaTimeline::~CudaTimeline() {
+  if (const CudaContext::CleanupScope scope(context_); scope) context_.driver().cuStreamDestroy(stream_);
+}
+
+void CudaTimeline::check() {
+  const CudaContext::Scope scope(context_);
+  const CUresult result = context_.driver().cuStreamQuery(stream_);
+  if (result != CUDA_ERROR_NOT_READY) context_.check(result, "running kernels");
+}
+
+std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device) {
+  if (device->cuda()->stream_memory()) return std::make_shared<WordTimeline>(std::move(device));
+  return std::make_shared<EventTimeline>(std::move(device));
+}
+
+}  // namespace gpumap
+
+#endif  // GPUMAP_HAVE_CUDA

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#if GPUMAP_HAVE_CUDA
+
+#include <cstdint>
+#include <memory>
+
+#include "device/cuda_driver.hpp"
+#include "device/gpu_device.hpp"
+#include "gpumap/fence.hpp"
+
+namespace gpumap {
+
+/// A CUDA stream and the counter that it raises. Fences outlive their queue, so the stream lives here, not there.
+class CudaTimeline : public Timeline {
+ public:
+  ~CudaTimeline() override;
+
+  void check() final;
+  [[nodiscard]] CUstream stream() const noexcept { return stream_; }
+  [[nodiscard]] const CudaContext& context() const noexcept { return context_; }
+
+  /// Raise the counter to `value` once all work submitted to the stream so far is done. Call inside a Scope.
+  virtual void signal(std::uint64_t value) = 0;
+  /// Make later work of `stream`, on the same GPU, wait for a value that was submitted. Call inside a Scope.
+  virtual void make_wait(CUstream stream, std::uint64_t value) = 0;
+
+ protected:
+  explicit CudaTimeline(std::shared_ptr<GpuDevice> device);
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+
+ protected:
+  const CudaContext& context_;
+
+ private:
+  CUstream stream_ = nullptr;
+};
+
+/// With stream memory operations where the GPU has them, else with events.
+[[nodiscard]] std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device);
+
+}  // namespace gpumap
+
+#endif  // GPUMAP_HAVE_CUDA

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <vulkan/vulkan_core.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "gpumap/kernel.hpp"
+
+#if GPUMAP_HAVE_CUDA
+#include <cuda.h>
+#endif
+
+namespace gpumap {
+
+/// What Queue::launch needs of a loaded kernel. lib/kernel derives from these two.
+#if GPUMAP_HAVE_CUDA
+class CudaKernel : public Kernel {
+ public:
+  [[nodiscard]] Backend backend() const noexcept final { return Backend::cuda; }
+  [[nodiscard]] virtual CUfunction function() const noexcept = 0;
+};
+#endif
+
+/// The pipeline layout has no descriptor sets and one push-constant range: 8 bytes at offset 0 for the compute stage,
+/// the device address of a gpumap_frame.
+class VulkanKernel : public Kernel {
+ public:
+  [[nodiscard]] Backend backend() const noexcept final { return Backend::vulkan; }
+  [[nodiscard]] virtual VkPipeline pipeline() const noexcept = 0;
+  [[nodiscard]] virtual VkPipelineLayout layout() const noexcept = 0;
+  /// The workgroup size that the pipeline was made with: Grid::threads must equal it.
+  [[nodiscard]] virtual std::array<std::uint32_t, 3> workgroup() const noexcept = 0;
+  /// Owner of pipeline and layout: the queue keeps it until the launches that use them are done.
+  [[nodiscard]] virtual std::shared_ptr<const void> owner() const noexcept = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/fence.hpp"
+
+#include <algorithm>
+#include <thread>
+
+namespace gpumap {
+namespace {
+
+using std::chrono::microseconds;
+
+constexpr microseconds first_sleep{20};
+constexpr microseconds longest_sleep{200};
+constexpr microseconds check_interval{1000};
+
+void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+bool is_set(const std::atomic<bool>* flag) noexcept {
+  return flag != nullptr && flag->load(std::memory_order_acquire);
+}
+
+}  // namespace
+
+WaitResult Fence::wait(Deadline deadline, std::chrono::nanoseconds spin, const std::atomic<bool>* cancel) const {
+  if (signalled()) return WaitResult::ready;
+  const auto start = Clock::now();
+  auto now = start;
+  for (; now - start < spin && now < deadline; now = Clock::now()) {
+    if (signalled()) return WaitResult::ready;
+    if (is_set(cancel)) return WaitResult::cancelled;
+    relax();
+  }
+
+  // A fault never signals, so ask the driver now and then; the answer costs too much to ask each time.
+  auto next_check = now;
+  auto sleep = std::chrono::nanoseconds(first_sleep);
+  while (!signalled()) {
+    if (is_set(cancel)) return WaitResult::cancelled;
+    if (now >= deadline) return WaitResult::timeout;
+    if (now >= next_check) {
+      timeline_->check();
+      next_check = now + check_interval;
+    }
+    std::this_thread::sleep_for(std::min<std::chrono::nanoseconds>(sleep, deadline - now));
+    sleep = std::min<std::chrono::nanoseconds>(sleep * 2, longest_sleep);
+    now = Clock::now();
+  }
+  return WaitResult::ready;
+}
+
+}  // namespace gpumap

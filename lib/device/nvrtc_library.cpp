@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#include "device/nvrtc_library.hpp"
+
+#include <fmt/format.h>
+#include <cstdlib>
+
+namespace gpumap {
+namespace {
+
+std::vector<std::string> candidates() {
+  std::vector<std::string> folders;
+  if (const char* folder = std::getenv("GPUMAP_NVRTC_PATH"); folder != nullptr && *folder != '\0') {
+    folders.push_back(std::string(folder) + "/");
+  }
+  folders.emplace_back();  // the loader's own path
+  if (const char* home = std::getenv("CUDA_HOME"); home != nullptr && *home != '\0') {
+    folders.push_back(std::string(home) + "/lib64/");
+  }
+  folders.emplace_back("/usr/local/cuda/lib64/");
+  std::vector<std::string> names;
+  for (const auto& folder : folders) {
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"}) {
+      names.push_back(folder + name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+NvrtcLibrary open_nvrtc() {
+  NvrtcLibrary found;
+  for (const auto& name : candidates()) {
+    found.looked_in.push_back(name);
+    found.library = DynamicLibrary(name);
+    if (found.library) {
+      found.path = name;
+      break;
+    }
+  }
+  return found;
+}
+
+std::string nvrtc_status() {
+  const auto nvrtc = open_nvrtc();
+  if (nvrtc.library) return fmt::format("found {}: CUDA C++ kernels compile at run time", nvrtc.path);
+  return "libnvrtc.so.13 or .12 was not found: install the CUDA Toolkit's NVRTC (cuda-nvrtc), or point "
+         "GPUMAP_NVRTC_PATH "
+         "at its folder, to compile CUDA C++ kernels at run time";
+}
+
+}  // namespace gpumap

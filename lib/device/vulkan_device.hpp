@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+// Heavy: vulkan_raii.hpp takes many seconds to compile. Include it from few .cpp files and from no other header.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vulkan/vulkan_raii.hpp>
+
+#include "device/health.hpp"
+#include "device/vulkan_instance.hpp"
+#include "memory/window.hpp"
+
+namespace gpumap {
+
+class VulkanDownloader;
+
+/// An open Vulkan device with one compute queue. Vulkan 1.2 core features that are always on: timelineSemaphore,
+/// bufferDeviceAddress, storageBuffer8BitAccess, shaderInt8, shaderInt64, scalarBlockLayout. On where the driver has
+/// them: see Optional. Thread safety: every member from any thread.
+class VulkanContext {
+ public:
+  struct Optional {
+    bool memory_budget = false;  ///< VK_EXT_memory_budget
+    bool export_fd = false;      ///< VK_KHR_external_memory_fd, and buffers can be exported as OPAQUE_FD
+    bool int16 = false;          ///< shaderInt16 and storageBuffer16BitAccess
+    bool float16 = false;        ///< shaderFloat16
+    bool int64_atomics = false;  ///< shaderBufferInt64Atomics
+    bool memory_model = false;   ///< vulkanMemoryModel and its device scope
+  };
+
+  VulkanContext(VulkanInstance& instance, std::uint32_t index, std::shared_ptr<Health> health);
+  ~VulkanContext();
+  VulkanContext(const VulkanContext&) = delete;
+  VulkanContext& operator=(const VulkanContext&) = delete;
+
+  [[nodiscard]] const vk::raii::PhysicalDevice& physical() const noexcept { return physical_; }
+  [[nodiscard]] const vk::raii::Device& device() const noexcept { return device_; }
+  [[nodiscard]] std::uint32_t queue_family() const noexcept { return queue_family_; }
+  [[nodiscard]] const Optional& optional() const noexcept { return optional_; }
+  [[nodiscard]] const vk::PhysicalDeviceMemoryProperties& memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uint64_t non_coherent_atom() const noexcept { return non_coherent_atom_; }
+  [[nodiscard]] std::uint64_t max_allocation() const noexcept { return max_allocation_; }  ///< and of one buffer
+  [[nodiscard]] Window& window() noexcept { return window_; }
+  [[nodiscard]] VulkanDownloader& downloader() noexcept { return *downloader_; }
+  [[nodiscard]] const Health& health() const noexcept { return *health_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
+  void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
+
+  /// Turn a failed Vulkan call into an Error; a lost device marks the health first. `what` finishes "… while".
+  [[noreturn]] void fail(const vk::SystemError& error, std::string_view what) const;
+
+  /// Budget left in one heap: the driver's figure where it gives one, else the heap's size.
+  [[nodiscard]] std::uint64_t heap_free_bytes(std::uint32_t heap) const;
+  [[nodiscard]] std::uint64_t window_bytes() const;         ///< size of the heaps that the CPU can map
+  [[nodiscard]] std::uint64_t window_budget_bytes() const;  ///< what the driver says is left in them
+  /// Budget left in the heaps that the CPU can map, less what GPUMAP_WINDOW_LIMIT takes away.
+  [[nodiscard]] std::uint64_t window_free_bytes() const;
+
+ private:
+  vk::raii::PhysicalDevice physical_;
+  std::shared_ptr<Health> health_;
+  Optional optional_;
+  vk::PhysicalDeviceMemoryProperties memory_;
+  std::uint64_t non_coherent_atom_ = 1;
+  std::uint64_t max_allocation_ = 0;
+  std::uint32_t queue_family_ = 0;
+  std::string name_;
+  vk::raii::Device device_{nullptr};
+  std::mutex queue_mutex_;
+  vk::raii::Queue queue_{nullptr};
+  Window window_;
+  std::unique_ptr<VulkanDownloader> downloader_;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// Heavy: see vulkan_device.hpp.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "device/gpu_device.hpp"
+#include "device/vulkan_device.hpp"
+#include "gpumap/fence.hpp"
+
+namespace gpumap {
+
+/// A timeline semaphore.
+class VulkanTimeline final : public Timeline {
+ public:
+  explicit VulkanTimeline(std::shared_ptr<GpuDevice> device);
+
+  [[nodiscard]] std::uint64_t completed() override;
+  void check() override;
+
+  [[nodiscard]] const VulkanContext& context() const noexcept { return context_; }
+  [[nodiscard]] vk::Semaphore semaphore() const noexcept { return *semaphore_; }
+  /// Block until `value` is reached; false once the device is lost. For destructors: never throws.
+  [[nodiscard]] bool drain(std::uint64_t value) noexcept;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+  const VulkanContext& context_;
+  vk::raii::Semaphore semaphore_{nullptr};
+  std::atomic<std::uint64_t> seen_{0};
+};
+
+}  // namespace gpumap
