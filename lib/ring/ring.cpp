@@ -135,6 +135,15 @@ std::uint64_t Ring::published() const noexcept {
   return state_->block.published.pushed.value.load();
 }
 
+std::uint32_t Ring::held_by_writers() const noexcept {
+  std::uint32_t held = 0;
+  for (std::uint32_t slot = 0; slot < slots(); ++slot) {
+    const ring::SlotState state = ring::unpack(state_->block.slot[slot].word.value.load(std::memory_order_acquire));
+    if (state.writer != ring::Writer::none && state.reader == ring::Reader::none) ++held;
+  }
+  return held;
+}
+
 RingCounters Ring::counters() const noexcept {
   const ring::ControlBlock& block = state_->block;
   RingCounters counters;
@@ -143,7 +152,8 @@ RingCounters Ring::counters() const noexcept {
   const std::uint64_t popped = block.published.popped.value.load();
   counters.published = block.published.pushed.value.load();
   counters.received = popped < dropped ? 0 : popped - dropped;
-  counters.dropped = dropped + block.dropped_refused.load();
+  counters.dropped = dropped;
+  counters.refused = block.dropped_refused.load();
   counters.producer_waits = state_->producer_waits.load(std::memory_order_relaxed);
   counters.consumer_waits = state_->consumer_waits.load(std::memory_order_relaxed);
   return counters;

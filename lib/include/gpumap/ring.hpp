@@ -58,7 +58,9 @@ enum class RingStatus {
 };
 
 struct RingCounters {
-  std::uint64_t published = 0, received = 0, dropped = 0;
+  std::uint64_t published = 0, received = 0;
+  std::uint64_t dropped = 0;  ///< published, never received
+  std::uint64_t refused = 0;  ///< acquires that found the ring full
   std::uint64_t producer_waits = 0, consumer_waits = 0;  ///< waits that went past spinning
 };
 
@@ -157,6 +159,8 @@ class Ring : public std::enable_shared_from_this<Ring> {
   void set_spin(std::chrono::nanoseconds spin) noexcept;
   [[nodiscard]] std::uint32_t queued() const noexcept;
   [[nodiscard]] std::uint64_t published() const noexcept;  ///< the sequence that the next publish gets
+  /// Slots whose write lease lives and whose frame, if any, nobody has queued or reads.
+  [[nodiscard]] std::uint32_t held_by_writers() const noexcept;
   [[nodiscard]] RingCounters counters() const noexcept;
 
  private:

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpumap/ring.hpp"
+
+namespace gpumap::gst {
+
+/// A ring and, beside each slot, the GstBuffer without memory that carries its timestamps, flags and metas across.
+class Lane {
+ public:
+  explicit Lane(std::shared_ptr<Ring> ring) : ring_(std::move(ring)), carriers_(ring_->slots()) {}
+  ~Lane();
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
+  [[nodiscard]] const std::shared_ptr<Ring>& shared_ring() const noexcept { return ring_; }
+  /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
+  void put(std::uint32_t slot, GstBuffer* carrier);
+  /// ... and after its receive. Transfer full.
+  [[nodiscard]] GstBuffer* take(std::uint32_t slot);
+
+ private:
+  std::shared_ptr<Ring> ring_;
+  std::vector<std::atomic<GstBuffer*>> carriers_;
+};
+
+/// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring; events and changes of ring wait
+/// beside it, each with the sequence of the frame that it precedes, so that order is kept without a lock on the frames'
+/// path. Thread safety: every member from any thread; next() from one thread at a time.
+class Channel {
+ public:
+  /// What the src side does when the sink side flushes. Called in the flushing thread.
+  using FlushHandler = std::function<void(GstEvent*)>;
+
+  [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name);
+  explicit Channel(std::string name) : name_(std::move(name)) {}
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  // Sink side. False: the side is taken; `holder` gets the name of the element that has it.
+  [[nodiscard]] bool attach_sink(GstElement* sink, std::string& holder);
+  /// `drained`: after EOS, what is queued still goes to the src; else it is dropped.
+  void detach_sink(bool drained);
+  void push_lane(const std::shared_ptr<Lane>& lane);
+  void push_event(GstEvent* event);  ///< takes it
+  void flush(GstEvent* event);       ///< FLUSH_START or FLUSH_STOP; takes it
+  /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
+  [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
+
+  /// Counts the times that either side went to PLAYING, when its base time may have changed.
+  [[nodiscard]] guint play_count() const noexcept { return plays_.load(std::memory_order_relaxed); }
+  void count_play() noexcept { plays_.fetch_add(1, std::memory_order_relaxed); }
+
+  // Src side.
+  [[nodiscard]] bool attach_src(GstElement* src, FlushHandler on_flush, std::string& holder);
+  void detach_src();
+  void set_downstream_flow(GstFlowReturn flow) noexcept;
+  void set_src_flushing(bool flushing);
+  void set_src_spin(std::chrono::nanoseconds spin);
+  /// The other side's element, transfer full, or null.
+  [[nodiscard]] GstElement* sink() const;
+  [[nodiscard]] GstElement* src() const;
+
+  struct Next {
+    enum class Kind { frame, event, timeout, flushing } kind = Kind::timeout;
+    ReadLease lease;               ///< frame
+    GstBuffer* carrier = nullptr;  ///< frame; transfer full
+    GstEvent* event = nullptr;     ///< event; transfer full
+  };
+  [[nodiscard]] Next next(Deadline deadline);
+
+ private:
+  struct Item {
+    std::uint64_t before = 0;    ///< goes out ahead of this sequence of the lane in front of it
+    GstEvent* event = nullptr;   ///< or:
+    std::shared_ptr<Lane> lane;  ///< frames come from this one from now on
+  };
+
+  void add(Item item);
+  void drop_all(bool keep_sticky);
+  void remember(GstEvent* event);
+  void clear(std::deque<Item>& items);
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  GstElement* sink_ = nullptr;
+  GstElement* src_ = nullptr;
+  FlushHandler on_flush_;
+  std::deque<Item> items_;
+  std::atomic<std::size_t> pending_{0};
+  std::shared_ptr<Lane> newest_;      ///< the sink side's lane
+  std::shared_ptr<Lane> current_;     ///< the src side's lane
+  std::vector<GstEvent*> delivered_;  ///< sticky events that a src took: a src that comes later needs them too
+  ReadLease held_;                    ///< received, but events go first
+  bool src_flushing_ = false;
+  std::chrono::nanoseconds src_spin_{0};
+  std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
+  std::atomic<guint> plays_{0};
+};
+
+}  // namespace gpumap::gst

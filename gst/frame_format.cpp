@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+#include "frame_format.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "gpumap/color.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+gpumap_u32 video_format(GstVideoFormat format) {
+  switch (format) {
+    case GST_VIDEO_FORMAT_NV12:
+      return GPUMAP_FORMAT_NV12;
+    case GST_VIDEO_FORMAT_I420:
+      return GPUMAP_FORMAT_I420;
+    case GST_VIDEO_FORMAT_YUY2:
+      return GPUMAP_FORMAT_YUY2;
+    case GST_VIDEO_FORMAT_UYVY:
+      return GPUMAP_FORMAT_UYVY;
+    case GST_VIDEO_FORMAT_RGB:
+      return GPUMAP_FORMAT_RGB;
+    case GST_VIDEO_FORMAT_BGR:
+      return GPUMAP_FORMAT_BGR;
+    case GST_VIDEO_FORMAT_RGBA:
+      return GPUMAP_FORMAT_RGBA;
+    case GST_VIDEO_FORMAT_BGRA:
+      return GPUMAP_FORMAT_BGRA;
+    default:
+      return GPUMAP_FORMAT_VIDEO_OTHER;
+  }
+}
+
+gpumap_u32 audio_format(GstAudioFormat format) {
+  switch (format) {
+    case GST_AUDIO_FORMAT_U8:
+      return GPUMAP_FORMAT_U8;
+    case GST_AUDIO_FORMAT_S8:
+      return GPUMAP_FORMAT_S8;
+    case GST_AUDIO_FORMAT_S16LE:
+      return GPUMAP_FORMAT_S16;
+    case GST_AUDIO_FORMAT_F32LE:
+      return GPUMAP_FORMAT_F32;
+    default:
+      return GPUMAP_FORMAT_AUDIO_OTHER;
+  }
+}
+
+}  // namespace
+
+FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
+  FrameFormat made;
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  if (gst_structure_has_name(structure, "video/x-raw") && gst_video_info_from_caps(&made.video_info_, caps)) {
+    made.video_ = true;
+    made.format_ = video_format(GST_VIDEO_INFO_FORMAT(&made.video_info_));
+    made.width_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_WIDTH(&made.video_info_));
+    made.height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_HEIGHT(&made.video_info_));
+    made.image_bytes_ = made.video_info_.size;
+    made.bytes_per_sample_ = 0;
+  } else if (gst_structure_has_name(structure, "audio/x-raw")) {
+    GstAudioInfo info;
+    if (gst_audio_info_from_caps(&info, caps)) {
+      made.format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
+      made.channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
+      made.bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
+    }
+  } else if (gst_structure_has_name(structure, tensor_name)) {
+    gint width = 0;
+    gint height = 0;
+    gst_structure_get_int(structure, "width", &width);
+    gst_structure_get_int(structure, "height", &height);
+    made.format_ = GPUMAP_FORMAT_RGB_F32_PLANAR;
+    made.width_ = static_cast<gpumap_u32>(width);
+    made.height_ = static_cast<gpumap_u32>(height);
+    made.image_bytes_ = std::size_t{3} * made.width_ * made.height_ * sizeof(float);
+    made.bytes_per_sample_ = 0;
+  }
+  return made;
+}
+
+gpumap_color FrameFormat::color() const noexcept {
+  const GstVideoColorimetry& colorimetry = video_info_.colorimetry;
+  ColorMatrix matrix = ColorMatrix::bt601;
+  switch (colorimetry.matrix) {
+    case GST_VIDEO_COLOR_MATRIX_BT709:
+      matrix = ColorMatrix::bt709;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_BT2020:
+      matrix = ColorMatrix::bt2020;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_RGB:
+      matrix = ColorMatrix::rgb;
+      break;
+    default:
+      break;
+  }
+  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_)) matrix = ColorMatrix::rgb;
+  const bool limited = colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ||
+                       (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb);
+  return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full);
+}
+
+gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const {
+  gpumap_view made{};
+  made.format = format_;
+  made.width = width_;
+  made.height = height_;
+  made.channels = channels_;
+  made.bytes = bytes;
+  made.plane[0] = address;
+  if (video_) {
+    const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
+    for (guint i = 0; i < planes; ++i) {
+      made.plane[i] = address + (meta != nullptr ? meta->offset[i] : video_info_.offset[i]);
+      made.stride[i] = static_cast<gpumap_u32>(meta != nullptr ? meta->stride[i] : video_info_.stride[i]);
+    }
+  } else if (format_ == GPUMAP_FORMAT_RGB_F32_PLANAR) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      made.stride[i] = static_cast<gpumap_u32>(width_ * sizeof(float));
+      made.plane[i] = address + i * made.stride[i] * height_;
+    }
+  }
+  return made;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/audio/audio.h>
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "gpumap/kernel.h"
+
+namespace gpumap::gst {
+
+inline constexpr const char* tensor_name = "application/x-tensor";
+
+/// What caps say of a buffer's bytes, as a kernel sees them.
+class FrameFormat {
+ public:
+  FrameFormat() = default;
+  /// Any caps are fine: what is neither raw video, raw audio nor our tensor is bytes.
+  [[nodiscard]] static FrameFormat from_caps(const GstCaps* caps);
+
+  [[nodiscard]] bool is_video() const noexcept { return video_; }
+  [[nodiscard]] const GstVideoInfo& video() const noexcept { return video_info_; }
+  [[nodiscard]] gpumap_u32 format() const noexcept { return format_; }
+  /// Bytes of an audio frame (a sample of each channel); 1 for bytes; 0 for images.
+  [[nodiscard]] std::size_t bytes_per_sample() const noexcept { return bytes_per_sample_; }
+  /// Bytes of an image in the default layout; 0 for what has no fixed size.
+  [[nodiscard]] std::size_t image_bytes() const noexcept { return image_bytes_; }
+  /// For video input: how its components become red, green and blue.
+  [[nodiscard]] gpumap_color color() const noexcept;
+
+  /// The view of `bytes` bytes at `address`; `meta` (may be null) overrides strides and plane offsets.
+  [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
+
+ private:
+  gpumap_u32 format_ = GPUMAP_FORMAT_BYTES;
+  bool video_ = false;
+  GstVideoInfo video_info_{};
+  gpumap_u32 width_ = 0, height_ = 0, channels_ = 0;
+  std::size_t bytes_per_sample_ = 1;
+  std::size_t image_bytes_ = 0;
+};
+
+}  // namespace gpumap::gst

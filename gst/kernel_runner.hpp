@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "frame_format.hpp"
+#include "gpumap/kernel.hpp"
+#include "output_pool.hpp"
+
+namespace gpumap::gst {
+
+struct KernelSettings {
+  std::string kernel = "identity";  ///< a built-in, unless `location` is set
+  std::string location;
+  std::string function;
+  std::string params;
+  std::string device = "auto";
+  std::optional<Backend> backend;  ///< empty: the device's own
+};
+
+/// Runs one kernel on each frame of a stream. Thread safety: one thread at a time; cancel() from any thread.
+class KernelRunner {
+ public:
+  explicit KernelRunner(const KernelSettings& settings);  ///< compiles and loads; throws Error
+  ~KernelRunner();
+  KernelRunner(const KernelRunner&) = delete;
+  KernelRunner& operator=(const KernelRunner&) = delete;
+
+  /// The stream's caps. `gpu_output`: results stay in GPU memory, else they come down to host memory.
+  void set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta);
+  void set_params(const std::string& params);  ///< throws Error(invalid)
+
+  /// Launch on `in`. The result (transfer full) carries `in`'s flags, times and, for a kernel with a result, a custom
+  /// meta "GpumapResult". Null when cancelled. Throws Error.
+  [[nodiscard]] GstBuffer* run(GstBuffer* in);
+  /// Wait for all that was launched. Throws Error(device_lost).
+  void drain();
+
+  /// Makes a waiting run() return, until called with false.
+  void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
+
+  /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
+  [[nodiscard]] GstStructure* take_result() noexcept;
+
+ private:
+  struct Input;
+  [[nodiscard]] Input input_of(GstBuffer* in) const;
+  [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
+  [[nodiscard]] OutputBlock take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes);
+  [[nodiscard]] bool wait(const Fence& fence);
+  void read_result(GstBuffer* out, std::uint64_t sequence);
+
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Kernel> kernel_;
+  const Builtin* builtin_ = nullptr;
+  std::string name_;
+  Backend backend_;
+  std::unique_ptr<Queue> queue_;
+  std::shared_ptr<Mapping> result_;  ///< host memory that the kernel writes its result words to
+  gpumap_frame frame_{};
+  FrameFormat in_format_, out_format_;
+  bool gpu_output_ = true;
+  bool video_meta_ok_ = true;
+  std::shared_ptr<OutputPool> device_pool_, host_pool_;
+  Fence last_;
+  GstStructure* found_ = nullptr;
+  std::uint64_t runs_ = 0;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace gpumap::gst

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "memory.hpp"
+
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "gpumap/copy.hpp"
+#include "gpumap/error.hpp"
+
+GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
+#define GST_CAT_DEFAULT gpumap_memory_debug
+
+namespace gpumap::gst {
+
+Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
+    : device_(lease.ring()->device()),
+      mapping_(lease.ring()->mapping()),
+      offset_(lease.offset()),
+      bytes_(lease.bytes()),
+      counters_(std::move(counters)),
+      trust_readwrite_(trust_readwrite) {
+  holder_ = std::move(lease);
+}
+
+Bytes::Bytes(ReadLease lease)
+    : device_(lease.ring()->device()),
+      mapping_(lease.ring()->mapping()),
+      offset_(lease.offset()),
+      bytes_(lease.ring()->slot_bytes()),
+      sequence_(lease.info().sequence),
+      has_content_(true) {
+  holder_ = std::move(lease);
+}
+
+Bytes::Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back)
+    : device_(std::move(device)),
+      mapping_(block.mapping),
+      bytes_(bytes),
+      give_back_(std::move(give_back)),
+      has_content_(true) {
+  holder_ = std::move(block);
+}
+
+Bytes::~Bytes() {
+  auto* block = std::get_if<OutputBlock>(&holder_);
+  if (block == nullptr || !give_back_) return;
+  block->readers.push_back(written_);
+  give_back_(std::move(*block));
+}
+
+std::byte* Bytes::make_shadow() {
+  shadow_.reset(static_cast<std::byte*>(std::calloc(1, bytes_)));
+  if (!shadow_) throw std::bad_alloc();
+  if (has_content_) {
+    written_.wait();
+    // What this thread stored through the BAR must have left the CPU before DMA reads it back.
+    store_fence();
+    mapping_->download(offset_, {shadow_.get(), bytes_});
+  }
+  return shadow_.get();
+}
+
+std::byte* Bytes::map(GstMapFlags flags) {
+  const std::lock_guard lock(mutex_);
+  const bool reads = (flags & GST_MAP_READ) != 0;
+  const bool writes = (flags & GST_MAP_WRITE) != 0;
+  if (!shadow_) {
+    auto* lease = std::get_if<WriteLease>(&holder_);
+    const bool direct = lease != nullptr && !lease->published() && (!reads || (writes && trust_readwrite_));
+    if (direct) {
+      has_content_ = true;
+      return lease->host();
+    }
+    if (counters_ && reads) {
+      counters_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
+      if (lease != nullptr && !lease->published()) counters_->upstream_reads.store(true, std::memory_order_relaxed);
+    }
+    make_shadow();
+  }
+  if (writes) shadow_dirty_ = true;
+  return shadow_.get();
+}
+
+std::size_t Bytes::settle(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  if (lease == nullptr || !shadow_dirty_) return 0;
+  stream_copy(lease->host(), shadow_.get(), bytes);
+  shadow_dirty_ = false;
+  has_content_ = true;
+  return bytes;
+}
+
+WriteLease* Bytes::writable_lease() noexcept {
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  return lease != nullptr && !lease->published() ? lease : nullptr;
+}
+
+Fence Bytes::written() const {
+  const std::lock_guard lock(mutex_);
+  return written_;
+}
+
+void Bytes::set_written(const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  written_ = fence;
+}
+
+void Bytes::add_read_fence(const Fence& fence) {
+  if (auto* lease = std::get_if<ReadLease>(&holder_)) {
+    lease->add_read_fence(fence);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (auto* block = std::get_if<OutputBlock>(&holder_)) block->readers.push_back(fence);
+}
+
+namespace {
+
+struct Memory {
+  GstMemory base;
+  std::shared_ptr<Bytes>* bytes;
+};
+
+struct Allocator {
+  GstAllocator base;
+  AllocateSlot* allocate;
+};
+struct AllocatorClass {
+  GstAllocatorClass base;
+};
+
+G_DEFINE_TYPE(Allocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
+
+GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, std::shared_ptr<Bytes> bytes, gsize maxsize, gsize offset,
+                gsize size, GstMemoryFlags flags) {
+  auto* memory = g_new0(Memory, 1);
+  gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, 4095, offset, size);
+  memory->bytes = new std::shared_ptr<Bytes>(std::move(bytes));
+  return GST_MEMORY_CAST(memory);
+}
+
+gpointer memory_map(GstMemory* base, GstMapInfo* info, gsize /*maxsize*/) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  try {
+    return (*memory->bytes)->map(info->flags);
+  } catch (const std::exception& error) {
+    GST_ERROR("cannot map GPU memory for the CPU: %s", error.what());
+    return nullptr;
+  }
+}
+
+void memory_unmap(GstMemory* /*memory*/, GstMapInfo* /*info*/) {}
+
+GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  GstMemory* parent = base->parent != nullptr ? base->parent : base;
+  if (size == -1) size = static_cast<gssize>(base->size) - offset;
+  const auto flags = static_cast<GstMemoryFlags>(GST_MINI_OBJECT_FLAGS(parent) | GST_MINI_OBJECT_FLAG_LOCK_READONLY);
+  return wrap(base->allocator, parent, *memory->bytes, base->maxsize, base->offset + static_cast<gsize>(offset),
+              static_cast<gsize>(size), flags);
+}
+
+GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* params) {
+  auto* allocator = reinterpret_cast<Allocator*>(base);
+  // A slot starts where the frame starts: a prefix cannot be had in one.
+  if (allocator->allocate != nullptr && params->prefix == 0) {
+    const gsize maxsize = size + params->padding;
+    if (auto bytes = (*allocator->allocate)(maxsize)) {
+      return wrap(base, nullptr, std::move(bytes), maxsize, 0, size, static_cast<GstMemoryFlags>(0));
+    }
+  }
+  return gst_allocator_alloc(nullptr, size, params);
+}
+
+void allocator_free(GstAllocator* /*allocator*/, GstMemory* base) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  delete memory->bytes;
+  g_free(memory);
+}
+
+void gpumap_allocator_finalize(GObject* object) {
+  delete reinterpret_cast<Allocator*>(object)->allocate;
+  G_OBJECT_CLASS(gpumap_allocator_parent_class)->finalize(object);
+}
+
+void gpumap_allocator_class_init(AllocatorClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_memory_debug, "gpumapmemory", 0, "gpumap memory");
+  G_OBJECT_CLASS(klass)->finalize = gpumap_allocator_finalize;
+  klass->base.alloc = allocator_alloc;
+  klass->base.free = allocator_free;
+}
+
+void gpumap_allocator_init(Allocator* self) {
+  GstAllocator* base = GST_ALLOCATOR_CAST(self);
+  base->mem_type = "GPUMapMemory";
+  base->mem_map_full = memory_map;
+  base->mem_unmap_full = memory_unmap;
+  base->mem_share = memory_share;
+  GST_OBJECT_FLAG_SET(self, GST_ALLOCATOR_FLAG_CUSTOM_ALLOC);
+}
+
+}  // namespace
+
+GstAllocator* allocator_new(AllocateSlot allocate) {
+  auto* self = static_cast<Allocator*>(g_object_new(gpumap_allocator_get_type(), nullptr));
+  if (allocate) {
+    self->allocate = new AllocateSlot(std::move(allocate));
+    // Without this flag gst_buffer_new_allocate() asks it for memory, which is what it is for.
+    GST_OBJECT_FLAG_UNSET(self, GST_ALLOCATOR_FLAG_CUSTOM_ALLOC);
+  }
+  return GST_ALLOCATOR_CAST(gst_object_ref_sink(self));
+}
+
+GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<Bytes> bytes, std::size_t size, GstMemoryFlags flags) {
+  const std::size_t maxsize = bytes->bytes();
+  return wrap(allocator, nullptr, std::move(bytes), maxsize, 0, size, flags);
+}
+
+Bytes* memory_bytes(GstMemory* memory) {
+  if (memory == nullptr || memory->allocator == nullptr ||
+      G_OBJECT_TYPE(memory->allocator) != gpumap_allocator_get_type()) {
+    return nullptr;
+  }
+  return reinterpret_cast<Memory*>(memory)->bytes->get();
+}
+
+GstAllocator* wrapping_allocator() {
+  static GstAllocator* allocator = [] {
+    GstAllocator* made = allocator_new({});
+    GST_OBJECT_FLAG_SET(made, GST_OBJECT_FLAG_MAY_BE_LEAKED);
+    return made;
+  }();
+  return allocator;
+}
+
+}  // namespace gpumap::gst

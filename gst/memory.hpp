@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <variant>
+#include <vector>
+
+#include "gpumap/device.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/memory.hpp"
+#include "gpumap/ring.hpp"
+
+namespace gpumap::gst {
+
+/// Where a map() on slot memory is counted.
+struct MapCounters {
+  std::atomic<std::uint64_t> cpu_reads{0};  ///< maps for reading: each cost a download, never a read of the BAR
+  std::atomic<bool> upstream_reads{false};  ///< an upstream element asked to read what it writes
+};
+
+/// A piece of device memory lent by a kernel's output pool; handed back when the last holder lets go.
+struct OutputBlock {
+  std::shared_ptr<Mapping> mapping;
+  std::vector<Fence> readers;  ///< GPU work of others that reads it
+};
+
+/// What one GstMemory of type GPUMap stands for: a slot that is being written, a slot that is being read, or the output
+/// of a kernel, plus the host shadow that CPU reads go to (the CPU never reads through the BAR).
+/// Thread safety: every member from any thread.
+class Bytes {
+ public:
+  using Return = std::function<void(OutputBlock&&)>;
+
+  Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
+  explicit Bytes(ReadLease lease);
+  Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back);
+  ~Bytes();
+  Bytes(const Bytes&) = delete;
+  Bytes& operator=(const Bytes&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  [[nodiscard]] const Mapping& mapping() const noexcept { return *mapping_; }
+  [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  /// Of the frame on its channel.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  void set_sequence(std::uint64_t sequence) noexcept { sequence_ = sequence; }
+
+  /// CPU pointer for GstMapFlags; throws Error.
+  [[nodiscard]] std::byte* map(GstMapFlags flags);
+
+  /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
+  std::size_t settle(std::size_t bytes);
+  /// The write lease when this is an unpublished slot, else null.
+  [[nodiscard]] WriteLease* writable_lease() noexcept;
+
+  /// GPU work that fills these bytes; default: none, the CPU wrote them.
+  [[nodiscard]] Fence written() const;
+  void set_written(const Fence& fence);
+  /// GPU work that reads these bytes.
+  void add_read_fence(const Fence& fence);
+
+ private:
+  std::byte* make_shadow();
+
+  std::variant<WriteLease, ReadLease, OutputBlock> holder_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Mapping> mapping_;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::shared_ptr<MapCounters> counters_;
+  bool trust_readwrite_ = false;
+  Return give_back_;
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
+  bool shadow_dirty_ = false;
+  bool has_content_ = false;
+  Fence written_;
+};
+
+/// Asked by GstAllocator::alloc; null: take system memory instead.
+using AllocateSlot = std::function<std::unique_ptr<Bytes>(std::size_t bytes)>;
+
+/// An allocator (transfer full) whose memories are `Bytes`. With `allocate` it serves gst_allocator_alloc(): a slot
+/// where one is to be had, else system memory.
+[[nodiscard]] GstAllocator* allocator_new(AllocateSlot allocate);
+
+/// Wrap (transfer full). `flags` as GstMemoryFlags: consumers' memory is READONLY, so that a CPU write copies first.
+[[nodiscard]] GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<Bytes> bytes, std::size_t size,
+                                    GstMemoryFlags flags);
+/// The Bytes behind a memory; null for memory of another kind. The memory owns it.
+[[nodiscard]] Bytes* memory_bytes(GstMemory* memory);
+
+/// The allocator (borrowed) for memories that no one asks to allocate: consumers' slots and kernel outputs.
+[[nodiscard]] GstAllocator* wrapping_allocator();
+
+}  // namespace gpumap::gst

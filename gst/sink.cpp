@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT
+#include "sink.hpp"
+
+#include <gst/video/video.h>
+
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "caps.hpp"
+#include "error.hpp"
+#include "pool.hpp"
+#include "sink_clock.hpp"
+#include "sink_core.hpp"
+
+GST_DEBUG_CATEGORY(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+using gpumap::WhenFull;
+using gpumap::gst::SinkClock;
+using gpumap::gst::SinkCore;
+using gpumap::gst::SinkSettings;
+
+namespace {
+
+struct SinkState {
+  SinkSettings settings;
+  std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
+  GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
+  SinkClock clock;
+  bool sync = false;
+  bool eos = false;
+};
+
+struct Sink {
+  GstElement element;
+  GstPad* pad;
+  SinkState* state;
+};
+struct SinkClass {
+  GstElementClass base;
+};
+
+}  // namespace
+
+G_DEFINE_TYPE(Sink, gst_gpumap_sink, GST_TYPE_ELEMENT)
+
+namespace {
+
+Sink* self_of(gpointer object) {
+  return reinterpret_cast<Sink*>(object);
+}
+SinkState& state_of(gpointer object) {
+  return *self_of(object)->state;
+}
+
+enum { PROP_CHANNEL = 1, PROP_DEVICE, PROP_SLOTS, PROP_SLOT_SIZE, PROP_LEAKY, PROP_BUSY_POLL, PROP_SYNC, PROP_STATS };
+
+GType leaky_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<int>(WhenFull::block), "Wait for a slot", "no"},
+        {static_cast<int>(WhenFull::drop_newest), "Drop the new frame", "newest"},
+        {static_cast<int>(WhenFull::drop_oldest), "Drop the oldest queued frame", "oldest"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapLeaky", values);
+  }();
+  return type;
+}
+
+void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
+  SinkState& state = state_of(object);
+  SinkSettings& settings = state.settings;
+  GST_OBJECT_LOCK(object);
+  switch (id) {
+    case PROP_CHANNEL:
+      settings.channel = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "default";
+      break;
+    case PROP_DEVICE:
+      settings.device = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "auto";
+      break;
+    case PROP_SLOTS:
+      settings.slots = g_value_get_uint(value);
+      break;
+    case PROP_SLOT_SIZE:
+      settings.slot_bytes = g_value_get_uint64(value);
+      break;
+    case PROP_LEAKY:
+      settings.when_full = static_cast<WhenFull>(g_value_get_enum(value));
+      break;
+    case PROP_BUSY_POLL:
+      settings.busy_poll_us = g_value_get_uint(value);
+      break;
+    case PROP_SYNC:
+      state.sync = g_value_get_boolean(value) != 0;
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+  GST_OBJECT_UNLOCK(object);
+}
+
+void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+  SinkState& state = state_of(object);
+  const SinkSettings& settings = state.settings;
+  if (id == PROP_STATS) {
+    g_value_take_boxed(value, state.core->stats());
+    return;
+  }
+  GST_OBJECT_LOCK(object);
+  switch (id) {
+    case PROP_CHANNEL:
+      g_value_set_string(value, settings.channel.c_str());
+      break;
+    case PROP_DEVICE:
+      g_value_set_string(value, settings.device.c_str());
+      break;
+    case PROP_SLOTS:
+      g_value_set_uint(value, settings.slots);
+      break;
+    case PROP_SLOT_SIZE:
+      g_value_set_uint64(value, settings.slot_bytes);
+      break;
+    case PROP_LEAKY:
+      g_value_set_enum(value, static_cast<gint>(settings.when_full));
+      break;
+    case PROP_BUSY_POLL:
+      g_value_set_uint(value, settings.busy_poll_us);
+      break;
+    case PROP_SYNC:
+      g_value_set_boolean(value, static_cast<gboolean>(state.sync));
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+  GST_OBJECT_UNLOCK(object);
+}
+
+GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
+  SinkState& state = state_of(parent);
+  GstFlowReturn flow = GST_FLOW_OK;
+  try {
+    if (state.sync) flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer);
+    if (flow == GST_FLOW_OK) flow = state.core->send(buffer);
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(GST_ELEMENT_CAST(parent), error);
+    flow = GST_FLOW_ERROR;
+  }
+  gst_buffer_unref(buffer);
+  return flow;
+}
+
+gboolean accept_caps(Sink* self, GstEvent* event) {
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event, &caps);
+  if (gpumap::gst::is_system_caps(caps)) return TRUE;
+  GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE,
+                    ("gpumapsink takes system memory: put the element that downloads this memory before it"),
+                    ("caps %" GST_PTR_FORMAT, static_cast<void*>(caps)));
+  return FALSE;
+}
+
+gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
+  Sink* self = self_of(parent);
+  SinkState& state = *self->state;
+  const auto& channel = state.core->channel();
+  if (!channel) {
+    gst_event_unref(event);
+    return FALSE;
+  }
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      state.clock.set_flushing(true);
+      state.core->set_flushing(true);
+      channel->flush(event);
+      return TRUE;
+    case GST_EVENT_FLUSH_STOP:
+      state.eos = false;
+      state.clock.reset();
+      channel->flush(event);
+      state.core->set_flushing(false);
+      return TRUE;
+    case GST_EVENT_CAPS:
+      if (!accept_caps(self, event)) {
+        gst_event_unref(event);
+        return FALSE;
+      }
+      break;
+    case GST_EVENT_SEGMENT:
+      state.clock.set_segment(event);
+      break;
+    case GST_EVENT_STREAM_START: {
+      guint group = GST_GROUP_ID_INVALID;
+      gst_event_parse_group_id(event, &group);
+      GstMessage* message = gst_message_new_stream_start(parent);
+      gst_message_set_seqnum(message, gst_event_get_seqnum(event));
+      if (group != GST_GROUP_ID_INVALID) gst_message_set_group_id(message, group);
+      gst_element_post_message(GST_ELEMENT_CAST(self), message);
+      state.eos = false;
+      break;
+    }
+    case GST_EVENT_EOS: {
+      const guint32 seqnum = gst_event_get_seqnum(event);
+      channel->push_event(event);
+      state.eos = true;
+      GstMessage* message = gst_message_new_eos(parent);
+      gst_message_set_seqnum(message, seqnum);
+      gst_element_post_message(GST_ELEMENT_CAST(self), message);
+      return TRUE;
+    }
+    default:
+      break;
+  }
+  channel->push_event(event);
+  return TRUE;
+}
+
+void propose_allocation(Sink* self, GstQuery* query) {
+  SinkState& state = *self->state;
+  GstCaps* caps = nullptr;
+  gboolean need_pool = FALSE;
+  gst_query_parse_allocation(query, &caps, &need_pool);
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  // Without caps (filesrc) nothing is known of the buffers' size; those are copied.
+  if (caps == nullptr) return;
+  state.core->set_upstream(gpumap::gst::find_upstream(self->pad));
+  GstVideoInfo info;
+  if (gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") && gst_video_info_from_caps(&info, caps)) {
+    if (!need_pool) {
+      gst_query_add_allocation_pool(query, nullptr, static_cast<guint>(info.size), 0, 0);
+      return;
+    }
+    GstBufferPool* pool = gpumap::gst::pool_new(state.core);
+    GstStructure* config = gst_buffer_pool_get_config(pool);
+    gst_buffer_pool_config_set_params(config, caps, static_cast<guint>(info.size), 0, 0);
+    if (gst_buffer_pool_set_config(pool, config)) {
+      gst_query_add_allocation_pool(query, pool, static_cast<guint>(info.size), 0, 0);
+    }
+    gst_object_unref(pool);
+    return;
+  }
+  // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  gst_query_add_allocation_param(query, state.allocator, &params);
+}
+
+gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
+  Sink* self = self_of(parent);
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_ALLOCATION:
+      if (!self->state->core->channel()) return FALSE;
+      propose_allocation(self, query);
+      return TRUE;
+    case GST_QUERY_CAPS: {
+      GstCaps* filter = nullptr;
+      gst_query_parse_caps(query, &filter);
+      GstCaps* result = filter != nullptr ? gpumap::gst::system_only(filter) : gst_caps_new_any();
+      gst_query_set_caps_result(query, result);
+      gst_caps_unref(result);
+      return TRUE;
+    }
+    case GST_QUERY_ACCEPT_CAPS: {
+      GstCaps* caps = nullptr;
+      gst_query_parse_accept_caps(query, &caps);
+      gst_query_set_accept_caps_result(query, static_cast<gboolean>(gpumap::gst::is_system_caps(caps)));
+      return TRUE;
+    }
+    default:
+      return gst_pad_query_default(pad, parent, query);
+  }
+}
+
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  SinkState& state = state_of(element);
+  try {
+    switch (transition) {
+      case GST_STATE_CHANGE_NULL_TO_READY:
+        state.core->open(state.settings);
+        break;
+      case GST_STATE_CHANGE_READY_TO_PAUSED:
+        state.core->open(state.settings);
+        state.eos = false;
+        state.clock.reset();
+        state.core->start(element);
+        break;
+      case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
+        state.clock.set_playing(true);
+        state.core->channel()->count_play();
+        break;
+      case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
+        state.clock.set_playing(false);
+        break;
+      case GST_STATE_CHANGE_PAUSED_TO_READY:
+        // Before the pads close: a blocked chain function holds their lock.
+        state.clock.set_flushing(true);
+        state.core->set_flushing(true);
+        break;
+      default:
+        break;
+    }
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(element, error);
+    return GST_STATE_CHANGE_FAILURE;
+  }
+  const GstStateChangeReturn result =
+      GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(state.eos);
+  return result;
+}
+
+void finalize(GObject* object) {
+  SinkState* state = self_of(object)->state;
+  gst_clear_object(&state->allocator);
+  delete state;
+  G_OBJECT_CLASS(gst_gpumap_sink_parent_class)->finalize(object);
+}
+
+}  // namespace
+
+static void gst_gpumap_sink_class_init(SinkClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
+  auto* object_class = G_OBJECT_CLASS(klass);
+  object_class->set_property = set_property;
+  object_class->get_property = get_property;
+  object_class->finalize = finalize;
+  GST_ELEMENT_CLASS(klass)->change_state = change_state;
+
+  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+  const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
+  const SinkSettings initial;
+  g_object_class_install_property(
+      object_class, PROP_CHANNEL,
+      g_param_spec_string("channel", "Channel", "Name under which this sink and one gpumapsrc meet",
+                          initial.channel.c_str(), rw));
+  g_object_class_install_property(
+      object_class, PROP_DEVICE,
+      g_param_spec_string("device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)",
+                          initial.device.c_str(), rw));
+  g_object_class_install_property(object_class, PROP_SLOTS,
+                                  g_param_spec_uint("slots", "Slots", "Frames that the ring holds", gpumap::min_slots,
+                                                    gpumap::max_slots, initial.slots, rw));
+  g_object_class_install_property(
+      object_class, PROP_SLOT_SIZE,
+      g_param_spec_uint64("slot-size", "Slot size", "Bytes of a slot (0: from the caps, or from the frames)", 0,
+                          G_MAXINT64, initial.slot_bytes, rw));
+  g_object_class_install_property(object_class, PROP_LEAKY,
+                                  g_param_spec_enum("leaky", "Leaky", "What to do with a frame when the ring is full",
+                                                    leaky_type(), static_cast<gint>(initial.when_full), rw));
+  g_object_class_install_property(
+      object_class, PROP_BUSY_POLL,
+      g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a slot before sleeping", 0, 1000000,
+                        initial.busy_poll_us, rw));
+  g_object_class_install_property(
+      object_class, PROP_SYNC,
+      g_param_spec_boolean("sync", "Sync", "Publish each frame at its running time on the clock", FALSE, rw));
+  g_object_class_install_property(
+      object_class, PROP_STATS,
+      g_param_spec_boxed("stats", "Statistics",
+                         "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
+                         "transport",
+                         GST_TYPE_STRUCTURE, ro));
+
+  static GstStaticPadTemplate pad_template =
+      GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
+  gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &pad_template);
+  gst_element_class_set_static_metadata(
+      GST_ELEMENT_CLASS(klass), "GPU map sink", "Sink/Hardware",
+      "Lets upstream write frames straight into GPU memory, for a gpumapsrc of the same channel", "The gpumap authors");
+  gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
+}
+
+static void gst_gpumap_sink_init(Sink* self) {
+  self->state = new SinkState;
+  self->state->allocator = gpumap::gst::allocator_new([core = self->state->core](std::size_t bytes) {
+    std::unique_ptr<gpumap::gst::Bytes> slot;
+    try {
+      (void)core->acquire(bytes, slot, [] { return false; });
+    } catch (const std::exception& error) {
+      core->report(error);
+    }
+    return slot;
+  });
+  self->pad =
+      gst_pad_new_from_template(gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "sink"), "sink");
+  gst_pad_set_chain_function(self->pad, chain);
+  gst_pad_set_event_function(self->pad, sink_event);
+  gst_pad_set_query_function(self->pad, sink_query);
+  gst_element_add_pad(GST_ELEMENT_CAST(self), self->pad);
+  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SINK);
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+#include "sink_clock.hpp"
+
+namespace gpumap::gst {
+
+SinkClock::~SinkClock() {
+  if (waiting_ != nullptr) gst_clock_id_unref(waiting_);
+}
+
+void SinkClock::reset() {
+  const std::lock_guard lock(mutex_);
+  gst_segment_init(&segment_, GST_FORMAT_UNDEFINED);
+  flushing_ = false;
+  first_ = true;
+}
+
+void SinkClock::set_segment(GstEvent* event) {
+  const std::lock_guard lock(mutex_);
+  gst_event_copy_segment(event, &segment_);
+}
+
+void SinkClock::wake() {
+  if (waiting_ != nullptr) gst_clock_id_unschedule(waiting_);
+  changed_.notify_all();
+}
+
+void SinkClock::set_playing(bool playing) {
+  const std::lock_guard lock(mutex_);
+  playing_ = playing;
+  wake();
+}
+
+void SinkClock::set_flushing(bool flushing) {
+  const std::lock_guard lock(mutex_);
+  flushing_ = flushing;
+  wake();
+}
+
+GstFlowReturn SinkClock::wait_for(GstElement* element, GstBuffer* buffer) {
+  std::unique_lock lock(mutex_);
+  if (first_) {
+    first_ = false;
+    return flushing_ ? GST_FLOW_FLUSHING : GST_FLOW_OK;
+  }
+  const GstClockTime pts = GST_BUFFER_PTS(buffer);
+  if (!GST_CLOCK_TIME_IS_VALID(pts) || segment_.format != GST_FORMAT_TIME) return GST_FLOW_OK;
+  const GstClockTime running = gst_segment_to_running_time(&segment_, GST_FORMAT_TIME, pts);
+  if (!GST_CLOCK_TIME_IS_VALID(running)) return GST_FLOW_OK;
+
+  while (true) {
+    changed_.wait(lock, [this] { return playing_ || flushing_; });
+    if (flushing_) return GST_FLOW_FLUSHING;
+    GstClock* clock = gst_element_get_clock(element);
+    if (clock == nullptr) return GST_FLOW_OK;
+    waiting_ = gst_clock_new_single_shot_id(clock, gst_element_get_base_time(element) + running);
+    GstClockID id = waiting_;
+    lock.unlock();
+    const GstClockReturn waited = gst_clock_id_wait(id, nullptr);
+    lock.lock();
+    waiting_ = nullptr;
+    gst_clock_id_unref(id);
+    gst_object_unref(clock);
+    // Unscheduled: paused (wait again, with the new base time) or flushing.
+    if (waited != GST_CLOCK_UNSCHEDULED) return flushing_ ? GST_FLOW_FLUSHING : GST_FLOW_OK;
+  }
+}
+
+}  // namespace gpumap::gst

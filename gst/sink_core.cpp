@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: MIT
+#include "sink_core.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "error.hpp"
+#include "gpumap/copy.hpp"
+#include "gpumap/error.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Waits for a slot look up this often, for a pool that is being stopped on its own.
+constexpr auto wait_slice = 20ms;
+// Upstream elements that keep every slot without giving one back would wait for themselves for ever: after this many
+// slices with nothing queued and nothing read, they get host memory.
+constexpr int starved_slices = 10;
+
+std::int64_t ring_time(GstClockTime time) {
+  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
+}
+
+}  // namespace
+
+void SinkCore::open(const SinkSettings& settings) {
+  settings_ = settings;
+  device_ = Device::open(settings.device);
+  if (device_->info().transport == "none") throw Error(ErrorCode::not_supported, device_->info().reason);
+}
+
+void SinkCore::start(GstElement* sink) {
+  channel_ = Channel::open(settings_.channel);
+  std::string holder;
+  if (!channel_->attach_sink(sink, holder)) {
+    channel_.reset();
+    throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "
+                                                "gpumapsink and gpumapsrc a channel name of its own",
+                                                settings_.channel, holder));
+  }
+  const std::lock_guard lock(mutex_);
+  flushing_ = false;
+  gone_ = {};
+  maps_->cpu_reads = 0;
+  maps_->upstream_reads = false;
+  frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
+}
+
+void SinkCore::stop(bool drained) {
+  set_flushing(true);
+  if (channel_) channel_->detach_sink(drained);
+  const std::lock_guard lock(mutex_);
+  lane_.reset();
+}
+
+std::shared_ptr<Lane> SinkCore::lane() const {
+  const std::lock_guard lock(mutex_);
+  return lane_;
+}
+
+void SinkCore::provision(std::size_t bytes) {
+  // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
+  const std::lock_guard one_at_a_time(provisioning_);
+  std::weak_ptr<Ring> old;
+  {
+    const std::lock_guard lock(mutex_);
+    if (lane_ && lane_->ring().slot_bytes() >= bytes) return;
+    if (!channel_ || flushing_) return;
+    if (lane_) {
+      const RingCounters counters = lane_->ring().counters();
+      gone_.dropped += counters.dropped;
+      gone_.producer_waits += counters.producer_waits;
+      old = lane_->shared_ring();
+    }
+  }
+  if (settings_.slot_bytes != 0 && bytes > settings_.slot_bytes) {
+    throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes does not fit slot-size {}: set slot-size to {} or "
+                                                "more, or to 0 to take it from the caps",
+                                                bytes, settings_.slot_bytes, bytes));
+  }
+  RingOptions options;
+  options.slots = settings_.slots;
+  options.slot_bytes = std::max<std::size_t>({bytes, settings_.slot_bytes, 1});
+  options.spin = std::chrono::microseconds(settings_.busy_poll_us);
+
+  std::shared_ptr<Ring> ring;
+  const Deadline patience = Clock::now() + 2s;
+  while (!ring) {
+    try {
+      ring = Ring::create(device_, options);
+    } catch (const Error& error) {
+      // In a small window the ring before this one may be in the way: it goes once its last frame has been read.
+      const bool in_the_way = error.code() == ErrorCode::no_memory && !old.expired();
+      if (!in_the_way || Clock::now() > patience) throw;
+      {
+        const std::lock_guard lock(mutex_);
+        lane_.reset();
+        if (flushing_) return;
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  auto made = std::make_shared<Lane>(std::move(ring));
+  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s", settings_.channel.c_str(), options.slots,
+           options.slot_bytes, device_->info().name.c_str());
+  channel_->push_lane(made);
+  const std::lock_guard lock(mutex_);
+  made->ring().set_producer_flushing(flushing_);
+  lane_ = std::move(made);
+}
+
+void SinkCore::set_flushing(bool flushing) {
+  const std::lock_guard lock(mutex_);
+  flushing_ = flushing;
+  if (lane_) lane_->ring().set_producer_flushing(flushing);
+}
+
+RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped) {
+  for (int slice = 1;; ++slice) {
+    const RingStatus status = lane.ring().acquire(lease, settings_.when_full, Clock::now() + wait_slice);
+    if (status != RingStatus::timeout) return status;
+    if (stopped()) return RingStatus::flushing;
+    if (channel_->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
+    if (slice >= starved_slices && lane.ring().held_by_writers() == lane.ring().slots()) return RingStatus::full;
+  }
+}
+
+RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
+  if (upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed)) return RingStatus::full;
+  provision(bytes);
+  const auto current = lane();
+  if (!current) return RingStatus::flushing;
+  WriteLease lease;
+  const RingStatus status = wait_for_slot(*current, lease, stopped);
+  if (status == RingStatus::ok) {
+    slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
+  }
+  return status;
+}
+
+void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes) {
+  FrameInfo info;
+  info.bytes = bytes;
+  info.pts = ring_time(GST_BUFFER_PTS(buffer));
+  info.dts = ring_time(GST_BUFFER_DTS(buffer));
+  info.duration = ring_time(GST_BUFFER_DURATION(buffer));
+  info.offset = GST_BUFFER_OFFSET(buffer);
+  info.offset_end = GST_BUFFER_OFFSET_END(buffer);
+  info.flags = GST_BUFFER_FLAGS(buffer);
+  GstBuffer* carrier = gst_buffer_new();
+  gst_buffer_copy_into(
+      carrier, buffer,
+      static_cast<GstBufferCopyFlags>(GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS | GST_BUFFER_COPY_META), 0,
+      static_cast<gsize>(-1));
+  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
+  lane.put(lease.slot(), carrier);
+  lane.ring().publish(lease, info);
+  frames_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void SinkCore::copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer) {
+  std::size_t at = 0;
+  for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
+    GstMapInfo map;
+    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
+      throw Error(ErrorCode::invalid,
+                  "a buffer from upstream cannot be mapped for reading: put the element that "
+                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
+    }
+    if (at + map.size <= lane.ring().slot_bytes())
+      stream_copy(lease.host() + at, reinterpret_cast<std::byte*>(map.data), map.size);
+    at += map.size;
+    gst_memory_unmap(memory, &map);
+  }
+  copied_.fetch_add(1, std::memory_order_relaxed);
+  bytes_copied_.fetch_add(at, std::memory_order_relaxed);
+}
+
+GstFlowReturn SinkCore::send(GstBuffer* buffer) {
+  const GstFlowReturn downstream = channel_->downstream_flow();
+  if (downstream != GST_FLOW_OK) return downstream;
+
+  const std::size_t bytes = gst_buffer_get_size(buffer);
+  auto current = lane();
+  if (current && gst_buffer_n_memory(buffer) == 1) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
+    Bytes* ours = memory_bytes(memory);
+    WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
+    if (lease != nullptr && lease->ring() == current->shared_ring()) {
+      const std::size_t settled = ours->settle(bytes);
+      if (settled != 0) {
+        copied_.fetch_add(1, std::memory_order_relaxed);
+        bytes_copied_.fetch_add(settled, std::memory_order_relaxed);
+      } else {
+        zero_copy_.fetch_add(1, std::memory_order_relaxed);
+      }
+      // From here on it belongs to the readers too.
+      GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
+      publish(*current, *lease, buffer, bytes);
+      return GST_FLOW_OK;
+    }
+  }
+
+  provision(bytes);
+  current = lane();
+  if (!current) return GST_FLOW_FLUSHING;
+  WriteLease lease;
+  switch (wait_for_slot(*current, lease, [] { return false; })) {
+    case RingStatus::ok:
+      break;
+    case RingStatus::full:
+      if (settings_.when_full == WhenFull::block) {
+        throw Error(ErrorCode::invalid, fmt::format("upstream holds all {} slots and pushes a frame that lies in none "
+                                                    "of them: set slots to more than {}",
+                                                    settings_.slots, settings_.slots));
+      }
+      drops_.fetch_add(1, std::memory_order_relaxed);
+      return GST_FLOW_OK;
+    case RingStatus::closed:
+      return channel_->downstream_flow() != GST_FLOW_OK ? channel_->downstream_flow() : GST_FLOW_EOS;
+    default:
+      return GST_FLOW_FLUSHING;
+  }
+  copy(*current, lease, buffer);
+  publish(*current, lease, buffer, bytes);
+  return GST_FLOW_OK;
+}
+
+void SinkCore::report(const std::exception& error) const {
+  GstElement* sink = channel_ ? channel_->sink() : nullptr;
+  if (sink == nullptr) return;
+  post_error(sink, error);
+  gst_object_unref(sink);
+}
+
+GstStructure* SinkCore::stats() const {
+  RingCounters counters;
+  {
+    const std::lock_guard lock(mutex_);
+    counters = gone_;
+    if (lane_) {
+      const RingCounters now = lane_->ring().counters();
+      counters.dropped += now.dropped;
+      counters.producer_waits += now.producer_waits;
+    }
+  }
+  const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
+  return gst_structure_new("gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64,
+                           u64(zero_copy_), "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64,
+                           u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counters.dropped), "cpu-reads",
+                           G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counters.producer_waits),
+                           "device", G_TYPE_STRING, device_ ? device_->info().name.c_str() : "", "transport",
+                           G_TYPE_STRING, device_ ? device_->info().transport.c_str() : "", nullptr);
+}
+
+}  // namespace gpumap::gst

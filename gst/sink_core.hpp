@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "channel.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/ring.hpp"
+#include "memory.hpp"
+#include "upstream.hpp"
+
+namespace gpumap::gst {
+
+struct SinkSettings {
+  std::string channel = "default";
+  std::string device = "auto";
+  std::uint32_t slots = 8;
+  std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
+  WhenFull when_full = WhenFull::block;
+  std::uint32_t busy_poll_us = 0;
+};
+
+/// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
+/// pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
+class SinkCore : public std::enable_shared_from_this<SinkCore> {
+ public:
+  SinkCore() = default;
+
+  /// Open the device. Throws Error.
+  void open(const SinkSettings& settings);
+  /// Meet the channel. Throws Error(invalid) when it has a sink already.
+  void start(GstElement* sink);
+  void stop(bool drained);
+
+  /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
+  void provision(std::size_t bytes);
+  /// A slot to write, for upstream; waits as the ring does, and gives up with `flushing` once `stopped()`. Any status
+  /// but ok and flushing: take host memory (full and leaky, upstream reads, no slot to be had). Throws Error.
+  [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot,
+                                   const std::function<bool()>& stopped);
+  /// Send a frame across: publishes the buffer's slot, or copies the buffer into one. Throws Error.
+  GstFlowReturn send(GstBuffer* buffer);
+
+  void set_flushing(bool flushing);
+  /// Post the error as the element's, from wherever it was met.
+  void report(const std::exception& error) const;
+  void set_upstream(Upstream upstream) noexcept { upstream_ = upstream; }
+
+  [[nodiscard]] const std::shared_ptr<Channel>& channel() const noexcept { return channel_; }
+  [[nodiscard]] const SinkSettings& settings() const noexcept { return settings_; }
+  [[nodiscard]] GstStructure* stats() const;
+
+ private:
+  void copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer);
+  void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
+  [[nodiscard]] std::shared_ptr<Lane> lane() const;
+  RingStatus wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped);
+
+  SinkSettings settings_;
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<Channel> channel_;
+  std::atomic<Upstream> upstream_{Upstream::as_declared};
+  std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
+
+  std::mutex provisioning_;
+  mutable std::mutex mutex_;  ///< lane_, flushing_, gone_
+  std::shared_ptr<Lane> lane_;
+  bool flushing_ = false;
+  RingCounters gone_;  ///< of rings that were replaced
+
+  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};
+};
+
+}  // namespace gpumap::gst

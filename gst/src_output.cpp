@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+#include "src_output.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "caps.hpp"
+#include "memory.hpp"
+#include "video_layout.hpp"
+
+namespace gpumap::gst {
+
+SrcOutput::~SrcOutput() {
+  reset();
+}
+
+void SrcOutput::reset() {
+  gst_clear_caps(&upstream_);
+  gpu_ = false;
+  default_layout_only_ = false;
+}
+
+bool SrcOutput::negotiate(GstCaps* upstream) {
+  gst_caps_replace(&upstream_, upstream);
+  return renegotiate();
+}
+
+bool SrcOutput::renegotiate() {
+  if (upstream_ == nullptr) return true;
+  GstCaps* gpu = with_feature(upstream_, true);
+  GstCaps* plain = with_feature(upstream_, false);
+  // Asked one at a time: a downstream that takes anything must not make us guess which of the two it meant.
+  gpu_ = gst_pad_peer_query_accept_caps(pad_, gpu) != 0;
+  if (gpu_) {
+    GstCaps* allowed = gst_pad_peer_query_caps(pad_, gpu);
+    gpu_ = !gst_caps_is_empty(allowed);
+    gst_caps_unref(allowed);
+  }
+  GstCaps* chosen = gpu_ ? gpu : plain;
+  GstCaps* current = gst_pad_get_current_caps(pad_);
+  bool pushed = true;
+  if (current == nullptr || !gst_caps_is_equal(current, chosen)) {
+    pushed = gst_pad_push_event(pad_, gst_event_new_caps(chosen)) != 0;
+  }
+  if (current != nullptr) gst_caps_unref(current);
+
+  default_layout_only_ = false;
+  if (!gpu_ && gst_structure_has_name(gst_caps_get_structure(plain, 0), "video/x-raw") &&
+      gst_video_info_from_caps(&info_, plain)) {
+    default_layout_only_ = !peer_reads_video_meta(pad_, plain);
+  }
+  gst_caps_unref(gpu);
+  gst_caps_unref(plain);
+  return pushed;
+}
+
+GstBuffer* SrcOutput::wrap(ReadLease lease, GstBuffer* carrier) const {
+  GstBuffer* buffer = carrier != nullptr ? carrier : gst_buffer_new();
+  const auto bytes = static_cast<gsize>(lease.info().bytes);
+  // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
+  GstMemory* memory =
+      memory_new(wrapping_allocator(), std::make_unique<Bytes>(std::move(lease)), bytes, GST_MEMORY_FLAG_READONLY);
+  gst_buffer_append_memory(buffer, memory);
+  return default_layout_only_ ? in_default_layout(buffer, info_) : buffer;
+}
+
+}  // namespace gpumap::gst

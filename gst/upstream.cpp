@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#include "upstream.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace gpumap::gst {
+
+namespace {
+
+struct Known {
+  std::string_view factory;
+  Upstream upstream;
+};
+
+// Seen in these elements' sources; whatever is not here is believed.
+constexpr std::array known{
+    // libjpeg writes whole lines straight into the frame.
+    Known{"jpegdec", Upstream::writes_only},
+    // libpng merges the passes of an interlaced picture into the rows that it wrote before.
+    Known{"pngdec", Upstream::reads},
+};
+
+constexpr std::array<std::string_view, 6> hands_on{"queue", "queue2", "capsfilter", "identity", "capssetter", "valve"};
+
+std::string_view factory_name(GstElement* element) {
+  GstElementFactory* factory = gst_element_get_factory(element);
+  return factory != nullptr ? GST_OBJECT_NAME(factory) : "";
+}
+
+}  // namespace
+
+Upstream find_upstream(GstPad* sinkpad) {
+  Upstream found = Upstream::as_declared;
+  GstPad* pad = GST_PAD(gst_object_ref(sinkpad));
+  while (pad != nullptr) {
+    GstPad* peer = gst_pad_get_peer(pad);
+    gst_clear_object(&pad);
+    if (peer == nullptr) break;
+    // A bin's ghost pad stands for a pad inside it.
+    while (GST_IS_GHOST_PAD(peer)) {
+      GstPad* target = gst_ghost_pad_get_target(GST_GHOST_PAD(peer));
+      gst_object_unref(peer);
+      peer = target;
+      if (peer == nullptr) return found;
+    }
+    GstElement* element = gst_pad_get_parent_element(peer);
+    gst_object_unref(peer);
+    if (element == nullptr) break;
+    const std::string_view name = factory_name(element);
+    const auto* const entry =
+        std::find_if(known.begin(), known.end(), [&](const Known& candidate) { return candidate.factory == name; });
+    if (entry != known.end()) found = entry->upstream;
+    if (std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
+      pad = gst_element_get_static_pad(element, "sink");
+    }
+    gst_object_unref(element);
+  }
+  return found;
+}
+
+}  // namespace gpumap::gst

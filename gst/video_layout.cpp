@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT
+#include "video_layout.hpp"
+
+namespace gpumap::gst {
+
+bool peer_reads_video_meta(GstPad* pad, GstCaps* caps) {
+  GstQuery* query = gst_query_new_allocation(caps, FALSE);
+  const bool reads = gst_pad_peer_query(pad, query) != 0 &&
+                     gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
+  gst_query_unref(query);
+  return reads;
+}
+
+GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
+  const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
+  if (meta == nullptr) return buffer;
+  bool same = true;
+  for (guint plane = 0; plane < meta->n_planes; ++plane) {
+    same = same && meta->offset[plane] == info.offset[plane] && meta->stride[plane] == info.stride[plane];
+  }
+  if (same) return buffer;
+
+  GstBuffer* packed = gst_buffer_new_allocate(nullptr, info.size, nullptr);
+  GstVideoInfo mutable_info = info;  // GStreamer 1.22 takes it without const
+  GstVideoFrame from;
+  GstVideoFrame to;
+  if (gst_video_frame_map(&from, &mutable_info, buffer, GST_MAP_READ)) {
+    if (gst_video_frame_map(&to, &mutable_info, packed, GST_MAP_WRITE)) {
+      gst_video_frame_copy(&to, &from);
+      gst_video_frame_unmap(&to);
+    }
+    gst_video_frame_unmap(&from);
+  }
+  gst_buffer_copy_into(packed, buffer,
+                       static_cast<GstBufferCopyFlags>(GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS), 0,
+                       static_cast<gsize>(-1));
+  gst_buffer_unref(buffer);
+  return packed;
+}
+
+}  // namespace gpumap::gst
