@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <gpumap/device.hpp>
+#include <gpumap/error.hpp>
+#include <memory>
+#include <string>
+
+namespace gpumap {
+namespace {
+
+using ::testing::HasSubstr;
+
+DeviceInfo device(std::string name, std::string transport, std::uint8_t first_uuid_byte, std::string pci = {}) {
+  DeviceInfo info;
+  info.name = std::move(name);
+  info.transport = std::move(transport);
+  info.reason = "for the test";
+  info.uuid = {
+      first_uuid_byte, 0x7a, 0x40, 0xae, 0x31, 0x01, 0x22, 0x13, 0x94, 0x05, 0xd6, 0x07, 0x58, 0x99, 0x00, 0xab};
+  info.pci_address = std::move(pci);
+  info.software = info.transport == "software";
+  return info;
+}
+
+Inventory two_gpus_and_software() {
+  Inventory inventory;
+  inventory.devices = {device("small", "none", 0xf1, "0000:01:00.0"), device("big", "bar", 0xf2, "0000:3b:00.0"),
+                       device("soft", "software", 0xf3)};
+  return inventory;
+}
+
+ErrorCode code_of(const Inventory& inventory, std::string_view selector) {
+  try {
+    static_cast<void>(select_device(inventory, selector));
+  } catch (const Error& error) {
+    return error.code();
+  }
+  ADD_FAILURE() << selector << " selected a device";
+  return ErrorCode::io;
+}
+
+TEST(Selection, AutoPrefersHardwareThatMaps) {
+  auto inventory = two_gpus_and_software();
+  EXPECT_EQ(select_device(inventory, "auto").name, "big");
+  inventory.devices[1].transport = "none";
+  EXPECT_EQ(select_device(inventory, "auto").name, "soft");
+  inventory.devices[2].transport = "none";
+  EXPECT_EQ(code_of(inventory, "auto"), ErrorCode::not_supported);
+}
+
+TEST(Selection, ByIndexUuidAndPciAddress) {
+  const auto inventory = two_gpus_and_software();
+  EXPECT_EQ(select_device(inventory, "0").name, "small");
+  EXPECT_EQ(select_device(inventory, "2").name, "soft");
+  EXPECT_EQ(select_device(inventory, "f27a40ae-3101-2213-9405-d607589900ab").name, "big");
+  EXPECT_EQ(select_device(inventory, "GPU-F27A40AE-3101-2213-9405-D607589900AB").name, "big");
+  EXPECT_EQ(select_device(inventory, "0000:3B:00.0").name, "big");
+  EXPECT_EQ(select_device(inventory, "01:00.0").name, "small");
+}
+
+TEST(Selection, BadSelectorsSayWhatThereIs) {
+  const auto inventory = two_gpus_and_software();
+  for (const char* missing :
+       {"3", "99999999999999999999999", "0000:99:00.0", "GPU-007a40ae-3101-2213-9405-d607589900ab", "gpu-nonsense"}) {
+    EXPECT_EQ(code_of(inventory, missing), ErrorCode::no_device) << missing;
+  }
+  for (const char* nonsense : {"", "nvidia", "-1", "1 ", "0x1"}) {
+    EXPECT_EQ(code_of(inventory, nonsense), ErrorCode::invalid) << nonsense;
+  }
+  try {
+    static_cast<void>(select_device(inventory, "7"));
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("1 = big (GPU-f27a40ae-3101-2213-9405-d607589900ab, 0000:3b:00.0)"));
+  }
+}
+
+TEST(Selection, NothingThereRepeatsTheStatuses) {
+  Inventory inventory;
+  inventory.vulkan = "install libvulkan1";
+  inventory.cuda = "install the NVIDIA driver";
+  EXPECT_EQ(code_of(inventory, "auto"), ErrorCode::no_driver);
+  try {
+    static_cast<void>(select_device(inventory, "0"));
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr(inventory.vulkan));
+    EXPECT_THAT(error.what(), HasSubstr(inventory.cuda));
+  }
+}
+
+TEST(Inventory, DescribesEveryDevice) {
+  const auto inventory = take_inventory();
+  EXPECT_FALSE(inventory.vulkan.empty());
+  EXPECT_FALSE(inventory.cuda.empty());
+  EXPECT_FALSE(inventory.nvrtc.empty());
+  ASSERT_FALSE(inventory.devices.empty()) << inventory.vulkan;
+  bool software_seen = false;
+  for (const auto& info : inventory.devices) {
+    EXPECT_FALSE(info.name.empty());
+    EXPECT_FALSE(info.reason.empty());
+    EXPECT_GT(info.memory_bytes, 0U);
+    EXPECT_LE(info.window_free_bytes, info.window_bytes);
+    EXPECT_TRUE(info.transport == "bar" || info.transport == "software" || info.transport == "none");
+    if (info.vulkan_index >= 0) {
+      EXPECT_THAT(info.vulkan_driver, HasSubstr("Vulkan 1."));
+    }
+    EXPECT_FALSE(software_seen && !info.software) << "hardware comes first";
+    software_seen |= info.software;
+  }
+}
+
+TEST(Device, OpensOnceForEverySelector) {
+  const auto device = Device::open();
+  EXPECT_EQ(Device::open("auto"), device);
+  EXPECT_EQ(Device::open(to_string(device->info().uuid)), device);
+  EXPECT_EQ(Device::open("GPU-" + to_string(device->info().uuid)), device);
+  EXPECT_EQ(device->lost(), "");
+  EXPECT_TRUE(device->has(device->default_backend()));
+  EXPECT_TRUE(device->has(Backend::vulkan));
+  EXPECT_GT(device->window_free_bytes(), 0U);
+}
+
+TEST(Device, RefusesABackendThatItLacks) {
+  const auto device = Device::open();
+  if (device->has(Backend::cuda)) GTEST_SKIP() << "this device has both backends";
+  EXPECT_THROW(static_cast<void>(device->create_queue(Backend::cuda)), Error);
+  EXPECT_THROW(static_cast<void>(device->allocate({Placement::host, 4096}, Backend::cuda)), Error);
+}
+
+/// What a command prints.
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  std::string output;
+  std::array<char, 4096> part{};
+  while (pipe != nullptr) {
+    const std::size_t read = std::fread(part.data(), 1, part.size(), pipe.get());
+    if (read == 0) break;
+    output.append(part.data(), read);
+  }
+  return output;
+}
+
+TEST(Info, SaysWhatToInstallWhereThereIsNoDriver) {
+  const char* program = std::getenv("GPUMAP_INFO");
+  if (program == nullptr) GTEST_SKIP() << "GPUMAP_INFO does not name the program";
+  const std::string none = "VK_DRIVER_FILES=/nonexistent VK_ICD_FILENAMES=/nonexistent CUDA_VISIBLE_DEVICES= ";
+  const auto text = output_of(none + program + " 2>&1");
+  EXPECT_THAT(text, HasSubstr("no Vulkan driver"));
+  EXPECT_THAT(text, HasSubstr("mesa-vulkan-drivers"));
+  EXPECT_THAT(text, HasSubstr("A pipeline here does not run"));
+  const auto json = output_of(none + program + " --json 2>&1");
+  EXPECT_THAT(json, HasSubstr("\"devices\": []"));
+}
+
+TEST(Info, EndsWithWhatAUserGets) {
+  const char* program = std::getenv("GPUMAP_INFO");
+  if (program == nullptr) GTEST_SKIP() << "GPUMAP_INFO does not name the program";
+  const auto inventory = take_inventory();
+  const auto text = output_of(std::string(program) + " 2>&1");
+  EXPECT_THAT(text, HasSubstr("A pipeline here uses " + select_device(inventory, "auto").name));
+  for (const auto& info : inventory.devices) EXPECT_THAT(text, HasSubstr(to_string(info.uuid)));
+  EXPECT_THAT(output_of(std::string(program) + " --help"), HasSubstr("GPUMAP_WINDOW_LIMIT"));
+}
+
+}  // namespace
+}  // namespace gpumap

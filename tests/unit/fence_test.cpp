@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+#include <gpumap/error.hpp>
+#include <gpumap/fence.hpp>
+
+#include <atomic>
+#include <thread>
+
+namespace gpumap {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+class FakeTimeline final : public Timeline {
+ public:
+  [[nodiscard]] std::uint64_t completed() override { return value.load(std::memory_order_acquire); }
+  void check() override {
+    ++checks;
+    if (lost) throw Error(ErrorCode::device_lost, "lost");
+  }
+  std::atomic<std::uint64_t> value{0};
+  std::atomic<bool> lost{false};
+  std::atomic<int> checks{0};
+};
+
+TEST(Fence, WithoutATimelineHasAlwaysSignalled) {
+  EXPECT_TRUE(Fence().signalled());
+  EXPECT_EQ(Fence().wait(Clock::now()), WaitResult::ready);
+}
+
+TEST(Fence, SignalledBeatsDeadlineAndCancel) {
+  const auto timeline = std::make_shared<FakeTimeline>();
+  timeline->value = 5;
+  const std::atomic<bool> cancel{true};
+  EXPECT_EQ(Fence(timeline, 5).wait(Deadline::min(), microseconds(0), &cancel), WaitResult::ready);
+  EXPECT_FALSE(Fence(timeline, 6).signalled());
+}
+
+TEST(Fence, TimesOut) {
+  const Fence fence(std::make_shared<FakeTimeline>(), 1);
+  for (const auto spin : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(milliseconds(50))}) {
+    const auto start = Clock::now();
+    EXPECT_EQ(fence.wait(start + milliseconds(20), spin), WaitResult::timeout);
+    EXPECT_GE(Clock::now() - start, milliseconds(20));
+    EXPECT_LT(Clock::now() - start, milliseconds(1000));
+  }
+  EXPECT_EQ(fence.wait(Deadline::min()), WaitResult::timeout);
+}
+
+TEST(Fence, IsCancelledFromAnotherThread) {
+  const Fence fence(std::make_shared<FakeTimeline>(), 1);
+  for (const auto spin : {std::chrono::nanoseconds(0), std::chrono::nanoseconds::max()}) {
+    std::atomic<bool> cancel{false};
+    std::thread canceller([&] {
+      std::this_thread::sleep_for(milliseconds(5));
+      cancel = true;
+    });
+    EXPECT_EQ(fence.wait(no_deadline, spin, &cancel), WaitResult::cancelled);
+    canceller.join();
+  }
+}
+
+TEST(Fence, IsSignalledFromAnotherThread) {
+  const auto timeline = std::make_shared<FakeTimeline>();
+  std::thread signaller([&] {
+    for (int i = 0; i < 3; ++i) {
+      std::this_thread::sleep_for(milliseconds(2));
+      ++timeline->value;
+    }
+  });
+  EXPECT_EQ(Fence(timeline, 3).wait(), WaitResult::ready);
+  EXPECT_EQ(timeline->value, 3U);
+  signaller.join();
+}
+
+TEST(Fence, ThrowsOnceTheDeviceIsLost) {
+  const auto timeline = std::make_shared<FakeTimeline>();
+  std::thread fault([&] {
+    std::this_thread::sleep_for(milliseconds(10));
+    timeline->lost = true;
+  });
+  EXPECT_THROW(static_cast<void>(Fence(timeline, 1).wait()), Error);
+  fault.join();
+  EXPECT_LE(timeline->checks, 40) << "the driver is asked about once a millisecond, not at every look";
+}
+
+}  // namespace
+}  // namespace gpumap

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <gpumap/device.hpp>
+#include <gpumap/error.hpp>
+#include <random>
+#include <vector>
+
+namespace gpumap {
+namespace {
+
+class Copies : public ::testing::Test {
+ protected:
+  std::shared_ptr<Mapping> filled(std::size_t size, unsigned seed) {
+    auto mapping = device_->allocate({Placement::bar, size});
+    std::mt19937 generator(seed);
+    data_.resize(size);
+    std::generate(data_.begin(), data_.end(), [&] { return static_cast<std::byte>(generator()); });
+    std::copy(data_.begin(), data_.end(), mapping->host());
+    mapping->flush(0, size);
+    return mapping;
+  }
+  std::vector<std::byte> part(std::size_t offset, std::size_t bytes) const {
+    const auto first = data_.begin() + static_cast<std::ptrdiff_t>(offset);
+    return {first, first + static_cast<std::ptrdiff_t>(bytes)};
+  }
+  static std::vector<std::byte> downloaded(const Mapping& mapping, std::size_t offset, std::size_t bytes) {
+    std::vector<std::byte> result(bytes);
+    mapping.download(offset, result);
+    return result;
+  }
+  void TearDown() override { EXPECT_EQ(validation_message_count(), 0U); }
+
+  std::shared_ptr<Device> device_ = Device::open();
+  std::vector<std::byte> data_;
+};
+
+TEST_F(Copies, OddOffsetsBetweenPlacements) {
+  constexpr std::size_t size = 777777;
+  const auto from = filled(size, 1);
+  const auto queue = device_->create_queue();
+  for (const auto placement : {Placement::bar, Placement::device, Placement::host}) {
+    const auto to = device_->allocate({placement, size + 13});
+    queue->copy(*from, 3, *to, 13, size - 3);
+    EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+    EXPECT_EQ(downloaded(*to, 13, size - 3), part(3, size - 3));
+  }
+}
+
+TEST_F(Copies, HostMemoryIsReadableOnceTheFenceSignals) {
+  const auto from = filled(65537, 2);
+  const auto to = device_->allocate({Placement::host, 65537});
+  const auto queue = device_->create_queue();
+  queue->copy(*from, 0, *to, 0, 65537);
+  EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+  to->invalidate(0, 65537);
+  EXPECT_TRUE(std::equal(data_.begin(), data_.end(), to->host()));
+}
+
+TEST_F(Copies, CommandsOfOneQueueRunInOrder) {
+  constexpr std::size_t size = 1 << 20;
+  const auto from = filled(size, 3);
+  const auto a = device_->allocate({Placement::device, size});
+  const auto b = device_->allocate({Placement::device, size});
+  const auto queue = device_->create_queue();
+  // A chain through a and b: any overlap of two links would show.
+  for (int i = 0; i < 20; ++i) {
+    queue->copy(*from, 0, *a, 0, size);
+    queue->copy(*a, 0, *b, 1, size - 1);
+    queue->copy(*b, 1, *a, 0, size - 1);
+    if (i % 3 == 0) static_cast<void>(queue->submit());
+  }
+  const auto fence = queue->submit();
+  EXPECT_EQ(fence.wait(), WaitResult::ready);
+  EXPECT_EQ(downloaded(*a, 0, size), data_);
+  EXPECT_EQ(downloaded(*b, 1, size - 1), part(0, size - 1));
+}
+
+TEST_F(Copies, AnotherQueueWaitsForAFence) {
+  constexpr std::size_t size = 4 << 20;
+  const auto from = filled(size, 4);
+  const auto middle = device_->allocate({Placement::device, size});
+  const auto to = device_->allocate({Placement::host, size});
+  const auto first = device_->create_queue();
+  const auto second = device_->create_queue();
+  for (int i = 0; i < 8; ++i) {
+    first->copy(*from, 0, *middle, 0, size);
+    const auto written = first->submit();
+    second->wait(written);
+    second->copy(*middle, 0, *to, 0, size);
+    const auto read = second->submit();
+    first->wait(read);
+  }
+  EXPECT_EQ(second->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(downloaded(*to, 0, size), data_);
+}
+
+TEST_F(Copies, FencesGrowAndOutliveTheirQueue) {
+  const auto from = filled(4096, 5);
+  const auto to = device_->allocate({Placement::device, 4096});
+  auto queue = device_->create_queue();
+  EXPECT_TRUE(queue->submit().signalled()) << "nothing was asked for";
+  Fence last;
+  for (std::uint64_t i = 1; i <= 100; ++i) {
+    queue->copy(*from, 0, *to, 0, 4096);
+    last = queue->submit();
+    EXPECT_EQ(last.value(), i);
+  }
+  EXPECT_EQ(queue->submit().value(), last.value()) << "nothing was asked for since";
+  queue.reset();
+  EXPECT_TRUE(last.signalled()) << "a queue waits for its work before it goes";
+  EXPECT_EQ(last.timeline()->completed(), 100U);
+  last.timeline()->check();
+}
+
+TEST_F(Copies, WaitingOnTheOtherBackendBlocksTheCpu) {
+  const auto other = device_->default_backend() == Backend::cuda ? Backend::vulkan : Backend::cuda;
+  if (!device_->has(other)) GTEST_SKIP() << "this device has one backend";
+  const auto from = filled(1 << 20, 6);
+  const auto middle = device_->allocate({Placement::device, 1 << 20});
+  const auto to = device_->allocate({Placement::device, 1 << 20});
+  const auto first = device_->create_queue();
+  const auto second = device_->create_queue(other);
+  first->copy(*from, 0, *middle, 0, 1 << 20);
+  const auto fence = first->submit();
+  second->wait(fence);
+  EXPECT_TRUE(fence.signalled());
+  second->copy(*middle, 0, *to, 0, 1 << 20);
+  EXPECT_EQ(second->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(downloaded(*to, 0, 1 << 20), data_);
+}
+
+TEST_F(Copies, BadRangesAreRefusedAndTheQueueGoesOn) {
+  const auto from = filled(1000, 7);
+  const auto to = device_->allocate({Placement::device, 1000});
+  const auto queue = device_->create_queue();
+  EXPECT_THROW(queue->copy(*from, 1, *to, 0, 1000), Error);
+  EXPECT_THROW(queue->copy(*from, 0, *to, 1, 1000), Error);
+  EXPECT_THROW(queue->copy(*from, 0, *from, 10, 100), Error);
+  queue->copy(*from, 0, *to, 0, 0);
+  queue->copy(*from, 0, *to, 0, 1000);
+  EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(downloaded(*to, 0, 1000), data_);
+}
+
+}  // namespace
+}  // namespace gpumap
