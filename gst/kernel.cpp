@@ -28,11 +28,11 @@ struct KernelState {
   bool params_changed = false;           ///< under the object lock
 };
 
-struct KernelElement {
+struct GstGpumapKernel {
   GstBaseTransform base;
   KernelState* state;
 };
-struct KernelElementClass {
+struct GstGpumapKernelClass {
   GstBaseTransformClass base;
 };
 
@@ -54,12 +54,12 @@ GType backend_type() {
 
 }  // namespace
 
-G_DEFINE_TYPE(KernelElement, gst_gpumap_kernel, GST_TYPE_BASE_TRANSFORM)
+G_DEFINE_TYPE(GstGpumapKernel, gst_gpumap_kernel, GST_TYPE_BASE_TRANSFORM)
 
 namespace {
 
 KernelState& state_of(gpointer object) {
-  return *reinterpret_cast<KernelElement*>(object)->state;
+  return *reinterpret_cast<GstGpumapKernel*>(object)->state;
 }
 
 std::string text_of(const GValue* value, const char* otherwise) {
@@ -247,13 +247,13 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 }
 
 void finalize(GObject* object) {
-  delete reinterpret_cast<KernelElement*>(object)->state;
+  delete reinterpret_cast<GstGpumapKernel*>(object)->state;
   G_OBJECT_CLASS(gst_gpumap_kernel_parent_class)->finalize(object);
 }
 
 }  // namespace
 
-static void gst_gpumap_kernel_class_init(KernelElementClass* klass) {
+static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_kernel_debug, "gpumapkernel", 0, "gpumap kernel");
   auto* object_class = G_OBJECT_CLASS(klass);
   object_class->set_property = set_property;
@@ -305,7 +305,7 @@ static void gst_gpumap_kernel_class_init(KernelElementClass* klass) {
   gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
-static void gst_gpumap_kernel_init(KernelElement* self) {
+static void gst_gpumap_kernel_init(GstGpumapKernel* self) {
   self->state = new KernelState;
   gst_base_transform_set_in_place(GST_BASE_TRANSFORM_CAST(self), FALSE);
   gst_base_transform_set_passthrough(GST_BASE_TRANSFORM_CAST(self), FALSE);

@@ -123,15 +123,15 @@ struct Memory {
   std::shared_ptr<Bytes>* bytes;
 };
 
-struct Allocator {
+struct GstGpumapAllocator {
   GstAllocator base;
   AllocateSlot* allocate;
 };
-struct AllocatorClass {
+struct GstGpumapAllocatorClass {
   GstAllocatorClass base;
 };
 
-G_DEFINE_TYPE(Allocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
+G_DEFINE_TYPE(GstGpumapAllocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
 
 GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, std::shared_ptr<Bytes> bytes, gsize maxsize, gsize offset,
                 gsize size, GstMemoryFlags flags) {
@@ -163,7 +163,7 @@ GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
 }
 
 GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* params) {
-  auto* allocator = reinterpret_cast<Allocator*>(base);
+  auto* allocator = reinterpret_cast<GstGpumapAllocator*>(base);
   // A slot starts where the frame starts: a prefix cannot be had in one.
   if (allocator->allocate != nullptr && params->prefix == 0) {
     const gsize maxsize = size + params->padding;
@@ -181,18 +181,18 @@ void allocator_free(GstAllocator* /*allocator*/, GstMemory* base) {
 }
 
 void gpumap_allocator_finalize(GObject* object) {
-  delete reinterpret_cast<Allocator*>(object)->allocate;
+  delete reinterpret_cast<GstGpumapAllocator*>(object)->allocate;
   G_OBJECT_CLASS(gpumap_allocator_parent_class)->finalize(object);
 }
 
-void gpumap_allocator_class_init(AllocatorClass* klass) {
+void gpumap_allocator_class_init(GstGpumapAllocatorClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_memory_debug, "gpumapmemory", 0, "gpumap memory");
   G_OBJECT_CLASS(klass)->finalize = gpumap_allocator_finalize;
   klass->base.alloc = allocator_alloc;
   klass->base.free = allocator_free;
 }
 
-void gpumap_allocator_init(Allocator* self) {
+void gpumap_allocator_init(GstGpumapAllocator* self) {
   GstAllocator* base = GST_ALLOCATOR_CAST(self);
   base->mem_type = "GPUMapMemory";
   base->mem_map_full = memory_map;
@@ -204,7 +204,7 @@ void gpumap_allocator_init(Allocator* self) {
 }  // namespace
 
 GstAllocator* allocator_new(AllocateSlot allocate) {
-  auto* self = static_cast<Allocator*>(g_object_new(gpumap_allocator_get_type(), nullptr));
+  auto* self = static_cast<GstGpumapAllocator*>(g_object_new(gpumap_allocator_get_type(), nullptr));
   if (allocate) {
     self->allocate = new AllocateSlot(std::move(allocate));
     // Without this flag gst_buffer_new_allocate() asks it for memory, which is what it is for.

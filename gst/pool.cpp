@@ -24,18 +24,18 @@ struct PoolState {
   std::vector<GstBuffer*> spare;  ///< host buffers that came back: fresh ones would cost a page fault every 4 KiB
 };
 
-struct Pool {
+struct GstGpumapPool {
   GstBufferPool base;
   PoolState* state;
 };
-struct PoolClass {
+struct GstGpumapPoolClass {
   GstBufferPoolClass base;
 };
 
-G_DEFINE_TYPE(Pool, gpumap_pool, GST_TYPE_BUFFER_POOL)
+G_DEFINE_TYPE(GstGpumapPool, gpumap_pool, GST_TYPE_BUFFER_POOL)
 
 PoolState& state_of(GstBufferPool* pool) {
-  return *reinterpret_cast<Pool*>(pool)->state;
+  return *reinterpret_cast<GstGpumapPool*>(pool)->state;
 }
 
 const gchar** pool_get_options(GstBufferPool* /*pool*/) {
@@ -150,14 +150,14 @@ void pool_release(GstBufferPool* pool, GstBuffer* buffer) {
 }
 
 void gpumap_pool_finalize(GObject* object) {
-  PoolState* state = reinterpret_cast<Pool*>(object)->state;
+  PoolState* state = reinterpret_cast<GstGpumapPool*>(object)->state;
   drop_spare(*state);
   gst_clear_object(&state->allocator);
   delete state;
   G_OBJECT_CLASS(gpumap_pool_parent_class)->finalize(object);
 }
 
-void gpumap_pool_class_init(PoolClass* klass) {
+void gpumap_pool_class_init(GstGpumapPoolClass* klass) {
   G_OBJECT_CLASS(klass)->finalize = gpumap_pool_finalize;
   klass->base.get_options = pool_get_options;
   klass->base.set_config = pool_set_config;
@@ -167,7 +167,7 @@ void gpumap_pool_class_init(PoolClass* klass) {
   klass->base.release_buffer = pool_release;
 }
 
-void gpumap_pool_init(Pool* self) {
+void gpumap_pool_init(GstGpumapPool* self) {
   self->state = new PoolState;
   gst_video_info_init(&self->state->info);
   self->state->allocator = GST_ALLOCATOR(gst_object_ref(wrapping_allocator()));
@@ -176,7 +176,7 @@ void gpumap_pool_init(Pool* self) {
 }  // namespace
 
 GstBufferPool* pool_new(std::shared_ptr<SinkCore> core) {
-  auto* self = static_cast<Pool*>(g_object_new(gpumap_pool_get_type(), nullptr));
+  auto* self = static_cast<GstGpumapPool*>(g_object_new(gpumap_pool_get_type(), nullptr));
   self->state->core = std::move(core);
   return GST_BUFFER_POOL(gst_object_ref_sink(self));
 }

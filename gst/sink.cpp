@@ -32,23 +32,23 @@ struct SinkState {
   bool eos = false;
 };
 
-struct Sink {
+struct GstGpumapSink {
   GstElement element;
   GstPad* pad;
   SinkState* state;
 };
-struct SinkClass {
+struct GstGpumapSinkClass {
   GstElementClass base;
 };
 
 }  // namespace
 
-G_DEFINE_TYPE(Sink, gst_gpumap_sink, GST_TYPE_ELEMENT)
+G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_ELEMENT)
 
 namespace {
 
-Sink* self_of(gpointer object) {
-  return reinterpret_cast<Sink*>(object);
+GstGpumapSink* self_of(gpointer object) {
+  return reinterpret_cast<GstGpumapSink*>(object);
 }
 SinkState& state_of(gpointer object) {
   return *self_of(object)->state;
@@ -151,7 +151,7 @@ GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   return flow;
 }
 
-gboolean accept_caps(Sink* self, GstEvent* event) {
+gboolean accept_caps(GstGpumapSink* self, GstEvent* event) {
   GstCaps* caps = nullptr;
   gst_event_parse_caps(event, &caps);
   if (gpumap::gst::is_system_caps(caps)) return TRUE;
@@ -162,7 +162,7 @@ gboolean accept_caps(Sink* self, GstEvent* event) {
 }
 
 gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
-  Sink* self = self_of(parent);
+  GstGpumapSink* self = self_of(parent);
   SinkState& state = *self->state;
   const auto& channel = state.core->channel();
   if (!channel) {
@@ -216,7 +216,7 @@ gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
   return TRUE;
 }
 
-void propose_allocation(Sink* self, GstQuery* query) {
+void propose_allocation(GstGpumapSink* self, GstQuery* query) {
   SinkState& state = *self->state;
   GstCaps* caps = nullptr;
   gboolean need_pool = FALSE;
@@ -247,7 +247,7 @@ void propose_allocation(Sink* self, GstQuery* query) {
 }
 
 gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
-  Sink* self = self_of(parent);
+  GstGpumapSink* self = self_of(parent);
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_ALLOCATION:
       if (!self->state->core->channel()) return FALSE;
@@ -319,7 +319,7 @@ void finalize(GObject* object) {
 
 }  // namespace
 
-static void gst_gpumap_sink_class_init(SinkClass* klass) {
+static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
   auto* object_class = G_OBJECT_CLASS(klass);
   object_class->set_property = set_property;
@@ -371,7 +371,7 @@ static void gst_gpumap_sink_class_init(SinkClass* klass) {
   gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
-static void gst_gpumap_sink_init(Sink* self) {
+static void gst_gpumap_sink_init(GstGpumapSink* self) {
   self->state = new SinkState;
   self->state->allocator = gpumap::gst::allocator_new([core = self->state->core](std::size_t bytes) {
     std::unique_ptr<gpumap::gst::Bytes> slot;

@@ -51,23 +51,23 @@ struct SrcState {
   bool flushing = true;
 };
 
-struct Src {
+struct GstGpumapSrc {
   GstElement element;
   GstPad* pad;
   SrcState* state;
 };
-struct SrcClass {
+struct GstGpumapSrcClass {
   GstElementClass base;
 };
 
 }  // namespace
 
-G_DEFINE_TYPE(Src, gst_gpumap_src, GST_TYPE_ELEMENT)
+G_DEFINE_TYPE(GstGpumapSrc, gst_gpumap_src, GST_TYPE_ELEMENT)
 
 namespace {
 
-Src* self_of(gpointer object) {
-  return reinterpret_cast<Src*>(object);
+GstGpumapSrc* self_of(gpointer object) {
+  return reinterpret_cast<GstGpumapSrc*>(object);
 }
 SrcState& state_of(gpointer object) {
   return *self_of(object)->state;
@@ -124,7 +124,7 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 }
 
 /// Two pipelines have two base times: what is due at a moment on the clock there is due at that moment here.
-GstClockTimeDiff running_time_shift(Src* self) {
+GstClockTimeDiff running_time_shift(GstGpumapSrc* self) {
   GstElement* sink = self->state->channel->sink();
   if (sink == nullptr) return self->state->shift;
   GstClock* here = gst_element_get_clock(GST_ELEMENT_CAST(self));
@@ -139,7 +139,7 @@ GstClockTimeDiff running_time_shift(Src* self) {
   return shift;
 }
 
-void push_segment(Src* self) {
+void push_segment(GstGpumapSrc* self) {
   SrcState& state = *self->state;
   GstSegment segment;
   gst_event_copy_segment(state.segment, &segment);
@@ -151,7 +151,7 @@ void push_segment(Src* self) {
 }
 
 /// Base times are known once both sides play, and change when either pauses: look again then.
-void follow_base_times(Src* self) {
+void follow_base_times(GstGpumapSrc* self) {
   SrcState& state = *self->state;
   const guint count = state.channel->play_count();
   if (count == state.play_count) return;
@@ -162,7 +162,7 @@ void follow_base_times(Src* self) {
   if (state.segment != nullptr) push_segment(self);
 }
 
-void push_stream_start(Src* self) {
+void push_stream_start(GstGpumapSrc* self) {
   gchar* id = gst_pad_create_stream_id(self->pad, GST_ELEMENT_CAST(self), nullptr);
   GstEvent* event = gst_event_new_stream_start(id);
   gst_event_set_group_id(event, gst_util_group_id_next());
@@ -171,8 +171,18 @@ void push_stream_start(Src* self) {
   self->state->started_stream = true;
 }
 
+/// Upstream (filesrc) may name no caps; downstream needs some, and before the segment.
+bool name_caps(GstGpumapSrc* self) {
+  SrcOutput& output = self->state->output;
+  if (output.has_caps()) return true;
+  GstCaps* caps = gst_caps_new_empty_simple("application/octet-stream");
+  const bool accepted = output.negotiate(caps);
+  gst_caps_unref(caps);
+  return accepted;
+}
+
 /// False: the stream is over.
-bool handle_event(Src* self, GstEvent* event) {
+bool handle_event(GstGpumapSrc* self, GstEvent* event) {
   SrcState& state = *self->state;
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_STREAM_START:
@@ -194,6 +204,10 @@ bool handle_event(Src* self, GstEvent* event) {
       return accepted;
     }
     case GST_EVENT_SEGMENT:
+      if (!name_caps(self)) {
+        gst_event_unref(event);
+        return false;
+      }
       gst_event_take(&state.segment, event);
       state.shift = running_time_shift(self);
       push_segment(self);
@@ -207,16 +221,10 @@ bool handle_event(Src* self, GstEvent* event) {
   }
 }
 
-GstFlowReturn push_frame(Src* self, Channel::Next& next) {
+GstFlowReturn push_frame(GstGpumapSrc* self, Channel::Next& next) {
   SrcState& state = *self->state;
   if (gst_pad_check_reconfigure(self->pad) && !state.output.renegotiate()) return GST_FLOW_NOT_NEGOTIATED;
-  if (!state.output.has_caps()) {
-    // Upstream (filesrc) names no caps; downstream needs some.
-    GstCaps* caps = gst_caps_new_empty_simple("application/octet-stream");
-    const bool accepted = state.output.negotiate(caps);
-    gst_caps_unref(caps);
-    if (!accepted) return GST_FLOW_NOT_NEGOTIATED;
-  }
+  if (!name_caps(self)) return GST_FLOW_NOT_NEGOTIATED;
   follow_base_times(self);
   const std::uint64_t bytes = next.lease.info().bytes;
   GstBuffer* buffer = state.output.wrap(std::move(next.lease), std::exchange(next.carrier, nullptr));
@@ -225,7 +233,7 @@ GstFlowReturn push_frame(Src* self, Channel::Next& next) {
   return gst_pad_push(self->pad, buffer);
 }
 
-void stop_on(Src* self, GstFlowReturn flow) {
+void stop_on(GstGpumapSrc* self, GstFlowReturn flow) {
   gst_pad_pause_task(self->pad);
   if (flow == GST_FLOW_FLUSHING) return;
   self->state->channel->set_downstream_flow(flow);
@@ -238,7 +246,7 @@ void stop_on(Src* self, GstFlowReturn flow) {
 }
 
 void loop(gpointer user) {
-  Src* self = self_of(user);
+  GstGpumapSrc* self = self_of(user);
   SrcState& state = *self->state;
   if (state.is_live) {
     std::unique_lock lock(state.mutex);
@@ -323,7 +331,7 @@ GstPad* far_pad(SrcState& state) {
 }
 
 /// The sink's flush, in the sink's thread.
-void on_flush(Src* self, GstEvent* event) {
+void on_flush(GstGpumapSrc* self, GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) {
     gst_pad_push_event(self->pad, event);
     set_flushing(*self->state, true);
@@ -363,7 +371,7 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   return handled;
 }
 
-gboolean latency(Src* self, GstQuery* query) {
+gboolean latency(GstGpumapSrc* self, GstQuery* query) {
   GstPad* sinkpad = far_pad(*self->state);
   gboolean live = FALSE;
   GstClockTime min = 0;
@@ -380,7 +388,7 @@ gboolean latency(Src* self, GstQuery* query) {
 }
 
 gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
-  Src* self = self_of(parent);
+  GstGpumapSrc* self = self_of(parent);
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_LATENCY:
       return latency(self, query);
@@ -402,7 +410,7 @@ gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   }
 }
 
-void start(Src* self) {
+void start(GstGpumapSrc* self) {
   SrcState& state = *self->state;
   auto channel = Channel::open(state.channel_name);
   std::string holder;
@@ -425,7 +433,7 @@ void start(Src* self) {
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
-  Src* self = self_of(element);
+  GstGpumapSrc* self = self_of(element);
   SrcState& state = *self->state;
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
     try {
@@ -463,7 +471,7 @@ void finalize(GObject* object) {
 
 }  // namespace
 
-static void gst_gpumap_src_class_init(SrcClass* klass) {
+static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
   auto* object_class = G_OBJECT_CLASS(klass);
   object_class->set_property = set_property;
@@ -499,7 +507,7 @@ static void gst_gpumap_src_class_init(SrcClass* klass) {
                                         "The gpumap authors");
 }
 
-static void gst_gpumap_src_init(Src* self) {
+static void gst_gpumap_src_init(GstGpumapSrc* self) {
   self->pad = gst_pad_new_from_template(gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "src"), "src");
   self->state = new SrcState(self->pad);
   gst_pad_set_activatemode_function(self->pad, activate_mode);
