@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <string_view>
@@ -33,8 +34,8 @@ std::string format_bytes(std::uint64_t bytes) {
   constexpr std::uint64_t kib = 1024;
   constexpr std::uint64_t mib = kib * kib;
   const auto in = [bytes](std::uint64_t unit, const char* name) {
-    if (bytes % unit == 0) return fmt::format("{} {}", bytes / unit, name);
-    return fmt::format("{:.1f} {}", static_cast<double>(bytes) / static_cast<double>(unit), name);
+    const double value = std::round(static_cast<double>(bytes) / static_cast<double>(unit) * 10) / 10;
+    return fmt::format("{} {}", value, name);
   };
   if (bytes >= mib) return in(mib, "MiB");
   if (bytes >= kib) return in(kib, "KiB");

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <gpumap/device.hpp>
 #include <gpumap/error.hpp>
+#include <gpumap/kernel.hpp>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace gpumap {
@@ -128,6 +133,64 @@ TEST_F(CudaDevice, WindowComesBack) {
     EXPECT_LE(device_->window_free_bytes(), before - (256U << 20U));
   }
   EXPECT_GE(device_->window_free_bytes() + (64U << 20U), before);
+}
+
+/// Writes where nothing is. PTX, so that it needs no compiler.
+constexpr const char* faulty_kernel = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry fault(.param .align 8 .b8 frame[352]) {
+  .reg .b64 %address;
+  .reg .b32 %value;
+  mov.u64 %address, 16;
+  mov.u32 %value, 1;
+  st.global.u32 [%address], %value;
+  ret;
+}
+)";
+
+/// In a process of its own: its CUDA context does not come back.
+[[noreturn]] void fault_on(const std::string& uuid) {
+  const auto device = Device::open(uuid);
+  const auto from = device->allocate({Placement::bar, 4096});
+  const auto to = device->allocate({Placement::device, 4096});
+  const auto host = device->allocate({Placement::host, 4096});
+  const auto kernel = Kernel::load(device, {Language::ptx, "faulty", faulty_kernel, "fault"});
+  const auto queue = device->create_queue();
+  const auto other = device->create_queue();
+  queue->launch(*kernel, Grid(), gpumap_frame());
+  const auto fence = queue->submit();
+
+  std::vector<std::byte> out(16);
+  const std::vector<std::function<void()>> calls = {
+      [&] { static_cast<void>(fence.wait()); },
+      [&] { other->copy(*from, 0, *to, 0, 16); },
+      [&] { static_cast<void>(other->submit()); },
+      [&] { queue->launch(*kernel, Grid(), gpumap_frame()); },
+      [&] { to->download(0, out); },
+      [&] {
+        static_cast<void>(device->allocate({Placement::host, 4096}));
+      },
+      [&] { static_cast<void>(device->create_queue(Backend::cuda)); },
+      [&] { static_cast<void>(Device::open(uuid)); },
+  };
+  std::size_t refused = 0;
+  for (const auto& call : calls) {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::device_lost) ++refused;
+      std::fprintf(stderr, "%s\n", error.what());
+    }
+  }
+  std::exit(refused == calls.size() ? 0 : 1);
+}
+
+TEST_F(CudaDevice, AFaultIsReportedByEveryLaterCallAndNothingHangs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(fault_on(to_string(device_->info().uuid)), ::testing::ExitedWithCode(0),
+              "the CUDA context of .* was lost when .*CUDA_ERROR_ILLEGAL_ADDRESS.*: restart the process");
 }
 
 }  // namespace

@@ -2,10 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <gpumap/device.hpp>
 #include <gpumap/error.hpp>
 #include <random>
+#include <string_view>
+#include <thread>
 #include <vector>
+
+#include "device/gpu_device.hpp"
 
 namespace gpumap {
 namespace {
@@ -142,6 +148,69 @@ TEST_F(Copies, BadRangesAreRefusedAndTheQueueGoesOn) {
   queue->copy(*from, 0, *to, 0, 1000);
   EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, 0, 1000), data_);
+}
+
+TEST_F(Copies, ThreadsWithQueuesOfTheirOwn) {
+  constexpr std::size_t size = 200003;
+  const auto from = filled(size, 8);
+  std::vector<std::thread> threads;
+  std::vector<int> right(4, 0);
+  for (std::size_t i = 0; i < right.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto queue = device_->create_queue();
+      const auto to = device_->allocate({Placement::device, size});
+      for (int round = 0; round < 20; ++round) {
+        queue->copy(*from, 0, *to, 0, size);
+        if (queue->submit().wait() == WaitResult::ready && downloaded(*to, 0, size) == data_) ++right[i];
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  EXPECT_EQ(right, std::vector<int>(4, 20));
+}
+
+/// In a process of its own: a lost device stays lost.
+[[noreturn]] void lose_the_device() {
+  const auto device = Device::open();
+  const auto from = device->allocate({Placement::bar, 4096});
+  const auto to = device->allocate({Placement::device, 4096});
+  const auto queue = device->create_queue();
+  queue->copy(*from, 0, *to, 0, 4096);
+  const auto fence = queue->submit();
+  dynamic_cast<GpuDevice&>(*device).mark_lost("a test took it");
+  dynamic_cast<GpuDevice&>(*device).mark_lost("an echo of it");
+
+  std::vector<std::byte> out(16);
+  const std::vector<std::function<void()>> calls = {
+      [&] { static_cast<void>(Device::open()); },
+      [&] { static_cast<void>(device->create_queue()); },
+      [&] {
+        static_cast<void>(device->allocate({Placement::bar, 4096}));
+      },
+      [&] {
+        static_cast<void>(device->allocate({Placement::host, 4096}));
+      },
+      [&] { queue->copy(*from, 0, *to, 0, 16); },
+      [&] { queue->wait(fence); },
+      [&] { static_cast<void>(queue->submit()); },
+      [&] { to->download(0, out); },
+      [&] { fence.timeline()->check(); },
+      [&] { static_cast<void>(Fence(fence.timeline(), 99).wait()); },
+  };
+  int refused = 0;
+  for (const auto& call : calls) {
+    try {
+      call();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::device_lost && std::string_view(error.what()) == "a test took it") ++refused;
+    }
+  }
+  std::exit(refused == static_cast<int>(calls.size()) && device->lost() == "a test took it" ? 0 : 1 + refused);
+}
+
+TEST(LostDevice, EveryCallSaysSoAndNothingHangs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(lose_the_device(), ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
