@@ -27,7 +27,8 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     // shaderc sees a failure as an empty name with a message for content.
     auto* answer = new Answer;
     if (type == shaderc_include_type_standard) {
-      answer->content = "no such header comes with gpumap: include <gpumap.glsl>, or a file of your own in quotes";
+      // A name in quotes is asked for here too when no such file was found.
+      answer->content = "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file";
       for (const auto& [name, text] : memory_files) {
         if (name != requested) continue;
         answer->name = fmt::format("<{}>", name);
@@ -35,11 +36,10 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
       }
     } else {
       const std::filesystem::path path = std::filesystem::path(requesting).parent_path() / requested;
-      if (std::ifstream file(path, std::ios::binary); file && std::filesystem::is_regular_file(path)) {
+      std::error_code ignored;
+      if (std::ifstream file(path, std::ios::binary); file && std::filesystem::is_regular_file(path, ignored)) {
         answer->name = path.string();
         answer->content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
-      } else {
-        answer->content = fmt::format("cannot read {}", path.string());
       }
     }
     answer->view = {answer->name.c_str(), answer->name.size(), answer->content.c_str(), answer->content.size(), answer};

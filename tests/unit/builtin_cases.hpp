@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+//
+// The built-in kernels against reference.hpp: one table of cases, instantiated for each backend that a test program is
+// about.
+#pragma once
+
+#include "backend_bench.hpp"
+
+namespace gpumap {
+
+class BuiltinTest : public BackendTest {};
+
+}  // namespace gpumap

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/kernel.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "backend_bench.hpp"
+#include "gpumap/color.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+KernelSource glsl(std::string code) {
+  return {.language = Language::glsl, .name = "test.comp", .code = std::move(code), .function = {}};
+}
+
+template <typename Call>
+std::string error_of(ErrorCode code, Call call) {
+  try {
+    static_cast<void>(call());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+fs::path write_file(const std::string& name, const std::string& text) {
+  const fs::path path = fs::path(::testing::TempDir()) / name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+TEST(KernelFile, ExtensionTellsTheLanguage) {
+  for (const auto& [name, language] : {std::pair{"k.cu", Language::cuda},
+                                       {"k.ptx", Language::ptx},
+                                       {"k.cubin", Language::cubin},
+                                       {"k.comp", Language::glsl},
+                                       {"k.spv", Language::spirv}}) {
+    const KernelSource source = load_kernel_file(write_file(name, "text"), "function");
+    EXPECT_EQ(source.language, language);
+    EXPECT_EQ(source.code, "text");
+    EXPECT_EQ(source.function, "function");
+    EXPECT_THAT(source.name, HasSubstr(name));
+  }
+}
+
+TEST(KernelFile, Errors) {
+  EXPECT_THAT(error_of(ErrorCode::invalid, [] { return load_kernel_file("kernel.txt"); }), HasSubstr("'.txt'"));
+  EXPECT_THAT(error_of(ErrorCode::io, [] { return load_kernel_file("/missing/k.cu"); }), HasSubstr("No such file"));
+  const fs::path empty = write_file("empty.cu", "");
+  EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(empty); }), HasSubstr("is empty"));
+  const fs::path folder = fs::path(::testing::TempDir()) / "folder.cu";
+  fs::create_directories(folder);
+  EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
+}
+
+TEST(Builtins, AreFoundByName) {
+  EXPECT_EQ(builtins().size(), 5U);
+  EXPECT_EQ(find_builtin("nothing"), nullptr);
+  for (const Builtin& builtin : builtins()) {
+    EXPECT_EQ(find_builtin(builtin.name), &builtin);
+    EXPECT_THAT(std::string(builtin.cuda), HasSubstr("__global__"));
+    EXPECT_THAT(std::string(builtin.glsl), HasSubstr("#version 460"));
+  }
+}
+
+TEST(Glsl, ErrorsNameFileAndLine) {
+  const auto error = error_of(ErrorCode::compile, [] {
+    return compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {\n  broken();\n}\n"));
+  });
+  EXPECT_THAT(error, HasSubstr("test.comp:4: error"));
+  EXPECT_THAT(error, HasSubstr("broken"));
+}
+
+TEST(Glsl, Includes) {
+  write_file("mine.glsl", "const uint answer = 42;\n");
+  const fs::path path = write_file("includes.comp",
+                                   "#version 460\n#include <gpumap.glsl>\n#include \"mine.glsl\"\nvoid main() { "
+                                   "store_u32(frame.result, answer); }\n");
+  EXPECT_FALSE(compile_glsl(load_kernel_file(path)).empty());
+  EXPECT_THAT(error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#version 460\n#include <mine.glsl>\n")); }),
+              HasSubstr("neither comes with gpumap"));
+  EXPECT_THAT(error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#version 460\n#include \"no.glsl\"\n")); }),
+              HasSubstr("no.glsl"));
+}
+
+TEST(Color, WhiteBlackAndRed) {
+  const auto convert = [](ColorMatrix matrix, ColorRange range, std::array<int, 4> components) {
+    auto values = reference::rgb(color_matrix(matrix, range), components);
+    for (double& value : values) value = std::round(value * 100) / 100;
+    return values;
+  };
+  EXPECT_THAT(convert(ColorMatrix::bt709, ColorRange::limited, {235, 128, 128, 0}), ElementsAre(255, 255, 255));
+  EXPECT_THAT(convert(ColorMatrix::bt601, ColorRange::limited, {16, 128, 128, 0}), ElementsAre(0, 0, 0));
+  EXPECT_THAT(convert(ColorMatrix::bt2020, ColorRange::full, {200, 128, 128, 0}), ElementsAre(200, 200, 200));
+  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::full, {1, 2, 3, 0}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::limited, {16, 235, 125, 0}),
+              ElementsAre(0, 255, ::testing::DoubleNear(126.92, 0.01)));
+  // 8-bit codes of pure red.
+  const auto red601 = convert(ColorMatrix::bt601, ColorRange::limited, {81, 90, 240, 0});
+  const auto red709 = convert(ColorMatrix::bt709, ColorRange::limited, {63, 102, 240, 0});
+  for (const auto& red : {red601, red709}) {
+    EXPECT_NEAR(red[0], 255, 1.5);
+    EXPECT_NEAR(red[1], 0, 1.5);
+    EXPECT_NEAR(red[2], 0, 1.5);
+  }
+}
+
+class KernelTest : public BackendTest {
+ protected:
+  std::shared_ptr<Kernel> load(const KernelSource& source) { return Kernel::load(bench_->device(), source); }
+};
+
+INSTANTIATE_TEST_SUITE_P(Vulkan, KernelTest, ::testing::Values(Backend::vulkan));
+
+// Every member, in the order of kernel.h, as words: the shader's idea of where it lies against the compiler's.
+TEST_P(KernelTest, ShadersSeeTheSameLayout) {
+  const auto kernel = load(glsl(R"(#version 460
+#include <gpumap.glsl>
+uint64_t at;
+void put(uint64_t value) { store_u64(at, value); at += 8ul; }
+void put_view(gpumap_view view) {
+  for (uint i = 0u; i < GPUMAP_MAX_PLANES; ++i) put(view.plane[i]);
+  for (uint i = 0u; i < GPUMAP_MAX_PLANES; ++i) put(uint64_t(view.stride[i]));
+  put(uint64_t(view.width));
+  put(uint64_t(view.height));
+  put(uint64_t(view.format));
+  put(uint64_t(view.channels));
+  put(view.bytes);
+}
+void main() {
+  if (gl_GlobalInvocationID.x != 0u || gl_GlobalInvocationID.y != 0u) return;
+  at = frame.out_view.plane[0];
+  put_view(frame.in_view);
+  put_view(frame.out_view);
+  put(frame.sequence);
+  put(uint64_t(frame.pts));
+  put(uint64_t(frame.duration));
+  put(frame.result);
+  for (uint i = 0u; i < 9u; ++i) put(uint64_t(floatBitsToUint(frame.color.matrix[i])));
+  for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
+  for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
+}
+)"));
+  gpumap_frame frame{};
+  // No random floats: a driver may quieten a NaN on the way.
+  const auto bytes = reference::random_bytes(offsetof(gpumap_frame, color), 5);
+  std::memcpy(static_cast<void*>(&frame), bytes.data(), bytes.size());
+  for (int i = 0; i < 9; ++i) frame.color.matrix[i] = static_cast<float>(i) + 0.25F;
+  for (int i = 0; i < 3; ++i) frame.color.offset[i] = static_cast<float>(i) + 100.5F;
+  for (int i = 0; i < GPUMAP_MAX_PARAMS; ++i) frame.params[i] = static_cast<float>(i) - 7.75F;
+  bench_->prepare({}, 4096);
+  frame.out.plane[0] = bench_->out();
+  frame.out.width = frame.out.height = 1;
+  bench_->run(*kernel, frame);
+
+  std::vector<std::uint64_t> expected;
+  const auto put_view = [&expected](const gpumap_view& view) {
+    expected.insert(expected.end(), std::begin(view.plane), std::end(view.plane));
+    expected.insert(expected.end(), std::begin(view.stride), std::end(view.stride));
+    expected.insert(expected.end(), {view.width, view.height, view.format, view.channels, view.bytes});
+  };
+  put_view(frame.in);
+  put_view(frame.out);
+  expected.insert(expected.end(), {frame.sequence, static_cast<std::uint64_t>(frame.pts),
+                                   static_cast<std::uint64_t>(frame.duration), frame.result});
+  for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
+  for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
+  for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
+  std::vector<std::uint64_t> got(expected.size());
+  std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
+  EXPECT_EQ(got, expected);
+}
+
+TEST_P(KernelTest, UserKernelInvertsImagesAndBytes) {
+  const auto kernel = load(load_kernel_file(fs::path(GPUMAP_EXAMPLES) / "kernels" / "invert.comp"));
+  EXPECT_THAT(kernel->name(), HasSubstr("invert.comp"));
+
+  const auto image = reference::layout(GPUMAP_FORMAT_RGBA, 33, 7, true);
+  const auto input = reference::random_bytes(70000, 6);
+  bench_->prepare(input, image.bytes);
+  gpumap_frame frame{};
+  frame.in = image.view(bench_->in());
+  frame.out = image.view(bench_->out());
+  bench_->run(*kernel, frame);
+  for (std::size_t y = 0; y < 7; ++y) {
+    for (std::size_t x = 0; x < 33; ++x) {
+      auto expected = reference::components(image, input, x, y);
+      for (std::size_t c = 0; c < 3; ++c) expected[c] = 255 - expected[c];
+      ASSERT_EQ(reference::components(image, {bench_->output(), image.bytes}, x, y), expected) << x << ", " << y;
+    }
+  }
+
+  bench_->prepare(input, 70000);
+  frame = {};
+  frame.in.plane[0] = bench_->in();
+  frame.out.plane[0] = bench_->out();
+  frame.in.bytes = frame.out.bytes = 69999;
+  bench_->run(*kernel, frame);
+  for (std::size_t i = 0; i < 69999; ++i) ASSERT_EQ(bench_->output()[i], ~input[i]) << i;
+  EXPECT_EQ(bench_->output()[69999], poison);
+}
+
+TEST_P(KernelTest, GridCoversEveryItem) {
+  const auto kernel = load(load_kernel_file(fs::path(GPUMAP_EXAMPLES) / "kernels" / "invert.comp"));
+  const auto threads = [](const Grid& grid, std::size_t axis) {
+    return std::uint64_t{grid.blocks[axis]} * grid.threads[axis];
+  };
+  gpumap_frame frame{};
+  const Grid empty = kernel->grid_for(frame);
+  EXPECT_THAT(empty.blocks, ElementsAre(1, 1, 1));
+  frame.in.width = 1917;
+  frame.in.height = 1081;
+  const Grid video = kernel->grid_for(frame);
+  EXPECT_GE(threads(video, 0), 1917U);
+  EXPECT_GE(threads(video, 1), 1081U);
+  frame = {};
+  frame.in.bytes = std::uint64_t{3} << 30;
+  const Grid bytes = kernel->grid_for(frame);
+  EXPECT_GE(threads(bytes, 0) * threads(bytes, 1), std::uint64_t{3} << 30);
+}
+
+TEST_P(KernelTest, OwnWorkgroupSizeIsKept) {
+  const auto own =
+      load(glsl("#version 460\n#define GPUMAP_OWN_WORKGROUP_SIZE\n#include <gpumap.glsl>\n"
+                "layout(local_size_x = 16, local_size_y = 4) in;\nvoid main() { store_u8(frame.result, 1u); }\n"));
+  gpumap_frame frame{};
+  frame.in.width = 17;
+  frame.in.height = 4;
+  EXPECT_THAT(own->grid_for(frame).threads, ElementsAre(16, 4, 1));
+  EXPECT_THAT(own->grid_for(frame).blocks, ElementsAre(2, 1, 1));
+}
+
+TEST_P(KernelTest, LoadErrors) {
+  const auto with_size = [](const char* size) {
+    return glsl(std::string("#version 460\nlayout(local_size_x = ") + size + ") in;\nvoid main() {}\n");
+  };
+  KernelSource other = with_size("1");
+  other.function = "other";
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(other); }), HasSubstr("'other' in it, only main"));
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
+              HasSubstr("workgroup of 1024 x 64 x 1 threads"));
+  const KernelSource junk{.language = Language::spirv, .name = "junk.spv", .code = "junk", .function = {}};
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(junk); }), HasSubstr("SPIR-V"));
+  EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return Kernel::load(nullptr, junk); }), HasSubstr("no device"));
+  if (!bench_->device()->has(Backend::cuda)) {
+    const auto cuda = source_of(*find_builtin("identity"), Backend::cuda);
+    EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }), HasSubstr("has no CUDA"));
+  }
+}
+
+}  // namespace
+}  // namespace gpumap

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Compiling CUDA C++ needs NVRTC but no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+KernelSource cuda(std::string code, std::string function = {}) {
+  return {.language = Language::cuda,
+          .name = "test.cu",
+          .code = "#include <gpumap/kernel.h>\n" + std::move(code),
+          .function = std::move(function)};
+}
+
+class NvrtcTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      static_cast<void>(compile_cuda(source_of(*find_builtin("identity"), Backend::cuda), "sm_90"));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::no_driver) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+
+  static std::string error_of(const KernelSource& source, std::string_view architecture = "sm_90",
+                              ErrorCode code = ErrorCode::compile) {
+    try {
+      static_cast<void>(compile_cuda(source, architecture));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code);
+      return error.what();
+    }
+    return "no error";
+  }
+};
+
+class NvrtcArchitectureTest : public NvrtcTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(NvrtcArchitectureTest, CompilesBuiltInsAndExamples) {
+  std::vector<KernelSource> sources;
+  for (const Builtin& builtin : builtins()) sources.push_back(source_of(builtin, Backend::cuda));
+  for (const auto& file : std::filesystem::recursive_directory_iterator(GPUMAP_EXAMPLES)) {
+    if (file.path().extension() == ".cu") sources.push_back(load_kernel_file(file.path()));
+  }
+  EXPECT_GT(sources.size(), builtins().size());
+  for (const KernelSource& source : sources) {
+    const std::string code = compile_cuda(source, GetParam());
+    // PTX where this NVRTC is older than the architecture.
+    EXPECT_TRUE(code.starts_with("\x7f"
+                                 "ELF") ||
+                code.find(".entry") != std::string::npos)
+        << source.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcArchitectureTest,
+                         ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"),
+                         [](const auto& chosen) { return std::string(chosen.param); });
+
+TEST_F(NvrtcTest, NewerArchitecturesGetPtx) {
+  const std::string code = compile_cuda(source_of(*find_builtin("identity"), Backend::cuda), "sm_999");
+  EXPECT_THAT(code, HasSubstr(".visible .entry identity"));
+}
+
+TEST_F(NvrtcTest, RefusesOldAndMeaninglessArchitectures) {
+  const KernelSource source = source_of(*find_builtin("identity"), Backend::cuda);
+  EXPECT_THAT(error_of(source, "sm_20", ErrorCode::not_supported), HasSubstr("not for sm_20"));
+  EXPECT_THAT(error_of(source, "hopper", ErrorCode::invalid), HasSubstr("'hopper'"));
+  EXPECT_THAT(error_of(source, "sm_9x", ErrorCode::invalid), HasSubstr("'sm_9x'"));
+}
+
+TEST_F(NvrtcTest, ErrorsNameFileAndLine) {
+  const std::string error =
+      error_of(cuda("extern \"C\" __global__ void f(gpumap_frame frame) {\n  broken(frame);\n}\n"));
+  EXPECT_THAT(error, HasSubstr("test.cu(3): error"));
+  EXPECT_THAT(error, HasSubstr("\"broken\" is undefined"));
+}
+
+TEST_F(NvrtcTest, FindsTheOnlyKernelAndListsSeveral) {
+  const std::string one = "extern \"C\" __global__ void one(gpumap_frame) {}\n";
+  const std::string two = one + "extern \"C\" __global__ void two(gpumap_frame) {}\n";
+  EXPECT_THAT(compile_cuda(cuda(one), "sm_90"), StartsWith("\x7f"
+                                                           "ELF"));
+  EXPECT_THAT(compile_cuda(cuda(two, "two"), "sm_90"), StartsWith("\x7f"
+                                                                  "ELF"));
+  EXPECT_THAT(error_of(cuda(two)), HasSubstr("2 kernels in it: choose a function from one, two"));
+  EXPECT_THAT(error_of(cuda(two, "three")), HasSubstr("no kernel 'three' in it, only one, two"));
+  EXPECT_THAT(error_of(cuda("")), HasSubstr("no kernel in it"));
+}
+
+TEST_F(NvrtcTest, RefusesKernelsThatDoNotTakeAFrame) {
+  const char* message = "'f' does not take one gpumap_frame by value";
+  EXPECT_THAT(error_of(cuda("extern \"C\" __global__ void f(float* p, int n) { p[n] = 0; }\n")), HasSubstr(message));
+  EXPECT_THAT(error_of(cuda("extern \"C\" __global__ void f() {}\n")), HasSubstr(message));
+  EXPECT_THAT(error_of(cuda("extern \"C\" __global__ void f(gpumap_frame, int) {}\n")), HasSubstr(message));
+}
+
+TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
+  std::string code;
+// NVRTC has no offsetof without the toolkit's headers; this is what its front end makes of one.
+#define SAME_OFFSET(member)                                                   \
+  code += "static_assert(__INTADDR__(&((gpumap_frame*)0)->" #member ") == " + \
+          std::to_string(offsetof(gpumap_frame, member)) + ", \"" #member "\");\n"
+  SAME_OFFSET(in);
+  SAME_OFFSET(in.stride);
+  SAME_OFFSET(in.width);
+  SAME_OFFSET(in.bytes);
+  SAME_OFFSET(out);
+  SAME_OFFSET(out.bytes);
+  SAME_OFFSET(sequence);
+  SAME_OFFSET(pts);
+  SAME_OFFSET(duration);
+  SAME_OFFSET(result);
+  SAME_OFFSET(color);
+  SAME_OFFSET(color.offset);
+  SAME_OFFSET(params);
+#undef SAME_OFFSET
+  code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
+  code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";
+  EXPECT_THAT(compile_cuda(cuda(code), "sm_90"), StartsWith("\x7f"
+                                                            "ELF"));
+}
+
+}  // namespace
+}  // namespace gpumap

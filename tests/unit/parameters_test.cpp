@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+std::string error_of(std::string_view text) {
+  try {
+    static_cast<void>(parse_parameters(text));
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Parameters, NumbersAndLists) {
+  EXPECT_THAT(parse_parameters(""), ElementsAre());
+  EXPECT_THAT(parse_parameters("  "), ElementsAre());
+  EXPECT_THAT(parse_parameters("gain=2.5,taps=[1,-2,3e2]"),
+              ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1.0F, -2.0F, 300.0F))));
+  EXPECT_THAT(parse_parameters(" a_1 = [ 1 ,\t2 ] , b-c=.5 "),
+              ElementsAre(Pair("a_1", ElementsAre(1.0F, 2.0F)), Pair("b-c", ElementsAre(0.5F))));
+}
+
+TEST(Parameters, ErrorsNameTheColumn) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"gain", "column 5: expected '=' after 'gain', found the end"},
+      {"gain=", "column 6: expected a number, found the end"},
+      {"gain=x", "column 6: expected a number, found 'x'"},
+      {"gain=1 2", "column 8: expected ',' or the end, found '2'"},
+      {"gain=1,", "column 8: expected a name, found the end"},
+      {",", "column 1: expected a name, found ','"},
+      {"2=1", "column 1: expected a name, found '2'"},
+      {"a=[1,2", "column 7: expected ',' or ']', found the end"},
+      {"a=[]", "column 4: expected a number, found ']'"},
+      {"a=1,b=2, a=3", "column 10: 'a' is given twice"},
+      {"a=nan", "column 3: the number is not a finite 32-bit float"},
+      {"a=-inf", "column 3: the number is not a finite 32-bit float"},
+      {"a=1e99", "column 3: the number is not a finite 32-bit float"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(error_of(text), HasSubstr(message)) << text;
+  EXPECT_THAT(error_of(std::string_view("a\0=1", 4)), HasSubstr("column 2"));
+}
+
+TEST(Parameters, NoMoreThanAKernelGets) {
+  std::string text = "a=[0";
+  for (int i = 1; i < GPUMAP_MAX_PARAMS; ++i) text += ",0";
+  EXPECT_EQ(parse_parameters(text + "]").front().second.size(), GPUMAP_MAX_PARAMS);
+  EXPECT_THAT(error_of(text + ",0]"), HasSubstr("more than 32 numbers"));
+}
+
+TEST(Parameters, LaidOutOverDefaults) {
+  const Builtin& convert = *find_builtin("convert");
+  std::array<float, GPUMAP_MAX_PARAMS> params;
+  params.fill(7.0F);
+  apply_parameters(convert, "", params);
+  EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 1, 1, 1, 0));
+  apply_parameters(convert, "scale=[2,3,4]", params);
+  EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 2, 3, 4, 0));
+}
+
+TEST(Parameters, UnknownNamesAndWrongCountsChangeNothing) {
+  const Builtin& convert = *find_builtin("convert");
+  std::array<float, GPUMAP_MAX_PARAMS> params;
+  params.fill(7.0F);
+  for (const auto& [text, message] :
+       {std::pair{"mean=1", "'mean' of kernel convert takes 3 numbers, 1 given"},
+        {"gain=1", "kernel convert has no parameter 'gain': it takes mean (3 numbers), scale (3 numbers)"}}) {
+    try {
+      apply_parameters(convert, text, params);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid);
+      EXPECT_THAT(error.what(), HasSubstr(message));
+    }
+  }
+  EXPECT_THAT(params, ::testing::Each(7.0F));
+  EXPECT_THROW(apply_parameters(*find_builtin("identity"), "gain=1", params), Error);
+}
+
+}  // namespace
+}  // namespace gpumap
