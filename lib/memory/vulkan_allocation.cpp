@@ -53,8 +53,8 @@ const char* describe(Placement placement) {
 }
 
 /// By flags first, then by budget: a coherent type that has no room left loses to a non-coherent one that has.
-std::uint32_t choose_type(const VulkanContext& context, Placement placement, const vk::MemoryRequirements& needs,
-                          bool require_coherent) {
+std::optional<std::uint32_t> find_type(const VulkanContext& context, Placement placement,
+                                       const vk::MemoryRequirements& needs, bool require_coherent) {
   constexpr auto never = Property::eProtected | Property::eLazilyAllocated | Property::eDeviceCoherentAMD;
   auto required = required_properties(placement);
   if (require_coherent) required |= Property::eHostCoherent;
@@ -75,11 +75,7 @@ std::uint32_t choose_type(const VulkanContext& context, Placement placement, con
     best = score;
     chosen = type;
   }
-  if (!best) {
-    throw Error(ErrorCode::not_supported,
-                fmt::format("{} offers no {}{}: use another transport or another device", context.name(),
-                            require_coherent ? "coherent " : "", describe(placement)));
-  }
+  if (!best) return std::nullopt;
   return chosen;
 }
 
@@ -99,9 +95,21 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     vk::BufferCreateInfo buffer_info({}, bytes, buffer_usage);
     if (exportable) buffer_info.setPNext(&external);
     buffer = vk::raii::Buffer(context.device(), buffer_info);
-
-    const auto needs = buffer.getMemoryRequirements();
-    const std::uint32_t type = choose_type(context, placement, needs, require_coherent);
+    auto needs = buffer.getMemoryRequirements();
+    auto type = find_type(context, placement, needs, require_coherent);
+    if (!type && exportable) {
+      // NVIDIA's driver (580) leaves the BAR's type out of what an external buffer may lie in, though memory of that
+      // type can be exported, imported and bound: a buffer that does not announce the export gets it.
+      buffer_info.setPNext(nullptr);
+      buffer = vk::raii::Buffer(context.device(), buffer_info);
+      needs = buffer.getMemoryRequirements();
+      type = find_type(context, placement, needs, require_coherent);
+    }
+    if (!type) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("{} offers no {}{}: use another transport or another device", context.name(),
+                              require_coherent ? "coherent " : "", describe(placement)));
+    }
     memory_bytes = needs.size;
     if (placement == Placement::bar) {
       share =
@@ -113,10 +121,10 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     const vk::MemoryAllocateFlagsInfo flags(vk::MemoryAllocateFlagBits::eDeviceAddress, 0, &dedicated);
     const vk::ExportMemoryAllocateInfo exported(vk::ExternalMemoryHandleTypeFlagBits::eOpaqueFd);
     if (exportable) dedicated.setPNext(&exported);
-    memory = vk::raii::DeviceMemory(context.device(), {memory_bytes, type, &flags});
+    memory = vk::raii::DeviceMemory(context.device(), {memory_bytes, *type, &flags});
     buffer.bindMemory(*memory, 0);
 
-    const auto properties = context.memory().memoryTypes[type].propertyFlags;
+    const auto properties = context.memory().memoryTypes[*type].propertyFlags;
     coherent = static_cast<bool>(properties & Property::eHostCoherent);
     if (placement != Placement::device) host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
     address = context.device().getBufferAddress({*buffer});
