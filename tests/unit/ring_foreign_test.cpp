@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// Another process scribbles over the control block: errors and skipped frames, never a wrong address. What random bytes
+// do is the fuzzer's business (control_block_fuzz.cpp); here is what a user of Ring sees.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "ring/control_block.hpp"
+#include "ring/slot_queue.hpp"
+#include "ring_helpers.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+/// The block as a peer has it: found among this process's mappings, not through the ring.
+ring::ControlBlock& foreign_view() {
+  std::ifstream maps("/proc/self/maps");
+  ring::ControlBlock* found = nullptr;
+  int blocks = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:gpumap-ring") == std::string::npos) continue;
+    found = reinterpret_cast<ring::ControlBlock*>(std::stoull(line, nullptr, 16));
+    ++blocks;
+  }
+  EXPECT_EQ(blocks, 1);
+  EXPECT_EQ(found->magic, ring::control_magic);
+  EXPECT_EQ(found->version, ring::control_version);
+  EXPECT_EQ(found->block_bytes, sizeof(ring::ControlBlock));
+  return *found;
+}
+
+TEST(RingForeign, BlockTellsItsSizes) {
+  const auto ring = make_ring(3, 5000);
+  const ring::ControlBlock& block = foreign_view();
+  EXPECT_EQ(block.slots, 3U);
+  EXPECT_EQ(block.slot_bytes, 5000U);
+  EXPECT_EQ(block.slot_stride, 8192U);
+}
+
+TEST(RingForeign, SizesInTheBlockAreNotBelieved) {
+  const auto ring = make_ring(3, 100);
+  ring::ControlBlock& block = foreign_view();
+  block.slots = 200;
+  block.slot_bytes = block.slot_stride = 1U << 30U;
+  EXPECT_EQ(ring->slots(), 3U);
+  EXPECT_EQ(ring->slot_bytes(), 100U);
+  WriteLease lease = must_acquire(*ring);
+  expect_invalid([&] { ring->publish(lease, {.bytes = 101}); }, "101 bytes");
+}
+
+TEST(RingForeign, FrameLargerThanItsSlotIsSkipped) {
+  const auto ring = make_ring(4, 100);
+  for (std::uint64_t n = 0; n < 3; ++n) send(*ring, n);
+  foreign_view().slot[1].info.bytes = 101;
+  EXPECT_EQ(must_receive(*ring).info().offset, 0U);
+  EXPECT_EQ(must_receive(*ring).info().offset, 2U);
+  EXPECT_EQ(ring->counters().dropped, 1U);
+  // Its slot is not lost.
+  std::vector<WriteLease> all;
+  for (int n = 0; n < 4; ++n) all.push_back(must_acquire(*ring));
+}
+
+TEST(RingForeign, SlotOutOfRangeIsSkipped) {
+  const auto ring = make_ring(3, 100);
+  send(*ring, 1);
+  send(*ring, 2);
+  foreign_view().published.entries[0] = ring::entry::pack(0, 3);
+  EXPECT_EQ(must_receive(*ring).info().offset, 2U);
+  EXPECT_EQ(ring->counters().dropped, 1U);
+}
+
+TEST(RingForeign, EntryOfAFreeSlotIsSkipped) {
+  const auto ring = make_ring(3, 100);
+  send(*ring, 1);
+  send(*ring, 2);
+  foreign_view().published.entries[0] = ring::entry::pack(0, 2);
+  EXPECT_EQ(must_receive(*ring).info().offset, 2U);
+}
+
+TEST(RingForeign, SlotInUseIsNotHandedOutTwice) {
+  const auto ring = make_ring(2, 100);
+  const WriteLease lease = must_acquire(*ring);
+  ring::ControlBlock& block = foreign_view();
+  block.freed.entries[block.freed.popped.value & 1U] = ring::entry::pack(block.freed.popped.value, lease.slot());
+  WriteLease other;
+  EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full);
+}
+
+TEST(RingForeign, CursorsOutOfStepAreAnError) {
+  const auto ring = make_ring(2, 100);
+  ring::ControlBlock& block = foreign_view();
+  WriteLease lease = must_acquire(*ring);
+  for (auto& entry : block.freed.entries) entry = ~std::uint64_t{0};
+  WriteLease other;
+  expect_invalid([&] { (void)ring->acquire(other); }, "corrupt");
+  for (auto& entry : block.published.entries) entry = ~std::uint64_t{0};
+  expect_invalid([&] { ring->publish(lease, {}); }, "corrupt");
+  EXPECT_FALSE(lease.published());
+  ReadLease read;
+  expect_invalid([&] { (void)ring->receive(read); }, "corrupt");
+  EXPECT_LE(ring->queued(), 2U);
+}
+
+TEST(RingForeign, SlotWordChangedUnderALeaseIsNotFreedTwice) {
+  const auto ring = make_ring(2, 100);
+  WriteLease lease = must_acquire(*ring);
+  foreign_view().slot[lease.slot()].word.value = 0;
+  lease = WriteLease();
+  const WriteLease one = must_acquire(*ring);
+  WriteLease two;
+  EXPECT_EQ(ring->acquire(two, WhenFull::drop_newest), RingStatus::full) << "that slot is lost, and that is all";
+}
+
+}  // namespace
+}  // namespace gpumap
