@@ -99,7 +99,8 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     auto type = find_type(context, placement, needs, require_coherent);
     if (!type && exportable) {
       // NVIDIA's driver (580) leaves the BAR's type out of what an external buffer may lie in, though memory of that
-      // type can be exported, imported and bound: a buffer that does not announce the export gets it.
+      // type can be exported, imported and bound: a buffer that does not announce the export gets it. The validation
+      // layer's objection to that is set aside in vulkan_instance.cpp.
       buffer_info.setPNext(nullptr);
       buffer = vk::raii::Buffer(context.device(), buffer_info);
       needs = buffer.getMemoryRequirements();

@@ -33,10 +33,12 @@ std::uint64_t environment_limit() {
 std::string format_bytes(std::uint64_t bytes) {
   constexpr std::uint64_t kib = 1024;
   constexpr std::uint64_t mib = kib * kib;
+  constexpr std::uint64_t gib = kib * mib;
   const auto in = [bytes](std::uint64_t unit, const char* name) {
     const double value = std::round(static_cast<double>(bytes) / static_cast<double>(unit) * 10) / 10;
     return fmt::format("{} {}", value, name);
   };
+  if (bytes >= 16 * gib) return in(gib, "GiB");
   if (bytes >= mib) return in(mib, "MiB");
   if (bytes >= kib) return in(kib, "KiB");
   return fmt::format("{} bytes", bytes);

@@ -8,7 +8,7 @@
 
 namespace gpumap {
 
-/// "248 MiB", "1.5 MiB", "4 KiB", "100 bytes".
+/// "79.6 GiB", "248 MiB", "4 KiB", "100 bytes".
 [[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 
 /// Counts the live Placement::bar allocations of one device in this process. The driver's budget lags behind, and some
