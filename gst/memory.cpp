@@ -2,6 +2,7 @@
 #include "memory.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -22,6 +23,8 @@ Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust
       trust_readwrite_(trust_readwrite) {
   holder_ = std::move(lease);
 }
+
+Bytes::Bytes(std::size_t host_bytes) : bytes_(host_bytes) {}
 
 Bytes::Bytes(ReadLease lease)
     : device_(lease.ring()->device()),
@@ -49,20 +52,28 @@ Bytes::~Bytes() {
   give_back_(std::move(*block));
 }
 
-std::byte* Bytes::make_shadow() {
-  shadow_.reset(static_cast<std::byte*>(std::calloc(1, bytes_)));
+void Bytes::make_shadow() {
+  constexpr std::size_t page = 4096;
+  shadow_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)));
   if (!shadow_) throw std::bad_alloc();
-  if (has_content_) {
+  if (!has_content_) {
+    std::memset(shadow_.get(), 0, bytes_);
+  } else {
     written_.wait();
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
     mapping_->download(offset_, {shadow_.get(), bytes_});
   }
-  return shadow_.get();
 }
 
 std::byte* Bytes::map(GstMapFlags flags) {
   const std::lock_guard lock(mutex_);
+  std::byte* data = locate(flags);
+  if (maps_++ == 0) mapped_since_ = Clock::now();
+  return data;
+}
+
+std::byte* Bytes::locate(GstMapFlags flags) {
   const bool reads = (flags & GST_MAP_READ) != 0;
   const bool writes = (flags & GST_MAP_WRITE) != 0;
   if (!shadow_) {
@@ -80,6 +91,16 @@ std::byte* Bytes::map(GstMapFlags flags) {
   }
   if (writes) shadow_dirty_ = true;
   return shadow_.get();
+}
+
+void Bytes::unmap() {
+  const std::lock_guard lock(mutex_);
+  if (--maps_ == 0) time_mapped_ += Clock::now() - mapped_since_;
+}
+
+std::chrono::nanoseconds Bytes::take_time_mapped() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(time_mapped_, std::chrono::nanoseconds(0));
 }
 
 std::size_t Bytes::settle(std::size_t bytes) {
@@ -151,7 +172,9 @@ gpointer memory_map(GstMemory* base, GstMapInfo* info, gsize /*maxsize*/) {
   }
 }
 
-void memory_unmap(GstMemory* /*memory*/, GstMapInfo* /*info*/) {}
+void memory_unmap(GstMemory* base, GstMapInfo* /*info*/) {
+  (*reinterpret_cast<Memory*>(base)->bytes)->unmap();
+}
 
 GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
   auto* memory = reinterpret_cast<Memory*>(base);

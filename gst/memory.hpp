@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdlib>
 #include <functional>
@@ -31,14 +32,15 @@ struct OutputBlock {
   std::vector<Fence> readers;  ///< GPU work of others that reads it
 };
 
-/// What one GstMemory of type GPUMap stands for: a slot that is being written, a slot that is being read, or the output
-/// of a kernel, plus the host shadow that CPU reads go to (the CPU never reads through the BAR).
-/// Thread safety: every member from any thread.
+/// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
+/// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to (the CPU never reads
+/// through the BAR). Thread safety: every member from any thread.
 class Bytes {
  public:
   using Return = std::function<void(OutputBlock&&)>;
 
   Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
+  explicit Bytes(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
   explicit Bytes(ReadLease lease);
   Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back);
   ~Bytes();
@@ -56,6 +58,10 @@ class Bytes {
 
   /// CPU pointer for GstMapFlags; throws Error.
   [[nodiscard]] std::byte* map(GstMapFlags flags);
+  void unmap();
+  /// How long it was mapped since this was last asked.
+  [[nodiscard]] std::chrono::nanoseconds take_time_mapped();
+  [[nodiscard]] bool is_host() const noexcept { return std::holds_alternative<std::monostate>(holder_); }
 
   /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
   std::size_t settle(std::size_t bytes);
@@ -69,9 +75,10 @@ class Bytes {
   void add_read_fence(const Fence& fence);
 
  private:
-  std::byte* make_shadow();
+  std::byte* locate(GstMapFlags flags);
+  void make_shadow();
 
-  std::variant<WriteLease, ReadLease, OutputBlock> holder_;
+  std::variant<std::monostate, WriteLease, ReadLease, OutputBlock> holder_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Mapping> mapping_;
   std::size_t offset_ = 0;
@@ -84,6 +91,9 @@ class Bytes {
   mutable std::mutex mutex_;
   std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
   bool shadow_dirty_ = false;
+  int maps_ = 0;
+  Clock::time_point mapped_since_;
+  std::chrono::nanoseconds time_mapped_{0};
   bool has_content_ = false;
   Fence written_;
 };

@@ -97,10 +97,10 @@ GstBuffer* host_buffer(PoolState& state) {
       return buffer;
     }
   }
-  GstAllocationParams params;
-  gst_allocation_params_init(&params);
-  params.align = 63;
-  return gst_buffer_new_allocate(nullptr, state.bytes, &params);
+  GstBuffer* buffer = gst_buffer_new();
+  gst_buffer_append_memory(buffer, memory_new(state.allocator, std::make_unique<Bytes>(state.bytes), state.bytes,
+                                              static_cast<GstMemoryFlags>(0)));
+  return buffer;
 }
 
 GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAcquireParams* /*params*/) {
@@ -132,8 +132,9 @@ GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAc
 void pool_release(GstBufferPool* pool, GstBuffer* buffer) {
   PoolState& state = state_of(pool);
   // Slots go back by dropping the lease. Host memory is kept, unless someone still shares it.
-  const bool host = gst_buffer_n_memory(buffer) == 1 && memory_bytes(gst_buffer_peek_memory(buffer, 0)) == nullptr &&
-                    gst_buffer_is_all_memory_writable(buffer) && gst_buffer_get_size(buffer) == state.bytes;
+  const Bytes* bytes = gst_buffer_n_memory(buffer) == 1 ? memory_bytes(gst_buffer_peek_memory(buffer, 0)) : nullptr;
+  const bool host = bytes != nullptr && bytes->is_host() && gst_buffer_is_all_memory_writable(buffer) &&
+                    gst_buffer_get_size(buffer) == state.bytes;
   if (host && gst_buffer_pool_is_active(pool)) {
     gst_buffer_foreach_meta(
         buffer,

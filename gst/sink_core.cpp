@@ -53,6 +53,7 @@ void SinkCore::start(GstElement* sink) {
   gone_ = {};
   maps_->cpu_reads = 0;
   maps_->upstream_reads = false;
+  slow_slots_.reset();
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
@@ -136,7 +137,8 @@ RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::fun
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
-  if (upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed)) return RingStatus::full;
+  const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
+  if (reads || slow_slots_.wants_host()) return RingStatus::full;
   provision(bytes);
   const auto current = lane();
   if (!current) return RingStatus::flushing;
@@ -146,6 +148,18 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
   }
   return status;
+}
+
+void SinkCore::watch_upstream(Bytes& bytes) {
+  if (!bytes.is_host()) {
+    (void)slow_slots_.filled_slot(bytes.bytes(), bytes.take_time_mapped());
+  } else if (slow_slots_.filled_host(bytes.bytes(), bytes.take_time_mapped())) {
+    maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
+    GST_WARNING(
+        "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "
+        "memory, copied once a frame",
+        settings_.channel.c_str());
+  }
 }
 
 void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes) {
@@ -196,6 +210,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
   if (current && gst_buffer_n_memory(buffer) == 1) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
     Bytes* ours = memory_bytes(memory);
+    if (ours != nullptr) watch_upstream(*ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
     if (lease != nullptr && lease->ring() == current->shared_ring()) {
       const std::size_t settled = ours->settle(bytes);

@@ -15,6 +15,7 @@
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
 #include "memory.hpp"
+#include "slow_slots.hpp"
 #include "upstream.hpp"
 
 namespace gpumap::gst {
@@ -62,12 +63,14 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer);
   void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
+  void watch_upstream(Bytes& bytes);
   RingStatus wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped);
 
   SinkSettings settings_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Channel> channel_;
   std::atomic<Upstream> upstream_{Upstream::as_declared};
+  SlowSlots slow_slots_;
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
