@@ -224,7 +224,7 @@ void propose_allocation(GstGpumapSink* self, GstQuery* query) {
   gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
   // Without caps (filesrc) nothing is known of the buffers' size; those are copied.
   if (caps == nullptr) return;
-  state.core->set_upstream(gpumap::gst::find_upstream(self->pad));
+  state.core->set_upstream(gpumap::gst::find_upstream(self->pad, caps));
   GstVideoInfo info;
   if (gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") && gst_video_info_from_caps(&info, caps)) {
     if (!need_pool) {

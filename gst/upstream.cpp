@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "upstream.hpp"
 
+#include <gst/video/video.h>
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -24,6 +26,15 @@ constexpr std::array known{
 
 constexpr std::array<std::string_view, 6> hands_on{"queue", "queue2", "capsfilter", "identity", "capssetter", "valve"};
 
+// GstVideoConverter works line by line in the format that it unpacks to. When that is the output's own format, its
+// steps run in place in the output frame.
+bool converts_in_place(std::string_view factory, GstCaps* caps) {
+  GstVideoInfo info;
+  return (factory == "videoconvert" || factory == "videoscale" || factory == "videoconvertscale") &&
+         gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") &&
+         gst_video_info_from_caps(&info, caps) && info.finfo->unpack_format == info.finfo->format;
+}
+
 std::string_view factory_name(GstElement* element) {
   GstElementFactory* factory = gst_element_get_factory(element);
   return factory != nullptr ? GST_OBJECT_NAME(factory) : "";
@@ -31,7 +42,7 @@ std::string_view factory_name(GstElement* element) {
 
 }  // namespace
 
-Upstream find_upstream(GstPad* sinkpad) {
+Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
   Upstream found = Upstream::as_declared;
   GstPad* pad = GST_PAD(gst_object_ref(sinkpad));
   while (pad != nullptr) {
@@ -52,6 +63,7 @@ Upstream find_upstream(GstPad* sinkpad) {
     const auto* const entry =
         std::find_if(known.begin(), known.end(), [&](const Known& candidate) { return candidate.factory == name; });
     if (entry != known.end()) found = entry->upstream;
+    if (converts_in_place(name, caps)) found = Upstream::reads;
     if (std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
       pad = gst_element_get_static_pad(element, "sink");
     }

@@ -12,7 +12,7 @@ enum class Upstream {
   reads,        ///< maps WRITE, yet reads
 };
 
-/// Look at the element that feeds `sinkpad`, past those that only hand buffers on.
-[[nodiscard]] Upstream find_upstream(GstPad* sinkpad);
+/// Look at the element that feeds `sinkpad` with `caps`, past those that only hand buffers on.
+[[nodiscard]] Upstream find_upstream(GstPad* sinkpad, GstCaps* caps);
 
 }  // namespace gpumap::gst
