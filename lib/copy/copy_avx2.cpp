@@ -15,8 +15,6 @@ __attribute__((target("avx2"))) void copy_avx2(std::byte* to, const std::byte* f
   bytes -= head;
   for (; bytes >= 2 * store_line_bytes;
        to += 2 * store_line_bytes, from += 2 * store_line_bytes, bytes -= 2 * store_line_bytes) {
-    prefetch(from);
-    prefetch(from + store_line_bytes);
     const auto* in = reinterpret_cast<const __m256i*>(from);
     auto* out = reinterpret_cast<__m256i*>(to);
     const __m256i a = _mm256_loadu_si256(in);

@@ -14,8 +14,6 @@ __attribute__((target("avx512f"))) void copy_avx512(std::byte* to, const std::by
   bytes -= head;
   for (; bytes >= 2 * store_line_bytes;
        to += 2 * store_line_bytes, from += 2 * store_line_bytes, bytes -= 2 * store_line_bytes) {
-    prefetch(from);
-    prefetch(from + store_line_bytes);
     const __m512i a = _mm512_loadu_si512(from);
     const __m512i b = _mm512_loadu_si512(from + store_line_bytes);
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to), a);

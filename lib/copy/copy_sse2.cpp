@@ -12,7 +12,6 @@ void copy_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept
   from += head;
   bytes -= head;
   for (; bytes >= store_line_bytes; to += store_line_bytes, from += store_line_bytes, bytes -= store_line_bytes) {
-    prefetch(from);
     const auto* in = reinterpret_cast<const __m128i*>(from);
     auto* out = reinterpret_cast<__m128i*>(to);
     const __m128i a = _mm_loadu_si128(in);

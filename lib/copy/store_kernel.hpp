@@ -35,13 +35,9 @@ void copy_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexce
 
 inline constexpr std::size_t store_line_bytes = 64;  // one write-combining buffer, one PCIe write
 
-/// How far ahead of the loads the source is fetched. The hardware's own prefetch stops at each page end and starts
-/// anew behind it; this bridges the gap. Prefetching past the end of the source is harmless: a prefetch never faults.
-inline constexpr std::size_t prefetch_bytes = 1024;
-
-inline void prefetch(const std::byte* from) noexcept {
-  _mm_prefetch(reinterpret_cast<const char*>(from) + prefetch_bytes, _MM_HINT_T0);
-}
+// No software prefetch of the source: with a cold source (3.1 MB frames over 256 MiB) 256 to 2,048 bytes ahead cost
+// AVX2 5 to 20 % and AVX-512 nothing to 5 % on an Intel Sapphire-Rapids-class machine, and every kernel 5 to 18 % on an
+// AMD Zen 5 one; only SSE2 on Intel gained (11.9 to 13.3 GB/s). The hardware sees a rising stream by itself.
 
 /// Ordinary stores up to the first 64-byte boundary of `to`; returns how many bytes that was. From there on every line
 /// is filled by one burst of stores, which is what makes a write-combining buffer leave as one full-line write.

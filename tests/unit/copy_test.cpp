@@ -96,7 +96,7 @@ TEST_P(EveryKernel, Lengths) {
         std::size_t{64}, std::size_t{65}, std::size_t{127}, std::size_t{128}, std::size_t{129}, std::size_t{191},
         std::size_t{192}, std::size_t{4095}, std::size_t{4096}, std::size_t{4097}, frame_bytes - 1, frame_bytes,
         frame_bytes + 1}) {
-    for (const std::size_t shift : {0, 1, 16, 63}) expect_copy(to, shift, data, (shift * 7) % 64, bytes);
+    for (const std::size_t shift : {0U, 1U, 16U, 63U}) expect_copy(to, shift, data, (shift * 7) % 64, bytes);
   }
 }
 
@@ -104,14 +104,14 @@ TEST_P(EveryKernel, EveryShortLength) {
   const auto data = random_bytes(1024);
   Aligned to(1024 + 4 * guard_bytes);
   for (std::size_t bytes = 0; bytes <= 520; ++bytes) {
-    for (const std::size_t shift : {0, 5, 32}) expect_copy(to, shift, data, 3, bytes);
+    for (const std::size_t shift : {0U, 5U, 32U}) expect_copy(to, shift, data, 3, bytes);
   }
 }
 
 TEST_P(EveryKernel, EveryMisalignment) {
   const auto data = random_bytes(8192);
   Aligned to(8192 + 4 * guard_bytes);
-  for (const std::size_t bytes : {1, 47, 64, 130, 1001}) {
+  for (const std::size_t bytes : {1U, 47U, 64U, 130U, 1001U}) {
     for (std::size_t from = 0; from < 64; ++from) {
       for (std::size_t shift = 0; shift < 64; ++shift) expect_copy(to, shift, data, from, bytes);
     }
@@ -125,7 +125,7 @@ TEST_P(EveryKernel, StopsAtTheLastByte) {
   const Fenced to(PROT_READ | PROT_WRITE);
   const auto data = random_bytes(Fenced::page);
   std::copy_n(data.data(), Fenced::page, from.first());
-  for (const std::size_t bytes : {1, 15, 16, 63, 64, 65, 127, 128, 200, 4095, 4096}) {
+  for (const std::size_t bytes : {1U, 15U, 16U, 63U, 64U, 65U, 127U, 128U, 200U, 4095U, 4096U}) {
     GetParam().copy(to.end() - bytes, from.end() - bytes, bytes);
     store_fence();
     ASSERT_EQ(std::memcmp(to.end() - bytes, from.end() - bytes, bytes), 0) << bytes;

@@ -24,7 +24,7 @@ TEST(RingFence, KeepsASlotFromReuse) {
     lease.add_read_fence(Fence(timeline, 5));
     lease.add_read_fence(Fence());
   }
-  for (const std::uint64_t reached : {0, 3, 6}) {
+  for (const std::uint64_t reached : {0U, 3U, 6U}) {
     timeline->reached = reached;
     const WriteLease other = must_acquire(*ring);
     EXPECT_NE(other.slot(), fenced);
@@ -58,7 +58,7 @@ TEST(RingFence, WaitsForEveryTimeline) {
 /// A ring of two whose slots are both free but for a fence at 1 and one at 2.
 std::shared_ptr<Ring> fenced_ring(const std::shared_ptr<FakeTimeline>& timeline) {
   auto ring = full_ring();
-  for (const std::uint64_t value : {1, 2}) must_receive(*ring).add_read_fence(Fence(timeline, value));
+  for (const std::uint64_t value : {1U, 2U}) must_receive(*ring).add_read_fence(Fence(timeline, value));
   return ring;
 }
 

@@ -70,7 +70,10 @@ TEST(RingForeign, SlotOutOfRangeIsSkipped) {
   const auto ring = make_ring(3, 100);
   send(*ring, 1);
   send(*ring, 2);
-  foreign_view().published.entries[0] = ring::entry::pack(0, 3);
+  ring::ControlBlock& block = foreign_view();
+  block.published.entries[0] = ring::entry::pack(0, 3);
+  // All else fits: only the index tells that the slot lies behind the mapping's end.
+  block.slot[3].word.value = ring::pack({0, ring::Writer::none, ring::Reader::queued});
   EXPECT_EQ(must_receive(*ring).info().offset, 2U);
   EXPECT_EQ(ring->counters().dropped, 1U);
 }

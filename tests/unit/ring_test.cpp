@@ -135,7 +135,7 @@ TEST(Ring, AsksForOneMappingWithItsOptions) {
 TEST(Ring, FlushesWhatWasWrittenWhereNotCoherent) {
   const auto ring =
       Ring::create(std::make_shared<FakeDevice>(), {.slots = 2, .slot_bytes = 5000, .treat_as_non_coherent = true});
-  for (const std::uint64_t bytes : {0, 123, 5000}) {
+  for (const std::uint64_t bytes : {0U, 123U, 5000U}) {
     WriteLease lease = must_acquire(*ring);
     ring->publish(lease, {.bytes = bytes});
     must_receive(*ring);

@@ -59,8 +59,8 @@ enum class RingStatus {
 
 struct RingCounters {
   std::uint64_t published = 0, received = 0;
-  std::uint64_t dropped = 0;  ///< published, never received
-  std::uint64_t refused = 0;  ///< acquires that found the ring full
+  std::uint64_t dropped = 0;                             ///< published, never received
+  std::uint64_t refused = 0;                             ///< acquires that found the ring full
   std::uint64_t producer_waits = 0, consumer_waits = 0;  ///< waits that went past spinning
 };
 
@@ -135,7 +135,9 @@ class Ring : public std::enable_shared_from_this<Ring> {
   [[nodiscard]] std::size_t slot_stride() const noexcept;  ///< slot_bytes rounded up to 4096
 
   // Producer side.
-  /// The free slot released longest ago whose read fences have signalled. ok, timeout, flushing, closed or full.
+  /// The free slot released longest ago whose read fences have signalled. ok, timeout, flushing, closed or full. What
+  /// `lease` held before is let go first. Throws Error(device_lost) when the fences it needs can no longer signal,
+  /// Error(invalid) when another process corrupted the control block.
   [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
                                    Deadline deadline = no_deadline);
   /// Store fence, flush where not coherent, stamp, queue. Error(invalid) when info.bytes exceeds the slot or the lease
@@ -145,6 +147,8 @@ class Ring : public std::enable_shared_from_this<Ring> {
   void close_producer() noexcept;
 
   // Consumer side.
+  /// The oldest published frame. ok, timeout, flushing or closed. What `lease` held before is released first. A frame
+  /// that another process corrupted is skipped; Error(invalid) when there is nothing else.
   [[nodiscard]] RingStatus receive(ReadLease& lease, Deadline deadline = no_deadline);
   void close_consumer() noexcept;  ///< producers get closed; queued frames are dropped
 
@@ -152,7 +156,8 @@ class Ring : public std::enable_shared_from_this<Ring> {
   /// While set, waiting calls of that side return flushing at once. Counts nest never: set is set.
   void set_producer_flushing(bool flushing) noexcept;
   void set_consumer_flushing(bool flushing) noexcept;
-  /// Wake a sleeping consumer so that it returns timeout once (an event waits for it beside the ring).
+  /// Wake a sleeping consumer, or the next one that would wait, so that it returns timeout once (an event waits for it
+  /// beside the ring). Frames come first: a nudge is kept while there are some.
   void nudge_consumer() noexcept;
   /// Drop everything queued (a flush).
   void drop_queued() noexcept;
