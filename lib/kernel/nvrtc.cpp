@@ -50,9 +50,10 @@ std::unique_ptr<Nvrtc> open() {
 
 const Nvrtc& Nvrtc::get() {
   static std::mutex mutex;
-  static std::unique_ptr<Nvrtc> nvrtc;
+  // Never closed: another thread may still be compiling while the process exits.
+  static const Nvrtc* nvrtc = nullptr;
   const std::lock_guard lock(mutex);
-  if (!nvrtc) nvrtc = open();
+  if (nvrtc == nullptr) nvrtc = open().release();
   return *nvrtc;
 }
 

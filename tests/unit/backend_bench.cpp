@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "backend_bench.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 
@@ -16,7 +17,7 @@ Bench::Bench(Backend backend) : backend_(backend), device_(Device::open("auto"))
 }
 
 void Bench::prepare(reference::Bytes bytes, std::size_t out_bytes) {
-  std::memcpy(in_->host(), bytes.data(), bytes.size());
+  std::copy(bytes.begin(), bytes.end(), in_->host());
   in_->flush(0, bytes.size());
   std::memset(out_->host(), static_cast<int>(poison), out_bytes);
   out_->flush(0, out_bytes);

@@ -4,7 +4,8 @@
  * <gpumap/kernel.h>; gpumap.glsl is its twin for compute shaders, with the same layout byte for byte.
  *
  * A CUDA kernel:    extern "C" __global__ void name(gpumap_frame frame)
- * A compute shader: #include <gpumap.glsl>, then void main() reads `frame`.
+ * A compute shader: #include <gpumap.glsl>, then void main() reads `frame`; there `in` and `out` are keywords, so the
+ *                   two views are frame.in_view and frame.out_view.
  */
 #ifndef GPUMAP_KERNEL_H
 #define GPUMAP_KERNEL_H

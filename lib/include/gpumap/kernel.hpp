@@ -64,8 +64,9 @@ struct Builtin {
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
 void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
 
-/// Compile without a GPU. `architecture` is "sm_90"; the result is a cubin. Throws Error(compile) with NVRTC's log,
-/// Error(no_driver) where NVRTC is missing.
+/// Compile without a GPU. `architecture` is "sm_90"; the result is a cubin, or PTX for an architecture newer than NVRTC
+/// knows. Throws Error(compile) with NVRTC's log, Error(no_driver) where NVRTC is missing, Error(not_supported) for an
+/// architecture older than it knows.
 [[nodiscard]] std::string compile_cuda(const KernelSource& source, std::string_view architecture);
 /// GLSL to SPIR-V. Throws Error(compile) with the compiler's log.
 [[nodiscard]] std::string compile_glsl(const KernelSource& source);
@@ -93,7 +94,8 @@ class Kernel {
   [[nodiscard]] virtual Backend backend() const noexcept = 0;
   [[nodiscard]] virtual const std::string& name() const noexcept = 0;
   /// A grid that gives every output item a thread: 2-D over pixels for video, 1-D over samples or bytes otherwise.
-  /// Built-ins and auto-sized kernels handle any excess threads.
+  /// There may be more threads than items. A Vulkan driver may limit a row of workgroups: a long 1-D grid then goes on
+  /// in y, and gpumap_thread() of gpumap.glsl counts through.
   [[nodiscard]] virtual Grid grid_for(const gpumap_frame& frame) const = 0;
 };
 
