@@ -78,6 +78,7 @@ KernelRunner::KernelRunner(const KernelSettings& settings)
 }
 
 KernelRunner::~KernelRunner() {
+  queue_.reset();  // waits for the launches in flight: they use the kernel, the result block and the outputs
   if (found_ != nullptr) gst_structure_free(found_);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <new>
 #include <utility>
 
@@ -24,7 +25,7 @@ Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust
   holder_ = std::move(lease);
 }
 
-Bytes::Bytes(std::size_t host_bytes) : bytes_(host_bytes) {}
+Bytes::Bytes(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
 
 Bytes::Bytes(ReadLease lease)
     : device_(lease.ring()->device()),
@@ -66,10 +67,16 @@ void Bytes::make_shadow() {
   }
 }
 
+std::chrono::nanoseconds Bytes::now() const noexcept {
+  timespec time{};
+  clock_gettime(cpu_clock_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 std::byte* Bytes::map(GstMapFlags flags) {
   const std::lock_guard lock(mutex_);
   std::byte* data = locate(flags);
-  if (maps_++ == 0) mapped_since_ = Clock::now();
+  if (maps_++ == 0) mapped_since_ = now();
   return data;
 }
 
@@ -95,7 +102,7 @@ std::byte* Bytes::locate(GstMapFlags flags) {
 
 void Bytes::unmap() {
   const std::lock_guard lock(mutex_);
-  if (--maps_ == 0) time_mapped_ += Clock::now() - mapped_since_;
+  if (--maps_ == 0) time_mapped_ += now() - mapped_since_;
 }
 
 std::chrono::nanoseconds Bytes::take_time_mapped() {

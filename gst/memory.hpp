@@ -59,7 +59,10 @@ class Bytes {
   /// CPU pointer for GstMapFlags; throws Error.
   [[nodiscard]] std::byte* map(GstMapFlags flags);
   void unmap();
-  /// How long it was mapped since this was last asked.
+  /// How long it was mapped since this was last asked, by the clock on the wall, or by the CPU clock of the mapping
+  /// thread (host memory always).
+  void use_cpu_clock() noexcept { cpu_clock_ = true; }
+  [[nodiscard]] bool uses_cpu_clock() const noexcept { return cpu_clock_; }
   [[nodiscard]] std::chrono::nanoseconds take_time_mapped();
   [[nodiscard]] bool is_host() const noexcept { return std::holds_alternative<std::monostate>(holder_); }
 
@@ -75,6 +78,7 @@ class Bytes {
   void add_read_fence(const Fence& fence);
 
  private:
+  [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
   std::byte* locate(GstMapFlags flags);
   void make_shadow();
 
@@ -92,7 +96,8 @@ class Bytes {
   std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
   bool shadow_dirty_ = false;
   int maps_ = 0;
-  Clock::time_point mapped_since_;
+  bool cpu_clock_ = false;
+  std::chrono::nanoseconds mapped_since_{0};
   std::chrono::nanoseconds time_mapped_{0};
   bool has_content_ = false;
   Fence written_;

@@ -138,7 +138,8 @@ RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::fun
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
   const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
-  if (reads || slow_slots_.wants_host()) return RingStatus::full;
+  const SlowSlots::Next next = slow_slots_.next();
+  if (reads || next == SlowSlots::Next::host) return RingStatus::full;
   provision(bytes);
   const auto current = lane();
   if (!current) return RingStatus::flushing;
@@ -146,14 +147,15 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
   const RingStatus status = wait_for_slot(*current, lease, stopped);
   if (status == RingStatus::ok) {
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
+    if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
   }
   return status;
 }
 
 void SinkCore::watch_upstream(Bytes& bytes) {
-  if (!bytes.is_host()) {
-    (void)slow_slots_.filled_slot(bytes.bytes(), bytes.take_time_mapped());
-  } else if (slow_slots_.filled_host(bytes.bytes(), bytes.take_time_mapped())) {
+  using Next = SlowSlots::Next;
+  const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
+  if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
     maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
     GST_WARNING(
         "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "

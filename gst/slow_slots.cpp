@@ -12,31 +12,37 @@ constexpr double much_faster = 4;
 // Below this a context switch weighs more than the stores.
 constexpr std::size_t least_bytes = std::size_t{64} * 1024;
 
-double rate(std::size_t bytes, SlowSlots::Duration took) {
-  return static_cast<double>(took.count()) / static_cast<double>(bytes);
-}
-
 }  // namespace
 
-bool SlowSlots::wants_host() const {
+SlowSlots::Next SlowSlots::next() const {
   const std::lock_guard lock(mutex_);
-  return state_ == State::trying_host || state_ == State::upstream_reads;
+  switch (state_) {
+    case State::timing_slot:
+      return Next::timed_slot;
+    case State::timing_host:
+    case State::upstream_reads:
+      return Next::host;
+    default:
+      return Next::slot;
+  }
 }
 
-bool SlowSlots::filled_slot(std::size_t bytes, Duration took) {
+bool SlowSlots::filled(Next where, std::size_t bytes, Duration took) {
   const std::lock_guard lock(mutex_);
-  if (state_ != State::watching || bytes < least_bytes || rate(bytes, took) < suspicious_ns_per_byte) return false;
-  slow_ns_per_byte_ = rate(bytes, took);
-  state_ = State::trying_host;
+  if (bytes < least_bytes) return false;
+  const double ns_per_byte = static_cast<double>(took.count()) / static_cast<double>(bytes);
+  const bool suspicious = ns_per_byte > suspicious_ns_per_byte;
+  if (state_ == State::watching && where == Next::slot && suspicious) {
+    state_ = State::timing_slot;
+  } else if (state_ == State::timing_slot && where == Next::timed_slot) {
+    slot_ns_per_byte_ = ns_per_byte;
+    state_ = suspicious ? State::timing_host : State::watching;
+  } else if (state_ == State::timing_host && where == Next::host) {
+    const bool reads = ns_per_byte * much_faster < slot_ns_per_byte_;
+    state_ = reads ? State::upstream_reads : State::slots_are_fine;
+    return reads;
+  }
   return false;
-}
-
-bool SlowSlots::filled_host(std::size_t bytes, Duration took) {
-  const std::lock_guard lock(mutex_);
-  if (state_ != State::trying_host || bytes < least_bytes) return false;
-  const bool reads = rate(bytes, took) * much_faster < slow_ns_per_byte_;
-  state_ = reads ? State::upstream_reads : State::slots_are_fine;
-  return reads;
 }
 
 void SlowSlots::reset() {

@@ -8,26 +8,31 @@
 namespace gpumap::gst {
 
 /// Finds out an upstream that reads what it writes without saying so: through the BAR that is a thousand times slower
-/// than host memory. When filling a slot takes suspiciously long, one frame goes to host memory; if that is much
-/// faster, so do all that follow. Thread safety: every member from any thread.
+/// than host memory. A slot that takes suspiciously long to fill is followed by one that is timed by the CPU clock of
+/// its thread, which a busy machine does not lengthen, and then by a frame in host memory. If that is much faster, all
+/// that follow go to host memory. Thread safety: every member from any thread.
 class SlowSlots {
  public:
   using Duration = std::chrono::nanoseconds;
+  enum class Next {
+    slot,        ///< timed by the clock on the wall, which costs next to nothing
+    timed_slot,  ///< timed by the CPU clock of the thread
+    host,        ///< likewise
+  };
 
   /// Where the next frame should go.
-  [[nodiscard]] bool wants_host() const;
-  /// An upstream had a slot, or host memory, mapped for this long to fill `bytes`. True when this settles that upstream
-  /// reads: the moment to say so.
-  bool filled_slot(std::size_t bytes, Duration took);
-  bool filled_host(std::size_t bytes, Duration took);
+  [[nodiscard]] Next next() const;
+  /// Upstream had a frame of `bytes` mapped for this long to fill it. True when this settles that upstream reads: the
+  /// moment to say so.
+  bool filled(Next where, std::size_t bytes, Duration took);
   void reset();
 
  private:
-  enum class State { watching, trying_host, slots_are_fine, upstream_reads };
+  enum class State { watching, timing_slot, timing_host, slots_are_fine, upstream_reads };
 
   mutable std::mutex mutex_;
   State state_ = State::watching;
-  double slow_ns_per_byte_ = 0;
+  double slot_ns_per_byte_ = 0;
 };
 
 }  // namespace gpumap::gst
