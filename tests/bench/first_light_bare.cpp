@@ -27,7 +27,8 @@ class Bare {
     queue_ = device_->create_queue(options.backend);
     slot_ = device_->allocate({.placement = Placement::bar, .bytes = black_.size()});
     output_ = device_->allocate({.placement = Placement::device, .bytes = black_.size()});
-    result_ = device_->allocate({.placement = Placement::host, .bytes = GPUMAP_RESULT_WORDS * 8}, options.backend);
+    result_ = device_->allocate({.placement = Placement::host, .bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t)},
+                                options.backend);
     frame_.in = view(slot_->address(options.backend));
     frame_.out = view(output_->address(options.backend));
     frame_.result = result_->address(options.backend);

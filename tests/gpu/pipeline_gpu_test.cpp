@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+// Frames of random size and content through the three elements: what the CPU wrote is what a kernel on the GPU reads.
+#include <gst/gst.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "gpu_pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+constexpr std::size_t largest = 4U << 20U;
+
+/// Half of them anywhere up to the largest, half of them small: sizes around a vector, a page and nothing at all.
+std::size_t random_size(std::mt19937_64& random) {
+  if (random() % 2 == 0) return 1 + random() % largest;
+  std::uniform_real_distribution<double> bits(0, 16);
+  return static_cast<std::size_t>(std::exp2(bits(random)));
+}
+
+/// What gpumapsink offers to an upstream of bytes, as such an element would ask for it.
+GstAllocator* offered_allocator(GstElement* sink, GstCaps* caps) {
+  GstQuery* query = gst_query_new_allocation(caps, TRUE);
+  const Pad pad(gst_element_get_static_pad(sink, "sink"));
+  GstAllocator* allocator = nullptr;
+  if (gst_pad_query(pad.get(), query) && gst_query_get_n_allocation_params(query) != 0) {
+    gst_query_parse_nth_allocation_param(query, 0, &allocator, nullptr);
+  }
+  gst_query_unref(query);
+  return allocator;
+}
+
+Buffer written_in_place(GstAllocator* allocator, const Data& data, GstClockTime pts) {
+  Buffer buffer(gst_buffer_new_allocate(allocator, data.size(), nullptr));
+  GST_BUFFER_PTS(buffer.get()) = pts;
+  GstMapInfo map;
+  if (!gst_buffer_map(buffer.get(), &map, GST_MAP_WRITE)) {
+    ADD_FAILURE() << "cannot map a slot for writing";
+    return buffer;
+  }
+  std::memcpy(map.data, data.data(), data.size());
+  gst_buffer_unmap(buffer.get(), &map);
+  return buffer;
+}
+
+class PipelineGpuTest : public GpuPipeline {
+ protected:
+  /// Through a kernel that puts the complement of each byte out, and back into ordinary memory.
+  void expect_complements(const std::string& kernel_file) {
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in format=time caps=application/octet-stream ! gpumapsink $CHANNEL slots=3 "
+                       "gpumapsrc $CHANNEL ! gpumapkernel location=" +
+                       kernel_file + " ! application/octet-stream ! appsink name=out sync=false"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    std::uint64_t seed = 0;
+    for (const std::size_t bytes : {1, 63, 64, 4097, 100'001, 3'110'400}) {
+      SCOPED_TRACE(bytes);
+      Data data = random_data(bytes, ++seed);
+      ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(data, seed * GST_MSECOND)));
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_NE(sample, nullptr) << pipeline.wait(1s);
+      for (std::byte& byte : data) byte = ~byte;
+      EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+    }
+  }
+};
+
+TEST_F(PipelineGpuTest, RandomFramesReachTheKernelWhole) {
+  const unsigned frames = times(10'000, 60);
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time block=true max-buffers=1 max-bytes=0 caps=application/octet-stream ! "
+                     "gpumapsink name=sink $CHANNEL slots=8 slot-size=4194304 gpumapsrc $CHANNEL ! "
+                     "gpumapkernel kernel=checksum ! fakesink sync=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  GstElement* sink = pipeline.element("sink");
+  const Caps caps = new_caps("application/octet-stream");
+  GstAllocator* allocator = offered_allocator(sink, caps.get());
+  ASSERT_NE(allocator, nullptr);
+
+  std::mt19937_64 random(2024);
+  std::vector<Result> sent;
+  std::uint64_t in_place = 0;
+  for (unsigned i = 0; i < frames; ++i) {
+    const Data data = random_data(random_size(random), random());
+    const GstClockTime pts = i * GST_MSECOND;
+    sent.push_back({.checksum = checksum_of(data), .bytes = data.size(), .sequence = i, .pts = pts});
+    const bool slot = random() % 2 == 0;
+    in_place += slot ? 1 : 0;
+    ASSERT_TRUE(push(pipeline.appsrc(), slot ? written_in_place(allocator, data, pts) : new_buffer(data, pts)))
+        << "frame " << i << ": " << pipeline.wait(1s);
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  EXPECT_EQ(pipeline.wait(), "eos");
+  gst_object_unref(allocator);
+
+  ASSERT_EQ(pipeline.results().size(), sent.size());
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const Result& result = pipeline.results()[i];
+    ASSERT_EQ(result.checksum, sent[i].checksum) << "frame " << i << " of " << sent[i].bytes << " bytes";
+    ASSERT_EQ(result.bytes, sent[i].bytes);
+    ASSERT_EQ(result.sequence, sent[i].sequence);
+    ASSERT_EQ(result.pts, sent[i].pts);
+  }
+  EXPECT_EQ(stat(sink, "zero-copy-frames"), in_place);
+  EXPECT_EQ(stat(sink, "copied-frames"), frames - in_place);
+  EXPECT_EQ(stat(sink, "cpu-reads"), 0U);
+}
+
+// Also where the GPU has CUDA: the same memory, through its other driver.
+TEST_F(PipelineGpuTest, RunsAComputeShaderOfTheUsers) {
+  expect_complements(
+      folder_.add("complement.comp",
+                  "#version 460\n"
+                  "#include <gpumap.glsl>\n"
+                  "void main() {\n"
+                  "  const uint64_t i = gpumap_thread();\n"
+                  "  if (i >= frame.in_view.bytes) return;\n"
+                  "  store_u8(frame.out_view.plane[0] + i, 255u - load_u8(frame.in_view.plane[0] + i));\n"
+                  "}\n"));
+}
+
+TEST_F(PipelineGpuTest, RunsACudaKernelOfTheUsers) {
+  if (!device_->has(Backend::cuda)) GTEST_SKIP() << device_->info().name << " has no CUDA";
+  expect_complements(folder_.add("complement.cu",
+                                 "#include <gpumap/kernel.h>\n"
+                                 "extern \"C\" __global__ void complement(gpumap_frame frame) {\n"
+                                 "  const gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                 "  if (i >= frame.in.bytes) return;\n"
+                                 "  const auto* from = reinterpret_cast<const gpumap_u8*>(frame.in.plane[0]);\n"
+                                 "  reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[i] = 255 - from[i];\n"
+                                 "}\n"));
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
