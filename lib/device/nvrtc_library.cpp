@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <cstdlib>
+#include <mutex>
 
 namespace gpumap {
 namespace {
@@ -42,8 +43,12 @@ NvrtcLibrary open_nvrtc() {
 }
 
 std::string nvrtc_status() {
-  const auto nvrtc = open_nvrtc();
-  if (nvrtc.library) return fmt::format("found {}: CUDA C++ kernels compile at run time", nvrtc.path);
+  // Kept once found: it is big to load, and does not clean up after itself when unloaded.
+  static std::mutex mutex;
+  static auto* const nvrtc = new NvrtcLibrary;
+  const std::lock_guard lock(mutex);
+  if (!nvrtc->library) *nvrtc = open_nvrtc();
+  if (nvrtc->library) return fmt::format("found {}: CUDA C++ kernels compile at run time", nvrtc->path);
   return "libnvrtc.so.13 or .12 was not found: install the CUDA Toolkit's NVRTC (cuda-nvrtc), or point "
          "GPUMAP_NVRTC_PATH "
          "at its folder, to compile CUDA C++ kernels at run time";
