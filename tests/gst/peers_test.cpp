@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT
+// Who meets whom on a channel: a src alone, two sinks, two srcs, and an end that comes from downstream.
+#include <gmock/gmock.h>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* source = "videotestsrc ! video/x-raw,format=NV12,width=64,height=48 ! ";
+
+TEST(Peers, SrcAloneTimesOut) {
+  const std::string channel = new_channel();
+  Pipeline pipeline("gpumapsrc name=lonely timeout=200 channel=" + channel + " ! fakesink");
+  const auto began = std::chrono::steady_clock::now();
+  const std::string error = pipeline.run(10s);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, 190ms);
+  EXPECT_THAT(error, HasSubstr("no gpumapsink"));
+  EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
+  EXPECT_THAT(error, HasSubstr("200 ms"));
+  EXPECT_EQ(pipeline.culprit(), "lonely");
+  EXPECT_LT(pipeline.stop(), 1s);
+}
+
+TEST(Peers, SrcWithASinkThatSendsNothingTimesOut) {
+  Pipeline pipeline(on_new_channel("appsrc ! gpumapsink $CHANNEL gpumapsrc timeout=200 $CHANNEL ! fakesink"));
+  EXPECT_THAT(pipeline.run(10s), HasSubstr("no frame on channel"));
+}
+
+TEST(Peers, SrcAloneStopsAtOnce) {
+  Pipeline pipeline(on_new_channel("gpumapsrc $CHANNEL ! fakesink"));
+  for (const GstState state : {GST_STATE_PAUSED, GST_STATE_PLAYING}) {
+    ASSERT_NE(pipeline.set_state(state), GST_STATE_CHANGE_FAILURE);
+    g_usleep(200000);
+    EXPECT_LT(pipeline.stop(), 500ms);
+  }
+}
+
+TEST(Peers, SinkThatComesLater) {
+  const std::string channel = new_channel();
+  Pipeline out("gpumapsrc timeout=30000 channel=" + channel + " ! gpumapkernel kernel=checksum ! fakesink");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  g_usleep(200000);
+  Pipeline in("videotestsrc num-buffers=10 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink channel=" +
+              channel);
+  ASSERT_EQ(in.run(), "eos");
+  ASSERT_EQ(out.wait(), "eos");
+  EXPECT_EQ(out.results().size(), 10U);
+}
+
+TEST(Peers, TwoSinksAreAnErrorThatNamesBoth) {
+  const std::string channel = new_channel();
+  Pipeline first(source + ("gpumapsink name=first channel=" + channel));
+  ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return stat(first.element("first"), "frames") == 8; }));
+  Pipeline second(source + ("gpumapsink name=second channel=" + channel));
+  const std::string error = second.run(10s);
+  EXPECT_THAT(error, HasSubstr("first"));
+  EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
+  EXPECT_EQ(second.culprit(), "second");
+  second.stop();
+  // The first goes on, and once it is gone the channel is free.
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  EXPECT_TRUE(eventually([&] { return stat(first.element("first"), "frames") > 50; }));
+  first.stop();
+  EXPECT_NE(second.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  EXPECT_TRUE(eventually([&] { return stat(second.element("second"), "frames") > 10; }));
+}
+
+TEST(Peers, TwoSrcsAreAnErrorThatNamesBoth) {
+  const std::string channel = new_channel();
+  Pipeline first("gpumapsrc name=first channel=" + channel + " ! fakesink");
+  ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Pipeline second("gpumapsrc name=second channel=" + channel + " ! fakesink");
+  const std::string error = second.run(10s);
+  EXPECT_THAT(error, HasSubstr("first"));
+  EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
+  EXPECT_EQ(second.culprit(), "second");
+}
+
+// Two channels in one process keep out of each other's way.
+TEST(Peers, TwoChannels) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=30 ! video/x-raw,format=GRAY8,width=33,height=7 ! "
+                     "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
+                     "audiotestsrc num-buffers=20 ! audio/x-raw,format=S16LE,channels=1 ! "
+                     "gpumapsink channel=another gpumapsrc channel=another ! "
+                     "gpumapkernel kernel=checksum ! fakesink"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  std::size_t video = 0, audio = 0;
+  for (const Result& result : pipeline.results()) {
+    video += result.bytes == 36 * 7 ? 1U : 0U;
+    audio += result.bytes == 2048 ? 1U : 0U;
+  }
+  EXPECT_EQ(video, 30U);
+  EXPECT_EQ(audio, 20U);
+}
+
+// Downstream has had enough: upstream of the sink is told, instead of waiting for slots for ever.
+class DownstreamEnds : public testing::TestWithParam<const char*> {};
+TEST_P(DownstreamEnds, UpstreamStopsToo) {
+  Pipeline pipeline(on_new_channel(GetParam()));
+  ASSERT_EQ(pipeline.run(15s), "eos");
+  EXPECT_LT(pipeline.stop(), 2s);
+}
+INSTANTIATE_TEST_SUITE_P(
+    Pipelines, DownstreamEnds,
+    testing::Values("videotestsrc ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink $CHANNEL slots=2 "
+                    "gpumapsrc $CHANNEL ! identity eos-after=3 ! fakesink",
+                    "audiotestsrc ! gpumapsink $CHANNEL slots=2 "
+                    "gpumapsrc $CHANNEL ! gpumapkernel ! identity eos-after=3 ! fakesink",
+                    "filesrc location=/dev/zero ! gpumapsink $CHANNEL slots=2 "
+                    "gpumapsrc $CHANNEL ! identity eos-after=3 ! fakesink"));
+
+TEST(Peers, DownstreamErrorEndsUpstream) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc name=in ! video/x-raw,format=NV12,width=64,height=48 ! "
+                     "gpumapsink name=sink $CHANNEL slots=2 gpumapsrc $CHANNEL ! "
+                     "identity error-after=3 ! fakesink"));
+  EXPECT_NE(pipeline.run(15s), "timeout");
+  EXPECT_NE(pipeline.error(), "");
+  const Pad pad(gst_element_get_static_pad(pipeline.element("in"), "src"));
+  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(pad.get()) == GST_TASK_PAUSED; }, 5s));
+  EXPECT_LT(pipeline.stop(), 2s);
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+//
+// What the tests of the elements share: pipelines that never hang a test, buffers of random bytes, statistics and the
+// checksums that gpumapkernel posts. Linking this in registers the elements of this build, initialises GStreamer,
+// gives every test a time limit and makes the program fail when the Vulkan validation layer had anything to say.
+#pragma once
+
+#include <gst/app/gstappsink.h>
+#include <gst/app/gstappsrc.h>
+#include <gst/gst.h>
+#include <gst/video/video.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace gpumap::gst::test {
+
+using namespace std::chrono_literals;
+using Time = std::chrono::milliseconds;
+
+struct Unref {
+  template <typename T>
+  void operator()(T* object) const {
+    if constexpr (requires { object->mini_object; }) {
+      gst_mini_object_unref(GST_MINI_OBJECT_CAST(object));
+    } else if constexpr (std::is_same_v<T, GstSample>) {
+      gst_sample_unref(object);
+    } else {
+      gst_object_unref(object);
+    }
+  }
+};
+using Buffer = std::unique_ptr<GstBuffer, Unref>;
+using Sample = std::unique_ptr<GstSample, Unref>;
+using Caps = std::unique_ptr<GstCaps, Unref>;
+using Element = std::unique_ptr<GstElement, Unref>;
+using Pad = std::unique_ptr<GstPad, Unref>;
+using Data = std::vector<std::byte>;
+
+/// Longer than any wait of a healthy build on a busy machine.
+inline constexpr Time patience = 40s;
+
+/// What gpumapkernel kernel=checksum posts for a frame.
+struct Result {
+  std::uint64_t checksum = 0, bytes = 0, sequence = 0, pts = 0;
+};
+
+/// A pipeline from a gst-launch line. Destroyed, it goes to NULL.
+class Pipeline {
+ public:
+  explicit Pipeline(const std::string& description);
+  ~Pipeline();
+  Pipeline(const Pipeline&) = delete;
+  Pipeline& operator=(const Pipeline&) = delete;
+
+  [[nodiscard]] GstElement* get() const { return pipeline_; }
+  /// By name; borrowed: it lives as long as the pipeline.
+  [[nodiscard]] GstElement* element(const char* name) const;
+  [[nodiscard]] GstAppSrc* appsrc(const char* name = "in") const { return GST_APP_SRC(element(name)); }
+  [[nodiscard]] GstAppSink* appsink(const char* name = "out") const { return GST_APP_SINK(element(name)); }
+
+  /// Ask for a state without waiting for it.
+  GstStateChangeReturn set_state(GstState state);
+  /// Wait for the state; false after an error, which error() then has, or when the time is up.
+  [[nodiscard]] bool reach(GstState state, Time limit = patience);
+  /// Wait for EOS. "eos", "timeout", or the text of the error with its debug string.
+  [[nodiscard]] std::string wait(Time limit = patience);
+  /// Play until EOS; what wait() says.
+  [[nodiscard]] std::string run(Time limit = patience);
+  /// Go to NULL; how long that took.
+  Time stop();
+
+  /// Element messages of checksums, in order, as wait() met them.
+  [[nodiscard]] const std::vector<Result>& results() const { return results_; }
+  [[nodiscard]] const std::string& error() const { return error_; }
+  /// Name of the element that posted the error.
+  [[nodiscard]] const std::string& culprit() const { return culprit_; }
+
+ private:
+  void note(GstMessage* message);
+
+  GstElement* pipeline_ = nullptr;
+  std::vector<Result> results_;
+  std::string error_, culprit_;
+};
+
+/// A channel name that no other pipeline of this program has.
+[[nodiscard]] std::string new_channel();
+/// `description` with every $CHANNEL replaced by one new name.
+[[nodiscard]] std::string on_new_channel(std::string description);
+
+/// A counter of an element's `stats`.
+[[nodiscard]] std::uint64_t stat(GstElement* element, const char* field);
+
+[[nodiscard]] Data random_data(std::size_t bytes, std::uint64_t seed);
+/// A buffer in ordinary memory; times other than `pts` unset.
+[[nodiscard]] Buffer new_buffer(const Data& data, GstClockTime pts = GST_CLOCK_TIME_NONE);
+/// The bytes of a buffer, through a CPU map.
+[[nodiscard]] Data data_of(GstBuffer* buffer);
+[[nodiscard]] std::uint64_t checksum_of(const Data& data);
+
+[[nodiscard]] Caps new_caps(const std::string& text);
+[[nodiscard]] Caps video_caps(const char* format, int width, int height);
+/// Bytes of a frame of `caps` in GStreamer's default layout.
+[[nodiscard]] std::size_t frame_bytes(const GstCaps* caps);
+
+bool push(GstAppSrc* source, Buffer buffer);
+/// The next sample; null at EOS and when the time is up.
+[[nodiscard]] Sample pull(GstAppSink* sink, Time limit = patience);
+
+/// Wait until `done()`, looking every few milliseconds.
+template <typename Condition>
+[[nodiscard]] bool eventually(Condition done, Time limit = patience) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  while (!done()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    g_usleep(2000);
+  }
+  return true;
+}
+
+/// Of this process.
+[[nodiscard]] std::size_t open_descriptors();
+[[nodiscard]] std::size_t resident_bytes();
+
+}  // namespace gpumap::gst::test
