@@ -127,11 +127,8 @@ GstElement* Channel::src() const {
 void Channel::add(Item item) {
   {
     const std::lock_guard lock(mutex_);
-    if (item.event != nullptr && newest_) item.before = newest_->ring().published();
-    if (item.lane) {
-      if (newest_) item.before = newest_->ring().published();
-      newest_ = item.lane;
-    }
+    if (newest_) item.before = newest_->ring().published();
+    if (item.event == nullptr) newest_ = item.lane;
     items_.push_back(std::move(item));
     pending_ = items_.size();
     if (current_) current_->ring().nudge_consumer();
@@ -141,6 +138,10 @@ void Channel::add(Item item) {
 
 void Channel::push_lane(const std::shared_ptr<Lane>& lane) {
   add({0, nullptr, lane});
+}
+
+void Channel::retire_lane() {
+  add({0, nullptr, nullptr});
 }
 
 void Channel::push_event(GstEvent* event) {
@@ -153,8 +154,8 @@ void Channel::drop_all(bool keep_sticky) {
   held_ = {};
   std::deque<Item> kept;
   for (Item& item : items_) {
-    if (item.lane) {
-      item.lane->ring().drop_queued();
+    if (item.event == nullptr) {
+      if (item.lane) item.lane->ring().drop_queued();
       kept.push_back(std::move(item));
     } else if (keep_sticky && is_sticky(item.event) && GST_EVENT_TYPE(item.event) != GST_EVENT_SEGMENT &&
                GST_EVENT_TYPE(item.event) != GST_EVENT_EOS) {
@@ -242,9 +243,9 @@ Channel::Next Channel::next(Deadline deadline) {
           Item item = std::move(front);
           items_.pop_front();
           pending_ = items_.size();
-          if (item.lane) {
+          if (item.event == nullptr) {
             current_ = std::move(item.lane);
-            current_->ring().set_spin(src_spin_);
+            if (current_) current_->ring().set_spin(src_spin_);
             continue;
           }
           remember(item.event);
@@ -253,7 +254,7 @@ Channel::Next Channel::next(Deadline deadline) {
       }
       if (held_) {
         Next frame{.kind = Next::Kind::frame, .lease = std::move(held_)};
-        frame.carrier = current_->take(frame.lease.slot());
+        frame.carrier.reset(current_->take(frame.lease.slot()));
         return frame;
       }
       if (!current_) {
@@ -273,11 +274,12 @@ Channel::Next Channel::next(Deadline deadline) {
     if (status == RingStatus::ok) {
       if (pending_.load(std::memory_order_acquire) != 0) {
         const std::lock_guard lock(mutex_);
-        held_ = std::move(lease);
+        // Meanwhile the sink may have stopped and begun anew: what it cut off is dropped.
+        if (current_ == lane) held_ = std::move(lease);
         continue;
       }
-      GstBuffer* carrier = lane->take(lease.slot());
-      return {.kind = Next::Kind::frame, .lease = std::move(lease), .carrier = carrier};
+      BufferPtr carrier(lane->take(lease.slot()));
+      return {.kind = Next::Kind::frame, .lease = std::move(lease), .carrier = std::move(carrier)};
     }
     if (status == RingStatus::flushing) return {.kind = Next::Kind::flushing};
     if (pending_.load(std::memory_order_acquire) != 0) continue;

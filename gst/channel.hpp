@@ -57,6 +57,7 @@ class Channel {
   /// `drained`: after EOS, what is queued still goes to the src; else it is dropped.
   void detach_sink(bool drained);
   void push_lane(const std::shared_ptr<Lane>& lane);
+  void retire_lane();                ///< let its memory go once its last frame has been taken
   void push_event(GstEvent* event);  ///< takes it
   void flush(GstEvent* event);       ///< FLUSH_START or FLUSH_STOP; takes it
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
@@ -76,11 +77,16 @@ class Channel {
   [[nodiscard]] GstElement* sink() const;
   [[nodiscard]] GstElement* src() const;
 
+  struct UnrefBuffer {
+    void operator()(GstBuffer* buffer) const { gst_buffer_unref(buffer); }
+  };
+  using BufferPtr = std::unique_ptr<GstBuffer, UnrefBuffer>;
+
   struct Next {
     enum class Kind { frame, event, timeout, flushing } kind = Kind::timeout;
-    ReadLease lease;               ///< frame
-    GstBuffer* carrier = nullptr;  ///< frame; transfer full
-    GstEvent* event = nullptr;     ///< event; transfer full
+    ReadLease lease;            ///< frame
+    BufferPtr carrier;          ///< frame
+    GstEvent* event = nullptr;  ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
 
@@ -88,7 +94,7 @@ class Channel {
   struct Item {
     std::uint64_t before = 0;    ///< goes out ahead of this sequence of the lane in front of it
     GstEvent* event = nullptr;   ///< or:
-    std::shared_ptr<Lane> lane;  ///< frames come from this one from now on
+    std::shared_ptr<Lane> lane;  ///< or: frames come from this one from now on; neither: from none
   };
 
   void add(Item item);
@@ -107,7 +113,7 @@ class Channel {
   std::shared_ptr<Lane> newest_;      ///< the sink side's lane
   std::shared_ptr<Lane> current_;     ///< the src side's lane
   std::vector<GstEvent*> delivered_;  ///< sticky events that a src took: a src that comes later needs them too
-  ReadLease held_;                    ///< received, but events go first
+  ReadLease held_;                    ///< received from current_, but events go first
   bool src_flushing_ = false;
   std::chrono::nanoseconds src_spin_{0};
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};

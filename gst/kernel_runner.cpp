@@ -231,8 +231,12 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
       host_block.mapping->invalidate(0, bytes);
       gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
     }
-    gst_buffer_copy_into(out, in, static_cast<GstBufferCopyFlags>(GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS),
-                         0, static_cast<gsize>(-1));
+    // Metas too; those that describe the input's memory stay behind with it.
+    gst_buffer_copy_into(
+        out, in,
+        static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
+                                        GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
+        0, static_cast<gsize>(-1));
     if (same_layout && input.meta != nullptr) {
       gst_buffer_add_video_meta_full(out, input.meta->flags, input.meta->format, input.meta->width, input.meta->height,
                                      input.meta->n_planes, input.meta->offset, input.meta->stride);

@@ -27,6 +27,26 @@ constexpr auto wait_slice = 20ms;
 // slices with nothing queued and nothing read, they get host memory.
 constexpr int starved_slices = 10;
 
+/// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
+/// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
+GstBuffer* carrier_of(GstBuffer* from) {
+  GstBuffer* carrier = gst_buffer_new();
+  constexpr auto parts =
+      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
+                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
+  gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
+  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
+  // Without the memory, GStreamer leaves these out.
+  static const GQuark on_memory = g_quark_from_static_string(GST_META_TAG_MEMORY_STR);
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta(from, &state)) {
+    if (!gst_meta_api_type_has_tag(meta->info->api, on_memory) || meta->info->transform_func == nullptr) continue;
+    GstMetaTransformCopy whole{FALSE, 0, static_cast<gsize>(-1)};
+    meta->info->transform_func(carrier, meta, from, g_quark_from_static_string("gst-copy"), &whole);
+  }
+  return carrier;
+}
+
 std::int64_t ring_time(GstClockTime time) {
   return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
 }
@@ -105,8 +125,9 @@ void SinkCore::provision(std::size_t bytes) {
       if (!in_the_way || Clock::now() > patience) throw;
       {
         const std::lock_guard lock(mutex_);
-        lane_.reset();
         if (flushing_) return;
+        if (lane_) channel_->retire_lane();
+        lane_.reset();
       }
       std::this_thread::sleep_for(1ms);
     }
@@ -173,13 +194,7 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   info.offset = GST_BUFFER_OFFSET(buffer);
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
   info.flags = GST_BUFFER_FLAGS(buffer);
-  GstBuffer* carrier = gst_buffer_new();
-  gst_buffer_copy_into(
-      carrier, buffer,
-      static_cast<GstBufferCopyFlags>(GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS | GST_BUFFER_COPY_META), 0,
-      static_cast<gsize>(-1));
-  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
-  lane.put(lease.slot(), carrier);
+  lane.put(lease.slot(), carrier_of(buffer));
   lane.ring().publish(lease, info);
   frames_.fetch_add(1, std::memory_order_relaxed);
 }

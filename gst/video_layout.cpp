@@ -31,9 +31,11 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
     }
     gst_video_frame_unmap(&from);
   }
-  gst_buffer_copy_into(packed, buffer,
-                       static_cast<GstBufferCopyFlags>(GST_BUFFER_COPY_FLAGS | GST_BUFFER_COPY_TIMESTAMPS), 0,
-                       static_cast<gsize>(-1));
+  gst_buffer_copy_into(
+      packed, buffer,
+      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
+                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
+      0, static_cast<gsize>(-1));
   gst_buffer_unref(buffer);
   return packed;
 }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "channel.hpp"
+#include "src_output.hpp"
+
+namespace gpumap::gst {
+
+struct SrcSettings {
+  std::string channel = "default";
+  guint timeout_ms = 0;  ///< 0: wait for ever
+  guint busy_poll_us = 0;
+  bool is_live = false;
+};
+
+/// What a gpumapsrc does: takes frames and events out of the channel and pushes them on, in the thread of the pad's
+/// task. Thread safety: as each member says.
+class SrcStream {
+ public:
+  SrcStream(GstElement* element, GstPad* pad) : element_(element), pad_(pad), output_(pad) {}
+  ~SrcStream();
+  SrcStream(const SrcStream&) = delete;
+  SrcStream& operator=(const SrcStream&) = delete;
+
+  /// Meet the channel. Throws Error(invalid) when it has a src already. State changes only, as stop().
+  void start(const SrcSettings& settings);
+  void stop();
+
+  /// From any thread. Flushing ends every wait; unset, the task may be started.
+  void set_flushing(bool flushing);
+  void set_playing(bool playing);
+  [[nodiscard]] bool start_task();
+  /// The pad at which frames enter the channel, transfer full, or null. From any thread.
+  [[nodiscard]] GstPad* far_pad();
+
+  [[nodiscard]] guint64 frames() const noexcept { return frames_.load(std::memory_order_relaxed); }
+  [[nodiscard]] guint64 bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  // The streaming thread.
+  void step();
+  [[nodiscard]] bool wait_while_paused();
+  [[nodiscard]] bool push(GstEvent* event);
+  [[nodiscard]] GstFlowReturn push(Channel::Next& frame);
+  void push_stream_start();
+  void push_segment();
+  void follow_base_times();
+  [[nodiscard]] GstClockTimeDiff running_time_shift() const;
+  [[nodiscard]] bool name_caps();
+  [[noreturn]] void time_out() const;
+  void end(GstFlowReturn flow);
+
+  // The sink's thread.
+  void on_flush(GstEvent* event);
+
+  [[nodiscard]] std::shared_ptr<Channel> channel();
+
+  GstElement* element_;
+  GstPad* pad_;
+  SrcSettings settings_;
+  SrcOutput output_;
+  bool started_ = false;         ///< stream-start went out
+  GstEvent* segment_ = nullptr;  ///< as it came from the sink
+  GstClockTimeDiff shift_ = 0;   ///< running time there minus running time here
+  guint play_count_ = 0;         ///< of the channel, when shift_ was last computed
+  std::atomic<guint64> frames_{0}, bytes_{0};
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<Channel> channel_;  ///< changes only while the task is stopped
+  bool playing_ = false;
+  bool flushing_ = true;
+};
+
+}  // namespace gpumap::gst
