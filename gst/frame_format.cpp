@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "frame_format.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "gpumap/color.hpp"
+#include "gpumap/error.hpp"
 
 namespace gpumap::gst {
 
@@ -102,6 +105,25 @@ gpumap_color FrameFormat::color() const noexcept {
   const bool limited = colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ||
                        (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb);
   return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full);
+}
+
+void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
+  const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
+  bool fits = meta.n_planes >= planes;
+  for (guint component = 0; fits && component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
+    const auto plane = static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&video_info_, component));
+    if (plane >= planes) continue;
+    const auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
+    const auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
+                           static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
+    const gint stride = meta.stride[plane];
+    fits = stride >= 0 && static_cast<std::size_t>(stride) >= row_bytes && meta.offset[plane] <= bytes &&
+           (rows - 1) * static_cast<std::size_t>(stride) + row_bytes <= bytes - meta.offset[plane];
+  }
+  if (fits) return;
+  throw Error(ErrorCode::invalid, fmt::format("a GstVideoMeta describes more than the {} bytes of its buffer: see what "
+                                              "upstream sends",
+                                              bytes));
 }
 
 gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const {

@@ -31,6 +31,9 @@ class FrameFormat {
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
 
+  /// Throws Error(invalid) where planes and strides of `meta` reach beyond `bytes` bytes: they come from upstream, and
+  /// a kernel follows them unchecked.
+  void check(const GstVideoMeta& meta, std::size_t bytes) const;
   /// The view of `bytes` bytes at `address`; `meta` (may be null) overrides strides and plane offsets.
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
 

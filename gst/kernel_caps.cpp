@@ -89,8 +89,9 @@ GstCaps* transform_kernel_caps(std::string_view kernel, GstPadDirection directio
     }
   }
   gst_caps_unref(from);
+  // System memory at the input too, though set_caps() refuses it: it can say what is missing, a link that fails cannot.
   GstCaps* result = with_feature(made, true);
-  if (to_output) gst_caps_append(result, with_feature(made, false));
+  gst_caps_append(result, with_feature(made, false));
   gst_caps_unref(made);
   return result;
 }

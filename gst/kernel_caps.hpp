@@ -8,7 +8,7 @@
 namespace gpumap::gst {
 
 /// The caps (transfer full) that `kernel` (a built-in's name, else empty) gives for `caps` on its other side, in order
-/// of preference. Towards the output each comes as memory:GPUMap and as system memory; the input is memory:GPUMap.
+/// of preference. Each comes as memory:GPUMap and as system memory.
 [[nodiscard]] GstCaps* transform_kernel_caps(std::string_view kernel, GstPadDirection direction, GstCaps* caps);
 
 }  // namespace gpumap::gst

@@ -123,7 +123,9 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   made.size = memory->size;
   made.address = bytes->mapping().address(backend_) + made.offset;
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
-  if (made.size < in_format_.image_bytes() && made.meta == nullptr) {
+  if (made.meta != nullptr) {
+    in_format_.check(*made.meta, made.size);
+  } else if (made.size < in_format_.image_bytes()) {
     throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes where the caps say {}: see what upstream sends",
                                                 made.size, in_format_.image_bytes()));
   }

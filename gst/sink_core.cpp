@@ -244,6 +244,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
     }
   }
 
+  current.reset();  // provision() may have to wait until the old ring is gone
   provision(bytes);
   current = lane();
   if (!current) return GST_FLOW_FLUSHING;

@@ -36,6 +36,12 @@ bool SrcOutput::renegotiate() {
     gpu_ = !gst_caps_is_empty(allowed);
     gst_caps_unref(allowed);
   }
+  // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
+  if (!gpu_ && gst_pad_is_linked(pad_) && !gst_pad_peer_query_accept_caps(pad_, plain)) {
+    gst_caps_unref(gpu);
+    gst_caps_unref(plain);
+    return false;
+  }
   GstCaps* chosen = gpu_ ? gpu : plain;
   GstCaps* current = gst_pad_get_current_caps(pad_);
   bool pushed = true;
