@@ -133,11 +133,12 @@ void SinkCore::provision(std::size_t bytes) {
     }
   }
   auto made = std::make_shared<Lane>(std::move(ring));
+  const std::lock_guard lock(mutex_);
+  // Making it took time: after a stop in between, the next start must find neither lane nor frames of this one.
+  if (flushing_) return;
   GST_INFO("channel %s: ring of %u slots of %zu bytes on %s", settings_.channel.c_str(), options.slots,
            options.slot_bytes, device_->info().name.c_str());
   channel_->push_lane(made);
-  const std::lock_guard lock(mutex_);
-  made->ring().set_producer_flushing(flushing_);
   lane_ = std::move(made);
 }
 

@@ -10,6 +10,19 @@
 
 namespace gpumap::gst {
 
+namespace {
+
+/// Elements accept what their template says, so ask for more than that.
+bool peer_takes(GstPad* pad, GstCaps* caps) {
+  if (!gst_pad_peer_query_accept_caps(pad, caps)) return false;
+  GstCaps* allowed = gst_pad_peer_query_caps(pad, caps);
+  const bool takes = !gst_caps_is_empty(allowed);
+  gst_caps_unref(allowed);
+  return takes;
+}
+
+}  // namespace
+
 SrcOutput::~SrcOutput() {
   reset();
 }
@@ -30,14 +43,9 @@ bool SrcOutput::renegotiate() {
   GstCaps* gpu = with_feature(upstream_, true);
   GstCaps* plain = with_feature(upstream_, false);
   // Asked one at a time: a downstream that takes anything must not make us guess which of the two it meant.
-  gpu_ = gst_pad_peer_query_accept_caps(pad_, gpu) != 0;
-  if (gpu_) {
-    GstCaps* allowed = gst_pad_peer_query_caps(pad_, gpu);
-    gpu_ = !gst_caps_is_empty(allowed);
-    gst_caps_unref(allowed);
-  }
+  gpu_ = peer_takes(pad_, gpu);
   // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
-  if (!gpu_ && gst_pad_is_linked(pad_) && !gst_pad_peer_query_accept_caps(pad_, plain)) {
+  if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain)) {
     gst_caps_unref(gpu);
     gst_caps_unref(plain);
     return false;
