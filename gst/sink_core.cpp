@@ -74,6 +74,7 @@ void SinkCore::start(GstElement* sink) {
   maps_->cpu_reads = 0;
   maps_->upstream_reads = false;
   slow_slots_.reset();
+  hoards_ = false;
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
@@ -161,7 +162,7 @@ RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::fun
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
   const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
   const SlowSlots::Next next = slow_slots_.next();
-  if (reads || next == SlowSlots::Next::host) return RingStatus::full;
+  if (reads || hoards_ || next == SlowSlots::Next::host) return RingStatus::full;
   provision(bytes);
   const auto current = lane();
   if (!current) return RingStatus::flushing;
@@ -170,6 +171,13 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
   if (status == RingStatus::ok) {
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
+  } else if (status == RingStatus::full && settings_.when_full == WhenFull::block) {
+    // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
+    hoards_ = true;
+    GST_WARNING(
+        "channel %s: upstream holds all %u slots at once: from here on it gets host memory, copied once a frame; "
+        "more slots avoid that",
+        settings_.channel.c_str(), settings_.slots);
   }
   return status;
 }

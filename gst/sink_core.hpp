@@ -71,6 +71,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<Channel> channel_;
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
+  std::atomic<bool> hoards_{false};  ///< upstream held every slot and wanted more
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
