@@ -89,9 +89,15 @@ bool Channel::attach_src(GstElement* src, FlushHandler on_flush, std::string& ho
   src_flushing_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
   flow_ = GST_FLOW_OK;
-  // Whatever an earlier src took of the stream's state comes first again.
+  // Whatever an earlier src took of the stream's state comes first again, unless that stream is over.
   std::deque<Item> again;
-  for (GstEvent* event : delivered_) again.push_back({0, event, nullptr});
+  for (GstEvent* event : delivered_) {
+    if (ended_) {
+      gst_event_unref(event);
+    } else {
+      again.push_back({0, event, nullptr});
+    }
+  }
   delivered_.clear();
   items_.insert(items_.begin(), again.begin(), again.end());
   pending_ = items_.size();
@@ -150,6 +156,7 @@ void Channel::push_event(GstEvent* event) {
 
 void Channel::drop_all(bool keep_sticky) {
   const std::lock_guard lock(mutex_);
+  ended_ = false;
   if (current_) current_->ring().drop_queued();
   held_ = {};
   std::deque<Item> kept;
@@ -212,7 +219,8 @@ void Channel::set_src_spin(std::chrono::nanoseconds spin) {
 void Channel::remember(GstEvent* event) {
   if (!is_sticky(event)) return;
   const GstEventType type = GST_EVENT_TYPE(event);
-  if (type == GST_EVENT_EOS) return;
+  ended_ = type == GST_EVENT_EOS;
+  if (ended_) return;
   if (type == GST_EVENT_STREAM_START) {
     for (GstEvent* old : delivered_) gst_event_unref(old);
     delivered_.clear();

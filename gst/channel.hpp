@@ -113,6 +113,7 @@ class Channel {
   std::shared_ptr<Lane> newest_;      ///< the sink side's lane
   std::shared_ptr<Lane> current_;     ///< the src side's lane
   std::vector<GstEvent*> delivered_;  ///< sticky events that a src took: a src that comes later needs them too
+  bool ended_ = false;                ///< the last event that a src took was EOS
   ReadLease held_;                    ///< received from current_, but events go first
   bool src_flushing_ = false;
   std::chrono::nanoseconds src_spin_{0};

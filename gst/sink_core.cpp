@@ -94,6 +94,7 @@ void SinkCore::provision(std::size_t bytes) {
   // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
   const std::lock_guard one_at_a_time(provisioning_);
   std::weak_ptr<Ring> old;
+  bool replaces = false;
   {
     const std::lock_guard lock(mutex_);
     if (lane_ && lane_->ring().slot_bytes() >= bytes) return;
@@ -103,6 +104,7 @@ void SinkCore::provision(std::size_t bytes) {
       gone_.dropped += counters.dropped;
       gone_.producer_waits += counters.producer_waits;
       old = lane_->shared_ring();
+      replaces = true;
     }
   }
   if (settings_.slot_bytes != 0 && bytes > settings_.slot_bytes) {
@@ -116,14 +118,15 @@ void SinkCore::provision(std::size_t bytes) {
   options.spin = std::chrono::microseconds(settings_.busy_poll_us);
 
   std::shared_ptr<Ring> ring;
-  const Deadline patience = Clock::now() + 2s;
+  Deadline patience = Clock::now() + 2s;
   while (!ring) {
     try {
       ring = Ring::create(device_, options);
     } catch (const Error& error) {
       // In a small window the ring before this one may be in the way: it goes once its last frame has been read.
-      const bool in_the_way = error.code() == ErrorCode::no_memory && !old.expired();
-      if (!in_the_way || Clock::now() > patience) throw;
+      if (error.code() != ErrorCode::no_memory || !replaces || Clock::now() > patience) throw;
+      // Once no one has it, its memory is free a moment later.
+      if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
       {
         const std::lock_guard lock(mutex_);
         if (flushing_) return;

@@ -11,6 +11,22 @@
 
 namespace gpumap::gst {
 
+namespace {
+
+/// While a pipeline goes down, what follows may have stopped already and then takes no caps: that is no error.
+bool is_stopping(GstElement* element) {
+  bool stopping = false;
+  for (GstObject* at = GST_OBJECT_CAST(gst_object_ref(element)); at != nullptr;) {
+    if (GST_IS_ELEMENT(at)) stopping = stopping || GST_STATE_TARGET(at) < GST_STATE_PAUSED;
+    GstObject* parent = gst_object_get_parent(at);
+    gst_object_unref(at);
+    at = parent;
+  }
+  return stopping;
+}
+
+}  // namespace
+
 SrcStream::~SrcStream() {
   gst_clear_event(&segment_);
 }
@@ -164,7 +180,7 @@ bool SrcStream::push(GstEvent* event) {
       gst_event_parse_caps(event, &caps);
       const bool accepted = output_.negotiate(caps);
       gst_event_unref(event);
-      if (!accepted) {
+      if (!accepted && !is_stopping(element_)) {
         GST_ELEMENT_ERROR(element_, STREAM, FORMAT,
                           ("what follows gpumapsrc takes these frames neither as memory:GPUMap nor as system memory: "
                            "put a converter in between"),
