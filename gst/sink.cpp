@@ -137,11 +137,19 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   GST_OBJECT_UNLOCK(object);
 }
 
+bool src_prerolls(SinkState& state) {
+  GstElement* src = state.core->channel()->src();
+  if (src == nullptr) return false;
+  const bool prerolls = GST_STATE(src) < GST_STATE_PLAYING;
+  gst_object_unref(src);
+  return prerolls;
+}
+
 GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   SinkState& state = state_of(parent);
   GstFlowReturn flow = GST_FLOW_OK;
   try {
-    if (state.sync) flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer);
+    if (state.sync) flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer, [&] { return src_prerolls(state); });
     if (flow == GST_FLOW_OK) flow = state.core->send(buffer);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(parent), error);
@@ -272,6 +280,14 @@ gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   }
 }
 
+/// Seeks and the like that the application sends to its pipeline reach every sink, and go upstream from there.
+gboolean send_event(GstElement* element, GstEvent* event) {
+  // GST_EVENT_IS_UPSTREAM mixes enumerations, which C++20 frowns on.
+  const bool upstream = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) != 0;
+  if (upstream) return gst_pad_push_event(self_of(element)->pad, event);
+  return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event(element, event);
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   SinkState& state = state_of(element);
   try {
@@ -326,6 +342,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   object_class->get_property = get_property;
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  GST_ELEMENT_CLASS(klass)->send_event = send_event;
 
   const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
   const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "sink_clock.hpp"
 
+#include <chrono>
+
 namespace gpumap::gst {
+
+using namespace std::chrono_literals;
 
 SinkClock::~SinkClock() {
   if (waiting_ != nullptr) gst_clock_id_unref(waiting_);
@@ -36,7 +40,7 @@ void SinkClock::set_flushing(bool flushing) {
   wake();
 }
 
-GstFlowReturn SinkClock::wait_for(GstElement* element, GstBuffer* buffer) {
+GstFlowReturn SinkClock::wait_for(GstElement* element, GstBuffer* buffer, const std::function<bool()>& prerolling) {
   std::unique_lock lock(mutex_);
   if (first_) {
     first_ = false;
@@ -48,7 +52,10 @@ GstFlowReturn SinkClock::wait_for(GstElement* element, GstBuffer* buffer) {
   if (!GST_CLOCK_TIME_IS_VALID(running)) return GST_FLOW_OK;
 
   while (true) {
-    changed_.wait(lock, [this] { return playing_ || flushing_; });
+    // The src's state changes without a word to this side, so look again now and then.
+    while (!changed_.wait_for(lock, 20ms, [this] { return playing_ || flushing_; })) {
+      if (prerolling()) return GST_FLOW_OK;
+    }
     if (flushing_) return GST_FLOW_FLUSHING;
     GstClock* clock = gst_element_get_clock(element);
     if (clock == nullptr) return GST_FLOW_OK;

@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
 namespace gpumap::gst {
@@ -22,8 +23,9 @@ class SinkClock {
   void set_playing(bool playing);
   void set_flushing(bool flushing);  ///< wakes a waiting thread
 
-  /// OK when the time has come, FLUSHING when it will not.
-  [[nodiscard]] GstFlowReturn wait_for(GstElement* element, GstBuffer* buffer);
+  /// OK when the time has come, FLUSHING when it will not. While this side is paused, a frame passes at once where
+  /// `prerolling()`: what follows the gpumapsrc wants frames before it can play, and may want several.
+  [[nodiscard]] GstFlowReturn wait_for(GstElement* element, GstBuffer* buffer, const std::function<bool()>& prerolling);
 
  private:
   void wake();
