@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "upstream.hpp"
 
+#include <gst/base/gstbasetransform.h>
 #include <gst/video/video.h>
 
 #include <algorithm>
@@ -60,11 +61,13 @@ Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
     gst_object_unref(peer);
     if (element == nullptr) break;
     const std::string_view name = factory_name(element);
+    const bool passes =
+        GST_IS_BASE_TRANSFORM(element) && gst_base_transform_is_passthrough(GST_BASE_TRANSFORM(element));
     const auto* const entry =
         std::find_if(known.begin(), known.end(), [&](const Known& candidate) { return candidate.factory == name; });
     if (entry != known.end()) found = entry->upstream;
-    if (converts_in_place(name, caps)) found = Upstream::reads;
-    if (std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
+    if (!passes && converts_in_place(name, caps)) found = Upstream::reads;
+    if (passes || std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
       pad = gst_element_get_static_pad(element, "sink");
     }
     gst_object_unref(element);
