@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Caps change while slots of the old size are out: every frame arrives whole, under its own caps.
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+struct Step {
+  const char* format;
+  int width, height;
+};
+// Up, down, another format, the same again.
+constexpr Step steps[] = {{"NV12", 64, 48},    {"NV12", 1917, 1081}, {"NV12", 33, 7},  {"RGB", 33, 7},
+                          {"GRAY8", 640, 480}, {"NV12", 64, 48},     {"NV12", 64, 48}, {"AYUV", 801, 601}};
+
+TEST(CapsChange, FromForeignBuffers) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink name=sink slots=4 $CHANNEL "
+                     "gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! appsink name=out sync=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<std::uint64_t> sums;
+  std::vector<Caps> caps;
+  for (const Step& step : steps) {
+    Caps now = video_caps(step.format, step.width, step.height);
+    gst_app_src_set_caps(pipeline.appsrc(), now.get());
+    for (int i = 0; i < 3; ++i) {
+      const Data data = random_data(frame_bytes(now.get()), sums.size());
+      sums.push_back(checksum_of(data));
+      caps.emplace_back(gst_caps_ref(now.get()));
+      push(pipeline.appsrc(), new_buffer(data));
+    }
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << "frame " << i << ": " << pipeline.wait(1ms);
+    GstVideoInfo info;
+    ASSERT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
+    GstVideoInfo pushed;
+    ASSERT_TRUE(gst_video_info_from_caps(&pushed, caps[i].get()));
+    EXPECT_EQ(GST_VIDEO_INFO_FORMAT(&info), GST_VIDEO_INFO_FORMAT(&pushed)) << i;
+    EXPECT_EQ(info.width, pushed.width) << i;
+    EXPECT_EQ(info.height, pushed.height) << i;
+    EXPECT_EQ(checksum_of(data_of(gst_sample_get_buffer(sample.get()))), sums[i]) << i;
+  }
+  ASSERT_EQ(pipeline.wait(), "eos");
+  ASSERT_EQ(pipeline.results().size(), sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
+}
+
+// From the sink's own pool, with slots of the rings before held by the application.
+TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
+  Pipeline pipeline(on_new_channel(
+      "videotestsrc pattern=snow ! capsfilter name=filter caps=video/x-raw,format=NV12,width=64,height=48 ! "
+      "gpumapsink name=sink slots=16 $CHANNEL gpumapsrc $CHANNEL ! "
+      "appsink name=out sync=false max-buffers=1"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<Sample> held;
+  std::vector<std::uint64_t> sums;
+  for (const Step& step : steps) {
+    const Caps caps = Caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, step.format, "width", G_TYPE_INT,
+                                               step.width, "height", G_TYPE_INT, step.height, nullptr));
+    g_object_set(pipeline.element("filter"), "caps", caps.get(), nullptr);
+    bool arrived = false;
+    for (int i = 0; i < 40 && !arrived; ++i) {
+      Sample sample = pull(pipeline.appsink(), 10s);
+      ASSERT_NE(sample, nullptr) << step.format << " " << step.width << ": " << pipeline.wait(1ms);
+      GstVideoInfo info;
+      ASSERT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
+      arrived = info.width == step.width && info.height == step.height &&
+                std::string_view(gst_video_format_to_string(GST_VIDEO_INFO_FORMAT(&info))) == step.format;
+      if (!arrived) continue;
+      EXPECT_GE(gst_buffer_get_size(gst_sample_get_buffer(sample.get())), info.size);
+      sums.push_back(checksum_of(data_of(gst_sample_get_buffer(sample.get()))));
+      held.push_back(std::move(sample));
+    }
+    ASSERT_TRUE(arrived) << step.format << " " << step.width << "x" << step.height;
+  }
+  EXPECT_EQ(stat(pipeline.element("sink"), "copied-frames"), 0U);
+  pipeline.stop();
+  // What the application holds is not written again.
+  for (std::size_t i = 0; i < held.size(); ++i) {
+    EXPECT_EQ(checksum_of(data_of(gst_sample_get_buffer(held[i].get()))), sums[i]);
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

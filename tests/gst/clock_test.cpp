@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT
+// Time: two pipelines with two base times agree about when a frame is due; sync=true keeps a sink to the clock; latency
+// is what upstream says.
+#include <mutex>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+/// Absolute clock time at which a buffer is due at a pad: running time plus base time. Filled by a probe.
+struct Due {
+  std::mutex mutex;
+  std::vector<GstClockTime> times;
+
+  void watch(GstElement* element, const char* pad_name) {
+    const Pad pad(gst_element_get_static_pad(element, pad_name));
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Due*>(user);
+    GstEvent* event = gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
+    const GstSegment* segment = nullptr;
+    gst_event_parse_segment(event, &segment);
+    const GstClockTime running =
+        gst_segment_to_running_time(segment, GST_FORMAT_TIME, GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)));
+    gst_event_unref(event);
+    const Element element(gst_pad_get_parent_element(pad));
+    const std::lock_guard lock(self->mutex);
+    self->times.push_back(GST_CLOCK_TIME_IS_VALID(running) ? running + gst_element_get_base_time(element.get())
+                                                           : GST_CLOCK_TIME_NONE);
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+void expect_same_moments(bool src_first) {
+  const std::string channel = new_channel();
+  Pipeline in(
+      "videotestsrc is-live=true num-buffers=25 ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+      "gpumapsink name=sink channel=" +
+      channel);
+  Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out sync=true");
+  Due sent, received;
+  sent.watch(in.element("sink"), "sink");
+  received.watch(out.element("out"), "sink");
+  Pipeline& first = src_first ? out : in;
+  Pipeline& second = src_first ? in : out;
+  ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  g_usleep(150000);
+  ASSERT_NE(second.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  // Once both play, a frame is due at one moment of the clock, wherever it is looked at.
+  ASSERT_EQ(in.wait(), "eos");
+  ASSERT_EQ(out.wait(), "eos");
+  ASSERT_EQ(sent.times.size(), 25U);
+  ASSERT_EQ(received.times.size(), 25U);
+  // Those that were due before the second pipeline played may lie before its time.
+  for (std::size_t i = 6; i < 25; ++i) EXPECT_EQ(sent.times[i], received.times[i]) << i;
+}
+
+TEST(TwoPipelines, SrcPlaysFirst) {
+  expect_same_moments(true);
+}
+TEST(TwoPipelines, SinkPlaysFirst) {
+  expect_same_moments(false);
+}
+
+TEST(Latency, IsUpstreams) {
+  const std::string channel = new_channel();
+  Pipeline in(
+      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+      "gpumapsink channel=" +
+      channel);
+  Pipeline out("gpumapsrc name=src channel=" + channel + " ! fakesink");
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  GstQuery* query = gst_query_new_latency();
+  const Pad pad(gst_element_get_static_pad(out.element("src"), "src"));
+  ASSERT_TRUE(gst_pad_query(pad.get(), query));
+  gboolean live = FALSE;
+  GstClockTime least = 0, most = 0;
+  gst_query_parse_latency(query, &live, &least, &most);
+  gst_query_unref(query);
+  EXPECT_TRUE(live);
+  EXPECT_EQ(least, 40 * GST_MSECOND);
+}
+
+TEST(Pacing, SyncedSinkKeepsToTheClock) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=26 ! video/x-raw,width=64,height=48,framerate=25/1 ! "
+                     "gpumapsink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_EQ(pipeline.wait(), "eos");
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_GE(took, 800ms);  // the last of 26 frames at 25 a second is due after a second
+}
+
+TEST(Pacing, UnsyncedSinkDoesNot) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=20 ! video/x-raw,width=64,height=48,framerate=1/10 ! "
+                     "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+  ASSERT_EQ(pipeline.run(20s), "eos");
+}
+
+// Asleep until a frame's time in 100 s, or paused for good: stop, flush and pause wake it.
+TEST(Pacing, SleepingSinkStopsAtOnce) {
+  for (const GstState state : {GST_STATE_PLAYING, GST_STATE_PAUSED}) {
+    Pipeline pipeline(
+        on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=1/100 ! "
+                       "gpumapsink name=sink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+    ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 1; }));
+    g_usleep(100000);
+    if (state == GST_STATE_PAUSED) {
+      ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 5s));
+    }
+    // Paused, one more: what follows gpumapsrc has to preroll.
+    EXPECT_EQ(stat(pipeline.element("sink"), "frames"), state == GST_STATE_PAUSED ? 2U : 1U);
+    EXPECT_LT(pipeline.stop(), 1s);
+  }
+}
+
+TEST(Pacing, SleepingSinkIsFlushedAtOnce) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=1/100 ! "
+                     "gpumapsink name=sink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 1; }));
+  g_usleep(100000);
+  const auto began = std::chrono::steady_clock::now();
+  ASSERT_TRUE(gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
+  EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") >= 2; }, 10s));
+  EXPECT_LT(pipeline.stop(), 1s);
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+// kernel=convert through the pipeline against plain C++: every format, colorimetry, output and memory, odd sizes,
+// padded strides.
+#include <cmath>
+#include <cstring>
+
+#include "gpumap/color.hpp"
+#include "pipeline.hpp"
+#include "reference.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+struct Image {
+  std::string format;
+  std::uint32_t id;
+  int width, height;
+  const char* colorimetry;
+  ColorMatrix matrix;
+  ColorRange range;
+};
+
+GstVideoInfo info_of(const GstCaps* caps) {
+  GstVideoInfo info;
+  EXPECT_TRUE(gst_video_info_from_caps(&info, caps));
+  return info;
+}
+
+reference::Layout layout_of(const Image& image, const GstVideoInfo& info) {
+  reference::Layout layout{.format = image.id,
+                           .width = static_cast<std::uint32_t>(image.width),
+                           .height = static_cast<std::uint32_t>(image.height),
+                           .planes = {},
+                           .bytes = info.size};
+  for (guint i = 0; i < GST_VIDEO_INFO_N_PLANES(&info); ++i) {
+    layout.planes.push_back({info.offset[i], 0, 0, static_cast<std::size_t>(info.stride[i])});
+  }
+  return layout;
+}
+
+Caps caps_of(const Image& image) {
+  Caps caps = video_caps(image.format.c_str(), image.width, image.height);
+  gst_caps_set_simple(caps.get(), "colorimetry", G_TYPE_STRING, image.colorimetry, nullptr);
+  return caps;
+}
+
+/// Push one frame, `data` as `info` lays it out, through convert into `to`; what arrives.
+Sample convert(const Caps& caps, GstVideoInfo info, const Data& data, const std::string& to, bool meta,
+               const std::string& params = "") {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                     "gpumapkernel kernel=convert " +
+                     params + " ! capsfilter caps=" + to + " ! appsink name=out sync=false"));
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Buffer buffer = new_buffer(data);
+  if (meta) {
+    gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_INFO_FORMAT(&info),
+                                   static_cast<guint>(info.width), static_cast<guint>(info.height),
+                                   info.finfo->n_planes, info.offset, info.stride);
+  }
+  push(pipeline.appsrc(), std::move(buffer));
+  Sample sample = pull(pipeline.appsink(), 10s);
+  if (!sample) ADD_FAILURE() << "nothing came: " << pipeline.wait(1ms);
+  return sample;
+}
+
+void expect_rgba(const Image& image, const reference::Layout& layout, const Data& in, GstBuffer* out) {
+  const Data got = data_of(out);
+  const auto width = static_cast<std::size_t>(image.width), height = static_cast<std::size_t>(image.height);
+  ASSERT_EQ(got.size(), 4 * width * height);
+  const gpumap_color color = color_matrix(image.matrix, image.range);
+  double worst = 0;
+  for (std::size_t y = 0; y < height; ++y) {
+    for (std::size_t x = 0; x < width; ++x) {
+      const auto component = reference::components(layout, in, x, y);
+      const auto expected = reference::rgb(color, component);
+      for (std::size_t c = 0; c < 3; ++c) {
+        worst = std::max(worst, std::abs(std::to_integer<int>(got[4 * (y * width + x) + c]) - expected[c]));
+      }
+      worst = std::max(worst, std::abs(std::to_integer<int>(got[4 * (y * width + x) + 3]) - double(component[3])));
+    }
+  }
+  EXPECT_LE(worst, 0.51) << image.format << " " << image.width << "x" << image.height << " " << image.colorimetry;
+}
+
+void expect_tensor(const Image& image, const reference::Layout& layout, const Data& in, GstBuffer* out) {
+  const Data got = data_of(out);
+  const auto width = static_cast<std::size_t>(image.width), height = static_cast<std::size_t>(image.height);
+  ASSERT_EQ(got.size(), 3 * sizeof(float) * width * height);
+  constexpr std::array mean{0.485, 0.456, 0.406}, scale{4.0, 4.5, 5.0};
+  const gpumap_color color = color_matrix(image.matrix, image.range);
+  double worst = 0;
+  for (std::size_t y = 0; y < height; ++y) {
+    for (std::size_t x = 0; x < width; ++x) {
+      const auto expected = reference::rgb(color, reference::components(layout, in, x, y));
+      for (std::size_t c = 0; c < 3; ++c) {
+        float value = 0;
+        std::memcpy(&value, &got[sizeof(float) * ((c * height + y) * width + x)], sizeof value);
+        worst = std::max(worst, std::abs(double{value} - (expected[c] / 255 - mean[c]) * scale[c]));
+      }
+    }
+  }
+  EXPECT_LE(worst, 1e-4) << image.format << " " << image.width << "x" << image.height << " " << image.colorimetry;
+}
+
+constexpr const char* mean_and_scale = "params=\"mean=[0.485,0.456,0.406],scale=[4,4.5,5]\"";
+
+class Convert : public testing::TestWithParam<Image> {};
+
+TEST_P(Convert, ToEveryOutput) {
+  const Image& image = GetParam();
+  const Caps caps = caps_of(image);
+  const GstVideoInfo info = info_of(caps.get());
+  const reference::Layout layout = layout_of(image, info);
+  const Data in = random_data(info.size, info.size);
+  for (const char* to : {"video/x-raw,format=RGBA", "video/x-raw(memory:GPUMap),format=RGBA"}) {
+    SCOPED_TRACE(to);
+    const Sample sample = convert(caps, info, in, to, false);
+    ASSERT_NE(sample, nullptr);
+    expect_rgba(image, layout, in, gst_sample_get_buffer(sample.get()));
+  }
+  for (const char* to : {"application/x-tensor", "application/x-tensor(memory:GPUMap)"}) {
+    SCOPED_TRACE(to);
+    const Sample sample = convert(caps, info, in, to, false, mean_and_scale);
+    ASSERT_NE(sample, nullptr);
+    const GstStructure* made = gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0);
+    EXPECT_STREQ(gst_structure_get_string(made, "type"), "float32");
+    EXPECT_STREQ(gst_structure_get_string(made, "layout"), "chw");
+    gint channels = 0, width = 0, height = 0;
+    EXPECT_TRUE(gst_structure_get(made, "channels", G_TYPE_INT, &channels, "width", G_TYPE_INT, &width, "height",
+                                  G_TYPE_INT, &height, nullptr));
+    EXPECT_EQ(channels, 3);
+    EXPECT_EQ(width, image.width);
+    EXPECT_EQ(height, image.height);
+    expect_tensor(image, layout, in, gst_sample_get_buffer(sample.get()));
+  }
+}
+
+// The same picture with rows and planes further apart, as decoders leave them.
+TEST_P(Convert, PaddedRowsGiveTheSame) {
+  const Image& image = GetParam();
+  const Caps caps = caps_of(image);
+  GstVideoInfo padded = info_of(caps.get());
+  GstVideoAlignment alignment;
+  gst_video_alignment_reset(&alignment);
+  alignment.padding_left = 16;
+  alignment.padding_right = 7;
+  alignment.padding_top = 2;
+  alignment.padding_bottom = 5;
+  for (auto& align : alignment.stride_align) align = 31;
+  ASSERT_TRUE(gst_video_info_align(&padded, &alignment));
+  const reference::Layout layout = layout_of(image, padded);
+  const Data in = random_data(padded.size, padded.size);
+  const Sample rgba = convert(caps, padded, in, "video/x-raw,format=RGBA", true);
+  ASSERT_NE(rgba, nullptr);
+  expect_rgba(image, layout, in, gst_sample_get_buffer(rgba.get()));
+  const Sample tensor = convert(caps, padded, in, "application/x-tensor", true, mean_and_scale);
+  ASSERT_NE(tensor, nullptr);
+  expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, Convert,
+    testing::Values(Image{"NV12", GPUMAP_FORMAT_NV12, 1917, 1081, "bt709", ColorMatrix::bt709, ColorRange::limited},
+                    Image{"NV12", GPUMAP_FORMAT_NV12, 33, 7, "1:4:0:0", ColorMatrix::bt601, ColorRange::full},
+                    Image{"NV12", GPUMAP_FORMAT_NV12, 1, 1, "bt601", ColorMatrix::bt601, ColorRange::limited},
+                    Image{"I420", GPUMAP_FORMAT_I420, 33, 7, "bt601", ColorMatrix::bt601, ColorRange::limited},
+                    Image{"I420", GPUMAP_FORMAT_I420, 641, 361, "1:3:5:1", ColorMatrix::bt709, ColorRange::full},
+                    Image{"YUY2", GPUMAP_FORMAT_YUY2, 33, 7, "bt709", ColorMatrix::bt709, ColorRange::limited},
+                    Image{"UYVY", GPUMAP_FORMAT_UYVY, 35, 3, "bt601", ColorMatrix::bt601, ColorRange::limited},
+                    Image{"RGB", GPUMAP_FORMAT_RGB, 33, 7, "sRGB", ColorMatrix::rgb, ColorRange::full},
+                    Image{"BGR", GPUMAP_FORMAT_BGR, 31, 9, "sRGB", ColorMatrix::rgb, ColorRange::full},
+                    Image{"RGBA", GPUMAP_FORMAT_RGBA, 33, 7, "sRGB", ColorMatrix::rgb, ColorRange::full},
+                    Image{"BGRA", GPUMAP_FORMAT_BGRA, 127, 2, "2:1:7:1", ColorMatrix::rgb, ColorRange::limited}),
+    [](const auto& test) {
+      return test.param.format + "_" + std::to_string(test.param.width) + "x" + std::to_string(test.param.height);
+    });
+
+}  // namespace
+}  // namespace gpumap::gst::test

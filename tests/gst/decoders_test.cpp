@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// Upstream elements that read what they wrote, hold frames or send one twice: the picture is right, at one copy a frame
+// and next to no CPU reads of slots.
+#include <algorithm>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+std::vector<Data> frames_of(Pipeline& pipeline) {
+  EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<Data> frames;
+  while (const Sample sample = pull(pipeline.appsink())) {
+    // Without padding, which may hold anything.
+    GstVideoInfo info;
+    EXPECT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
+    GstBuffer* packed = gst_buffer_new_allocate(nullptr, info.size, nullptr);
+    gst_buffer_memset(packed, 0, 0, info.size);
+    GstVideoFrame from, to;
+    EXPECT_TRUE(gst_video_frame_map(&from, &info, gst_sample_get_buffer(sample.get()), GST_MAP_READ));
+    EXPECT_TRUE(gst_video_frame_map(&to, &info, packed, GST_MAP_WRITE));
+    gst_video_frame_copy(&to, &from);
+    gst_video_frame_unmap(&to);
+    gst_video_frame_unmap(&from);
+    frames.push_back(data_of(packed));
+    gst_buffer_unref(packed);
+  }
+  EXPECT_EQ(pipeline.wait(), "eos");
+  return frames;
+}
+
+/// Through gpumap as without it.
+void expect_same(const std::string& upstream, std::size_t frames, std::uint64_t copied, std::uint64_t reads_at_most,
+                 const std::string& options = "") {
+  Pipeline plain(upstream + " ! capsfilter caps=video/x-raw ! appsink name=out sync=false");
+  Pipeline mapped(on_new_channel(upstream + " ! gpumapsink name=sink $CHANNEL " + options +
+                                 " gpumapsrc $CHANNEL ! capsfilter caps=video/x-raw ! appsink name=out sync=false"));
+  const auto expected = frames_of(plain);
+  const auto got = frames_of(mapped);
+  ASSERT_EQ(got.size(), expected.size());
+  EXPECT_EQ(got.size(), frames);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    ASSERT_TRUE(got[i] == expected[i]) << "frame " << i << ", from byte "
+                                       << std::mismatch(got[i].begin(), got[i].end(), expected[i].begin()).first -
+                                              got[i].begin();
+  }
+  GstElement* sink = mapped.element("sink");
+  EXPECT_EQ(stat(sink, "copied-frames"), copied);
+  EXPECT_EQ(stat(sink, "copied-frames") + stat(sink, "zero-copy-frames"), stat(sink, "frames"));
+  EXPECT_LE(stat(sink, "cpu-reads"), reads_at_most);
+}
+
+// Moving and noisy, so that predicted frames have something to predict from and to correct.
+constexpr const char* moving =
+    "videotestsrc num-buffers=40 pattern=ball ! video/x-raw,format=I420,width=322,height=182 ! videobox ! ";
+
+TEST(Decoders, H264ReadsItsReferenceFrames) {
+  expect_same(std::string(moving) + "x264enc bframes=2 b-adapt=false speed-preset=ultrafast ! h264parse ! avdec_h264",
+              40, 40, 8);
+}
+
+TEST(Decoders, TextoverlayReadsWhatItWritesOver) {
+  expect_same(std::string(moving) + "textoverlay text=first-light", 40, 40, 8);
+}
+
+TEST(Decoders, JpegdecWritesOnly) {
+  // Whole blocks, so that nothing beyond the picture's edge takes part in the encoding.
+  expect_same(
+      "videotestsrc num-buffers=40 pattern=ball ! video/x-raw,format=I420,width=320,height=176 ! jpegenc ! jpegdec", 40,
+      0, 0);
+}
+
+TEST(Decoders, PngdecReads) {
+  expect_same(
+      "videotestsrc num-buffers=5 pattern=ball ! video/x-raw,format=RGB,width=322,height=182 ! "
+      "pngenc snapshot=false ! pngdec",
+      5, 5, 0);
+}
+
+// The same buffer pushed again and again: the first time it is the slot, then its content is copied from there.
+TEST(Decoders, ImagefreezeSendsOneFrameOften) {
+  expect_same(
+      "videotestsrc num-buffers=1 pattern=snow ! video/x-raw,format=RGB,width=33,height=17 ! "
+      "imagefreeze num-buffers=30",
+      30, 29, 1, "slots=3");
+}
+
+TEST(Decoders, VideorateDuplicates) {
+  expect_same(
+      "videotestsrc num-buffers=10 pattern=ball ! video/x-raw,format=NV12,width=64,height=48,framerate=5/1 ! "
+      "videorate ! video/x-raw,framerate=15/1",
+      27, 27, 0, "slots=4");
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+// Whatever is asked wrongly ends in one element error that names the cause, the figure and the remedy; the process
+// lives, and what is asked rightly afterwards runs.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* source = "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=1280,height=720 ! ";
+
+class Errors : public testing::Test {
+ protected:
+  void TearDown() override {
+    // The element, not the process, has failed.
+    Pipeline pipeline(on_new_channel(
+        std::string(source) + "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink"));
+    EXPECT_EQ(pipeline.run(), "eos");
+    EXPECT_EQ(pipeline.results().size(), 5U);
+  }
+
+  /// The error of a pipeline with this gpumapkernel; it stops quickly whatever else it has.
+  static std::string error_with_kernel(const std::string& options, const std::string& after = "fakesink") {
+    Pipeline pipeline(on_new_channel(std::string(source) +
+                                     "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                                     "gpumapkernel name=faulty " +
+                                     options + " ! " + after));
+    const std::string error = pipeline.run(20s);
+    EXPECT_EQ(pipeline.culprit(), "faulty") << error;
+    EXPECT_LT(pipeline.stop(), 5s);
+    return error;
+  }
+  static std::string error_with_sink(const std::string& options, const std::string& upstream = source) {
+    Pipeline pipeline(
+        on_new_channel(upstream + "gpumapsink name=faulty $CHANNEL " + options + " gpumapsrc $CHANNEL ! fakesink"));
+    const std::string error = pipeline.run(20s);
+    EXPECT_EQ(pipeline.culprit(), "faulty") << error;
+    EXPECT_LT(pipeline.stop(), 5s);
+    return error;
+  }
+
+  static std::string write_file(const std::string& name, const std::string& text) {
+    std::string path = testing::TempDir() + "gpumap-" + std::to_string(getpid()) + "-" + name;
+    std::ofstream(path) << text;
+    return path;
+  }
+};
+
+TEST_F(Errors, ShaderThatDoesNotCompile) {
+  const std::string path = write_file("broken.comp",
+                                      "#version 460\n"
+                                      "#include <gpumap.glsl>\n"
+                                      "void main() {\n"
+                                      "  uint x = this_is_not_declared;\n"
+                                      "}\n");
+  EXPECT_THAT(error_with_kernel("location=" + path), AllOf(HasSubstr("this_is_not_declared"), HasSubstr(":4")));
+  EXPECT_EQ(std::remove(path.c_str()), 0);
+}
+
+TEST_F(Errors, SpirvThatIsNone) {
+  const std::string path = write_file("broken.spv", "these bytes are not SPIR-V");
+  EXPECT_THAT(error_with_kernel("location=" + path), HasSubstr("SPIR-V"));
+  EXPECT_EQ(std::remove(path.c_str()), 0);
+}
+
+TEST_F(Errors, UnknownBuiltin) {
+  EXPECT_THAT(error_with_kernel("kernel=sharpen"),
+              AllOf(HasSubstr("\"sharpen\""), HasSubstr("checksum"), HasSubstr("iq-power"), HasSubstr("location")));
+}
+
+TEST_F(Errors, MissingFile) {
+  EXPECT_THAT(error_with_kernel("location=/nonexistent/kernel.comp"),
+              AllOf(HasSubstr("/nonexistent/kernel.comp"), HasSubstr("No such file")));
+}
+
+TEST_F(Errors, FileOfUnknownKind) {
+  EXPECT_THAT(error_with_kernel("location=/etc/hostname"), AllOf(HasSubstr("/etc/hostname"), HasSubstr(".comp")));
+}
+
+TEST_F(Errors, ParametersThatDoNotParse) {
+  EXPECT_THAT(error_with_kernel("kernel=convert params=\"mean=[1,2,x],scale=[1,1,1]\"", "video/x-raw ! fakesink"),
+              HasSubstr("column 11"));
+}
+
+TEST_F(Errors, UnknownParameter) {
+  EXPECT_THAT(error_with_kernel("kernel=convert params=\"gain=2\"", "video/x-raw ! fakesink"),
+              AllOf(HasSubstr("'gain'"), HasSubstr("mean"), HasSubstr("scale")));
+}
+
+TEST_F(Errors, ParameterWithTooFewNumbers) {
+  EXPECT_THAT(error_with_kernel("kernel=convert params=\"mean=[1,2]\"", "video/x-raw ! fakesink"),
+              AllOf(HasSubstr("'mean'"), HasSubstr("3"), HasSubstr("2 given")));
+}
+
+TEST_F(Errors, DeviceThatIsNone) {
+  EXPECT_THAT(error_with_kernel("device=nonsense"), AllOf(HasSubstr("nonsense"), HasSubstr("UUID")));
+  EXPECT_THAT(error_with_sink("device=nonsense"), AllOf(HasSubstr("nonsense"), HasSubstr("UUID")));
+  EXPECT_THAT(error_with_sink("device=77"), AllOf(HasSubstr("77"), HasSubstr("this machine has")));
+}
+
+// From the pool, and for buffers from elsewhere.
+TEST_F(Errors, SlotTooSmall) {
+  const auto helpful = AllOf(HasSubstr("1382400"), HasSubstr("slot-size 1000"), HasSubstr("set slot-size to"));
+  EXPECT_THAT(error_with_sink("slot-size=1000"), helpful);
+  EXPECT_THAT(error_with_sink("slot-size=1000", "filesrc location=/dev/zero num-buffers=2 blocksize=1382400 ! "),
+              helpful);
+}
+
+TEST_F(Errors, SlotJustLargeEnough) {
+  Pipeline pipeline(
+      on_new_channel(std::string(source) + "gpumapsink slot-size=1382400 $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
+  EXPECT_EQ(pipeline.run(), "eos");
+}
+
+TEST_F(Errors, ConvertOfWhatIsNoVideo) {
+  Pipeline pipeline(
+      on_new_channel("audiotestsrc num-buffers=5 ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL ! "
+                     "gpumapkernel kernel=convert ! fakesink"));
+  EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
+  EXPECT_EQ(pipeline.culprit(), "src");
+  EXPECT_LT(pipeline.stop(), 5s);
+}
+
+TEST_F(Errors, ConvertOfAFormatThatItDoesNotKnow) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=GRAY8 ! gpumapsink $CHANNEL "
+                     "gpumapsrc name=src $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
+  EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
+}
+
+// The commonest mistake: a kernel straight after an ordinary element.
+TEST_F(Errors, KernelWithoutSinkAndSrc) {
+  for (const char* kernel : {"identity", "convert"}) {
+    Pipeline pipeline(std::string("videotestsrc num-buffers=5 name=in  fakesink name=out  gpumapkernel name=faulty "
+                                  "kernel=") +
+                      kernel);
+    // Linked by hand: gst_parse_launch would refuse with a message of its own.
+    ASSERT_TRUE(gst_element_link_pads_full(pipeline.element("in"), "src", pipeline.element("faulty"), "sink",
+                                           GST_PAD_LINK_CHECK_NOTHING));
+    ASSERT_TRUE(gst_element_link(pipeline.element("faulty"), pipeline.element("out")));
+    EXPECT_THAT(pipeline.run(20s), HasSubstr("gpumapsink")) << kernel;
+  }
+}
+
+TEST_F(Errors, FrameShorterThanItsCaps) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                     "gpumapkernel name=faulty kernel=convert ! fakesink"));
+  gst_app_src_set_caps(pipeline.appsrc(), video_caps("NV12", 64, 48).get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push(pipeline.appsrc(), new_buffer(random_data(100, 1)));
+  EXPECT_THAT(pipeline.wait(20s), AllOf(HasSubstr("100 bytes"), HasSubstr("4608")));
+  EXPECT_EQ(pipeline.culprit(), "faulty");
+}
+
+// A GstVideoMeta that points outside the buffer must not reach the GPU.
+TEST_F(Errors, VideoMetaThatLies) {
+  for (const bool far_plane : {false, true}) {
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                       "gpumapkernel name=faulty kernel=convert ! fakesink"));
+    gst_app_src_set_caps(pipeline.appsrc(), video_caps("NV12", 64, 48).get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    Buffer buffer = new_buffer(random_data(4608, 1));
+    gsize offset[GST_VIDEO_MAX_PLANES] = {0, far_plane ? 1'000'000'000U : 3072U};
+    gint stride[GST_VIDEO_MAX_PLANES] = {64, far_plane ? 64 : 1'000'000};
+    gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_NV12, 64, 48, 2, offset,
+                                   stride);
+    push(pipeline.appsrc(), std::move(buffer));
+    EXPECT_THAT(pipeline.wait(20s), HasSubstr("4608 bytes")) << far_plane;
+    EXPECT_EQ(pipeline.culprit(), "faulty");
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

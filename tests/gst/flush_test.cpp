@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT
+// Flushes reach every wait: on a full ring, for a frame, for a preroll. Afterwards the stream goes on.
+#include <gst/check/gstharness.h>
+
+#include <atomic>
+#include <thread>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+void open(GstHarness* harness) {
+  gst_harness_set_src_caps(harness, new_caps("application/octet-stream").release());
+}
+
+void flush_stop(GstHarness* harness) {
+  ASSERT_TRUE(gst_harness_push_event(harness, gst_event_new_flush_stop(TRUE)));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  ASSERT_TRUE(gst_harness_push_event(harness, gst_event_new_segment(&segment)));
+}
+
+TEST(Flush, WakesAProducerOfAFullRing) {
+  GstHarness* in = gst_harness_new_parse(("gpumapsink slots=2 channel=" + new_channel()).c_str());
+  open(in);
+  const Data data = random_data(100, 1);
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_EQ(gst_harness_push(in, new_buffer(data).release()), GST_FLOW_OK);
+    EXPECT_EQ(gst_harness_push(in, new_buffer(data).release()), GST_FLOW_OK);
+    std::atomic<bool> returned{false};
+    GstFlowReturn flow = GST_FLOW_OK;
+    std::thread blocked([&] {
+      flow = gst_harness_push(in, new_buffer(data).release());
+      returned = true;
+    });
+    g_usleep(100000);
+    EXPECT_FALSE(returned) << "a full ring blocks";
+    ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
+    EXPECT_TRUE(eventually([&] { return returned.load(); }, 2s));
+    blocked.join();
+    EXPECT_EQ(flow, GST_FLOW_FLUSHING);
+    flush_stop(in);
+  }
+  gst_harness_teardown(in);
+}
+
+// What waits in the ring belongs to before the flush: it is dropped, and its slots are free again.
+TEST(Flush, DropsWhatIsQueuedAndGoesOn) {
+  const std::string channel = new_channel();
+  GstHarness* in = gst_harness_new_parse(("gpumapsink slots=3 channel=" + channel).c_str());
+  open(in);
+  for (int round = 0; round < 4; ++round) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(100, 1)).release()), GST_FLOW_OK);
+    }
+    ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
+    flush_stop(in);
+  }
+  const Data last = random_data(77, 2);
+  ASSERT_EQ(gst_harness_push(in, new_buffer(last).release()), GST_FLOW_OK);
+  GstHarness* out = gst_harness_new_parse(("gpumapsrc channel=" + channel).c_str());
+  gst_harness_play(out);
+  const Buffer got(gst_harness_pull(out));
+  ASSERT_NE(got, nullptr);
+  EXPECT_TRUE(data_of(got.get()) == last);
+  gst_harness_teardown(out);
+  gst_harness_teardown(in);
+}
+
+TEST(Flush, CrossesWhileTheSrcWaits) {
+  const std::string channel = new_channel();
+  GstHarness* in = gst_harness_new_parse(("gpumapsink channel=" + channel).c_str());
+  GstHarness* out = gst_harness_new_parse(("gpumapsrc channel=" + channel).c_str());
+  gst_harness_play(out);
+  open(in);
+  for (std::uint64_t round = 0; round < 20; ++round) {
+    const Data data = random_data(100 + round, round);
+    ASSERT_EQ(gst_harness_push(in, new_buffer(data).release()), GST_FLOW_OK);
+    const Buffer got(gst_harness_pull(out));
+    ASSERT_NE(got, nullptr) << round;
+    EXPECT_TRUE(data_of(got.get()) == data) << round;
+    ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
+    flush_stop(in);
+  }
+  int starts = 0, stops = 0, segments = 0;
+  while (GstEvent* event = gst_harness_try_pull_event(out)) {
+    starts += GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START ? 1 : 0;
+    stops += GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP ? 1 : 0;
+    segments += GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT ? 1 : 0;
+    gst_event_unref(event);
+  }
+  EXPECT_EQ(starts, 20);
+  EXPECT_EQ(stops, 20);
+  EXPECT_GE(segments, 20);
+  gst_harness_teardown(out);
+  gst_harness_teardown(in);
+}
+
+// From the application's seek, through gpumapsrc to the far side's source and back as a flush through both.
+TEST(Flush, SeekThroughBoth) {
+  Pipeline pipeline(on_new_channel(
+      "videotestsrc ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=3 "
+      "$CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=identity ! appsink name=out sync=false max-buffers=2"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(pull(pipeline.appsink()), nullptr);
+  for (int second = 1; second <= 20; ++second) {
+    ASSERT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                                        100 * second * static_cast<gint64>(GST_SECOND)));
+    // What comes after the flush comes from the new place.
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    const GstClockTime pts = GST_BUFFER_PTS(gst_sample_get_buffer(sample.get()));
+    EXPECT_GE(pts, 100 * static_cast<GstClockTime>(second) * GST_SECOND);
+    EXPECT_LT(pts, (100 * static_cast<GstClockTime>(second) + 50) * GST_SECOND);
+    gint64 position = 0;
+    EXPECT_TRUE(gst_element_query_position(pipeline.element("out"), GST_FORMAT_TIME, &position));
+  }
+  EXPECT_LT(pipeline.stop(), 5s);
+}
+
+// A seek after EOS starts the stopped gpumapsrc again.
+TEST(Flush, SeekAfterEos) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=10 ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+                     "gpumapsink name=sink $CHANNEL gpumapsrc name=src $CHANNEL ! fakesink name=out sync=false"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  ASSERT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+  EXPECT_EQ(pipeline.wait(), "eos");
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: MIT
+// What belongs to a frame and what lies between frames crosses the ring: times, flags, metas, events, and their order.
+#include <gst/check/gstharness.h>
+
+#include <mutex>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+/// A gpumapsink to push into and a gpumapsrc, each without a pipeline; what leaves the src is recorded in order.
+class Passage : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string channel = new_channel();
+    in_ = gst_harness_new_parse(("gpumapsink slots=256 channel=" + channel).c_str());
+    out_ = gst_harness_new_parse(("gpumapsrc channel=" + channel).c_str());
+    gst_pad_add_probe(out_->sinkpad,
+                      static_cast<GstPadProbeType>(static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) |
+                                                   GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM),
+                      record, this, nullptr);
+    gst_harness_play(out_);
+  }
+  void TearDown() override {
+    gst_harness_teardown(in_);
+    gst_harness_teardown(out_);
+    for (GstMiniObject* object : seen_) gst_mini_object_unref(object);
+  }
+  static GstPadProbeReturn record(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Passage*>(user);
+    const std::lock_guard lock(self->mutex_);
+    self->seen_.push_back(gst_mini_object_ref(GST_MINI_OBJECT(info->data)));
+    return GST_PAD_PROBE_OK;
+  }
+
+  void send(GstEvent* event) { EXPECT_TRUE(gst_harness_push_event(in_, event)); }
+  void send(Buffer buffer) { EXPECT_EQ(gst_harness_push(in_, buffer.release()), GST_FLOW_OK); }
+  void open(const char* caps, const GstSegment* segment = nullptr) {
+    GstSegment time;
+    gst_segment_init(&time, GST_FORMAT_TIME);
+    send(gst_event_new_stream_start("passage"));
+    send(gst_event_new_caps(new_caps(caps).get()));
+    send(gst_event_new_segment(segment != nullptr ? segment : &time));
+  }
+
+  std::size_t seen() {
+    const std::lock_guard lock(mutex_);
+    return seen_.size();
+  }
+  [[nodiscard]] bool wait_for(std::size_t count) {
+    return eventually([&] { return seen() >= count; });
+  }
+  GstEvent* event(std::size_t at) { return GST_IS_EVENT(seen_.at(at)) ? GST_EVENT(seen_.at(at)) : nullptr; }
+  GstBuffer* buffer(std::size_t at) { return GST_IS_BUFFER(seen_.at(at)) ? GST_BUFFER(seen_.at(at)) : nullptr; }
+  std::string kinds() {
+    const std::lock_guard lock(mutex_);
+    std::string text;
+    for (GstMiniObject* object : seen_) {
+      text += GST_IS_BUFFER(object) ? "frame" : gst_event_type_get_name(GST_EVENT_TYPE(GST_EVENT(object)));
+      text += ' ';
+    }
+    return text;
+  }
+
+  GstHarness* in_ = nullptr;
+  GstHarness* out_ = nullptr;
+  std::mutex mutex_;
+  std::vector<GstMiniObject*> seen_;
+};
+
+TEST_F(Passage, TimesOffsetsAndFlags) {
+  open("application/octet-stream");
+  constexpr unsigned every_flag = GST_BUFFER_FLAG_LIVE | GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC |
+                                  GST_BUFFER_FLAG_CORRUPTED | GST_BUFFER_FLAG_MARKER | GST_BUFFER_FLAG_HEADER |
+                                  GST_BUFFER_FLAG_GAP | GST_BUFFER_FLAG_DROPPABLE | GST_BUFFER_FLAG_DELTA_UNIT |
+                                  GST_BUFFER_FLAG_NON_DROPPABLE | (GST_BUFFER_FLAG_LAST << 3);
+  for (int i = 0; i < 2; ++i) {
+    Buffer made = new_buffer(random_data(777, 1));
+    if (i == 0) {
+      GST_BUFFER_PTS(made.get()) = 12345678901;
+      GST_BUFFER_DTS(made.get()) = 12345;
+      GST_BUFFER_DURATION(made.get()) = 333;
+      GST_BUFFER_OFFSET(made.get()) = 99;
+      GST_BUFFER_OFFSET_END(made.get()) = 101;
+      GST_BUFFER_FLAG_SET(made.get(), every_flag);
+    }
+    send(std::move(made));
+  }
+  ASSERT_TRUE(wait_for(5)) << kinds();
+  GstBuffer* all = buffer(3);
+  ASSERT_NE(all, nullptr) << kinds();
+  EXPECT_EQ(GST_BUFFER_PTS(all), 12345678901U);
+  EXPECT_EQ(GST_BUFFER_DTS(all), 12345U);
+  EXPECT_EQ(GST_BUFFER_DURATION(all), 333U);
+  EXPECT_EQ(GST_BUFFER_OFFSET(all), 99U);
+  EXPECT_EQ(GST_BUFFER_OFFSET_END(all), 101U);
+  EXPECT_EQ(GST_BUFFER_FLAGS(all) & every_flag, every_flag);
+  GstBuffer* none = buffer(4);
+  ASSERT_NE(none, nullptr);
+  EXPECT_EQ(GST_BUFFER_PTS(none), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(GST_BUFFER_DTS(none), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(GST_BUFFER_DURATION(none), GST_CLOCK_TIME_NONE);
+  EXPECT_EQ(GST_BUFFER_OFFSET(none), GST_BUFFER_OFFSET_NONE);
+  EXPECT_EQ(GST_BUFFER_OFFSET_END(none), GST_BUFFER_OFFSET_NONE);
+  EXPECT_EQ(GST_BUFFER_FLAGS(none) & every_flag, 0U);
+}
+
+TEST_F(Passage, Metas) {
+  static const gchar* tags[] = {nullptr};
+  gst_meta_register_custom("GpumapTestMeta", tags, nullptr, nullptr, nullptr);
+  open("video/x-raw,format=NV12,width=33,height=7,framerate=30/1");
+  Buffer made = new_buffer(random_data(5000, 3));
+  gsize offset[GST_VIDEO_MAX_PLANES] = {128, 2048};
+  gint stride[GST_VIDEO_MAX_PLANES] = {77, 91};
+  gst_buffer_add_video_meta_full(made.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_NV12, 33, 7, 2, offset,
+                                 stride);
+  const Caps reference = new_caps("timestamp/x-unix");
+  gst_buffer_add_reference_timestamp_meta(made.get(), reference.get(), 1718000000123456789, 40);
+  GstCustomMeta* custom = gst_buffer_add_custom_meta(made.get(), "GpumapTestMeta");
+  gst_structure_set(gst_custom_meta_get_structure(custom), "answer", G_TYPE_INT, 42, nullptr);
+  send(std::move(made));
+
+  ASSERT_TRUE(wait_for(4)) << kinds();
+  GstBuffer* got = buffer(3);
+  ASSERT_NE(got, nullptr) << kinds();
+  GstVideoMeta* video = gst_buffer_get_video_meta(got);
+  ASSERT_NE(video, nullptr);
+  EXPECT_EQ(video->stride[1], 91);
+  EXPECT_EQ(video->offset[0], 128U);
+  GstReferenceTimestampMeta* stamp = gst_buffer_get_reference_timestamp_meta(got, reference.get());
+  ASSERT_NE(stamp, nullptr);
+  EXPECT_EQ(stamp->timestamp, 1718000000123456789U);
+  EXPECT_EQ(stamp->duration, 40U);
+  custom = gst_buffer_get_custom_meta(got, "GpumapTestMeta");
+  ASSERT_NE(custom, nullptr);
+  gint answer = 0;
+  gst_structure_get_int(gst_custom_meta_get_structure(custom), "answer", &answer);
+  EXPECT_EQ(answer, 42);
+}
+
+TEST_F(Passage, CapsAndSegment) {
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.rate = 1.5;
+  segment.applied_rate = 2.0;
+  segment.start = 10 * GST_SECOND;
+  segment.stop = 100 * GST_SECOND;
+  segment.time = 5 * GST_SECOND;
+  segment.base = 3 * GST_SECOND;
+  segment.position = 11 * GST_SECOND;
+  open("audio/x-raw,format=S16LE,rate=44100,channels=2,layout=interleaved", &segment);
+  ASSERT_TRUE(wait_for(3));
+  ASSERT_EQ(kinds(), "stream-start caps segment ");
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event(1), &caps);
+  EXPECT_TRUE(gst_caps_is_equal(caps, new_caps("audio/x-raw(memory:GPUMap),format=S16LE,rate=44100,channels=2,"
+                                               "layout=interleaved")
+                                          .get()))
+      << gst_caps_to_string(caps);
+  const GstSegment* got = nullptr;
+  gst_event_parse_segment(event(2), &got);
+  EXPECT_TRUE(gst_segment_is_equal(got, &segment));
+}
+
+TEST_F(Passage, OrderOfEventsAndFrames) {
+  open("application/octet-stream");
+  send(new_buffer(random_data(10, 1)));
+  send(gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "first light", nullptr)));
+  send(new_buffer(random_data(11, 2)));
+  send(new_buffer(random_data(12, 3)));
+  send(gst_event_new_gap(4 * GST_SECOND, GST_SECOND));
+  send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new("mark", "n", G_TYPE_INT, 5, nullptr)));
+  send(new_buffer(random_data(70000, 4)));  // a ring with larger slots starts here
+  send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, gst_structure_new_empty("stays")));
+  send(gst_event_new_eos());
+  ASSERT_TRUE(wait_for(12)) << kinds();
+  ASSERT_EQ(
+      kinds(),
+      "stream-start caps segment frame tag frame frame gap custom-downstream frame custom-downstream-sticky eos ");
+  GstTagList* tags = nullptr;
+  gst_event_parse_tag(event(4), &tags);
+  gchar* title = nullptr;
+  ASSERT_TRUE(gst_tag_list_get_string(tags, GST_TAG_TITLE, &title));
+  EXPECT_STREQ(title, "first light");
+  g_free(title);
+  GstClockTime start = 0, duration = 0;
+  gst_event_parse_gap(event(7), &start, &duration);
+  EXPECT_EQ(start, 4 * GST_SECOND);
+  EXPECT_EQ(duration, GST_SECOND);
+  gint mark = 0;
+  EXPECT_TRUE(gst_structure_get_int(gst_event_get_structure(event(8)), "n", &mark));
+  EXPECT_EQ(mark, 5);
+  for (const auto& [at, bytes] : {std::pair{3, 10}, {5, 11}, {6, 12}, {9, 70000}}) {
+    EXPECT_EQ(gst_buffer_get_size(buffer(static_cast<std::size_t>(at))), static_cast<gsize>(bytes));
+  }
+}
+
+// The same many times: an event is neither early nor late, whichever thread is ahead. The record holds every slot.
+TEST_F(Passage, OrderHoldsUnderLoad) {
+  open("application/octet-stream");
+  for (int i = 0; i < 200; ++i) {
+    send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new("n", "n", G_TYPE_INT, i, nullptr)));
+    Buffer made = new_buffer(random_data(64, static_cast<std::uint64_t>(i)));
+    GST_BUFFER_OFFSET(made.get()) = static_cast<guint64>(i);
+    send(std::move(made));
+  }
+  ASSERT_TRUE(wait_for(403));
+  for (int i = 0; i < 200; ++i) {
+    const auto at = static_cast<std::size_t>(3 + 2 * i);
+    ASSERT_TRUE(event(at) != nullptr && buffer(at + 1) != nullptr) << i;
+    gint n = -1;
+    gst_structure_get_int(gst_event_get_structure(event(at)), "n", &n);
+    ASSERT_EQ(n, i);
+    ASSERT_EQ(GST_BUFFER_OFFSET(buffer(at + 1)), static_cast<guint64>(i));
+  }
+}
+
+// Kernels keep what the frame carries, whether the frame is handed on or a new one is made, here or in host memory.
+TEST(PassageThroughKernel, KeepsTimesFlagsAndMetas) {
+  for (const char* kernel : {"checksum", "identity"}) {
+    for (const char* memory : {"application/octet-stream(memory:GPUMap)", "application/octet-stream"}) {
+      SCOPED_TRACE(std::string(kernel) + " into " + memory);
+      Pipeline pipeline(on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc "
+                                                   "$CHANNEL ! gpumapkernel kernel=") +
+                                       kernel + " ! capsfilter caps=" + memory + " ! appsink name=out sync=false"));
+      gst_app_src_set_caps(pipeline.appsrc(), new_caps("application/octet-stream").get());
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      const Data data = random_data(333, 9);
+      Buffer made = new_buffer(data, 7 * GST_SECOND);
+      GST_BUFFER_DTS(made.get()) = 6 * GST_SECOND;
+      GST_BUFFER_DURATION(made.get()) = 5;
+      GST_BUFFER_OFFSET(made.get()) = 4;
+      GST_BUFFER_OFFSET_END(made.get()) = 8;
+      GST_BUFFER_FLAG_SET(made.get(), GST_BUFFER_FLAG_MARKER);
+      const Caps reference = new_caps("timestamp/x-unix");
+      gst_buffer_add_reference_timestamp_meta(made.get(), reference.get(), 17, 40);
+      push(pipeline.appsrc(), std::move(made));
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_NE(sample, nullptr);
+      GstBuffer* got = gst_sample_get_buffer(sample.get());
+      EXPECT_EQ(data_of(got) == data, true);
+      EXPECT_EQ(GST_BUFFER_PTS(got), 7 * GST_SECOND);
+      EXPECT_EQ(GST_BUFFER_DTS(got), 6 * GST_SECOND);
+      EXPECT_EQ(GST_BUFFER_DURATION(got), 5U);
+      EXPECT_EQ(GST_BUFFER_OFFSET(got), 4U);
+      EXPECT_EQ(GST_BUFFER_OFFSET_END(got), 8U);
+      EXPECT_TRUE(GST_BUFFER_FLAG_IS_SET(got, GST_BUFFER_FLAG_MARKER));
+      GstReferenceTimestampMeta* stamp = gst_buffer_get_reference_timestamp_meta(got, reference.get());
+      ASSERT_NE(stamp, nullptr);
+      EXPECT_EQ(stamp->timestamp, 17U);
+      if (std::string_view(kernel) == "checksum") {
+        GstCustomMeta* meta = gst_buffer_get_custom_meta(got, "GpumapResult");
+        ASSERT_NE(meta, nullptr);
+        guint64 sum = 0;
+        EXPECT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), "checksum", &sum));
+        EXPECT_EQ(sum, checksum_of(data));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+// The plugin's file, as a user's GStreamer sees it.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string output_of(const std::string& command, int& status) {
+  std::string text;
+  std::array<char, 4096> part{};
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return {};
+  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), got);
+  status = WEXITSTATUS(pclose(pipe));
+  return text;
+}
+
+TEST(PluginFile, InspectListsTheElements) {
+  const char* path = std::getenv("GPUMAP_PLUGIN");
+  if (path == nullptr) GTEST_SKIP() << "GPUMAP_PLUGIN names no file";
+  int status = -1;
+  const std::string text = output_of("gst-inspect-1.0 " + std::string(path) + " 2>&1", status);
+  EXPECT_EQ(status, 0) << text;
+  for (const char* expected : {"gpumapsink", "gpumapsrc", "gpumapkernel", "3 features", "MIT", "gpumap"}) {
+    EXPECT_THAT(text, HasSubstr(expected));
+  }
+  EXPECT_THAT(text, testing::ContainsRegex("License +MIT"));
+  EXPECT_THAT(text, testing::ContainsRegex("Source module +gpumap"));
+  EXPECT_THAT(text, testing::ContainsRegex("Binary package +gpumap"));
+  EXPECT_THAT(text, testing::ContainsRegex("Version +" GPUMAP_VERSION));
+}
+
+TEST(PluginFile, ElementsDescribeTheirProperties) {
+  for (const auto& [name, properties] :
+       {std::pair<const char*, std::vector<const char*>>{
+            "gpumapsink", {"channel", "device", "slots", "slot-size", "leaky", "busy-poll", "sync", "stats"}},
+        {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats"}},
+        {"gpumapkernel", {"kernel", "location", "function", "params", "backend", "device"}}}) {
+    const Element element(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make(name, nullptr))));
+    for (const char* property : properties) {
+      GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), property);
+      ASSERT_NE(spec, nullptr) << name << " " << property;
+      EXPECT_NE(std::string(g_param_spec_get_blurb(spec)), "") << name << " " << property;
+      // Whatever is there can be read in the NULL state.
+      GValue value = G_VALUE_INIT;
+      g_object_get_property(G_OBJECT(element.get()), property, &value);
+      EXPECT_NE(G_VALUE_TYPE(&value), G_TYPE_INVALID);
+      if (G_VALUE_TYPE(&value) != G_TYPE_INVALID) g_value_unset(&value);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// The kernels for samples, iq-to-f32 and iq-power, through the pipeline against plain C++.
+#include <cmath>
+#include <cstring>
+
+#include "pipeline.hpp"
+#include "reference.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+struct Format {
+  const char* name;
+  std::uint32_t id;
+};
+constexpr Format formats[] = {
+    {"U8", GPUMAP_FORMAT_U8}, {"S8", GPUMAP_FORMAT_S8}, {"S16LE", GPUMAP_FORMAT_S16}, {"F32LE", GPUMAP_FORMAT_F32}};
+
+class Samples : public testing::TestWithParam<Format> {
+ protected:
+  /// Random samples; floats in -1 to 1.
+  static Data random_samples(std::size_t count, std::uint64_t seed) {
+    Data data = random_data(count * reference::sample_bytes(GetParam().id), seed);
+    if (GetParam().id != GPUMAP_FORMAT_F32) return data;
+    for (std::size_t at = 0; at < data.size(); at += 4) {
+      std::int32_t word = 0;
+      std::memcpy(&word, &data[at], 4);
+      const float value = static_cast<float>(word) / 2147483648.0F;
+      std::memcpy(&data[at], &value, 4);
+    }
+    return data;
+  }
+
+  static std::vector<float> floats_of(const Sample& sample) {
+    const Data data = data_of(gst_sample_get_buffer(sample.get()));
+    std::vector<float> floats(data.size() / 4);
+    std::memcpy(floats.data(), data.data(), floats.size() * 4);
+    return floats;
+  }
+
+  /// Frames of several sizes through `kernel`; expected(frame, i) is what float i should be.
+  template <typename Expected>
+  static void expect_from(const std::string& kernel, int channels, int channels_out, std::size_t outputs_per_sample_of,
+                          Expected expected) {
+    for (const char* memory : {"", "(memory:GPUMap)"}) {
+      Pipeline pipeline(
+          on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                         "gpumapkernel kernel=" +
+                         kernel + " ! capsfilter caps=audio/x-raw" + memory + " ! appsink name=out sync=false"));
+      const Caps caps = new_caps(std::string("audio/x-raw,format=") + GetParam().name +
+                                 ",layout=interleaved,rate=2400000,channels=" + std::to_string(channels));
+      gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      for (const std::size_t frames : {1, 3, 1023, 40001, 17}) {
+        const std::size_t samples = frames * static_cast<std::size_t>(channels);
+        const Data in = random_samples(samples, frames);
+        push(pipeline.appsrc(), new_buffer(in));
+        const Sample sample = pull(pipeline.appsink(), 20s);
+        ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+        const GstStructure* made = gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0);
+        EXPECT_STREQ(gst_structure_get_string(made, "format"), "F32LE");
+        gint rate = 0, got_channels = 0;
+        EXPECT_TRUE(gst_structure_get(made, "rate", G_TYPE_INT, &rate, "channels", G_TYPE_INT, &got_channels, nullptr));
+        EXPECT_EQ(rate, 2400000);
+        EXPECT_EQ(got_channels, channels_out);
+        const std::vector<float> got = floats_of(sample);
+        ASSERT_EQ(got.size(), samples / outputs_per_sample_of);
+        for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(double{got[i]}, expected(in, i), 1e-6) << i;
+      }
+    }
+  }
+};
+
+TEST_P(Samples, ToFloat) {
+  for (const int channels : {1, 2}) {
+    expect_from("iq-to-f32", channels, channels, 1,
+                [](const Data& in, std::size_t i) { return reference::sample(GetParam().id, in, i); });
+  }
+}
+
+TEST_P(Samples, Power) {
+  expect_from("iq-power", 2, 1, 2, [](const Data& in, std::size_t i) {
+    const double in_phase = reference::sample(GetParam().id, in, 2 * i);
+    const double quadrature = reference::sample(GetParam().id, in, 2 * i + 1);
+    return in_phase * in_phase + quadrature * quadrature;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, Samples, testing::ValuesIn(formats),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+// One kernel after another, the first one's result in GPU memory: ordered without the CPU.
+TEST(KernelChain, PowerOfConvertedSamplesThenItsSum) {
+  Pipeline pipeline(on_new_channel(
+      "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=iq-to-f32 ! "
+      "gpumapkernel kernel=iq-power ! gpumapkernel kernel=identity ! gpumapkernel kernel=checksum ! "
+      "appsink name=out sync=false"));
+  gst_app_src_set_caps(pipeline.appsrc(),
+                       new_caps("audio/x-raw,format=S16LE,layout=interleaved,rate=48000,channels=2").get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  constexpr std::size_t count = 50;
+  std::vector<Data> results;
+  for (std::size_t i = 0; i < count; ++i) push(pipeline.appsrc(), new_buffer(random_data(4 * 30011, i)));
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  for (std::size_t i = 0; i < count; ++i) {
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr);
+    results.push_back(data_of(gst_sample_get_buffer(sample.get())));
+  }
+  ASSERT_EQ(pipeline.wait(), "eos");
+  ASSERT_EQ(pipeline.results().size(), count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const Data in = random_data(4 * 30011, i);
+    EXPECT_EQ(pipeline.results()[i].checksum, checksum_of(results[i]));
+    for (std::size_t at = 0; at < 30011; at += 997) {
+      float got = 0;
+      std::memcpy(&got, &results[i][4 * at], 4);
+      const double in_phase = reference::sample(GPUMAP_FORMAT_S16, in, 2 * at);
+      const double quadrature = reference::sample(GPUMAP_FORMAT_S16, in, 2 * at + 1);
+      ASSERT_NEAR(double{got}, in_phase * in_phase + quadrature * quadrature, 1e-6) << i << " " << at;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
