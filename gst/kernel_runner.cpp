@@ -105,7 +105,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
 KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
   Bytes* bytes = memory_bytes(memory);
-  if (bytes == nullptr) {
+  if (memory == nullptr || bytes == nullptr) {
     throw Error(ErrorCode::invalid,
                 "a buffer that is not in GPU memory reached gpumapkernel: feed it from gpumapsrc or "
                 "another gpumapkernel, with nothing between that changes frames on the CPU");

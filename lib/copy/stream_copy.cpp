@@ -48,10 +48,10 @@ std::span<const StoreKernel> store_kernels() noexcept {
 }
 
 const StoreKernel& choose(const char* wanted) noexcept {
-  const StoreKernel* best = nullptr;
-  for (const StoreKernel& kernel : kernels) {
+  const StoreKernel* best = &kernels.back();  // memcpy, which every CPU has
+  for (const StoreKernel& kernel : kernels | std::views::reverse) {
     if (!kernel.available()) continue;
-    if (best == nullptr) best = &kernel;
+    best = &kernel;
     if (wanted != nullptr && wanted == kernel.name) return kernel;
   }
   if (wanted != nullptr && *wanted != '\0') {

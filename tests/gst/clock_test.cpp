@@ -115,7 +115,8 @@ TEST(Pacing, SleepingSinkStopsAtOnce) {
       ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 5s));
     }
     // Paused, one more: what follows gpumapsrc has to preroll.
-    EXPECT_EQ(stat(pipeline.element("sink"), "frames"), state == GST_STATE_PAUSED ? 2U : 1U);
+    const auto wanted = state == GST_STATE_PAUSED ? 2U : 1U;
+    EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == wanted; }));
     EXPECT_LT(pipeline.stop(), 1s);
   }
 }

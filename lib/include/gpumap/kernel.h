@@ -54,7 +54,7 @@ enum gpumap_format {
 
 /* One image, one block of samples or plain bytes. Addresses are device addresses, lengths are bytes. */
 typedef struct gpumap_view {
-  gpumap_u64 plane[GPUMAP_MAX_PLANES];  /* address of each plane's first byte; plane[0] for anything that has no planes */
+  gpumap_u64 plane[GPUMAP_MAX_PLANES];  /* address of each plane; plane[0] alone for what has no planes */
   gpumap_u32 stride[GPUMAP_MAX_PLANES]; /* bytes from one row to the next */
   gpumap_u32 width;                     /* pixels; 0 when not video */
   gpumap_u32 height;                    /* pixels; 0 when not video */
@@ -73,10 +73,10 @@ typedef struct gpumap_color {
 typedef struct gpumap_frame {
   gpumap_view in;
   gpumap_view out;
-  gpumap_u64 sequence;  /* of the frame on its channel, from 0 */
-  gpumap_i64 pts;       /* ns, -1 when none */
-  gpumap_i64 duration;  /* ns, -1 when none */
-  gpumap_u64 result;    /* address of GPUMAP_RESULT_WORDS 64-bit words, zero before the launch, read by the CPU after it */
+  gpumap_u64 sequence; /* of the frame on its channel, from 0 */
+  gpumap_i64 pts;      /* ns, -1 when none */
+  gpumap_i64 duration; /* ns, -1 when none */
+  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words, zero before the launch, read after it */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 } gpumap_frame;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Given to NVRTC as <gpumap/samples.h>: one interleaved sample as a float in -1 to 1. gpumap_samples.glsl is its twin. */
+ * Given to NVRTC as <gpumap/samples.h>: one interleaved sample as a float in -1 to 1. gpumap_samples.glsl is its twin.
+ */
 #ifndef GPUMAP_SAMPLES_H
 #define GPUMAP_SAMPLES_H
 
