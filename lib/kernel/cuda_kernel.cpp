@@ -7,6 +7,7 @@
 
 #include "device/executable.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/compiled_once.hpp"
 #include "kernel/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
@@ -45,7 +46,8 @@ class LoadedCudaKernel final : public CudaKernel {
     shape_.work = work_of(source);
     switch (source.language) {
       case Language::cuda: {
-        const CudaBinary binary = build_cuda(source, architecture());
+        const std::string target = architecture();
+        const auto binary = compiled_once<CudaBinary>(source, target, [&] { return build_cuda(source, target); });
         load(binary.code);
         find(binary.function);
         break;

@@ -38,8 +38,12 @@ bool all_settled(Pipeline& pipeline) {
 /// (`videotestsrc ! queue ! fakesink` does, once in some thousand changes): then it is the elements that count.
 bool settle(Pipeline& pipeline, GstState state) {
   if (pipeline.set_state(state) == GST_STATE_CHANGE_FAILURE) return false;
-  const GstStateChangeReturn result = gst_element_get_state(pipeline.get(), nullptr, nullptr, 5 * GST_SECOND);
-  return result == GST_STATE_CHANGE_ASYNC ? all_settled(pipeline) : result != GST_STATE_CHANGE_FAILURE;
+  for (int second = 0; second < 40; ++second) {
+    const GstStateChangeReturn result = gst_element_get_state(pipeline.get(), nullptr, nullptr, GST_SECOND);
+    if (result != GST_STATE_CHANGE_ASYNC) return result != GST_STATE_CHANGE_FAILURE;
+    if (second > 0 && all_settled(pipeline)) return true;
+  }
+  return false;
 }
 
 /// Half of the times the state is waited for, else the next one comes while the change is under way.

@@ -152,7 +152,8 @@ TEST(CopyChoice, NamedKernelIsTaken) {
 }
 
 TEST(CopyChoice, NothingAskedGivesTheBestSilently) {
-  const auto best = std::ranges::find_if(copy::store_kernels(), [](const auto& kernel) { return kernel.available(); });
+  const auto all = copy::store_kernels();
+  const auto best = std::find_if(all.rbegin(), all.rend(), [](const auto& kernel) { return kernel.available(); });
   testing::internal::CaptureStderr();
   EXPECT_EQ(copy::choose(nullptr).name, best->name);
   EXPECT_EQ(copy::choose("").name, best->name);
