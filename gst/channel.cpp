@@ -120,6 +120,16 @@ void Channel::set_downstream_flow(GstFlowReturn flow) noexcept {
   if (current_) current_->ring().drop_queued();
 }
 
+void Channel::set_sink_playing(bool playing) noexcept {
+  sink_playing_.store(playing, std::memory_order_release);
+  plays_.fetch_add(1, std::memory_order_release);
+}
+
+void Channel::set_src_playing(bool playing) noexcept {
+  src_playing_.store(playing, std::memory_order_release);
+  plays_.fetch_add(1, std::memory_order_release);
+}
+
 GstElement* Channel::sink() const {
   const std::lock_guard lock(mutex_);
   return sink_ != nullptr ? GST_ELEMENT(gst_object_ref(sink_)) : nullptr;

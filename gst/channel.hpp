@@ -63,9 +63,13 @@ class Channel {
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
   [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
 
-  /// Counts the times that either side went to PLAYING, when its base time may have changed.
-  [[nodiscard]] guint play_count() const noexcept { return plays_.load(std::memory_order_relaxed); }
-  void count_play() noexcept { plays_.fetch_add(1, std::memory_order_relaxed); }
+  /// Each side says when it starts and stops playing: only in between is its base time worth reading.
+  void set_sink_playing(bool playing) noexcept;
+  void set_src_playing(bool playing) noexcept;
+  [[nodiscard]] bool sink_playing() const noexcept { return sink_playing_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool src_playing() const noexcept { return src_playing_.load(std::memory_order_acquire); }
+  /// Changes with every call of these two.
+  [[nodiscard]] guint plays() const noexcept { return plays_.load(std::memory_order_acquire); }
 
   // Src side.
   [[nodiscard]] bool attach_src(GstElement* src, FlushHandler on_flush, std::string& holder);
@@ -118,6 +122,7 @@ class Channel {
   bool src_flushing_ = false;
   std::chrono::nanoseconds src_spin_{0};
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
+  std::atomic<bool> sink_playing_{false}, src_playing_{false};
   std::atomic<guint> plays_{0};
 };
 

@@ -303,10 +303,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         state.clock.set_playing(true);
-        state.core->channel()->count_play();
+        state.core->channel()->set_sink_playing(true);
         break;
       case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
         state.clock.set_playing(false);
+        state.core->channel()->set_sink_playing(false);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_READY:
         // Before the pads close: a blocked chain function holds their lock.

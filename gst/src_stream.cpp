@@ -25,6 +25,19 @@ bool is_stopping(GstElement* element) {
   return stopping;
 }
 
+bool same_pipeline(GstElement* one, GstElement* other) {
+  const auto top = [](GstElement* element) {
+    GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
+    while (GstObject* parent = gst_object_get_parent(at)) {
+      gst_object_unref(at);
+      at = parent;
+    }
+    gst_object_unref(at);
+    return at;  // for comparing only
+  };
+  return top(one) == top(other);
+}
+
 }  // namespace
 
 SrcStream::~SrcStream() {
@@ -45,7 +58,7 @@ void SrcStream::start(const SrcSettings& settings) {
   settings_ = settings;
   started_ = false;
   shift_ = 0;
-  play_count_ = 0;
+  plays_ = 0;
   frames_ = 0;
   bytes_ = 0;
   const std::lock_guard lock(mutex_);
@@ -82,8 +95,7 @@ void SrcStream::set_playing(bool playing) {
     playing_ = playing;
   }
   changed_.notify_all();
-  if (!playing) return;
-  if (const auto channel = this->channel()) channel->count_play();
+  if (const auto channel = this->channel()) channel->set_src_playing(playing);
 }
 
 bool SrcStream::start_task() {
@@ -118,14 +130,23 @@ void SrcStream::on_flush(GstEvent* event) {
 GstClockTimeDiff SrcStream::running_time_shift() const {
   GstElement* sink = channel_->sink();
   if (sink == nullptr) return shift_;
-  GstClock* here = gst_element_get_clock(element_);
-  GstClock* there = gst_element_get_clock(sink);
-  GstClockTimeDiff shift = 0;
-  if (here != nullptr && here == there) {
-    shift = GST_CLOCK_DIFF(gst_element_get_base_time(element_), gst_element_get_base_time(sink));
+  GstClockTimeDiff shift = shift_;
+  if (same_pipeline(element_, sink)) {
+    // One base time, which the elements are told one after the other: comparing them in between would go wrong.
+    shift = 0;
+  } else if (channel_->sink_playing()) {
+    GstClock* here = gst_element_get_clock(element_);
+    GstClock* there = gst_element_get_clock(sink);
+    if (there != nullptr) {
+      // Before this pipeline plays, its base time is still to come: soon after now.
+      const bool known = channel_->src_playing() && here == there;
+      const GstClockTime base = known ? gst_element_get_base_time(element_) : gst_clock_get_time(there);
+      const bool other_clock = here != nullptr && here != there;
+      shift = other_clock ? 0 : GST_CLOCK_DIFF(base, gst_element_get_base_time(sink));
+    }
+    gst_clear_object(&here);
+    gst_clear_object(&there);
   }
-  gst_clear_object(&here);
-  gst_clear_object(&there);
   gst_object_unref(sink);
   return shift;
 }
@@ -140,11 +161,11 @@ void SrcStream::push_segment() {
   gst_pad_push_event(pad_, event);
 }
 
-/// Base times are known once both sides play, and change when either pauses: look again then.
+/// Base times are known once both sides play, and change when either has paused: look again then.
 void SrcStream::follow_base_times() {
-  const guint count = channel_->play_count();
-  if (count == play_count_) return;
-  play_count_ = count;
+  const guint plays = channel_->plays();
+  if (plays == plays_) return;
+  plays_ = plays;
   const GstClockTimeDiff shift = running_time_shift();
   if (shift == shift_) return;
   shift_ = shift;

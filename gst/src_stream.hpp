@@ -70,7 +70,7 @@ class SrcStream {
   bool started_ = false;         ///< stream-start went out
   GstEvent* segment_ = nullptr;  ///< as it came from the sink
   GstClockTimeDiff shift_ = 0;   ///< running time there minus running time here
-  guint play_count_ = 0;         ///< of the channel, when shift_ was last computed
+  guint plays_ = 0;              ///< of the channel, when shift_ was last computed
   std::atomic<guint64> frames_{0}, bytes_{0};
 
   std::mutex mutex_;
