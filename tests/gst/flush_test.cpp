@@ -102,7 +102,8 @@ TEST(Flush, SeekThroughBoth) {
   Pipeline pipeline(on_new_channel(
       "videotestsrc ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=3 "
       "$CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=identity ! appsink name=out sync=false max-buffers=2"));
-  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  // A flush that meets the bin on its way to PLAYING can leave it in PAUSED: that is GStreamer's own affair.
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
   ASSERT_NE(pull(pipeline.appsink()), nullptr);
   for (int second = 1; second <= 20; ++second) {
     ASSERT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
