@@ -9,17 +9,14 @@
 
 #include "ring/bell.hpp"
 #include "ring_helpers.hpp"
+#include "sanitizers.hpp"
 
 namespace gpumap {
 namespace {
 
 using namespace test;  // NOLINT: the tests' own words
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr std::uint64_t scale = 10;
-#else
-constexpr std::uint64_t scale = 1;
-#endif
+constexpr std::uint64_t scale = sanitized ? 10 : 1;
 constexpr std::size_t frame_words = 16;
 
 /// Words that depend on a seed, and what they add up to.
