@@ -49,7 +49,9 @@ TEST_F(CyclesGpuTest, StartAndStopLeaveNothingBehind) {
       static_cast<long>(after.descriptors) - static_cast<long>(before.descriptors),
       (static_cast<double>(before.window_free_bytes) - static_cast<double>(after.window_free_bytes)) / (1U << 20U));
   // A kilobyte a cycle, in a full run.
-  if (!sanitized) EXPECT_LE(after.resident_bytes, before.resident_bytes + (8U << 20U));
+  if (!sanitized) {
+    EXPECT_LE(after.resident_bytes, before.resident_bytes + (8U << 20U));
+  }
   EXPECT_LE(after.descriptors, before.descriptors);
   // A software driver's window is the machine's memory, which others use too.
   if (!software_) {

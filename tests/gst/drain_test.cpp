@@ -81,7 +81,11 @@ TEST(Drain, StopsLeakNothing) {
     if (i == 9) bytes = resident_bytes(), descriptors = open_descriptors();
   }
   EXPECT_LE(open_descriptors(), descriptors);
-  if (!sanitized) EXPECT_LE(resident_bytes(), bytes + 29'000'000) << "one ring has 29.5 MB; before: " << bytes;
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), bytes + 29'000'000) << "one ring has 29.5 MB;
+  }
+before:
+  " << bytes;
 }
 
 TEST(Drain, SrcThatComesLaterGetsCapsSegmentAndTags) {

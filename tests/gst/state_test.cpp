@@ -87,7 +87,9 @@ TEST(State, AThousandChangesAndNothingGrows) {
   pipeline.stop();
   EXPECT_LE(open_descriptors(), descriptors);
   // One ring has 0.7 MB: one lost in a hundred changes shows.
-  if (!sanitized) EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+  }
 }
 
 TEST(State, NewPipelinesAndNothingGrows) {
@@ -103,7 +105,9 @@ TEST(State, NewPipelinesAndNothingGrows) {
     ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
   }
   EXPECT_LE(open_descriptors(), descriptors);
-  if (!sanitized) EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+  }
 }
 
 TEST(State, RestartAfterEos) {
