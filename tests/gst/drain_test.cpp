@@ -9,10 +9,10 @@ namespace {
 
 struct Pair {
   std::string channel = new_channel();
-  std::string sink(const std::string& options) const {
+  [[nodiscard]] std::string sink(const std::string& options) const {
     return "gpumapsink name=sink channel=" + channel + " " + options;
   }
-  std::string src(const std::string& options = "") const {
+  [[nodiscard]] std::string src(const std::string& options = "") const {
     return "gpumapsrc name=src channel=" + channel + " " + options;
   }
 };

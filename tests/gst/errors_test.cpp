@@ -33,7 +33,7 @@ class Errors : public testing::Test {
                                      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
                                      "gpumapkernel name=faulty " +
                                      options + " ! " + after));
-    const std::string error = pipeline.run(20s);
+    std::string error = pipeline.run(20s);
     EXPECT_EQ(pipeline.culprit(), "faulty") << error;
     EXPECT_LT(pipeline.stop(), 5s);
     return error;
@@ -41,7 +41,7 @@ class Errors : public testing::Test {
   static std::string error_with_sink(const std::string& options, const std::string& upstream = source) {
     Pipeline pipeline(
         on_new_channel(upstream + "gpumapsink name=faulty $CHANNEL " + options + " gpumapsrc $CHANNEL ! fakesink"));
-    const std::string error = pipeline.run(20s);
+    std::string error = pipeline.run(20s);
     EXPECT_EQ(pipeline.culprit(), "faulty") << error;
     EXPECT_LT(pipeline.stop(), 5s);
     return error;

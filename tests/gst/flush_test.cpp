@@ -106,7 +106,7 @@ TEST(Flush, SeekThroughBoth) {
   ASSERT_NE(pull(pipeline.appsink()), nullptr);
   for (int second = 1; second <= 20; ++second) {
     ASSERT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
-                                        100 * second * static_cast<gint64>(GST_SECOND)));
+                                        100 * static_cast<gint64>(second) * static_cast<gint64>(GST_SECOND)));
     // What comes after the flush comes from the new place.
     Sample sample = pull(pipeline.appsink(), 3s);
     if (!sample) {

@@ -19,7 +19,7 @@ class Lonely {
     for (std::size_t i = 0; i < count; ++i, ++pushed) push(pipeline.appsrc(), new_buffer(random_data(500, pushed)));
   }
   /// What a src gets now, by checksum, as indices into what was pushed.
-  std::vector<std::size_t> take_all() {
+  [[nodiscard]] std::vector<std::size_t> take_all() const {
     gst_app_src_end_of_stream(pipeline.appsrc());
     Pipeline out("gpumapsrc channel=" + channel + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
     EXPECT_EQ(out.run(), "eos");

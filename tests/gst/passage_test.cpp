@@ -206,13 +206,13 @@ TEST_F(Passage, OrderHoldsUnderLoad) {
     send(std::move(made));
   }
   ASSERT_TRUE(wait_for(403));
-  for (int i = 0; i < 200; ++i) {
-    const auto at = static_cast<std::size_t>(3 + 2 * i);
+  for (std::size_t i = 0; i < 200; ++i) {
+    const std::size_t at = 3 + 2 * i;
     ASSERT_TRUE(event(at) != nullptr && buffer(at + 1) != nullptr) << i;
     gint n = -1;
     gst_structure_get_int(gst_event_get_structure(event(at)), "n", &n);
-    ASSERT_EQ(n, i);
-    ASSERT_EQ(GST_BUFFER_OFFSET(buffer(at + 1)), static_cast<guint64>(i));
+    ASSERT_EQ(n, static_cast<gint>(i));
+    ASSERT_EQ(GST_BUFFER_OFFSET(buffer(at + 1)), i);
   }
 }
 

@@ -92,7 +92,7 @@ TEST(Peers, TwoChannels) {
   ASSERT_EQ(pipeline.run(), "eos");
   std::size_t video = 0, audio = 0;
   for (const Result& result : pipeline.results()) {
-    video += result.bytes == 36 * 7 ? 1U : 0U;
+    video += result.bytes == 252 ? 1U : 0U;
     audio += result.bytes == 2048 ? 1U : 0U;
   }
   EXPECT_EQ(video, 30U);

@@ -100,7 +100,7 @@ TEST(KernelChain, PowerOfConvertedSamplesThenItsSum) {
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   constexpr std::size_t count = 50;
   std::vector<Data> results;
-  for (std::size_t i = 0; i < count; ++i) push(pipeline.appsrc(), new_buffer(random_data(4 * 30011, i)));
+  for (std::size_t i = 0; i < count; ++i) push(pipeline.appsrc(), new_buffer(random_data(std::size_t{4} * 30011, i)));
   gst_app_src_end_of_stream(pipeline.appsrc());
   for (std::size_t i = 0; i < count; ++i) {
     const Sample sample = pull(pipeline.appsink());
@@ -110,7 +110,7 @@ TEST(KernelChain, PowerOfConvertedSamplesThenItsSum) {
   ASSERT_EQ(pipeline.wait(), "eos");
   ASSERT_EQ(pipeline.results().size(), count);
   for (std::size_t i = 0; i < count; ++i) {
-    const Data in = random_data(4 * 30011, i);
+    const Data in = random_data(std::size_t{4} * 30011, i);
     EXPECT_EQ(pipeline.results()[i].checksum, checksum_of(results[i]));
     for (std::size_t at = 0; at < 30011; at += 997) {
       float got = 0;
