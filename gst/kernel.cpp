@@ -173,6 +173,22 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   return filtered;
 }
 
+/// Where downstream takes both (another gpumapkernel does), frames stay in GPU memory.
+GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
+  if (direction == GST_PAD_SINK) {
+    GstCaps* gpu = gst_caps_new_empty();
+    for (guint i = 0; i < gst_caps_get_size(others); ++i) {
+      const GstCapsFeatures* features = gst_caps_get_features(others, i);
+      if (features == nullptr || !gst_caps_features_contains(features, gpumap::gst::feature_name)) continue;
+      gst_caps_append_structure_full(gpu, gst_structure_copy(gst_caps_get_structure(others, i)),
+                                     gst_caps_features_copy(features));
+    }
+    if (!gst_caps_is_empty(gpu)) gst_caps_replace(&others, gpu);
+    gst_caps_unref(gpu);
+  }
+  return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->fixate_caps(trans, direction, caps, others);
+}
+
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   const auto runner = runner_of(trans);
   if (!runner) return FALSE;
@@ -263,6 +279,7 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   klass->base.start = start;
   klass->base.stop = stop;
   klass->base.transform_caps = transform_caps;
+  klass->base.fixate_caps = fixate_caps;
   klass->base.set_caps = set_caps;
   klass->base.decide_allocation = decide_allocation;
   klass->base.generate_output = generate_output;

@@ -90,6 +90,19 @@ INSTANTIATE_TEST_SUITE_P(Formats, Samples, testing::ValuesIn(formats),
                          [](const auto& test) { return std::string(test.param.name); });
 
 // One kernel after another, the first one's result in GPU memory: ordered without the CPU.
+// Between two kernels a frame stays in GPU memory, though the last one's neighbour wants system memory.
+TEST(KernelChain, StaysOnTheGpuInBetween) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=3 ! video/x-raw,format=NV12,width=33,height=17 ! gpumapsink $CHANNEL "
+                     "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! gpumapkernel name=second kernel=identity ! "
+                     "video/x-raw,format=RGBA ! fakesink"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  const Pad pad(gst_element_get_static_pad(pipeline.element("second"), "sink"));
+  const Caps caps(gst_pad_get_current_caps(pad.get()));
+  ASSERT_NE(caps, nullptr);
+  EXPECT_TRUE(gst_caps_features_contains(gst_caps_get_features(caps.get(), 0), "memory:GPUMap"));
+}
+
 TEST(KernelChain, PowerOfConvertedSamplesThenItsSum) {
   Pipeline pipeline(on_new_channel(
       "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=iq-to-f32 ! "
