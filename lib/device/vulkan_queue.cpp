@@ -139,7 +139,7 @@ class VulkanQueue final : public Queue {
   }
 
  private:
-  const VulkanKernel& check_launch(const Kernel& kernel, const Grid& grid) const {
+  [[nodiscard]] const VulkanKernel& check_launch(const Kernel& kernel, const Grid& grid) const {
     const auto* shader = dynamic_cast<const VulkanKernel*>(&kernel);
     if (shader == nullptr) {
       throw Error(ErrorCode::invalid,

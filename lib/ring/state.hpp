@@ -13,7 +13,7 @@ namespace gpumap {
 
 /// The part of a ring that is private to this process.
 struct Ring::State {
-  State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> memory, const RingOptions& options, std::size_t stride);
+  State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, const RingOptions& options, std::size_t stride);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;

@@ -50,7 +50,7 @@ double worst_difference(const Layout& in, Bytes input, const Layout& out, const 
       for (std::size_t c = 0; c < 3; ++c) {
         float value = 0.0F;
         std::memcpy(&value, output + out.planes[c].offset + y * out.planes[c].stride + 4 * x, sizeof value);
-        const double scale = double{frame.params[3 + c]};
+        const auto scale = double{frame.params[3 + c]};
         const double difference = value - (expected[c] / 255.0 - double{frame.params[c]}) * scale;
         // Written so that a NaN counts as a difference.
         if (!(std::abs(difference / scale) * 255.0 <= worst)) worst = std::abs(difference / scale) * 255.0;

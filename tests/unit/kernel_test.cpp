@@ -34,7 +34,7 @@ std::string error_of(ErrorCode code, Call call) {
 }
 
 fs::path write_file(const std::string& name, const std::string& text) {
-  const fs::path path = fs::path(::testing::TempDir()) / name;
+  fs::path path = fs::path(::testing::TempDir()) / name;
   std::ofstream(path) << text;
   return path;
 }

@@ -27,7 +27,7 @@ class Copies : public ::testing::Test {
     mapping->flush(0, size);
     return mapping;
   }
-  std::vector<std::byte> part(std::size_t offset, std::size_t bytes) const {
+  [[nodiscard]] std::vector<std::byte> part(std::size_t offset, std::size_t bytes) const {
     const auto first = data_.begin() + static_cast<std::ptrdiff_t>(offset);
     return {first, first + static_cast<std::ptrdiff_t>(bytes)};
   }
@@ -155,13 +155,13 @@ TEST_F(Copies, ThreadsWithQueuesOfTheirOwn) {
   const auto from = filled(size, 8);
   std::vector<std::thread> threads;
   std::vector<int> right(4, 0);
-  for (std::size_t i = 0; i < right.size(); ++i) {
-    threads.emplace_back([&, i] {
+  for (int& count : right) {
+    threads.emplace_back([&, at = &count] {
       const auto queue = device_->create_queue();
       const auto to = device_->allocate({Placement::device, size});
       for (int round = 0; round < 20; ++round) {
         queue->copy(*from, 0, *to, 0, size);
-        if (queue->submit().wait() == WaitResult::ready && downloaded(*to, 0, size) == data_) ++right[i];
+        if (queue->submit().wait() == WaitResult::ready && downloaded(*to, 0, size) == data_) ++*at;
       }
     });
   }
