@@ -33,7 +33,8 @@ Bytes::Bytes(ReadLease lease)
       offset_(lease.offset()),
       bytes_(lease.ring()->slot_bytes()),
       sequence_(lease.info().sequence),
-      has_content_(true) {
+      has_content_(true),
+      written_(lease.written()) {
   holder_ = std::move(lease);
 }
 

@@ -27,6 +27,11 @@ void GpuMapping::invalidate(std::size_t offset, std::size_t bytes) const {
   invalidate_range(offset, bytes);
 }
 
+Fence GpuMapping::upload(std::size_t offset, std::size_t bytes) const {
+  flush(offset, bytes);
+  return {};
+}
+
 UniqueFd GpuMapping::export_fd() const {
   throw Error(ErrorCode::not_supported, "page-locked host memory cannot be exported: export device memory instead");
 }

@@ -20,6 +20,8 @@ class GpuMapping : public Mapping {
   [[nodiscard]] Placement placement() const noexcept final { return options_.placement; }
   [[nodiscard]] std::size_t bytes() const noexcept final { return options_.bytes; }
   [[nodiscard]] bool coherent() const noexcept final { return coherent_; }
+  [[nodiscard]] bool cpu_readable() const noexcept override { return options_.placement == Placement::host; }
+  [[nodiscard]] Fence upload(std::size_t offset, std::size_t bytes) const override;
   void flush(std::size_t offset, std::size_t bytes) const final;
   void invalidate(std::size_t offset, std::size_t bytes) const final;
 

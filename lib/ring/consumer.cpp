@@ -32,12 +32,12 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   const RingStatus status = ring::wait_on(state.block.consumer_bell, deadline,
                                           std::chrono::nanoseconds(state.spin_ns.load(std::memory_order_relaxed)),
                                           state.consumer_waits, attempt, [] { return std::chrono::nanoseconds(0); });
-  if (status == RingStatus::ok) lease = ReadLease(shared_from_this(), slot, info);
+  if (status == RingStatus::ok) lease = ReadLease(shared_from_this(), slot, info, state.written[slot]);
   return status;
 }
 
 ReadLease::ReadLease(ReadLease&& other) noexcept
-    : ring_(std::move(other.ring_)), slot_(other.slot_), info_(other.info_) {}
+    : ring_(std::move(other.ring_)), slot_(other.slot_), info_(other.info_), written_(std::move(other.written_)) {}
 
 ReadLease& ReadLease::operator=(ReadLease&& other) noexcept {
   if (this == &other) return *this;
@@ -45,6 +45,7 @@ ReadLease& ReadLease::operator=(ReadLease&& other) noexcept {
   ring_ = std::move(other.ring_);
   slot_ = other.slot_;
   info_ = other.info_;
+  written_ = std::move(other.written_);
   return *this;
 }
 

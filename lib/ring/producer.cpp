@@ -97,7 +97,12 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
                                                 info.bytes, state.limits.slot_bytes));
   }
   store_fence();
-  if (!state.coherent && info.bytes > 0) state.mapping->flush(lease.offset(), info.bytes);
+  if (state.uploads) {
+    Fence written = state.mapping->upload(lease.offset(), info.bytes);
+    // It reads the slot, as a kernel does: a slot that nobody receives must wait for it all the same.
+    state.pending.fences(lease.slot_).add(written);
+    state.written[lease.slot_] = std::move(written);
+  }
   FrameInfo stamped = info;
   stamped.publish_ns = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
   if (!ring::publish(state.block, state.limits, lease.slot_, stamped)) {

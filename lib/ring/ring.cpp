@@ -40,19 +40,15 @@ void check(const std::shared_ptr<Device>& device, const RingOptions& options) {
   }
 }
 
-}  // namespace
-
-std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOptions& options) {
-  check(device, options);
-  const std::size_t stride = (options.slot_bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+std::shared_ptr<Mapping> allocate(Device& device, const RingOptions& options, std::size_t stride, Transport transport) {
   MappingOptions wanted;
-  wanted.placement = Placement::bar;
+  wanted.placement = placement_of(transport);
   wanted.bytes = stride * options.slots;
   wanted.require_coherent = options.require_coherent;
   wanted.treat_as_non_coherent = options.treat_as_non_coherent;
   std::shared_ptr<Mapping> mapping;
   try {
-    mapping = device->allocate(wanted);
+    mapping = device.allocate(wanted);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
     throw Error(ErrorCode::no_memory, fmt::format("{}; {} slots of {:.2f} MiB asked: lower slots or slot-size",
@@ -60,10 +56,30 @@ std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOpt
   }
   if (!mapping || mapping->host() == nullptr || mapping->bytes() < wanted.bytes) {
     throw Error(ErrorCode::not_supported,
-                fmt::format("the device gave no CPU mapping of {} bytes for a ring: use a transport other than bar",
-                            wanted.bytes));
+                fmt::format("the device gave no CPU mapping of {} bytes for a ring: use a transport other than {}",
+                            wanted.bytes, to_string(transport)));
   }
-  auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride);
+  return mapping;
+}
+
+}  // namespace
+
+std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOptions& options) {
+  check(device, options);
+  const std::size_t stride = (options.slot_bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+  Transport transport = options.transport.value_or(Transport::bar);
+  std::string fallback_reason;
+  std::shared_ptr<Mapping> mapping;
+  try {
+    mapping = allocate(*device, options, stride, transport);
+  } catch (const Error& error) {
+    if (options.transport || error.code() != ErrorCode::no_memory) throw;
+    fallback_reason = fmt::format("{}; taking transport=pinned", error.what());
+    transport = Transport::pinned;
+    mapping = allocate(*device, options, stride, transport);
+  }
+  auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride, transport);
+  state->fallback_reason = std::move(fallback_reason);
   auto made = std::shared_ptr<Ring>(new Ring(std::move(state)));
   made->set_spin(options.spin);
   return made;
@@ -86,6 +102,13 @@ std::size_t Ring::slot_bytes() const noexcept {
 }
 std::size_t Ring::slot_stride() const noexcept {
   return state_->slot_stride;
+}
+
+Transport Ring::transport() const noexcept {
+  return state_->transport;
+}
+const std::string& Ring::fallback_reason() const noexcept {
+  return state_->fallback_reason;
 }
 
 void Ring::close_producer() noexcept {

@@ -28,16 +28,19 @@ constexpr auto patience_at_end = 5s;
 }  // namespace
 
 Ring::State::State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, const RingOptions& options,
-                   std::size_t stride)
+                   std::size_t stride, Transport way)
     : device(std::move(on)),
       mapping(std::move(mapped)),
       host(mapping->host()),
       slot_stride(stride),
-      coherent(mapping->coherent() && !options.treat_as_non_coherent),
+      transport(way),
+      uploads(way == Transport::pinned || way == Transport::pageable || !mapping->coherent() ||
+              options.treat_as_non_coherent),
       limits(ring::Limits::of(options.slots, options.slot_bytes)),
       memory(options.slots, options.slot_bytes, stride),
       block(memory.block()),
       pending(options.slots),
+      written(options.slots),
       spin_ns(0) {}
 
 /// The leases are gone, or the ring would live. GPU work may still read: the memory must outlive it.
@@ -103,7 +106,11 @@ bool Ring::State::take_back(std::uint32_t& slot) {
       case ring::Take::taken:
         break;
     }
-    if (claimed) return true;
+    if (claimed) {
+      // Its upload may still read it. Nobody else does: it was queued.
+      static_cast<void>(written[slot].wait());
+      return true;
+    }
     // The frame is dropped, but whoever wrote it keeps the slot: the next one, then.
   }
   corrupt(limits, "published");

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "gpumap/ring.hpp"
 #include "ring/control_block.hpp"
@@ -13,7 +15,8 @@ namespace gpumap {
 
 /// The part of a ring that is private to this process.
 struct Ring::State {
-  State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, const RingOptions& options, std::size_t stride);
+  State(std::shared_ptr<Device> on, std::shared_ptr<Mapping> mapped, const RingOptions& options, std::size_t stride,
+        Transport way);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -30,11 +33,14 @@ struct Ring::State {
   std::shared_ptr<Mapping> mapping;
   std::byte* host;
   std::size_t slot_stride;
-  bool coherent;
+  Transport transport;
+  std::string fallback_reason;
+  bool uploads;  ///< publish() calls upload(): the mapping is mirrored, or not coherent
   ring::Limits limits;
   ring::ControlMemory memory;
   ring::ControlBlock& block;
   ring::PendingSlots pending;
+  std::vector<Fence> written;  ///< of each slot; set before it is queued, read by who takes it
 
   // Read on every call, written seldom.
   alignas(ring::line_bytes) std::atomic<bool> producer_flushing{false};

@@ -61,6 +61,13 @@ class FakeMapping : public Mapping {
     flushed_.emplace_back(offset, bytes);
   }
   void invalidate(std::size_t offset, std::size_t bytes) const override { check(offset, bytes); }
+  [[nodiscard]] bool cpu_readable() const noexcept override { return true; }
+  /// Flushes, like the real one; the fence is the test's own where it set one.
+  [[nodiscard]] Fence upload(std::size_t offset, std::size_t bytes) const override {
+    flush(offset, bytes);
+    return next_upload;
+  }
+  mutable Fence next_upload;
   void download(std::size_t offset, std::span<std::byte> to) const override {
     check(offset, to.size());
     if (!to.empty()) std::memcpy(to.data(), host() + offset, to.size());

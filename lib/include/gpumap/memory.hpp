@@ -3,7 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
+
+#include "gpumap/fence.hpp"
 
 namespace gpumap {
 
@@ -12,10 +16,24 @@ enum class Backend { cuda, vulkan };
 
 /// Where memory lies.
 enum class Placement {
-  bar,     ///< device memory that the CPU writes through the PCIe BAR (never read it with the CPU)
-  device,  ///< device memory that only the GPU reaches
-  host,    ///< page-locked, CPU-cached host memory that the GPU reaches: results and downloads
+  bar,                ///< device memory that the CPU writes through the PCIe BAR (never read it with the CPU)
+  device,             ///< device memory that only the GPU reaches
+  host,               ///< page-locked, CPU-cached host memory that the GPU reaches: results and downloads
+  mirrored,           ///< page-locked host memory, and device memory that upload() brings it to by DMA
+  mirrored_pageable,  ///< ordinary host memory, and device memory that upload() brings it to by a blocking copy
 };
+
+/// How the bytes that a CPU writes reach the GPU.
+enum class Transport {
+  bar,        ///< CPU stores into device memory
+  pinned,     ///< page-locked host memory, moved by DMA at publish
+  zero_copy,  ///< page-locked host memory that the kernel reads over PCIe
+  pageable,   ///< ordinary memory and a blocking copy at publish
+};
+
+[[nodiscard]] std::string_view to_string(Transport transport) noexcept;  ///< "bar", "pinned", "zero-copy", "pageable"
+[[nodiscard]] std::optional<Transport> find_transport(std::string_view name) noexcept;  ///< the inverse
+[[nodiscard]] Placement placement_of(Transport transport) noexcept;
 
 struct MappingOptions {
   Placement placement = Placement::bar;
@@ -37,8 +55,11 @@ class Mapping {
   [[nodiscard]] virtual std::size_t bytes() const noexcept = 0;
   /// CPU address, at least 4096-aligned; null for Placement::device.
   [[nodiscard]] virtual std::byte* host() const noexcept = 0;
-  /// Address for a kernel on `backend`: a CUdeviceptr or a Vulkan buffer device address. 0 where it has none.
+  /// Address for a kernel on `backend`: a CUdeviceptr or a Vulkan buffer device address. 0 where it has none. For a
+  /// mirrored placement that of the mirror.
   [[nodiscard]] virtual std::uint64_t address(Backend backend) const noexcept = 0;
+  /// The CPU reads host() at the speed of ordinary memory: all placements but bar and device.
+  [[nodiscard]] virtual bool cpu_readable() const noexcept = 0;
   /// False when CPU stores need flush() before the GPU sees them.
   [[nodiscard]] virtual bool coherent() const noexcept = 0;
 
@@ -47,8 +68,14 @@ class Mapping {
   /// Make device writes in the range visible to the CPU (Placement::host). A no-op on coherent memory.
   virtual void invalidate(std::size_t offset, std::size_t bytes) const = 0;
 
-  /// Copy [offset, offset + to.size()) to ordinary host memory by DMA, never by CPU reads of the BAR. Blocks until
-  /// done. The caller has waited for the fences of GPU work that writes the range.
+  /// Bring CPU stores in the range to where address() points: flush() and a signalled fence where the CPU wrote there
+  /// already; DMA for Placement::mirrored, asynchronous: kernels wait for the fence, and the range must not be stored
+  /// to before it has signalled; done on return for Placement::mirrored_pageable. The caller has fenced its stores.
+  /// Range checked: Error(invalid). Throws Error(device_lost).
+  [[nodiscard]] virtual Fence upload(std::size_t offset, std::size_t bytes) const = 0;
+
+  /// Copy [offset, offset + to.size()) of what a kernel sees to ordinary host memory by DMA, never by CPU reads of the
+  /// BAR. Blocks until done. The caller has waited for the fences of GPU work that writes the range.
   virtual void download(std::size_t offset, std::span<std::byte> to) const = 0;
 };
 

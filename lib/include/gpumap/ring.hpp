@@ -35,8 +35,9 @@ struct FrameInfo {
 };
 
 struct RingOptions {
-  std::uint32_t slots = 8;     ///< min_slots to max_slots
-  std::size_t slot_bytes = 0;  ///< at least 1; a slot starts every slot_stride() bytes
+  std::uint32_t slots = 8;             ///< min_slots to max_slots
+  std::size_t slot_bytes = 0;          ///< at least 1; a slot starts every slot_stride() bytes
+  std::optional<Transport> transport;  ///< empty: bar, or pinned where the BAR window has no room
   bool require_coherent = false;
   bool treat_as_non_coherent = false;
   std::chrono::nanoseconds spin{0};  ///< busy-poll for this long before a wait sleeps in the kernel
@@ -105,17 +106,20 @@ class ReadLease {
   [[nodiscard]] const FrameInfo& info() const noexcept { return info_; }  ///< a private copy, checked against the ring
   [[nodiscard]] std::size_t offset() const noexcept;
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
+  /// What brings the frame to the GPU: kernels wait for it. Signalled already but for Transport::pinned.
+  [[nodiscard]] const Fence& written() const noexcept { return written_; }
   /// GPU work that reads the slot: it is not leased again before this fence has signalled.
   void add_read_fence(const Fence& fence) const;
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept { return ring_; }
 
  private:
   friend class Ring;
-  ReadLease(std::shared_ptr<Ring> ring, std::uint32_t slot, const FrameInfo& info)
-      : ring_(std::move(ring)), slot_(slot), info_(info) {}
+  ReadLease(std::shared_ptr<Ring> ring, std::uint32_t slot, const FrameInfo& info, Fence written)
+      : ring_(std::move(ring)), slot_(slot), info_(info), written_(std::move(written)) {}
   std::shared_ptr<Ring> ring_;
   std::uint32_t slot_ = 0;
   FrameInfo info_;
+  Fence written_;
 };
 
 /// A fixed set of slots in one mapping, plus the queue of published ones. One producer side, one consumer side; on each
@@ -133,6 +137,9 @@ class Ring : public std::enable_shared_from_this<Ring> {
   [[nodiscard]] std::uint32_t slots() const noexcept;
   [[nodiscard]] std::size_t slot_bytes() const noexcept;
   [[nodiscard]] std::size_t slot_stride() const noexcept;  ///< slot_bytes rounded up to 4096
+  [[nodiscard]] Transport transport() const noexcept;
+  /// Why RingOptions::transport left empty did not give bar, with figures and remedy; empty when it did.
+  [[nodiscard]] const std::string& fallback_reason() const noexcept;
 
   // Producer side.
   /// The free slot released longest ago whose read fences have signalled. ok, timeout, flushing, closed or full. What
@@ -140,8 +147,8 @@ class Ring : public std::enable_shared_from_this<Ring> {
   /// Error(invalid) when another process corrupted the control block.
   [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
                                    Deadline deadline = no_deadline);
-  /// Store fence, flush where not coherent, stamp, queue. Error(invalid) when info.bytes exceeds the slot or the lease
-  /// is empty or published already. Never blocks.
+  /// Store fence, upload (a flush where not coherent, DMA, or nothing), stamp, queue. Error(invalid) when info.bytes
+  /// exceeds the slot or the lease is empty or published already. Blocks only for Transport::pageable.
   void publish(WriteLease& lease, const FrameInfo& info);
   /// No more frames: consumers get what is queued, then closed.
   void close_producer() noexcept;
