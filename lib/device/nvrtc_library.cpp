@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 
 namespace gpumap {
@@ -27,6 +28,17 @@ std::vector<std::string> candidates() {
   return names;
 }
 
+/// NVRTC opens libnvrtc-builtins by its bare name when it first compiles, so outside the loader's path it misses the
+/// one that lies beside it. A library that is open already is found by that name.
+DynamicLibrary open_builtins_beside(const std::filesystem::path& nvrtc) {
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(nvrtc.parent_path(), missing)) {
+    if (entry.path().filename().string().rfind("libnvrtc-builtins.so", 0) != 0) continue;
+    if (DynamicLibrary builtins(entry.path()); builtins) return builtins;
+  }
+  return {};
+}
+
 }  // namespace
 
 NvrtcLibrary open_nvrtc() {
@@ -36,6 +48,7 @@ NvrtcLibrary open_nvrtc() {
     found.library = DynamicLibrary(name);
     if (found.library) {
       found.path = name;
+      if (name.find('/') != std::string::npos) found.builtins = open_builtins_beside(name);
       break;
     }
   }

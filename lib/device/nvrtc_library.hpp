@@ -10,6 +10,7 @@ namespace gpumap {
 
 /// NVRTC, CUDA's run-time compiler. It needs no GPU.
 struct NvrtcLibrary {
+  DynamicLibrary builtins;  ///< NVRTC's other half; held where it had to be opened for NVRTC to find it
   DynamicLibrary library;
   std::string path;                    ///< what was opened; empty when none was found
   std::vector<std::string> looked_in;  ///< every name tried, for messages
