@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -21,15 +20,6 @@
 
 namespace first_light {
 
-Summary summarise(std::vector<std::int64_t>& ns) {
-  if (ns.empty()) return {};
-  std::sort(ns.begin(), ns.end());
-  const auto at = [&](double share) {
-    return static_cast<double>(ns[static_cast<std::size_t>(share * static_cast<double>(ns.size() - 1))]) / 1000.0;
-  };
-  return {.median_us = at(0.5), .p90_us = at(0.9), .p99_us = at(0.99), .min_us = at(0)};
-}
-
 gpumap::KernelSource NamedKernel::source(gpumap::Backend backend) const {
   if (!file.empty()) return gpumap::load_kernel_file(file);
   return gpumap::source_of(*gpumap::find_builtin(name), backend);
@@ -38,9 +28,6 @@ gpumap::KernelSource NamedKernel::source(gpumap::Backend backend) const {
 namespace {
 
 constexpr double target_us = 12;
-constexpr const char* nothing_cuda =
-    "#include <gpumap/kernel.h>\nextern \"C\" __global__ void nothing(gpumap_frame frame) {}\n";
-constexpr const char* nothing_glsl = "#version 460\n#include <gpumap.glsl>\nvoid main() {}\n";
 
 /// A kernel file of the user's, in a folder that goes with this.
 class TemporaryKernel {
@@ -51,7 +38,7 @@ class TemporaryKernel {
     folder_ = pattern;
     const bool cuda = backend == gpumap::Backend::cuda;
     path_ = folder_ / (cuda ? "nothing.cu" : "nothing.comp");
-    std::ofstream(path_) << (cuda ? nothing_cuda : nothing_glsl);
+    std::ofstream(path_) << bench::nothing_kernel(backend).code;
   }
   ~TemporaryKernel() {
     std::error_code ignored;
@@ -65,29 +52,14 @@ class TemporaryKernel {
   std::filesystem::path folder_, path_;
 };
 
-std::string cpu_name() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
-  }
-  return "unknown";
-}
-
-nlohmann::json to_json(const Summary& summary) {
-  return {{"median_us", summary.median_us},
-          {"p90_us", summary.p90_us},
-          {"p99_us", summary.p99_us},
-          {"min_us", summary.min_us}};
-}
-
 nlohmann::json to_json(const Result& result) {
-  nlohmann::json made = to_json(result.total);
+  nlohmann::json made = bench::to_json(result.total);
   made["kernel"] = result.kernel;
   made["path"] = result.path;
   made["period_us"] = result.period_us;
   if (result.path == "pipeline") made["zero_copy_frames"] = result.zero_copy_frames;
   for (const auto& [name, summary] : result.stages) {
-    nlohmann::json stage = to_json(summary);
+    nlohmann::json stage = bench::to_json(summary);
     stage["stage"] = name;
     made["stages"].push_back(stage);
   }
@@ -157,7 +129,7 @@ int run(Program& program) {
                         {"vulkan_driver", info.vulkan_driver},
                         {"cuda_driver", info.cuda_driver},
                         {"backend", backend},
-                        {"cpu", cpu_name()},
+                        {"cpu", bench::cpu_name()},
                         {"commit", program.commit},
                         {"gstreamer", fmt::format("{}.{}.{}", GST_VERSION_MAJOR, GST_VERSION_MINOR, GST_VERSION_MICRO)},
                         {"width", options.width},
@@ -170,7 +142,8 @@ int run(Program& program) {
 
   fmt::print("{}{}, {}, {} through {}\n{}\n{}x{} NV12, {} frames after {}, one in flight, busy-poll {} us\n", info.name,
              info.software ? " (software: these are no figures of a GPU)" : "", info.vulkan_driver, info.transport,
-             backend, cpu_name(), options.width, options.height, options.frames, options.warmup, options.busy_poll_us);
+             backend, bench::cpu_name(), options.width, options.height, options.frames, options.warmup,
+             options.busy_poll_us);
   fmt::print("\nus from the producer's last store to the kernel seen done\n{:<10} {:<42} {:>9} {:>9} {:>9} {:>9}\n",
              "kernel", "path", "median", "P90", "P99", "min");
 

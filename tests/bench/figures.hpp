@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+// What the benchmarks share: a clock, percentiles, a patient spin and the kernel that does nothing.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <gpumap/kernel.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace bench {
+
+struct Summary {
+  double median_us = 0, p90_us = 0, p99_us = 0, min_us = 0;
+};
+/// Sorts what it is given.
+[[nodiscard]] Summary summarise(std::vector<std::int64_t>& ns);
+[[nodiscard]] nlohmann::json to_json(const Summary& summary);
+
+/// "model name" of /proc/cpuinfo.
+[[nodiscard]] std::string cpu_name();
+
+/// A kernel that reads and writes nothing, so that what is timed is the way to it.
+[[nodiscard]] gpumap::KernelSource nothing_kernel(gpumap::Backend backend);
+
+inline std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// Spin until `done()`; after a millisecond let other threads run between looks, for machines with few cores.
+/// False after ten seconds.
+template <typename Done>
+bool spin_until(Done done) {
+  const std::int64_t began = now_ns();
+  for (unsigned look = 1;; ++look) {
+    if (done()) return true;
+    __builtin_ia32_pause();
+    if (look % 64 != 0) continue;
+    const std::int64_t spent = now_ns() - began;
+    if (spent > 10'000'000'000) return false;
+    if (spent > 1'000'000) std::this_thread::yield();
+  }
+}
+
+}  // namespace bench

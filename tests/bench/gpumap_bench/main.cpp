@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// Measures what gpumap promises, against what people use today, on this machine.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <gpumap/copy.hpp>
+#include <gpumap/error.hpp>
+#include <string_view>
+
+#include "bench.hpp"
+
+namespace bench {
+
+std::vector<unsigned> Context::threads(std::vector<unsigned> otherwise) const {
+  return options.threads.empty() ? std::move(otherwise) : options.threads;
+}
+
+std::vector<std::size_t> Context::sizes(std::vector<std::size_t> otherwise) const {
+  return options.sizes.empty() ? std::move(otherwise) : options.sizes;
+}
+
+std::int64_t cpu_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+void poll(const gpumap::Fence& fence) {
+  if (spin_until([&] { return fence.signalled(); })) return;
+  fence.timeline()->check();
+  throw gpumap::Error(gpumap::ErrorCode::device_lost, "GPU work did not end within 10 s");
+}
+
+namespace {
+
+struct Mode {
+  std::string_view name;
+  nlohmann::json (*run)(Context&);
+};
+constexpr std::array modes{
+    Mode{"bw", run_bw},
+    Mode{"api", run_api},
+    Mode{"frame", run_frame},
+};
+
+std::vector<std::string> mode_names() {
+  std::vector<std::string> names;
+  for (const Mode& mode : modes) names.emplace_back(mode.name);
+  return names;
+}
+
+/// Prints and stores the verdicts; false when one is missed on hardware.
+bool judge(const Context& context, nlohmann::json& report) {
+  bool all = true;
+  report["targets"] = nlohmann::json::array();
+  for (const Target& target : context.targets) {
+    const bool least = target.limit == Target::Limit::at_least;
+    nlohmann::json made{{"claim", target.claim},
+                        {"value", target.value},
+                        {"limit", least ? "at least" : "at most"},
+                        {"bound", target.bound}};
+    if (context.software()) {
+      report["targets"].push_back(made);
+      continue;
+    }
+    made["met"] = target.met();
+    all = all && target.met();
+    report["targets"].push_back(made);
+    fmt::print("{:<6} {:<78} {:>8.3f}, target {} {}\n", target.met() ? "met" : "MISSED", target.claim, target.value,
+               made["limit"].get<std::string>(), target.bound);
+  }
+  return all;
+}
+
+void write_json(const nlohmann::json& report, const std::string& file) {
+  std::ofstream out(file);
+  out << report.dump(1) << '\n';
+  if (!out.flush()) throw std::runtime_error("cannot write " + file);
+}
+
+int run(const Options& options) {
+  Context context{.options = options, .device = gpumap::Device::open(options.device)};
+  const gpumap::DeviceInfo& info = context.device->info();
+  context.backend = context.device->default_backend();
+  if (options.backend != "auto") {
+    context.backend = options.backend == "cuda" ? gpumap::Backend::cuda : gpumap::Backend::vulkan;
+  }
+  const std::string backend = context.backend == gpumap::Backend::cuda ? "cuda" : "vulkan";
+  const std::string driver =
+      context.backend == gpumap::Backend::cuda ? info.vulkan_driver + ", CUDA " + info.cuda_driver : info.vulkan_driver;
+  nlohmann::json report{{"benchmark", "gpumap-bench"},
+                        {"version", GPUMAP_VERSION},
+                        {"device", info.name},
+                        {"software", info.software},
+                        {"driver", driver},
+                        {"backend", backend},
+                        {"transport", info.transport},
+                        {"window_bytes", info.window_bytes},
+                        {"cpu", cpu_name()},
+                        {"cores", std::thread::hardware_concurrency()},
+                        {"store_kernel", gpumap::stream_copy_name()},
+                        {"commit", options.commit},
+                        {"quick", options.quick},
+                        {"modes", nlohmann::json::array()}};
+  fmt::print("{}{}, {}, kernels through {}\n{}, {} cores, store kernel {}{}\n", info.name,
+             info.software ? " *software: these are no figures of a GPU*" : "", driver, backend, cpu_name(),
+             std::thread::hardware_concurrency(), gpumap::stream_copy_name(),
+             options.commit.empty() ? "" : ", commit " + options.commit);
+
+  for (const Mode& mode : modes) {
+    const auto& wanted = options.modes;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), mode.name) == wanted.end()) continue;
+    const std::int64_t began = now_ns();
+    nlohmann::json measured = mode.run(context);
+    measured["seconds"] = static_cast<double>(now_ns() - began) / 1e9;
+    measured["software"] = info.software;
+    print_table(measured, info.software);
+    std::fflush(stdout);
+    report["modes"].push_back(std::move(measured));
+  }
+
+  fmt::print("\n");
+  const bool all = judge(context, report);
+  if (!options.json_file.empty()) write_json(report, options.json_file);
+  if (!options.svg_file.empty()) write_svg(report, options.svg_file);
+  return options.check && !all ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace bench
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Bytes and frames into GPU memory: bandwidth, set-up, time to the end of a kernel, against what people "
+      "use today"};
+  bench::Options options;
+  app.add_option("mode", options.modes, "What to measure; all without")->check(CLI::IsMember(bench::mode_names()));
+  app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address");
+  app.add_option("--backend", options.backend, "What runs the kernels")
+      ->check(CLI::IsMember({"auto", "cuda", "vulkan"}));
+  app.add_flag("--quick", options.quick, "Small counts: does it run?");
+  app.add_option("--threads", options.threads, "Threads that store, such as 1,2,4,8")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 256));
+  app.add_option("--sizes", options.sizes, "Bytes, such as 65536,3110400")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 34));
+  app.add_option("--json", options.json_file, "Write the figures there");
+  app.add_option("--svg", options.svg_file, "Draw them there, with gnuplot");
+  app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  app.add_flag("--check", options.check, "On a GPU, exit 1 when a target is missed");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return bench::run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpumap-bench: {}\n", error.what());
+    return 1;
+  }
+}
