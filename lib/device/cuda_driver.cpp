@@ -117,6 +117,7 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
                      attribute(CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0;
     const Scope scope(*this);
     check(driver_.cuStreamCreate(&download_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+    check(driver_.cuStreamCreate(&upload_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
   } catch (...) {
     driver_.cuDevicePrimaryCtxRelease(device_);
     throw;
@@ -124,7 +125,10 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
 }
 
 CudaContext::~CudaContext() {
-  if (const CleanupScope scope(*this); scope) driver_.cuStreamDestroy(download_stream_);
+  if (const CleanupScope scope(*this); scope) {
+    driver_.cuStreamDestroy(download_stream_);
+    driver_.cuStreamDestroy(upload_stream_);
+  }
   driver_.cuDevicePrimaryCtxRelease(device_);
 }
 
@@ -170,6 +174,13 @@ void CudaContext::download(CUdeviceptr from, void* to, std::size_t bytes) {
   const std::lock_guard lock(download_mutex_);
   check(driver_.cuMemcpyDtoHAsync(to, from, bytes, download_stream_), "downloading");
   check(driver_.cuStreamSynchronize(download_stream_), "downloading");
+}
+
+void CudaContext::upload(const void* from, CUdeviceptr to, std::size_t bytes) {
+  const Scope scope(*this);
+  const std::lock_guard lock(upload_mutex_);
+  check(driver_.cuMemcpyHtoDAsync(to, from, bytes, upload_stream_), "uploading");
+  check(driver_.cuStreamSynchronize(upload_stream_), "uploading");
 }
 
 }  // namespace gpumap

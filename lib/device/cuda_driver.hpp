@@ -46,6 +46,7 @@
   X(cuMemHostGetDevicePointer)       \
   X(cuMemcpyAsync)                   \
   X(cuMemcpyDtoHAsync)               \
+  X(cuMemcpyHtoDAsync)               \
   X(cuModuleLoadDataEx)              \
   X(cuModuleGetFunction)             \
   X(cuModuleUnload)                  \
@@ -138,8 +139,9 @@ class CudaContext {
   /// "launching kernel invert".
   void check(CUresult result, std::string_view what) const;
 
-  /// Copy device memory to ordinary host memory on a private stream; blocks.
+  /// Copy between device memory and ordinary host memory, each way on a private stream; block.
   void download(CUdeviceptr from, void* to, std::size_t bytes);
+  void upload(const void* from, CUdeviceptr to, std::size_t bytes);
 
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
 
@@ -150,8 +152,9 @@ class CudaContext {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   bool stream_memory_ = false;
-  std::mutex download_mutex_;
+  std::mutex download_mutex_, upload_mutex_;
   CUstream download_stream_ = nullptr;
+  CUstream upload_stream_ = nullptr;
 };
 
 }  // namespace gpumap

@@ -96,7 +96,16 @@ Backend GpuDevice::choose(std::optional<Backend> backend) const {
 std::shared_ptr<Mapping> GpuDevice::allocate(const MappingOptions& options, std::optional<Backend> backend) {
   const Backend chosen = choose(backend);
   if (options.bytes == 0) throw Error(ErrorCode::invalid, "a mapping of 0 bytes was asked for");
-  if (options.placement == Placement::host && chosen == Backend::cuda) return allocate_cuda_host(self(), options);
+  switch (options.placement) {
+    case Placement::mirrored:
+    case Placement::mirrored_pageable:
+      return allocate_mirrored(self(), options);
+    case Placement::host:
+      if (chosen == Backend::cuda) return allocate_cuda_host(self(), options);
+      break;
+    default:
+      break;
+  }
   return allocate_vulkan(self(), options);
 }
 

@@ -5,7 +5,7 @@
 #include "device/inventory_parts.hpp"
 #include "device/vulkan_instance.hpp"
 #include "gpumap/error.hpp"
-#include "memory/window.hpp"
+#include "memory/budget.hpp"
 
 namespace gpumap {
 namespace {
@@ -32,7 +32,7 @@ void read_memory(const vk::raii::PhysicalDevice& physical, DeviceInfo& info) {
     info.window_bytes += size;
     driver_free += budgets[heap];
   }
-  info.window_free_bytes = Window().free_bytes(info.window_bytes, driver_free);
+  info.window_free_bytes = Budget(window_limit_variable).free_bytes(info.window_bytes, driver_free);
 }
 
 void judge(DeviceInfo& info, vk::PhysicalDeviceType type, const std::string& missing) {

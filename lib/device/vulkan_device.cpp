@@ -8,7 +8,7 @@
 #include <string>
 
 #include "gpumap/error.hpp"
-#include "memory/vulkan_download.hpp"
+#include "memory/vulkan_staging.hpp"
 
 namespace gpumap {
 namespace {
@@ -108,7 +108,7 @@ VulkanContext::VulkanContext(VulkanInstance& instance, std::uint32_t index, std:
   try {
     device_ = vk::raii::Device(physical_, info);
     queue_ = vk::raii::Queue(device_, queue_family_, 0);
-    downloader_ = std::make_unique<VulkanDownloader>(*this);
+    staging_ = std::make_unique<VulkanStaging>(*this);
   } catch (const vk::SystemError& error) {
     fail(error, "opening the device");
   }

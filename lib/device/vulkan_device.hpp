@@ -11,11 +11,11 @@
 
 #include "device/health.hpp"
 #include "device/vulkan_instance.hpp"
-#include "memory/window.hpp"
+#include "memory/budget.hpp"
 
 namespace gpumap {
 
-class VulkanDownloader;
+class VulkanStaging;
 
 /// An open Vulkan device with one compute queue. Vulkan 1.2 core features that are always on: timelineSemaphore,
 /// bufferDeviceAddress, storageBuffer8BitAccess, shaderInt8, shaderInt64, scalarBlockLayout. On where the driver has
@@ -43,8 +43,8 @@ class VulkanContext {
   [[nodiscard]] const vk::PhysicalDeviceMemoryProperties& memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint64_t non_coherent_atom() const noexcept { return non_coherent_atom_; }
   [[nodiscard]] std::uint64_t max_allocation() const noexcept { return max_allocation_; }  ///< and of one buffer
-  [[nodiscard]] Window& window() noexcept { return window_; }
-  [[nodiscard]] VulkanDownloader& downloader() noexcept { return *downloader_; }
+  [[nodiscard]] Budget& window() noexcept { return window_; }  ///< what this process holds of the BAR window
+  [[nodiscard]] VulkanStaging& staging() noexcept { return *staging_; }
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
@@ -73,8 +73,8 @@ class VulkanContext {
   vk::raii::Device device_{nullptr};
   std::mutex queue_mutex_;
   vk::raii::Queue queue_{nullptr};
-  Window window_;
-  std::unique_ptr<VulkanDownloader> downloader_;
+  Budget window_{window_limit_variable};
+  std::unique_ptr<VulkanStaging> staging_;
 };
 
 }  // namespace gpumap

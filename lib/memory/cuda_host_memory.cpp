@@ -4,11 +4,10 @@
 
 #if GPUMAP_HAVE_CUDA
 
-#include <fmt/format.h>
 #include <cstring>
 
 #include "device/cuda_driver.hpp"
-#include "memory/window.hpp"
+#include "memory/page_locked.hpp"
 
 namespace gpumap {
 namespace {
@@ -17,19 +16,14 @@ namespace {
 class CudaHostMapping final : public GpuMapping {
  public:
   CudaHostMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)
-      : GpuMapping(std::move(device), options), context_(*device_->cuda()) {
+      : GpuMapping(std::move(device), options), context_(*device_->cuda()), share_(reserve_page_locked(options.bytes)) {
     set_memory_coherent(true);
     const auto& driver = context_.driver();
     const CudaContext::Scope scope(context_);
     void* host = nullptr;
     const CUresult result =
         driver.cuMemHostAlloc(&host, options.bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-      throw Error(ErrorCode::no_memory,
-                  fmt::format("no {} of page-locked host memory are left: lower slots or slot-size, or raise the "
-                              "memory limit of this process",
-                              format_bytes(options.bytes)));
-    }
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) throw page_locked_refused("CUDA", options.bytes);
     context_.check(result, "allocating page-locked host memory");
     host_ = static_cast<std::byte*>(host);
     if (const CUresult mapped = driver.cuMemHostGetDevicePointer(&address_, host_, 0); mapped != CUDA_SUCCESS) {
@@ -56,13 +50,14 @@ class CudaHostMapping final : public GpuMapping {
   void invalidate_range(std::size_t, std::size_t) const override {}
 
   const CudaContext& context_;
+  const Budget::Share share_;
   std::byte* host_ = nullptr;
   CUdeviceptr address_ = 0;
 };
 
 }  // namespace
 
-std::shared_ptr<Mapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
+std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
   return std::make_shared<CudaHostMapping>(std::move(device), options);
 }
 
@@ -72,7 +67,7 @@ std::shared_ptr<Mapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device, c
 
 namespace gpumap {
 
-std::shared_ptr<Mapping> allocate_cuda_host(std::shared_ptr<GpuDevice>, const MappingOptions&) {
+std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice>, const MappingOptions&) {
   throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA");
 }
 

@@ -63,10 +63,13 @@ void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMappin
                 std::size_t bytes);
 
 /// Memory from Vulkan: Placement::bar and ::device (seen by CUDA too where the GPU has it), ::host for Vulkan kernels.
-[[nodiscard]] std::shared_ptr<Mapping> allocate_vulkan(std::shared_ptr<GpuDevice> device,
-                                                       const MappingOptions& options);
-/// Page-locked host memory for CUDA kernels: Placement::host.
-[[nodiscard]] std::shared_ptr<Mapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device,
+[[nodiscard]] std::shared_ptr<GpuMapping> allocate_vulkan(std::shared_ptr<GpuDevice> device,
                                                           const MappingOptions& options);
+/// Page-locked host memory for CUDA kernels: Placement::host.
+[[nodiscard]] std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device,
+                                                             const MappingOptions& options);
+/// Host memory and the device memory that upload() brings it to: Placement::mirrored and ::mirrored_pageable.
+[[nodiscard]] std::shared_ptr<GpuMapping> allocate_mirrored(std::shared_ptr<GpuDevice> device,
+                                                            const MappingOptions& options);
 
 }  // namespace gpumap

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "gpumap/error.hpp"
+#include "memory/page_locked.hpp"
 
 namespace gpumap {
 namespace {
@@ -15,50 +16,33 @@ using Property = vk::MemoryPropertyFlagBits;
 constexpr auto buffer_usage = vk::BufferUsageFlagBits::eStorageBuffer | vk::BufferUsageFlagBits::eTransferSrc |
                               vk::BufferUsageFlagBits::eTransferDst | vk::BufferUsageFlagBits::eShaderDeviceAddress;
 
-vk::MemoryPropertyFlags required_properties(Placement placement) {
-  switch (placement) {
-    case Placement::bar:
-      return Property::eDeviceLocal | Property::eHostVisible;
-    case Placement::device:
-      return Property::eDeviceLocal;
-    case Placement::host:
-      break;
-  }
-  return Property::eHostVisible | Property::eHostCached;
-}
+/// What to look for in a memory type.
+struct Wanted {
+  vk::MemoryPropertyFlags required;
+  vk::MemoryPropertyFlags unwanted;  ///< device memory would waste the window, host memory the device
+  const char* text;
+};
 
-/// What a placement had better not have: device memory would waste the window, host memory the device.
-vk::MemoryPropertyFlags unwanted_properties(Placement placement) {
+Wanted wanted_for(Placement placement) {
   switch (placement) {
     case Placement::bar:
-      return {};
+      return {Property::eDeviceLocal | Property::eHostVisible,
+              {},
+              "device memory that the CPU can map (is resizable BAR on in the firmware?)"};
     case Placement::device:
-      return Property::eHostVisible;
-    case Placement::host:
-      break;
+      return {Property::eDeviceLocal, Property::eHostVisible, "device memory"};
+    default:
+      return {Property::eHostVisible | Property::eHostCached, Property::eDeviceLocal,
+              "CPU-cached memory that the device can reach"};
   }
-  return Property::eDeviceLocal;
-}
-
-const char* describe(Placement placement) {
-  switch (placement) {
-    case Placement::bar:
-      return "device memory that the CPU can map (is resizable BAR on in the firmware?)";
-    case Placement::device:
-      return "device memory";
-    case Placement::host:
-      break;
-  }
-  return "CPU-cached memory that the device can reach";
 }
 
 /// By flags first, then by budget: a coherent type that has no room left loses to a non-coherent one that has.
-std::optional<std::uint32_t> find_type(const VulkanContext& context, Placement placement,
+std::optional<std::uint32_t> find_type(const VulkanContext& context, const Wanted& wanted,
                                        const vk::MemoryRequirements& needs, bool require_coherent) {
   constexpr auto never = Property::eProtected | Property::eLazilyAllocated | Property::eDeviceCoherentAMD;
-  auto required = required_properties(placement);
+  auto required = wanted.required;
   if (require_coherent) required |= Property::eHostCoherent;
-  const auto unwanted = unwanted_properties(placement);
   const auto free = heap_budgets(context.physical(), context.optional().memory_budget);
 
   using Score = std::tuple<bool, bool, bool, std::uint64_t>;
@@ -69,14 +53,23 @@ std::optional<std::uint32_t> find_type(const VulkanContext& context, Placement p
     const auto flags = memory.memoryTypes[type].propertyFlags;
     if ((needs.memoryTypeBits >> type & 1U) == 0 || (flags & required) != required || (flags & never)) continue;
     const std::uint64_t left = free.at(memory.memoryTypes[type].heapIndex);
-    const Score score(left >= needs.size, static_cast<bool>(flags & Property::eHostCoherent), !(flags & unwanted),
-                      left);
+    const Score score(left >= needs.size, static_cast<bool>(flags & Property::eHostCoherent),
+                      !(flags & wanted.unwanted), left);
     if (best && *best >= score) continue;
     best = score;
     chosen = type;
   }
   if (!best) return std::nullopt;
   return chosen;
+}
+
+Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
+  const auto explain = [&](const Budget::Figures& figures) {
+    return fmt::format("{}: BAR window {}, {} in use, {} asked: lower slots or slot-size, or use another transport",
+                       context.name(), format_bytes(figures.total), format_bytes(figures.in_use),
+                       format_bytes(figures.asked));
+  };
+  return context.window().reserve(bytes, context.window_bytes(), context.window_budget_bytes(), explain);
 }
 
 }  // namespace
@@ -90,13 +83,14 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
                             context.name(), format_bytes(bytes), format_bytes(context.max_allocation())));
   }
   exportable = context.optional().export_fd && placement != Placement::host;
+  const Wanted wanted = wanted_for(placement);
   try {
     const vk::ExternalMemoryBufferCreateInfo external(vk::ExternalMemoryHandleTypeFlagBits::eOpaqueFd);
     vk::BufferCreateInfo buffer_info({}, bytes, buffer_usage);
     if (exportable) buffer_info.setPNext(&external);
     buffer = vk::raii::Buffer(context.device(), buffer_info);
     auto needs = buffer.getMemoryRequirements();
-    auto type = find_type(context, placement, needs, require_coherent);
+    auto type = find_type(context, wanted, needs, require_coherent);
     if (!type && exportable) {
       // NVIDIA's driver (580) leaves the BAR's type out of what an external buffer may lie in, though memory of that
       // type can be exported, imported and bound: a buffer that does not announce the export gets it. The validation
@@ -104,17 +98,18 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
       buffer_info.setPNext(nullptr);
       buffer = vk::raii::Buffer(context.device(), buffer_info);
       needs = buffer.getMemoryRequirements();
-      type = find_type(context, placement, needs, require_coherent);
+      type = find_type(context, wanted, needs, require_coherent);
     }
     if (!type) {
       throw Error(ErrorCode::not_supported,
                   fmt::format("{} offers no {}{}: use another transport or another device", context.name(),
-                              require_coherent ? "coherent " : "", describe(placement)));
+                              require_coherent ? "coherent " : "", wanted.text));
     }
     memory_bytes = needs.size;
     if (placement == Placement::bar) {
-      share =
-          context.window().reserve(context.name(), memory_bytes, context.window_bytes(), context.window_budget_bytes());
+      share = reserve_window(context, memory_bytes);
+    } else if (placement == Placement::host) {
+      share = reserve_page_locked(memory_bytes);
     }
 
     // CUDA imports a dedicated allocation as a whole; the flag makes it addressable by kernels.
@@ -129,14 +124,20 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     coherent = static_cast<bool>(properties & Property::eHostCoherent);
     if (placement != Placement::device) host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
     address = context.device().getBufferAddress({*buffer});
-  } catch (const vk::OutOfDeviceMemoryError&) {
-    throw Error(ErrorCode::no_memory,
-                fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free: lower slots or "
-                            "slot-size, or use another transport",
-                            context.name(), format_bytes(bytes), describe(placement),
-                            format_bytes(context.window_bytes()), format_bytes(context.window_free_bytes())));
   } catch (const vk::SystemError& error) {
-    context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), describe(placement)));
+    const auto result = static_cast<vk::Result>(error.code().value());
+    const bool exhausted = result == vk::Result::eErrorOutOfDeviceMemory ||
+                           result == vk::Result::eErrorOutOfHostMemory || result == vk::Result::eErrorMemoryMapFailed;
+    if (exhausted && placement == Placement::host) throw page_locked_refused(context.name(), memory_bytes);
+    if (result == vk::Result::eErrorOutOfDeviceMemory) {
+      throw Error(
+          ErrorCode::no_memory,
+          fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free: lower slots or "
+                      "slot-size, or use another transport",
+                      context.name(), format_bytes(bytes), wanted.text, format_bytes(context.window_bytes()),
+                      format_bytes(context.window_free_bytes())));
+    }
+    context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
   }
 }
 

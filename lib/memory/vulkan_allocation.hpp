@@ -8,13 +8,13 @@
 
 #include "device/vulkan_device.hpp"
 #include "gpumap/memory.hpp"
-#include "memory/window.hpp"
+#include "memory/budget.hpp"
 
 namespace gpumap {
 
 /// One buffer on dedicated memory of its own, mapped where its placement has a host side.
 struct VulkanAllocation {
-  Window::Share share;  ///< of the BAR window, for Placement::bar
+  Budget::Share share;  ///< of the BAR window for Placement::bar, of page-locked memory for Placement::host
   vk::raii::DeviceMemory memory{nullptr};
   vk::raii::Buffer buffer{nullptr};  ///< declared after its memory: destroyed before it
   std::uint64_t memory_bytes = 0;    ///< of the VkDeviceMemory
@@ -23,7 +23,7 @@ struct VulkanAllocation {
   bool coherent = false;
   bool exportable = false;
 
-  /// Throws Error(no_memory | not_supported | device_lost).
+  /// For Placement::bar, device or host. Throws Error(no_memory | not_supported | device_lost).
   VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes, bool require_coherent);
   VulkanAllocation(VulkanAllocation&&) = default;
   VulkanAllocation& operator=(VulkanAllocation&&) = default;

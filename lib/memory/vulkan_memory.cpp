@@ -8,7 +8,7 @@
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
-#include "memory/vulkan_download.hpp"
+#include "memory/vulkan_staging.hpp"
 
 namespace gpumap {
 namespace {
@@ -89,7 +89,7 @@ class VulkanMapping final : public GpuMapping {
       return;
     }
 #endif
-    context_.downloader().download(buffer(), base_ + offset, to);
+    context_.staging().download(buffer(), base_ + offset, to);
   }
 
  private:
@@ -110,7 +110,7 @@ class VulkanMapping final : public GpuMapping {
 
 }  // namespace
 
-std::shared_ptr<Mapping> allocate_vulkan(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
+std::shared_ptr<GpuMapping> allocate_vulkan(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
   return std::make_shared<VulkanMapping>(std::move(device), options);
 }
 

@@ -98,7 +98,7 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
   }
   store_fence();
   if (state.uploads) {
-    Fence written = state.mapping->upload(lease.offset(), info.bytes);
+    Fence written = info.bytes == 0 ? Fence() : state.mapping->upload(lease.offset(), info.bytes);
     // It reads the slot, as a kernel does: a slot that nobody receives must wait for it all the same.
     state.pending.fences(lease.slot_).add(written);
     state.written[lease.slot_] = std::move(written);

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+#include "memory/vulkan_staging.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "device/vulkan_device.hpp"
+#include "memory/vulkan_allocation.hpp"
+
+namespace gpumap {
+namespace {
+
+using Access = vk::AccessFlagBits;
+using Stage = vk::PipelineStageFlagBits;
+
+constexpr std::uint64_t staging_bytes = 4U << 20U;
+
+/// What a copy waits for, and what waits for it.
+struct Barriers {
+  vk::AccessFlags before_from, before_to;
+  vk::PipelineStageFlags after_stage;
+  vk::AccessFlags after_to;
+};
+// Waiting for a fence on the CPU makes earlier writes available; reading them here needs them visible too.
+const Barriers downloading{Access::eMemoryWrite, Access::eTransferRead, Stage::eHost, Access::eHostRead};
+const Barriers uploading{Access::eMemoryWrite, Access::eTransferWrite, Stage::eAllCommands,
+                         Access::eMemoryRead | Access::eMemoryWrite};
+
+}  // namespace
+
+struct VulkanStaging::Block {
+  explicit Block(VulkanContext& on)
+      : context(on),
+        allocation(on, Placement::host, staging_bytes, false),
+        pool(on.device(), {vk::CommandPoolCreateFlagBits::eResetCommandBuffer, on.queue_family()}),
+        commands(
+            std::move(vk::raii::CommandBuffers(on.device(), {*pool, vk::CommandBufferLevel::ePrimary, 1}).front())),
+        done(on.device(), vk::FenceCreateInfo()) {}
+
+  /// One copy on the GPU, from start to end.
+  void run(vk::Buffer from, vk::Buffer to, const vk::BufferCopy& region, const Barriers& barriers) {
+    commands.begin({vk::CommandBufferUsageFlagBits::eOneTimeSubmit});
+    const vk::MemoryBarrier before(barriers.before_from, barriers.before_to);
+    commands.pipelineBarrier(Stage::eAllCommands, Stage::eTransfer, {}, before, {}, {});
+    commands.copyBuffer(from, to, region);
+    const vk::MemoryBarrier after(Access::eTransferWrite, barriers.after_to);
+    commands.pipelineBarrier(Stage::eTransfer, barriers.after_stage, {}, after, {}, {});
+    commands.end();
+
+    const vk::CommandBuffer handle = *commands;
+    context.submit(vk::SubmitInfo({}, {}, handle), *done);
+    constexpr auto forever = std::numeric_limits<std::uint64_t>::max();
+    static_cast<void>(context.device().waitForFences(*done, VK_TRUE, forever));
+    context.device().resetFences(*done);
+  }
+
+  VulkanContext& context;
+  VulkanAllocation allocation;
+  vk::raii::CommandPool pool;
+  vk::raii::CommandBuffer commands;
+  vk::raii::Fence done;
+};
+
+VulkanStaging::VulkanStaging(VulkanContext& context) : context_(context) {}
+VulkanStaging::~VulkanStaging() = default;
+
+void VulkanStaging::copy(std::size_t bytes, const char* what,
+                         const std::function<void(Block& block, std::size_t at, std::size_t bytes)>& chunk) {
+  const std::lock_guard lock(mutex_);
+  try {
+    if (!block_) block_ = std::make_unique<Block>(context_);
+    for (std::size_t at = 0; at < bytes; at += staging_bytes) {
+      chunk(*block_, at, std::min<std::size_t>(bytes - at, staging_bytes));
+    }
+  } catch (const vk::SystemError& error) {
+    block_.reset();  // half-used: the next copy makes it anew
+    context_.fail(error, what);
+  }
+}
+
+void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to) {
+  copy(to.size(), "downloading", [&](Block& block, std::size_t at, std::size_t bytes) {
+    block.run(buffer, *block.allocation.buffer, vk::BufferCopy(offset + at, 0, bytes), downloading);
+    if (!block.allocation.coherent) block.allocation.invalidate(context_, 0, bytes);
+    std::memcpy(to.data() + at, block.allocation.host, bytes);
+  });
+}
+
+void VulkanStaging::upload(std::span<const std::byte> from, VkBuffer buffer, std::uint64_t offset) {
+  copy(from.size(), "uploading", [&](Block& block, std::size_t at, std::size_t bytes) {
+    std::memcpy(block.allocation.host, from.data() + at, bytes);
+    if (!block.allocation.coherent) block.allocation.flush(context_, 0, bytes);
+    block.run(*block.allocation.buffer, buffer, vk::BufferCopy(0, offset + at, bytes), uploading);
+  });
+}
+
+}  // namespace gpumap
