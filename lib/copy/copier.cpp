@@ -38,12 +38,4 @@ Copier::Plan Copier::plan_for(std::size_t /*bytes*/) const {
   return {state_->kernel->name, 1};
 }
 
-std::vector<std::string_view> store_kernel_names() {
-  std::vector<std::string_view> names;
-  for (const copy::StoreKernel& kernel : copy::store_kernels()) {
-    if (kernel.available()) names.push_back(kernel.name);
-  }
-  return names;
-}
-
 }  // namespace gpumap

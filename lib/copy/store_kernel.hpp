@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -20,11 +21,15 @@ struct StoreKernel {
   bool (*available)() noexcept;  ///< on this CPU
 };
 
-/// All of this build, the best first.
+/// All of this build, the worst first.
 [[nodiscard]] std::span<const StoreKernel> store_kernels() noexcept;
-/// The kernel of that name, or the best that this CPU has for a null or empty one; an unknown or unavailable name says
-/// so on stderr and gives the best.
-[[nodiscard]] const StoreKernel& choose(const char* wanted) noexcept;
+/// Those that this CPU has and that pass their self-test, tried once in a process; never empty.
+[[nodiscard]] std::span<const StoreKernel> usable_kernels();
+/// Those of `kernels` that this CPU has and that pass their self-test; what does not pass is named on stderr.
+[[nodiscard]] std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> kernels);
+/// The usable kernel of that name, or the best for a null or empty one; an unknown or unusable name says so on stderr
+/// and gives the best.
+[[nodiscard]] const StoreKernel& choose(const char* wanted);
 
 void copy_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
@@ -32,6 +37,10 @@ void copy_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) noexce
 void copy_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+void copy_movdir64b(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+#elif defined(__aarch64__)
+void copy_neon(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+#endif
 
 inline constexpr std::size_t store_line_bytes = 64;  // one write-combining buffer, one PCIe write
 
@@ -50,11 +59,12 @@ inline std::size_t copy_head(std::byte* to, const std::byte* from, std::size_t b
 
 /// The last bytes < 64, from a 64-byte boundary of `to`.
 inline void copy_tail(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+#if defined(__x86_64__)
   for (; bytes >= 16; to += 16, from += 16, bytes -= 16) {
     _mm_stream_si128(reinterpret_cast<__m128i*>(to), _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   }
+#endif
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
-#endif
 
 }  // namespace gpumap::copy
