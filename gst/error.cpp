@@ -37,4 +37,9 @@ void post_error(GstElement* element, const std::exception& error) {
                            static_cast<const gchar*>(__func__), __LINE__);
 }
 
+void post_warning(GstElement* element, const std::string& text) {
+  gst_element_message_full(element, GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
+                           g_strdup(text.c_str()), nullptr, __FILE__, static_cast<const gchar*>(__func__), __LINE__);
+}
+
 }  // namespace gpumap::gst

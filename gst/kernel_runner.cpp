@@ -121,7 +121,15 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   made.bytes = bytes;
   made.offset = bytes->offset() + memory->offset;
   made.size = memory->size;
-  made.address = bytes->mapping().address(backend_) + made.offset;
+  made.address = bytes->mapping().address(backend_);
+  if (made.address == 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
+                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
+                            name_, backend_ == Backend::cuda ? "CUDA" : "Vulkan", device_->info().name,
+                            backend_ == Backend::cuda ? "vulkan" : "cuda"));
+  }
+  made.address += made.offset;
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
   if (made.meta != nullptr) {
     in_format_.check(*made.meta, made.size);

@@ -81,15 +81,24 @@ std::byte* Bytes::map(GstMapFlags flags) {
   return data;
 }
 
+/// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
+/// the BAR. A published one: to read, where that is not through the BAR. What is there then is what the producer wrote,
+/// also where kernels see a mirror of it or the slot itself: those that work in place only read.
+bool Bytes::is_direct(bool reads, bool writes) const noexcept {
+  const auto* lease = std::get_if<WriteLease>(&holder_);
+  const bool own = lease != nullptr && !lease->published();
+  if (cpu_readable()) return own || !writes;
+  return own && (!reads || (writes && trust_readwrite_));
+}
+
 std::byte* Bytes::locate(GstMapFlags flags) {
   const bool reads = (flags & GST_MAP_READ) != 0;
   const bool writes = (flags & GST_MAP_WRITE) != 0;
   if (!shadow_) {
     auto* lease = std::get_if<WriteLease>(&holder_);
-    const bool direct = lease != nullptr && !lease->published() && (!reads || (writes && trust_readwrite_));
-    if (direct) {
+    if (is_direct(reads, writes)) {
       has_content_ = true;
-      return lease->host();
+      return mapping_->host() + offset_;
     }
     if (counters_ && reads) {
       counters_->cpu_reads.fetch_add(1, std::memory_order_relaxed);

@@ -33,8 +33,8 @@ struct OutputBlock {
 };
 
 /// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
-/// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to (the CPU never reads
-/// through the BAR). Thread safety: every member from any thread.
+/// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
+/// would read through the BAR. Thread safety: every member from any thread.
 class Bytes {
  public:
   using Return = std::function<void(OutputBlock&&)>;
@@ -65,6 +65,8 @@ class Bytes {
   [[nodiscard]] bool uses_cpu_clock() const noexcept { return cpu_clock_; }
   [[nodiscard]] std::chrono::nanoseconds take_time_mapped();
   [[nodiscard]] bool is_host() const noexcept { return std::holds_alternative<std::monostate>(holder_); }
+  /// Slot memory that the CPU reads as fast as any other: no shadow is needed.
+  [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
   /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
   std::size_t settle(std::size_t bytes);
@@ -80,6 +82,7 @@ class Bytes {
  private:
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
   std::byte* locate(GstMapFlags flags);
+  [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
 
   std::variant<std::monostate, WriteLease, ReadLease, OutputBlock> holder_;

@@ -12,6 +12,7 @@
 #include "pool.hpp"
 #include "sink_clock.hpp"
 #include "sink_core.hpp"
+#include "transport_type.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -54,7 +55,17 @@ SinkState& state_of(gpointer object) {
   return *self_of(object)->state;
 }
 
-enum { PROP_CHANNEL = 1, PROP_DEVICE, PROP_SLOTS, PROP_SLOT_SIZE, PROP_LEAKY, PROP_BUSY_POLL, PROP_SYNC, PROP_STATS };
+enum {
+  PROP_CHANNEL = 1,
+  PROP_DEVICE,
+  PROP_SLOTS,
+  PROP_SLOT_SIZE,
+  PROP_LEAKY,
+  PROP_BUSY_POLL,
+  PROP_SYNC,
+  PROP_TRANSPORT,
+  PROP_STATS
+};
 
 GType leaky_type() {
   static const GType type = [] {
@@ -95,6 +106,9 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
     case PROP_SYNC:
       state.sync = g_value_get_boolean(value) != 0;
       break;
+    case PROP_TRANSPORT:
+      settings.transport = gpumap::gst::transport_from_enum(g_value_get_enum(value));
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -130,6 +144,9 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
       break;
     case PROP_SYNC:
       g_value_set_boolean(value, static_cast<gboolean>(state.sync));
+      break;
+    case PROP_TRANSPORT:
+      g_value_set_enum(value, gpumap::gst::to_enum(settings.transport));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -374,6 +391,10 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
       object_class, PROP_SYNC,
       g_param_spec_boolean("sync", "Sync", "Publish each frame at its running time on the clock", FALSE, rw));
   g_object_class_install_property(
+      object_class, PROP_TRANSPORT,
+      g_param_spec_enum("transport", "Transport", "How the bytes that upstream writes reach the GPU",
+                        gpumap::gst::transport_type(), gpumap::gst::to_enum(initial.transport), rw));
+  g_object_class_install_property(
       object_class, PROP_STATS,
       g_param_spec_boxed("stats", "Statistics",
                          "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
@@ -387,6 +408,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
       GST_ELEMENT_CLASS(klass), "GPU map sink", "Sink/Hardware",
       "Lets upstream write frames straight into GPU memory, for a gpumapsrc of the same channel", "The gpumap authors");
   gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(gpumap::gst::transport_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
 static void gst_gpumap_sink_init(GstGpumapSink* self) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "error.hpp"
@@ -75,6 +74,7 @@ void SinkCore::start(GstElement* sink) {
   maps_->upstream_reads = false;
   slow_slots_.reset();
   hoards_ = false;
+  transport_ = settings_.transport;
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
@@ -88,62 +88,6 @@ void SinkCore::stop(bool drained) {
 std::shared_ptr<Lane> SinkCore::lane() const {
   const std::lock_guard lock(mutex_);
   return lane_;
-}
-
-void SinkCore::provision(std::size_t bytes) {
-  // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
-  const std::lock_guard one_at_a_time(provisioning_);
-  std::weak_ptr<Ring> old;
-  bool replaces = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (lane_ && lane_->ring().slot_bytes() >= bytes) return;
-    if (!channel_ || flushing_) return;
-    if (lane_) {
-      const RingCounters counters = lane_->ring().counters();
-      gone_.dropped += counters.dropped;
-      gone_.producer_waits += counters.producer_waits;
-      old = lane_->shared_ring();
-      replaces = true;
-    }
-  }
-  if (settings_.slot_bytes != 0 && bytes > settings_.slot_bytes) {
-    throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes does not fit slot-size {}: set slot-size to {} or "
-                                                "more, or to 0 to take it from the caps",
-                                                bytes, settings_.slot_bytes, bytes));
-  }
-  RingOptions options;
-  options.slots = settings_.slots;
-  options.slot_bytes = std::max<std::size_t>({bytes, settings_.slot_bytes, 1});
-  options.spin = std::chrono::microseconds(settings_.busy_poll_us);
-
-  std::shared_ptr<Ring> ring;
-  Deadline patience = Clock::now() + 2s;
-  while (!ring) {
-    try {
-      ring = Ring::create(device_, options);
-    } catch (const Error& error) {
-      // In a small window the ring before this one may be in the way: it goes once its last frame has been read.
-      if (error.code() != ErrorCode::no_memory || !replaces || Clock::now() > patience) throw;
-      // Once no one has it, its memory is free a moment later.
-      if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
-      {
-        const std::lock_guard lock(mutex_);
-        if (flushing_) return;
-        if (lane_) channel_->retire_lane();
-        lane_.reset();
-      }
-      std::this_thread::sleep_for(1ms);
-    }
-  }
-  auto made = std::make_shared<Lane>(std::move(ring));
-  const std::lock_guard lock(mutex_);
-  // Making it took time: after a stop in between, the next start must find neither lane nor frames of this one.
-  if (flushing_) return;
-  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s", settings_.channel.c_str(), options.slots,
-           options.slot_bytes, device_->info().name.c_str());
-  channel_->push_lane(made);
-  lane_ = std::move(made);
 }
 
 void SinkCore::set_flushing(bool flushing) {
@@ -163,12 +107,15 @@ RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::fun
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
-  const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
-  const SlowSlots::Next next = slow_slots_.next();
-  if (reads || hoards_ || next == SlowSlots::Next::host) return RingStatus::full;
+  if (hoards_) return RingStatus::full;
   provision(bytes);
   const auto current = lane();
   if (!current) return RingStatus::flushing;
+  // Slots in host memory may be read as well as written.
+  const bool readable = current->ring().mapping()->cpu_readable();
+  const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
+  const SlowSlots::Next next = readable ? SlowSlots::Next::slot : slow_slots_.next();
+  if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
   WriteLease lease;
   const RingStatus status = wait_for_slot(*current, lease, stopped);
   if (status == RingStatus::ok) {
@@ -187,6 +134,7 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
 
 void SinkCore::watch_upstream(Bytes& bytes) {
   using Next = SlowSlots::Next;
+  if (bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
   if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
     maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
@@ -291,9 +239,11 @@ void SinkCore::report(const std::exception& error) const {
 
 GstStructure* SinkCore::stats() const {
   RingCounters counters;
+  std::optional<Transport> transport;
   {
     const std::lock_guard lock(mutex_);
     counters = gone_;
+    transport = transport_;
     if (lane_) {
       const RingCounters now = lane_->ring().counters();
       counters.dropped += now.dropped;
@@ -306,7 +256,7 @@ GstStructure* SinkCore::stats() const {
                            u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counters.dropped), "cpu-reads",
                            G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counters.producer_waits),
                            "device", G_TYPE_STRING, device_ ? device_->info().name.c_str() : "", "transport",
-                           G_TYPE_STRING, device_ ? device_->info().transport.c_str() : "", nullptr);
+                           G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", nullptr);
 }
 
 }  // namespace gpumap::gst

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "channel.hpp"
@@ -27,6 +28,7 @@ struct SinkSettings {
   std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
   WhenFull when_full = WhenFull::block;
   std::uint32_t busy_poll_us = 0;
+  std::optional<Transport> transport;  ///< empty: bar, or pinned where the window has no room
 };
 
 /// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
@@ -63,6 +65,10 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer);
   void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
+  /// Null when a flush came in between. Throws Error.
+  [[nodiscard]] std::shared_ptr<Ring> make_ring(std::size_t bytes, const std::weak_ptr<Ring>& old,
+                                                std::optional<Transport> replaced);
+  void report_fallback(const Ring& ring) const;
   void watch_upstream(Bytes& bytes);
   RingStatus wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped);
 
@@ -75,10 +81,11 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
-  mutable std::mutex mutex_;  ///< lane_, flushing_, gone_
+  mutable std::mutex mutex_;  ///< lane_, flushing_, gone_, transport_
   std::shared_ptr<Lane> lane_;
   bool flushing_ = false;
-  RingCounters gone_;  ///< of rings that were replaced
+  RingCounters gone_;                   ///< of rings that were replaced
+  std::optional<Transport> transport_;  ///< of the ring of the moment, or of the last one
 
   std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};
 };
