@@ -1,10 +1,213 @@
 // SPDX-License-Identifier: MIT
-#include "bench.hpp"
+// From a frame in host memory, or from a producer's last stores, to the CPU seeing a kernel on that frame done.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "paths.hpp"
 
 namespace bench {
+namespace {
 
-nlohmann::json run_frame(Context&) {
-  return make_report({.mode = "frame", .what = ""});
+constexpr std::size_t hd_bytes = 3'110'400;   // 1080p NV12
+constexpr std::size_t k8_bytes = 49'766'400;  // 8K NV12
+constexpr std::size_t mib = std::size_t{1} << 20;
+
+const char* to_text(Work work) {
+  return work == Work::nothing ? "nothing" : "checksum";
+}
+
+/// One path under one kernel: its row, and the times that make it.
+struct Run {
+  Path* path;
+  Work work;
+  std::string detail;
+  std::vector<std::int64_t> ns{};
+  std::int64_t cpu_ns = 0;
+  std::size_t visit = 1;  ///< frames in each round
+};
+
+class Measurement {
+ public:
+  Measurement(Context& context, Gpu& gpu, Source& source, Copiers& copiers, std::size_t bytes)
+      : context_(context), source_(source), stage_(context, gpu, source, bytes) {
+    copying_ = copying_paths(stage_, copiers);
+    in_place_ = in_place_paths(stage_);
+  }
+
+  void measure() {
+    for (const Work work : {Work::nothing, Work::checksum}) add(copying_, "copied", work);
+    for (const Work work : {Work::nothing, Work::checksum}) add(in_place_, "in place", work);
+    for (const auto& path : copying_) {
+      const std::string choice = path->calibrate();
+      if (choice.empty()) continue;
+      choices.push_back(
+          {{"path", path->name()}, {"threads", path->threads()}, {"bytes", stage_.bytes}, {"choice", choice}});
+    }
+    for (Run& run : runs_) size_visits(run);
+    for (unsigned round = 0; round < rounds(); ++round) {
+      for (Run& run : runs_) visit(run);
+    }
+  }
+
+  [[nodiscard]] std::vector<Row> rows() {
+    std::vector<Row> made;
+    for (Run& run : runs_) {
+      const auto frames = static_cast<double>(run.ns.size());
+      made.push_back({.path = run.path->name(),
+                      .detail = run.detail,
+                      .bytes = stage_.bytes,
+                      .threads = run.path->threads(),
+                      .rival = run.path->rival(),
+                      .time = summarise(run.ns),
+                      .cpu_us = static_cast<double>(run.cpu_ns) / frames / 1e3,
+                      .rate = run.detail.rfind("copied", 0) == 0});
+    }
+    set_ratios(made);
+    return made;
+  }
+
+  nlohmann::json choices = nlohmann::json::array();
+
+ private:
+  /// Rounds over all paths: a clock or a host that drifts hits all alike.
+  [[nodiscard]] unsigned rounds() const { return context_.small() ? 2 : 8; }
+
+  void add(const Paths& paths, const char* what, Work work) {
+    for (const auto& path : paths) {
+      if (work == Work::nothing && !path->moves()) continue;
+      runs_.push_back({.path = path.get(), .work = work, .detail = fmt::format("{}, {}", what, to_text(work))});
+    }
+  }
+
+  const std::byte* next() { return source_.frame(stage_.bytes, frame_++); }
+
+  /// As many frames as fit into the time for one path, within reason.
+  void size_visits(Run& run) {
+    const double budget_ns = context_.small() ? 10e6 : 150e6;
+    const std::int64_t began = now_ns();
+    for (int i = 0; i < 2; ++i) static_cast<void>(time_frame(*run.path, stage_, next(), run.work));
+    const double one = static_cast<double>(now_ns() - began) / 2;
+    const double frames = std::clamp(budget_ns / one, context_.small() ? 6.0 : 32.0, 800.0);
+    run.visit = static_cast<std::size_t>(frames) / rounds();
+  }
+
+  void visit(Run& run) {
+    // The first wakes helpers and warms what the last path left cold.
+    static_cast<void>(time_frame(*run.path, stage_, next(), run.work));
+    const std::byte* frame = nullptr;
+    for (std::size_t i = 0; i < run.visit; ++i) {
+      frame = next();
+      const Took took = time_frame(*run.path, stage_, frame, run.work);
+      run.ns.push_back(took.ns);
+      run.cpu_ns += took.cpu_ns;
+    }
+    verify(*run.path, stage_, frame);
+  }
+
+  Context& context_;
+  Source& source_;
+  Stage stage_;
+  Paths copying_, in_place_;
+  std::vector<Run> runs_;
+  std::uint64_t frame_ = 0;
+};
+
+class Judge {
+ public:
+  Judge(Context& context, const std::vector<Row>& rows) : context_(context), rows_(rows) {}
+
+  void judge() {
+    ratio(hd_bytes, "copied, nothing", 4, "copy to pinned + DMA", 4, 0.55);
+    ratio(hd_bytes, "copied, nothing", 4, "pageable", 1, 0.35);
+    ratio(hd_bytes, "in place, nothing", 1, "pinned, DMA", 1, 0.25);
+    ratio(k8_bytes, "in place, nothing", 1, "pinned, DMA", 1, 0.06);
+    for (const Row& row : rows_) {
+      if (row.path != "bar" || row.bytes != hd_bytes || row.detail != "copied, nothing") continue;
+      const Row* rival = find("copy to pinned + DMA", hd_bytes, row.detail, row.threads);
+      if (rival == nullptr || rival->cpu_us <= 0) continue;
+      context_.targets.push_back(
+          {fmt::format("CPU time of a copied 1080p frame, {} threads, bar over pinned + DMA", row.threads),
+           row.cpu_us / rival->cpu_us, Target::Limit::at_most, 1.0});
+    }
+  }
+
+ private:
+  [[nodiscard]] const Row* find(const char* path, std::size_t bytes, const std::string& detail,
+                                unsigned threads) const {
+    for (const Row& row : rows_) {
+      if (row.path == path && row.bytes == bytes && row.detail == detail && row.threads == threads) return &row;
+    }
+    return nullptr;
+  }
+
+  void ratio(std::size_t bytes, const char* detail, unsigned threads, const char* rival, unsigned rival_threads,
+             double at_most) {
+    const Row* ours = find("bar", bytes, detail, threads);
+    const Row* other = find(rival, bytes, detail, rival_threads);
+    if (ours == nullptr || other == nullptr) return;
+    context_.targets.push_back({fmt::format("frame of {} bytes, {}, {} threads, bar over {}, {} threads", bytes, detail,
+                                            threads, rival, rival_threads),
+                                ours->time.median_us / other->time.median_us, Target::Limit::at_most, at_most});
+  }
+
+  Context& context_;
+  const std::vector<Row>& rows_;
+};
+
+/// Median over size, for one group of rows; of several thread counts the best.
+Plot plot_of(const std::vector<Row>& rows, const std::string& detail) {
+  Plot plot{.title = "one frame, " + detail, .x_label = "bytes", .y_label = "us, median"};
+  for (const Row& row : rows) {
+    if (row.detail != detail) continue;
+    const std::string name = row.path;
+    auto series = std::find_if(plot.series.begin(), plot.series.end(), [&](const Series& s) { return s.name == name; });
+    if (series == plot.series.end()) series = plot.series.insert(plot.series.end(), Series{.name = name, .points = {}});
+    auto& points = series->points;
+    const auto bytes = static_cast<double>(row.bytes);
+    if (points.empty() || points.back().first != bytes) {
+      points.emplace_back(bytes, row.time.median_us);
+    } else {
+      points.back().second = std::min(points.back().second, row.time.median_us);
+    }
+  }
+  return plot;
+}
+
+}  // namespace
+
+nlohmann::json run_frame(Context& context) {
+  const std::vector<std::size_t> usual{64 << 10, mib, hd_bytes, 12'441'600, 33'177'600, k8_bytes};
+  const auto sizes = context.sizes(context.small() ? std::vector<std::size_t>{64 << 10, mib} : usual);
+  const auto threads =
+      context.threads(context.small() ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4, 8});
+  const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
+
+  Gpu gpu(context);
+  Source source(context, std::max(largest, (context.small() ? 8 : 256) * mib));
+  Copiers copiers(context, threads);
+  ModeReport report{.mode = "frame",
+                    .what =
+                        "one frame until the CPU sees a kernel on it done: 'copied' from its first byte in "
+                        "ordinary, cold memory; 'in place' from the producer's last 256 bytes"};
+  report.extra["choices"] = nlohmann::json::array();
+  for (const std::size_t bytes : sizes) {
+    Measurement measurement(context, gpu, source, copiers, bytes);
+    measurement.measure();
+    for (Row& row : measurement.rows()) report.rows.push_back(std::move(row));
+    for (auto& choice : measurement.choices) report.extra["choices"].push_back(std::move(choice));
+  }
+  Judge(context, report.rows).judge();
+  for (const char* detail : {"copied, nothing", "copied, checksum", "in place, nothing", "in place, checksum"}) {
+    report.plots.push_back(plot_of(report.rows, detail));
+  }
+  report.extra["source_bytes"] = source.mapping().bytes();
+  report.not_measured = {"more than one frame in flight: these are times of one, not frames a second",
+                         "GStreamer, the ring and the plugin around it: see first-light-bench",
+                         "a kernel's own work, beyond reading each byte once under 'checksum'",
+                         "CPU time that helper threads spin away after the frame is done",
+                         "zero-copy under 'nothing': a kernel that reads nothing brings nothing over PCIe"};
+  return make_report(report);
 }
 
 }  // namespace bench

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// The ways of a frame from ordinary host memory, or from a producer's stores, to the end of a kernel.
+#pragma once
+
+#include <gpumap/copy.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench.hpp"
+#include "source.hpp"
+#include "team.hpp"
+
+namespace bench {
+
+enum class Work { nothing, checksum };
+
+/// The GPU's side of every path: one queue, two kernels, one result.
+class Gpu {
+ public:
+  explicit Gpu(const Context& context);
+
+  [[nodiscard]] gpumap::Queue& queue() const { return *queue_; }
+  [[nodiscard]] gpumap::Backend backend() const { return queue_->backend(); }
+  gpumap::Fence launch(Work work, std::uint64_t address, std::size_t bytes);
+  void clear_result();
+  [[nodiscard]] std::uint64_t result() const;
+
+ private:
+  std::shared_ptr<gpumap::Kernel> nothing_, checksum_;
+  std::shared_ptr<gpumap::Mapping> result_;
+  gpumap_frame frame_{};
+  std::unique_ptr<gpumap::Queue> queue_;  // last: ends, and waits for the GPU, before the memory goes
+};
+
+/// What all paths of one frame size share. One frame is in flight, and each brings other bytes.
+struct Stage {
+  Gpu& gpu;
+  Source& source;
+  std::size_t bytes = 0;
+  std::shared_ptr<gpumap::Mapping> slot, pinned, device;
+
+  Stage(const Context& context, Gpu& the_gpu, Source& the_source, std::size_t the_bytes);
+};
+
+class Path {
+ public:
+  Path(Stage& stage, std::string name, unsigned threads, bool rival)
+      : stage_(stage), name_(std::move(name)), threads_(threads), rival_(rival) {}
+  virtual ~Path() = default;
+  Path(const Path&) = delete;
+  Path& operator=(const Path&) = delete;
+
+  /// Before the clock starts.
+  virtual void prepare(const std::byte*) {}
+  /// While it runs: until the kernel is queued.
+  [[nodiscard]] virtual gpumap::Fence send(const std::byte* frame, Work work) = 0;
+  /// Where the kernel found the last frame.
+  [[nodiscard]] virtual std::uint64_t address() const = 0;
+  /// Choose what there is to choose, by trying. Returns the choice in words.
+  virtual std::string calibrate() { return {}; }
+  /// False where a kernel that reads nothing moves nothing.
+  [[nodiscard]] virtual bool moves() const { return true; }
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] unsigned threads() const { return threads_; }
+  [[nodiscard]] bool rival() const { return rival_; }
+
+ protected:
+  Stage& stage_;
+
+ private:
+  std::string name_;
+  unsigned threads_;
+  bool rival_;
+};
+
+/// What works on frames of any size, kept: threads are started once, copiers are calibrated once.
+struct Copiers {
+  struct Of {
+    unsigned threads = 1;
+    std::unique_ptr<gpumap::Copier> copier;
+    std::unique_ptr<Team> team;
+  };
+  std::vector<Of> all;
+  Copiers(const Context& context, const std::vector<unsigned>& threads);
+};
+
+using Paths = std::vector<std::unique_ptr<Path>>;
+/// The frame lies in ordinary memory.
+[[nodiscard]] Paths copying_paths(Stage& stage, Copiers& copiers);
+/// The producer writes where the path begins; the clock runs from its last `tail_bytes`.
+[[nodiscard]] Paths in_place_paths(Stage& stage);
+inline constexpr std::size_t tail_bytes = 256;
+
+/// One frame's way: ns by the CPU's clock from the first timed store to the fence seen, and process CPU time.
+struct Took {
+  std::int64_t ns = 0;
+  std::int64_t cpu_ns = 0;
+};
+[[nodiscard]] Took time_frame(Path& path, Stage& stage, const std::byte* frame, Work work);
+/// Throws std::runtime_error unless all bytes of `frame` are where the path's kernel reads.
+void verify(const Path& path, Stage& stage, const std::byte* frame);
+
+}  // namespace bench

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "bench.hpp"
+
+namespace bench {
+
+/// Random bytes in ordinary memory, more than the caches hold: frames taken in turn are cold, as a camera's or a
+/// decoder's are. The memory is that of Placement::mirrored_pageable, so that the pageable path starts from the same.
+class Source {
+ public:
+  Source(const Context& context, std::size_t bytes);
+
+  /// The n-th frame of that size; they repeat once the memory is used up.
+  [[nodiscard]] const std::byte* frame(std::size_t bytes, std::uint64_t n) const;
+  /// Computed at the first call for a frame: not while the clock runs.
+  [[nodiscard]] std::uint64_t checksum(const std::byte* frame, std::size_t bytes);
+
+  [[nodiscard]] const gpumap::Mapping& mapping() const { return *mapping_; }
+  [[nodiscard]] std::size_t offset(const std::byte* frame) const {
+    return static_cast<std::size_t>(frame - mapping_->host());
+  }
+
+ private:
+  std::shared_ptr<gpumap::Mapping> mapping_;
+  std::unordered_map<std::size_t, std::uint64_t> checksums_;  // by offset, for checksums_bytes_
+  std::size_t checksums_bytes_ = 0;
+};
+
+}  // namespace bench
