@@ -51,8 +51,8 @@ std::shared_ptr<Mapping> allocate(Device& device, const RingOptions& options, st
     mapping = device.allocate(wanted);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
-    throw Error(ErrorCode::no_memory, fmt::format("{}; {} slots of {:.2f} MiB asked: lower slots or slot-size",
-                                                  error.what(), options.slots, static_cast<double>(stride) / mebibyte));
+    throw Error(ErrorCode::no_memory, fmt::format("{} slots of {:.2f} MiB: {}", options.slots,
+                                                  static_cast<double>(stride) / mebibyte, error.what()));
   }
   if (!mapping || mapping->host() == nullptr || mapping->bytes() < wanted.bytes) {
     throw Error(ErrorCode::not_supported,
@@ -76,7 +76,13 @@ std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOpt
     if (options.transport || error.code() != ErrorCode::no_memory) throw;
     fallback_reason = fmt::format("{}; taking transport=pinned", error.what());
     transport = Transport::pinned;
-    mapping = allocate(*device, options, stride, transport);
+  }
+  if (!mapping) {
+    try {
+      mapping = allocate(*device, options, stride, transport);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("{}, which fails: {}", fallback_reason, error.what()));
+    }
   }
   auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride, transport);
   state->fallback_reason = std::move(fallback_reason);
