@@ -1,24 +1,141 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
-#include "copy/store_kernel.hpp"
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "copy/calibration.hpp"
+#include "copy/cpus.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
+namespace {
+
+using copy::SizePlan;
+static_assert(std::atomic<SizePlan>::is_always_lock_free);
+
+// More have never paid: eight threads copy no faster than four into a BAR over PCIe Gen5.
+constexpr unsigned most_threads_measured = 8;
+constexpr unsigned most_threads = 64;
+
+/// What was measured in this process.
+struct Measured {
+  std::mutex mutex;
+  std::map<std::string, copy::Plans, std::less<>> plans;
+};
+Measured& measured() {
+  static Measured all;
+  return all;
+}
+
+/// -1: the best for each size.
+int kernel_index(const std::string& option) {
+  const auto kernels = copy::usable_kernels();
+  const char* environment = std::getenv("GPUMAP_COPY");
+  if (option.empty()) {
+    if (environment == nullptr || *environment == '\0') return -1;
+    return static_cast<int>(&copy::choose(environment) - kernels.data());
+  }
+  const auto found = std::find_if(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == option; });
+  if (found != kernels.end()) return static_cast<int>(found - kernels.begin());
+  throw Error(ErrorCode::invalid, fmt::format("no store kernel \"{}\" on this CPU: use one of {}, or leave it empty",
+                                              option, fmt::join(store_kernel_names(), ", ")));
+}
+
+}  // namespace
 
 struct Copier::State {
-  const copy::StoreKernel* kernel;
+  explicit State(const CopierOptions& options)
+      : asked(options.threads), kernel(kernel_index(options.kernel)), cpus(copy::helper_cpus(options.pci_address)) {
+    const auto available = static_cast<unsigned>(std::max(CPU_COUNT(&cpus), 1));
+    limit = std::min({asked != 0 ? asked : most_threads_measured, available, most_threads});
+    copy::Plans initial = copy::default_plans(asked != 0 ? limit : 1);
+    for (SizePlan& plan : initial) {
+      if (kernel >= 0) plan.kernel = static_cast<std::uint8_t>(kernel);
+    }
+    take(initial);
+  }
+
+  /// Copy by these plans, with as many helpers as they name.
+  void take(const copy::Plans& all) {
+    unsigned threads = 1;
+    for (const SizePlan& plan : all) threads = std::max<unsigned>(threads, plan.threads);
+    if ((helpers ? helpers->count() : 0) != threads - 1) {
+      helpers.reset();
+      if (threads > 1) helpers = std::make_unique<copy::Helpers>(threads - 1, cpus);
+    }
+    for (std::size_t i = 0; i < all.size(); ++i) plans[i].store(all[i], std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] SizePlan plan(std::size_t bytes) const noexcept {
+    return plans[copy::class_of(bytes)].load(std::memory_order_relaxed);
+  }
+
+  void share(copy::Job job, SizePlan plan) {
+    const std::unique_lock lock(mutex, std::try_to_lock);
+    copy::Helpers* const crew = lock.owns_lock() ? helpers.get() : nullptr;
+    unsigned threads = 1;
+    if (crew != nullptr) {
+      const unsigned most = std::min<unsigned>(plan.threads, crew->count() + 1);
+      threads = crew->awake(most - 1) || crew->in_flow() ? most : std::min<unsigned>(most, plan.threads_asleep);
+    }
+    if (threads > 1) {
+      job.cut(threads);
+      crew->run(job, threads - 1);
+      return;
+    }
+    job.copy_rows(0, job.rows);
+    if (crew != nullptr) crew->note_end();
+  }
+
+  const unsigned asked;
+  const int kernel;
+  const cpu_set_t cpus;
+  unsigned limit = 1;
+  std::array<std::atomic<SizePlan>, copy::size_classes> plans;
+  std::mutex mutex;  ///< helpers
+  std::unique_ptr<copy::Helpers> helpers;
 };
 
-Copier::Copier(const CopierOptions& options)
-    : state_(std::make_unique<State>(State{&copy::choose(options.kernel.c_str())})) {}
+Copier::Copier(const CopierOptions& options) : state_(std::make_unique<State>(options)) {}
 Copier::~Copier() = default;
 
-void Copier::calibrate(std::span<std::byte> /*scratch*/, std::string_view /*key*/) {}
+void Copier::calibrate(std::span<std::byte> scratch, std::string_view key) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  Measured& all = measured();
+  // Held while measuring: two at once would measure each other, and with one key the second need not measure.
+  const std::lock_guard one_at_a_time(all.mutex);
+  const std::string id =
+      fmt::format("{} {} {} {} {}", copy::class_of(scratch.size()), state.asked, state.limit, state.kernel, key);
+  if (const auto found = all.plans.find(id); !key.empty() && found != all.plans.end()) {
+    state.take(found->second);
+    return;
+  }
+  if (!state.helpers || state.helpers->count() != state.limit - 1) {
+    state.helpers = std::make_unique<copy::Helpers>(state.limit - 1, state.cpus);
+  }
+  const copy::Plans plans = copy::measure_plans({scratch, state.kernel, state.asked}, *state.helpers);
+  state.take(plans);
+  if (!key.empty()) all.plans.insert_or_assign(id, plans);
+}
 
 void Copier::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
-  state_->kernel->copy(to, from, bytes);
+  const SizePlan plan = state_->plan(bytes);
+  const auto kernel = copy::usable_kernels()[plan.kernel].copy;
+  if (plan.threads == 1) {
+    kernel(to, from, bytes);
+    return;
+  }
+  copy::Job job;
+  job.copy = kernel;
+  job.to = to;
+  job.from = from;
+  job.row_bytes = bytes;
+  state_->share(job, plan);
 }
 
 void Copier::copy(std::span<std::byte> slot, std::size_t at, std::span<const std::byte> from) {
@@ -31,11 +148,30 @@ void Copier::copy(std::span<std::byte> slot, std::size_t at, std::span<const std
 
 void Copier::copy_2d(std::byte* to, std::size_t to_stride, const std::byte* from, std::size_t from_stride,
                      std::size_t row_bytes, std::size_t rows) {
-  for (std::size_t row = 0; row < rows; ++row) copy(to + row * to_stride, from + row * from_stride, row_bytes);
+  const bool dense = to_stride == row_bytes && from_stride == row_bytes;
+  if (dense || rows <= 1) {
+    copy(to, from, row_bytes * rows);
+    return;
+  }
+  const SizePlan plan = state_->plan(row_bytes * rows);
+  copy::Job job;
+  job.copy = copy::usable_kernels()[plan.kernel].copy;
+  job.to = to;
+  job.from = from;
+  job.to_stride = to_stride;
+  job.from_stride = from_stride;
+  job.row_bytes = row_bytes;
+  job.rows = rows;
+  if (plan.threads == 1) {
+    job.copy_rows(0, rows);
+  } else {
+    state_->share(job, plan);
+  }
 }
 
-Copier::Plan Copier::plan_for(std::size_t /*bytes*/) const {
-  return {state_->kernel->name, 1};
+Copier::Plan Copier::plan_for(std::size_t bytes) const {
+  const SizePlan plan = state_->plan(bytes);
+  return {copy::usable_kernels()[plan.kernel].name, plan.threads};
 }
 
 }  // namespace gpumap

@@ -44,7 +44,7 @@ class Copier {
 
   /// Measure on memory like what will be copied to, which loses its content: the kernel for each size, how many threads
   /// pay, and from what size on. A few ms, once in a process for each `key` (empty: every time) and set of options.
-  /// Until then helpers take part from 256 KiB on, if a number of threads was asked for.
+  /// Until then helpers take part above 128 KiB, if a number of threads was asked for.
   void calibrate(std::span<std::byte> scratch, std::string_view key = {});
 
   /// No helper touches either range once this has returned. Helpers' stores are fenced by then, the caller's own are

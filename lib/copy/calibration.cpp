@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+#include "copy/calibration.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "gpumap/copy.hpp"
+
+namespace gpumap::copy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+constexpr std::size_t first_shared_class = 2;  // 16 KiB: one chunk each for two threads is half of that
+constexpr std::size_t first_default_shared_class = 4;
+constexpr std::size_t last_small_class = 1;
+// A kernel must be this much faster than one that is better where nothing is known, and threads must pay this much:
+// less is noise, and every thread costs its CPU's time.
+constexpr double kernel_gain = 1.02;
+constexpr double first_helper_gain = 1.1;
+constexpr double more_helpers_gain = 1.08;
+constexpr std::array<unsigned, 5> thread_counts{2, 3, 4, 6, 8};
+
+/// Frames come from elsewhere: a source that this thread's cache holds would make one thread look better than it is.
+void evict(const std::byte* from, std::size_t bytes) {
+#if defined(__x86_64__)
+  for (std::size_t at = 0; at < bytes; at += store_line_bytes) _mm_clflush(from + at);
+  _mm_mfence();
+#elif defined(__aarch64__)
+  for (std::size_t at = 0; at < bytes; at += store_line_bytes) asm volatile("dc civac, %0" ::"r"(from + at) : "memory");
+  asm volatile("dsb sy" ::: "memory");
+#endif
+}
+
+class Bench {
+ public:
+  Bench(const Trial& trial, Helpers& helpers)
+      : to_(trial.scratch.data()),
+        helpers_(helpers),
+        source_(std::min(trial.scratch.size(), class_bytes(size_classes - 1)), std::byte{0x5c}) {
+    // The first touch of a page is dear, and not what is measured.
+    usable_kernels().back().copy(to_, source_.data(), source_.size());
+    store_fence();
+  }
+
+  /// The shortest time of one copy by this thread from warm memory.
+  [[nodiscard]] nanoseconds time_kernel(const StoreKernel& kernel, std::size_t bytes) const {
+    const int batch = static_cast<int>(std::max<std::size_t>(std::size_t{16} * 1024 / bytes, 1));
+    return shortest(4,
+                    [&] {
+                      for (int i = 0; i < batch; ++i) {
+                        kernel.copy(to_, source_.data(), bytes);
+                        store_fence();
+                      }
+                    }) /
+           batch;
+  }
+
+  /// The shortest time of one copy by so many threads from cold memory.
+  [[nodiscard]] nanoseconds time_threads(const StoreKernel& kernel, std::size_t bytes, unsigned threads, bool asleep) {
+    Job job;
+    job.copy = kernel.copy;
+    job.to = to_;
+    job.from = source_.data();
+    job.row_bytes = bytes;
+    job.cut(threads);
+    helpers_.set_spin(asleep ? nanoseconds(0) : nanoseconds(std::chrono::milliseconds(2)));
+    if (threads > 1) helpers_.run(job, threads - 1);  // gets them up, and tells them how long to stay
+    nanoseconds best = nanoseconds::max();
+    for (int turn = 0; turn < (bytes < class_bytes(5) ? 4 : 2); ++turn) {
+      evict(source_.data(), bytes);
+      if (asleep) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      best = std::min(best, shortest(1, [&] {
+                        if (threads > 1) {
+                          helpers_.run(job, threads - 1);
+                        } else {
+                          kernel.copy(to_, source_.data(), bytes);
+                        }
+                        store_fence();
+                      }));
+    }
+    return best;
+  }
+
+ private:
+  template <typename Work>
+  static nanoseconds shortest(int turns, const Work& work) {
+    nanoseconds best = nanoseconds::max();
+    for (int turn = 0; turn < turns; ++turn) {
+      const auto begin = Clock::now();
+      work();
+      best = std::min<nanoseconds>(best, Clock::now() - begin);
+    }
+    return std::max(best, nanoseconds(1));
+  }
+
+  std::byte* to_;
+  Helpers& helpers_;
+  std::vector<std::byte> source_;
+};
+
+bool pays(nanoseconds candidate, nanoseconds best, double gain) {
+  return static_cast<double>(candidate.count()) * gain < static_cast<double>(best.count());
+}
+
+std::uint8_t measure_kernel(const Bench& bench, std::size_t bytes) {
+  const auto kernels = usable_kernels();
+  std::size_t best = kernels.size() - 1;
+  nanoseconds shortest = bench.time_kernel(kernels[best], bytes);
+  // Without the first, memcpy: ordinary memory that was written a moment ago is in the cache, where it cannot be
+  // beaten, but the next frame goes to another slot.
+  for (std::size_t i = best; i-- > 1;) {
+    const nanoseconds time = bench.time_kernel(kernels[i], bytes);
+    if (!pays(time, shortest, kernel_gain)) continue;
+    best = i;
+    shortest = time;
+  }
+  return static_cast<std::uint8_t>(best);
+}
+
+void measure_threads(Bench& bench, const Trial& trial, unsigned most, std::size_t bytes, SizePlan& plan) {
+  const StoreKernel& kernel = usable_kernels()[plan.kernel];
+  const nanoseconds alone = bench.time_threads(kernel, bytes, 1, false);
+  nanoseconds shortest = alone;
+  plan.threads = plan.threads_asleep = 1;
+  const auto consider = [&](unsigned threads) {
+    const nanoseconds time = bench.time_threads(kernel, bytes, threads, false);
+    if (!pays(time, shortest, plan.threads == 1 ? first_helper_gain : more_helpers_gain)) return;
+    plan.threads = static_cast<std::uint8_t>(threads);
+    shortest = time;
+  };
+  if (trial.threads != 0) {
+    consider(most);
+  } else {
+    for (const unsigned threads : thread_counts) {
+      if (threads <= most) consider(threads);
+    }
+  }
+  if (plan.threads == 1) return;
+  if (pays(bench.time_threads(kernel, bytes, plan.threads, true), alone, 1.0)) plan.threads_asleep = plan.threads;
+}
+
+}  // namespace
+
+Plans default_plans(unsigned threads) {
+  const auto kernels = usable_kernels();
+  const auto small = std::find_if(kernels.begin(), kernels.end(), [](const auto& k) { return k.name == "movdir64b"; });
+  Plans plans;
+  for (std::size_t i = 0; i < size_classes; ++i) {
+    const bool is_small = i <= last_small_class && small != kernels.end();
+    plans[i].kernel = static_cast<std::uint8_t>(is_small ? small - kernels.begin() : std::ssize(kernels) - 1);
+    if (i >= first_default_shared_class) {
+      plans[i].threads = plans[i].threads_asleep = static_cast<std::uint8_t>(std::max(threads, 1U));
+    }
+  }
+  return plans;
+}
+
+Plans measure_plans(const Trial& trial, Helpers& helpers) {
+  const unsigned most = helpers.count() + 1;
+  Plans plans = default_plans(trial.threads != 0 ? most : 1);
+  std::size_t classes = 0;
+  while (classes < size_classes && class_bytes(classes) <= trial.scratch.size()) ++classes;
+  if (trial.kernel >= 0) {
+    for (SizePlan& plan : plans) plan.kernel = static_cast<std::uint8_t>(trial.kernel);
+  }
+  if (classes == 0) return plans;
+
+  Bench bench(trial, helpers);
+  for (std::size_t i = 0; i < classes; ++i) {
+    if (trial.kernel < 0) {
+      // Above 1 MiB nothing changes but the time that measuring takes.
+      plans[i].kernel = i < size_classes - 1 ? measure_kernel(bench, class_bytes(i)) : plans[i - 1].kernel;
+    }
+    if (i >= first_shared_class && most > 1) measure_threads(bench, trial, most, class_bytes(i), plans[i]);
+  }
+  helpers.set_spin(nanoseconds(-1));
+  // Who asked for a number of threads gets it for the largest copies, whatever the noise of a busy machine said.
+  if (trial.threads != 0) {
+    plans[classes - 1].threads = plans[classes - 1].threads_asleep = static_cast<std::uint8_t>(most);
+  }
+  for (std::size_t i = classes; i < size_classes; ++i) plans[i] = plans[classes - 1];
+  return plans;
+}
+
+}  // namespace gpumap::copy

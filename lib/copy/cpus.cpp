@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+#include "copy/cpus.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <fstream>
+#include <string>
+
+namespace gpumap::copy {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::string line;
+  std::getline(std::ifstream(path), line);
+  return line;
+}
+
+/// Empty where the kernel knows none (-1) or the address names no device.
+std::string cpu_list_of(std::string_view pci_address) {
+  std::string address(pci_address);
+  std::transform(address.begin(), address.end(), address.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (address.empty() || address.find('/') != std::string::npos) return {};
+  const std::string node = first_line("/sys/bus/pci/devices/" + address + "/numa_node");
+  if (node.empty() || node.front() == '-') return {};
+  return first_line("/sys/devices/system/node/node" + node + "/cpulist");
+}
+
+}  // namespace
+
+cpu_set_t parse_cpu_list(std::string_view text) {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    unsigned first = 0;
+    const auto begin = std::from_chars(at, end, first);
+    if (begin.ec != std::errc()) {
+      ++at;
+      continue;
+    }
+    unsigned last = first;
+    at = begin.ptr;
+    if (at < end && *at == '-') {
+      const auto range = std::from_chars(at + 1, end, last);
+      at = range.ec == std::errc() ? range.ptr : at + 1;
+    }
+    for (unsigned cpu = first; cpu <= last && cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &cpus);
+  }
+  return cpus;
+}
+
+cpu_set_t helper_cpus(std::string_view pci_address) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  // Fails on a machine with more CPUs than the set holds: then there is nothing to choose from.
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return allowed;
+  const cpu_set_t node = parse_cpu_list(cpu_list_of(pci_address));
+  cpu_set_t both;
+  CPU_AND(&both, &allowed, &node);
+  return CPU_COUNT(&both) > 0 ? both : allowed;
+}
+
+}  // namespace gpumap::copy

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include "copy/helpers.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <csignal>
+#include <system_error>
+
+#include "gpumap/copy.hpp"
+
+namespace gpumap::copy {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t page_bytes = 4096;
+// Small enough that the last chunk keeps no one waiting, large enough that taking it costs nothing beside it: 16 KiB
+// are about 1 us of one thread's stores.
+constexpr std::size_t least_chunk_bytes = std::size_t{16} * 1024;
+constexpr std::size_t most_chunk_bytes = std::size_t{256} * 1024;
+constexpr unsigned chunks_per_thread = 4;
+
+// Copies that follow each other within this are a flow: waking a sleeper would cost more than spinning until the next.
+constexpr std::chrono::nanoseconds longest_gap = std::chrono::microseconds(100);
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+void Job::cut(unsigned threads) {
+  const std::size_t bytes = row_bytes * rows;
+  std::size_t chunk = bytes / (std::size_t{threads} * chunks_per_thread);
+  chunk = std::clamp(chunk, least_chunk_bytes, most_chunk_bytes) / page_bytes * page_bytes;
+  const std::size_t whole = rows == 1 ? row_bytes : rows;
+  step = rows == 1 ? chunk : std::max<std::size_t>(chunk / std::max<std::size_t>(row_bytes, 1), 1);
+  first = rows == 1 ? step - reinterpret_cast<std::uintptr_t>(to) % page_bytes : step;
+  first = std::min(first, whole);
+  chunks = 1 + static_cast<std::uint32_t>((whole - first + step - 1) / step);
+}
+
+void Job::copy_chunk(std::uint32_t index) const {
+  const std::size_t whole = rows == 1 ? row_bytes : rows;
+  const std::size_t begin = index == 0 ? 0 : first + (index - 1) * step;
+  const std::size_t end = std::min(whole, first + index * step);
+  if (rows == 1) {
+    copy(to + begin, from + begin, end - begin);
+  } else {
+    copy_rows(begin, end);
+  }
+}
+
+void Job::copy_rows(std::size_t begin, std::size_t end) const {
+  for (std::size_t row = begin; row < end; ++row) copy(to + row * to_stride, from + row * from_stride, row_bytes);
+}
+
+Helpers::Helpers(unsigned count, const cpu_set_t& cpus) {
+  // The application's signals are for its own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (unsigned i = 0; i < count; ++i) {
+    auto helper = std::make_unique<Helper>();
+    try {
+      helper->thread = std::thread([this, self = helper.get()] { help(*self); });
+    } catch (const std::system_error&) {
+      break;  // no more threads for this process: those that there are have to do
+    }
+    const pthread_t handle = helper->thread.native_handle();
+    pthread_setname_np(handle, "gpumap-copy");
+    if (CPU_COUNT(&cpus) > 0) pthread_setaffinity_np(handle, sizeof cpus, &cpus);
+    crew_.push_back(std::move(helper));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Helpers::~Helpers() {
+  stop_.store(true, std::memory_order_release);
+  for (const auto& helper : crew_) {
+    helper->call.fetch_add(1, std::memory_order_release);
+    helper->call.notify_one();
+  }
+  for (const auto& helper : crew_) helper->thread.join();
+}
+
+bool Helpers::awake(unsigned helpers) const noexcept {
+  return std::none_of(crew_.begin(), crew_.begin() + std::min(helpers, count()),
+                      [](const auto& helper) { return helper->asleep.load(std::memory_order_relaxed); });
+}
+
+bool Helpers::in_flow() const noexcept {
+  return fixed_spin_ns_ < 0 && Clock::now() - last_end_ <= longest_gap;
+}
+
+void Helpers::plan_spin(Clock::time_point now) noexcept {
+  const std::chrono::nanoseconds gap = now - last_end_;
+  std::int64_t spin = gap <= longest_gap ? std::min(2 * gap, longest_gap).count() + 1000 : 0;
+  if (fixed_spin_ns_ >= 0) spin = fixed_spin_ns_;
+  spin_ns_.store(spin, std::memory_order_relaxed);
+}
+
+void Helpers::run(const Job& job, unsigned helpers) {
+  plan_spin(Clock::now());
+  job_ = job;
+  done_.store(0, std::memory_order_relaxed);
+  left_.store(job.chunks, std::memory_order_release);
+  for (unsigned i = 0; i < std::min(helpers, count()); ++i) {
+    crew_[i]->call.fetch_add(1, std::memory_order_release);
+    crew_[i]->call.notify_one();
+  }
+  const std::uint32_t others = job.chunks - copy_chunks();
+  for (unsigned turns = 0; done_.load(std::memory_order_acquire) != others; ++turns) {
+    // A helper that lost its CPU in the middle of a chunk may need this one.
+    if (turns < 4096) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+  note_end();
+}
+
+std::uint32_t Helpers::copy_chunks() {
+  std::uint32_t mine = 0;
+  std::uint32_t left = left_.load(std::memory_order_acquire);
+  while (left > 0) {
+    if (!left_.compare_exchange_weak(left, left - 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+    job_.copy_chunk(job_.chunks - left);
+    ++mine;
+    left = left_.load(std::memory_order_acquire);
+  }
+  return mine;
+}
+
+void Helpers::await_call(Helper& self, std::uint32_t seen) const {
+  const auto called = [&] { return self.call.load(std::memory_order_acquire) != seen; };
+  const std::int64_t spin = spin_ns_.load(std::memory_order_relaxed);
+  if (spin > 0) {
+    const auto end = Clock::now() + std::chrono::nanoseconds(spin);
+    do {
+      for (int turn = 0; turn < 32; ++turn) {
+        if (called()) return;
+        relax();
+      }
+    } while (Clock::now() < end);
+  }
+  self.asleep.store(true, std::memory_order_relaxed);
+  while (!called()) self.call.wait(seen, std::memory_order_acquire);
+  self.asleep.store(false, std::memory_order_relaxed);
+}
+
+void Helpers::help(Helper& self) {
+  for (std::uint32_t seen = 0;;) {
+    await_call(self, seen);
+    seen = self.call.load(std::memory_order_acquire);
+    if (stop_.load(std::memory_order_acquire)) return;
+    const std::uint32_t taken = copy_chunks();
+    if (taken == 0) continue;
+    store_fence();
+    done_.fetch_add(taken, std::memory_order_release);
+  }
+}
+
+}  // namespace gpumap::copy

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sched.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "copy/store_kernel.hpp"
+
+namespace gpumap::copy {
+
+/// One copy, cut into chunks that begin at a page of the destination, or at a row.
+struct Job {
+  decltype(StoreKernel::copy) copy = nullptr;
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t to_stride = 0, from_stride = 0;  ///< of rows; unused where there is one
+  std::size_t row_bytes = 0, rows = 1;
+  std::size_t first = 0;  ///< bytes (rows) of the first chunk
+  std::size_t step = 0;   ///< bytes (rows) of the others
+  std::uint32_t chunks = 1;
+
+  /// Cut for that many threads.
+  void cut(unsigned threads);
+  void copy_chunk(std::uint32_t index) const;
+  void copy_rows(std::size_t begin, std::size_t end) const;
+};
+
+/// Threads that take chunks of a job off the caller's hands.
+///
+///     caller                                      helper
+///     1. writes job_, done_ = 0                   a. sees its call rise, or slept on it
+///     2. left_ = chunks, raises each call         b. takes a chunk: left_ -= 1, until it is 0
+///     3. takes chunks itself until left_ is 0     c. reads job_, copies
+///     4. waits until helpers' done_ makes up      d. fences, done_ += the chunks it took
+///        the sum
+/// A helper that comes late finds left_ at 0 and touches nothing: the caller waits for chunks, never for threads. One
+/// that comes later still, in b of the next job, helps with that: job_ is read only once a chunk is taken, and it does
+/// not change before that chunk is done.
+class Helpers {
+ public:
+  /// As many as the system lets start, on these CPUs (none: anywhere).
+  Helpers(unsigned count, const cpu_set_t& cpus);
+  ~Helpers();
+  Helpers(const Helpers&) = delete;
+  Helpers& operator=(const Helpers&) = delete;
+
+  [[nodiscard]] unsigned count() const noexcept { return static_cast<unsigned>(crew_.size()); }
+  /// Whether the first `helpers` are up, so that calling them costs no system call.
+  [[nodiscard]] bool awake(unsigned helpers) const noexcept;
+  /// Whether the last copy ended so shortly ago that helpers pay even if they must be woken.
+  [[nodiscard]] bool in_flow() const noexcept;
+  /// A copy that did without helpers has ended.
+  void note_end() noexcept { last_end_ = std::chrono::steady_clock::now(); }
+  /// Copy with the first `helpers`. One caller at a time. Their stores are fenced once it returns.
+  void run(const Job& job, unsigned helpers);
+  /// Spin after each copy for as long as this, whatever lies between the copies; negative: as usual.
+  void set_spin(std::chrono::nanoseconds spin) noexcept { fixed_spin_ns_ = spin.count(); }
+
+ private:
+  struct alignas(64) Helper {
+    std::atomic<std::uint32_t> call{0};
+    std::atomic<bool> asleep{false};
+    std::thread thread;
+  };
+
+  void help(Helper& self);
+  void await_call(Helper& self, std::uint32_t seen) const;
+  /// Copy chunks until none is left; how many that were.
+  std::uint32_t copy_chunks();
+  void plan_spin(std::chrono::steady_clock::time_point now) noexcept;
+
+  std::vector<std::unique_ptr<Helper>> crew_;
+  Job job_;
+  alignas(64) std::atomic<std::uint32_t> left_{0};
+  alignas(64) std::atomic<std::uint32_t> done_{0};
+  alignas(64) std::atomic<std::int64_t> spin_ns_{0};
+  std::atomic<bool> stop_{false};
+  std::int64_t fixed_spin_ns_ = -1;
+  std::chrono::steady_clock::time_point last_end_;
+};
+
+}  // namespace gpumap::copy
