@@ -46,13 +46,17 @@ class NvrtcTest : public ::testing::Test {
 
 class NvrtcArchitectureTest : public NvrtcTest, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(NvrtcArchitectureTest, CompilesBuiltInsAndExamples) {
+TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   std::vector<KernelSource> sources;
   for (const Builtin& builtin : builtins()) sources.push_back(source_of(builtin, Backend::cuda));
-  for (const auto& file : std::filesystem::recursive_directory_iterator(GPUMAP_EXAMPLES)) {
+  const std::filesystem::path examples = GPUMAP_EXAMPLES;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(examples)) {
     if (file.path().extension() == ".cu") sources.push_back(load_kernel_file(file.path()));
   }
   EXPECT_GT(sources.size(), builtins().size());
+  for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
+    sources.push_back(load_kernel_file(examples.parent_path() / "tests/bench/gpumap_bench/resident.cu", function));
+  }
   for (const KernelSource& source : sources) {
     const std::string code = compile_cuda(source, GetParam());
     // PTX where this NVRTC is older than the architecture.

@@ -46,6 +46,8 @@ constexpr std::array modes{
     Mode{"bw", run_bw},
     Mode{"api", run_api},
     Mode{"frame", run_frame},
+    Mode{"lat", run_lat},
+    Mode{"pingpong", run_pingpong},
 };
 
 std::vector<std::string> mode_names() {
