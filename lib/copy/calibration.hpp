@@ -13,11 +13,11 @@
 namespace gpumap::copy {
 
 /// How copies of one size class are done.
-struct SizePlan {
+struct alignas(4) SizePlan {
   std::uint8_t kernel = 0;          ///< index of usable_kernels()
   std::uint8_t threads = 1;         ///< while the helpers are up
   std::uint8_t threads_asleep = 1;  ///< when they would have to be woken
-  std::uint8_t reserved = 0;        ///< makes it one word, for an atomic
+  std::uint8_t reserved = 0;        ///< nothing undefined in the word, which is one atomic
 };
 
 /// 1 KiB, 4 KiB, … 4 MiB: each stands for what is nearest to it, the ends for everything beyond.

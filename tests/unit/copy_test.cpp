@@ -1,71 +1,31 @@
 // SPDX-License-Identifier: MIT
 // Every store kernel of this CPU: content, guard bytes, every misalignment.
 #include <gtest/gtest.h>
-#include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
+#include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "copy/store_kernel.hpp"
+#include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"
 
 namespace gpumap {
 namespace {
 
-constexpr std::size_t frame_bytes = 3'110'400;  // 1080p NV12
-constexpr std::byte guard{0xa5};
-constexpr std::size_t guard_bytes = 256;
-
-std::vector<std::byte> random_bytes(std::size_t bytes) {
-  std::mt19937_64 random(20240607);
-  std::vector<std::byte> data(bytes + 8);
-  for (std::size_t at = 0; at + 8 <= data.size(); at += 8) {
-    const std::uint64_t word = random();
-    std::memcpy(data.data() + at, &word, 8);
-  }
-  return data;
-}
-
-/// A 64-byte-aligned piece of memory.
-class Aligned {
- public:
-  explicit Aligned(std::size_t bytes) : bytes_((bytes + 63) / 64 * 64) {
-    data_ = static_cast<std::byte*>(std::aligned_alloc(64, bytes_));
-  }
-  ~Aligned() { std::free(data_); }
-  Aligned(const Aligned&) = delete;
-  Aligned& operator=(const Aligned&) = delete;
-  [[nodiscard]] std::byte* data() const { return data_; }
-  [[nodiscard]] std::size_t bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_;
-  std::byte* data_;
-};
-
-/// Page-aligned pages with an inaccessible page at the end.
-class Fenced {
- public:
-  explicit Fenced(int protection) {
-    base_ = static_cast<std::byte*>(mmap(nullptr, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    mprotect(base_ + page, page, protection);
-  }
-  ~Fenced() { munmap(base_, 3 * page); }
-  Fenced(const Fenced&) = delete;
-  Fenced& operator=(const Fenced&) = delete;
-  [[nodiscard]] std::byte* first() const { return base_ + page; }
-  [[nodiscard]] std::byte* end() const { return base_ + 2 * page; }
-  static constexpr std::size_t page = 4096;
-
- private:
-  std::byte* base_;
-};
+using test::Aligned;
+using test::all_guard;
+using test::frame_bytes;
+using test::guard;
+using test::guard_bytes;
+using test::Pages;
+using test::random_bytes;
 
 class EveryKernel : public testing::TestWithParam<copy::StoreKernel> {
  protected:
@@ -80,8 +40,8 @@ class EveryKernel : public testing::TestWithParam<copy::StoreKernel> {
     GetParam().copy(out, data.data() + from_shift, bytes);
     store_fence();
     const bool same = bytes == 0 || std::memcmp(out, data.data() + from_shift, bytes) == 0;
-    const bool before = std::all_of(out - guard_bytes, out, [](std::byte b) { return b == guard; });
-    const bool after = std::all_of(out + bytes, out + bytes + guard_bytes, [](std::byte b) { return b == guard; });
+    const bool before = all_guard(out - guard_bytes, out);
+    const bool after = all_guard(out + bytes, out + bytes + guard_bytes);
     ASSERT_TRUE(same && before && after) << bytes << " bytes, from +" << from_shift << " to +" << to_shift << ": "
                                          << (same ? "" : "content ") << (before ? "" : "before ")
                                          << (after ? "" : "after");
@@ -111,7 +71,7 @@ TEST_P(EveryKernel, EveryShortLength) {
 TEST_P(EveryKernel, EveryMisalignment) {
   const auto data = random_bytes(8192);
   Aligned to(8192 + 4 * guard_bytes);
-  for (const std::size_t bytes : {1U, 47U, 64U, 130U, 1001U}) {
+  for (const std::size_t bytes : {0U, 1U, 47U, 63U, 64U, 65U, 130U, 1001U}) {
     for (std::size_t from = 0; from < 64; ++from) {
       for (std::size_t shift = 0; shift < 64; ++shift) expect_copy(to, shift, data, from, bytes);
     }
@@ -121,10 +81,10 @@ TEST_P(EveryKernel, EveryMisalignment) {
 // Up to the last byte of a page on both sides, with nothing behind it; and a destination that may not be read at all
 // cannot be made on x86 (a writable page is readable), so reads of it are left to the benchmark on a real BAR.
 TEST_P(EveryKernel, StopsAtTheLastByte) {
-  const Fenced from(PROT_READ | PROT_WRITE);
-  const Fenced to(PROT_READ | PROT_WRITE);
-  const auto data = random_bytes(Fenced::page);
-  std::copy_n(data.data(), Fenced::page, from.first());
+  const Pages from(Pages::page);
+  const Pages to(Pages::page);
+  const auto data = random_bytes(Pages::page);
+  std::copy_n(data.data(), Pages::page, from.first());
   for (const std::size_t bytes : {1U, 15U, 16U, 63U, 64U, 65U, 127U, 128U, 200U, 4095U, 4096U}) {
     GetParam().copy(to.end() - bytes, from.end() - bytes, bytes);
     store_fence();
@@ -143,8 +103,7 @@ INSTANTIATE_TEST_SUITE_P(Copy, EveryKernel,
                          testing::ValuesIn(copy::store_kernels().begin(), copy::store_kernels().end()), kernel_name);
 
 TEST(CopyChoice, NamedKernelIsTaken) {
-  for (const copy::StoreKernel& kernel : copy::store_kernels()) {
-    if (!kernel.available()) continue;
+  for (const copy::StoreKernel& kernel : copy::usable_kernels()) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(copy::choose(std::string(kernel.name).c_str()).name, kernel.name);
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
@@ -152,11 +111,10 @@ TEST(CopyChoice, NamedKernelIsTaken) {
 }
 
 TEST(CopyChoice, NothingAskedGivesTheBestSilently) {
-  const auto all = copy::store_kernels();
-  const auto best = std::find_if(all.rbegin(), all.rend(), [](const auto& kernel) { return kernel.available(); });
+  const std::string_view best = copy::usable_kernels().back().name;
   testing::internal::CaptureStderr();
-  EXPECT_EQ(copy::choose(nullptr).name, best->name);
-  EXPECT_EQ(copy::choose("").name, best->name);
+  EXPECT_EQ(copy::choose(nullptr).name, best);
+  EXPECT_EQ(copy::choose("").name, best);
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
 }
 
@@ -166,6 +124,77 @@ TEST(CopyChoice, UnknownNameWarnsAndGivesTheBest) {
   const std::string text = testing::internal::GetCapturedStderr();
   EXPECT_NE(text.find("GPUMAP_COPY=mmx"), std::string::npos) << text;
   EXPECT_NE(text.find("memcpy"), std::string::npos) << text;
+}
+
+TEST(CopySelfTest, WhatThisCpuHasPasses) {
+  std::vector<std::string_view> expected;
+  for (const copy::StoreKernel& kernel : copy::store_kernels()) {
+    if (kernel.available()) expected.push_back(kernel.name);
+  }
+  EXPECT_EQ(store_kernel_names(), expected);
+  EXPECT_EQ(expected.front(), "memcpy");
+#if defined(__x86_64__) || defined(__aarch64__)
+  EXPECT_GT(expected.size(), 1U);
+#endif
+}
+
+bool yes() noexcept {
+  return true;
+}
+bool no() noexcept {
+  return false;
+}
+void copy_nothing(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) noexcept {}
+void copy_whole_lines(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy::copy_memcpy(to, from, bytes / 64 * 64);
+}
+void copy_too_much(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy::copy_memcpy(to, from, bytes);
+  to[bytes] = std::byte{0};
+}
+void copy_too_early(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  copy::copy_memcpy(to, from, bytes);
+  to[-1] = std::byte{0};
+}
+void no_such_instruction(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) noexcept {
+#if defined(__x86_64__)
+  asm volatile("ud2");
+#elif defined(__aarch64__)
+  asm volatile("udf #0");
+#endif
+}
+
+// A CPU that says it has an instruction, and a hypervisor that lets it through wrongly or not at all.
+TEST(CopySelfTest, LiarsAreLeftOut) {
+  const std::array kernels{
+      copy::StoreKernel{"good", copy::copy_memcpy, yes},      copy::StoreKernel{"absent", copy::copy_memcpy, no},
+      copy::StoreKernel{"idle", copy_nothing, yes},           copy::StoreKernel{"short", copy_whole_lines, yes},
+      copy::StoreKernel{"long", copy_too_much, yes},          copy::StoreKernel{"early", copy_too_early, yes},
+      copy::StoreKernel{"illegal", no_such_instruction, yes}, copy::StoreKernel{"best", copy::copy_memcpy, yes},
+  };
+  testing::internal::CaptureStderr();
+  const std::vector<copy::StoreKernel> usable = copy::try_kernels(kernels);
+  const std::string text = testing::internal::GetCapturedStderr();
+  ASSERT_EQ(usable.size(), 2U) << text;
+  EXPECT_EQ(usable.front().name, "good");
+  EXPECT_EQ(usable.back().name, "best");
+  for (const char* liar : {"idle", "short", "long", "early", "illegal"}) {
+    EXPECT_NE(text.find(liar), std::string::npos) << text;
+  }
+  EXPECT_EQ(text.find("absent"), std::string::npos) << text;
+}
+
+// The trial's handler is gone afterwards: a fault elsewhere ends the program as ever.
+TEST(CopySelfTestDeathTest, LeavesTheSignalAsItWas) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        (void)copy::try_kernels(copy::store_kernels());
+        std::signal(SIGILL, SIG_DFL);
+        (void)copy::try_kernels(copy::store_kernels());
+        no_such_instruction(nullptr, nullptr, 0);
+      },
+      testing::KilledBySignal(SIGILL), "");
 }
 
 // The public functions read the environment once in a process, so each choice gets a process.

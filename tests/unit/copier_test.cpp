@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT
+// The copier: what arrives, by how many threads and callers, what it refuses, what it costs when idle.
+#include "gpumap/copy.hpp"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "copy/calibration.hpp"
+#include "copy/cpus.hpp"
+#include "copy_helpers.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Aligned;
+using test::all_guard;
+using test::frame_bytes;
+using test::guard;
+using test::guard_bytes;
+using test::random_bytes;
+
+CopierOptions with_threads(unsigned threads) {
+  CopierOptions options;
+  options.threads = threads;
+  return options;
+}
+
+class CopierThreads : public testing::TestWithParam<unsigned> {};
+
+TEST_P(CopierThreads, Content) {
+  Copier copier(with_threads(GetParam()));
+  const auto data = random_bytes(2 * frame_bytes);
+  Aligned to(2 * frame_bytes + 3 * guard_bytes);
+  for (const bool calibrated : {false, true}) {
+    if (calibrated) copier.calibrate({to.data(), to.bytes()});
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65},
+                                    std::size_t{4096}, std::size_t{140'001}, frame_bytes, 2 * frame_bytes - 64}) {
+      for (const std::size_t shift : {0U, 1U, 63U}) {
+        std::byte* out = to.data() + guard_bytes + shift;
+        std::fill_n(to.data(), to.bytes(), guard);
+        copier.copy(out, data.data() + 64 - shift, bytes);
+        store_fence();
+        ASSERT_TRUE(std::equal(out, out + bytes, data.data() + 64 - shift)) << bytes << " to +" << shift;
+        ASSERT_TRUE(all_guard(to.data(), out)) << bytes << " to +" << shift;
+        ASSERT_TRUE(all_guard(out + bytes, to.data() + to.bytes())) << bytes << " to +" << shift;
+      }
+    }
+  }
+}
+
+TEST_P(CopierThreads, PlanesWithStrides) {
+  Copier copier(with_threads(GetParam()));
+  struct Plane {
+    std::size_t to_stride, from_stride, row_bytes, rows;
+  };
+  for (const Plane plane : {Plane{64, 100, 1, 1}, Plane{64, 100, 0, 7}, Plane{64, 100, 63, 5}, Plane{100, 64, 64, 33},
+                            Plane{2048, 1920, 1920, 1080}, Plane{1921, 1930, 1919, 1081}, Plane{1920, 1920, 1920, 1080},
+                            Plane{400'000, 300'001, 300'001, 4}}) {
+    const auto data = random_bytes(plane.from_stride * plane.rows);
+    Aligned to(plane.to_stride * plane.rows + 2 * guard_bytes);
+    std::fill_n(to.data(), to.bytes(), guard);
+    std::byte* out = to.data() + guard_bytes;
+    copier.copy_2d(out, plane.to_stride, data.data(), plane.from_stride, plane.row_bytes, plane.rows);
+    store_fence();
+    ASSERT_TRUE(all_guard(to.data(), out));
+    for (std::size_t row = 0; row < plane.rows; ++row) {
+      const std::byte* in = data.data() + row * plane.from_stride;
+      ASSERT_TRUE(std::equal(out, out + plane.row_bytes, in)) << "row " << row << " of " << plane.rows;
+      ASSERT_TRUE(all_guard(out + plane.row_bytes, out + plane.to_stride)) << "row " << row << " of " << plane.rows;
+      out += plane.to_stride;
+    }
+    ASSERT_TRUE(all_guard(out, to.data() + to.bytes()));
+  }
+}
+
+TEST_P(CopierThreads, SeveralCallersAtOnce) {
+  Copier copier(with_threads(GetParam()));
+  const auto data = random_bytes(frame_bytes + 64);
+  std::vector<std::thread> callers;
+  for (std::size_t caller = 0; caller < 3; ++caller) {
+    callers.emplace_back([&, caller] {
+      Aligned to(frame_bytes);
+      for (std::size_t turn = 0; turn < 20; ++turn) {
+        const std::size_t bytes = frame_bytes - turn * 1000 - caller;
+        copier.copy(to.data(), data.data() + turn, bytes);
+        store_fence();
+        ASSERT_TRUE(std::equal(to.data(), to.data() + bytes, data.data() + turn)) << caller << ", " << turn;
+      }
+    });
+  }
+  Aligned scratch(1 << 20);
+  copier.calibrate({scratch.data(), scratch.bytes()});  // in their midst
+  for (std::thread& caller : callers) caller.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Copy, CopierThreads, testing::Values(0U, 1U, 2U, 3U, 4U));
+
+std::chrono::nanoseconds process_cpu_time() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+TEST(Copier, SleepsWhenIdle) {
+  Copier copier(with_threads(4));
+  const auto data = random_bytes(frame_bytes);
+  Aligned to(frame_bytes);
+  for (int turn = 0; turn < 10; ++turn) copier.copy(to.data(), data.data(), frame_bytes);
+  const auto before = process_cpu_time();
+  std::this_thread::sleep_for(200ms);
+  EXPECT_LT(process_cpu_time() - before, 60ms);
+  copier.copy(to.data(), data.data(), frame_bytes);
+  store_fence();
+  EXPECT_TRUE(std::equal(to.data(), to.data() + frame_bytes, data.data()));
+}
+
+TEST(Copier, RefusesWhatDoesNotFit) {
+  Copier copier;
+  std::vector<std::byte> slot(100, guard);
+  const auto data = random_bytes(200);
+  const auto refused = [&](std::size_t at, std::size_t bytes) -> std::string {
+    try {
+      copier.copy(slot, at, std::span(data).first(bytes));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid);
+      return error.what();
+    }
+    return "";
+  };
+  for (const auto& [at, bytes] :
+       {std::pair<std::size_t, std::size_t>{0, 101}, {1, 100}, {100, 1}, {101, 0}, {~std::size_t{0}, 2}, {50, 200}}) {
+    const std::string text = refused(at, bytes);
+    EXPECT_NE(text.find(std::to_string(at)), std::string::npos) << text;
+    EXPECT_NE(text.find(std::to_string(bytes) + " bytes"), std::string::npos) << text;
+    EXPECT_NE(text.find("100 bytes"), std::string::npos) << text;
+  }
+  EXPECT_TRUE(all_guard(slot.data(), slot.data() + slot.size()));
+  EXPECT_EQ(refused(0, 100), "");
+  EXPECT_EQ(refused(100, 0), "");
+  EXPECT_EQ(refused(99, 1), "");
+}
+
+TEST(Copier, OptionThenEnvironmentNamesTheKernel) {
+  Aligned scratch(1 << 20);
+  const auto kernel_of = [&](const char* option) {
+    CopierOptions options;
+    options.kernel = option;
+    Copier copier(options);
+    const std::string before(copier.plan_for(4096).kernel);
+    copier.calibrate({scratch.data(), scratch.bytes()});
+    EXPECT_EQ(copier.plan_for(4096).kernel, before);
+    EXPECT_EQ(copier.plan_for(1 << 20).kernel, before);
+    return before;
+  };
+  for (const std::string_view name : store_kernel_names()) {
+    EXPECT_EQ(kernel_of(name.data()), name);
+    setenv("GPUMAP_COPY", name.data(), 1);
+    EXPECT_EQ(kernel_of(""), name);
+    EXPECT_EQ(kernel_of("memcpy"), "memcpy");
+    unsetenv("GPUMAP_COPY");
+  }
+  try {
+    (void)kernel_of("mmx");
+    ADD_FAILURE() << "taken";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid);
+    EXPECT_NE(std::string(error.what()).find("mmx"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("memcpy"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Copier, BoundedByTheCpus) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  const auto cpus = static_cast<unsigned>(CPU_COUNT(&before));
+  EXPECT_EQ(Copier(with_threads(2)).plan_for(frame_bytes).threads, std::min(cpus, 2U));
+  EXPECT_EQ(Copier(with_threads(64)).plan_for(frame_bytes).threads, std::min(cpus, 64U));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu) {
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  EXPECT_EQ(Copier(with_threads(64)).plan_for(frame_bytes).threads, 1U);
+  ASSERT_EQ(sched_setaffinity(0, sizeof before, &before), 0);
+}
+
+TEST(Copier, MeasuresOnceForAKey) {
+  Aligned scratch(1 << 20);
+  const auto measures = [&](unsigned threads, const char* key, std::size_t bytes) {
+    std::fill_n(scratch.data(), scratch.bytes(), guard);
+    Copier copier(with_threads(threads));
+    copier.calibrate({scratch.data(), bytes}, key);
+    return !all_guard(scratch.data(), scratch.data() + scratch.bytes());
+  };
+  EXPECT_TRUE(measures(1, "one", 1 << 20));
+  EXPECT_FALSE(measures(1, "one", 1 << 20));
+  EXPECT_TRUE(measures(1, "two", 1 << 20));
+  EXPECT_TRUE(measures(1, "one", 1 << 16)) << "smaller slots are another case";
+  EXPECT_TRUE(measures(1, "", 1 << 20));
+  EXPECT_TRUE(measures(1, "", 1 << 20)) << "no key";
+  for (const std::size_t bytes : {0U, 1U, 1023U}) EXPECT_FALSE(measures(2, "tiny", bytes));
+}
+
+TEST(CopySizes, EachStandsForTheNearest) {
+  EXPECT_EQ(copy::class_of(0), 0U);
+  EXPECT_EQ(copy::class_of(2048), 0U);
+  EXPECT_EQ(copy::class_of(2049), 1U);
+  EXPECT_EQ(copy::class_of(8192), 1U);
+  EXPECT_EQ(copy::class_of(8193), 2U);
+  for (std::size_t i = 0; i < copy::size_classes; ++i) EXPECT_EQ(copy::class_of(copy::class_bytes(i)), i);
+  EXPECT_EQ(copy::class_of(~std::size_t{0}), copy::size_classes - 1);
+}
+
+TEST(CopyCpus, ListsAsSysfsWritesThem) {
+  const auto listed = [](std::string_view text) {
+    const cpu_set_t cpus = copy::parse_cpu_list(text);
+    std::vector<int> all;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+      if (CPU_ISSET(cpu, &cpus)) all.push_back(cpu);
+    }
+    return all;
+  };
+  EXPECT_EQ(listed(""), std::vector<int>());
+  EXPECT_EQ(listed("3"), std::vector<int>({3}));
+  EXPECT_EQ(listed("0-2,8,10-11\n"), std::vector<int>({0, 1, 2, 8, 10, 11}));
+  EXPECT_EQ(listed("x,5-,-,7"), std::vector<int>({5, 7}));
+  EXPECT_EQ(listed("1000000-4294967295,1"), std::vector<int>({1}));
+}
+
+TEST(CopyCpus, NeverNone) {
+  for (const char* address : {"", "0000:00:00.0", "ffff:ff:1f.7", "../..", "0000:3B:00.0"}) {
+    const cpu_set_t cpus = copy::helper_cpus(address);
+    EXPECT_GT(CPU_COUNT(&cpus), 0) << address;
+  }
+}
+
+}  // namespace
+}  // namespace gpumap

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT
+// The helpers themselves, more of them than this machine may have CPUs: awake, asleep, late, and memory taken away.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <thread>
+
+#include "copy/helpers.hpp"
+#include "copy_helpers.hpp"
+#include "gpumap/copy.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Aligned;
+using test::all_guard;
+using test::guard;
+using test::guard_bytes;
+using test::Pages;
+using test::random_bytes;
+
+cpu_set_t anywhere() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  return cpus;
+}
+
+copy::Job job_of(std::byte* to, const std::byte* from, std::size_t bytes, unsigned threads) {
+  copy::Job job;
+  job.copy = copy::usable_kernels().back().copy;
+  job.to = to;
+  job.from = from;
+  job.row_bytes = bytes;
+  job.cut(threads);
+  return job;
+}
+
+TEST(CopyJob, ChunksCoverEveryByteOnce) {
+  Aligned to(8 << 20);
+  std::mt19937 random(1);
+  for (unsigned turn = 0; turn < 2000; ++turn) {
+    const std::size_t bytes = random() % (turn % 2 == 0 ? 5000 : 4 << 20);
+    const std::size_t shift = random() % 5000;
+    copy::Job job = job_of(to.data() + shift, nullptr, bytes, 1 + turn % 8);
+    std::size_t covered = std::min(job.first, bytes);
+    for (std::uint32_t i = 1; i < job.chunks; ++i) {
+      ASSERT_EQ((reinterpret_cast<std::uintptr_t>(job.to) + covered) % 4096, 0U) << "a chunk begins at a page";
+      ASSERT_LT(covered, bytes) << "no chunk is empty";
+      covered = std::min(job.first + i * job.step, bytes);
+    }
+    ASSERT_EQ(covered, bytes);
+  }
+}
+
+class CopyHelpers : public testing::TestWithParam<unsigned> {};
+
+TEST_P(CopyHelpers, ContentAwakeAndAsleep) {
+  copy::Helpers helpers(GetParam(), anywhere());
+  ASSERT_EQ(helpers.count(), GetParam());
+  constexpr std::size_t most = 1 << 20;
+  const auto data = random_bytes(most);
+  Aligned to(most + 2 * guard_bytes + 4096);
+  std::mt19937 random(GetParam());
+  std::uniform_int_distribution<unsigned> some(0, GetParam());
+  for (int turn = 0; turn < 300; ++turn) {
+    const std::size_t bytes = random() % most;
+    const std::size_t shift = guard_bytes + random() % 4096;
+    std::fill_n(to.data(), to.bytes(), guard);
+    if (turn % 8 == 0) std::this_thread::sleep_for(1ms);
+    helpers.run(job_of(to.data() + shift, data.data(), bytes, GetParam() + 1), some(random));
+    store_fence();
+    ASSERT_TRUE(all_guard(to.data(), to.data() + shift)) << bytes;
+    ASSERT_TRUE(std::equal(data.data(), data.data() + bytes, to.data() + shift)) << bytes;
+    ASSERT_TRUE(all_guard(to.data() + shift + bytes, to.data() + to.bytes())) << bytes;
+  }
+}
+
+TEST_P(CopyHelpers, SpinOnlyInAFlow) {
+  copy::Helpers helpers(GetParam(), anywhere());
+  const auto data = random_bytes(1 << 18);
+  Aligned to(1 << 18);
+  const auto copy_once = [&] { helpers.run(job_of(to.data(), data.data(), 1 << 18, GetParam() + 1), GetParam()); };
+  const auto asleep_within = [&](std::chrono::milliseconds limit) {
+    const auto end = std::chrono::steady_clock::now() + limit;
+    while (helpers.awake(GetParam())) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  };
+  copy_once();
+  EXPECT_TRUE(asleep_within(10s));
+  for (int turn = 0; turn < 50; ++turn) copy_once();
+  EXPECT_TRUE(asleep_within(10s));
+  helpers.set_spin(30s);
+  // Up to the last: one that came too late for a copy takes part in the next.
+  while (!helpers.awake(GetParam())) copy_once();
+  std::this_thread::sleep_for(5ms);
+  EXPECT_TRUE(helpers.awake(GetParam()));
+  helpers.set_spin(0s);
+  copy_once();
+  EXPECT_TRUE(asleep_within(10s));
+}
+
+// Once run() is back, the slot may be flushed away and be another's: no helper may touch it, nor the source.
+TEST_P(CopyHelpers, TouchNothingAfterwards) {
+  copy::Helpers helpers(GetParam(), anywhere());
+  constexpr std::size_t bytes = 200'000;
+  const Pages from(bytes);
+  const Pages to(bytes);
+  const auto data = random_bytes(bytes);
+  std::copy_n(data.data(), bytes, from.first());
+  for (int turn = 0; turn < 1000; ++turn) {
+    from.allow(true);
+    to.allow(true);
+    helpers.run(job_of(to.first(), from.first(), bytes, GetParam() + 1), GetParam());
+    from.allow(false);
+    to.allow(false);
+    if (turn % 64 == 0) std::this_thread::sleep_for(1ms);
+  }
+  to.allow(true);
+  EXPECT_TRUE(std::equal(data.data(), data.data() + bytes, to.first()));
+}
+
+TEST_P(CopyHelpers, ComeAndGo) {
+  const auto data = random_bytes(100'000);
+  Aligned to(100'000);
+  for (int turn = 0; turn < 50; ++turn) {
+    copy::Helpers helpers(GetParam(), anywhere());
+    if (turn % 2 == 0) continue;
+    helpers.run(job_of(to.data(), data.data(), 100'000, GetParam() + 1), GetParam());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Copy, CopyHelpers, testing::Values(1U, 3U, 7U));
+
+}  // namespace
+}  // namespace gpumap
