@@ -32,22 +32,16 @@ class Bar final : public Path {
   gpumap::Copier& copier_;
 };
 
-/// Copied in chunks into page-locked memory; the DMA of each begins as soon as it is there.
+/// What a careful program does today.
 class Pinned final : public Path {
  public:
   Pinned(Stage& stage, Team& team) : Path(stage, "copy to pinned + DMA", team.threads(), true), team_(team) {
-    job_ = {.to = stage.pinned->host(), .bytes = stage.bytes, .chunk_bytes = stage.bytes};
+    job_ = {.bytes = stage.bytes, .chunk_bytes = stage.bytes};
   }
 
   Fence send(const std::byte* frame, Work work) override {
     job_.from = frame;
-    gpumap::Queue& queue = stage_.gpu.queue();
-    team_.copy(job_, [&](std::size_t offset, std::size_t bytes) {
-      stage_.pinned->flush(offset, bytes);
-      queue.copy(*stage_.pinned, offset, *stage_.device, offset, bytes);
-      // A CUDA copy is under way by now; Vulkan only records until it is told to submit.
-      if (queue.backend() == gpumap::Backend::vulkan) static_cast<void>(queue.submit());
-    });
+    copy_with_dma(team_, job_, stage_.gpu.queue(), *stage_.pinned, *stage_.device, 0);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
   std::uint64_t address() const override { return stage_.device->address(stage_.gpu.backend()); }
@@ -121,6 +115,17 @@ class ZeroCopy final : public Path {
 };
 
 }  // namespace
+
+void copy_with_dma(Team& team, Team::Job job, gpumap::Queue& queue, const gpumap::Mapping& pinned,
+                   const gpumap::Mapping& device, std::size_t at) {
+  job.to = pinned.host() + at;
+  team.copy(job, [&](std::size_t offset, std::size_t bytes) {
+    pinned.flush(at + offset, bytes);
+    queue.copy(pinned, at + offset, device, at + offset, bytes);
+    // A CUDA copy is under way by now; Vulkan only records until it is told to submit.
+    if (queue.backend() == gpumap::Backend::vulkan) static_cast<void>(queue.submit());
+  });
+}
 
 Paths copying_paths(Stage& stage, Copiers& copiers) {
   Paths paths;
