@@ -12,8 +12,12 @@ constexpr const char* summed =
     "appsrc name=in format=time ! gpumapsink name=sink $CHANNEL "
     "gpumapsrc $CHANNEL name=src ! gpumapkernel kernel=checksum ! fakesink";
 
+/// Most of what follows, for every transport.
+class Content : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Transports, Content, testing::ValuesIn(transports), transport_name);
+
 /// Push `frames` with this caps and compare the checksums that come out with theirs, in order.
-void expect_to_cross(const Caps& caps, const std::vector<Data>& frames, const char* description = summed) {
+void expect_to_cross(const Caps& caps, const std::vector<Data>& frames, const std::string& description = summed) {
   Pipeline pipeline(on_new_channel(description));
   gst_app_src_set_caps(pipeline.appsrc(), caps.get());
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
@@ -63,22 +67,23 @@ INSTANTIATE_TEST_SUITE_P(Formats, VideoContent,
                                   std::to_string(size.second);
                          });
 
-TEST(Content, EightK) {
+TEST_P(Content, EightK) {
   const Caps caps = video_caps("NV12", 7680, 4320);
   expect_to_cross(caps, random_frames(3, frame_bytes(caps.get())),
-                  "appsrc name=in format=time ! gpumapsink name=sink slots=2 $CHANNEL "
-                  "gpumapsrc $CHANNEL name=src ! gpumapkernel kernel=checksum ! fakesink");
+                  on_transport("appsrc name=in format=time ! gpumapsink name=sink slots=2 $CHANNEL "
+                               "gpumapsrc $CHANNEL name=src ! gpumapkernel kernel=checksum ! fakesink",
+                               GetParam()));
 }
 
-TEST(Content, BytesOfOneSize) {
+TEST_P(Content, BytesOfOneSize) {
   for (const std::size_t bytes : {1, 63, 4097, 100001}) {
     SCOPED_TRACE(bytes);
-    expect_to_cross(new_caps("application/octet-stream"), random_frames(20, bytes));
+    expect_to_cross(new_caps("application/octet-stream"), random_frames(20, bytes), on_transport(summed, GetParam()));
   }
 }
 
 // Slots grow with the frames: each larger one starts a new ring while frames of the old one are under way.
-TEST(Content, BytesOfGrowingAndMixedSize) {
+TEST_P(Content, BytesOfGrowingAndMixedSize) {
   std::mt19937 random(7);
   std::vector<Data> frames;
   for (const std::size_t bytes : {1, 2, 63, 64, 65, 4095, 4096, 4097, 100001}) {
@@ -86,10 +91,10 @@ TEST(Content, BytesOfGrowingAndMixedSize) {
     frames.push_back(random_data(1 + random() % bytes, bytes + 1));
   }
   for (std::size_t i = 0; i < 60; ++i) frames.push_back(random_data(1 + random() % 200000, i + 5000));
-  expect_to_cross(new_caps("application/octet-stream"), frames);
+  expect_to_cross(new_caps("application/octet-stream"), frames, on_transport(summed, GetParam()));
 }
 
-TEST(Content, Audio) {
+TEST_P(Content, Audio) {
   for (const char* caps : {"audio/x-raw,format=S16LE,rate=48000,channels=2,layout=interleaved",
                            "audio/x-raw,format=F32LE,rate=2400000,channels=2,layout=interleaved",
                            "audio/x-raw,format=U8,rate=8000,channels=1,layout=interleaved",
@@ -98,13 +103,13 @@ TEST(Content, Audio) {
     SCOPED_TRACE(caps);
     std::vector<Data> frames;
     for (std::size_t i = 1; i < 30; ++i) frames.push_back(random_data(144 * i, i));  // whole samples in each format
-    expect_to_cross(new_caps(caps), frames);
+    expect_to_cross(new_caps(caps), frames, on_transport(summed, GetParam()));
   }
 }
 
 // A buffer of several memories is one frame.
-TEST(Content, SeveralMemories) {
-  Pipeline pipeline(on_new_channel(summed));
+TEST_P(Content, SeveralMemories) {
+  Pipeline pipeline(on_new_channel(on_transport(summed, GetParam())));
   gst_app_src_set_caps(pipeline.appsrc(), new_caps("application/octet-stream").get());
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   Data whole;
@@ -126,10 +131,11 @@ TEST(Content, SeveralMemories) {
 }
 
 // The CPU reads of a downstream that knows no GPU memory see the same bytes.
-TEST(Content, ReadByTheCpu) {
+TEST_P(Content, ReadByTheCpu) {
   Pipeline pipeline(
-      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL "
-                     "gpumapsrc $CHANNEL ! capsfilter caps=video/x-raw ! appsink name=out sync=false"));
+      on_new_channel(on_transport("appsrc name=in format=time ! gpumapsink $CHANNEL "
+                                  "gpumapsrc $CHANNEL ! capsfilter caps=video/x-raw ! appsink name=out sync=false",
+                                  GetParam())));
   const Caps caps = video_caps("NV12", 1917, 1081);
   const auto frames = random_frames(12, frame_bytes(caps.get()));
   gst_app_src_set_caps(pipeline.appsrc(), caps.get());
@@ -145,12 +151,13 @@ TEST(Content, ReadByTheCpu) {
 }
 
 // An element that changes frames in place, after gpumapsrc: it gets a copy, and the slot stays as it was.
-TEST(Content, ChangedDownstreamInACopy) {
-  Pipeline pipeline(on_new_channel(
+TEST_P(Content, ChangedDownstreamInACopy) {
+  Pipeline pipeline(on_new_channel(on_transport(
       "appsrc name=in format=time ! gpumapsink $CHANNEL "
       "gpumapsrc $CHANNEL ! tee name=t ! queue ! capsfilter caps=video/x-raw ! appsink name=out sync=false "
       "t. ! queue ! capsfilter caps=video/x-raw ! videobalance brightness=1 ! appsink name=bright "
-      "sync=false"));
+      "sync=false",
+      GetParam())));
   const Caps caps = video_caps("I420", 33, 7);
   const auto frames = random_frames(10, frame_bytes(caps.get()));
   gst_app_src_set_caps(pipeline.appsrc(), caps.get());

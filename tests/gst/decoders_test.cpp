@@ -64,6 +64,21 @@ TEST(Decoders, TextoverlayReadsWhatItWritesOver) {
   expect_same(std::string(moving) + "textoverlay text=first-light", 40, 40, 8);
 }
 
+/// Where slots lie in host memory the CPU may read them.
+class ReadableSlots : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Transports, ReadableSlots, testing::Values("pinned", "zero-copy", "pageable"), transport_name);
+
+TEST_P(ReadableSlots, CostUpstreamsThatReadNoCopy) {
+  const std::string options = std::string("slots=16 transport=") + GetParam();
+  expect_same(std::string(moving) + "x264enc bframes=2 b-adapt=false speed-preset=ultrafast ! h264parse ! avdec_h264",
+              40, 0, 0, options);
+  expect_same(std::string(moving) + "textoverlay text=first-light", 40, 0, 0, options);
+  expect_same(
+      "videotestsrc num-buffers=5 pattern=ball ! video/x-raw,format=RGB,width=322,height=182 ! "
+      "pngenc snapshot=false ! pngdec",
+      5, 0, 0, options);
+}
+
 TEST(Decoders, JpegdecWritesOnly) {
   // Whole blocks, so that nothing beyond the picture's edge takes part in the encoding.
   expect_same(

@@ -10,11 +10,11 @@ namespace gpumap::gst::test {
 namespace {
 
 /// A gpumapsink to push into and a gpumapsrc, each without a pipeline; what leaves the src is recorded in order.
-class Passage : public testing::Test {
+class Passage : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     const std::string channel = new_channel();
-    in_ = gst_harness_new_parse(("gpumapsink slots=256 channel=" + channel).c_str());
+    in_ = gst_harness_new_parse(on_transport("gpumapsink slots=256 channel=" + channel, GetParam()).c_str());
     out_ = gst_harness_new_parse(("gpumapsrc channel=" + channel).c_str());
     gst_pad_add_probe(out_->sinkpad,
                       static_cast<GstPadProbeType>(static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) |
@@ -69,7 +69,9 @@ class Passage : public testing::Test {
   std::vector<GstMiniObject*> seen_;
 };
 
-TEST_F(Passage, TimesOffsetsAndFlags) {
+INSTANTIATE_TEST_SUITE_P(Transports, Passage, testing::ValuesIn(transports), transport_name);
+
+TEST_P(Passage, TimesOffsetsAndFlags) {
   open("application/octet-stream");
   constexpr unsigned every_flag = GST_BUFFER_FLAG_LIVE | GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC |
                                   GST_BUFFER_FLAG_CORRUPTED | GST_BUFFER_FLAG_MARKER | GST_BUFFER_FLAG_HEADER |
@@ -106,9 +108,11 @@ TEST_F(Passage, TimesOffsetsAndFlags) {
   EXPECT_EQ(GST_BUFFER_FLAGS(none) & every_flag, 0U);
 }
 
-TEST_F(Passage, Metas) {
+TEST_P(Passage, Metas) {
   static const gchar* tags[] = {nullptr};
-  gst_meta_register_custom("GpumapTestMeta", tags, nullptr, nullptr, nullptr);
+  static const GstMetaInfo* const registered =
+      gst_meta_register_custom("GpumapTestMeta", tags, nullptr, nullptr, nullptr);
+  ASSERT_NE(registered, nullptr);
   open("video/x-raw,format=NV12,width=33,height=7,framerate=30/1");
   Buffer made = new_buffer(random_data(5000, 3));
   gsize offset[GST_VIDEO_MAX_PLANES] = {128, 2048};
@@ -139,7 +143,7 @@ TEST_F(Passage, Metas) {
   EXPECT_EQ(answer, 42);
 }
 
-TEST_F(Passage, CapsAndSegment) {
+TEST_P(Passage, CapsAndSegment) {
   GstSegment segment;
   gst_segment_init(&segment, GST_FORMAT_TIME);
   segment.rate = 1.5;
@@ -163,7 +167,7 @@ TEST_F(Passage, CapsAndSegment) {
   EXPECT_TRUE(gst_segment_is_equal(got, &segment));
 }
 
-TEST_F(Passage, OrderOfEventsAndFrames) {
+TEST_P(Passage, OrderOfEventsAndFrames) {
   open("application/octet-stream");
   send(new_buffer(random_data(10, 1)));
   send(gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "first light", nullptr)));
@@ -197,7 +201,7 @@ TEST_F(Passage, OrderOfEventsAndFrames) {
 }
 
 // The same many times: an event is neither early nor late, whichever thread is ahead. The record holds every slot.
-TEST_F(Passage, OrderHoldsUnderLoad) {
+TEST_P(Passage, OrderHoldsUnderLoad) {
   open("application/octet-stream");
   for (int i = 0; i < 200; ++i) {
     send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new("n", "n", G_TYPE_INT, i, nullptr)));

@@ -108,6 +108,12 @@ void Pipeline::note(GstMessage* message) {
     g_clear_error(&error);
     g_free(debug);
   }
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING) {
+    GError* warning = nullptr;
+    gst_message_parse_warning(message, &warning, nullptr);
+    warnings_.emplace_back(warning->message);
+    g_clear_error(&warning);
+  }
   const GstStructure* structure = gst_message_get_structure(message);
   if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT && gst_structure_has_name(structure, "gpumap-checksum")) {
     guint64 sum = 0, bytes = 0, sequence = 0, pts = 0;
@@ -141,8 +147,8 @@ bool Pipeline::reach(GstState state, Time limit) {
 
 std::string Pipeline::wait(Time limit) {
   const auto end = end_of(limit);
-  constexpr auto types =
-      static_cast<GstMessageType>(static_cast<unsigned>(GST_MESSAGE_EOS) | GST_MESSAGE_ERROR | GST_MESSAGE_ELEMENT);
+  constexpr auto types = static_cast<GstMessageType>(static_cast<unsigned>(GST_MESSAGE_EOS) | GST_MESSAGE_ERROR |
+                                                     GST_MESSAGE_WARNING | GST_MESSAGE_ELEMENT);
   GstBus* bus = gst_element_get_bus(pipeline_);
   std::string verdict;
   while (verdict.empty()) {
@@ -172,17 +178,34 @@ Time Pipeline::stop() {
   return std::chrono::duration_cast<Time>(std::chrono::steady_clock::now() - began);
 }
 
+namespace {
+
+void replace_all(std::string& text, std::string_view mark, const std::string& by) {
+  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += by.size()) {
+    text.replace(at, mark.size(), by);
+  }
+}
+
+}  // namespace
+
 std::string new_channel() {
   static std::atomic<int> made{0};
   return "test" + std::to_string(made++);
 }
 
 std::string on_new_channel(std::string description) {
-  constexpr std::string_view mark = "$CHANNEL";
-  const std::string channel = "channel=" + new_channel();
-  for (std::size_t at = 0; (at = description.find(mark, at)) != std::string::npos;) {
-    description.replace(at, mark.size(), channel);
-  }
+  replace_all(description, "$CHANNEL", "channel=" + new_channel());
+  return description;
+}
+
+std::string transport_name(const testing::TestParamInfo<const char*>& test) {
+  std::string name = test.param;
+  replace_all(name, "-", "");
+  return name;
+}
+
+std::string on_transport(std::string description, const std::string& transport) {
+  replace_all(description, "gpumapsink", "gpumapsink transport=" + transport);
   return description;
 }
 
@@ -193,6 +216,15 @@ std::uint64_t stat(GstElement* element, const char* field) {
   EXPECT_TRUE(stats != nullptr && gst_structure_get_uint64(stats, field, &value)) << field;
   if (stats != nullptr) gst_structure_free(stats);
   return value;
+}
+
+std::string stat_text(GstElement* element, const char* field) {
+  GstStructure* stats = nullptr;
+  g_object_get(element, "stats", &stats, nullptr);
+  const char* value = stats != nullptr ? gst_structure_get_string(stats, field) : nullptr;
+  std::string text = value != nullptr ? value : "";
+  if (stats != nullptr) gst_structure_free(stats);
+  return text;
 }
 
 Data random_data(std::size_t bytes, std::uint64_t seed) {

@@ -11,6 +11,7 @@
 #include <gst/video/video.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -80,6 +81,8 @@ class Pipeline {
   /// Element messages of checksums, in order, as wait() met them.
   [[nodiscard]] const std::vector<Result>& results() const { return results_; }
   [[nodiscard]] const std::string& error() const { return error_; }
+  /// Texts of warnings, in order, as wait() met them.
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
   /// Name of the element that posted the error.
   [[nodiscard]] const std::string& culprit() const { return culprit_; }
 
@@ -88,6 +91,7 @@ class Pipeline {
 
   GstElement* pipeline_ = nullptr;
   std::vector<Result> results_;
+  std::vector<std::string> warnings_;
   std::string error_, culprit_;
 };
 
@@ -96,8 +100,16 @@ class Pipeline {
 /// `description` with every $CHANNEL replaced by one new name.
 [[nodiscard]] std::string on_new_channel(std::string description);
 
-/// A counter of an element's `stats`.
+/// A counter of an element's `stats`, and a text.
 [[nodiscard]] std::uint64_t stat(GstElement* element, const char* field);
+[[nodiscard]] std::string stat_text(GstElement* element, const char* field);
+
+/// The values of gpumapsink's property `transport`.
+inline constexpr std::array transports{"bar", "pinned", "zero-copy", "pageable"};
+/// For testing::TestWithParam<const char*>: "-" may not be in a name.
+[[nodiscard]] std::string transport_name(const testing::TestParamInfo<const char*>& test);
+/// `description` with this transport on every gpumapsink.
+[[nodiscard]] std::string on_transport(std::string description, const std::string& transport);
 
 [[nodiscard]] Data random_data(std::size_t bytes, std::uint64_t seed);
 /// A buffer in ordinary memory; times other than `pts` unset.

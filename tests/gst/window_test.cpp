@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A window too small for the ring: an error with the figures, and a ring that follows another fits where both would
-// not.
+// Memory that is short. The window: auto takes pinned memory in its place and says so, bar is an error with the
+// figures, and a ring that follows another fits where both would not. Page-locked memory: an error with figures and
+// remedy.
 #include <gmock/gmock.h>
 
 #include <cstdlib>
@@ -16,16 +17,94 @@ using ::testing::HasSubstr;
 // 30 MB, before anything looks at the device.
 const bool limited = setenv("GPUMAP_WINDOW_LIMIT", "30000000", 1) == 0;
 
+constexpr const char* large_frames =
+    "videotestsrc ! video/x-raw,format=RGBA,width=1280,height=720 ! gpumapsink name=faulty slots=16 $CHANNEL "
+    "gpumapsrc $CHANNEL ! fakesink";
+
+/// Frames of 3.7 MB that arrive as they were sent.
+void expect_whole(Pipeline& pipeline, std::uint64_t frames) {
+  const Caps caps = video_caps("RGBA", 1280, 720);
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<std::uint64_t> sums;
+  for (std::uint64_t i = 0; i < frames; ++i) {
+    const Data data = random_data(frame_bytes(caps.get()), i);
+    sums.push_back(checksum_of(data));
+    push(pipeline.appsrc(), new_buffer(data));
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.wait(), "eos");
+  ASSERT_EQ(pipeline.results().size(), sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
+}
+
+constexpr const char* summed =
+    "appsrc name=in format=time ! gpumapsink name=sink slots=7 $CHANNEL gpumapsrc $CHANNEL ! "
+    "gpumapkernel kernel=checksum ! fakesink enable-last-sample=false";
+
 TEST(Window, TooSmallForTheRing) {
   ASSERT_TRUE(limited);
-  Pipeline pipeline(
-      on_new_channel("videotestsrc ! video/x-raw,format=RGBA,width=1280,height=720 ! "
-                     "gpumapsink name=faulty slots=16 $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
+  Pipeline pipeline(on_new_channel(on_transport(large_frames, "bar")));
   // 16 slots of 3.7 MB.
   EXPECT_THAT(pipeline.run(30s),
               AllOf(HasSubstr("56"), HasSubstr("window"), HasSubstr("28"), HasSubstr("lower slots")));
   EXPECT_EQ(pipeline.culprit(), "faulty");
   EXPECT_LT(pipeline.stop(), 5s);
+}
+
+TEST(Window, AutoTakesPinnedInsteadAndSaysSo) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink name=sink slots=16 $CHANNEL gpumapsrc $CHANNEL ! "
+                     "gpumapkernel kernel=checksum ! fakesink"));
+  expect_whole(pipeline, 40);
+  EXPECT_EQ(stat_text(pipeline.element("sink"), "transport"), "pinned");
+  ASSERT_EQ(pipeline.warnings().size(), 1U);
+  EXPECT_THAT(pipeline.warnings()[0],
+              AllOf(HasSubstr("16 slots"), HasSubstr("window 28.6 MiB"), HasSubstr("0 bytes in use"),
+                    HasSubstr("56.3 MiB asked"), HasSubstr("lower slots"), HasSubstr("transport=pinned")));
+}
+
+TEST(Window, FullOfAnotherPipelinesRing) {
+  Pipeline first(on_new_channel(summed));
+  gst_app_src_set_caps(first.appsrc(), video_caps("RGBA", 1280, 720).get());
+  ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push(first.appsrc(), new_buffer(random_data(1280 * 720 * 4, 1)));
+  ASSERT_TRUE(eventually([&] { return stat(first.element("sink"), "frames") == 1; }));
+  EXPECT_EQ(stat_text(first.element("sink"), "transport"), "bar");
+
+  Pipeline second(on_new_channel(summed));
+  expect_whole(second, 20);
+  EXPECT_EQ(stat_text(second.element("sink"), "transport"), "pinned");
+  ASSERT_EQ(second.warnings().size(), 1U);
+  EXPECT_THAT(second.warnings()[0], HasSubstr("24.6 MiB in use"));
+
+  Pipeline third(on_new_channel(on_transport(large_frames, "bar")));
+  EXPECT_THAT(third.run(30s), AllOf(HasSubstr("24.6 MiB in use"), HasSubstr("another transport")));
+
+  first.stop();
+  Pipeline fourth(on_new_channel(on_transport(summed, "bar")));
+  expect_whole(fourth, 20);
+  EXPECT_TRUE(fourth.warnings().empty());
+}
+
+TEST(PageLocked, TooLittleForTheRing) {
+  ASSERT_EQ(setenv("GPUMAP_PINNED_LIMIT", "30000000", 1), 0);
+  for (const char* transport : {"pinned", "zero-copy"}) {
+    Pipeline pipeline(on_new_channel(on_transport(large_frames, transport)));
+    EXPECT_THAT(pipeline.run(30s),
+                AllOf(HasSubstr("56.3 MiB asked"), HasSubstr("page-locked"), HasSubstr("GPUMAP_PINNED_LIMIT 28.6 MiB"),
+                      HasSubstr("ulimit -l"), HasSubstr("lower slots"), HasSubstr("transport=pageable")));
+    EXPECT_EQ(pipeline.culprit(), "faulty");
+  }
+  {
+    Pipeline pipeline(on_new_channel(large_frames));
+    EXPECT_THAT(pipeline.run(30s), AllOf(HasSubstr("BAR window"), HasSubstr("page-locked"))) << "neither fits";
+  }
+  {
+    Pipeline pipeline(on_new_channel(on_transport(summed, "pageable")));
+    expect_whole(pipeline, 20);
+  }
+  unsetenv("GPUMAP_PINNED_LIMIT");
 }
 
 TEST(Window, LargeEnoughAgainAndAgain) {
@@ -42,11 +121,12 @@ TEST(Window, LargeEnoughAgainAndAgain) {
 // Old and new ring together do not fit: the new one waits until the old one's frames have been read.
 TEST(Window, CapsChangeWaitsForTheOldRing) {
   Pipeline pipeline(
-      on_new_channel("appsrc name=in format=time ! gpumapsink slots=4 $CHANNEL gpumapsrc $CHANNEL ! "
+      on_new_channel("appsrc name=in format=time ! gpumapsink name=sink slots=4 $CHANNEL gpumapsrc $CHANNEL ! "
                      "gpumapkernel kernel=checksum ! fakesink enable-last-sample=false"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   std::vector<std::uint64_t> sums;
-  for (const int width : {1600, 1601, 1602}) {  // 4 slots of 5 MB each
+  // 4 slots of 5 MB each; those of the last caps, 12 MB, fit no window of this size.
+  for (const int width : {1600, 1601, 1602, 3840}) {
     const Caps caps = video_caps("RGBA", width, 800);
     gst_app_src_set_caps(pipeline.appsrc(), caps.get());
     for (std::uint64_t i = 0; i < 4; ++i) {
@@ -54,9 +134,14 @@ TEST(Window, CapsChangeWaitsForTheOldRing) {
       sums.push_back(checksum_of(data));
       push(pipeline.appsrc(), new_buffer(data));
     }
+    if (width > 1602) continue;
+    ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == sums.size(); }));
+    EXPECT_EQ(stat_text(pipeline.element("sink"), "transport"), "bar");
   }
   gst_app_src_end_of_stream(pipeline.appsrc());
   ASSERT_EQ(pipeline.wait(), "eos");
+  EXPECT_EQ(stat_text(pipeline.element("sink"), "transport"), "pinned");
+  EXPECT_EQ(pipeline.warnings().size(), 1U);
   ASSERT_EQ(pipeline.results().size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
 }
