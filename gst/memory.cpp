@@ -7,6 +7,7 @@
 #include <new>
 #include <utility>
 
+#include "frame_copier.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 
@@ -120,11 +121,11 @@ std::chrono::nanoseconds Bytes::take_time_mapped() {
   return std::exchange(time_mapped_, std::chrono::nanoseconds(0));
 }
 
-std::size_t Bytes::settle(std::size_t bytes) {
+std::size_t Bytes::settle(std::size_t bytes, FrameCopier& copier) {
   const std::lock_guard lock(mutex_);
   auto* lease = std::get_if<WriteLease>(&holder_);
   if (lease == nullptr || !shadow_dirty_) return 0;
-  stream_copy(lease->host(), shadow_.get(), bytes);
+  copier.copy(*lease, 0, {shadow_.get(), bytes});
   shadow_dirty_ = false;
   has_content_ = true;
   return bytes;

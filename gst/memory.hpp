@@ -20,6 +20,8 @@
 
 namespace gpumap::gst {
 
+class FrameCopier;
+
 /// Where a map() on slot memory is counted.
 struct MapCounters {
   std::atomic<std::uint64_t> cpu_reads{0};  ///< maps for reading: each cost a download, never a read of the BAR
@@ -69,7 +71,7 @@ class Bytes {
   [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
   /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
-  std::size_t settle(std::size_t bytes);
+  std::size_t settle(std::size_t bytes, FrameCopier& copier);
   /// The write lease when this is an unpublished slot, else null.
   [[nodiscard]] WriteLease* writable_lease() noexcept;
 

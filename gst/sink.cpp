@@ -62,6 +62,7 @@ enum {
   PROP_SLOT_SIZE,
   PROP_LEAKY,
   PROP_BUSY_POLL,
+  PROP_COPY_THREADS,
   PROP_SYNC,
   PROP_TRANSPORT,
   PROP_STATS
@@ -103,6 +104,9 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
     case PROP_BUSY_POLL:
       settings.busy_poll_us = g_value_get_uint(value);
       break;
+    case PROP_COPY_THREADS:
+      settings.copy_threads = g_value_get_uint(value);
+      break;
     case PROP_SYNC:
       state.sync = g_value_get_boolean(value) != 0;
       break;
@@ -141,6 +145,9 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
       break;
     case PROP_BUSY_POLL:
       g_value_set_uint(value, settings.busy_poll_us);
+      break;
+    case PROP_COPY_THREADS:
+      g_value_set_uint(value, settings.copy_threads);
       break;
     case PROP_SYNC:
       g_value_set_boolean(value, static_cast<gboolean>(state.sync));
@@ -388,6 +395,10 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
       g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a slot before sleeping", 0, 1000000,
                         initial.busy_poll_us, rw));
   g_object_class_install_property(
+      object_class, PROP_COPY_THREADS,
+      g_param_spec_uint("copy-threads", "Copy threads", "Threads that copy frames into slots (0: as many as pay)", 0,
+                        64, initial.copy_threads, rw));
+  g_object_class_install_property(
       object_class, PROP_SYNC,
       g_param_spec_boolean("sync", "Sync", "Publish each frame at its running time on the clock", FALSE, rw));
   g_object_class_install_property(
@@ -398,7 +409,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
       object_class, PROP_STATS,
       g_param_spec_boxed("stats", "Statistics",
                          "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
-                         "transport",
+                         "transport, copy-threads, copy-kernel",
                          GST_TYPE_STRUCTURE, ro));
 
   static GstStaticPadTemplate pad_template =

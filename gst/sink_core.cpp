@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "error.hpp"
-#include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
@@ -75,12 +74,14 @@ void SinkCore::start(GstElement* sink) {
   slow_slots_.reset();
   hoards_ = false;
   transport_ = settings_.transport;
+  copier_.start(settings_.copy_threads);
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
 void SinkCore::stop(bool drained) {
   set_flushing(true);
   if (channel_) channel_->detach_sink(drained);
+  copier_.stop();
   const std::lock_guard lock(mutex_);
   lane_.reset();
 }
@@ -159,7 +160,7 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   frames_.fetch_add(1, std::memory_order_relaxed);
 }
 
-void SinkCore::copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer) {
+void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
   std::size_t at = 0;
   for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, i);
@@ -169,10 +170,10 @@ void SinkCore::copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer) {
                   "a buffer from upstream cannot be mapped for reading: put the element that "
                   "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
     }
-    if (at + map.size <= lane.ring().slot_bytes())
-      stream_copy(lease.host() + at, reinterpret_cast<std::byte*>(map.data), map.size);
+    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
+    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
+    copier_.copy(lease, at, {reinterpret_cast<const std::byte*>(map.data), map.size});
     at += map.size;
-    gst_memory_unmap(memory, &map);
   }
   copied_.fetch_add(1, std::memory_order_relaxed);
   bytes_copied_.fetch_add(at, std::memory_order_relaxed);
@@ -190,7 +191,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
     if (ours != nullptr) watch_upstream(*ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
     if (lease != nullptr && lease->ring() == current->shared_ring()) {
-      const std::size_t settled = ours->settle(bytes);
+      const std::size_t settled = ours->settle(bytes, copier_);
       if (settled != 0) {
         copied_.fetch_add(1, std::memory_order_relaxed);
         bytes_copied_.fetch_add(settled, std::memory_order_relaxed);
@@ -225,7 +226,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
     default:
       return GST_FLOW_FLUSHING;
   }
-  copy(*current, lease, buffer);
+  copy(lease, buffer);
   publish(*current, lease, buffer, bytes);
   return GST_FLOW_OK;
 }
@@ -250,13 +251,15 @@ GstStructure* SinkCore::stats() const {
       counters.producer_waits += now.producer_waits;
     }
   }
+  const Copier::Plan copying = copier_.last();
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   return gst_structure_new("gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64,
                            u64(zero_copy_), "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64,
                            u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counters.dropped), "cpu-reads",
                            G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counters.producer_waits),
                            "device", G_TYPE_STRING, device_ ? device_->info().name.c_str() : "", "transport",
-                           G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", nullptr);
+                           G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads",
+                           G_TYPE_UINT, copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
 }
 
 }  // namespace gpumap::gst

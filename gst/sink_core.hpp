@@ -13,6 +13,7 @@
 #include <string>
 
 #include "channel.hpp"
+#include "frame_copier.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
 #include "memory.hpp"
@@ -28,6 +29,7 @@ struct SinkSettings {
   std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
   WhenFull when_full = WhenFull::block;
   std::uint32_t busy_poll_us = 0;
+  std::uint32_t copy_threads = 0;      ///< 0: as many as pay
   std::optional<Transport> transport;  ///< empty: bar, or pinned where the window has no room
 };
 
@@ -62,7 +64,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] GstStructure* stats() const;
 
  private:
-  void copy(const Lane& lane, WriteLease& lease, GstBuffer* buffer);
+  void copy(WriteLease& lease, GstBuffer* buffer);
   void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
   /// Null when a flush came in between. Throws Error.
@@ -77,6 +79,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<Channel> channel_;
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
+  FrameCopier copier_;
   std::atomic<bool> hoards_{false};  ///< upstream held every slot and wanted more
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
