@@ -91,7 +91,7 @@ class FakeMapping : public Mapping {
   mutable std::vector<std::pair<std::size_t, std::size_t>> flushed_;
 };
 
-/// Gives FakeMappings up to `window` bytes in one request; has no queues.
+/// Gives FakeMappings, for Placement::bar up to `window` bytes in one request; has no queues.
 class FakeDevice : public Device {
  public:
   explicit FakeDevice(std::uint64_t window = std::uint64_t{1} << 32U) : window_(window) {
@@ -106,7 +106,8 @@ class FakeDevice : public Device {
   [[nodiscard]] std::uint64_t window_free_bytes() const override { return window_; }
   [[nodiscard]] std::shared_ptr<Mapping> allocate(const MappingOptions& options, std::optional<Backend>) override {
     last_options = options;
-    if (options.bytes > window_) throw Error(ErrorCode::no_memory, "fake window exhausted");
+    if (options.placement == Placement::bar && options.bytes > window_)
+      throw Error(ErrorCode::no_memory, "fake window exhausted");
     return std::make_shared<FakeMapping>(options);
   }
   [[nodiscard]] std::unique_ptr<Queue> create_queue(std::optional<Backend>) override {
