@@ -23,10 +23,12 @@ namespace {
 using namespace std::chrono_literals;
 using test::Aligned;
 using test::all_guard;
+using test::fill_guard;
 using test::frame_bytes;
 using test::guard;
 using test::guard_bytes;
 using test::random_bytes;
+using test::same;
 
 CopierOptions with_threads(unsigned threads) {
   CopierOptions options;
@@ -46,10 +48,10 @@ TEST_P(CopierThreads, Content) {
                                     std::size_t{4096}, std::size_t{140'001}, frame_bytes, 2 * frame_bytes - 64}) {
       for (const std::size_t shift : {0U, 1U, 63U}) {
         std::byte* out = to.data() + guard_bytes + shift;
-        std::fill_n(to.data(), to.bytes(), guard);
+        fill_guard(to.data(), to.bytes());
         copier.copy(out, data.data() + 64 - shift, bytes);
         store_fence();
-        ASSERT_TRUE(std::equal(out, out + bytes, data.data() + 64 - shift)) << bytes << " to +" << shift;
+        ASSERT_TRUE(same(out, data.data() + 64 - shift, bytes)) << bytes << " to +" << shift;
         ASSERT_TRUE(all_guard(to.data(), out)) << bytes << " to +" << shift;
         ASSERT_TRUE(all_guard(out + bytes, to.data() + to.bytes())) << bytes << " to +" << shift;
       }
@@ -67,14 +69,14 @@ TEST_P(CopierThreads, PlanesWithStrides) {
                             Plane{400'000, 300'001, 300'001, 4}}) {
     const auto data = random_bytes(plane.from_stride * plane.rows);
     Aligned to(plane.to_stride * plane.rows + 2 * guard_bytes);
-    std::fill_n(to.data(), to.bytes(), guard);
+    fill_guard(to.data(), to.bytes());
     std::byte* out = to.data() + guard_bytes;
     copier.copy_2d(out, plane.to_stride, data.data(), plane.from_stride, plane.row_bytes, plane.rows);
     store_fence();
     ASSERT_TRUE(all_guard(to.data(), out));
     for (std::size_t row = 0; row < plane.rows; ++row) {
       const std::byte* in = data.data() + row * plane.from_stride;
-      ASSERT_TRUE(std::equal(out, out + plane.row_bytes, in)) << "row " << row << " of " << plane.rows;
+      ASSERT_TRUE(same(out, in, plane.row_bytes)) << "row " << row << " of " << plane.rows;
       ASSERT_TRUE(all_guard(out + plane.row_bytes, out + plane.to_stride)) << "row " << row << " of " << plane.rows;
       out += plane.to_stride;
     }
@@ -93,7 +95,7 @@ TEST_P(CopierThreads, SeveralCallersAtOnce) {
         const std::size_t bytes = frame_bytes - turn * 1000 - caller;
         copier.copy(to.data(), data.data() + turn, bytes);
         store_fence();
-        ASSERT_TRUE(std::equal(to.data(), to.data() + bytes, data.data() + turn)) << caller << ", " << turn;
+        ASSERT_TRUE(same(to.data(), data.data() + turn, bytes)) << caller << ", " << turn;
       }
     });
   }
@@ -120,7 +122,7 @@ TEST(Copier, SleepsWhenIdle) {
   EXPECT_LT(process_cpu_time() - before, 60ms);
   copier.copy(to.data(), data.data(), frame_bytes);
   store_fence();
-  EXPECT_TRUE(std::equal(to.data(), to.data() + frame_bytes, data.data()));
+  EXPECT_TRUE(same(to.data(), data.data(), frame_bytes));
 }
 
 TEST(Copier, RefusesWhatDoesNotFit) {
@@ -197,7 +199,7 @@ TEST(Copier, BoundedByTheCpus) {
 TEST(Copier, MeasuresOnceForAKey) {
   Aligned scratch(1 << 20);
   const auto measures = [&](unsigned threads, const char* key, std::size_t bytes) {
-    std::fill_n(scratch.data(), scratch.bytes(), guard);
+    fill_guard(scratch.data(), scratch.bytes());
     Copier copier(with_threads(threads));
     copier.calibrate({scratch.data(), bytes}, key);
     return !all_guard(scratch.data(), scratch.data() + scratch.bytes());

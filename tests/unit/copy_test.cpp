@@ -21,8 +21,8 @@ namespace {
 
 using test::Aligned;
 using test::all_guard;
+using test::fill_guard;
 using test::frame_bytes;
-using test::guard;
 using test::guard_bytes;
 using test::Pages;
 using test::random_bytes;
@@ -36,10 +36,10 @@ class EveryKernel : public testing::TestWithParam<copy::StoreKernel> {
                           std::size_t bytes) {
     std::byte* out = to.data() + guard_bytes + to_shift;
     ASSERT_LE(guard_bytes + to_shift + bytes + guard_bytes, to.bytes());
-    std::fill(out - guard_bytes, out + bytes + guard_bytes, guard);
+    fill_guard(out - guard_bytes, bytes + 2 * guard_bytes);
     GetParam().copy(out, data.data() + from_shift, bytes);
     store_fence();
-    const bool same = bytes == 0 || std::memcmp(out, data.data() + from_shift, bytes) == 0;
+    const bool same = test::same(out, data.data() + from_shift, bytes);
     const bool before = all_guard(out - guard_bytes, out);
     const bool after = all_guard(out + bytes, out + bytes + guard_bytes);
     ASSERT_TRUE(same && before && after) << bytes << " bytes, from +" << from_shift << " to +" << to_shift << ": "

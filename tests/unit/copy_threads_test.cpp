@@ -17,10 +17,11 @@ namespace {
 using namespace std::chrono_literals;
 using test::Aligned;
 using test::all_guard;
-using test::guard;
+using test::fill_guard;
 using test::guard_bytes;
 using test::Pages;
 using test::random_bytes;
+using test::same;
 
 cpu_set_t anywhere() {
   cpu_set_t cpus;
@@ -68,12 +69,12 @@ TEST_P(CopyHelpers, ContentAwakeAndAsleep) {
   for (int turn = 0; turn < 300; ++turn) {
     const std::size_t bytes = random() % most;
     const std::size_t shift = guard_bytes + random() % 4096;
-    std::fill_n(to.data(), to.bytes(), guard);
+    fill_guard(to.data(), to.bytes());
     if (turn % 8 == 0) std::this_thread::sleep_for(1ms);
     helpers.run(job_of(to.data() + shift, data.data(), bytes, GetParam() + 1), some(random));
     store_fence();
     ASSERT_TRUE(all_guard(to.data(), to.data() + shift)) << bytes;
-    ASSERT_TRUE(std::equal(data.data(), data.data() + bytes, to.data() + shift)) << bytes;
+    ASSERT_TRUE(same(data.data(), to.data() + shift, bytes)) << bytes;
     ASSERT_TRUE(all_guard(to.data() + shift + bytes, to.data() + to.bytes())) << bytes;
   }
 }
@@ -122,7 +123,7 @@ TEST_P(CopyHelpers, TouchNothingAfterwards) {
     if (turn % 64 == 0) std::this_thread::sleep_for(1ms);
   }
   to.allow(true);
-  EXPECT_TRUE(std::equal(data.data(), data.data() + bytes, to.first()));
+  EXPECT_TRUE(same(data.data(), to.first(), bytes));
 }
 
 TEST_P(CopyHelpers, ComeAndGo) {
