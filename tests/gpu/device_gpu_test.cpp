@@ -99,6 +99,53 @@ TEST_F(CudaDevice, QueuesWaitForEachOtherOnTheGpu) {
   EXPECT_EQ(downloaded(*to, size), data);
 }
 
+// DMA of its own: it returns at once, work of other queues goes on beside it, and who waits for it sees all of it.
+TEST_F(CudaDevice, PinnedUploadsRunBesideOtherWork) {
+  constexpr std::size_t size = 64U << 20U;
+  const auto data = random_bytes(size, 3);
+  const auto from = device_->allocate({Placement::mirrored, size});
+  std::copy(data.begin(), data.end(), from->host());
+  const auto a = device_->allocate({Placement::device, size});
+  const auto b = device_->allocate({Placement::device, size});
+  const auto to = device_->allocate({Placement::device, size});
+  static_cast<void>(from->upload(0, size).wait());  // the driver's first time is slow
+
+  const auto other = device_->create_queue(Backend::cuda);
+  for (int i = 0; i < 500; ++i) other->copy(*a, 0, *b, 0, size);
+  const Fence busy = other->submit();
+  const Fence written = from->upload(0, size);
+  EXPECT_FALSE(written.signalled()) << "an upload that blocks";
+  const auto reader = device_->create_queue(Backend::cuda);
+  reader->wait(written);
+  reader->copy(*from, 0, *to, 0, size);
+  EXPECT_EQ(written.wait(), WaitResult::ready);
+  EXPECT_FALSE(busy.signalled()) << "the upload came after the other queue's work";
+  EXPECT_EQ(reader->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(downloaded(*to, size), data);
+}
+
+// Slots are used again and again while kernels read: a missing wait would show here.
+TEST_F(CudaDevice, ReadersWaitForEachUpload) {
+  constexpr std::size_t size = 16U << 20U;
+  const auto first = random_bytes(size, 4);
+  const auto second = random_bytes(size, 5);
+  for (const auto backend : {Backend::cuda, Backend::vulkan}) {
+    for (const auto placement : {Placement::mirrored, Placement::mirrored_pageable}) {
+      const auto from = device_->allocate({placement, size});
+      const auto to = device_->allocate({Placement::device, size});
+      const auto queue = device_->create_queue(backend);
+      for (int round = 0; round < 10; ++round) {
+        const auto& data = round % 2 == 0 ? first : second;
+        std::copy(data.begin(), data.end(), from->host());
+        queue->wait(from->upload(0, size));
+        queue->copy(*from, 0, *to, 0, size);
+        ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+        ASSERT_EQ(downloaded(*to, size), data);
+      }
+    }
+  }
+}
+
 TEST_F(CudaDevice, BackendsWaitForEachOther) {
   constexpr std::size_t size = 8 << 20;
   const auto data = random_bytes(size, 2);

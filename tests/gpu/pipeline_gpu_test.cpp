@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string_view>
 
 #include "gpu_pipeline.hpp"
 
@@ -47,12 +48,18 @@ Buffer written_in_place(GstAllocator* allocator, const Data& data, GstClockTime 
 
 class PipelineGpuTest : public GpuPipeline {
  protected:
+  static std::string complementing(const std::string& kernel_file, const std::string& transport) {
+    return on_transport(
+        "appsrc name=in format=time caps=application/octet-stream ! gpumapsink $CHANNEL slots=3 "
+        "gpumapsrc $CHANNEL ! gpumapkernel location=" +
+            kernel_file + " ! application/octet-stream ! appsink name=out sync=false",
+        transport);
+  }
+
   /// Through a kernel that puts the complement of each byte out, and back into ordinary memory.
-  void expect_complements(const std::string& kernel_file) {
-    Pipeline pipeline(
-        on_new_channel("appsrc name=in format=time caps=application/octet-stream ! gpumapsink $CHANNEL slots=3 "
-                       "gpumapsrc $CHANNEL ! gpumapkernel location=" +
-                       kernel_file + " ! application/octet-stream ! appsink name=out sync=false"));
+  void expect_complements(const std::string& kernel_file, const std::string& transport) {
+    SCOPED_TRACE(transport);
+    Pipeline pipeline(on_new_channel(complementing(kernel_file, transport)));
     ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     std::uint64_t seed = 0;
     for (const std::size_t bytes : {1, 63, 64, 4097, 100'001, 3'110'400}) {
@@ -67,12 +74,16 @@ class PipelineGpuTest : public GpuPipeline {
   }
 };
 
-TEST_F(PipelineGpuTest, RandomFramesReachTheKernelWhole) {
-  const unsigned frames = times(10'000, 60);
-  Pipeline pipeline(
-      on_new_channel("appsrc name=in format=time block=true max-buffers=1 max-bytes=0 caps=application/octet-stream ! "
-                     "gpumapsink name=sink $CHANNEL slots=8 slot-size=4194304 gpumapsrc $CHANNEL ! "
-                     "gpumapkernel kernel=checksum ! fakesink sync=false"));
+class EveryTransport : public PipelineGpuTest, public testing::WithParamInterface<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Gpu, EveryTransport, testing::ValuesIn(transports), transport_name);
+
+TEST_P(EveryTransport, RandomFramesReachTheKernelWhole) {
+  const unsigned frames = times(GetParam() == std::string_view("bar") ? 10'000 : 2'500, 60);
+  Pipeline pipeline(on_new_channel(
+      on_transport("appsrc name=in format=time block=true max-buffers=1 max-bytes=0 caps=application/octet-stream ! "
+                   "gpumapsink name=sink $CHANNEL slots=8 slot-size=4194304 gpumapsrc $CHANNEL ! "
+                   "gpumapkernel kernel=checksum ! fakesink sync=false",
+                   GetParam())));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   GstElement* sink = pipeline.element("sink");
   const Caps caps = new_caps("application/octet-stream");
@@ -106,11 +117,12 @@ TEST_F(PipelineGpuTest, RandomFramesReachTheKernelWhole) {
   EXPECT_EQ(stat(sink, "zero-copy-frames"), in_place);
   EXPECT_EQ(stat(sink, "copied-frames"), frames - in_place);
   EXPECT_EQ(stat(sink, "cpu-reads"), 0U);
+  EXPECT_EQ(stat_text(sink, "transport"), GetParam());
 }
 
 // Also where the GPU has CUDA: the same memory, through its other driver.
 TEST_F(PipelineGpuTest, RunsAComputeShaderOfTheUsers) {
-  expect_complements(
+  const std::string shader =
       folder_.add("complement.comp",
                   "#version 460\n"
                   "#include <gpumap.glsl>\n"
@@ -118,19 +130,32 @@ TEST_F(PipelineGpuTest, RunsAComputeShaderOfTheUsers) {
                   "  const uint64_t i = gpumap_thread();\n"
                   "  if (i >= frame.in_view.bytes) return;\n"
                   "  store_u8(frame.out_view.plane[0] + i, 255u - load_u8(frame.in_view.plane[0] + i));\n"
-                  "}\n"));
+                  "}\n");
+  for (const char* transport : {"bar", "pinned", "pageable"}) expect_complements(shader, transport);
+  if (!device_->has(Backend::cuda)) {
+    expect_complements(shader, "zero-copy");
+    return;
+  }
+  // Page-locked memory belongs to one driver.
+  Pipeline pipeline(on_new_channel(complementing(shader, "zero-copy")));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, 1))));
+  const std::string error = pipeline.wait();
+  EXPECT_NE(error.find("transport=zero-copy"), std::string::npos) << error;
+  EXPECT_NE(error.find("backend=cuda"), std::string::npos) << error;
 }
 
 TEST_F(PipelineGpuTest, RunsACudaKernelOfTheUsers) {
   if (!device_->has(Backend::cuda)) GTEST_SKIP() << device_->info().name << " has no CUDA";
-  expect_complements(folder_.add("complement.cu",
-                                 "#include <gpumap/kernel.h>\n"
-                                 "extern \"C\" __global__ void complement(gpumap_frame frame) {\n"
-                                 "  const gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x;\n"
-                                 "  if (i >= frame.in.bytes) return;\n"
-                                 "  const auto* from = reinterpret_cast<const gpumap_u8*>(frame.in.plane[0]);\n"
-                                 "  reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[i] = 255 - from[i];\n"
-                                 "}\n"));
+  const std::string kernel = folder_.add("complement.cu",
+                                         "#include <gpumap/kernel.h>\n"
+                                         "extern \"C\" __global__ void complement(gpumap_frame frame) {\n"
+                                         "  const gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                         "  if (i >= frame.in.bytes) return;\n"
+                                         "  const auto* from = reinterpret_cast<const gpumap_u8*>(frame.in.plane[0]);\n"
+                                         "  reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[i] = 255 - from[i];\n"
+                                         "}\n");
+  for (const char* transport : transports) expect_complements(kernel, transport);
 }
 
 }  // namespace
