@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <cstring>
 #include <gpumap/copy.hpp>
+#include <numeric>
 #include <random>
+#if GPUMAP_HAVE_CUDA
+#include "device/cuda_timeline.hpp"
+#endif
 
 namespace bench {
 namespace {
@@ -56,50 +60,133 @@ class ResidentPath final : public LatPath {
   Resident resident_;
 };
 
+/// The kernel of an ordinary launch, its payload and its answer.
+struct Launch {
+  Launch(const Context& context, const ResidentKernels& kernels, std::uint64_t payload, std::size_t bytes)
+      : kernel(*kernels.read_once),
+        answer(context.allocate(Placement::host, most_blocks * sizeof(std::uint32_t))),
+        queue(context.create_queue()) {
+    frame.in.plane[0] = payload;
+    frame.in.bytes = bytes;
+    frame.out.plane[0] = answer->address(context.backend);
+    const std::size_t blocks = (bytes / 16 + block_threads - 1) / block_threads;
+    grid.blocks[0] = static_cast<std::uint32_t>(std::clamp<std::size_t>(blocks, 1, most_blocks));
+    grid.threads[0] = block_threads;
+  }
+
+  [[nodiscard]] gpumap::Fence submit() const {
+    queue->launch(kernel, grid, frame);
+    return queue->submit();
+  }
+  [[nodiscard]] std::uint32_t wait(const gpumap::Fence& fence) const {
+    poll(fence);
+    answer->invalidate(0, grid.blocks[0] * sizeof(std::uint32_t));
+    const auto* sums = reinterpret_cast<const std::uint32_t*>(answer->host());
+    return std::accumulate(sums, sums + grid.blocks[0], 0U);
+  }
+
+  const gpumap::Kernel& kernel;
+  std::shared_ptr<gpumap::Mapping> answer;
+  std::unique_ptr<gpumap::Queue> queue;  // last of what owns: ends before the memory goes
+  gpumap_frame frame{};
+  gpumap::Grid grid;
+};
+
 class LaunchPath final : public LatPath {
  public:
   /// With `dma` the kernel reads device memory that the stored bytes are copied to.
   LaunchPath(const Context& context, const ResidentKernels& kernels, Placement placement, std::size_t bytes, bool dma)
-      : kernel_(*kernels.read_once),
-        placement_(placement),
+      : placement_(placement),
         bytes_(bytes),
         memory_(context.allocate(placement, bytes)),
         mirror_(dma ? context.allocate(Placement::device, bytes) : nullptr),
-        answer_(context.allocate(Placement::host, most_blocks * sizeof(std::uint32_t))),
-        queue_(context.create_queue()) {
-    frame_.in.plane[0] = (dma ? *mirror_ : *memory_).address(context.backend);
-    frame_.in.bytes = bytes;
-    frame_.out.plane[0] = answer_->address(context.backend);
-    const std::size_t blocks = (bytes / 16 + block_threads - 1) / block_threads;
-    grid_.blocks[0] = static_cast<std::uint32_t>(std::clamp<std::size_t>(blocks, 1, most_blocks));
-    grid_.threads[0] = block_threads;
-  }
+        launch_(context, kernels, (dma ? *mirror_ : *memory_).address(context.backend), bytes) {}
 
   std::optional<LatRound> round(const std::byte* block) override {
     LatRound round;
     const std::int64_t began = now_ns();
     store(*memory_, placement_, block, bytes_);
     round.stored_ns = now_ns() - began;
-    if (mirror_) queue_->copy(*memory_, 0, *mirror_, 0, bytes_);
-    queue_->launch(kernel_, grid_, frame_);
-    poll(queue_->submit());
-    const std::size_t answer_bytes = grid_.blocks[0] * sizeof(std::uint32_t);
-    answer_->invalidate(0, answer_bytes);
-    const auto* sums = reinterpret_cast<const std::uint32_t*>(answer_->host());
-    for (std::uint32_t i = 0; i < grid_.blocks[0]; ++i) round.checksum += sums[i];
+    if (mirror_) launch_.queue->copy(*memory_, 0, *mirror_, 0, bytes_);
+    round.checksum = launch_.wait(launch_.submit());
     round.done_ns = now_ns() - began;
     return round;
   }
 
  private:
-  const gpumap::Kernel& kernel_;
   const Placement placement_;
   const std::size_t bytes_;
-  std::shared_ptr<gpumap::Mapping> memory_, mirror_, answer_;
-  std::unique_ptr<gpumap::Queue> queue_;  // last: ends before the memory goes
-  gpumap_frame frame_{};
-  gpumap::Grid grid_;
+  std::shared_ptr<gpumap::Mapping> memory_, mirror_;
+  Launch launch_;
 };
+
+#if GPUMAP_HAVE_CUDA
+/// A word in the BAR that the CPU raises and a CUDA stream waits for.
+class BellTimeline final : public gpumap::CudaTimeline {
+ public:
+  BellTimeline(std::shared_ptr<gpumap::GpuDevice> device, std::byte* host, std::uint64_t address)
+      : CudaTimeline(std::move(device)), word_(reinterpret_cast<volatile std::uint64_t*>(host)), address_(address) {
+    ring(0);
+  }
+
+  void ring(std::uint64_t value) {
+    rung_ = value;
+    gpumap::store_fence();
+    *word_ = value;
+    gpumap::store_fence();
+  }
+  [[nodiscard]] std::uint64_t completed() override { return rung_; }
+  void signal(std::uint64_t value) override { ring(value); }
+  void make_wait(CUstream stream, std::uint64_t value) override {
+    context_.check(context_.driver().cuStreamWaitValue64(stream, address_, value, CU_STREAM_WAIT_VALUE_GEQ),
+                   "waiting for a doorbell");
+  }
+
+ private:
+  volatile std::uint64_t* word_;
+  const std::uint64_t address_;
+  std::uint64_t rung_ = 0;
+};
+
+class QueuedPath final : public LatPath {
+ public:
+  QueuedPath(const Context& context, const ResidentKernels& kernels, std::size_t bytes)
+      : bytes_(bytes),
+        bell_at_((bytes + page_bytes - 1) / page_bytes * page_bytes),
+        memory_(context.device->allocate(
+            {.placement = Placement::bar, .bytes = bell_at_ + page_bytes, .require_coherent = true}, context.backend)),
+        bell_(std::make_shared<BellTimeline>(std::dynamic_pointer_cast<gpumap::GpuDevice>(context.device),
+                                             memory_->host() + bell_at_, memory_->address(context.backend) + bell_at_)),
+        launch_(context, kernels, memory_->address(context.backend), bytes) {}
+  // The queue waits for what it was given before it goes: nothing may be left that waits for a bell.
+  ~QueuedPath() override { bell_->ring(~std::uint64_t{0}); }
+
+  std::optional<LatRound> round(const std::byte* block) override {
+    launch_.queue->wait({bell_, ++sequence_});
+    const gpumap::Fence fence = launch_.submit();
+    // The stream should stand at the doorbell when it rings.
+    for (const std::int64_t there = now_ns() + to_get_there_ns; now_ns() < there;) __builtin_ia32_pause();
+    LatRound round;
+    const std::int64_t began = now_ns();
+    store(*memory_, Placement::bar, block, bytes_);
+    round.stored_ns = now_ns() - began;
+    bell_->ring(sequence_);
+    round.checksum = launch_.wait(fence);
+    round.done_ns = now_ns() - began;
+    return round;
+  }
+
+ private:
+  static constexpr std::size_t page_bytes = 4096;
+  static constexpr std::int64_t to_get_there_ns = 20'000;
+
+  const std::size_t bytes_, bell_at_;
+  std::shared_ptr<gpumap::Mapping> memory_;
+  std::shared_ptr<BellTimeline> bell_;
+  std::uint64_t sequence_ = 0;
+  Launch launch_;
+};
+#endif
 
 }  // namespace
 
@@ -126,6 +213,16 @@ std::unique_ptr<LatPath> resident_path(const Context& context, const ResidentKer
 std::unique_ptr<LatPath> launch_path(const Context& context, const ResidentKernels& kernels, Placement placement,
                                      std::size_t bytes) {
   return std::make_unique<LaunchPath>(context, kernels, placement, bytes, false);
+}
+
+std::unique_ptr<LatPath> queued_path(const Context& context, const ResidentKernels& kernels, std::size_t bytes) {
+#if GPUMAP_HAVE_CUDA
+  const auto* device = dynamic_cast<const gpumap::GpuDevice*>(context.device.get());
+  if (context.backend == Backend::cuda && device->cuda()->stream_memory()) {
+    return std::make_unique<QueuedPath>(context, kernels, bytes);
+  }
+#endif
+  return nullptr;
 }
 
 std::unique_ptr<LatPath> dma_path(const Context& context, const ResidentKernels& kernels, std::size_t bytes) {

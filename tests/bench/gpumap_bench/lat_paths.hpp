@@ -54,6 +54,10 @@ class LatPath {
 /// Stores into `placement`, then a launch.
 [[nodiscard]] std::unique_ptr<LatPath> launch_path(const Context& context, const ResidentKernels& kernels,
                                                    gpumap::Placement placement, std::size_t bytes);
+/// Stores into the BAR and a doorbell there, which lets a launch go that is queued already. Null where the GPU's queues
+/// cannot wait for a word in memory.
+[[nodiscard]] std::unique_ptr<LatPath> queued_path(const Context& context, const ResidentKernels& kernels,
+                                                   std::size_t bytes);
 /// A copy to page-locked host memory, DMA and a launch.
 [[nodiscard]] std::unique_ptr<LatPath> dma_path(const Context& context, const ResidentKernels& kernels,
                                                 std::size_t bytes);

@@ -25,6 +25,7 @@ struct Path {
 // What a software driver's bound on loops lets a resident kernel read in one go, and far more than it is for.
 constexpr std::size_t most_bytes = std::size_t{64} << 20;
 constexpr const char* bar_resident = "BAR, resident kernel";
+constexpr const char* bar_queued = "BAR, launch behind a bell";
 constexpr const char* bar_launch = "BAR, launch";
 constexpr const char* visible = "read by a kernel";
 
@@ -33,6 +34,9 @@ std::vector<Path> make_paths(const Context& context, const ResidentKernels& kern
   if (resident) {
     paths.push_back({bar_resident, false, resident_path(context, kernels, Placement::bar, bytes)});
     paths.push_back({"pinned in place, resident", true, resident_path(context, kernels, Placement::host, bytes)});
+    if (auto queued = queued_path(context, kernels, bytes); queued) {
+      paths.push_back({bar_queued, false, std::move(queued)});
+    }
   }
   paths.push_back({bar_launch, false, launch_path(context, kernels, Placement::bar, bytes)});
   paths.push_back({"pinned, DMA, launch", true, dma_path(context, kernels, bytes)});
@@ -165,6 +169,13 @@ nlohmann::json run_lat(Context& context) {
     }
     add_rows(report, paths, bytes);
   }
+  const bool queued =
+      std::any_of(report.rows.begin(), report.rows.end(), [](const Row& row) { return row.path == bar_queued; });
+  report.not_measured.push_back(
+      queued ? fmt::format("{}: its calls of the driver, which come before the block; its CPU time has them and a wait "
+                           "until the stream stands at the bell",
+                           bar_queued)
+             : fmt::format("{}: needs CUDA, and a GPU whose streams wait for words in memory", bar_queued));
   set_ratios(report.rows);
   add_plot(report);
   add_targets(context, report.rows);
