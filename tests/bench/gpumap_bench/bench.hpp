@@ -51,8 +51,8 @@ struct Context {
   /// Few and small: for CI, and for a CPU that plays GPU.
   [[nodiscard]] bool small() const { return options.quick || software(); }
   /// options.threads and options.sizes where given.
-  [[nodiscard]] std::vector<unsigned> threads(std::vector<unsigned> otherwise) const;
-  [[nodiscard]] std::vector<std::size_t> sizes(std::vector<std::size_t> otherwise) const;
+  [[nodiscard]] std::vector<unsigned> threads(const std::vector<unsigned>& otherwise) const;
+  [[nodiscard]] std::vector<std::size_t> sizes(const std::vector<std::size_t>& otherwise) const;
   [[nodiscard]] std::unique_ptr<gpumap::Queue> create_queue() const { return device->create_queue(backend); }
   [[nodiscard]] std::shared_ptr<gpumap::Mapping> allocate(gpumap::Placement placement, std::size_t bytes) const {
     return device->allocate({.placement = placement, .bytes = bytes}, backend);
@@ -84,7 +84,7 @@ struct Series {
 struct Plot {
   std::string title, x_label, y_label;
   bool log_x = true, log_y = true;
-  enum class Style { lines, bars } style = Style::lines;
+  enum class Style { lines, bars } style = Style::lines;  ///< bars: x doubles from one to the next
   std::vector<Series> series{};
 };
 

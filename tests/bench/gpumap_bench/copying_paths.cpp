@@ -22,7 +22,7 @@ class Bar final : public Path {
     stage_.slot->flush(0, stage_.bytes);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
   std::string calibrate() override {
     const gpumap::Copier::Plan plan = copier_.plan_for(stage_.bytes);
     return fmt::format("{}, {} threads", plan.kernel, plan.threads);
@@ -44,7 +44,7 @@ class Pinned final : public Path {
     copy_with_dma(team_, job_, stage_.gpu.queue(), *stage_.pinned, *stage_.device, 0);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override { return stage_.device->address(stage_.gpu.backend()); }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.device->address(stage_.gpu.backend()); }
 
   /// The rival at its best: a few sizes of chunk, and both kinds of store.
   std::string calibrate() override {
@@ -88,7 +88,9 @@ class Pageable final : public Path {
     stage_.gpu.queue().wait(stage_.source.mapping().upload(offset_, stage_.bytes));
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override { return stage_.source.mapping().address(stage_.gpu.backend()) + offset_; }
+  [[nodiscard]] std::uint64_t address() const override {
+    return stage_.source.mapping().address(stage_.gpu.backend()) + offset_;
+  }
 
  private:
   std::size_t offset_ = 0;
@@ -107,8 +109,8 @@ class ZeroCopy final : public Path {
     stage_.pinned->flush(0, stage_.bytes);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override { return stage_.pinned->address(stage_.gpu.backend()); }
-  bool moves() const override { return false; }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.pinned->address(stage_.gpu.backend()); }
+  [[nodiscard]] bool moves() const override { return false; }
 
  private:
   Team& team_;

@@ -41,7 +41,7 @@ class Bar final : public InPlace {
     stage_.slot->flush(0, stage_.bytes);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
 
  private:
   void write(std::byte* to, const std::byte* from, std::size_t bytes) override {
@@ -62,10 +62,10 @@ class Host final : public InPlace {
     if (dma_) stage_.gpu.queue().copy(*stage_.pinned, 0, *stage_.device, 0, stage_.bytes);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }
-  std::uint64_t address() const override {
+  [[nodiscard]] std::uint64_t address() const override {
     return (dma_ ? stage_.device : stage_.pinned)->address(stage_.gpu.backend());
   }
-  bool moves() const override { return dma_; }
+  [[nodiscard]] bool moves() const override { return dma_; }
 
  private:
   void write(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }

@@ -16,12 +16,12 @@
 
 namespace bench {
 
-std::vector<unsigned> Context::threads(std::vector<unsigned> otherwise) const {
-  return options.threads.empty() ? std::move(otherwise) : options.threads;
+std::vector<unsigned> Context::threads(const std::vector<unsigned>& otherwise) const {
+  return options.threads.empty() ? otherwise : options.threads;
 }
 
-std::vector<std::size_t> Context::sizes(std::vector<std::size_t> otherwise) const {
-  return options.sizes.empty() ? std::move(otherwise) : options.sizes;
+std::vector<std::size_t> Context::sizes(const std::vector<std::size_t>& otherwise) const {
+  return options.sizes.empty() ? otherwise : options.sizes;
 }
 
 std::int64_t cpu_ns() {
@@ -43,11 +43,8 @@ struct Mode {
   nlohmann::json (*run)(Context&);
 };
 constexpr std::array modes{
-    Mode{"bw", run_bw},
-    Mode{"api", run_api},
-    Mode{"frame", run_frame},
-    Mode{"lat", run_lat},
-    Mode{"pingpong", run_pingpong},
+    Mode{"bw", run_bw},   Mode{"api", run_api},           Mode{"frame", run_frame},
+    Mode{"lat", run_lat}, Mode{"pingpong", run_pingpong},
 };
 
 std::vector<std::string> mode_names() {
