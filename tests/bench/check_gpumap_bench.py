@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run gpumap-bench briefly, as given on the command line, and read what it wrote: is it whole, and can it be true?"""
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+MODES = {"bw", "api", "frame", "lat", "pingpong"}
+PATHS = {
+    "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download by DMA",
+           "CPU reads of the BAR"},
+    "api": {"bar", "device", "page-locked", "page-locked + device", "pageable + device"},
+    "frame": {"bar", "copy to pinned + DMA", "copy to zero-copy", "pageable", "pinned, DMA", "zero-copy"},
+}
+
+
+def check_row(mode, row):
+    assert row["min_us"] <= row["median_us"] <= row["p90_us"] <= row["p99_us"], (mode, row)
+    assert row["min_us"] >= 0 and row["p99_us"] > 0 and row["cpu_us"] >= 0, (mode, row)
+    assert row["threads"] >= 1 and row["path"], (mode, row)
+    for key in ("ratio", "gb_per_s"):
+        assert key not in row or 0 < row[key] < math.inf, (mode, row)
+    if "gb_per_s" in row:
+        assert row["gb_per_s"] < 2000, (mode, row)
+
+
+def check_mode(mode):
+    name = mode["mode"]
+    assert mode["software"] and mode["what"] and mode["not_measured"], name
+    if not mode["rows"]:
+        # A resident kernel needs a core of its own here, and a busy machine may have none to give.
+        assert name == "pingpong" and len(mode["not_measured"]) > 2, name
+        return
+    assert mode["plots"], name
+    for row in mode["rows"]:
+        check_row(name, row)
+    paths = {row["path"] for row in mode["rows"]}
+    assert PATHS.get(name, set()) <= paths, f"{name}: {sorted(PATHS[name] - paths)} missing"
+    groups = [(row["path"], row["detail"], row["bytes"], row["threads"]) for row in mode["rows"]]
+    assert len(groups) == len(set(groups)), f"{name}: a row twice"
+    for plot in mode["plots"]:
+        assert plot["series"] and all(series["points"] for series in plot["series"]), (name, plot["title"])
+
+
+def check_no_gnuplot(bench, folder):
+    """Without gnuplot: the JSON all the same, and a word on how to get it."""
+    file = folder / "without.json"
+    ran = subprocess.run([bench, "api", "--quick", "--json", file, "--svg", folder / "without.svg"], text=True,
+                         capture_output=True, env={**os.environ, "PATH": str(folder)})
+    assert ran.returncode == 1 and "apt-get install gnuplot" in ran.stderr, ran
+    assert json.loads(file.read_text())["modes"], "no JSON without gnuplot"
+
+
+def main():
+    bench = sys.argv[1]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        json_file, svg_file = folder / "figures.json", folder / "figures.svg"
+        subprocess.run([bench, "--quick", "--check", "--commit", "0123456", "--json", json_file, "--svg", svg_file],
+                       check=True)
+        report = json.loads(json_file.read_text())
+        svg = svg_file.read_text()
+        check_no_gnuplot(bench, folder)
+    assert {mode["mode"] for mode in report["modes"]} == MODES, [mode["mode"] for mode in report["modes"]]
+    for mode in report["modes"]:
+        check_mode(mode)
+    assert report["software"] and report["device"] and report["driver"] and report["cpu"], report.keys()
+    assert report["commit"] == "0123456"
+    assert all("met" not in target for target in report["targets"]), "software was judged"
+    assert "<svg" in svg and svg.rstrip().endswith("</svg>"), "the plot is not whole"
+    assert "software" in svg, "the plot does not say that these are figures of software"
+
+
+if __name__ == "__main__":
+    main()
