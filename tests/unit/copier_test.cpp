@@ -157,7 +157,7 @@ TEST(Copier, OptionThenEnvironmentNamesTheKernel) {
     CopierOptions options;
     options.kernel = option;
     Copier copier(options);
-    const std::string before(copier.plan_for(4096).kernel);
+    std::string before(copier.plan_for(4096).kernel);
     copier.calibrate({scratch.data(), scratch.bytes()});
     EXPECT_EQ(copier.plan_for(4096).kernel, before);
     EXPECT_EQ(copier.plan_for(1 << 20).kernel, before);
