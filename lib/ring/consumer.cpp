@@ -13,7 +13,7 @@ namespace gpumap {
 
 RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   State& state = *state_;
-  lease = ReadLease();
+  lease.end();
   std::uint32_t slot = 0;
   FrameInfo info;
   const auto closed = [](const std::atomic<std::uint32_t>& side) {
@@ -32,17 +32,34 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   const RingStatus status = ring::wait_on(state.block.consumer_bell, deadline,
                                           std::chrono::nanoseconds(state.spin_ns.load(std::memory_order_relaxed)),
                                           state.consumer_waits, attempt, [] { return std::chrono::nanoseconds(0); });
-  if (status == RingStatus::ok) lease = ReadLease(shared_from_this(), slot, info, state.written[slot]);
+  if (status != RingStatus::ok) return status;
+  state.keep(state.read_leases);
+  lease.ring_ = this;
+  lease.slot_ = slot;
+  lease.info_ = info;
+  lease.written_ = state.written[slot];
   return status;
 }
 
+void ReadLease::end() noexcept {
+  if (ring_ == nullptr) return;
+  Ring* const ring = std::exchange(ring_, nullptr);
+  Ring::State& state = *ring->state_;
+  ring::release_reader(state.block, state.limits, slot_);
+  written_ = Fence();
+  if (state.let_go(state.read_leases)) delete ring;
+}
+
 ReadLease::ReadLease(ReadLease&& other) noexcept
-    : ring_(std::move(other.ring_)), slot_(other.slot_), info_(other.info_), written_(std::move(other.written_)) {}
+    : ring_(std::exchange(other.ring_, nullptr)),
+      slot_(other.slot_),
+      info_(other.info_),
+      written_(std::move(other.written_)) {}
 
 ReadLease& ReadLease::operator=(ReadLease&& other) noexcept {
   if (this == &other) return *this;
-  if (ring_) ring::release_reader(ring_->state_->block, ring_->state_->limits, slot_);
-  ring_ = std::move(other.ring_);
+  end();
+  ring_ = std::exchange(other.ring_, nullptr);
   slot_ = other.slot_;
   info_ = other.info_;
   written_ = std::move(other.written_);
@@ -50,15 +67,15 @@ ReadLease& ReadLease::operator=(ReadLease&& other) noexcept {
 }
 
 ReadLease::~ReadLease() {
-  if (ring_) ring::release_reader(ring_->state_->block, ring_->state_->limits, slot_);
+  end();
 }
 
 std::size_t ReadLease::offset() const noexcept {
-  return ring_ ? slot_ * ring_->state_->slot_stride : 0;
+  return ring_ != nullptr ? slot_ * ring_->state_->slot_stride : 0;
 }
 
 void ReadLease::add_read_fence(const Fence& fence) const {
-  if (!ring_) throw Error(ErrorCode::invalid, "a read fence for an empty lease: receive a frame first");
+  if (ring_ == nullptr) throw Error(ErrorCode::invalid, "a read fence for an empty lease: receive a frame first");
   ring_->state_->pending.fences(slot_).add(fence);
 }
 

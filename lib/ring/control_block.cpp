@@ -48,7 +48,7 @@ ControlMemory::ControlMemory(std::uint32_t slots, std::uint64_t slot_bytes, std:
   block_->producer_side = static_cast<std::uint32_t>(Side::open);
   block_->consumer_side = static_cast<std::uint32_t>(Side::open);
   const Limits limits = Limits::of(slots, slot_bytes);
-  for (std::uint32_t slot = 0; slot < slots; ++slot) push(block_->freed, limits, slot);
+  for (std::uint32_t slot = 0; slot < slots; ++slot) push(FreedQueue{*block_}, limits, slot);
 }
 
 ControlMemory::~ControlMemory() {

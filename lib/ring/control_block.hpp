@@ -15,54 +15,63 @@ namespace gpumap::ring {
 /// Whatever is read from it is checked against Limits, which are private to the process.
 
 inline constexpr std::uint64_t control_magic = 0x676e'6972'2d70'6d67;  // "gmp-ring" in memory
-inline constexpr std::uint32_t control_version = 1;
+inline constexpr std::uint32_t control_version = 2;
 
 /// Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs, so one line apart is still shared.
 inline constexpr std::size_t line_bytes = 128;
 
-enum class Writer : std::uint8_t { none = 0, leased = 1, kept = 2 };
-enum class Reader : std::uint8_t { none = 0, queued = 1, held = 2 };
 enum class Side : std::uint32_t { open = 1, closed = 2 };
 enum class Sleepers : std::uint32_t { none = 0, some = 1 };
 
-/// A slot is free when writer and reader are both none. Every change is one store or one compare-and-swap, so a process
-/// that dies leaves a slot in a state that has a name.
+/// Who has a slot. Each side has a word of its own for it, so that in steady state a line has one writer and moves one
+/// way. Every change is one store, so a process that dies leaves a slot in a state that has a name.
+enum class Phase : std::uint8_t {
+  none = 0,       ///< either side's word
+  leased = 1,     ///< producer's word: being written
+  published = 2,  ///< producer's word: queued, being read, or freed since; the consumer's word tells
+  held = 3,       ///< consumer's word: being read
+};
+
 struct SlotState {
-  std::uint64_t sequence = 0;  ///< of the last frame published in the slot
-  Writer writer = Writer::none;
-  Reader reader = Reader::none;
+  /// Producer's word: of the last frame published in the slot. Consumer's word: of the last one taken, plus one.
+  std::uint64_t sequence = 0;
+  Phase phase = Phase::none;
   friend bool operator==(const SlotState&, const SlotState&) = default;
 };
 
-/// [ sequence: 60 | writer: 2 | reader: 2 ]
+/// [ sequence: 62 | phase: 2 ]
 struct SlotWord {
   std::atomic<std::uint64_t> value;
 };
 
 [[nodiscard]] constexpr std::uint64_t pack(SlotState state) noexcept {
-  return state.sequence << 4U | static_cast<std::uint64_t>(state.writer) << 2U |
-         static_cast<std::uint64_t>(state.reader);
+  return state.sequence << 2U | static_cast<std::uint64_t>(state.phase);
 }
 
 [[nodiscard]] constexpr SlotState unpack(std::uint64_t value) noexcept {
-  return {value >> 4U, static_cast<Writer>(value >> 2U & 3U), static_cast<Reader>(value & 3U)};
+  return {value >> 2U, static_cast<Phase>(value & 3U)};
 }
 
-/// The word and what travels with the frame lie together: the consumer needs both at once.
+/// Two lines: what the producer writes for a frame, and the consumer only reads. `entry` belongs to the queue of
+/// published slots, not to this slot: it serves the tickets of this index. But where slots are a power of two and come
+/// back in order, ticket and slot agree, and one pair of lines is all that a frame moves from producer to consumer.
+///
+/// The entry comes last: the consumer polls its line, and a line that is filled in one go, after the other, is taken
+/// away by the polls once instead of twice.
 struct alignas(line_bytes) Slot {
-  SlotWord word;
+  SlotWord word;  ///< the producer's
   FrameInfo info;
+  std::atomic<std::uint64_t> entry;
 };
 
 struct alignas(line_bytes) Cursor {
   std::atomic<std::uint64_t> value;
 };
 
-/// A queue of slot indices, see slot_queue.hpp. Entry: [ ticket + 1: 56 | slot: 8 ].
-struct SlotQueue {
+/// Of a queue of slot indices, see slot_queue.hpp.
+struct Cursors {
   Cursor pushed;
   Cursor popped;
-  alignas(line_bytes) std::atomic<std::uint64_t> entries[max_slots];
 };
 
 /// Where one side sleeps, see bell.hpp.
@@ -89,8 +98,10 @@ struct ControlBlock {
 
   Bell producer_bell;
   Bell consumer_bell;
-  SlotQueue published;
-  SlotQueue freed;
+  Cursors published;  ///< entries: slot[].entry
+  Cursors freed;
+  alignas(line_bytes) std::atomic<std::uint64_t> freed_entries[max_slots];
+  alignas(line_bytes) SlotWord reading[max_slots];  ///< the consumer's words
   Slot slot[max_slots];
 };
 
@@ -99,10 +110,11 @@ static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std
 static_assert(sizeof(SlotWord) == 8 && sizeof(std::atomic<std::uint32_t>) == 4 && alignof(SlotWord) == 8);
 static_assert(std::is_standard_layout_v<ControlBlock> && std::is_trivially_copyable_v<FrameInfo>);
 static_assert(sizeof(FrameInfo) == 72 && sizeof(Slot) == 128 && sizeof(Bell) == 128 && sizeof(Cursor) == 128);
-static_assert(sizeof(SlotQueue) == 2 * 128 + 8 * max_slots);
+static_assert(offsetof(Slot, entry) == 80, "on the second of the slot's lines");
 static_assert(offsetof(ControlBlock, producer_side) == 128 && offsetof(ControlBlock, dropped_queued) == 256);
 static_assert(offsetof(ControlBlock, producer_bell) == 384 && offsetof(ControlBlock, published) == 640);
-static_assert(offsetof(ControlBlock, slot) == 640 + 2 * sizeof(SlotQueue));
+static_assert(offsetof(ControlBlock, freed_entries) == 640 + 2 * sizeof(Cursors));
+static_assert(offsetof(ControlBlock, slot) == offsetof(ControlBlock, reading) + sizeof(SlotWord) * max_slots);
 static_assert(max_slots == 256, "an entry has 8 bits for the slot");
 
 /// What this process knows for itself and checks the block against.

@@ -56,7 +56,7 @@ class FenceSlices {
 
 RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
   State& state = *state_;
-  lease = WriteLease();
+  lease.end();
   std::uint32_t slot = 0;
   const auto attempt = [&]() -> std::optional<RingStatus> {
     if (state.producer_flushing.load()) return RingStatus::flushing;
@@ -78,15 +78,20 @@ RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadlin
     check_seldom(state.pending, state.fence_check_ns);
     state.block.dropped_refused.fetch_add(1, std::memory_order_relaxed);
   }
-  if (status == RingStatus::ok) lease = WriteLease(shared_from_this(), slot);
+  if (status != RingStatus::ok) return status;
+  state.keep(state.write_leases);
+  lease.ring_ = this;
+  lease.slot_ = slot;
+  lease.published_ = false;
   return status;
 }
 
 void Ring::publish(WriteLease& lease, const FrameInfo& info) {
   State& state = *state_;
-  if (lease.ring_.get() != this) {
-    throw Error(ErrorCode::invalid, lease.ring_ ? "publish of a lease of another ring: publish it where it was acquired"
-                                                : "publish of an empty lease: acquire a slot first");
+  if (lease.ring_ != this) {
+    throw Error(ErrorCode::invalid, lease.ring_ != nullptr
+                                        ? "publish of a lease of another ring: publish it where it was acquired"
+                                        : "publish of an empty lease: acquire a slot first");
   }
   if (lease.published_) {
     throw Error(ErrorCode::invalid,
@@ -96,6 +101,7 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     throw Error(ErrorCode::invalid, fmt::format("publish of {} bytes from a slot of {}: make slot_bytes larger",
                                                 info.bytes, state.limits.slot_bytes));
   }
+  ring::expect_publish(state.block, state.limits, lease.slot_);
   store_fence();
   if (state.uploads) {
     Fence written = info.bytes == 0 ? Fence() : state.mapping->upload(lease.offset(), info.bytes);
@@ -103,9 +109,10 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     state.pending.fences(lease.slot_).add(written);
     state.written[lease.slot_] = std::move(written);
   }
-  FrameInfo stamped = info;
-  stamped.publish_ns = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
-  if (!ring::publish(state.block, state.limits, lease.slot_, stamped)) {
+  state.writers.publish(lease.slot_);
+  const auto now = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch());
+  if (!ring::publish(state.block, state.limits, lease.slot_, info, now.count())) {
+    state.writers.publish_failed(lease.slot_);
     throw Error(
         ErrorCode::invalid,
         fmt::format("the ring's control block is corrupt: slot {} cannot be queued; another process wrote to it: "
@@ -118,30 +125,40 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     ring::drop_published(state.block, state.limits);
 }
 
+void WriteLease::end() noexcept {
+  if (ring_ == nullptr) return;
+  Ring* const ring = std::exchange(ring_, nullptr);
+  Ring::State& state = *ring->state_;
+  state.end_lease(slot_, published_);
+  if (state.let_go(state.write_leases)) delete ring;
+}
+
 WriteLease::WriteLease(WriteLease&& other) noexcept
-    : ring_(std::move(other.ring_)), slot_(other.slot_), published_(std::exchange(other.published_, false)) {}
+    : ring_(std::exchange(other.ring_, nullptr)),
+      slot_(other.slot_),
+      published_(std::exchange(other.published_, false)) {}
 
 WriteLease& WriteLease::operator=(WriteLease&& other) noexcept {
   if (this == &other) return *this;
-  if (ring_) ring::release_writer(ring_->state_->block, ring_->state_->limits, slot_);
-  ring_ = std::move(other.ring_);
+  end();
+  ring_ = std::exchange(other.ring_, nullptr);
   slot_ = other.slot_;
   published_ = std::exchange(other.published_, false);
   return *this;
 }
 
 WriteLease::~WriteLease() {
-  if (ring_) ring::release_writer(ring_->state_->block, ring_->state_->limits, slot_);
+  end();
 }
 
 std::byte* WriteLease::host() const noexcept {
-  return ring_ ? ring_->state_->host + offset() : nullptr;
+  return ring_ != nullptr ? ring_->state_->host + offset() : nullptr;
 }
 std::size_t WriteLease::bytes() const noexcept {
-  return ring_ ? ring_->slot_bytes() : 0;
+  return ring_ != nullptr ? ring_->slot_bytes() : 0;
 }
 std::size_t WriteLease::offset() const noexcept {
-  return ring_ ? slot_ * ring_->state_->slot_stride : 0;
+  return ring_ != nullptr ? slot_ * ring_->state_->slot_stride : 0;
 }
 
 }  // namespace gpumap

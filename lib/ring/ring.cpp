@@ -86,13 +86,20 @@ std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOpt
   }
   auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride, transport);
   state->fallback_reason = std::move(fallback_reason);
-  auto made = std::shared_ptr<Ring>(new Ring(std::move(state)));
+  auto made = std::shared_ptr<Ring>(new Ring(std::move(state)), &Ring::let_go_of_handle);
   made->set_spin(options.spin);
   return made;
 }
 
 Ring::Ring(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Ring::~Ring() = default;
+
+void Ring::let_go_of_handle(Ring* ring) noexcept {
+  State& state = *ring->state_;
+  // Not the last: the handle is counted on the readers' side, too.
+  static_cast<void>(state.let_go(state.write_leases));
+  if (state.let_go(state.read_leases)) delete ring;
+}
 
 const std::shared_ptr<Device>& Ring::device() const noexcept {
   return state_->device;
@@ -167,8 +174,7 @@ std::uint64_t Ring::published() const noexcept {
 std::uint32_t Ring::held_by_writers() const noexcept {
   std::uint32_t held = 0;
   for (std::uint32_t slot = 0; slot < slots(); ++slot) {
-    const ring::SlotState state = ring::unpack(state_->block.slot[slot].word.value.load(std::memory_order_acquire));
-    if (state.writer != ring::Writer::none && state.reader == ring::Reader::none) ++held;
+    if (state_->writers.holds(state_->block, slot)) ++held;
   }
   return held;
 }

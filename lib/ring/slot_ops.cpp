@@ -8,37 +8,30 @@
 namespace gpumap::ring {
 namespace {
 
+/// Fetch a line for writing, so that the store, or the locked operation, that follows does not wait for all of its way.
+void prefetch_to_write(const void* line) noexcept {
+#if defined(__x86_64__)
+  // The builtin gives this only where the compiler may assume the instruction; without it, it would fetch a shared
+  // copy. Processors that lack it take it for a no-op.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+void prefetch_to_read(const void* line) noexcept {
+  __builtin_prefetch(line);
+}
+
 void make_free(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept {
   // A push fails on a corrupt queue only: the slot is lost with it.
-  if (push(block.freed, limits, slot)) sound(block.producer_bell);
+  if (push(FreedQueue{block}, limits, slot)) sound(block.producer_bell);
 }
 
-/// Clear one side's field. The two sides may do so at the same time: the one whose exchange comes second sees the
-/// other's field cleared already, so exactly one of them frees the slot.
-template <typename Clear>
-void release(ControlBlock& block, const Limits& limits, std::uint32_t slot, Clear&& clear) noexcept {
-  auto& word = block.slot[slot].word.value;
-  std::uint64_t seen = word.load(std::memory_order_acquire);
-  for (;;) {
-    SlotState state = unpack(seen);
-    if (!clear(state)) return;  // A foreign hand changed the word: never free a slot twice.
-    if (word.compare_exchange_weak(seen, pack(state), std::memory_order_acq_rel, std::memory_order_acquire)) {
-      if (state.writer == Writer::none && state.reader == Reader::none) make_free(block, limits, slot);
-      return;
-    }
-  }
-}
-
-bool clear_reader(SlotState& state) noexcept {
-  const bool ours = state.reader == Reader::held;
-  state.reader = Reader::none;
-  return ours;
-}
-
-/// Pop from the published queue and move the reader out of `queued`. `change` sets what comes next.
-template <typename Change>
-Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Change&& change) noexcept {
-  switch (pop(block.published, limits, ticket)) {
+/// Pop the oldest published slot and set the consumer's word, as whoever popped the ticket may: nobody else does until
+/// the slot is free again. No compare-and-swap, for nobody else writes it meanwhile.
+Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase next) noexcept {
+  switch (pop(PublishedQueue{block}, limits, ticket)) {
     case Pop::empty:
       return Take::nothing;
     case Pop::corrupt:
@@ -46,22 +39,21 @@ Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Change&&
     case Pop::got:
       break;
   }
-  auto& word = block.slot[ticket.slot].word.value;
-  std::uint64_t seen = word.load(std::memory_order_acquire);
-  for (;;) {
-    SlotState state = unpack(seen);
-    if (state.reader != Reader::queued || state.sequence != ticket.sequence) return Take::corrupt;
-    change(state);
-    if (word.compare_exchange_weak(seen, pack(state), std::memory_order_acq_rel, std::memory_order_acquire))
-      return Take::taken;
-  }
+  const std::uint64_t written = block.slot[ticket.slot].word.value.load(std::memory_order_acquire);
+  if (written != pack({ticket.sequence, Phase::published})) return Take::corrupt;
+  auto& reading = block.reading[ticket.slot].value;
+  const SlotState before = unpack(reading.load(std::memory_order_acquire));
+  // A cursor set back would give a frame twice.
+  if (before.phase != Phase::none || before.sequence > ticket.sequence) return Take::corrupt;
+  reading.store(pack({ticket.sequence + 1, next}), std::memory_order_release);
+  return Take::taken;
 }
 
 }  // namespace
 
-Take take_free(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept {
+Take take_free(ControlBlock& block, const Limits& limits, SeenEntries& seen, std::uint32_t& slot) noexcept {
   Ticket ticket;
-  switch (pop(block.freed, limits, ticket)) {
+  switch (pop(SeenFreedQueue{{block}, seen}, limits, ticket)) {
     case Pop::empty:
       return Take::nothing;
     case Pop::corrupt:
@@ -73,24 +65,28 @@ Take take_free(ControlBlock& block, const Limits& limits, std::uint32_t& slot) n
   return Take::taken;
 }
 
-bool claim(ControlBlock& block, std::uint32_t slot) noexcept {
+void mark(ControlBlock& block, std::uint32_t slot, Phase phase) noexcept {
   auto& word = block.slot[slot].word.value;
-  SlotState state = unpack(word.load(std::memory_order_acquire));
-  if (state.writer != Writer::none || state.reader != Reader::none) return false;
-  state.writer = Writer::leased;
-  // A plain store: who popped a free slot is alone with it.
+  SlotState state = unpack(word.load(std::memory_order_relaxed));
+  state.phase = phase;
   word.store(pack(state), std::memory_order_release);
-  return true;
 }
 
-bool publish(ControlBlock& block, const Limits& limits, std::uint32_t slot, const FrameInfo& info) noexcept {
+void expect_publish(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept {
+  const std::uint64_t ticket = block.published.pushed.value.load(std::memory_order_relaxed);
+  prefetch_to_write(&block.slot[slot].word);
+  prefetch_to_write(&block.slot[ticket & limits.mask].entry);
+}
+
+bool publish(ControlBlock& block, const Limits& limits, std::uint32_t slot, const FrameInfo& info,
+             std::int64_t publish_ns) noexcept {
   Slot& place = block.slot[slot];
   const std::uint64_t before = place.word.value.load(std::memory_order_relaxed);
   place.info = info;
+  place.info.publish_ns = publish_ns;
   // The sequence is the queue's own ticket, so sequences and order agree when several threads publish at once.
-  const bool queued = push(block.published, limits, slot, [&](std::uint64_t ticket) {
-    place.info.sequence = ticket;
-    place.word.value.store(pack({ticket, Writer::kept, Reader::queued}), std::memory_order_release);
+  const bool queued = push(PublishedQueue{block}, limits, slot, [&](std::uint64_t ticket) {
+    place.word.value.store(pack({ticket, Phase::published}), std::memory_order_release);
   });
   if (!queued) {
     place.word.value.store(before, std::memory_order_release);
@@ -102,7 +98,7 @@ bool publish(ControlBlock& block, const Limits& limits, std::uint32_t slot, cons
 
 Take take_published(ControlBlock& block, const Limits& limits, std::uint32_t& slot, FrameInfo& info) noexcept {
   Ticket ticket;
-  const Take take = unqueue(block, limits, ticket, [](SlotState& state) { state.reader = Reader::held; });
+  const Take take = unqueue(block, limits, ticket, Phase::held);
   if (take != Take::taken) return take;
   slot = ticket.slot;
   info = block.slot[slot].info;
@@ -113,16 +109,16 @@ Take take_published(ControlBlock& block, const Limits& limits, std::uint32_t& sl
     release_reader(block, limits, slot);
     return Take::corrupt;
   }
+  // A frame that is queued behind this one travels while this one is used.
+  const Slot& next = block.slot[(ticket.sequence + 1) & limits.mask];
+  prefetch_to_read(&next.entry);
+  prefetch_to_read(&next.word);
   return Take::taken;
 }
 
-Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot, bool& claimed) noexcept {
+Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept {
   Ticket ticket;
-  const Take take = unqueue(block, limits, ticket, [&](SlotState& state) {
-    claimed = state.writer == Writer::none;
-    state.reader = Reader::none;
-    if (claimed) state.writer = Writer::leased;
-  });
+  const Take take = unqueue(block, limits, ticket, Phase::none);
   if (take == Take::taken) {
     slot = ticket.slot;
     block.dropped_queued.fetch_add(1, std::memory_order_relaxed);
@@ -130,27 +126,22 @@ Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot, b
   return take;
 }
 
-void release_writer(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept {
-  release(block, limits, slot, [](SlotState& state) {
-    const bool ours = state.writer == Writer::leased || state.writer == Writer::kept;
-    state.writer = Writer::none;
-    return ours;
-  });
-}
-
 void release_reader(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept {
-  release(block, limits, slot, clear_reader);
+  auto& reading = block.reading[slot].value;
+  SlotState state = unpack(reading.load(std::memory_order_relaxed));
+  if (state.phase != Phase::held) return;  // A foreign hand changed the word: never free a slot twice.
+  state.phase = Phase::none;
+  reading.store(pack(state), std::memory_order_release);
+  make_free(block, limits, slot);
 }
 
 void drop_published(ControlBlock& block, const Limits& limits) noexcept {
   // At most one round: a producer that goes on publishing does not keep us here.
   for (std::uint32_t turn = 0; turn < limits.slots; ++turn) {
     std::uint32_t slot = 0;
-    bool claimed = false;
-    const Take take = take_back(block, limits, slot, claimed);
+    const Take take = take_back(block, limits, slot);
     if (take == Take::nothing) return;
-    // Claimed for a moment: releasing the writer queues the slot as free.
-    if (take == Take::taken && claimed) release_writer(block, limits, slot);
+    if (take == Take::taken) make_free(block, limits, slot);
   }
 }
 

@@ -11,30 +11,42 @@ namespace gpumap::ring {
 /// The steps of a slot's life on a raw control block, which may hold foreign bytes: every index and length that comes
 /// back is in range, whatever the block says.
 ///
-///            acquire            publish             receive             ~ReadLease
-///   free ──▶ leased, none ──▶ kept, queued ──▶ kept|none, held ──▶ kept|none, none ──▶ free once both are none
-///              │                      ~WriteLease: kept -> none at any time
-///              └─ ~WriteLease: none, none: free
+///     producer's word:    leased ──────▶ published ─────────────────────────────────────▶ leased …
+///                         │   ▲            │ queue                             queue ▲
+///              ~WriteLease▼   │acquire     ▼                                         │
+///                         none        consumer's word:   held ──────────▶ none ──────┘
+///                                                      receive       ~ReadLease
+///
+/// A slot whose reader is done is freed even while its WriteLease lives: the producer's side, which alone hands out
+/// slots, knows its own leases (writers.hpp) and keeps such a slot back.
+///
+/// Lines that one frame moves between two cores, where each side has a thread that spins and slots are a power of two
+/// that come back in order:
+///     producer writes   slot[n].word, slot[n].entry     consumer reads both, at once
+///     consumer writes   freed_entries[n]                producer reads it, up to eight at a time
+/// All else that is written (cursors, consumer's words, leases, counts) stays with its side. Where ticket and slot do
+/// not agree, the entry lies on a third line, and the consumer learns from it which other two to fetch.
 
 enum class Take { nothing, taken, corrupt };
 
-/// Pop the oldest free slot; its writer state stays none until claim().
-[[nodiscard]] Take take_free(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept;
-/// Writer none -> leased. False when the word says that the slot is not free.
-[[nodiscard]] bool claim(ControlBlock& block, std::uint32_t slot) noexcept;
-/// Writer leased -> kept, reader -> queued, queue. False when the block is corrupt: the slot stays leased.
-[[nodiscard]] bool publish(ControlBlock& block, const Limits& limits, std::uint32_t slot,
-                           const FrameInfo& info) noexcept;
-/// Pop the oldest published slot; reader queued -> held. `info` is a private copy with bytes <= limits.slot_bytes.
+/// Pop the oldest free slot.
+[[nodiscard]] Take take_free(ControlBlock& block, const Limits& limits, SeenEntries& seen,
+                             std::uint32_t& slot) noexcept;
+/// Set the producer's word of a slot that the caller is alone with.
+void mark(ControlBlock& block, std::uint32_t slot, Phase phase) noexcept;
+/// Fetch the lines that publish() will write; what the caller does in between hides the way.
+void expect_publish(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept;
+/// Leased -> published, and queue. False when the block is corrupt: the slot stays leased.
+[[nodiscard]] bool publish(ControlBlock& block, const Limits& limits, std::uint32_t slot, const FrameInfo& info,
+                           std::int64_t publish_ns) noexcept;
+/// Pop the oldest published slot, to hold it. `info` is a private copy with bytes <= limits.slot_bytes.
 [[nodiscard]] Take take_published(ControlBlock& block, const Limits& limits, std::uint32_t& slot,
                                   FrameInfo& info) noexcept;
-/// Pop the oldest published slot and drop its frame. When nobody keeps the slot it is leased to the caller (`claimed`).
-[[nodiscard]] Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot, bool& claimed) noexcept;
-/// Writer -> none. When that frees the slot, queue it as free and wake the producer.
-void release_writer(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept;
-/// Reader held -> none. When that frees the slot, queue it as free and wake the producer.
+/// Pop the oldest published slot and drop its frame: the slot is the caller's, and in no queue.
+[[nodiscard]] Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept;
+/// Held -> none; queue the slot as free and wake the producer.
 void release_reader(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept;
-/// Drop everything that is queued now.
+/// Drop everything that is queued now; the slots are free.
 void drop_published(ControlBlock& block, const Limits& limits) noexcept;
 
 }  // namespace gpumap::ring

@@ -27,13 +27,13 @@ namespace gpumap::ring {
 ///     popped -> 7                                 popped -> 7
 ///     entry[7] -> ticket 7, slot 5                entry[7] -> ticket 7, slot 5
 ///     popped: CAS 7 -> 8, wins: slot 5 is mine    (sleeps here)
-///     slot word 5: queued -> leased
+///     my word of slot 5: leased
 ///     … writes, publishes slot 5 as ticket 9 …
 ///                                                 popped: CAS 7 -> 8, fails: popped only grows, so it can never be 7
 ///                                                 again, however often slot 5 or the entry came round meanwhile
 ///                                                 popped -> 8, entry[8] -> ticket 8: takes that
 ///
-/// Nobody touches the slot's word or memory before the CAS is won; what was read earlier is thrown away on failure.
+/// Nobody touches the slot's words or memory before the CAS is won; what was read earlier is thrown away on failure.
 ///
 /// All accesses are seq_cst: the bell (bell.hpp) needs push and the emptiness test in one total order with its own
 /// word, and on x86-64 only the compare-and-swaps, which are full barriers anyway, cost more than a plain access.
@@ -45,6 +45,7 @@ struct Ticket {
 
 enum class Pop { empty, got, corrupt };
 
+/// Entry: [ ticket + 1: 56 | slot: 8 ].
 namespace entry {
 [[nodiscard]] constexpr std::uint64_t pack(std::uint64_t ticket, std::uint32_t slot) noexcept {
   return (ticket + 1) << 8U | slot;
@@ -55,51 +56,102 @@ namespace entry {
 inline constexpr std::uint64_t max_ticket = (std::uint64_t{1} << 56U) - 2;  // at 10 million frames a second: 228 years
 }  // namespace entry
 
+/// Producer to consumer.
+struct PublishedQueue {
+  ControlBlock& block;
+  [[nodiscard]] Cursors& cursors() const noexcept { return block.published; }
+  [[nodiscard]] std::atomic<std::uint64_t>& entry(std::uint64_t index) const noexcept {
+    return block.slot[index].entry;
+  }
+  [[nodiscard]] std::uint64_t read(std::uint64_t ticket, std::uint64_t mask) const noexcept {
+    return entry(ticket & mask).load();
+  }
+};
+
+/// Consumer to producer.
+struct FreedQueue {
+  ControlBlock& block;
+  [[nodiscard]] Cursors& cursors() const noexcept { return block.freed; }
+  [[nodiscard]] std::atomic<std::uint64_t>& entry(std::uint64_t index) const noexcept {
+    return block.freed_entries[index];
+  }
+};
+
+/// Entries of the freed queue as the producer's side last saw them. Private to its process.
+struct SeenEntries {
+  alignas(line_bytes) std::atomic<std::uint64_t> words[max_slots] = {};
+};
+
+/// The freed queue for those who pop. Eight entries lie on a line, which the consumer takes away with each slot that it
+/// frees: whoever has to fetch it copies all that is there, and the next pops leave the line with the consumer.
+///
+/// A copy may be old, never wrong: the entry of a ticket changes only after that ticket was popped, and then the
+/// popper's compare-and-swap on the cursor fails.
+struct SeenFreedQueue : FreedQueue {
+  SeenEntries& seen;
+  [[nodiscard]] std::uint64_t read(std::uint64_t ticket, std::uint64_t mask) const noexcept {
+    constexpr std::uint64_t in_line = 64 / sizeof(std::uint64_t) - 1;
+    const std::uint64_t index = ticket & mask;
+    const std::uint64_t known = seen.words[index].load(std::memory_order_acquire);
+    if (ring::entry::stamp(known) == ticket + 1) return known;
+    const std::uint64_t word = entry(index).load();
+    if (ring::entry::stamp(word) != ticket + 1) return word;
+    for (std::uint64_t next = index + 1; next <= mask && (next & in_line) != 0; ++next) {
+      seen.words[next].store(entry(next).load(), std::memory_order_release);
+    }
+    return word;
+  }
+};
+
 /// Push, telling `prepare` the ticket before the entry can be seen; `prepare` may be called again with a later ticket.
 /// False when the queue's words make no sense (a foreign process wrote there): nothing was pushed.
-template <typename Prepare>
-bool push(SlotQueue& queue, const Limits& limits, std::uint32_t slot, Prepare&& prepare) noexcept {
-  std::uint64_t ticket = queue.pushed.value.load();
+template <typename Queue, typename Prepare>
+bool push(Queue queue, const Limits& limits, std::uint32_t slot, Prepare&& prepare) noexcept {
+  auto& pushed = queue.cursors().pushed.value;
+  std::uint64_t ticket = pushed.load();
   for (;;) {
     if (ticket > entry::max_ticket) return false;
-    auto& word = queue.entries[ticket & limits.mask];
+    auto& word = queue.entry(ticket & limits.mask);
     std::uint64_t seen = word.load();
     if (entry::stamp(seen) <= ticket) {
       prepare(ticket);
       if (word.compare_exchange_strong(seen, entry::pack(ticket, slot))) {
         // Failure means that another pusher moved the cursor on for us.
-        queue.pushed.value.compare_exchange_strong(ticket, ticket + 1);
+        pushed.compare_exchange_strong(ticket, ticket + 1);
         return true;
       }
-      ticket = queue.pushed.value.load();
+      ticket = pushed.load();
     } else if (entry::stamp(seen) == ticket + 1) {
-      if (queue.pushed.value.compare_exchange_strong(ticket, ticket + 1)) ++ticket;
+      if (pushed.compare_exchange_strong(ticket, ticket + 1)) ++ticket;
     } else {  // A later lap: our cursor value is stale, or the words are corrupt.
-      const std::uint64_t again = queue.pushed.value.load();
+      const std::uint64_t again = pushed.load();
       if (again == ticket) return false;
       ticket = again;
     }
   }
 }
 
-inline bool push(SlotQueue& queue, const Limits& limits, std::uint32_t slot) noexcept {
+template <typename Queue>
+bool push(Queue queue, const Limits& limits, std::uint32_t slot) noexcept {
   return push(queue, limits, slot, [](std::uint64_t) {});
 }
 
 /// Pop the oldest. `got` promises slot < limits.slots. `corrupt`: the oldest entry was thrown away where that was
 /// possible; try again a bounded number of times.
-inline Pop pop(SlotQueue& queue, const Limits& limits, Ticket& ticket) noexcept {
-  std::uint64_t oldest = queue.popped.value.load();
+template <typename Queue>
+Pop pop(Queue queue, const Limits& limits, Ticket& ticket) noexcept {
+  auto& popped = queue.cursors().popped.value;
+  std::uint64_t oldest = popped.load();
   for (;;) {
-    const std::uint64_t word = queue.entries[oldest & limits.mask].load();
+    const std::uint64_t word = queue.read(oldest, limits.mask);
     if (entry::stamp(word) <= oldest) return Pop::empty;
     if (entry::stamp(word) == oldest + 1) {
-      if (!queue.popped.value.compare_exchange_weak(oldest, oldest + 1)) continue;
+      if (!popped.compare_exchange_weak(oldest, oldest + 1)) continue;
       ticket = {oldest, static_cast<std::uint32_t>(word & 0xffU)};
       return ticket.slot < limits.slots ? Pop::got : Pop::corrupt;
     }
     // A later lap: our cursor value is stale, or the words are corrupt.
-    const std::uint64_t again = queue.popped.value.load();
+    const std::uint64_t again = popped.load();
     if (again == oldest) return Pop::corrupt;
     oldest = again;
   }

@@ -68,15 +68,24 @@ Ring::State::~State() {
 }
 
 bool Ring::State::take_free(std::uint32_t& slot) {
-  if (pending.any() && pending.take(slot) && ring::claim(block, slot)) return true;
+  if (pending.any() && pending.take(slot) && lease(slot)) return true;
   for (std::uint32_t bad = 0; bad < limits.slots;) {
-    switch (ring::take_free(block, limits, slot)) {
+    switch (ring::take_free(block, limits, seen_freed, slot)) {
       case ring::Take::nothing:
         return false;
       case ring::Take::corrupt:
         ++bad;
         continue;
       case ring::Take::taken:
+        break;
+    }
+    switch (writers.freed(slot)) {
+      case ring::Writers::Freed::parked:
+        continue;
+      case ring::Writers::Freed::corrupt:
+        ++bad;
+        continue;
+      case ring::Writers::Freed::ours:
         break;
     }
     if (pending.fences(slot).any()) {
@@ -88,16 +97,30 @@ bool Ring::State::take_free(std::uint32_t& slot) {
         continue;
       }
     }
-    if (ring::claim(block, slot)) return true;
+    if (lease(slot)) return true;
     ++bad;
   }
   corrupt(limits, "free");
 }
 
+bool Ring::State::lease(std::uint32_t slot) noexcept {
+  if (!writers.lease(slot)) return false;
+  ring::mark(block, slot, ring::Phase::leased);
+  return true;
+}
+
+void Ring::State::end_lease(std::uint32_t slot, bool published) noexcept {
+  if (!writers.end(slot)) return;
+  if (!published) ring::mark(block, slot, ring::Phase::none);
+  // Not into the queue: there it would change places with the slots that are queued, and slots in their order are what
+  // lets ticket and slot agree. Here it is the next to be leased.
+  pending.add(slot);
+  ring::sound(block.producer_bell);
+}
+
 bool Ring::State::take_back(std::uint32_t& slot) {
   for (std::uint32_t bad = 0; bad < limits.slots;) {
-    bool claimed = false;
-    switch (ring::take_back(block, limits, slot, claimed)) {
+    switch (ring::take_back(block, limits, slot)) {
       case ring::Take::nothing:
         return false;
       case ring::Take::corrupt:
@@ -106,12 +129,20 @@ bool Ring::State::take_back(std::uint32_t& slot) {
       case ring::Take::taken:
         break;
     }
-    if (claimed) {
-      // Its upload may still read it. Nobody else does: it was queued.
-      static_cast<void>(written[slot].wait());
-      return true;
+    switch (writers.freed(slot)) {
+      case ring::Writers::Freed::parked:
+        // The frame is dropped, but whoever wrote it keeps the slot: the next one, then.
+        continue;
+      case ring::Writers::Freed::corrupt:
+        ++bad;
+        continue;
+      case ring::Writers::Freed::ours:
+        break;
     }
-    // The frame is dropped, but whoever wrote it keeps the slot: the next one, then.
+    // Its upload may still read it. Nobody else does: it was queued.
+    static_cast<void>(written[slot].wait());
+    if (lease(slot)) return true;
+    ++bad;
   }
   corrupt(limits, "published");
 }

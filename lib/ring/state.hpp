@@ -10,6 +10,8 @@
 #include "gpumap/ring.hpp"
 #include "ring/control_block.hpp"
 #include "ring/read_fences.hpp"
+#include "ring/slot_queue.hpp"
+#include "ring/writers.hpp"
 
 namespace gpumap {
 
@@ -21,10 +23,31 @@ struct Ring::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// The oldest free slot whose fences have signalled, claimed. Throws Error(invalid) for a corrupt block.
+  /// Who keeps the ring alive: one count for each side's leases, as one for both would be a line that every frame moves
+  /// four times. The handle, which is all shared_ptrs that came from create(), counts as one on each side, so a count
+  /// moves through zero only once the handle is gone.
+  ///
+  /// Then it may do so more than once: who has a ReadLease may still acquire. Whoever raises a count from zero adds a
+  /// side, and whoever lowers it to zero takes one away, in whichever order the two come: `sides` does not reach zero
+  /// meanwhile, because the one who raises has a lease of the other side, or the ring would not be his to call.
+  struct alignas(ring::line_bytes) Leases {
+    std::atomic<std::uint64_t> count{1};
+  };
+  void keep(Leases& side) noexcept {
+    if (side.count.fetch_add(1, std::memory_order_relaxed) == 0) sides.fetch_add(1, std::memory_order_relaxed);
+  }
+  /// True for the last of all: delete the ring.
+  [[nodiscard]] bool let_go(Leases& side) noexcept {
+    return side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
+           sides.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+
+  /// The oldest free slot whose fences have signalled, leased. Throws Error(invalid) for a corrupt block.
   bool take_free(std::uint32_t& slot);
-  /// Drop published frames, oldest first, until one gives a slot, claimed.
+  /// Drop published frames, oldest first, until one gives a slot, leased.
   bool take_back(std::uint32_t& slot);
+  bool lease(std::uint32_t slot) noexcept;
+  void end_lease(std::uint32_t slot, bool published) noexcept;
   /// Skips what is corrupt. Throws Error(invalid) when nothing else comes.
   bool take_published(std::uint32_t& slot, FrameInfo& info);
   [[nodiscard]] bool take_nudge() noexcept;
@@ -42,6 +65,10 @@ struct Ring::State {
   ring::PendingSlots pending;
   std::vector<Fence> written;  ///< of each slot; set before it is queued, read by who takes it
 
+  ring::Writers writers;
+  ring::SeenEntries seen_freed;
+  Leases write_leases;
+  Leases read_leases;
   // Read on every call, written seldom.
   alignas(ring::line_bytes) std::atomic<bool> producer_flushing{false};
   std::atomic<bool> consumer_flushing{false};
@@ -51,6 +78,7 @@ struct Ring::State {
   std::atomic<std::uint64_t> consumer_waits{0};
   std::atomic<std::uint64_t> nudges_seen{0};
   std::atomic<std::int64_t> fence_check_ns{0};
+  std::atomic<std::uint32_t> sides{2};
 };
 
 }  // namespace gpumap

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A peer writes anything anywhere into a ring's control block between the steps that this side makes. Nothing that
 // comes back may be out of range, no step may hang, and (AddressSanitizer) none may touch what is not the block's.
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -45,7 +46,12 @@ void overwrite(ControlBlock& block, const Limits& limits, Input& input) {
   const auto kind = input.take<std::uint8_t>();
   const auto where = input.take<std::uint16_t>();
   const auto value = input.take<std::uint64_t>();
-  SlotQueue& queue = (kind & 0x80U) != 0 ? block.published : block.freed;
+  const bool published = (kind & 0x80U) != 0;
+  Cursors& queue = published ? block.published : block.freed;
+  const auto entry_of = [&](std::uint64_t ticket) -> std::atomic<std::uint64_t>& {
+    const std::uint64_t index = ticket & limits.mask;
+    return published ? block.slot[index].entry : block.freed_entries[index];
+  };
   Slot& slot = block.slot[where % limits.slots];
   switch (kind % 8U) {
     case 0:
@@ -55,13 +61,14 @@ void overwrite(ControlBlock& block, const Limits& limits, Input& input) {
       queue.popped.value = value;
       break;
     case 2:
-      queue.entries[where & limits.mask] = value;
+      entry_of(where) = value;
       break;
     case 3:  // An entry that fits the cursor, naming any slot.
-      queue.entries[queue.popped.value & limits.mask] = entry::pack(queue.popped.value, value & 0xffU);
+      entry_of(queue.popped.value) = entry::pack(queue.popped.value, value & 0xffU);
       break;
     case 4:  // A word that fits the oldest entry.
-      slot.word.value = pack({value >> 8U, static_cast<Writer>(value >> 2U & 3U), static_cast<Reader>(value & 3U)});
+      (published ? slot.word : block.reading[where % limits.slots]).value =
+          pack({value >> 8U, static_cast<Phase>(value & 3U)});
       break;
     case 5:
       slot.info.bytes = value;
@@ -81,43 +88,44 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const Limits limits = Limits::of(slots, 1 + input.take<std::uint16_t>());
   const auto memory = std::make_unique<ControlBlock>();
   ControlBlock& block = *memory;
-  for (std::uint32_t slot = 0; slot < slots; ++slot) expect(push(block.freed, limits, slot));
+  SeenEntries seen;
+  for (std::uint32_t slot = 0; slot < slots; ++slot) expect(push(FreedQueue{block}, limits, slot));
 
   while (!input.done()) {
     std::uint32_t slot = input.take<std::uint8_t>() % slots;
     const std::uint32_t any = slot;
     FrameInfo info;
-    bool claimed = false;
     switch (input.take<std::uint8_t>() % 9U) {
       case 0:
       case 1:
         overwrite(block, limits, input);
         break;
       case 2:
-        if (take_free(block, limits, slot) != Take::taken) break;
+        if (take_free(block, limits, seen, slot) != Take::taken) break;
         expect(slot < slots);
-        if (!claim(block, slot)) break;
+        mark(block, slot, Phase::leased);
         info.bytes = input.take<std::uint16_t>() % (limits.slot_bytes + 1);
-        (void)ring::publish(block, limits, slot, info);
+        expect_publish(block, limits, slot);
+        (void)ring::publish(block, limits, slot, info, 0);
         break;
       case 3:
         if (take_published(block, limits, slot, info) != Take::taken) break;
         expect(slot < slots && info.bytes <= limits.slot_bytes);
         break;
       case 4:
-        if (take_back(block, limits, slot, claimed) == Take::taken) expect(slot < slots);
+        if (take_back(block, limits, slot) == Take::taken) expect(slot < slots);
         break;
       case 5:
         release_reader(block, limits, any);
         break;
       case 6:
-        release_writer(block, limits, any);
+        mark(block, any, Phase::none);
         break;
       case 7:
         drop_published(block, limits);
         break;
       default:
-        if (take_free(block, limits, slot) == Take::taken) expect(slot < slots);
+        if (take_free(block, limits, seen, slot) == Take::taken) expect(slot < slots);
     }
   }
   return 0;

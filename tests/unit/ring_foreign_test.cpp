@@ -71,9 +71,9 @@ TEST(RingForeign, SlotOutOfRangeIsSkipped) {
   send(*ring, 1);
   send(*ring, 2);
   ring::ControlBlock& block = foreign_view();
-  block.published.entries[0] = ring::entry::pack(0, 3);
+  block.slot[0].entry = ring::entry::pack(0, 3);
   // All else fits: only the index tells that the slot lies behind the mapping's end.
-  block.slot[3].word.value = ring::pack({0, ring::Writer::none, ring::Reader::queued});
+  block.slot[3].word.value = ring::pack({0, ring::Phase::published});
   EXPECT_EQ(must_receive(*ring).info().offset, 2U);
   EXPECT_EQ(ring->counters().dropped, 1U);
 }
@@ -82,15 +82,17 @@ TEST(RingForeign, EntryOfAFreeSlotIsSkipped) {
   const auto ring = make_ring(3, 100);
   send(*ring, 1);
   send(*ring, 2);
-  foreign_view().published.entries[0] = ring::entry::pack(0, 2);
+  foreign_view().slot[0].entry = ring::entry::pack(0, 2);
   EXPECT_EQ(must_receive(*ring).info().offset, 2U);
 }
 
 TEST(RingForeign, SlotInUseIsNotHandedOutTwice) {
   const auto ring = make_ring(2, 100);
   const WriteLease lease = must_acquire(*ring);
+  send(*ring);
+  must_receive(*ring);
   ring::ControlBlock& block = foreign_view();
-  block.freed.entries[block.freed.popped.value & 1U] = ring::entry::pack(block.freed.popped.value, lease.slot());
+  block.freed_entries[block.freed.popped.value & 1U] = ring::entry::pack(block.freed.popped.value, lease.slot());
   WriteLease other;
   EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full);
 }
@@ -99,10 +101,11 @@ TEST(RingForeign, CursorsOutOfStepAreAnError) {
   const auto ring = make_ring(2, 100);
   ring::ControlBlock& block = foreign_view();
   WriteLease lease = must_acquire(*ring);
-  for (auto& entry : block.freed.entries) entry = ~std::uint64_t{0};
+  const WriteLease last = must_acquire(*ring);
+  for (auto& entry : block.freed_entries) entry = ~std::uint64_t{0};
   WriteLease other;
   expect_invalid([&] { (void)ring->acquire(other); }, "corrupt");
-  for (auto& entry : block.published.entries) entry = ~std::uint64_t{0};
+  for (auto& slot : block.slot) slot.entry = ~std::uint64_t{0};
   expect_invalid([&] { ring->publish(lease, {}); }, "corrupt");
   EXPECT_FALSE(lease.published());
   ReadLease read;
@@ -110,14 +113,58 @@ TEST(RingForeign, CursorsOutOfStepAreAnError) {
   EXPECT_LE(ring->queued(), 2U);
 }
 
-TEST(RingForeign, SlotWordChangedUnderALeaseIsNotFreedTwice) {
+TEST(RingForeign, SlotWordChangedUnderALeaseIsNotBelieved) {
   const auto ring = make_ring(2, 100);
   WriteLease lease = must_acquire(*ring);
   foreign_view().slot[lease.slot()].word.value = 0;
   lease = WriteLease();
   const WriteLease one = must_acquire(*ring);
+  const WriteLease two = must_acquire(*ring);
+  EXPECT_NE(one.slot(), two.slot());
+  WriteLease three;
+  EXPECT_EQ(ring->acquire(three, WhenFull::drop_newest), RingStatus::full);
+}
+
+TEST(RingForeign, ReadersWordChangedUnderALeaseIsNotFreedTwice) {
+  const auto ring = make_ring(2, 100);
+  send(*ring);
+  ReadLease lease = must_receive(*ring);
+  foreign_view().reading[lease.slot()].value = 0;
+  lease = ReadLease();
+  const WriteLease one = must_acquire(*ring);
   WriteLease two;
   EXPECT_EQ(ring->acquire(two, WhenFull::drop_newest), RingStatus::full) << "that slot is lost, and that is all";
+}
+
+TEST(RingForeign, CursorSetBackGivesNoFrameTwice) {
+  const auto ring = make_ring(4, 100);
+  send(*ring, 1);
+  send(*ring, 2);
+  ReadLease held = must_receive(*ring);
+  ring::ControlBlock& block = foreign_view();
+  block.published.popped.value = 0;
+  EXPECT_EQ(must_receive(*ring).info().offset, 2U) << "held already";
+  held = ReadLease();
+  block.published.popped.value = 0;
+  ReadLease none;
+  EXPECT_EQ(ring->receive(none, at_once()), RingStatus::timeout) << "read already";
+}
+
+TEST(RingForeign, SlotFreedTwiceIsLeasedOnce) {
+  const auto ring = make_ring(2, 100);
+  const WriteLease one = must_acquire(*ring);
+  WriteLease kept = must_acquire(*ring);
+  ring->publish(kept, {});
+  ring::ControlBlock& block = foreign_view();
+  const std::uint64_t ticket = block.freed.pushed.value;
+  block.freed_entries[ticket & 1U] = ring::entry::pack(ticket, kept.slot());
+  block.freed_entries[(ticket + 1) & 1U] = ring::entry::pack(ticket + 1, kept.slot());
+  WriteLease other;
+  EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full) << "its lease lives";
+  kept = WriteLease();
+  const WriteLease two = must_acquire(*ring);
+  EXPECT_NE(two.slot(), one.slot());
+  EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full);
 }
 
 }  // namespace

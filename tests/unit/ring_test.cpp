@@ -254,7 +254,7 @@ TEST(Ring, MovedLeasesReleaseOnce) {
 
 TEST(Ring, LeasesOutliveTheHandle) {
   auto ring = make_ring(4);
-  const std::weak_ptr<Ring> watch = ring;
+  const std::weak_ptr<Mapping> watch = ring->mapping();
   WriteLease write = must_acquire(*ring);
   send(*ring);
   ReadLease read = must_receive(*ring);
@@ -265,6 +265,21 @@ TEST(Ring, LeasesOutliveTheHandle) {
   read = ReadLease();
   EXPECT_FALSE(watch.expired());
   write = WriteLease();
+  EXPECT_TRUE(watch.expired());
+}
+
+TEST(Ring, ALeaseOfOneSideIsEnoughToCallTheOther) {
+  auto ring = make_ring(4);
+  const std::weak_ptr<Mapping> watch = ring->mapping();
+  send(*ring);
+  ReadLease read = must_receive(*ring);
+  ring.reset();
+  for (int turn = 0; turn < 3; ++turn) {
+    const WriteLease write = must_acquire(*read.ring());
+    EXPECT_FALSE(watch.expired());
+  }
+  EXPECT_FALSE(watch.expired());
+  read = ReadLease();
   EXPECT_TRUE(watch.expired());
 }
 

@@ -35,7 +35,7 @@ struct FrameInfo {
 };
 
 struct RingOptions {
-  std::uint32_t slots = 8;             ///< min_slots to max_slots
+  std::uint32_t slots = 8;             ///< min_slots to max_slots; a power of two saves a cache miss a frame
   std::size_t slot_bytes = 0;          ///< at least 1; a slot starts every slot_stride() bytes
   std::optional<Transport> transport;  ///< empty: bar, or pinned where the BAR window has no room
   bool require_coherent = false;
@@ -83,12 +83,12 @@ class WriteLease {
   [[nodiscard]] std::size_t offset() const noexcept;  ///< in ring->mapping()
   [[nodiscard]] std::uint32_t slot() const noexcept { return slot_; }
   [[nodiscard]] bool published() const noexcept { return published_; }
-  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept { return ring_; }
+  [[nodiscard]] Ring* ring() const noexcept { return ring_; }  ///< null when empty; lives as long as the lease
 
  private:
   friend class Ring;
-  WriteLease(std::shared_ptr<Ring> ring, std::uint32_t slot) : ring_(std::move(ring)), slot_(slot) {}
-  std::shared_ptr<Ring> ring_;
+  void end() noexcept;
+  Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   bool published_ = false;
 };
@@ -110,13 +110,12 @@ class ReadLease {
   [[nodiscard]] const Fence& written() const noexcept { return written_; }
   /// GPU work that reads the slot: it is not leased again before this fence has signalled.
   void add_read_fence(const Fence& fence) const;
-  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept { return ring_; }
+  [[nodiscard]] Ring* ring() const noexcept { return ring_; }  ///< null when empty; lives as long as the lease
 
  private:
   friend class Ring;
-  ReadLease(std::shared_ptr<Ring> ring, std::uint32_t slot, const FrameInfo& info, Fence written)
-      : ring_(std::move(ring)), slot_(slot), info_(info), written_(std::move(written)) {}
-  std::shared_ptr<Ring> ring_;
+  void end() noexcept;
+  Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   FrameInfo info_;
   Fence written_;
@@ -124,7 +123,10 @@ class ReadLease {
 
 /// A fixed set of slots in one mapping, plus the queue of published ones. One producer side, one consumer side; on each
 /// side any number of threads may call, and leases may be dropped by any thread.
-class Ring : public std::enable_shared_from_this<Ring> {
+///
+/// It lives as long as a shared_ptr from create() or a lease. A weak_ptr tells of the shared_ptrs alone: leases are
+/// counted apart, each side's by itself. Whether the memory is gone, a weak_ptr to mapping() tells.
+class alignas(64) Ring {  // a line of its own: leases read the pointer in it, copies of the handle write beside it
  public:
   /// Throws Error(invalid | no_memory | not_supported).
   [[nodiscard]] static std::shared_ptr<Ring> create(std::shared_ptr<Device> device, const RingOptions& options);
@@ -142,7 +144,8 @@ class Ring : public std::enable_shared_from_this<Ring> {
   [[nodiscard]] const std::string& fallback_reason() const noexcept;
 
   // Producer side.
-  /// The free slot released longest ago whose read fences have signalled. ok, timeout, flushing, closed or full. What
+  /// The free slot released longest ago whose read fences have signalled; before all, one whose lease ended after its
+  /// reader, or unpublished. ok, timeout, flushing, closed or full. What
   /// `lease` held before is let go first. Throws Error(device_lost) when the fences it needs can no longer signal,
   /// Error(invalid) when another process corrupted the control block.
   [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
@@ -180,7 +183,13 @@ class Ring : public std::enable_shared_from_this<Ring> {
   friend class ReadLease;
   struct State;
   explicit Ring(std::unique_ptr<State> state);
+  static void let_go_of_handle(Ring* ring) noexcept;
   std::unique_ptr<State> state_;
 };
+
+/// Whether a lease's ring is the handle's.
+[[nodiscard]] inline bool operator==(const Ring* ring, const std::shared_ptr<Ring>& handle) noexcept {
+  return ring == handle.get();
+}
 
 }  // namespace gpumap
