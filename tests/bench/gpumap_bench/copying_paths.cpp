@@ -14,7 +14,8 @@ using gpumap::Fence;
 /// gpumap's own: stores into the slot.
 class Bar final : public Path {
  public:
-  Bar(Stage& stage, gpumap::Copier& copier, unsigned threads) : Path(stage, "bar", threads, false), copier_(copier) {}
+  Bar(Stage& stage, const char* name, gpumap::Copier& copier, unsigned threads)
+      : Path(stage, name, threads, false), copier_(copier) {}
 
   Fence send(const std::byte* frame, Work work) override {
     copier_.copy(stage_.slot->host(), frame, stage_.bytes);
@@ -132,7 +133,12 @@ void copy_with_dma(Team& team, Team::Job job, gpumap::Queue& queue, const gpumap
 Paths copying_paths(Stage& stage, Copiers& copiers) {
   Paths paths;
   for (const Copiers::Of& of : copiers.all) {
-    paths.push_back(std::make_unique<Bar>(stage, *of.copier, of.threads));
+    if (!of.team) {
+      const unsigned threads = of.copier->plan_for(stage.bytes).threads;
+      paths.push_back(std::make_unique<Bar>(stage, "bar, auto", *of.copier, threads));
+      continue;
+    }
+    paths.push_back(std::make_unique<Bar>(stage, "bar", *of.copier, of.threads));
     paths.push_back(std::make_unique<Pinned>(stage, *of.team));
     paths.push_back(std::make_unique<ZeroCopy>(stage, *of.team));
   }

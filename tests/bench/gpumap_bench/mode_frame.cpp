@@ -31,6 +31,7 @@ class Measurement {
  public:
   Measurement(Context& context, Gpu& gpu, Source& source, Copiers& copiers, std::size_t bytes)
       : context_(context), source_(source), stage_(context, gpu, source, bytes) {
+    source.sum_frames(bytes);
     copying_ = copying_paths(stage_, copiers);
     in_place_ = in_place_paths(stage_);
   }
@@ -38,6 +39,7 @@ class Measurement {
   void measure() {
     for (const Work work : {Work::nothing, Work::checksum}) add(copying_, "copied", work);
     for (const Work work : {Work::nothing, Work::checksum}) add(in_place_, "in place", work);
+    warm_up();
     for (const auto& path : copying_) {
       const std::string choice = path->calibrate();
       if (choice.empty()) continue;
@@ -73,6 +75,12 @@ class Measurement {
   /// Rounds over all paths: a clock or a host that drifts hits all alike.
   [[nodiscard]] unsigned rounds() const { return context_.small() ? 2 : 8; }
 
+  /// Clocks of CPU and GPU rise only once there is work.
+  void warm_up() {
+    const std::int64_t until = now_ns() + (context_.small() ? 5'000'000 : 200'000'000);
+    while (now_ns() < until) static_cast<void>(time_frame(*copying_.front(), stage_, next(), Work::checksum));
+  }
+
   void add(const Paths& paths, const char* what, Work work) {
     for (const auto& path : paths) {
       if (work == Work::nothing && !path->moves()) continue;
@@ -84,7 +92,7 @@ class Measurement {
 
   /// As many frames as fit into the time for one path, within reason.
   void size_visits(Run& run) {
-    const double budget_ns = context_.small() ? 10e6 : 150e6;
+    const double budget_ns = context_.small() ? 10e6 : 100e6;
     const std::int64_t began = now_ns();
     for (int i = 0; i < 2; ++i) static_cast<void>(time_frame(*run.path, stage_, next(), run.work));
     const double one = static_cast<double>(now_ns() - began) / 2;
@@ -179,12 +187,12 @@ Plot plot_of(const std::vector<Row>& rows, const std::string& detail) {
 nlohmann::json run_frame(Context& context) {
   const std::vector<std::size_t> usual{64 << 10, mib, hd_bytes, 12'441'600, 33'177'600, k8_bytes};
   const auto sizes = context.sizes(context.small() ? std::vector<std::size_t>{64 << 10, mib} : usual);
-  const auto threads =
-      context.threads(context.small() ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4, 8});
+  auto threads = context.threads(context.small() ? std::vector<unsigned>{1, 2} : std::vector<unsigned>{1, 2, 4, 8});
   const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
 
   Gpu gpu(context);
   Source source(context, std::max(largest, (context.small() ? 8 : 256) * mib));
+  threads.push_back(0);  // what an application gets that does not ask for a number
   Copiers copiers(context, threads);
   ModeReport report{.mode = "frame",
                     .what =

@@ -69,7 +69,7 @@ Took time_frame(Path& path, Stage& stage, const std::byte* frame, Work work) {
   took.ns = now_ns() - began;
   took.cpu_ns = cpu_ns() - cpu_before;
   if (work == Work::checksum) {
-    const std::uint64_t wanted = stage.source.checksum(frame, stage.bytes);
+    const std::uint64_t wanted = stage.source.checksum(frame);
     if (stage.gpu.result() != wanted) complain(path, stage, stage.gpu.result(), wanted);
   }
   return took;
@@ -78,7 +78,7 @@ Took time_frame(Path& path, Stage& stage, const std::byte* frame, Work work) {
 void verify(const Path& path, Stage& stage, const std::byte* frame) {
   stage.gpu.clear_result();
   poll(stage.gpu.launch(Work::checksum, path.address(), stage.bytes));
-  const std::uint64_t wanted = stage.source.checksum(frame, stage.bytes);
+  const std::uint64_t wanted = stage.source.checksum(frame);
   if (stage.gpu.result() != wanted) complain(path, stage, stage.gpu.result(), wanted);
 }
 
@@ -88,8 +88,8 @@ Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
   for (const unsigned count : threads) {
     Of of{.threads = count,
           .copier = std::make_unique<gpumap::Copier>(
-              gpumap::CopierOptions{.threads = count, .pci_address = context.device->info().pci_address}),
-          .team = std::make_unique<Team>(count)};
+              gpumap::CopierOptions{.threads = count, .kernel = {}, .pci_address = context.device->info().pci_address}),
+          .team = count > 0 ? std::make_unique<Team>(count) : nullptr};
     of.copier->calibrate({scratch->host(), scratch->bytes()});
     all.push_back(std::move(of));
   }

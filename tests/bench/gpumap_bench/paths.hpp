@@ -78,9 +78,9 @@ class Path {
 /// What works on frames of any size, kept: threads are started once, copiers are calibrated once.
 struct Copiers {
   struct Of {
-    unsigned threads = 1;
+    unsigned threads = 1;  ///< 0: as many as the copier finds to pay
     std::unique_ptr<gpumap::Copier> copier;
-    std::unique_ptr<Team> team;
+    std::unique_ptr<Team> team;  ///< none for 0
   };
   std::vector<Of> all;
   Copiers(const Context& context, const std::vector<unsigned>& threads);

@@ -9,8 +9,13 @@
 namespace bench {
 
 namespace {
-constexpr std::size_t page = 4096;
+
+std::size_t stride_of(std::size_t bytes) {
+  constexpr std::size_t page = 4096;
+  return (bytes + page - 1) / page * page;
 }
+
+}  // namespace
 
 Source::Source(const Context& context, std::size_t bytes)
     : mapping_(context.allocate(gpumap::Placement::mirrored_pageable, bytes)) {
@@ -26,17 +31,19 @@ Source::Source(const Context& context, std::size_t bytes)
 }
 
 const std::byte* Source::frame(std::size_t bytes, std::uint64_t n) const {
-  const std::size_t stride = (bytes + page - 1) / page * page;
-  const std::size_t frames = std::max<std::size_t>(mapping_->bytes() / stride, 1);
-  return mapping_->host() + n % frames * stride;
+  return mapping_->host() + n % frames(bytes) * stride_of(bytes);
 }
 
-std::uint64_t Source::checksum(const std::byte* frame, std::size_t bytes) {
-  if (bytes != checksums_bytes_) checksums_.clear();
-  checksums_bytes_ = bytes;
-  const auto [found, fresh] = checksums_.try_emplace(offset(frame));
-  if (fresh) found->second = gpumap::checksum(std::span(frame, bytes));
-  return found->second;
+std::size_t Source::frames(std::size_t bytes) const {
+  return std::max<std::size_t>(mapping_->bytes() / stride_of(bytes), 1);
+}
+
+void Source::sum_frames(std::size_t bytes) {
+  checksums_.clear();
+  for (std::size_t n = 0; n < frames(bytes); ++n) {
+    const std::byte* at = frame(bytes, n);
+    checksums_.emplace(offset(at), gpumap::checksum(std::span(at, bytes)));
+  }
 }
 
 }  // namespace bench

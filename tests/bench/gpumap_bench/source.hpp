@@ -17,10 +17,13 @@ class Source {
  public:
   Source(const Context& context, std::size_t bytes);
 
-  /// The n-th frame of that size; they repeat once the memory is used up.
+  /// The n-th frame of that size, of frames() different ones.
   [[nodiscard]] const std::byte* frame(std::size_t bytes, std::uint64_t n) const;
-  /// Computed at the first call for a frame: not while the clock runs.
-  [[nodiscard]] std::uint64_t checksum(const std::byte* frame, std::size_t bytes);
+  [[nodiscard]] std::size_t frames(std::size_t bytes) const;
+  /// Sum all frames of that size, so that checksum() takes no time between two frames that are timed.
+  void sum_frames(std::size_t bytes);
+  /// Of a frame of the size that was summed last.
+  [[nodiscard]] std::uint64_t checksum(const std::byte* frame) const { return checksums_.at(offset(frame)); }
 
   [[nodiscard]] const gpumap::Mapping& mapping() const { return *mapping_; }
   [[nodiscard]] std::size_t offset(const std::byte* frame) const {
@@ -29,8 +32,7 @@ class Source {
 
  private:
   std::shared_ptr<gpumap::Mapping> mapping_;
-  std::unordered_map<std::size_t, std::uint64_t> checksums_;  // by offset, for checksums_bytes_
-  std::size_t checksums_bytes_ = 0;
+  std::unordered_map<std::size_t, std::uint64_t> checksums_;  // by offset
 };
 
 }  // namespace bench
