@@ -70,6 +70,7 @@ struct Copier::State {
     for (std::size_t i = 0; i < all.size(); ++i) plans[i].store(all[i], std::memory_order_relaxed);
   }
 
+  [[nodiscard]] auto kernel_of(SizePlan plan) const noexcept { return kernels[plan.kernel].copy; }
   [[nodiscard]] SizePlan plan(std::size_t bytes) const noexcept {
     return plans[copy::class_of(bytes)].load(std::memory_order_relaxed);
   }
@@ -91,6 +92,7 @@ struct Copier::State {
     if (crew != nullptr) crew->note_end();
   }
 
+  const std::span<const copy::StoreKernel> kernels = copy::usable_kernels();
   const unsigned asked;
   const int kernel;
   const cpu_set_t cpus;
@@ -125,13 +127,13 @@ void Copier::calibrate(std::span<std::byte> scratch, std::string_view key) {
 
 void Copier::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   const SizePlan plan = state_->plan(bytes);
-  const auto kernel = copy::usable_kernels()[plan.kernel].copy;
+  // A few KiB take as long as some hundred instructions: nothing else before their copy.
   if (plan.threads == 1) {
-    kernel(to, from, bytes);
+    state_->kernel_of(plan)(to, from, bytes);
     return;
   }
   copy::Job job;
-  job.copy = kernel;
+  job.copy = state_->kernel_of(plan);
   job.to = to;
   job.from = from;
   job.row_bytes = bytes;
@@ -155,7 +157,7 @@ void Copier::copy_2d(std::byte* to, std::size_t to_stride, const std::byte* from
   }
   const SizePlan plan = state_->plan(row_bytes * rows);
   copy::Job job;
-  job.copy = copy::usable_kernels()[plan.kernel].copy;
+  job.copy = state_->kernel_of(plan);
   job.to = to;
   job.from = from;
   job.to_stride = to_stride;
@@ -171,7 +173,7 @@ void Copier::copy_2d(std::byte* to, std::size_t to_stride, const std::byte* from
 
 Copier::Plan Copier::plan_for(std::size_t bytes) const {
   const SizePlan plan = state_->plan(bytes);
-  return {copy::usable_kernels()[plan.kernel].name, plan.threads};
+  return {state_->kernels[plan.kernel].name, plan.threads};
 }
 
 }  // namespace gpumap

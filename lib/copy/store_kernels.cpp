@@ -22,13 +22,9 @@ bool has_avx2() noexcept {
 bool has_avx512() noexcept {
   return __builtin_cpu_supports("avx512f") != 0;
 }
-// Compilers of 2022 do not know the name. No register state to ask the operating system for.
+// No register state to ask the operating system for.
 bool has_movdir64b() noexcept {
-  unsigned a = 0;
-  unsigned b = 0;
-  unsigned c = 0;
-  unsigned d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (c >> 28U & 1U) != 0;
+  return (cpuid_leaf_7().ecx >> 28U & 1U) != 0;
 }
 
 // The best last, where nothing has been measured. AVX2 after AVX-512: into a BAR over PCIe Gen5, AVX2 reached 18.2 GB/s
@@ -49,6 +45,16 @@ constexpr std::array kernels{StoreKernel{"memcpy", copy_memcpy, always}};
 #endif
 
 }  // namespace
+
+#if defined(__x86_64__)
+CpuidLeaf7 cpuid_leaf_7() noexcept {
+  unsigned eax = 0;
+  unsigned edx = 0;
+  CpuidLeaf7 leaf;
+  if (__get_cpuid_count(7, 0, &eax, &leaf.ebx, &leaf.ecx, &edx) == 0) return {};
+  return leaf;
+}
+#endif
 
 std::span<const StoreKernel> store_kernels() noexcept {
   return kernels;
