@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// A user's kernel as a compute shader: the negative of an RGBA image (alpha kept), or of plain bytes. One thread a
-// pixel or byte.
+// A user's kernel as a compute shader: the negative of an RGBA image (alpha kept), or of every byte of anything
+// else.
 #version 460
 #include <gpumap.glsl>
 
@@ -15,7 +15,10 @@ void main() {
     const uint pixel = load_u32(from + uint64_t(y) * uint64_t(frame.in_view.stride[0]) + uint64_t(4u * x));
     store_u32(to + uint64_t(y) * uint64_t(frame.out_view.stride[0]) + uint64_t(4u * x), pixel ^ 0x00FFFFFFu);
   } else {
-    const uint64_t i = gpumap_thread();
-    if (i < frame.in_view.bytes) store_u8(to + i, 255u - load_u8(from + i));
+    // The grid of other video has a thread for each pixel, and a frame may have more bytes: hence a loop.
+    const uint64_t bytes = min(frame.in_view.bytes, frame.out_view.bytes);
+    for (uint64_t i = gpumap_thread(); i < bytes; i += gpumap_thread_count()) {
+      store_u8(to + i, 255u - load_u8(from + i));
+    }
   }
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A user's kernel in CUDA C++: the negative of an RGBA image (alpha kept), or of plain bytes. One thread a pixel or byte.
+// A user's kernel in CUDA C++: the negative of an RGBA image (alpha kept), or of every byte of anything
+// else.
+#include <gpumap/grid.h>
 #include <gpumap/kernel.h>
 
 extern "C" __global__ void invert(gpumap_frame frame) {
@@ -12,8 +14,11 @@ extern "C" __global__ void invert(gpumap_frame frame) {
     uchar4* to = reinterpret_cast<uchar4*>(frame.out.plane[0] + 1ull * y * frame.out.stride[0]);
     const uchar4 pixel = from[x];
     to[x] = make_uchar4(255 - pixel.x, 255 - pixel.y, 255 - pixel.z, pixel.w);
-  } else if (x < frame.in.bytes && y == 0) {
+  } else {
+    // The grid of other video has a thread for each pixel, and a frame may have more bytes: hence a loop.
+    const gpumap_u64 bytes = frame.in.bytes < frame.out.bytes ? frame.in.bytes : frame.out.bytes;
     const gpumap_u8* from = reinterpret_cast<const gpumap_u8*>(frame.in.plane[0]);
-    reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[x] = 255 - from[x];
+    gpumap_u8* to = reinterpret_cast<gpumap_u8*>(frame.out.plane[0]);
+    for (gpumap_u64 i = gpumap_thread(); i < bytes; i += gpumap_thread_count()) to[i] = 255 - from[i];
   }
 }

@@ -32,7 +32,7 @@ constexpr std::array<Builtin, 5> table{{
      .glsl = embedded::convert_comp,
      .parameters = convert_parameters},
     {.name = "iq-to-f32",
-     .description = "samples of any format and channel count to float32 in -1 to 1",
+     .description = "U8, S8, S16LE or F32LE samples of any channel count to float32 in -1 to 1",
      .cuda = embedded::iq_to_f32_cu,
      .glsl = embedded::iq_to_f32_comp,
      .parameters = {}},

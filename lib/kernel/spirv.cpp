@@ -6,11 +6,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
+#include <type_traits>
+#include <utility>
 
 #include "gpumap/error.hpp"
 
@@ -26,11 +30,20 @@ constexpr std::size_t header_words = 5;
 constexpr Word max_bound = 0x3FFFFF;  // the specification's universal limit
 
 constexpr Word op_entry_point = 15, op_execution_mode = 16, op_capability = 17;
+constexpr Word op_type_int = 21, op_type_float = 22, op_type_vector = 23, op_type_array = 28, op_type_struct = 30;
+constexpr Word op_type_pointer = 32, op_variable = 59, op_member_decorate = 72;
 constexpr Word op_constant = 43, op_constant_composite = 44, op_spec_constant = 50, op_spec_constant_composite = 51;
 constexpr Word op_decorate = 71, op_execution_mode_id = 331;
 constexpr Word model_gl_compute = 5;
 constexpr Word mode_local_size = 17, mode_local_size_id = 38;
 constexpr Word decoration_spec_id = 1, decoration_built_in = 11, built_in_workgroup_size = 25;
+constexpr Word decoration_array_stride = 6, decoration_binding = 33, decoration_descriptor_set = 34;
+constexpr Word decoration_offset = 35;
+constexpr Word storage_uniform_constant = 0, storage_uniform = 2, storage_push_constant = 9,
+               storage_atomic_counter = 10;
+constexpr Word storage_image = 11, storage_buffer = 12;
+
+constexpr std::uint64_t unknown_size = std::numeric_limits<std::uint64_t>::max();
 
 [[noreturn]] void fail(const std::string& what) {
   throw Error(ErrorCode::compile, fmt::format("not a usable SPIR-V module: {}; compile it with glslc or "
@@ -88,6 +101,21 @@ class Parser {
           need(operands, 3);
           if (operands[2] == built_in_workgroup_size) workgroup_size_ = id(operands[0]);
         }
+        if (operands[1] == decoration_array_stride) need(operands, 3), array_strides_[id(operands[0])] = operands[2];
+        if (operands[1] == decoration_binding || operands[1] == decoration_descriptor_set) {
+          module_.uses_descriptors = true;
+        }
+        break;
+      case op_member_decorate:
+        need(operands, 3);
+        if (operands[2] == decoration_offset) {
+          need(operands, 4);
+          member_offsets_[{id(operands[0]), operands[1]}] = operands[3];
+        }
+        break;
+      case op_variable:
+        need(operands, 3);
+        take_variable(operands[0], operands[2]);
         break;
       case op_constant:
       case op_spec_constant:
@@ -101,8 +129,80 @@ class Parser {
         if (operands.size() == 5) composites_[id(operands[1])] = three(operands, 2);
         break;
       default:
+        take_type(opcode, operands);
+    }
+  }
+
+  /// Types come before what is made of them, and decorations before types, so a size is known as it is met; what comes
+  /// in another order, or is none of these, has no size.
+  void take_type(Word opcode, Words operands) {
+    switch (opcode) {
+      case op_type_int:
+      case op_type_float:
+        need(operands, 2);
+        sizes_[id(operands[0])] = operands[1] / 8;
+        break;
+      case op_type_vector:
+        need(operands, 3);
+        sizes_[id(operands[0])] = bounded(size_of(operands[1]), 0, operands[2]);
+        break;
+      case op_type_array: {
+        need(operands, 3);
+        const Word* stride = find(array_strides_, operands[0]);
+        const Word* length = find(constants_, operands[2]);
+        if (stride != nullptr && length != nullptr) sizes_[id(operands[0])] = bounded(*stride, 0, *length);
+        break;
+      }
+      case op_type_struct: {
+        need(operands, 1);
+        std::uint64_t end = 0;
+        for (Word member = 0; member + 1 < operands.size(); ++member) {
+          const Word* offset = find(member_offsets_, {operands[0], member});
+          const std::uint64_t size = size_of(operands[member + 1]);
+          end = std::max(end, offset == nullptr ? unknown_size : bounded(size, *offset));
+        }
+        sizes_[id(operands[0])] = end;
+        break;
+      }
+      case op_type_pointer:
+        need(operands, 3);
+        sizes_[id(operands[0])] = sizeof(std::uint64_t);
+        pointees_[operands[0]] = operands[2];
+        break;
+      default:
         break;
     }
+  }
+
+  void take_variable(Word type, Word storage) {
+    switch (storage) {
+      case storage_push_constant: {
+        const Word* pointee = find(pointees_, type);
+        const std::uint64_t size = pointee == nullptr ? unknown_size : size_of(*pointee);
+        module_.push_constant_bytes = std::max(module_.push_constant_bytes, size);
+        break;
+      }
+      case storage_uniform_constant:
+      case storage_uniform:
+      case storage_atomic_counter:
+      case storage_image:
+      case storage_buffer:
+        module_.uses_descriptors = true;
+        break;
+      default:
+        break;
+    }
+  }
+
+  [[nodiscard]] std::uint64_t size_of(Word type) const {
+    const std::uint64_t* size = find(sizes_, type);
+    return size == nullptr ? unknown_size : *size;
+  }
+
+  /// size * count + offset; what no push constant can be long enough for counts as unknown.
+  static std::uint64_t bounded(std::uint64_t size, Word offset, Word count = 1) {
+    constexpr Word most = 0xFFFF;
+    return size > most || count > most ? unknown_size : size * count + offset;
   }
 
   SpirvModule finish() {
@@ -161,8 +261,8 @@ class Parser {
     return {text, static_cast<const char*>(end)};
   }
 
-  template <typename Value>
-  static const Value* find(const std::map<Word, Value>& map, Word key) {
+  template <typename Key, typename Value>
+  static const Value* find(const std::map<Key, Value>& map, const std::type_identity_t<Key>& key) {
     const auto found = map.find(key);
     return found == map.end() ? nullptr : &found->second;
   }
@@ -173,7 +273,9 @@ class Parser {
   SpirvModule module_;
   std::vector<std::pair<Word, std::string>> entry_points_;
   std::map<Word, Size> literal_sizes_, id_sizes_, composites_;
-  std::map<Word, Word> spec_ids_, constants_;
+  std::map<Word, Word> spec_ids_, constants_, array_strides_, pointees_;
+  std::map<Word, std::uint64_t> sizes_;
+  std::map<std::pair<Word, Word>, Word> member_offsets_;
   std::optional<Word> workgroup_size_;
 };
 

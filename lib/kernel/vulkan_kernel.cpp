@@ -34,6 +34,31 @@ ShaderInfo choose_shader(const KernelSource& source, const SpirvModule& module) 
                                                             : fmt::format("only {}", fmt::join(names, ", "))));
 }
 
+/// What is wrong with a module is said of its file.
+SpirvModule parse(const KernelSource& source, const std::string& code) {
+  try {
+    return parse_spirv(code);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("kernel {}: {}", source.name, error.what()));
+  }
+}
+
+/// A launch binds no descriptors and pushes one address: a driver crashes on a module that wants more.
+void check_interface(const KernelSource& source, const SpirvModule& module) {
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {}: {}: include <gpumap.glsl> and reach everything through frame, with load_* and "
+                            "store_*",
+                            source.name, what));
+  };
+  if (module.uses_descriptors) {
+    refuse("it declares buffers, images or uniforms (layout(binding = ...)), and a launch binds none");
+  }
+  if (module.push_constant_bytes > sizeof(std::uint64_t)) {
+    refuse("its push constants take more than the 8 bytes that a launch gives, the address of the frame");
+  }
+}
+
 /// A driver may crash on a module that uses what was not enabled: refuse it here.
 void check_capabilities(const KernelSource& source, const SpirvModule& module, const GpuDevice& device) {
   const VulkanContext::Optional& optional = device.vulkan()->optional();
@@ -77,8 +102,9 @@ class LoadedVulkanKernel final : public VulkanKernel {
     const std::string code = source.language == Language::glsl
                                  ? compiled_once<std::string>(source, "glsl", [&] { return compile_glsl(source); })
                                  : source.code;
-    const SpirvModule module = parse_spirv(code);
+    const SpirvModule module = parse(source, code);
     const ShaderInfo shader = choose_shader(source, module);
+    check_interface(source, module);
     check_capabilities(source, module, *pipeline_->device);
     choose_shape(source, shader);
     try {

@@ -193,6 +193,14 @@ TEST_P(BuiltinTest, SamplesBecomeFloats) {
             << "format " << format << ", pair " << i;
       }
       EXPECT_EQ(bench_->output()[2 * samples], poison);
+
+      // Less room than the input needs: what is beyond it stays as it was.
+      for (const char* kernel : {"iq-to-f32", "iq-power"}) {
+        bench_->prepare(input, 4 * samples + 64);
+        frame.out.bytes = 4;
+        bench_->run(bench_->builtin(kernel), frame);
+        EXPECT_EQ(std::count(bench_->output(), bench_->output() + 4 * samples, poison), 4 * samples - 4) << kernel;
+      }
     }
   }
 }

@@ -14,6 +14,7 @@
 namespace gpumap {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
@@ -208,6 +209,22 @@ TEST_P(KernelTest, UserKernelInvertsImagesAndBytes) {
   bench_->run(*kernel, frame);
   for (std::size_t i = 0; i < 69999; ++i) ASSERT_EQ(bench_->output()[i], ~input[i]) << i;
   EXPECT_EQ(bench_->output()[69999], poison);
+
+  // Less room than input.
+  bench_->prepare(input, 70000);
+  frame.out.bytes = 100;
+  bench_->run(*kernel, frame);
+  EXPECT_EQ(bench_->output()[99], ~input[99]);
+  EXPECT_EQ(bench_->output()[100], poison);
+
+  // Video that it does not know: the grid covers pixels, and there are more bytes than pixels.
+  bench_->prepare(input, 3000);
+  frame.in.width = frame.out.width = 40;
+  frame.in.height = frame.out.height = 50;
+  frame.in.format = frame.out.format = GPUMAP_FORMAT_I420;
+  frame.in.bytes = frame.out.bytes = 3000;
+  bench_->run(*kernel, frame);
+  for (std::size_t i = 0; i < 3000; ++i) ASSERT_EQ(bench_->output()[i], ~input[i]) << i;
 }
 
 TEST_P(KernelTest, GridCoversEveryItem) {
@@ -250,11 +267,50 @@ TEST_P(KernelTest, LoadErrors) {
   EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
               HasSubstr("workgroup of 1024 x 64 x 1 threads"));
   const KernelSource junk{.language = Language::spirv, .name = "junk.spv", .code = "junk", .function = {}};
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(junk); }), HasSubstr("SPIR-V"));
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(junk); }),
+              AllOf(HasSubstr("junk.spv"), HasSubstr("SPIR-V")));
   EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return Kernel::load(nullptr, junk); }), HasSubstr("no device"));
   if (!bench_->device()->has(Backend::cuda)) {
     const auto cuda = source_of(*find_builtin("identity"), Backend::cuda);
     EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }), HasSubstr("has no CUDA"));
+  }
+}
+
+// A driver takes such modules and crashes at the launch.
+TEST_P(KernelTest, RefusesWhatALaunchDoesNotGive) {
+  const auto with = [](const std::string& declaration, const std::string& use) {
+    return glsl(
+        "#version 460\n#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
+        "#extension GL_EXT_buffer_reference : require\nlayout(local_size_x = 1) in;\n"
+        "layout(buffer_reference) buffer At { uint x; };\n" +
+        declaration + "\nvoid main() { At at = At(uint64_t(4096)); at.x = " + use + "; }\n");
+  };
+  for (const char* descriptors :
+       {"layout(binding = 0) buffer B { uint x; } b;", "layout(binding = 3) uniform B { uint x; } b;"}) {
+    const auto source = with(descriptors, "b.x");
+    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(source); }),
+                AllOf(HasSubstr("test.comp"), HasSubstr("binding"), HasSubstr("gpumap.glsl")));
+  }
+  const auto image = with("layout(binding = 0, r32ui) uniform uimage2D i;", "imageLoad(i, ivec2(0)).x");
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(image); }), HasSubstr("binding"));
+
+  const auto pushes = [&](const char* members, const char* value) {
+    return with(std::string("layout(push_constant) uniform P { ") + members + " } p;", value);
+  };
+  for (const auto& [members, value] : {std::pair{"uint x[64];", "p.x[63]"},
+                                       {"uint64_t frame; uint x;", "p.x"},
+                                       {"layout(offset = 8) uint x;", "p.x"},
+                                       {"mat4 m;", "uint(p.m[0][0])"}}) {
+    const auto source = pushes(members, value);
+    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(source); }),
+                AllOf(HasSubstr("push constants"), HasSubstr("8 bytes"), HasSubstr("gpumap.glsl")))
+        << members;
+  }
+  for (const auto& [members, value] : {std::pair{"uint64_t frame;", "uint(p.frame)"},
+                                       {"uvec2 x;", "p.x.y"},
+                                       {"uint x; uint z;", "p.z"},
+                                       {"uint x[2];", "p.x[1]"}}) {
+    EXPECT_NE(load(pushes(members, value)), nullptr) << members;
   }
 }
 

@@ -8,7 +8,8 @@ void main() {
   const uint format = frame.in_view.format;
   const uint64_t from = frame.in_view.plane[0];
   const uint64_t to = frame.out_view.plane[0];
-  const uint64_t pairs = frame.in_view.bytes / uint64_t(2u * gpumap_sample_bytes(format));
+  const uint64_t given = frame.in_view.bytes / uint64_t(2u * gpumap_sample_bytes(format));
+  const uint64_t pairs = min(given, frame.out_view.bytes / 4ul);
   const uint64_t step = gpumap_thread_count();
   for (uint64_t i = gpumap_thread(); i < pairs; i += step) {
     const float in_phase = gpumap_sample(from, format, 2ul * i);

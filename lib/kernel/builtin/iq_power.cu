@@ -4,7 +4,9 @@
 #include <gpumap/samples.h>
 
 extern "C" __global__ void iq_power(gpumap_frame frame) {
-  const gpumap_u64 pairs = frame.in.bytes / (2 * gpumap_sample_bytes(frame.in.format));
+  const gpumap_u64 given = frame.in.bytes / (2 * gpumap_sample_bytes(frame.in.format));
+  const gpumap_u64 room = frame.out.bytes / sizeof(float);
+  const gpumap_u64 pairs = given < room ? given : room;
   float* out = reinterpret_cast<float*>(frame.out.plane[0]);
   for (gpumap_u64 i = gpumap_thread(); i < pairs; i += gpumap_thread_count()) {
     const float in_phase = gpumap_sample(frame.in.plane[0], frame.in.format, 2 * i);

@@ -8,7 +8,8 @@ void main() {
   const uint format = frame.in_view.format;
   const uint64_t from = frame.in_view.plane[0];
   const uint64_t to = frame.out_view.plane[0];
-  const uint64_t samples = frame.in_view.bytes / uint64_t(gpumap_sample_bytes(format));
+  const uint64_t given = frame.in_view.bytes / uint64_t(gpumap_sample_bytes(format));
+  const uint64_t samples = min(given, frame.out_view.bytes / 4ul);
   const uint64_t step = gpumap_thread_count();
   for (uint64_t i = gpumap_thread(); i < samples; i += step) {
     store_f32(to + 4ul * i, gpumap_sample(from, format, i));

@@ -4,7 +4,9 @@
 #include <gpumap/samples.h>
 
 extern "C" __global__ void iq_to_f32(gpumap_frame frame) {
-  const gpumap_u64 samples = frame.in.bytes / gpumap_sample_bytes(frame.in.format);
+  const gpumap_u64 given = frame.in.bytes / gpumap_sample_bytes(frame.in.format);
+  const gpumap_u64 room = frame.out.bytes / sizeof(float);
+  const gpumap_u64 samples = given < room ? given : room;
   float* out = reinterpret_cast<float*>(frame.out.plane[0]);
   for (gpumap_u64 i = gpumap_thread(); i < samples; i += gpumap_thread_count()) {
     out[i] = gpumap_sample(frame.in.plane[0], frame.in.format, i);
