@@ -68,7 +68,7 @@ TEST(Window, FullOfAnotherPipelinesRing) {
   Pipeline first(on_new_channel(summed));
   gst_app_src_set_caps(first.appsrc(), video_caps("RGBA", 1280, 720).get());
   ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  push(first.appsrc(), new_buffer(random_data(1280 * 720 * 4, 1)));
+  push(first.appsrc(), new_buffer(random_data(std::size_t{4} * 1280 * 720, 1)));
   ASSERT_TRUE(eventually([&] { return stat(first.element("sink"), "frames") == 1; }));
   EXPECT_EQ(stat_text(first.element("sink"), "transport"), "bar");
 
