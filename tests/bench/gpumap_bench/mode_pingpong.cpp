@@ -53,6 +53,14 @@ void run_block(Path& path, const Rounds& rounds) {
   resident.stop();
 }
 
+std::vector<std::pair<double, double>> percentiles(const std::vector<std::int64_t>& sorted_ns) {
+  std::vector<std::pair<double, double>> points;
+  for (std::size_t percent = 1; percent < 100; ++percent) {
+    points.emplace_back(percent, static_cast<double>(sorted_ns[percent * (sorted_ns.size() - 1) / 100]) / 1e3);
+  }
+  return points;
+}
+
 }  // namespace
 
 nlohmann::json run_pingpong(Context& context) {
@@ -82,25 +90,26 @@ nlohmann::json run_pingpong(Context& context) {
     for (Path& path : paths) run_block(path, rounds);
   }
 
-  Plot plot{.title = "Doorbell round trips", .x_label = "ns", .y_label = "round trips"};
+  Plot plot{.title = "Doorbell round trips",
+            .x_label = "per cent of the round trips that take",
+            .y_label = "us or less",
+            .log_x = false,
+            .log_y = false};
   report.extra["discarded"] = nlohmann::json::array();
   for (Path& path : paths) {
     const std::string detail = fmt::format("{}-byte doorbell", path.bell_bytes);
-    Series series{.name = fmt::format("{}, {}", path.name, detail)};
-    for (const auto& [bucket, count] : log2_buckets(path.times)) {
-      series.points.emplace_back(static_cast<double>(std::uint64_t{1} << bucket), static_cast<double>(count));
-    }
-    plot.series.push_back(series);
     report.extra["discarded"].push_back({{"path", path.name}, {"detail", detail}, {"rounds", path.discarded}});
     if (path.times.empty()) {
       report.not_measured.push_back(fmt::format("{}, {}: other programs left the kernel no time", path.name, detail));
       continue;
     }
+    const Summary summary = summarise(path.times);
+    plot.series.push_back({.name = fmt::format("{}, {}", path.name, detail), .points = percentiles(path.times)});
     report.rows.push_back({.path = path.name,
                            .detail = detail,
                            .bytes = path.bell_bytes,
                            .rival = path.placement == Placement::host,
-                           .time = summarise(path.times),
+                           .time = summary,
                            .cpu_us = static_cast<double>(path.cpu) / path.rounds / 1e3,
                            .rate = false});
   }
