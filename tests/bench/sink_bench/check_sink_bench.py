@@ -18,7 +18,10 @@ for size in ("64x64", "1920x1080"):
 for row in rows.values():
     assert 0 < row["min_us"] <= row["median_us"] <= row["p90_us"] <= row["p99_us"], row
 for path in mode["paths"]:
-    assert path["transport"] or path["path"] == "cudaupload", path
+    if path["path"] != "cudaupload":
+        stats = path["stats"]
+        assert stats["transport"] and stats["zero-copy-frames"] == "0", path
+        assert stats["copied-frames"] == stats["frames"], path
 compared = any(path == "cudaupload" for path, _ in rows)
 (target,) = report["targets"]
 assert target["verdict"] == "waived" or (compared and not report["software"]), target

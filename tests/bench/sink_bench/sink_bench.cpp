@@ -179,7 +179,7 @@ void measure(Bench& bench, Size size, Frames& source, bool kernel) {
                           .rival = contender.rival,
                           .time = bench::summarise(contender.times),
                           .cpu_us = static_cast<double>(contender.cpu_ns) / options.frames / 1e3});
-    bench.paths.push_back({{"path", contender.name}, {"detail", detail}, {"transport", contender.path->transport()}});
+    bench.paths.push_back({{"path", contender.name}, {"detail", detail}, {"stats", contender.path->stats()}});
   }
 }
 

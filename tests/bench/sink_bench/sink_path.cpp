@@ -149,14 +149,19 @@ void Path::arrived(GstBuffer* buffer) {
   arrived_.fetch_add(1, std::memory_order_release);
 }
 
-std::string Path::transport() const {
-  if (g_object_class_find_property(G_OBJECT_GET_CLASS(first_), "stats") == nullptr) return {};
+std::map<std::string, std::string> Path::stats() const {
+  std::map<std::string, std::string> made;
+  if (g_object_class_find_property(G_OBJECT_GET_CLASS(first_), "stats") == nullptr) return made;
   GstStructure* stats = nullptr;
   g_object_get(first_, "stats", &stats, nullptr);
-  const char* name = gst_structure_get_string(stats, "transport");
-  std::string transport = name == nullptr ? "" : name;
+  for (gint i = 0; i < gst_structure_n_fields(stats); ++i) {
+    const char* name = gst_structure_nth_field_name(stats, i);
+    gchar* text = gst_value_serialize(gst_structure_get_value(stats, name));
+    made[name] = text == nullptr ? "" : text;
+    g_free(text);
+  }
   gst_structure_free(stats);
-  return transport;
+  return made;
 }
 
 void Path::fail(const std::string& what) const {

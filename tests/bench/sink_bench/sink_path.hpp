@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -56,8 +57,8 @@ class Path {
   /// With `check`, what `last` got is compared with the frame. Throws std::runtime_error when it differs, or when the
   /// pipeline fails.
   Times push(const std::byte* frame, bool check);
-  /// The field `transport` of the first element's `stats`; empty where it has none.
-  [[nodiscard]] std::string transport() const;
+  /// What the first element says of itself in `stats`; empty where it has none.
+  [[nodiscard]] std::map<std::string, std::string> stats() const;
 
  private:
   static GstPadProbeReturn on_arrived(GstPad* pad, GstPadProbeInfo* info, gpointer user);
