@@ -53,6 +53,8 @@ def check_no_gnuplot(bench, folder):
                          capture_output=True, env={**os.environ, "PATH": str(folder)})
     assert ran.returncode == 1 and "apt-get install gnuplot" in ran.stderr, ran
     assert json.loads(file.read_text())["modes"], "no JSON without gnuplot"
+    subprocess.run([bench, "--from", file, "--svg", folder / "later.svg"], check=True)
+    assert "software" in (folder / "later.svg").read_text(), "nothing drawn later"
 
 
 def main():

@@ -27,7 +27,7 @@ struct Options {
   bool quick = false;
   std::vector<unsigned> threads;   ///< empty: the mode's own choice
   std::vector<std::size_t> sizes;  ///< empty: the mode's own choice
-  std::string json_file, svg_file, commit;
+  std::string json_file, svg_file, from_file, commit;
   bool check = false;
 };
 

@@ -82,6 +82,14 @@ void write_json(const nlohmann::json& report, const std::string& file) {
   if (!out.flush()) throw std::runtime_error("cannot write " + file);
 }
 
+/// Draw what was measured where there may be no gnuplot.
+int draw(const Options& options) {
+  std::ifstream in(options.from_file);
+  if (!in) throw std::runtime_error("cannot read " + options.from_file);
+  write_svg(nlohmann::json::parse(in), options.svg_file);
+  return 0;
+}
+
 int run(const Options& options) {
   Context context{.options = options, .device = gpumap::Device::open(options.device)};
   const gpumap::DeviceInfo& info = context.device->info();
@@ -150,12 +158,13 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 34));
   app.add_option("--json", options.json_file, "Write the figures there");
-  app.add_option("--svg", options.svg_file, "Draw them there, with gnuplot");
+  CLI::Option* svg = app.add_option("--svg", options.svg_file, "Draw them there, with gnuplot");
+  app.add_option("--from", options.from_file, "Measure nothing: draw the JSON of an earlier run")->needs(svg);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
   app.add_flag("--check", options.check, "On a GPU, exit 1 when a target is missed");
   CLI11_PARSE(app, argc, argv);
   try {
-    return bench::run(options);
+    return options.from_file.empty() ? bench::run(options) : bench::draw(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpumap-bench: {}\n", error.what());
     return 1;

@@ -165,7 +165,9 @@ void write_svg(const nlohmann::json& report, const std::string& file) {
   const int status = pclose(pipe);
   constexpr int missing = 127;
   if (WIFEXITED(status) && WEXITSTATUS(status) == missing) {
-    throw std::runtime_error(file + ": no gnuplot to draw it with: sudo apt-get install gnuplot-nox");
+    throw std::runtime_error(file +
+                             ": no gnuplot to draw it with: sudo apt-get install gnuplot-nox, then --from "
+                             "with the file of --json draws what was measured");
   }
   if (!written || status != 0) throw std::runtime_error(file + ": gnuplot failed, see above");
 }
