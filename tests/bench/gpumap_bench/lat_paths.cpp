@@ -215,7 +215,9 @@ std::unique_ptr<LatPath> launch_path(const Context& context, const ResidentKerne
   return std::make_unique<LaunchPath>(context, kernels, placement, bytes, false);
 }
 
-std::unique_ptr<LatPath> queued_path(const Context& context, const ResidentKernels& kernels, std::size_t bytes) {
+std::unique_ptr<LatPath> queued_path([[maybe_unused]] const Context& context,
+                                     [[maybe_unused]] const ResidentKernels& kernels,
+                                     [[maybe_unused]] std::size_t bytes) {
 #if GPUMAP_HAVE_CUDA
   const auto* device = dynamic_cast<const gpumap::GpuDevice*>(context.device.get());
   if (context.backend == Backend::cuda && device->cuda()->stream_memory()) {
