@@ -14,7 +14,8 @@ PATHS = {
     "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download by DMA",
            "CPU reads of the BAR"},
     "api": {"bar", "device", "page-locked", "page-locked + device", "pageable + device"},
-    "frame": {"bar", "copy to pinned + DMA", "copy to zero-copy", "pageable", "pinned, DMA", "zero-copy"},
+    "frame": {"bar", "copy to pinned + DMA", "stream to pinned + DMA", "copy to zero-copy", "pageable", "pinned, DMA",
+              "zero-copy"},
 }
 
 
