@@ -188,6 +188,7 @@ RingCounters Ring::counters() const noexcept {
   counters.published = block.published.pushed.value.load();
   counters.received = popped < dropped ? 0 : popped - dropped;
   counters.dropped = dropped;
+  counters.overtaken = state_->overtaken.load(std::memory_order_relaxed);
   counters.refused = block.dropped_refused.load();
   counters.producer_waits = state_->producer_waits.load(std::memory_order_relaxed);
   counters.consumer_waits = state_->consumer_waits.load(std::memory_order_relaxed);

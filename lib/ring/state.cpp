@@ -127,6 +127,7 @@ bool Ring::State::take_back(std::uint32_t& slot) {
         ++bad;
         continue;
       case ring::Take::taken:
+        overtaken.fetch_add(1, std::memory_order_relaxed);
         break;
     }
     switch (writers.freed(slot)) {

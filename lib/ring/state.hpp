@@ -75,6 +75,7 @@ struct Ring::State {
   std::atomic<std::int64_t> spin_ns;
   // Written on slow paths only.
   alignas(ring::line_bytes) std::atomic<std::uint64_t> producer_waits{0};
+  std::atomic<std::uint64_t> overtaken{0};
   std::atomic<std::uint64_t> consumer_waits{0};
   std::atomic<std::uint64_t> nudges_seen{0};
   std::atomic<std::int64_t> fence_check_ns{0};

@@ -38,6 +38,7 @@ TEST(RingDrop, OldestTakesBackTheOldest) {
     ring->publish(lease, info);
   }
   EXPECT_EQ(ring->counters().dropped, 6U);
+  EXPECT_EQ(ring->counters().overtaken, 6U);
   const ReadLease eight = must_receive(*ring);
   EXPECT_EQ(eight.info().offset, 8U);
   EXPECT_EQ(eight.info().sequence, 7U);
@@ -74,6 +75,7 @@ TEST(RingDrop, QueuedEmptiesAndFrees) {
   expect_soon(blocked, RingStatus::ok);
   EXPECT_EQ(ring->queued(), 0U);
   EXPECT_EQ(ring->counters().dropped, 4U);
+  EXPECT_EQ(ring->counters().overtaken, 0U);
   EXPECT_EQ(ring->counters().received, 0U);
   ReadLease lease;
   EXPECT_EQ(ring->receive(lease, at_once()), RingStatus::timeout);

@@ -61,6 +61,7 @@ enum class RingStatus {
 struct RingCounters {
   std::uint64_t published = 0, received = 0;
   std::uint64_t dropped = 0;                             ///< published, never received
+  std::uint64_t overtaken = 0;                           ///< those of them that made room for a newer frame
   std::uint64_t refused = 0;                             ///< acquires that found the ring full
   std::uint64_t producer_waits = 0, consumer_waits = 0;  ///< waits that went past spinning
 };
