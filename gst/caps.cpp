@@ -5,9 +5,19 @@ namespace gpumap::gst {
 
 namespace {
 
+bool is_memory(const gchar* feature) {
+  return g_str_has_prefix(feature, "memory:") != 0;
+}
+
+/// Features of other kinds (format:Interlaced, meta:...) say nothing about the memory.
 bool is_system(const GstCapsFeatures* features) {
-  return features == nullptr || (!gst_caps_features_is_any(features) &&
-                                 gst_caps_features_is_equal(features, GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY));
+  if (features == nullptr) return true;
+  if (gst_caps_features_is_any(features)) return false;
+  for (guint i = 0; i < gst_caps_features_get_size(features); ++i) {
+    const gchar* feature = gst_caps_features_get_nth(features, i);
+    if (is_memory(feature) && g_strcmp0(feature, GST_CAPS_FEATURE_MEMORY_SYSTEM_MEMORY) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -29,7 +39,14 @@ bool is_system_caps(const GstCaps* caps) {
 GstCaps* with_feature(const GstCaps* caps, bool gpu) {
   GstCaps* copy = gst_caps_copy(caps);
   for (guint i = 0; i < gst_caps_get_size(copy); ++i) {
-    gst_caps_set_features(copy, i, gpu ? gst_caps_features_new(feature_name, nullptr) : nullptr);
+    GstCapsFeatures* features = gst_caps_features_new_empty();
+    const GstCapsFeatures* before = gst_caps_get_features(caps, i);
+    for (guint j = 0; j < gst_caps_features_get_size(before); ++j) {
+      const gchar* feature = gst_caps_features_get_nth(before, j);
+      if (!is_memory(feature)) gst_caps_features_add(features, feature);
+    }
+    if (gpu) gst_caps_features_add(features, feature_name);
+    gst_caps_set_features(copy, i, features);
   }
   return copy;
 }
@@ -41,7 +58,8 @@ GstCaps* system_only(const GstCaps* caps) {
     const GstCapsFeatures* features = gst_caps_get_features(caps, i);
     // ANY features intersect with system memory, so narrow them instead of dropping them.
     if (!is_system(features) && !gst_caps_features_is_any(features)) continue;
-    gst_caps_append_structure(kept, gst_structure_copy(gst_caps_get_structure(caps, i)));
+    GstCapsFeatures* kept_features = is_system(features) ? gst_caps_features_copy(features) : nullptr;
+    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)), kept_features);
   }
   return kept;
 }

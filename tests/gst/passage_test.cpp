@@ -167,6 +167,18 @@ TEST_P(Passage, CapsAndSegment) {
   EXPECT_TRUE(gst_segment_is_equal(got, &segment));
 }
 
+// Caps features that say nothing about memory cross beside the one that does.
+TEST_P(Passage, CapsFeatures) {
+  open("video/x-raw(format:Interlaced),format=NV12,width=64,height=48,interlace-mode=alternate,framerate=25/1");
+  ASSERT_TRUE(wait_for(3)) << kinds();
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event(1), &caps);
+  const GstCapsFeatures* features = gst_caps_get_features(caps, 0);
+  EXPECT_TRUE(gst_caps_features_contains(features, "format:Interlaced"));
+  EXPECT_TRUE(gst_caps_features_contains(features, "memory:GPUMap"));
+  EXPECT_FALSE(gst_caps_features_contains(features, "memory:SystemMemory"));
+}
+
 TEST_P(Passage, OrderOfEventsAndFrames) {
   open("application/octet-stream");
   send(new_buffer(random_data(10, 1)));
