@@ -15,21 +15,6 @@ bool is_sticky(GstEvent* event) {  // GST_EVENT_IS_STICKY mixes enumerations, wh
 
 }  // namespace
 
-Lane::~Lane() {
-  for (auto& carrier : carriers_) {
-    if (GstBuffer* buffer = carrier.load(std::memory_order_relaxed)) gst_buffer_unref(buffer);
-  }
-}
-
-void Lane::put(std::uint32_t slot, GstBuffer* carrier) {
-  // A frame that was dropped from the queue leaves its carrier behind.
-  if (GstBuffer* old = carriers_[slot].exchange(carrier, std::memory_order_acq_rel)) gst_buffer_unref(old);
-}
-
-GstBuffer* Lane::take(std::uint32_t slot) {
-  return carriers_[slot].exchange(nullptr, std::memory_order_acq_rel);
-}
-
 std::shared_ptr<Channel> Channel::open(const std::string& name) {
   static std::mutex mutex;
   static auto* const channels = new std::map<std::string, std::weak_ptr<Channel>>;
@@ -72,21 +57,32 @@ bool take_side(GstElement*& side, GstElement* element, std::string& holder) {
 }  // namespace
 
 bool Channel::attach_sink(GstElement* sink, std::string& holder) {
-  const std::lock_guard lock(mutex_);
-  return take_side(sink_, sink, holder);
+  std::shared_ptr<Channel> kept;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!take_side(sink_, sink, holder)) return false;
+    kept.swap(kept_);
+  }
+  if (kept) drop_all(false);
+  return true;
 }
 
 void Channel::detach_sink(bool drained) {
   if (!drained) drop_all(false);
   const std::lock_guard lock(mutex_);
   sink_ = nullptr;
+  // A src that began to take this stream and left had its chance: the next one may have nothing to do with it.
+  const bool untouched = src_ == nullptr && !current_ && delivered_.empty();
+  if (untouched && !items_.empty()) kept_ = shared_from_this();
 }
 
 bool Channel::attach_src(GstElement* src, FlushHandler on_flush, std::string& holder) {
   const std::lock_guard lock(mutex_);
   if (!take_side(src_, src, holder)) return false;
+  kept_.reset();  // from here on the src holds it
   on_flush_ = std::move(on_flush);
   src_flushing_ = false;
+  interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
   flow_ = GST_FLOW_OK;
   // Whatever an earlier src took of the stream's state comes first again, unless that stream is over.
@@ -220,6 +216,15 @@ void Channel::set_src_flushing(bool flushing) {
   arrived_.notify_all();
 }
 
+void Channel::interrupt_src() {
+  {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    if (current_) current_->ring().nudge_consumer();
+  }
+  arrived_.notify_all();
+}
+
 void Channel::set_src_spin(std::chrono::nanoseconds spin) {
   const std::lock_guard lock(mutex_);
   src_spin_ = spin;
@@ -253,6 +258,7 @@ Channel::Next Channel::next(Deadline deadline) {
     {
       std::unique_lock lock(mutex_);
       if (src_flushing_) return {.kind = Next::Kind::flushing};
+      if (std::exchange(interrupted_, false)) return {.kind = Next::Kind::interrupted};
       if (!items_.empty()) {
         Item& front = items_.front();
         // Reading queued() after the item was queued: all frames published before it are gone once it reads 0.
@@ -276,7 +282,7 @@ Channel::Next Channel::next(Deadline deadline) {
         return frame;
       }
       if (!current_) {
-        const auto ready = [&] { return src_flushing_ || !items_.empty(); };
+        const auto ready = [&] { return src_flushing_ || interrupted_ || !items_.empty(); };
         if (deadline == no_deadline) {
           arrived_.wait(lock, ready);
         } else if (!arrived_.wait_until(lock, deadline, ready)) {

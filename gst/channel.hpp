@@ -13,33 +13,14 @@
 #include <vector>
 
 #include "gpumap/ring.hpp"
+#include "lane.hpp"
 
 namespace gpumap::gst {
-
-/// A ring and, beside each slot, the GstBuffer without memory that carries its timestamps, flags and metas across.
-class Lane {
- public:
-  explicit Lane(std::shared_ptr<Ring> ring) : ring_(std::move(ring)), carriers_(ring_->slots()) {}
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
-
-  [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
-  [[nodiscard]] const std::shared_ptr<Ring>& shared_ring() const noexcept { return ring_; }
-  /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
-  void put(std::uint32_t slot, GstBuffer* carrier);
-  /// ... and after its receive. Transfer full.
-  [[nodiscard]] GstBuffer* take(std::uint32_t slot);
-
- private:
-  std::shared_ptr<Ring> ring_;
-  std::vector<std::atomic<GstBuffer*>> carriers_;
-};
 
 /// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring; events and changes of ring wait
 /// beside it, each with the sequence of the frame that it precedes, so that order is kept without a lock on the frames'
 /// path. Thread safety: every member from any thread; next() from one thread at a time.
-class Channel {
+class Channel : public std::enable_shared_from_this<Channel> {
  public:
   /// What the src side does when the sink side flushes. Called in the flushing thread.
   using FlushHandler = std::function<void(GstEvent*)>;
@@ -52,9 +33,11 @@ class Channel {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  // Sink side. False: the side is taken; `holder` gets the name of the element that has it.
+  // Sink side. False: the side is taken; `holder` gets the name of the element that has it. What the sink before left
+  // and no src is there to take is dropped.
   [[nodiscard]] bool attach_sink(GstElement* sink, std::string& holder);
-  /// `drained`: after EOS, what is queued still goes to the src; else it is dropped.
+  /// `drained`: after EOS, what is queued still goes to the src; else it is dropped. Of a stream that no src has seen
+  /// yet it waits here, even once both elements are gone, until a src or another sink comes.
   void detach_sink(bool drained);
   void push_lane(const std::shared_ptr<Lane>& lane);
   void retire_lane();                ///< let its memory go once its last frame has been taken
@@ -76,6 +59,7 @@ class Channel {
   void detach_src();
   void set_downstream_flow(GstFlowReturn flow) noexcept;
   void set_src_flushing(bool flushing);
+  void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
   void set_src_spin(std::chrono::nanoseconds spin);
   /// The other side's element, transfer full, or null.
   [[nodiscard]] GstElement* sink() const;
@@ -87,7 +71,7 @@ class Channel {
   using BufferPtr = std::unique_ptr<GstBuffer, UnrefBuffer>;
 
   struct Next {
-    enum class Kind { frame, event, timeout, flushing } kind = Kind::timeout;
+    enum class Kind { frame, event, timeout, interrupted, flushing } kind = Kind::timeout;
     ReadLease lease;            ///< frame
     BufferPtr carrier;          ///< frame
     GstEvent* event = nullptr;  ///< event; transfer full
@@ -120,6 +104,8 @@ class Channel {
   bool ended_ = false;                ///< the last event that a src took was EOS
   ReadLease held_;                    ///< received from current_, but events go first
   bool src_flushing_ = false;
+  bool interrupted_ = false;
+  std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
   std::chrono::nanoseconds src_spin_{0};
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> sink_playing_{false}, src_playing_{false};

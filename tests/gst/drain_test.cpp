@@ -23,7 +23,7 @@ constexpr const char* source =
 TEST(Drain, EosWithFramesQueued) {
   const Pair pair;
   Pipeline in(source + pair.sink("slots=32"));
-  // Alone, with no src: all 20 fit, and EOS is reached. It keeps the channel while the sink is stopped.
+  // Alone, with no src: all 20 fit, and EOS is reached. The channel keeps them while the sink is stopped.
   ASSERT_EQ(in.run(), "eos");
   in.stop();
   Pipeline out(pair.src() + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
@@ -33,6 +33,48 @@ TEST(Drain, EosWithFramesQueued) {
     EXPECT_EQ(out.results()[i].sequence, i);
     EXPECT_EQ(out.results()[i].pts, i * GST_SECOND / 25);
   }
+}
+
+// Whoever fills a channel may be gone before the one who empties it is made.
+TEST(Drain, FramesOutliveTheirSink) {
+  const Pair pair;
+  {
+    Pipeline in(source + pair.sink("slots=32"));
+    ASSERT_EQ(in.run(), "eos");
+  }
+  Pipeline out(pair.src() + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
+  ASSERT_EQ(out.run(10s), "eos");
+  EXPECT_EQ(out.results().size(), 20U);
+}
+
+// Another sink begins anew: what the one before left, and nobody took, goes.
+TEST(Drain, NextSinkTakesTheChannel) {
+  const Pair pair;
+  {
+    Pipeline in(source + pair.sink("slots=32"));
+    ASSERT_EQ(in.run(), "eos");
+  }
+  Pipeline in("videotestsrc num-buffers=7 ! video/x-raw,format=RGB,width=33,height=17 ! " + pair.sink("slots=32"));
+  ASSERT_EQ(in.run(), "eos");
+  Pipeline out(pair.src() + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
+  ASSERT_EQ(out.run(10s), "eos");
+  EXPECT_EQ(out.results().size(), 7U);
+}
+
+// A src that stopped in the middle leaves nothing behind for one that has nothing to do with it.
+TEST(Drain, WhatAStoppedSrcLeftIsGone) {
+  const Pair pair;
+  {
+    Pipeline in(source + pair.sink("slots=32"));
+    Pipeline out(pair.src() + " ! appsink name=out max-buffers=1 sync=false");
+    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_EQ(in.run(), "eos");
+    ASSERT_NE(pull(out.appsink()), nullptr);
+    out.stop();
+  }
+  Pipeline out(pair.src("timeout=300") + " ! fakesink sync=false");
+  EXPECT_NE(out.run(10s), "eos");
+  EXPECT_EQ(stat(out.element("src"), "frames"), 0U);
 }
 
 TEST(Drain, SinkPipelineGoesWhileTheSrcStillReads) {
