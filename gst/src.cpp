@@ -102,7 +102,11 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE || GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
     return gst_pad_event_default(pad, parent, event);
   }
-  // Seeks, QoS, navigation: for whoever made the frames. Running times there differ by the shift.
+  // Seeks, QoS, navigation: for whoever made the frames.
+  if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+    event = state_of(parent).stream.qos_for_sink(event);
+    if (event == nullptr) return TRUE;
+  }
   GstPad* sinkpad = state_of(parent).stream.far_pad();
   if (sinkpad == nullptr) {
     gst_event_unref(event);
@@ -125,7 +129,7 @@ gboolean latency(GstGpumapSrc* self, GstQuery* query) {
     gst_object_unref(sinkpad);
   }
   // The ring adds no delay of its own: a frame can be taken the moment it is published.
-  gst_query_set_latency(query, static_cast<gboolean>(live || self->state->settings.is_live), min, max);
+  gst_query_set_latency(query, static_cast<gboolean>(live || self->state->stream.is_live()), min, max);
   return TRUE;
 }
 
@@ -152,11 +156,20 @@ gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   }
 }
 
+/// EOS that the application sends to its pipeline reaches every source.
+gboolean send_event(GstElement* element, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) return static_cast<gboolean>(state_of(element).stream.send_eos(event));
+  return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   SrcState& state = state_of(element);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
+    GST_OBJECT_LOCK(element);
+    const SrcSettings settings = state.settings;
+    GST_OBJECT_UNLOCK(element);
     try {
-      state.stream.start(state.settings);
+      state.stream.start(settings);
     } catch (const std::exception& error) {
       gpumap::gst::post_error(element, error);
       return GST_STATE_CHANGE_FAILURE;
@@ -171,7 +184,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.stream.stop();
   const bool to_paused =
       transition == GST_STATE_CHANGE_READY_TO_PAUSED || transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED;
-  return state.settings.is_live && to_paused ? GST_STATE_CHANGE_NO_PREROLL : result;
+  return state.stream.is_live() && to_paused ? GST_STATE_CHANGE_NO_PREROLL : result;
 }
 
 void finalize(GObject* object) {
@@ -188,6 +201,7 @@ static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
   object_class->get_property = get_property;
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  GST_ELEMENT_CLASS(klass)->send_event = send_event;
 
   const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
   g_object_class_install_property(

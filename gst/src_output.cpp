@@ -6,6 +6,7 @@
 
 #include "caps.hpp"
 #include "memory.hpp"
+#include "refusal.hpp"
 #include "video_layout.hpp"
 
 namespace gpumap::gst {
@@ -29,17 +30,23 @@ SrcOutput::~SrcOutput() {
 
 void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
+  settled_ = false;
   gpu_ = false;
   default_layout_only_ = false;
 }
 
-bool SrcOutput::negotiate(GstCaps* upstream) {
+void SrcOutput::set_caps(GstCaps* upstream) {
   gst_caps_replace(&upstream_, upstream);
-  return renegotiate();
+  settled_ = false;
 }
 
-bool SrcOutput::renegotiate() {
-  if (upstream_ == nullptr) return true;
+std::string SrcOutput::refusal() const {
+  return refusal_text(pad_, upstream_);
+}
+
+bool SrcOutput::settle() {
+  if (settled_) return true;
+  if (upstream_ == nullptr) upstream_ = gst_caps_new_empty_simple(bytes_name);
   GstCaps* gpu = with_feature(upstream_, true);
   GstCaps* plain = with_feature(upstream_, false);
   // Asked one at a time: a downstream that takes anything must not make us guess which of the two it meant.
@@ -65,6 +72,7 @@ bool SrcOutput::renegotiate() {
   }
   gst_caps_unref(gpu);
   gst_caps_unref(plain);
+  settled_ = pushed;
   return pushed;
 }
 

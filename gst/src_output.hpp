@@ -4,6 +4,8 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <string>
+
 #include "gpumap/ring.hpp"
 
 namespace gpumap::gst {
@@ -18,10 +20,14 @@ class SrcOutput {
   SrcOutput& operator=(const SrcOutput&) = delete;
 
   void reset();
-  /// Upstream's caps (system memory) arrived, or downstream changed its mind: choose `memory:GPUMap` where downstream
-  /// takes it, else the plain caps, and push them. False when downstream takes neither.
-  [[nodiscard]] bool negotiate(GstCaps* upstream);
-  [[nodiscard]] bool renegotiate();
+  /// Upstream's caps (system memory) arrived. They take effect with settle(): upstream elements may try some caps and
+  /// send others before the first frame.
+  void set_caps(GstCaps* upstream);
+  void reconsider() noexcept { settled_ = false; }  ///< downstream changed its mind
+  /// Where caps have changed, choose `memory:GPUMap` where downstream takes it, else the plain caps, and push them. An
+  /// upstream that named none (filesrc) has bytes. False when downstream takes neither; refusal() then says why.
+  [[nodiscard]] bool settle();
+  [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
   /// Make the buffer (transfer full): `carrier` (taken; may be null) plus the slot.
   [[nodiscard]] GstBuffer* wrap(ReadLease lease, GstBuffer* carrier) const;
@@ -29,6 +35,7 @@ class SrcOutput {
  private:
   GstPad* pad_;
   GstCaps* upstream_ = nullptr;
+  bool settled_ = false;
   GstVideoInfo info_{};
   bool gpu_ = false;
   bool default_layout_only_ = false;  ///< downstream reads raw video, but no GstVideoMeta

@@ -38,8 +38,14 @@ class SrcStream {
   void set_flushing(bool flushing);
   void set_playing(bool playing);
   [[nodiscard]] bool start_task();
+  /// Takes `event`. EOS goes out behind the frame of the moment, and upstream of the sink is told. False: not started.
+  bool send_eos(GstEvent* event);
   /// The pad at which frames enter the channel, transfer full, or null. From any thread.
   [[nodiscard]] GstPad* far_pad();
+  /// Takes a QoS event from downstream, gives it (transfer full) as whoever feeds the sink understands it, or null.
+  [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
+  /// As it was set when this started.
+  [[nodiscard]] bool is_live() const noexcept { return live_; }
 
   [[nodiscard]] guint64 frames() const noexcept { return frames_.load(std::memory_order_relaxed); }
   [[nodiscard]] guint64 bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
@@ -48,13 +54,15 @@ class SrcStream {
   // The streaming thread.
   void step();
   [[nodiscard]] bool wait_while_paused();
+  [[nodiscard]] bool end_asked();
+  [[nodiscard]] bool wants_frames();
   [[nodiscard]] bool push(GstEvent* event);
-  [[nodiscard]] GstFlowReturn push(Channel::Next& frame);
+  void push(Channel::Next& frame);
   void push_stream_start();
   void push_segment();
   void follow_base_times();
   [[nodiscard]] GstClockTimeDiff running_time_shift() const;
-  [[nodiscard]] bool name_caps();
+  void refuse();
   [[noreturn]] void time_out() const;
   void end(GstFlowReturn flow);
 
@@ -67,16 +75,19 @@ class SrcStream {
   GstPad* pad_;
   SrcSettings settings_;
   SrcOutput output_;
-  bool started_ = false;         ///< stream-start went out
-  GstEvent* segment_ = nullptr;  ///< as it came from the sink
-  GstClockTimeDiff shift_ = 0;   ///< running time there minus running time here
-  guint plays_ = 0;              ///< of the channel, when shift_ was last computed
+  bool started_ = false;                    ///< stream-start went out
+  GstEvent* segment_ = nullptr;             ///< as it came from the sink
+  std::atomic<GstClockTimeDiff> shift_{0};  ///< running time here minus running time there
+  guint plays_ = 0;                         ///< of the channel, when shift_ was last computed
   std::atomic<guint64> frames_{0}, bytes_{0};
+  std::atomic<bool> live_{false};
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Channel> channel_;  ///< changes only while the task is stopped
   bool playing_ = false;
+  bool played_ = false;      ///< since the start
+  GstEvent* eos_ = nullptr;  ///< that the application sent
   bool flushing_ = true;
 };
 

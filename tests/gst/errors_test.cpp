@@ -136,6 +136,31 @@ TEST_F(Errors, ConvertOfAFormatThatItDoesNotKnow) {
   EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
 }
 
+// What downstream takes and where the converter belongs: before gpumapsink, for after it frames are on the GPU.
+TEST_F(Errors, RefusedCapsNameTheRemedy) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=AYUV64,width=64,height=48 ! gpumapsink $CHANNEL "
+                     "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
+  EXPECT_THAT(pipeline.run(20s), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, YUY2"),
+                                       HasSubstr("put videoconvert before gpumapsink")));
+}
+
+// Bytes without caps, and a downstream that wants some: an error, not a stream that stands still.
+TEST_F(Errors, BytesWhereVideoIsWanted) {
+  Pipeline pipeline(
+      on_new_channel("filesrc name=in location=/dev/zero blocksize=1000 ! gpumapsink $CHANNEL "
+                     "gpumapsrc name=src $CHANNEL ! videoconvert ! fakesink"));
+  EXPECT_THAT(pipeline.run(20s), AllOf(HasSubstr("what follows gpumapsrc"), HasSubstr("application/octet-stream"),
+                                       HasSubstr("video/x-raw"), HasSubstr("before gpumapsink")));
+  EXPECT_EQ(pipeline.culprit(), "src");
+  // Upstream stops, and downstream hears that nothing comes any more.
+  const Pad in(gst_element_get_static_pad(pipeline.element("in"), "src"));
+  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(in.get()) == GST_TASK_PAUSED; }, 5s));
+  const Pad out(gst_element_get_static_pad(pipeline.element("src"), "src"));
+  EXPECT_TRUE(eventually([&] { return GST_PAD_IS_EOS(out.get()); }, 5s));
+  EXPECT_LT(pipeline.stop(), 5s);
+}
+
 // The commonest mistake: a kernel straight after an ordinary element.
 TEST_F(Errors, KernelWithoutSinkAndSrc) {
   for (const char* kernel : {"identity", "convert"}) {

@@ -29,6 +29,88 @@ TEST(Peers, SrcWithASinkThatSendsNothingTimesOut) {
   EXPECT_THAT(pipeline.run(10s), HasSubstr("no frame on channel"));
 }
 
+/// Two pipelines that play, the src's with this gpumapsrc.
+struct Live {
+  explicit Live(const std::string& options)
+      : channel(new_channel()),
+        in("videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+           "gpumapsink name=sink channel=" +
+           channel),
+        out("gpumapsrc name=src channel=" + channel + " " + options + " ! queue ! fakesink name=out sync=false") {
+    EXPECT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_TRUE(out.reach(GST_STATE_PLAYING));
+    EXPECT_TRUE(received(3));
+  }
+  [[nodiscard]] bool received(std::uint64_t count) const {
+    return eventually([&] { return stat(out.element("src"), "frames") >= count; }, 10s);
+  }
+  std::string channel;
+  Pipeline in, out;
+};
+
+// Time spent paused is no time without a frame.
+TEST(Peers, TimeoutCountsWhilePlaying) {
+  for (const char* options : {"timeout=400 is-live=true", "timeout=400"}) {
+    SCOPED_TRACE(options);
+    Live live(options);
+    ASSERT_NE(live.out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+    ASSERT_NE(live.in.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+    EXPECT_EQ(live.out.wait(1s), "timeout");
+    const std::uint64_t before = stat(live.out.element("src"), "frames");
+    ASSERT_NE(live.in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_NE(live.out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_TRUE(live.received(before + 10));
+    // It counts again from here.
+    ASSERT_NE(live.in.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+    EXPECT_THAT(live.out.wait(10s), HasSubstr("no frame on channel"));
+  }
+}
+
+TEST(Peers, LiveSrcGivesNothingWhilePaused) {
+  const std::string channel = new_channel();
+  Pipeline in("appsrc name=in format=time ! gpumapsink name=sink channel=" + channel);
+  gst_app_src_set_caps(in.appsrc(), new_caps("application/octet-stream").get());
+  Pipeline out("gpumapsrc name=src is-live=true channel=" + channel + " ! appsink name=out sync=false async=false");
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  push(in.appsrc(), new_buffer(random_data(100, 0)));
+  ASSERT_NE(pull(out.appsink()), nullptr);
+  // The src waits for a frame: one that comes after the pause has to wait, too.
+  ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
+  push(in.appsrc(), new_buffer(random_data(100, 1)));
+  g_usleep(300000);
+  EXPECT_EQ(stat(out.element("src"), "frames"), 1U);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  EXPECT_NE(pull(out.appsink()), nullptr);
+}
+
+// What is-live was when the src started is what counts: a change comes with the next start.
+TEST(Peers, LivenessChangesAtTheNextStart) {
+  Live live("");
+  g_object_set(live.out.element("src"), "is-live", TRUE, nullptr);
+  EXPECT_NE(live.out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+  live.out.stop();
+  EXPECT_EQ(live.out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+}
+
+// As gst-launch-1.0 -e does on Ctrl-C: the src's pipeline ends, and with it what feeds the sink.
+TEST(Peers, EosSentToTheSrcsPipeline) {
+  Live live("is-live=true");
+  ASSERT_TRUE(gst_element_send_event(live.out.get(), gst_event_new_eos()));
+  EXPECT_EQ(live.out.wait(10s), "eos");
+  EXPECT_EQ(live.in.wait(10s), "eos");
+}
+
+TEST(Peers, EosSentToASrcThatWaits) {
+  for (const char* options : {"", "is-live=true"}) {
+    Pipeline pipeline(on_new_channel(std::string("gpumapsrc $CHANNEL ") + options + " ! fakesink"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    g_usleep(100000);
+    ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos())) << options;
+    EXPECT_EQ(pipeline.wait(10s), "eos") << options;
+  }
+}
+
 TEST(Peers, SrcAloneStopsAtOnce) {
   Pipeline pipeline(on_new_channel("gpumapsrc $CHANNEL ! fakesink"));
   for (const GstState state : {GST_STATE_PAUSED, GST_STATE_PLAYING}) {

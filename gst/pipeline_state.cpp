@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+#include "pipeline_state.hpp"
+
+#include <functional>
+
+namespace gpumap::gst {
+
+namespace {
+
+bool any_around(GstElement* element, const std::function<bool(GstElement*)>& holds) {
+  bool found = false;
+  for (GstObject* at = GST_OBJECT_CAST(gst_object_ref(element)); at != nullptr;) {
+    if (GST_IS_ELEMENT(at)) found = found || holds(GST_ELEMENT_CAST(at));
+    GstObject* parent = gst_object_get_parent(at);
+    gst_object_unref(at);
+    at = parent;
+  }
+  return found;
+}
+
+}  // namespace
+
+bool is_stopping(GstElement* element) {
+  return any_around(element, [](GstElement* at) { return GST_STATE_TARGET(at) < GST_STATE_PAUSED; });
+}
+
+bool is_changing_state(GstElement* element) {
+  return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
+}
+
+bool same_pipeline(GstElement* one, GstElement* other) {
+  const auto top = [](GstElement* element) {
+    GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
+    while (GstObject* parent = gst_object_get_parent(at)) {
+      gst_object_unref(at);
+      at = parent;
+    }
+    gst_object_unref(at);
+    return at;  // for comparing only
+  };
+  return top(one) == top(other);
+}
+
+}  // namespace gpumap::gst
