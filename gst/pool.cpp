@@ -103,13 +103,17 @@ GstBuffer* host_buffer(PoolState& state) {
   return buffer;
 }
 
-GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAcquireParams* /*params*/) {
+GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAcquireParams* params) {
   PoolState& state = state_of(pool);
   if (GST_BUFFER_POOL_IS_FLUSHING(pool)) return GST_FLOW_FLUSHING;
   std::unique_ptr<Bytes> bytes;
   try {
     const auto stopped = [pool] { return GST_BUFFER_POOL_IS_FLUSHING(pool) != 0; };
-    if (state.core->acquire(state.bytes, bytes, stopped) == RingStatus::flushing) return GST_FLOW_FLUSHING;
+    const bool waits = params == nullptr || (params->flags & GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT) == 0;
+    const auto patience = waits ? SinkCore::Patience::waits : SinkCore::Patience::does_not_wait;
+    const RingStatus status = state.core->acquire(state.bytes, bytes, stopped, patience);
+    if (status == RingStatus::flushing) return GST_FLOW_FLUSHING;
+    if (status == RingStatus::timeout) return GST_FLOW_EOS;  // as GstBufferPool says it
   } catch (const std::exception& error) {
     state.core->report(error);
     return GST_FLOW_ERROR;

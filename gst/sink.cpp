@@ -3,34 +3,33 @@
 
 #include <gst/video/video.h>
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 #include "caps.hpp"
 #include "error.hpp"
+#include "pipeline_state.hpp"
 #include "pool.hpp"
 #include "sink_clock.hpp"
 #include "sink_core.hpp"
-#include "transport_type.hpp"
+#include "sink_properties.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
-using gpumap::WhenFull;
 using gpumap::gst::SinkClock;
 using gpumap::gst::SinkCore;
-using gpumap::gst::SinkSettings;
+using gpumap::gst::SinkProperties;
 
 namespace {
 
 struct SinkState {
-  SinkSettings settings;
+  SinkProperties properties;
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkClock clock;
-  bool sync = false;
-  bool eos = false;
+  std::atomic<bool> eos{false};
 };
 
 struct GstGpumapSink {
@@ -55,116 +54,25 @@ SinkState& state_of(gpointer object) {
   return *self_of(object)->state;
 }
 
-enum {
-  PROP_CHANNEL = 1,
-  PROP_DEVICE,
-  PROP_SLOTS,
-  PROP_SLOT_SIZE,
-  PROP_LEAKY,
-  PROP_BUSY_POLL,
-  PROP_COPY_THREADS,
-  PROP_SYNC,
-  PROP_TRANSPORT,
-  PROP_STATS
-};
-
-GType leaky_type() {
-  static const GType type = [] {
-    static const GEnumValue values[] = {
-        {static_cast<int>(WhenFull::block), "Wait for a slot", "no"},
-        {static_cast<int>(WhenFull::drop_newest), "Drop the new frame", "newest"},
-        {static_cast<int>(WhenFull::drop_oldest), "Drop the oldest queued frame", "oldest"},
-        {0, nullptr, nullptr},
-    };
-    return g_enum_register_static("GstGpumapLeaky", values);
-  }();
-  return type;
-}
-
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  SinkState& state = state_of(object);
-  SinkSettings& settings = state.settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      settings.channel = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "default";
-      break;
-    case PROP_DEVICE:
-      settings.device = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "auto";
-      break;
-    case PROP_SLOTS:
-      settings.slots = g_value_get_uint(value);
-      break;
-    case PROP_SLOT_SIZE:
-      settings.slot_bytes = g_value_get_uint64(value);
-      break;
-    case PROP_LEAKY:
-      settings.when_full = static_cast<WhenFull>(g_value_get_enum(value));
-      break;
-    case PROP_BUSY_POLL:
-      settings.busy_poll_us = g_value_get_uint(value);
-      break;
-    case PROP_COPY_THREADS:
-      settings.copy_threads = g_value_get_uint(value);
-      break;
-    case PROP_SYNC:
-      state.sync = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_TRANSPORT:
-      settings.transport = gpumap::gst::transport_from_enum(g_value_get_enum(value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
+  gpumap::gst::set_sink_property(object, state_of(object).properties, id, value, spec);
 }
 
 void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  SinkState& state = state_of(object);
-  const SinkSettings& settings = state.settings;
-  if (id == PROP_STATS) {
+  const SinkState& state = state_of(object);
+  if (id == gpumap::gst::sink_stats_id) {
     g_value_take_boxed(value, state.core->stats());
     return;
   }
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      g_value_set_string(value, settings.channel.c_str());
-      break;
-    case PROP_DEVICE:
-      g_value_set_string(value, settings.device.c_str());
-      break;
-    case PROP_SLOTS:
-      g_value_set_uint(value, settings.slots);
-      break;
-    case PROP_SLOT_SIZE:
-      g_value_set_uint64(value, settings.slot_bytes);
-      break;
-    case PROP_LEAKY:
-      g_value_set_enum(value, static_cast<gint>(settings.when_full));
-      break;
-    case PROP_BUSY_POLL:
-      g_value_set_uint(value, settings.busy_poll_us);
-      break;
-    case PROP_COPY_THREADS:
-      g_value_set_uint(value, settings.copy_threads);
-      break;
-    case PROP_SYNC:
-      g_value_set_boolean(value, static_cast<gboolean>(state.sync));
-      break;
-    case PROP_TRANSPORT:
-      g_value_set_enum(value, gpumap::gst::to_enum(settings.transport));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
+  gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
 }
 
-bool src_prerolls(SinkState& state) {
-  GstElement* src = state.core->channel()->src();
+/// Whether what follows the src waits for a frame, to change its state, and none is on its way.
+bool src_prerolls(const SinkState& state) {
+  const auto channel = state.core->channel();
+  GstElement* src = channel ? channel->src() : nullptr;
   if (src == nullptr) return false;
-  const bool prerolls = GST_STATE(src) < GST_STATE_PLAYING;
+  const bool prerolls = gpumap::gst::is_changing_state(src) && state.core->queue_is_empty();
   gst_object_unref(src);
   return prerolls;
 }
@@ -173,7 +81,8 @@ GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   SinkState& state = state_of(parent);
   GstFlowReturn flow = GST_FLOW_OK;
   try {
-    if (state.sync) flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer, [&] { return src_prerolls(state); });
+    if (state.properties.sync)
+      flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer, [&] { return src_prerolls(state); });
     if (flow == GST_FLOW_OK) flow = state.core->send(buffer);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(parent), error);
@@ -196,7 +105,7 @@ gboolean accept_caps(GstGpumapSink* self, GstEvent* event) {
 gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
   GstGpumapSink* self = self_of(parent);
   SinkState& state = *self->state;
-  const auto& channel = state.core->channel();
+  const auto channel = state.core->channel();
   if (!channel) {
     gst_event_unref(event);
     return FALSE;
@@ -317,13 +226,12 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   try {
     switch (transition) {
       case GST_STATE_CHANGE_NULL_TO_READY:
-        state.core->open(state.settings);
+        state.core->open(gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
-        state.core->open(state.settings);
         state.eos = false;
         state.clock.reset();
-        state.core->start(element);
+        state.core->start(element, gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         state.clock.set_playing(true);
@@ -369,48 +277,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
   GST_ELEMENT_CLASS(klass)->send_event = send_event;
 
-  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-  const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
-  const SinkSettings initial;
-  g_object_class_install_property(
-      object_class, PROP_CHANNEL,
-      g_param_spec_string("channel", "Channel", "Name under which this sink and one gpumapsrc meet",
-                          initial.channel.c_str(), rw));
-  g_object_class_install_property(
-      object_class, PROP_DEVICE,
-      g_param_spec_string("device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)",
-                          initial.device.c_str(), rw));
-  g_object_class_install_property(object_class, PROP_SLOTS,
-                                  g_param_spec_uint("slots", "Slots", "Frames that the ring holds", gpumap::min_slots,
-                                                    gpumap::max_slots, initial.slots, rw));
-  g_object_class_install_property(
-      object_class, PROP_SLOT_SIZE,
-      g_param_spec_uint64("slot-size", "Slot size", "Bytes of a slot (0: from the caps, or from the frames)", 0,
-                          G_MAXINT64, initial.slot_bytes, rw));
-  g_object_class_install_property(object_class, PROP_LEAKY,
-                                  g_param_spec_enum("leaky", "Leaky", "What to do with a frame when the ring is full",
-                                                    leaky_type(), static_cast<gint>(initial.when_full), rw));
-  g_object_class_install_property(
-      object_class, PROP_BUSY_POLL,
-      g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a slot before sleeping", 0, 1000000,
-                        initial.busy_poll_us, rw));
-  g_object_class_install_property(
-      object_class, PROP_COPY_THREADS,
-      g_param_spec_uint("copy-threads", "Copy threads", "Threads that copy frames into slots (0: as many as pay)", 0,
-                        64, initial.copy_threads, rw));
-  g_object_class_install_property(
-      object_class, PROP_SYNC,
-      g_param_spec_boolean("sync", "Sync", "Publish each frame at its running time on the clock", FALSE, rw));
-  g_object_class_install_property(
-      object_class, PROP_TRANSPORT,
-      g_param_spec_enum("transport", "Transport", "How the bytes that upstream writes reach the GPU",
-                        gpumap::gst::transport_type(), gpumap::gst::to_enum(initial.transport), rw));
-  g_object_class_install_property(
-      object_class, PROP_STATS,
-      g_param_spec_boxed("stats", "Statistics",
-                         "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
-                         "transport, copy-threads, copy-kernel",
-                         GST_TYPE_STRUCTURE, ro));
+  gpumap::gst::install_sink_properties(object_class);
 
   static GstStaticPadTemplate pad_template =
       GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
@@ -418,8 +285,6 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   gst_element_class_set_static_metadata(
       GST_ELEMENT_CLASS(klass), "GPU map sink", "Sink/Hardware",
       "Lets upstream write frames straight into GPU memory, for a gpumapsrc of the same channel", "The gpumap authors");
-  gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
-  gst_type_mark_as_plugin_api(gpumap::gst::transport_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
 static void gst_gpumap_sink_init(GstGpumapSink* self) {

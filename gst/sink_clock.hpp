@@ -24,7 +24,7 @@ class SinkClock {
   void set_flushing(bool flushing);  ///< wakes a waiting thread
 
   /// OK when the time has come, FLUSHING when it will not. While this side is paused, a frame passes at once where
-  /// `prerolling()`: what follows the gpumapsrc wants frames before it can play, and may want several.
+  /// `prerolling()`: what follows the gpumapsrc wants frames before it can play or pause, and may want several.
   [[nodiscard]] GstFlowReturn wait_for(GstElement* element, GstBuffer* buffer, const std::function<bool()>& prerolling);
 
  private:

@@ -52,38 +52,67 @@ std::int64_t ring_time(GstClockTime time) {
 }  // namespace
 
 void SinkCore::open(const SinkSettings& settings) {
-  settings_ = settings;
-  device_ = Device::open(settings.device);
-  if (device_->info().transport == "none") throw Error(ErrorCode::not_supported, device_->info().reason);
+  auto device = Device::open(settings.device);
+  if (device->info().transport == "none") throw Error(ErrorCode::not_supported, device->info().reason);
+  const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
 }
 
-void SinkCore::start(GstElement* sink) {
-  channel_ = Channel::open(settings_.channel);
+void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
+  open(settings);
+  auto channel = Channel::open(settings.channel);
   std::string holder;
-  if (!channel_->attach_sink(sink, holder)) {
-    channel_.reset();
+  if (!channel->attach_sink(sink, holder)) {
     throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "
                                                 "gpumapsink and gpumapsrc a channel name of its own",
-                                                settings_.channel, holder));
+                                                settings.channel, holder));
   }
   const std::lock_guard lock(mutex_);
+  session_ = std::make_shared<const Session>(Session{settings, device_, std::move(channel)});
   flushing_ = false;
   gone_ = {};
   maps_->cpu_reads = 0;
   maps_->upstream_reads = false;
   slow_slots_.reset();
   hoards_ = false;
-  transport_ = settings_.transport;
-  copier_.start(settings_.copy_threads);
+  transport_ = settings.transport;
+  copier_.start(settings.copy_threads);
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
 void SinkCore::stop(bool drained) {
   set_flushing(true);
-  if (channel_) channel_->detach_sink(drained);
+  if (const auto channel = this->channel()) channel->detach_sink(drained);
   copier_.stop();
   const std::lock_guard lock(mutex_);
+  gone_ = counters();
   lane_.reset();
+  session_.reset();
+}
+
+SinkCore::Counters SinkCore::counters() const {
+  Counters sum = gone_;
+  if (!lane_) return sum;
+  const RingCounters now = lane_->ring().counters();
+  // What a flush or a stop cuts off was not wanted any more: no drop.
+  sum.drops += now.overtaken;
+  sum.waits += now.producer_waits;
+  return sum;
+}
+
+std::shared_ptr<const SinkCore::Session> SinkCore::session() const {
+  const std::lock_guard lock(mutex_);
+  return session_;
+}
+
+std::shared_ptr<Channel> SinkCore::channel() const {
+  const auto session = this->session();
+  return session ? session->channel : nullptr;
+}
+
+bool SinkCore::queue_is_empty() const {
+  const auto current = lane();
+  return !current || current->ring().queued() == 0;
 }
 
 std::shared_ptr<Lane> SinkCore::lane() const {
@@ -97,43 +126,47 @@ void SinkCore::set_flushing(bool flushing) {
   if (lane_) lane_->ring().set_producer_flushing(flushing);
 }
 
-RingStatus SinkCore::wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped) {
+RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
+                                   const std::function<bool()>& stopped, Patience patience) {
+  const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
   for (int slice = 1;; ++slice) {
-    const RingStatus status = lane.ring().acquire(lease, settings_.when_full, Clock::now() + wait_slice);
-    if (status != RingStatus::timeout) return status;
+    const RingStatus status = lane.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
+    if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (stopped()) return RingStatus::flushing;
-    if (channel_->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
+    if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
     if (slice >= starved_slices && lane.ring().held_by_writers() == lane.ring().slots()) return RingStatus::full;
   }
 }
 
-RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped) {
+RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped,
+                             Patience patience) {
   if (hoards_) return RingStatus::full;
   provision(bytes);
+  const auto session = this->session();
   const auto current = lane();
-  if (!current) return RingStatus::flushing;
+  if (!session || !current) return RingStatus::flushing;
   // Slots in host memory may be read as well as written.
   const bool readable = current->ring().mapping()->cpu_readable();
   const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
   const SlowSlots::Next next = readable ? SlowSlots::Next::slot : slow_slots_.next();
   if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
   WriteLease lease;
-  const RingStatus status = wait_for_slot(*current, lease, stopped);
+  const RingStatus status = wait_for_slot(*session, *current, lease, stopped, patience);
   if (status == RingStatus::ok) {
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
-  } else if (status == RingStatus::full && settings_.when_full == WhenFull::block) {
+  } else if (status == RingStatus::full && session->settings.when_full == WhenFull::block) {
     // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
     hoards_ = true;
     GST_WARNING(
         "channel %s: upstream holds all %u slots at once: from here on it gets host memory, copied once a frame; "
         "more slots avoid that",
-        settings_.channel.c_str(), settings_.slots);
+        session->settings.channel.c_str(), session->settings.slots);
   }
   return status;
 }
 
-void SinkCore::watch_upstream(Bytes& bytes) {
+void SinkCore::watch_upstream(const Session& session, Bytes& bytes) {
   using Next = SlowSlots::Next;
   if (bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
@@ -142,7 +175,7 @@ void SinkCore::watch_upstream(Bytes& bytes) {
     GST_WARNING(
         "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "
         "memory, copied once a frame",
-        settings_.channel.c_str());
+        session.settings.channel.c_str());
   }
 }
 
@@ -180,7 +213,10 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
 }
 
 GstFlowReturn SinkCore::send(GstBuffer* buffer) {
-  const GstFlowReturn downstream = channel_->downstream_flow();
+  const auto session = this->session();
+  if (!session) return GST_FLOW_FLUSHING;
+  const Channel& channel = *session->channel;
+  const GstFlowReturn downstream = channel.downstream_flow();
   if (downstream != GST_FLOW_OK) return downstream;
 
   const std::size_t bytes = gst_buffer_get_size(buffer);
@@ -188,7 +224,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
   if (current && gst_buffer_n_memory(buffer) == 1) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
     Bytes* ours = memory_bytes(memory);
-    if (ours != nullptr) watch_upstream(*ours);
+    if (ours != nullptr) watch_upstream(*session, *ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
     if (lease != nullptr && lease->ring() == current->shared_ring()) {
       const std::size_t settled = ours->settle(bytes, copier_);
@@ -210,19 +246,21 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
   current = lane();
   if (!current) return GST_FLOW_FLUSHING;
   WriteLease lease;
-  switch (wait_for_slot(*current, lease, [] { return false; })) {
+  const SinkSettings& settings = session->settings;
+  switch (wait_for_slot(
+      *session, *current, lease, [] { return false; }, Patience::waits)) {
     case RingStatus::ok:
       break;
     case RingStatus::full:
-      if (settings_.when_full == WhenFull::block) {
+      if (settings.when_full == WhenFull::block) {
         throw Error(ErrorCode::invalid, fmt::format("upstream holds all {} slots and pushes a frame that lies in none "
                                                     "of them: set slots to more than {}",
-                                                    settings_.slots, settings_.slots));
+                                                    settings.slots, settings.slots));
       }
       drops_.fetch_add(1, std::memory_order_relaxed);
       return GST_FLOW_OK;
     case RingStatus::closed:
-      return channel_->downstream_flow() != GST_FLOW_OK ? channel_->downstream_flow() : GST_FLOW_EOS;
+      return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
     default:
       return GST_FLOW_FLUSHING;
   }
@@ -232,34 +270,32 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
 }
 
 void SinkCore::report(const std::exception& error) const {
-  GstElement* sink = channel_ ? channel_->sink() : nullptr;
+  const auto channel = this->channel();
+  GstElement* sink = channel ? channel->sink() : nullptr;
   if (sink == nullptr) return;
   post_error(sink, error);
   gst_object_unref(sink);
 }
 
 GstStructure* SinkCore::stats() const {
-  RingCounters counters;
+  Counters counted;
   std::optional<Transport> transport;
+  std::shared_ptr<Device> device;
   {
     const std::lock_guard lock(mutex_);
-    counters = gone_;
+    device = device_;
+    counted = counters();
     transport = transport_;
-    if (lane_) {
-      const RingCounters now = lane_->ring().counters();
-      counters.dropped += now.dropped;
-      counters.producer_waits += now.producer_waits;
-    }
   }
   const Copier::Plan copying = copier_.last();
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   return gst_structure_new("gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64,
                            u64(zero_copy_), "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64,
-                           u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counters.dropped), "cpu-reads",
-                           G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counters.producer_waits),
-                           "device", G_TYPE_STRING, device_ ? device_->info().name.c_str() : "", "transport",
-                           G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads",
-                           G_TYPE_UINT, copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+                           u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads",
+                           G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counted.waits), "device",
+                           G_TYPE_STRING, device ? device->info().name.c_str() : "", "transport", G_TYPE_STRING,
+                           transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT,
+                           copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
 }
 
 }  // namespace gpumap::gst

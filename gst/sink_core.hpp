@@ -41,16 +41,18 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
 
   /// Open the device. Throws Error.
   void open(const SinkSettings& settings);
-  /// Meet the channel. Throws Error(invalid) when it has a sink already.
-  void start(GstElement* sink);
+  /// The same, and meet the channel. Throws Error(invalid) when it has a sink already.
+  void start(GstElement* sink, const SinkSettings& settings);
   void stop(bool drained);
 
   /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
   void provision(std::size_t bytes);
-  /// A slot to write, for upstream; waits as the ring does, and gives up with `flushing` once `stopped()`. Any status
-  /// but ok and flushing: take host memory (full and leaky, upstream reads, no slot to be had). Throws Error.
+  enum class Patience { waits, does_not_wait };
+  /// A slot to write, for upstream; waits as the ring does, and gives up with `flushing` once `stopped()`; does not
+  /// wait: `timeout` at once. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
+  /// had). Throws Error.
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot,
-                                   const std::function<bool()>& stopped);
+                                   const std::function<bool()>& stopped, Patience patience = Patience::waits);
   /// Send a frame across: publishes the buffer's slot, or copies the buffer into one. Throws Error.
   GstFlowReturn send(GstBuffer* buffer);
 
@@ -59,24 +61,38 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void report(const std::exception& error) const;
   void set_upstream(Upstream upstream) noexcept { upstream_ = upstream; }
 
-  [[nodiscard]] const std::shared_ptr<Channel>& channel() const noexcept { return channel_; }
-  [[nodiscard]] const SinkSettings& settings() const noexcept { return settings_; }
+  /// Null when stopped.
+  [[nodiscard]] std::shared_ptr<Channel> channel() const;
+  /// No frame waits for the src.
+  [[nodiscard]] bool queue_is_empty() const;
   [[nodiscard]] GstStructure* stats() const;
 
  private:
+  /// What holds from a start to the stop: threads of the pool go on with it while the element stops and starts anew.
+  struct Session {
+    SinkSettings settings;
+    std::shared_ptr<Device> device;
+    std::shared_ptr<Channel> channel;
+  };
+
+  /// What is counted of a ring.
+  struct Counters {
+    std::uint64_t drops = 0, waits = 0;
+  };
+
+  [[nodiscard]] std::shared_ptr<const Session> session() const;
+  /// Of the ring of the moment and of those before it. Under mutex_.
+  [[nodiscard]] Counters counters() const;
   void copy(WriteLease& lease, GstBuffer* buffer);
   void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
   /// Null when a flush came in between. Throws Error.
-  [[nodiscard]] std::shared_ptr<Ring> make_ring(std::size_t bytes, const std::weak_ptr<Ring>& old,
-                                                std::optional<Transport> replaced);
-  void report_fallback(const Ring& ring) const;
-  void watch_upstream(Bytes& bytes);
-  RingStatus wait_for_slot(Lane& lane, WriteLease& lease, const std::function<bool()>& stopped);
+  [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
+                                                const std::weak_ptr<Ring>& old, std::optional<Transport> replaced);
+  void watch_upstream(const Session& session, Bytes& bytes);
+  static RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
+                                  const std::function<bool()>& stopped, Patience patience);
 
-  SinkSettings settings_;
-  std::shared_ptr<Device> device_;
-  std::shared_ptr<Channel> channel_;
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
   FrameCopier copier_;
@@ -84,10 +100,12 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
-  mutable std::mutex mutex_;  ///< lane_, flushing_, gone_, transport_
+  mutable std::mutex mutex_;  ///< of what follows, up to transport_
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<const Session> session_;
   std::shared_ptr<Lane> lane_;
   bool flushing_ = false;
-  RingCounters gone_;                   ///< of rings that were replaced
+  Counters gone_;                       ///< of rings that are gone
   std::optional<Transport> transport_;  ///< of the ring of the moment, or of the last one
 
   std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};

@@ -18,83 +18,90 @@ namespace gpumap::gst {
 
 using namespace std::chrono_literals;
 
+namespace {
+
+void report_fallback(const Channel& channel, const Ring& ring) {
+  GstElement* sink = ring.fallback_reason().empty() ? nullptr : channel.sink();
+  if (sink == nullptr) return;
+  post_warning(sink, ring.fallback_reason());
+  gst_object_unref(sink);
+}
+
+}  // namespace
+
 void SinkCore::provision(std::size_t bytes) {
   // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
   const std::lock_guard one_at_a_time(provisioning_);
+  std::shared_ptr<const Session> session;
   std::weak_ptr<Ring> old;
   std::optional<Transport> replaced;
   {
     const std::lock_guard lock(mutex_);
     if (lane_ && lane_->ring().slot_bytes() >= bytes) return;
-    if (!channel_ || flushing_) return;
+    if (!session_ || flushing_) return;
+    session = session_;
     if (lane_) {
-      const RingCounters counters = lane_->ring().counters();
-      gone_.dropped += counters.dropped;
-      gone_.producer_waits += counters.producer_waits;
       old = lane_->shared_ring();
       replaced = lane_->ring().transport();
     }
   }
-  if (settings_.slot_bytes != 0 && bytes > settings_.slot_bytes) {
+  const SinkSettings& settings = session->settings;
+  if (settings.slot_bytes != 0 && bytes > settings.slot_bytes) {
     throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes does not fit slot-size {}: set slot-size to {} or "
                                                 "more, or to 0 to take it from the caps",
-                                                bytes, settings_.slot_bytes, bytes));
+                                                bytes, settings.slot_bytes, bytes));
   }
-  std::shared_ptr<Ring> ring = make_ring(bytes, old, replaced);
+  std::shared_ptr<Ring> ring = make_ring(*session, bytes, old, replaced);
   if (!ring) return;
-  report_fallback(*ring);
+  report_fallback(*session->channel, *ring);
   auto made = std::make_shared<Lane>(std::move(ring));
   const std::lock_guard lock(mutex_);
   // Making it took time: after a stop in between, the next start must find neither lane nor frames of this one.
-  if (flushing_) return;
-  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings_.channel.c_str(),
-           made->ring().slots(), made->ring().slot_bytes(), device_->info().name.c_str(),
+  if (flushing_ || session_ != session) return;
+  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings.channel.c_str(),
+           made->ring().slots(), made->ring().slot_bytes(), session->device->info().name.c_str(),
            to_string(made->ring().transport()).data());
+  gone_ = counters();
   transport_ = made->ring().transport();
-  channel_->push_lane(made);
+  session->channel->push_lane(made);
   lane_ = std::move(made);
 }
 
-std::shared_ptr<Ring> SinkCore::make_ring(std::size_t bytes, const std::weak_ptr<Ring>& old,
+std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Ring>& old,
                                           std::optional<Transport> replaced) {
+  const SinkSettings& settings = session.settings;
   RingOptions options;
-  options.slots = settings_.slots;
-  options.slot_bytes = std::max<std::size_t>({bytes, settings_.slot_bytes, 1});
-  options.spin = std::chrono::microseconds(settings_.busy_poll_us);
-  options.transport = settings_.transport;
+  options.slots = settings.slots;
+  options.slot_bytes = std::max<std::size_t>({bytes, settings.slot_bytes, 1});
+  options.spin = std::chrono::microseconds(settings.busy_poll_us);
+  options.transport = settings.transport;
   // A ring in the window makes room for the next one: auto gives the window up only when that was not enough.
   if (replaced == Transport::bar && !options.transport) options.transport = Transport::bar;
 
   Deadline patience = Clock::now() + 2s;
   for (;;) {
     try {
-      return Ring::create(device_, options);
+      return Ring::create(session.device, options);
     } catch (const Error& error) {
       // Where memory is short the ring before this one may be in the way: it goes once its last frame has been read.
       if (error.code() != ErrorCode::no_memory || !replaced) throw;
       if (Clock::now() > patience) {
-        if (options.transport == settings_.transport) throw;
-        options.transport = settings_.transport;
+        if (options.transport == settings.transport) throw;
+        options.transport = settings.transport;
         continue;
       }
       // Once no one has it, its memory is free a moment later.
       if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
       {
         const std::lock_guard lock(mutex_);
-        if (flushing_) return nullptr;
-        if (lane_) channel_->retire_lane();
+        if (flushing_ || session_.get() != &session) return nullptr;
+        if (lane_) session.channel->retire_lane();
+        gone_ = counters();
         lane_.reset();
       }
       std::this_thread::sleep_for(1ms);
     }
   }
-}
-
-void SinkCore::report_fallback(const Ring& ring) const {
-  GstElement* sink = ring.fallback_reason().empty() ? nullptr : channel_->sink();
-  if (sink == nullptr) return;
-  post_warning(sink, ring.fallback_reason());
-  gst_object_unref(sink);
 }
 
 }  // namespace gpumap::gst

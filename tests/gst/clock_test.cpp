@@ -64,6 +64,57 @@ TEST(TwoPipelines, SinkPlaysFirst) {
   expect_same_moments(false);
 }
 
+/// Timestamps of the QoS events that leave a sink pad for upstream. Filled by a probe.
+struct Qos {
+  std::mutex mutex;
+  std::vector<GstClockTime> times;
+
+  void watch(GstElement* element) {
+    const Pad pad(gst_element_get_static_pad(element, "sink"));
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_EVENT_UPSTREAM, note, this, nullptr);
+  }
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Qos*>(user);
+    GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+    if (GST_EVENT_TYPE(event) != GST_EVENT_QOS) return GST_PAD_PROBE_OK;
+    GstClockTime time = 0;
+    gst_event_parse_qos(event, nullptr, nullptr, nullptr, &time);
+    const std::lock_guard lock(self->mutex);
+    self->times.push_back(time);
+    return GST_PAD_PROBE_OK;
+  }
+};
+
+// "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
+TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
+  const std::string channel = new_channel();
+  Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out qos=false");
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  g_usleep(300000);
+  Pipeline in(
+      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+      "gpumapsink name=sink channel=" +
+      channel);
+  Due received;
+  received.watch(out.element("out"), "sink");
+  Qos qos;
+  qos.watch(in.element("sink"));
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] {
+    const std::lock_guard lock(received.mutex);
+    return received.times.size() > 10;
+  }));
+  const GstClockTime earlier = gst_element_get_base_time(in.get()) - gst_element_get_base_time(out.get());
+  ASSERT_GE(earlier, 300 * GST_MSECOND);
+  const Pad pad(gst_element_get_static_pad(out.element("out"), "sink"));
+  EXPECT_TRUE(gst_pad_push_event(pad.get(), gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1.5, 7, 10 * GST_SECOND)));
+  // Before the other side's time began there is nothing to skip.
+  gst_pad_push_event(pad.get(), gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1.5, 7, 0));
+  const std::lock_guard lock(qos.mutex);
+  ASSERT_EQ(qos.times.size(), 1U);
+  EXPECT_EQ(qos.times[0], 10 * GST_SECOND - earlier);
+}
+
 TEST(Latency, IsUpstreams) {
   const std::string channel = new_channel();
   Pipeline in(
@@ -119,6 +170,24 @@ TEST(Pacing, SleepingSinkStopsAtOnce) {
     EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == wanted; }));
     EXPECT_LT(pipeline.stop(), 1s);
   }
+}
+
+// Paused, what follows gpumapsrc prerolls and no more: frames that pass before their time are missing afterwards.
+TEST(Pacing, PauseLosesNothing) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=4 "
+                     "sync=true leaky=oldest $CHANNEL gpumapsrc $CHANNEL ! queue max-size-buffers=2 ! "
+                     "fakesink sync=true"));
+  GstElement* sink = pipeline.element("sink");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(eventually([&] { return stat(sink, "frames") > 10; }));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED));
+  const std::uint64_t frames = stat(sink, "frames");
+  g_usleep(1000000);
+  EXPECT_LE(stat(sink, "frames"), frames + 2);
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  EXPECT_TRUE(eventually([&] { return stat(sink, "frames") > frames + 10; }, 2s)) << stat(sink, "frames");
+  EXPECT_EQ(stat(sink, "drops"), 0U);
 }
 
 TEST(Pacing, SleepingSinkIsFlushedAtOnce) {

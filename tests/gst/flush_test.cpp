@@ -68,6 +68,24 @@ TEST(Flush, DropsWhatIsQueuedAndGoesOn) {
   gst_harness_teardown(in);
 }
 
+// `drops` tells how many frames a full ring cost: what a flush or a stop cuts off was not wanted any more.
+TEST(Flush, IsNoDrop) {
+  GstHarness* in = gst_harness_new_parse(("gpumapsink slots=3 leaky=oldest channel=" + new_channel()).c_str());
+  const Element sink(gst_harness_find_element(in, "gpumapsink"));
+  open(in);
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(100, 1)).release()), GST_FLOW_OK);
+  }
+  EXPECT_EQ(stat(sink.get(), "drops"), 2U);
+  ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
+  flush_stop(in);
+  EXPECT_EQ(stat(sink.get(), "drops"), 2U);
+  ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(100, 1)).release()), GST_FLOW_OK);
+  gst_element_set_state(sink.get(), GST_STATE_READY);
+  EXPECT_EQ(stat(sink.get(), "drops"), 2U);
+  gst_harness_teardown(in);
+}
+
 TEST(Flush, CrossesWhileTheSrcWaits) {
   const std::string channel = new_channel();
   GstHarness* in = gst_harness_new_parse(("gpumapsink channel=" + channel).c_str());

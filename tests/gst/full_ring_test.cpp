@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // A ring that is full, small or large: blocks until stopped, or drops and counts; elements that hold frames do not lock
 // it up.
+#include <gst/check/gstharness.h>
+
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -102,6 +104,37 @@ TEST(FullRing, LeakyPoolNeverBlocks) {
       EXPECT_EQ(stat(sink, "drops"), 46U);
     }
   }
+}
+
+// Who asks the pool not to wait is told that there is no slot.
+TEST(FullRing, PoolThatMustNotWait) {
+  GstHarness* in = gst_harness_new_parse(("gpumapsink slots=2 channel=" + new_channel()).c_str());
+  const Caps caps = video_caps("NV12", 64, 48);
+  gst_harness_set_src_caps(in, gst_caps_ref(caps.get()));
+  GstQuery* query = gst_query_new_allocation(caps.get(), TRUE);
+  ASSERT_TRUE(gst_pad_peer_query(in->srcpad, query));
+  GstBufferPool* pool = nullptr;
+  gst_query_parse_nth_allocation_pool(query, 0, &pool, nullptr, nullptr, nullptr);
+  gst_query_unref(query);
+  ASSERT_NE(pool, nullptr);
+  ASSERT_TRUE(gst_buffer_pool_set_active(pool, TRUE));
+  GstBufferPoolAcquireParams params{};
+  params.flags = GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT;
+  Buffer held[2];
+  for (Buffer& buffer : held) {
+    GstBuffer* got = nullptr;
+    ASSERT_EQ(gst_buffer_pool_acquire_buffer(pool, &got, &params), GST_FLOW_OK);
+    buffer.reset(got);
+  }
+  GstBuffer* none = nullptr;
+  EXPECT_EQ(gst_buffer_pool_acquire_buffer(pool, &none, &params), GST_FLOW_EOS);
+  held[0].reset();
+  EXPECT_EQ(gst_buffer_pool_acquire_buffer(pool, &none, &params), GST_FLOW_OK);
+  held[0].reset(none);
+  for (Buffer& buffer : held) buffer.reset();
+  gst_buffer_pool_set_active(pool, FALSE);
+  gst_object_unref(pool);
+  gst_harness_teardown(in);
 }
 
 class Slots : public testing::TestWithParam<int> {};

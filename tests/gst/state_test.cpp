@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // States in any order, again and again: nothing is lost, nothing grows.
+#include <atomic>
 #include <random>
+#include <thread>
 
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
@@ -90,6 +92,24 @@ TEST(State, AThousandChangesAndNothingGrows) {
   if (!sanitized) {
     EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
   }
+}
+
+// Properties are read and set by any thread at any time.
+TEST(State, PropertiesWhileStatesChange) {
+  Pipeline pipeline(on_new_channel(looping));
+  GstElement* sink = pipeline.element("sink");
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    for (bool odd = false; !over; odd = !odd) {
+      EXPECT_LE(stat(sink, "zero-copy-frames"), stat(sink, "frames") + 1000);
+      g_object_set(sink, "device", odd ? "auto" : "0", "sync", static_cast<gboolean>(odd), nullptr);
+    }
+  });
+  for (int i = 0; i < 30; ++i) {
+    EXPECT_TRUE(settle(pipeline, i % 2 == 0 ? GST_STATE_PAUSED : GST_STATE_READY)) << i;
+  }
+  over = true;
+  reader.join();
 }
 
 TEST(State, NewPipelinesAndNothingGrows) {
