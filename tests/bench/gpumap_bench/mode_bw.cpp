@@ -27,13 +27,16 @@ class Measurement {
   void measure() {
     for (Run& run : runs_) size_visits(run);
     for (unsigned round = 0; round < rounds(); ++round) {
+      // Each round begins elsewhere: what comes first after the others finds the caches full of what they left there.
+      std::rotate(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(runs_.size() / rounds()), runs_.end());
       for (Run& run : runs_) {
-        static_cast<void>(sample(run));  // wakes helpers, warms a warm source
+        for (int i = 0; i < (run.way->warm ? 3 : 1); ++i) static_cast<void>(sample(run));  // wakes helpers, warms
         const std::int64_t before = cpu_ns();
         for (std::size_t i = 0; i < run.visit; ++i) run.ns.push_back(sample(run));
         run.cpu_ns += cpu_ns() - before;
       }
     }
+    std::sort(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.way < b.way; });
     for (const Run& run : runs_) verify(*run.way);
   }
 
@@ -183,7 +186,15 @@ nlohmann::json run_bw(Context& context) {
                     .what =
                         "one copy: 'cold' from a source that no cache holds, 'warm' from the same bytes each time; "
                         "stores until the CPU's fence, DMA until the CPU sees it done"};
+  report.extra["choices"] = nlohmann::json::array();
   for (const std::size_t bytes : sizes) {
+    for (const Copiers::Of& of : copiers.all) {
+      const gpumap::Copier::Plan plan = of.copier->plan_for(bytes);
+      report.extra["choices"].push_back({{"path", "bar"},
+                                         {"threads", of.threads},
+                                         {"bytes", bytes},
+                                         {"choice", fmt::format("{}, {} threads", plan.kernel, plan.threads)}});
+    }
     Measurement measurement(context, ways, bytes);
     measurement.measure();
     for (Row& row : measurement.rows()) report.rows.push_back(std::move(row));
