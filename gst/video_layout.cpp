@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "video_layout.hpp"
 
+#include <fmt/format.h>
+
+#include "gpumap/error.hpp"
+
 namespace gpumap::gst {
 
 bool peer_reads_video_meta(GstPad* pad, GstCaps* caps) {
@@ -24,12 +28,23 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
   GstVideoInfo mutable_info = info;  // GStreamer 1.22 takes it without const
   GstVideoFrame from;
   GstVideoFrame to;
+  bool copied = false;
   if (gst_video_frame_map(&from, &mutable_info, buffer, GST_MAP_READ)) {
     if (gst_video_frame_map(&to, &mutable_info, packed, GST_MAP_WRITE)) {
-      gst_video_frame_copy(&to, &from);
+      copied = gst_video_frame_copy(&to, &from) != 0;
       gst_video_frame_unmap(&to);
     }
     gst_video_frame_unmap(&from);
+  }
+  if (!copied) {
+    const gsize bytes = gst_buffer_get_size(buffer);
+    gst_buffer_unref(buffer);
+    gst_buffer_unref(packed);
+    throw Error(ErrorCode::io,
+                fmt::format("cannot read a frame of {} bytes as its GstVideoMeta describes it, to give it to a "
+                            "downstream that knows no such meta: see what upstream sends (GST_DEBUG=gpumapmemory:4 "
+                            "tells of memory that cannot be mapped)",
+                            bytes));
   }
   gst_buffer_copy_into(
       packed, buffer,
