@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "memory.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -15,6 +17,12 @@ GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 #define GST_CAT_DEFAULT gpumap_memory_debug
 
 namespace gpumap::gst {
+
+namespace {
+
+constexpr std::chrono::seconds patience_for_writer{30};
+
+}  // namespace
 
 Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
     : device_(lease.ring()->device()),
@@ -57,16 +65,25 @@ Bytes::~Bytes() {
 
 void Bytes::make_shadow() {
   constexpr std::size_t page = 4096;
-  shadow_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)));
-  if (!shadow_) throw std::bad_alloc();
+  decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
+                         &std::free);
+  if (!made) throw std::bad_alloc();
   if (!has_content_) {
-    std::memset(shadow_.get(), 0, bytes_);
+    std::memset(made.get(), 0, bytes_);
   } else {
-    written_.wait();
+    // Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever
+    // stopping.
+    if (written_.wait(Clock::now() + patience_for_writer) != WaitResult::ready) {
+      throw Error(ErrorCode::io, fmt::format("the kernel that fills this frame has not ended for {} s: see what it "
+                                             "waits for",
+                                             patience_for_writer.count()));
+    }
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
-    mapping_->download(offset_, {shadow_.get(), bytes_});
+    mapping_->download(offset_, {made.get(), bytes_});
   }
+  // Only now: after a download that failed there is nothing to see.
+  shadow_ = std::move(made);
 }
 
 std::chrono::nanoseconds Bytes::now() const noexcept {
