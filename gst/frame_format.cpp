@@ -61,7 +61,7 @@ FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
     made.video_ = true;
     made.format_ = video_format(GST_VIDEO_INFO_FORMAT(&made.video_info_));
     made.width_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_WIDTH(&made.video_info_));
-    made.height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_HEIGHT(&made.video_info_));
+    made.height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_FIELD_HEIGHT(&made.video_info_));
     made.image_bytes_ = made.video_info_.size;
     made.bytes_per_sample_ = 0;
   } else if (gst_structure_has_name(structure, "audio/x-raw")) {
@@ -107,20 +107,46 @@ gpumap_color FrameFormat::color() const noexcept {
   return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full);
 }
 
-void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
+bool FrameFormat::has_chroma_by_field(const GstBuffer* frame) const noexcept {
+  if (format_ != GPUMAP_FORMAT_NV12 && format_ != GPUMAP_FORMAT_I420) return false;
+  const GstVideoInterlaceMode mode = GST_VIDEO_INFO_INTERLACE_MODE(&video_info_);
+  if (mode == GST_VIDEO_INTERLACE_MODE_MIXED) return GST_BUFFER_FLAG_IS_SET(frame, GST_VIDEO_BUFFER_FLAG_INTERLACED);
+  return mode == GST_VIDEO_INTERLACE_MODE_INTERLEAVED;
+}
+
+bool FrameFormat::tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const {
+  const guint planes = GST_VIDEO_INFO_N_PLANES(&video_info_);
+  bool fits = meta.n_planes >= planes;
+  for (guint plane = 0; fits && plane < planes; ++plane) {
+    // The stride of a tiled plane is two counts, of tiles in a row and of rows of tiles.
+    const auto stride = static_cast<guint>(meta.stride[plane]);
+    const std::size_t tiles = std::size_t{GST_VIDEO_TILE_X_TILES(stride)} * GST_VIDEO_TILE_Y_TILES(stride);
+    fits = meta.offset[plane] <= bytes &&
+           tiles * GST_VIDEO_FORMAT_INFO_TILE_SIZE(video_info_.finfo, plane) <= bytes - meta.offset[plane];
+  }
+  return fits;
+}
+
+bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
   const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
   bool fits = meta.n_planes >= planes;
   for (guint component = 0; fits && component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
     const auto plane = static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&video_info_, component));
     if (plane >= planes) continue;
-    const auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
+    auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
+    // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
+    if (rows < height_ && GST_VIDEO_INFO_IS_INTERLACED(&video_info_)) rows += rows % 2;
     const auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
                            static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
     const gint stride = meta.stride[plane];
     fits = stride >= 0 && static_cast<std::size_t>(stride) >= row_bytes && meta.offset[plane] <= bytes &&
            (rows - 1) * static_cast<std::size_t>(stride) + row_bytes <= bytes - meta.offset[plane];
   }
-  if (fits) return;
+  return fits;
+}
+
+void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
+  if (GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? tiles_fit(meta, bytes) : rows_fit(meta, bytes)) return;
   throw Error(ErrorCode::invalid, fmt::format("a GstVideoMeta describes more than the {} bytes of its buffer: see what "
                                               "upstream sends",
                                               bytes));
@@ -140,6 +166,7 @@ gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const Gs
       made.plane[i] = address + (meta != nullptr ? meta->offset[i] : video_info_.offset[i]);
       made.stride[i] = static_cast<gpumap_u32>(meta != nullptr ? meta->stride[i] : video_info_.stride[i]);
     }
+    made.bytes -= made.plane[0] - address;
   } else if (format_ == GPUMAP_FORMAT_RGB_F32_PLANAR) {
     for (std::size_t i = 0; i < 3; ++i) {
       made.stride[i] = static_cast<gpumap_u32>(width_ * sizeof(float));
@@ -147,6 +174,16 @@ gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const Gs
     }
   }
   return made;
+}
+
+gpumap_view field_of(gpumap_view view, gpumap_u32 field) {
+  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
+    view.plane[i] += std::uint64_t{field} * view.stride[i];
+    if (i == 0) view.bytes -= std::min<std::uint64_t>(view.bytes, std::uint64_t{field} * view.stride[0]);
+    view.stride[i] *= 2;
+  }
+  view.height = (view.height + 1 - field) / 2;
+  return view;
 }
 
 }  // namespace gpumap::gst

@@ -31,13 +31,19 @@ class FrameFormat {
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
 
+  /// True where `frame` is interlaced and two rows of the same field, not of the same picture, share a row of chroma.
+  [[nodiscard]] bool has_chroma_by_field(const GstBuffer* frame) const noexcept;
+
   /// Throws Error(invalid) where planes and strides of `meta` reach beyond `bytes` bytes: they come from upstream, and
   /// a kernel follows them unchecked.
   void check(const GstVideoMeta& meta, std::size_t bytes) const;
-  /// The view of `bytes` bytes at `address`; `meta` (may be null) overrides strides and plane offsets.
+  /// The view of `bytes` bytes at `address`; `meta` (may be null, else checked) overrides strides and plane offsets.
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
 
  private:
+  [[nodiscard]] bool tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const;
+  [[nodiscard]] bool rows_fit(const GstVideoMeta& meta, std::size_t bytes) const;
+
   gpumap_u32 format_ = GPUMAP_FORMAT_BYTES;
   bool video_ = false;
   GstVideoInfo video_info_{};
@@ -45,5 +51,8 @@ class FrameFormat {
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
 };
+
+/// Every other row of `view`, from row 0 or 1 on: a field (0 or 1) of an interlaced picture, as a picture of its own.
+[[nodiscard]] gpumap_view field_of(gpumap_view view, gpumap_u32 field);
 
 }  // namespace gpumap::gst

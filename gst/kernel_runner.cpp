@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdio>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -24,21 +24,15 @@ struct KernelRunner::Input {
 
 namespace {
 
-constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
-
-KernelSource source_for(const KernelSettings& settings, const Builtin* builtin, Backend backend) {
-  if (builtin != nullptr) return source_of(*builtin, backend);
-  return load_kernel_file(settings.location, settings.function);
-}
-
-const Builtin* builtin_for(const KernelSettings& settings) {
-  if (!settings.location.empty()) return nullptr;
-  const Builtin* builtin = find_builtin(settings.kernel);
-  if (builtin != nullptr) return builtin;
-  std::string names;
-  for (const Builtin& known : builtins()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-  throw Error(ErrorCode::invalid, fmt::format("no built-in kernel \"{}\": choose one of {}, or set location to a file",
-                                              settings.kernel, names));
+/// `call`; what goes wrong with the GPU meanwhile is said of this kernel.
+template <typename Call>
+auto naming(const std::string& kernel, Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::device_lost) throw;
+    throw Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, error.what()));
+  }
 }
 
 GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block, std::size_t bytes) {
@@ -58,28 +52,36 @@ GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block,
 }  // namespace
 
 KernelRunner::KernelRunner(const KernelSettings& settings)
-    : device_(Device::open(settings.device)), builtin_(builtin_for(settings)), backend_(Backend::vulkan) {
-  const KernelSource source = source_for(settings, builtin_, settings.backend.value_or(device_->default_backend()));
+    : device_(Device::open(settings.device)), builtin_(builtin_of(settings)), backend_(Backend::vulkan) {
+  const KernelSource source = source_of(settings, *device_);
   backend_ = backend_of(source.language);
-  if (!device_->has(backend_)) {
-    throw Error(ErrorCode::not_supported,
-                fmt::format("{} needs {}, which {} does not have here: {}", source.name,
-                            backend_ == Backend::cuda ? "CUDA" : "Vulkan", device_->info().name,
-                            backend_ == Backend::cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA "
-                                                        "driver and build gpumap with the CUDA Toolkit"
-                                                      : "install a Vulkan driver for it"));
-  }
   name_ = builtin_ != nullptr ? std::string(builtin_->name) : source.name;
   set_params(settings.params);
   kernel_ = Kernel::load(device_, source);
   queue_ = device_->create_queue(backend_);
-  result_ = device_->allocate({.placement = Placement::host, .bytes = result_bytes}, backend_);
-  std::memset(result_->host(), 0, result_bytes);
+  on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
+  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(source);
+  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr);
 }
 
 KernelRunner::~KernelRunner() {
-  queue_.reset();  // waits for the launches in flight: they use the kernel, the result block and the outputs
-  if (found_ != nullptr) gst_structure_free(found_);
+  try {
+    if (last_.wait(Clock::now() + patience_at_end) == WaitResult::ready) {
+      queue_.reset();  // before what its launches use
+      return;
+    }
+    std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its element's end: what it uses stays allocated\n",
+                 name_.c_str());
+    // Deliberately leaked, as destructors would wait for the kernel; and memory that is freed under it, or code that is
+    // unloaded, faults the context of the whole process.
+    new std::shared_ptr<Kernel>(kernel_);
+    new std::shared_ptr<OutputPool>(device_pool_);
+    new std::shared_ptr<OutputPool>(host_pool_);
+    static_cast<void>(queue_.release());
+    static_cast<void>(result_.release());
+  } catch (const std::exception&) {
+    // The device is lost: nothing runs on it any more.
+  }
 }
 
 void KernelRunner::set_params(const std::string& params) {
@@ -123,13 +125,15 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   made.size = memory->size;
   made.address = bytes->mapping().address(backend_);
   if (made.address == 0) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
-                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
-                            name_, backend_ == Backend::cuda ? "CUDA" : "Vulkan", device_->info().name,
-                            backend_ == Backend::cuda ? "vulkan" : "cuda"));
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
+                    "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
+                    name_, to_string(backend_), device_->info().name, backend_ == Backend::cuda ? "vulkan" : "cuda"));
   }
   made.address += made.offset;
+  // Of samples, whole frames only: the output has room for no more.
+  if (!on_bytes_ && in_format_.bytes_per_sample() > 1) made.size -= made.size % in_format_.bytes_per_sample();
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
   if (made.meta != nullptr) {
     in_format_.check(*made.meta, made.size);
@@ -141,18 +145,20 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
 }
 
 std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
-  const bool copies = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
-  if (copies) return input_bytes;
+  if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
   const std::size_t samples = input_bytes / std::max<std::size_t>(in_format_.bytes_per_sample(), 1);
   return samples * std::max<std::size_t>(out_format_.bytes_per_sample(), 1);
 }
 
-OutputBlock KernelRunner::take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes) {
+bool KernelRunner::take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes, OutputBlock& block) {
   if (!pool || pool->bytes() < bytes) {
     pool = std::make_shared<OutputPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
   }
-  return pool->take();
+  auto taken = pool->take(cancelled_);
+  if (!taken) return false;
+  block = std::move(*taken);
+  return true;
 }
 
 bool KernelRunner::wait(const Fence& fence) {
@@ -160,52 +166,56 @@ bool KernelRunner::wait(const Fence& fence) {
 }
 
 void KernelRunner::drain() {
-  (void)wait(last_);
-}
-
-void KernelRunner::read_result(GstBuffer* out, std::uint64_t sequence) {
-  std::uint64_t word = 0;
-  result_->invalidate(0, result_bytes);
-  std::memcpy(&word, result_->host(), sizeof(word));
-  std::memset(result_->host(), 0, result_bytes);
-  result_->flush(0, result_bytes);
-  if (found_ != nullptr) gst_structure_free(found_);
-  found_ = gst_structure_new(
-      "gpumap-checksum", "kernel", G_TYPE_STRING, name_.c_str(), "checksum", G_TYPE_UINT64, static_cast<guint64>(word),
-      "bytes", G_TYPE_UINT64, static_cast<guint64>(gst_buffer_get_size(out)), "sequence", G_TYPE_UINT64,
-      static_cast<guint64>(sequence), "pts", G_TYPE_UINT64, static_cast<guint64>(GST_BUFFER_PTS(out)), nullptr);
-  if (GstCustomMeta* meta = gst_buffer_add_custom_meta(out, "GpumapResult")) {
-    gst_structure_set(gst_custom_meta_get_structure(meta), "checksum", G_TYPE_UINT64, static_cast<guint64>(word),
-                      nullptr);
-  }
-}
-
-GstStructure* KernelRunner::take_result() noexcept {
-  return std::exchange(found_, nullptr);
+  naming(name_, [&] { (void)wait(last_); });
 }
 
 GstBuffer* KernelRunner::run(GstBuffer* in) {
+  return naming(name_, [&] { return run_on(in); });
+}
+
+void KernelRunner::launch(bool by_field) {
+  if (!by_field) {
+    queue_->launch(*kernel_, kernel_->grid_for(frame_), frame_);
+    return;
+  }
+  gpumap_frame part = frame_;
+  for (gpumap_u32 field = 0; field < std::min<gpumap_u32>(frame_.in.height, 2); ++field) {
+    part.in = field_of(frame_.in, field);
+    part.out = field_of(frame_.out, field);
+    queue_->launch(*kernel_, kernel_->grid_for(part), part);
+  }
+}
+
+GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const Input input = input_of(in);
   const bool in_place = builtin_ != nullptr && builtin_->in_place;
   const std::size_t bytes = output_bytes(input.size);
 
+  // A run that was cancelled may still be adding to the result.
+  if (has_result_ && !wait(last_)) return nullptr;
   OutputBlock device_block;
-  if (!in_place) device_block = take(device_pool_, Placement::device, bytes);
+  if (!in_place && !take(device_pool_, Placement::device, bytes, device_block)) return nullptr;
   OutputBlock host_block;
-  if (!gpu_output_) host_block = take(host_pool_, Placement::host, bytes);
+  if (!gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
+    if (!in_place) device_pool_->give_back(std::move(device_block));
+    return nullptr;
+  }
 
-  const bool same_layout = builtin_ != nullptr && (in_place || builtin_->name == "identity");
-  frame_.in = in_format_.view(input.address, input.size, input.meta);
+  const FrameFormat plain;
+  const FrameFormat& in_format = on_bytes_ ? plain : in_format_;
+  const FrameFormat& out_format = on_bytes_ ? plain : out_format_;
+  frame_.in = in_format.view(input.address, input.size, input.meta);
   frame_.out =
       in_place ? frame_.in
-               : out_format_.view(device_block.mapping->address(backend_), bytes, same_layout ? input.meta : nullptr);
+               : out_format.view(device_block.mapping->address(backend_), bytes, keeps_layout() ? input.meta : nullptr);
   frame_.sequence = input.bytes->sequence();
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
-  frame_.result = result_->address(backend_);
+  frame_.result = result_->address();
 
+  if (has_result_) result_->clear();
   queue_->wait(input.bytes->written());
-  queue_->launch(*kernel_, kernel_->grid_for(frame_), frame_);
+  launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
   if (!gpu_output_) {
     if (in_place) {
       queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
@@ -215,12 +225,9 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
   }
   last_ = queue_->submit();
   input.bytes->add_read_fence(last_);
-  ++runs_;
 
+  const bool finished = (!has_result_ && gpu_output_) || wait(last_);
   GstBuffer* out = nullptr;
-  bool finished = true;
-  const bool has_result = builtin_ != nullptr && builtin_->has_result;
-  if (has_result || !gpu_output_) finished = wait(last_);
   if (gpu_output_ && in_place) {
     out = gst_buffer_copy(in);
   } else {
@@ -247,16 +254,17 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
         static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
                                         GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
         0, static_cast<gsize>(-1));
-    if (same_layout && input.meta != nullptr) {
+    if (keeps_layout() && input.meta != nullptr) {
       gst_buffer_add_video_meta_full(out, input.meta->flags, input.meta->format, input.meta->width, input.meta->height,
                                      input.meta->n_planes, input.meta->offset, input.meta->stride);
     }
+    if (!in_place) remove_result_meta(out);
   }
   if (!finished) {
     gst_buffer_unref(out);
     return nullptr;
   }
-  if (has_result) read_result(out, frame_.sequence);
+  if (has_result_) result_->read(out, frame_.sequence);
   if (!gpu_output_ && !video_meta_ok_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   return out;
 }

@@ -12,23 +12,17 @@
 
 #include "frame_format.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel_result.hpp"
+#include "kernel_settings.hpp"
 #include "output_pool.hpp"
 
 namespace gpumap::gst {
-
-struct KernelSettings {
-  std::string kernel = "identity";  ///< a built-in, unless `location` is set
-  std::string location;
-  std::string function;
-  std::string params;
-  std::string device = "auto";
-  std::optional<Backend> backend;  ///< empty: the device's own
-};
 
 /// Runs one kernel on each frame of a stream. Thread safety: one thread at a time; cancel() from any thread.
 class KernelRunner {
  public:
   explicit KernelRunner(const KernelSettings& settings);  ///< compiles and loads; throws Error
+  /// Waits 5 s for what was launched; then what it uses stays allocated for good.
   ~KernelRunner();
   KernelRunner(const KernelRunner&) = delete;
   KernelRunner& operator=(const KernelRunner&) = delete;
@@ -38,7 +32,7 @@ class KernelRunner {
   void set_params(const std::string& params);  ///< throws Error(invalid)
 
   /// Launch on `in`. The result (transfer full) carries `in`'s flags, times and, for a kernel with a result, a custom
-  /// meta "GpumapResult". Null when cancelled. Throws Error.
+  /// meta "GpumapResult". Null when cancelled. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
   /// Wait for all that was launched. Throws Error(device_lost).
   void drain();
@@ -47,15 +41,21 @@ class KernelRunner {
   void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
 
   /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
-  [[nodiscard]] GstStructure* take_result() noexcept;
+  [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
  private:
   struct Input;
   [[nodiscard]] Input input_of(GstBuffer* in) const;
+  /// The output is as the input is, padding included: true for kernels of the user's, which know no other. Else it is
+  /// as its caps say.
+  [[nodiscard]] bool keeps_layout() const noexcept { return builtin_ == nullptr || on_bytes_; }
   [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
-  [[nodiscard]] OutputBlock take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes);
+  /// False when cancelled.
+  [[nodiscard]] bool take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes,
+                          OutputBlock& block);
   [[nodiscard]] bool wait(const Fence& fence);
-  void read_result(GstBuffer* out, std::uint64_t sequence);
+  [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
+  void launch(bool by_field);
 
   std::shared_ptr<Device> device_;
   std::shared_ptr<Kernel> kernel_;
@@ -63,15 +63,15 @@ class KernelRunner {
   std::string name_;
   Backend backend_;
   std::unique_ptr<Queue> queue_;
-  std::shared_ptr<Mapping> result_;  ///< host memory that the kernel writes its result words to
+  bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
+  bool has_result_ = false;
+  std::unique_ptr<KernelResult> result_;
   gpumap_frame frame_{};
   FrameFormat in_format_, out_format_;
   bool gpu_output_ = true;
   bool video_meta_ok_ = true;
   std::shared_ptr<OutputPool> device_pool_, host_pool_;
   Fence last_;
-  GstStructure* found_ = nullptr;
-  std::uint64_t runs_ = 0;
   std::atomic<bool> cancelled_{false};
 };
 

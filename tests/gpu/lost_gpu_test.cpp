@@ -31,6 +31,7 @@ TEST_F(LostGpuTest, AFaultIsAnErrorOfThisAndLaterPipelines) {
   gst_app_src_end_of_stream(pipeline.appsrc());
   const std::string verdict = pipeline.wait(20s);
   EXPECT_THAT(verdict, HasSubstr("lost"));
+  EXPECT_THAT(verdict, HasSubstr("fault.cu"));
   EXPECT_THAT(verdict, HasSubstr("restart the process"));
   EXPECT_LT(pipeline.stop(), 10s);
   EXPECT_FALSE(device_->lost().empty());

@@ -46,7 +46,7 @@ Caps caps_of(const Image& image) {
 
 /// Push one frame, `data` as `info` lays it out, through convert into `to`; what arrives.
 Sample convert(const Caps& caps, GstVideoInfo info, const Data& data, const std::string& to, bool meta,
-               const std::string& params = "") {
+               const std::string& params = "", GstBufferFlags flags = static_cast<GstBufferFlags>(0)) {
   Pipeline pipeline(
       on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
                      "gpumapkernel kernel=convert " +
@@ -59,6 +59,7 @@ Sample convert(const Caps& caps, GstVideoInfo info, const Data& data, const std:
                                    static_cast<guint>(info.width), static_cast<guint>(info.height),
                                    info.finfo->n_planes, info.offset, info.stride);
   }
+  GST_BUFFER_FLAG_SET(buffer.get(), flags);
   push(pipeline.appsrc(), std::move(buffer));
   Sample sample = pull(pipeline.appsink(), 10s);
   if (!sample) ADD_FAILURE() << "nothing came: " << pipeline.wait(1ms);
@@ -158,6 +159,35 @@ TEST_P(Convert, PaddedRowsGiveTheSame) {
   const Sample tensor = convert(caps, padded, in, "application/x-tensor", true, mean_and_scale);
   ASSERT_NE(tensor, nullptr);
   expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
+}
+
+// Two rows of a field share their chroma, whatever the picture's height.
+TEST(ConvertInterlaced, ChromaIsKeptByField) {
+  for (const char* mode : {"interleaved", "mixed", "progressive"}) {
+    for (const bool flagged : {true, false}) {
+      for (const int height : {1, 2, 3, 5, 8, 14, 1080}) {
+        for (const auto& [format, id] : {std::pair{"NV12", GPUMAP_FORMAT_NV12}, {"I420", GPUMAP_FORMAT_I420}}) {
+          SCOPED_TRACE(testing::Message() << format << " " << mode << " " << flagged << " " << height);
+          const Image image{
+              format, static_cast<std::uint32_t>(id), 34, height, "bt601", ColorMatrix::bt601, ColorRange::limited};
+          const Caps caps = caps_of(image);
+          gst_caps_set_simple(caps.get(), "interlace-mode", G_TYPE_STRING, mode, nullptr);
+          const GstVideoInfo info = info_of(caps.get());
+          reference::Layout layout = layout_of(image, info);
+          const std::string_view kind(mode);
+          layout.interlaced = kind == "interleaved" || (kind == "mixed" && flagged);
+          const Data in = random_data(info.size, info.size);
+          const auto flags = static_cast<GstBufferFlags>(flagged ? GST_VIDEO_BUFFER_FLAG_INTERLACED : 0);
+          const Sample rgba = convert(caps, info, in, "video/x-raw,format=RGBA", height % 2 == 0, "", flags);
+          ASSERT_NE(rgba, nullptr);
+          expect_rgba(image, layout, in, gst_sample_get_buffer(rgba.get()));
+          const Sample tensor = convert(caps, info, in, "application/x-tensor", false, mean_and_scale, flags);
+          ASSERT_NE(tensor, nullptr);
+          expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
+        }
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -67,8 +67,35 @@ TEST_F(Errors, ShaderThatDoesNotCompile) {
 
 TEST_F(Errors, SpirvThatIsNone) {
   const std::string path = write_file("broken.spv", "these bytes are not SPIR-V");
-  EXPECT_THAT(error_with_kernel("location=" + path), HasSubstr("SPIR-V"));
+  EXPECT_THAT(error_with_kernel("location=" + path), AllOf(HasSubstr("SPIR-V"), HasSubstr(path)));
   EXPECT_EQ(std::remove(path.c_str()), 0);
+}
+
+TEST_F(Errors, ShaderWithDescriptors) {
+  const std::string path = write_file("bound.comp",
+                                      "#version 460\n"
+                                      "layout(local_size_x = 64) in;\n"
+                                      "layout(binding = 0) buffer B { uint x[]; } b;\n"
+                                      "void main() { b.x[gl_GlobalInvocationID.x] = 1u; }\n");
+  EXPECT_THAT(error_with_kernel("location=" + path),
+              AllOf(HasSubstr(path), HasSubstr("binding"), HasSubstr("gpumap.glsl")));
+  EXPECT_EQ(std::remove(path.c_str()), 0);
+}
+
+TEST_F(Errors, PropertiesThatContradictEachOther) {
+  const std::string shader = "location=" GPUMAP_EXAMPLES "/kernels/invert.comp";
+  EXPECT_THAT(error_with_kernel("backend=cuda " + shader),
+              AllOf(HasSubstr("invert.comp is for Vulkan, and backend is CUDA"), HasSubstr(".cu")));
+  EXPECT_THAT(error_with_kernel("backend=vulkan location=" GPUMAP_EXAMPLES "/kernels/invert.cu"),
+              AllOf(HasSubstr("invert.cu is for CUDA, and backend is Vulkan"), HasSubstr(".comp")));
+  EXPECT_THAT(error_with_kernel("kernel=checksum function=main"),
+              AllOf(HasSubstr("function=main"), HasSubstr("kernel=checksum"), HasSubstr("location")));
+  EXPECT_THAT(error_with_kernel("kernel=checksum " + shader), AllOf(HasSubstr("kernel=checksum"), HasSubstr(shader)));
+  Pipeline pipeline(on_new_channel(std::string(source) +
+                                   "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel "
+                                   "function=main backend=vulkan " +
+                                   shader + " ! fakesink"));
+  EXPECT_EQ(pipeline.run(), "eos");
 }
 
 TEST_F(Errors, UnknownBuiltin) {

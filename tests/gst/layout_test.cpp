@@ -53,11 +53,105 @@ TEST_P(Layout, DefaultStridesWithoutVideoMeta) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Through, Layout,
-                         testing::Values("", "gpumapkernel kernel=checksum ! ", "gpumapkernel kernel=identity ! "),
+                         testing::Values("", "gpumapkernel kernel=checksum ! ", "gpumapkernel kernel=identity ! ",
+                                         "gpumapkernel location=" GPUMAP_EXAMPLES "/kernels/invert.comp ! gpumapkernel "
+                                         "location=" GPUMAP_EXAMPLES "/kernels/invert.comp ! "),
                          [](const auto& test) {
                            const std::string_view text(test.param);
-                           return text.empty() ? "Src" : text.find("sum") != text.npos ? "Checksum" : "Identity";
+                           return text.empty()                          ? "Src"
+                                  : text.find("sum") != text.npos       ? "Checksum"
+                                  : text.find("location=") == text.npos ? "Identity"
+                                                                        : "User";
                          });
+
+/// I420 with `below` rows under its picture.
+GstVideoInfo padded_info(const Caps& caps, guint below) {
+  GstVideoInfo info;
+  EXPECT_TRUE(gst_video_info_from_caps(&info, caps.get()));
+  GstVideoAlignment alignment;
+  gst_video_alignment_reset(&alignment);
+  alignment.padding_top = 2;
+  alignment.padding_bottom = below;
+  EXPECT_TRUE(gst_video_info_align(&info, &alignment));
+  return info;
+}
+
+// A user's kernel gets as much room as there is input, the padding too; and a sum is that of every byte.
+TEST(PaddedFrames, FitTheOutputOfEveryKernel) {
+  const Caps caps = video_caps("I420", 320, 240);
+  GstVideoInfo info = padded_info(caps, 4000);  // far more than the picture
+  for (const char* memory : {"", "(memory:GPUMap)"}) {
+    Pipeline pipeline(
+        on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel "
+                                   "location=" GPUMAP_EXAMPLES "/kernels/invert.comp ! gpumapkernel kernel=identity ! "
+                                   "gpumapkernel kernel=checksum ! capsfilter caps=video/x-raw") +
+                       memory + " ! appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Data data = random_data(info.size, 1);
+    Buffer buffer = new_buffer(data);
+    gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_I420, 320, 240, 3,
+                                   info.offset, info.stride);
+    push(pipeline.appsrc(), std::move(buffer));
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    if (std::string_view(memory).empty()) continue;  // repacked
+    GstBuffer* out = gst_sample_get_buffer(sample.get());
+    const Data got = data_of(out);
+    ASSERT_EQ(got.size(), data.size());
+    for (std::size_t i = info.offset[0]; i < data.size(); ++i) ASSERT_EQ(got[i], ~data[i]) << i;
+    GstCustomMeta* meta = gst_buffer_get_custom_meta(out, "GpumapResult");
+    ASSERT_NE(meta, nullptr);
+    guint64 sum = 0;
+    ASSERT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), "checksum", &sum));
+    EXPECT_EQ(sum, checksum_of(got));
+  }
+}
+
+// A frame that cannot be read is an error, not one of whatever lay in memory.
+TEST(UnreadableFrames, AreErrors) {
+  const Caps caps = video_caps("I420", 32, 16);
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL ! "
+                     "capsfilter caps=video/x-raw ! appsink name=out sync=false"));
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  GstVideoInfo far = padded_info(caps, 4000);
+  Buffer buffer = new_buffer(random_data(1000, 1));
+  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_I420, 32, 16, 3, far.offset,
+                                 far.stride);
+  push(pipeline.appsrc(), std::move(buffer));
+  EXPECT_NE(pipeline.wait(20s).find("1000 bytes"), std::string::npos) << pipeline.error();
+  EXPECT_EQ(pipeline.culprit(), "src");
+}
+
+// Their strides count tiles, not bytes.
+TEST(TiledFormats, Pass) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=3 ! videoconvert ! video/x-raw,format=NV12_64Z32,width=320,height=240 ! "
+                     "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=identity ! "
+                     "gpumapkernel kernel=checksum ! fakesink"));
+  EXPECT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(pipeline.results().size(), 3U);
+}
+
+TEST(TiledFormats, MayNotReachBeyondTheirBuffer) {
+  const Caps caps = video_caps("NV12_64Z32", 320, 240);
+  GstVideoInfo info;
+  ASSERT_TRUE(gst_video_info_from_caps(&info, caps.get()));
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                     "gpumapkernel kernel=identity ! fakesink"));
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Buffer buffer = new_buffer(random_data(info.size, 1));
+  gint stride[GST_VIDEO_MAX_PLANES] = {GST_VIDEO_TILE_MAKE_STRIDE(5, 9), info.stride[1]};
+  stride[0] += info.stride[0];
+  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_NV12_64Z32, 320, 240, 2,
+                                 info.offset, stride);
+  push(pipeline.appsrc(), std::move(buffer));
+  EXPECT_NE(pipeline.wait(20s).find("GstVideoMeta"), std::string::npos) << pipeline.error();
+}
 
 }  // namespace
 }  // namespace gpumap::gst::test

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The kernels for samples, iq-to-f32 and iq-power, through the pipeline against plain C++.
+#include <gst/audio/audio.h>
+
 #include <cmath>
 #include <cstring>
 
@@ -84,6 +86,40 @@ TEST_P(Samples, Power) {
     const double quadrature = reference::sample(GetParam().id, in, 2 * i + 1);
     return in_phase * in_phase + quadrature * quadrature;
   });
+}
+
+// Only whole frames have room in the output: what is left of the last one is left out.
+TEST_P(Samples, PartialFrames) {
+  struct Case {
+    const char* kernel;
+    int channels;
+    std::size_t bytes, frames;
+  };
+  const std::size_t sample = reference::sample_bytes(GetParam().id);
+  const std::string user = "location=" GPUMAP_EXAMPLES "/kernels/invert.comp";
+  for (const Case& test :
+       {Case{"kernel=iq-to-f32", 64, 64 * sample * 15 + 41, 15}, Case{"kernel=iq-to-f32", 64, 3, 0},
+        Case{"kernel=iq-to-f32", 100000, 99999, 0}, Case{"kernel=iq-power", 2, 2 * sample * 5 + 1, 5},
+        Case{user.c_str(), 64, 64 * sample * 15 + 41, 15}}) {
+    SCOPED_TRACE(testing::Message() << test.kernel << ", " << test.channels << " channels, " << test.bytes << " bytes");
+    Pipeline pipeline(
+        on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                                   "gpumapkernel ") +
+                       test.kernel + " ! capsfilter caps=audio/x-raw ! appsink name=out sync=false"));
+    const Caps caps =
+        new_caps(std::string("audio/x-raw,format=") + GetParam().name +
+                 ",layout=interleaved,rate=48000,channel-mask=(bitmask)0,channels=" + std::to_string(test.channels));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Data in = random_data(test.bytes, 5);
+    push(pipeline.appsrc(), new_buffer(in));
+    const Sample got = pull(pipeline.appsink(), 20s);
+    ASSERT_NE(got, nullptr) << pipeline.wait(1ms);
+    GstAudioInfo info;
+    ASSERT_TRUE(gst_audio_info_from_caps(&info, gst_sample_get_caps(got.get())));
+    EXPECT_EQ(gst_buffer_get_size(gst_sample_get_buffer(got.get())),
+              test.frames * static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info)));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, Samples, testing::ValuesIn(formats),

@@ -37,7 +37,8 @@ struct Plane {
 struct Layout {
   std::uint32_t format = 0, width = 0, height = 0;
   std::vector<Plane> planes;
-  std::size_t bytes = 0;  ///< from the start of the memory, lead included
+  std::size_t bytes = 0;    ///< from the start of the memory, lead included
+  bool interlaced = false;  ///< chroma belongs to every other row, not to neighbours
 
   [[nodiscard]] gpumap_view view(std::uint64_t address) const {
     gpumap_view view{};
@@ -94,11 +95,12 @@ inline std::array<int, 4> components(const Layout& layout, Bytes bytes, std::siz
     const Plane& p = layout.planes[plane];
     return std::to_integer<int>(bytes[p.offset + row * p.stride + column]);
   };
+  const std::size_t chroma_y = layout.interlaced ? y / 4 * 2 + y % 2 : y / 2;
   switch (layout.format) {
     case GPUMAP_FORMAT_NV12:
-      return {at(0, x, y), at(1, x / 2 * 2, y / 2), at(1, x / 2 * 2 + 1, y / 2), 255};
+      return {at(0, x, y), at(1, x / 2 * 2, chroma_y), at(1, x / 2 * 2 + 1, chroma_y), 255};
     case GPUMAP_FORMAT_I420:
-      return {at(0, x, y), at(1, x / 2, y / 2), at(2, x / 2, y / 2), 255};
+      return {at(0, x, y), at(1, x / 2, chroma_y), at(2, x / 2, chroma_y), 255};
     case GPUMAP_FORMAT_YUY2:
       return {at(0, 2 * x, y), at(0, x / 2 * 4 + 1, y), at(0, x / 2 * 4 + 3, y), 255};
     case GPUMAP_FORMAT_UYVY:

@@ -76,7 +76,8 @@ typedef struct gpumap_frame {
   gpumap_u64 sequence; /* of the frame on its channel, from 0 */
   gpumap_i64 pts;      /* ns, -1 when none */
   gpumap_i64 duration; /* ns, -1 when none */
-  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words, zero before the launch, read after it */
+  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each launch and tells
+                          them after it, where any is not zero: element message and buffer meta, see the README */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 } gpumap_frame;

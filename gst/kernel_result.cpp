@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+#include "kernel_result.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* meta_name = "GpumapResult";
+constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
+using Words = std::array<std::uint64_t, GPUMAP_RESULT_WORDS>;
+
+/// True where `code` includes anything but gpumap's own files: what that does is not looked at.
+bool includes_others(std::string_view code) {
+  constexpr std::string_view directive = "include";
+  for (std::size_t at = code.find(directive); at != code.npos; at = code.find(directive, at)) {
+    at = code.find_first_not_of(" \t", at + directive.size());
+    if (at == code.npos) return true;
+    if (!code.substr(at).starts_with("<gpumap")) return true;
+  }
+  return false;
+}
+
+void set_words(GstStructure* structure, const Words& words) {
+  GValue array = G_VALUE_INIT;
+  g_value_init(&array, GST_TYPE_ARRAY);
+  for (const std::uint64_t word : words) {
+    GValue value = G_VALUE_INIT;
+    g_value_init(&value, G_TYPE_UINT64);
+    g_value_set_uint64(&value, word);
+    gst_value_array_append_and_take_value(&array, &value);
+  }
+  gst_structure_take_value(structure, "words", &array);
+}
+
+}  // namespace
+
+KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, bool checksum)
+    : backend_(backend),
+      kernel_(std::move(kernel)),
+      checksum_(checksum),
+      memory_(device.allocate({.placement = Placement::host, .bytes = result_bytes}, backend)) {
+  clear();
+}
+
+KernelResult::~KernelResult() {
+  if (message_ != nullptr) gst_structure_free(message_);
+}
+
+bool KernelResult::may_be_written(const KernelSource& source) {
+  if (source.language != Language::cuda && source.language != Language::glsl) return true;
+  return source.code.find("result") != source.code.npos || includes_others(source.code);
+}
+
+void KernelResult::clear() {
+  std::memset(memory_->host(), 0, result_bytes);
+  memory_->flush(0, result_bytes);
+}
+
+void KernelResult::read(GstBuffer* out, std::uint64_t sequence) {
+  Words words{};
+  memory_->invalidate(0, result_bytes);
+  std::memcpy(words.data(), memory_->host(), result_bytes);
+  if (!checksum_ && std::all_of(words.begin(), words.end(), [](std::uint64_t word) { return word == 0; })) return;
+
+  const auto tell = [&](GstStructure* to) {
+    if (checksum_) {
+      gst_structure_set(to, "checksum", G_TYPE_UINT64, static_cast<guint64>(words[0]), nullptr);
+    } else {
+      set_words(to, words);
+    }
+  };
+  if (message_ != nullptr) gst_structure_free(message_);
+  message_ = gst_structure_new(checksum_ ? "gpumap-checksum" : "gpumap-result", "kernel", G_TYPE_STRING,
+                               kernel_.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(gst_buffer_get_size(out)),
+                               "sequence", G_TYPE_UINT64, static_cast<guint64>(sequence), "pts", G_TYPE_UINT64,
+                               static_cast<guint64>(GST_BUFFER_PTS(out)), nullptr);
+  tell(message_);
+
+  // One that is there is of a kernel before, and of the same bytes: what it says holds beside ours.
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(out, meta_name);
+  if (meta == nullptr) meta = gst_buffer_add_custom_meta(out, meta_name);
+  if (meta != nullptr) tell(gst_custom_meta_get_structure(meta));
+}
+
+GstStructure* KernelResult::take_message() noexcept {
+  return std::exchange(message_, nullptr);
+}
+
+void remove_result_meta(GstBuffer* buffer) {
+  while (GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, meta_name))
+    gst_buffer_remove_meta(buffer, &meta->meta);
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "gpumap/device.hpp"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap::gst {
+
+/// The result block of a kernel, and what is told of it: an element message, and the custom meta "GpumapResult" on the
+/// buffer. Thread safety: one thread at a time.
+class KernelResult {
+ public:
+  /// `checksum`: word 0 is one, told as such; else every word is told, where any is not zero.
+  KernelResult(Device& device, Backend backend, std::string kernel, bool checksum);
+  ~KernelResult();
+  KernelResult(const KernelResult&) = delete;
+  KernelResult& operator=(const KernelResult&) = delete;
+
+  /// False where the source shows that the kernel writes none: its frames need not be waited for.
+  [[nodiscard]] static bool may_be_written(const KernelSource& source);
+
+  [[nodiscard]] std::uint64_t address() const noexcept { return memory_->address(backend_); }
+  /// Before each launch, with no other under way.
+  void clear();
+  /// After it: tell what it left, for `out`.
+  void read(GstBuffer* out, std::uint64_t sequence);
+
+  /// The message of the last read(): null where there is none. Transfer full.
+  [[nodiscard]] GstStructure* take_message() noexcept;
+
+ private:
+  Backend backend_;
+  std::string kernel_;
+  bool checksum_;
+  std::shared_ptr<Mapping> memory_;
+  GstStructure* message_ = nullptr;
+};
+
+/// Take away what was found out about bytes that a kernel has changed since.
+void remove_result_meta(GstBuffer* buffer);
+
+}  // namespace gpumap::gst
