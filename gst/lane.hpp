@@ -22,7 +22,6 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
-  [[nodiscard]] const std::shared_ptr<Ring>& shared_ring() const noexcept { return ring_; }
   /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.

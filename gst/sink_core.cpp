@@ -226,7 +226,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
     Bytes* ours = memory_bytes(memory);
     if (ours != nullptr) watch_upstream(*session, *ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
-    if (lease != nullptr && lease->ring() == current->shared_ring()) {
+    if (lease != nullptr && lease->ring() == &current->ring()) {
       const std::size_t settled = ours->settle(bytes, copier_);
       if (settled != 0) {
         copied_.fetch_add(1, std::memory_order_relaxed);

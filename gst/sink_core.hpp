@@ -88,7 +88,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
   /// Null when a flush came in between. Throws Error.
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
-                                                const std::weak_ptr<Ring>& old, std::optional<Transport> replaced);
+                                                const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
   void watch_upstream(const Session& session, Bytes& bytes);
   static RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
                                   const std::function<bool()>& stopped, Patience patience);

@@ -33,7 +33,7 @@ void SinkCore::provision(std::size_t bytes) {
   // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
   const std::lock_guard one_at_a_time(provisioning_);
   std::shared_ptr<const Session> session;
-  std::weak_ptr<Ring> old;
+  std::weak_ptr<Mapping> old;
   std::optional<Transport> replaced;
   {
     const std::lock_guard lock(mutex_);
@@ -41,7 +41,7 @@ void SinkCore::provision(std::size_t bytes) {
     if (!session_ || flushing_) return;
     session = session_;
     if (lane_) {
-      old = lane_->shared_ring();
+      old = lane_->ring().mapping();
       replaced = lane_->ring().transport();
     }
   }
@@ -67,7 +67,7 @@ void SinkCore::provision(std::size_t bytes) {
   lane_ = std::move(made);
 }
 
-std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Ring>& old,
+std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Mapping>& old,
                                           std::optional<Transport> replaced) {
   const SinkSettings& settings = session.settings;
   RingOptions options;
@@ -90,7 +90,7 @@ std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t by
         options.transport = settings.transport;
         continue;
       }
-      // Once no one has it, its memory is free a moment later.
+      // Once no one has its memory (leases do), that is free a moment later.
       if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
       {
         const std::lock_guard lock(mutex_);

@@ -188,9 +188,4 @@ class alignas(64) Ring {  // a line of its own: leases read the pointer in it, c
   std::unique_ptr<State> state_;
 };
 
-/// Whether a lease's ring is the handle's.
-[[nodiscard]] inline bool operator==(const Ring* ring, const std::shared_ptr<Ring>& handle) noexcept {
-  return ring == handle.get();
-}
-
 }  // namespace gpumap
