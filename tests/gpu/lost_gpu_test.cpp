@@ -12,6 +12,23 @@ using testing::HasSubstr;
 
 class LostGpuTest : public GpuPipeline {};
 
+/// Whether an error that says `text` comes, after others maybe.
+bool error_comes(const Pipeline& pipeline, const std::string& text) {
+  GstBus* bus = gst_element_get_bus(pipeline.get());
+  bool found = false;
+  while (!found) {
+    GstMessage* message = gst_bus_timed_pop_filtered(bus, 10 * GST_SECOND, GST_MESSAGE_ERROR);
+    if (message == nullptr) break;
+    GError* error = nullptr;
+    gst_message_parse_error(message, &error, nullptr);
+    found = std::string_view(error->message).find(text) != std::string_view::npos;
+    g_error_free(error);
+    gst_message_unref(message);
+  }
+  gst_object_unref(bus);
+  return found;
+}
+
 TEST_F(LostGpuTest, AFaultIsAnErrorOfThisAndLaterPipelines) {
   if (!device_->has(Backend::cuda))
     GTEST_SKIP() << "only CUDA kernels fault; " << device_->info().name << " has no CUDA";
@@ -31,8 +48,9 @@ TEST_F(LostGpuTest, AFaultIsAnErrorOfThisAndLaterPipelines) {
   gst_app_src_end_of_stream(pipeline.appsrc());
   const std::string verdict = pipeline.wait(20s);
   EXPECT_THAT(verdict, HasSubstr("lost"));
-  EXPECT_THAT(verdict, HasSubstr("fault.cu"));
   EXPECT_THAT(verdict, HasSubstr("restart the process"));
+  // Who waits for a slot may be the first to meet the fault; the kernel's element names the kernel.
+  EXPECT_TRUE(verdict.find("fault.cu") != std::string::npos || error_comes(pipeline, "fault.cu"));
   EXPECT_LT(pipeline.stop(), 10s);
   EXPECT_FALSE(device_->lost().empty());
 
