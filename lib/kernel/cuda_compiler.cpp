@@ -21,14 +21,23 @@ namespace gpumap {
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
-constexpr std::array header_names{"gpumap/kernel.h", "gpumap/grid.h", "gpumap/samples.h"};
-constexpr std::array header_texts{embedded::kernel_h.data(), embedded::grid_h.data(), embedded::samples_h.data()};
+constexpr std::array<OwnHeader, 3> own_headers{{
+    {"gpumap/kernel.h", embedded::kernel_h},
+    {"gpumap/grid.h", embedded::grid_h},
+    {"gpumap/samples.h", embedded::samples_h},
+}};
 
 class Program {
  public:
   Program(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), name_(source.name) {
-    check(nvrtc_.nvrtcCreateProgram(&program_, source.code.c_str(), source.name.c_str(),
-                                    static_cast<int>(header_names.size()), header_texts.data(), header_names.data()));
+    std::array<const char*, own_headers.size()> names{};
+    std::array<const char*, own_headers.size()> texts{};
+    for (std::size_t i = 0; i < own_headers.size(); ++i) {
+      names[i] = own_headers[i].first.data();
+      texts[i] = own_headers[i].second.data();
+    }
+    check(nvrtc_.nvrtcCreateProgram(&program_, source.code.c_str(), source.name.c_str(), static_cast<int>(names.size()),
+                                    texts.data(), names.data()));
   }
   ~Program() { nvrtc_.nvrtcDestroyProgram(&program_); }
   Program(const Program&) = delete;
@@ -105,7 +114,7 @@ std::vector<std::string> include_options(const KernelSource& source) {
 
 }  // namespace
 
-CudaBinary build_cuda(const KernelSource& source, std::string_view architecture) {
+CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
   if (source.language != Language::cuda) {
     throw Error(ErrorCode::invalid, fmt::format("kernel {}: not CUDA C++: nothing to compile", source.name));
   }
@@ -131,17 +140,26 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture)
   };
   for (std::string& option : include_options(source)) options.push_back(std::move(option));
 
-  Program program(nvrtc, source);
-  program.compile(options);
-  std::string ptx = program.ptx();
-  while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
-  std::string function = choose_entry(source, ptx_entries(ptx));
-  return {.code = exact ? program.cubin() : std::move(ptx), .function = std::move(function)};
+  CacheKey key;
+  key.add_compiler(nvrtc.identity);
+  key.add(nvrtc.version);
+  for (const std::string& option : options) key.add(option);
+  key.add_source(source.name, source.code, own_headers);
+  Compiled compiled = cache.get(key, [&]() -> Compiled {
+    Program program(nvrtc, source);
+    program.compile(options);
+    std::string ptx = program.ptx();
+    while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
+    if (!exact) return {.code = std::move(ptx), .listing = {}};
+    return {.code = program.cubin(), .listing = std::move(ptx)};
+  });
+  std::string function = choose_entry(source, ptx_entries(exact ? compiled.listing : compiled.code));
+  return {.code = std::move(compiled.code), .function = std::move(function)};
 }
 
 #else
 
-CudaBinary build_cuda(const KernelSource& source, std::string_view) {
+CudaBinary build_cuda(const KernelSource& source, std::string_view, CodeCache&) {
   throw Error(ErrorCode::no_driver, fmt::format("kernel {}: this gpumap was built without CUDA: use a .comp kernel, or "
                                                 "build with the CUDA Toolkit installed",
                                                 source.name));

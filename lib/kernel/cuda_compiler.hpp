@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "gpumap/kernel.hpp"
+#include "kernel/code_cache.hpp"
 
 namespace gpumap {
 
@@ -15,6 +16,7 @@ struct CudaBinary {
 };
 
 /// See compile_cuda.
-[[nodiscard]] CudaBinary build_cuda(const KernelSource& source, std::string_view architecture);
+[[nodiscard]] CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
+                                    CodeCache& cache = CodeCache::of_process());
 
 }  // namespace gpumap

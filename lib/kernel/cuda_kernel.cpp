@@ -7,7 +7,6 @@
 
 #include "device/executable.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/compiled_once.hpp"
 #include "kernel/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
@@ -46,8 +45,7 @@ class LoadedCudaKernel final : public CudaKernel {
     shape_.work = work_of(source);
     switch (source.language) {
       case Language::cuda: {
-        const std::string target = architecture();
-        const auto binary = compiled_once<CudaBinary>(source, target, [&] { return build_cuda(source, target); });
+        const CudaBinary binary = build_cuda(source, architecture());
         load(binary.code);
         find(binary.function);
         break;

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include "kernel/glsl_compiler.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
@@ -8,13 +10,12 @@
 #include <shaderc/shaderc.hpp>
 
 #include "gpumap/error.hpp"
-#include "gpumap/kernel.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 2> memory_files{{
+constexpr std::array<OwnHeader, 2> memory_files{{
     {"gpumap.glsl", embedded::gpumap_glsl},
     {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
 }};
@@ -56,12 +57,10 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   };
 };
 
-}  // namespace
+// As it was when this process loaded it: libgpumap itself where shaderc is linked into that.
+const std::string shaderc_identity = identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize));
 
-std::string compile_glsl(const KernelSource& source) {
-  if (source.language != Language::glsl) {
-    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not GLSL: nothing to compile", source.name));
-  }
+std::string run_shaderc(const KernelSource& source) {
   shaderc::CompileOptions options;
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetOptimizationLevel(shaderc_optimization_level_performance);
@@ -75,6 +74,23 @@ std::string compile_glsl(const KernelSource& source) {
     throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name, log));
   }
   return {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())};
+}
+
+}  // namespace
+
+std::string build_glsl(const KernelSource& source, CodeCache& cache) {
+  if (source.language != Language::glsl) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not GLSL: nothing to compile", source.name));
+  }
+  CacheKey key;  // the options are the same for all: they change with the build of gpumap, which is in every key
+  key.add_compiler(shaderc_identity);
+  key.add("glsl");
+  key.add_source(source.name, source.code, memory_files);
+  return cache.get(key, [&]() -> Compiled { return {.code = run_shaderc(source), .listing = {}}; }).code;
+}
+
+std::string compile_glsl(const KernelSource& source) {
+  return build_glsl(source, CodeCache::of_process());
 }
 
 }  // namespace gpumap

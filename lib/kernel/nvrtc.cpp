@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "gpumap/error.hpp"
+#include "kernel/cache_key.hpp"
 
 namespace gpumap {
 namespace {
@@ -38,6 +39,7 @@ std::unique_ptr<Nvrtc> open() {
   int count = 0;
   nvrtc->nvrtcVersion(&major, &minor);
   nvrtc->version = fmt::format("{}.{}", major, minor);
+  nvrtc->identity = identity_of_code(reinterpret_cast<const void*>(nvrtc->nvrtcVersion));
   if (nvrtc->nvrtcGetNumSupportedArchs(&count) == NVRTC_SUCCESS && count > 0) {
     nvrtc->architectures.resize(static_cast<std::size_t>(count));
     nvrtc->nvrtcGetSupportedArchs(nvrtc->architectures.data());

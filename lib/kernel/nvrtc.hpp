@@ -35,6 +35,7 @@ struct Nvrtc {
   NvrtcLibrary found;
   std::vector<int> architectures;  ///< 75, 80, ...: what it compiles for, rising
   std::string version;             ///< "13.0"
+  std::string identity;            ///< of its file, as identity_of_code() gives it: versions lack the patch level
 
   /// The process's table. Throws Error(no_driver) saying what is missing; tries again next time.
   [[nodiscard]] static const Nvrtc& get();

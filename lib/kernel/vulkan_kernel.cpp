@@ -9,7 +9,6 @@
 #include "device/executable.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/compiled_once.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
 #include "kernel/spirv.hpp"
@@ -99,9 +98,7 @@ class LoadedVulkanKernel final : public VulkanKernel {
   LoadedVulkanKernel(std::shared_ptr<GpuDevice> device, const KernelSource& source)
       : name_(source.name), pipeline_(std::make_shared<Pipeline>()) {
     pipeline_->device = std::move(device);
-    const std::string code = source.language == Language::glsl
-                                 ? compiled_once<std::string>(source, "glsl", [&] { return compile_glsl(source); })
-                                 : source.code;
+    const std::string code = source.language == Language::glsl ? compile_glsl(source) : source.code;
     const SpirvModule module = parse(source, code);
     const ShaderInfo shader = choose_shader(source, module);
     check_interface(source, module);

@@ -64,11 +64,11 @@ struct Builtin {
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
 void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
 
-/// Compile without a GPU. `architecture` is "sm_90"; the result is a cubin, or PTX for an architecture newer than NVRTC
-/// knows. Throws Error(compile) with NVRTC's log, Error(no_driver) where NVRTC is missing, Error(not_supported) for an
-/// architecture older than it knows.
+/// Compile without a GPU, or take what was compiled before from the user's cache. `architecture` is "sm_90"; the result
+/// is a cubin, or PTX for an architecture newer than NVRTC knows. Throws Error(compile) with NVRTC's log,
+/// Error(no_driver) where NVRTC is missing, Error(not_supported) for an architecture older than it knows.
 [[nodiscard]] std::string compile_cuda(const KernelSource& source, std::string_view architecture);
-/// GLSL to SPIR-V. Throws Error(compile) with the compiler's log.
+/// GLSL to SPIR-V, from the cache likewise. Throws Error(compile) with the compiler's log.
 [[nodiscard]] std::string compile_glsl(const KernelSource& source);
 
 /// What a SPIR-V module says of one entry point.
