@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT
+// The cache of compiled kernels with a stand-in for the compiler.
+#include <gmock/gmock.h>
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <thread>
+
+#include "kernel/code_cache.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr uid_t nobody = 65534;
+
+CacheKey key_of(std::string_view what) {
+  CacheKey key;
+  key.add(what);
+  return key;
+}
+
+Compiled made_from(const std::string& what) {
+  return {.code = "code of " + what + std::string(1000, '\0'), .listing = "listing of " + what};
+}
+
+/// What a new process would get: `what` compiled, and from where it came.
+struct Start {
+  Compiled compiled;
+  CodeCache::Counts counts;
+};
+Start start(const CacheFolder& folder, const std::string& what) {
+  CodeCache cache(folder);
+  Compiled compiled = cache.get(key_of(what), [&] { return made_from(what); });
+  return {std::move(compiled), cache.counts()};
+}
+
+void expect_compiled(const CacheFolder& folder, const std::string& what, bool anew) {
+  const Start result = start(folder, what);
+  EXPECT_EQ(result.compiled, made_from(what));
+  EXPECT_EQ(result.counts.compiled, anew ? 1U : 0U) << what;
+  EXPECT_EQ(result.counts.from_disk, anew ? 0U : 1U) << what;
+}
+
+std::string content_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+void fill(const fs::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), {}));
+}
+
+/// Run `body` in a process of its own; root's rights would make every folder writable.
+template <typename Body>
+bool as_ordinary_user(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (geteuid() == 0 && (setgroups(0, nullptr) != 0 || setresuid(nobody, nobody, nobody) != 0)) _exit(2);
+    _exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+class CodeCacheTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] fs::path entry(const std::string& what) const { return folder_.path_of(key_of(what).digest()); }
+
+  TemporaryFolder home_;
+  CacheFolder folder_{home_.path() / "caches" / "gpumap"};
+};
+
+TEST_F(CodeCacheTest, KeepsInMemoryAndOnDisk) {
+  CodeCache cache(folder_);
+  for (const char* what : {"a", "b", "a", "b"}) {
+    EXPECT_EQ(cache.get(key_of(what), [&] { return made_from(what); }), made_from(what));
+  }
+  EXPECT_EQ(cache.counts().compiled, 2U);
+  EXPECT_EQ(cache.counts().from_memory, 2U);
+  expect_compiled(folder_, "a", false);
+  expect_compiled(folder_, "c", true);
+
+  CodeCache without(std::nullopt);
+  for (int i = 0; i < 2; ++i) static_cast<void>(without.get(key_of("a"), [] { return made_from("a"); }));
+  EXPECT_EQ(without.counts().compiled, 1U);
+  EXPECT_EQ(without.counts().from_memory, 1U);
+}
+
+TEST_F(CodeCacheTest, FailuresAreNotKept) {
+  CodeCache cache(folder_);
+  EXPECT_THROW(static_cast<void>(cache.get(key_of("a"), []() -> Compiled { throw std::runtime_error("syntax"); })),
+               std::runtime_error);
+  EXPECT_EQ(cache.get(key_of("a"), [] { return made_from("a"); }), made_from("a"));
+  EXPECT_EQ(cache.counts().compiled, 2U);
+}
+
+TEST_F(CodeCacheTest, UnusableKeysAreNotKept) {
+  CodeCache cache(folder_);
+  CacheKey key;
+  key.add_source("x.cu", "#include \"other.h\"\n", {});
+  for (int i = 0; i < 2; ++i) static_cast<void>(cache.get(key, [] { return made_from("a"); }));
+  EXPECT_EQ(cache.counts().compiled, 2U);
+  EXPECT_FALSE(fs::exists(home_.path() / "caches"));
+}
+
+TEST_F(CodeCacheTest, ThreadsWithOneKeyCompileOnce) {
+  CodeCache cache(folder_);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (const char* what : {"a", "b", "c"}) {
+        EXPECT_EQ(cache.get(key_of(what), [&] { return made_from(what); }), made_from(what));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(cache.counts().compiled, 3U);
+}
+
+TEST_F(CodeCacheTest, MemoryIsBounded) {
+  CodeCache cache(std::nullopt);
+  for (int i = 0; i < 40; ++i) {
+    const auto compile = [] { return Compiled{.code = std::string(1 << 20, 'x'), .listing = {}}; };
+    static_cast<void>(cache.get(key_of(std::to_string(i)), compile));
+  }
+  static_cast<void>(cache.get(key_of("0"), [] { return made_from("0"); }));
+  EXPECT_EQ(cache.counts().compiled, 41U);
+}
+
+TEST_F(CodeCacheTest, DamagedFilesAreWrittenAnew) {
+  expect_compiled(folder_, "a", true);
+  expect_compiled(folder_, "b", true);
+  const std::string whole = content_of(entry("a"));
+  std::vector<std::string> damaged{"", "x", content_of(entry("b")), whole + '\0', std::string(whole.size(), '\xFF')};
+  for (const std::size_t size : {1U, 63U, 64U, 95U, 96U, 200U}) damaged.push_back(whole.substr(0, size));
+  damaged.push_back(whole.substr(0, whole.size() - 1));
+  for (std::size_t at = 0; at < whole.size(); at += at < 96 ? 1 : 97) {
+    damaged.push_back(whole);
+    damaged.back()[at] ^= 1;
+  }
+  for (const std::string& bytes : damaged) {
+    fill(entry("a"), bytes);
+    expect_compiled(folder_, "a", true);
+    ASSERT_EQ(content_of(entry("a")), whole);
+  }
+}
+
+TEST_F(CodeCacheTest, OnlyTheUserMayReadIt) {
+  expect_compiled(folder_, "a", true);
+  struct stat info {};
+  for (const auto& [path, mode] : {std::pair{entry("a").parent_path(), 0700U}, {entry("a"), 0600U}}) {
+    ASSERT_EQ(stat(path.c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 07777U, mode) << path;
+  }
+}
+
+TEST_F(CodeCacheTest, WhatOthersMayWriteIsLeftAlone) {
+  expect_compiled(folder_, "a", true);
+  fs::permissions(entry("a"), fs::perms::group_write, fs::perm_options::add);
+  expect_compiled(folder_, "a", true);
+  expect_compiled(folder_, "a", false);
+
+  fs::permissions(entry("a").parent_path(), fs::perms::others_write, fs::perm_options::add);
+  expect_compiled(folder_, "a", true);
+  expect_compiled(folder_, "b", true);
+  EXPECT_FALSE(fs::exists(entry("b")));
+  EXPECT_THAT(folder_.write(key_of("b").digest(), "x"), HasSubstr("chmod go-w"));
+}
+
+TEST_F(CodeCacheTest, LinksAndPipesAreNotFollowed) {
+  expect_compiled(folder_, "a", true);
+  const fs::path elsewhere = home_.path() / "elsewhere";
+  fs::rename(entry("a"), elsewhere);
+  fs::create_symlink(elsewhere, entry("a"));
+  expect_compiled(folder_, "a", true);
+  EXPECT_FALSE(fs::is_symlink(entry("a")));
+  fs::remove(entry("a"));
+  ASSERT_EQ(mkfifo(entry("a").c_str(), 0600), 0);
+  expect_compiled(folder_, "a", true);
+  expect_compiled(folder_, "a", false);
+
+  const CacheFolder link(home_.path() / "link/");
+  fs::create_directory_symlink(entry("a").parent_path(), home_.path() / "link");
+  expect_compiled(link, "a", true);
+}
+
+TEST_F(CodeCacheTest, AnotherUsersCacheIsLeftAlone) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+  expect_compiled(folder_, "a", true);
+  ASSERT_EQ(chown(entry("a").c_str(), nobody, nobody), 0);
+  expect_compiled(folder_, "a", true);
+  expect_compiled(folder_, "a", false);
+  ASSERT_EQ(chown(entry("a").parent_path().c_str(), nobody, nobody), 0);
+  expect_compiled(folder_, "a", true);
+  EXPECT_THAT(folder_.write(key_of("a").digest(), "x"), HasSubstr("another user"));
+
+  // Root makes no folder in a user's home either.
+  const fs::path home = home_.path() / "home";
+  fs::create_directory(home);
+  ASSERT_EQ(chown(home.c_str(), nobody, nobody), 0);
+  expect_compiled(CacheFolder(home / ".cache" / "gpumap"), "a", true);
+  EXPECT_TRUE(fs::is_empty(home));
+}
+
+TEST_F(CodeCacheTest, CompilesWhereNothingCanBeWritten) {
+  fill(home_.path() / "file", "");
+  expect_compiled(CacheFolder(home_.path() / "file" / "gpumap"), "a", true);
+  expect_compiled(CacheFolder(home_.path() / "file"), "a", true);
+
+  expect_compiled(folder_, "a", true);
+  const fs::path folder = entry("a").parent_path();
+  for (const fs::path& path : {home_.path(), folder.parent_path(), folder, entry("a")}) {
+    ASSERT_TRUE(geteuid() != 0 || chown(path.c_str(), nobody, nobody) == 0);
+  }
+  fs::permissions(folder, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_TRUE(as_ordinary_user([&] {
+    const Start old = start(folder_, "a");
+    const Start fresh = start(folder_, "b");
+    return old.counts.from_disk == 1 && fresh.counts.compiled == 1 && fresh.compiled == made_from("b") &&
+           !folder_.write(key_of("b").digest(), "x").empty();
+  }));
+  fs::permissions(folder, fs::perms::owner_all);
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST_F(CodeCacheTest, AFullDiskLeavesNothingBehind) {
+  expect_compiled(folder_, "a", true);
+  const pid_t child = fork();
+  if (child == 0) {
+    // Writing past the limit fails half-way, as on a full disk.
+    const rlimit limit{100, 100};
+    std::signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    const Start result = start(folder_, "b");
+    _exit(result.counts.compiled == 1 && result.compiled == made_from("b") ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(files_in(entry("a").parent_path()), 1U);
+}
+
+TEST_F(CodeCacheTest, SizeIsBounded) {
+  const std::uint64_t one = format_entry(key_of("0").digest(), made_from("0")).size();
+  const CacheFolder small(home_.path() / "small", 3 * one);
+  const auto age = [&](const char* what, int hours) {
+    const fs::path path = small.path_of(key_of(what).digest());
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  const fs::path foreign = home_.path() / "small" / "notes.txt";
+  const fs::path abandoned = small.path_of(key_of("9").digest()).replace_extension(".0011.tmp");
+  for (const char* what : {"0", "1", "2"}) expect_compiled(small, what, true);
+  for (const fs::path& path : {foreign, abandoned}) {
+    fill(path, std::string(3 * one, 'x'));
+    fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(90));
+  }
+  age("0", 30);
+  age("1", 20);
+  age("2", 10);
+  expect_compiled(small, "0", false);  // and is the last used now
+  expect_compiled(small, "3", true);   // in the place of 1
+  for (const char* what : {"0", "2", "3"}) expect_compiled(small, what, false);
+  EXPECT_FALSE(fs::exists(small.path_of(key_of("1").digest())));
+  EXPECT_TRUE(fs::exists(foreign));
+  EXPECT_FALSE(fs::exists(abandoned));
+  EXPECT_THAT(small.write(key_of("4").digest(), std::string(3 * one + 1, 'x')), HasSubstr("more than the cache"));
+  EXPECT_EQ(files_in(home_.path() / "small"), 4U);
+}
+
+TEST_F(CodeCacheTest, ProcessesAtOnce) {
+  // Room for two of four: what one process wants another removes.
+  const CacheFolder shared(home_.path() / "shared", 2 * format_entry({}, made_from("0")).size());
+  std::vector<pid_t> children;
+  for (int process = 0; process < 4; ++process) {
+    const pid_t child = fork();
+    if (child == 0) {
+      bool right = true;
+      for (int i = 0; i < 400; ++i) {
+        const std::string what = std::to_string((i + process) % 4);
+        const Start result = start(shared, what);
+        right = right && result.compiled == made_from(what);
+      }
+      _exit(right ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  for (const auto& file : fs::directory_iterator(home_.path() / "shared")) {
+    EXPECT_EQ(file.path().extension(), ".gpumap");
+  }
+}
+
+TEST_F(CodeCacheTest, FolderFromTheEnvironment) {
+  const auto folder = [](const char* own, const char* caches, const char* home) {
+    const auto set = [](const char* name, const char* value) {
+      value == nullptr ? unsetenv(name) : setenv(name, value, 1);
+    };
+    set("GPUMAP_CACHE", own);
+    set("XDG_CACHE_HOME", caches);
+    set("HOME", home);
+    const auto found = CacheFolder::of_user();
+    return found ? found->path_of({}).parent_path().string() : std::string();
+  };
+  EXPECT_EQ(folder("/own", "/caches", "/home/u"), "/own");
+  EXPECT_EQ(folder("own/", "/caches", "/home/u"), fs::current_path() / "own");
+  EXPECT_THAT(folder("", "/caches", "/home/u"), IsEmpty());
+  EXPECT_EQ(folder(nullptr, "/caches", "/home/u"), "/caches/gpumap");
+  EXPECT_EQ(folder(nullptr, "caches", "/home/u"), "/home/u/.cache/gpumap");
+  EXPECT_EQ(folder(nullptr, "", "/home/u"), "/home/u/.cache/gpumap");
+  EXPECT_THAT(folder(nullptr, nullptr, nullptr), IsEmpty());
+  setenv("GPUMAP_CACHE", "", 1);
+}
+
+}  // namespace
+}  // namespace gpumap
