@@ -277,7 +277,8 @@ Channel::Next Channel::next(Deadline deadline) {
         }
       }
       if (held_) {
-        Next frame{.kind = Next::Kind::frame, .lease = std::move(held_)};
+        const std::uint64_t sequence = current_->sequence(held_);
+        Next frame{.kind = Next::Kind::frame, .lease = std::move(held_), .sequence = sequence};
         frame.carrier.reset(current_->take(frame.lease.slot()));
         return frame;
       }
@@ -303,7 +304,9 @@ Channel::Next Channel::next(Deadline deadline) {
         continue;
       }
       BufferPtr carrier(lane->take(lease.slot()));
-      return {.kind = Next::Kind::frame, .lease = std::move(lease), .carrier = std::move(carrier)};
+      const std::uint64_t sequence = lane->sequence(lease);
+      return {
+          .kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence, .carrier = std::move(carrier)};
     }
     if (status == RingStatus::flushing) return {.kind = Next::Kind::flushing};
     if (pending_.load(std::memory_order_acquire) != 0) continue;

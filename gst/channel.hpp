@@ -72,9 +72,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   struct Next {
     enum class Kind { frame, event, timeout, interrupted, flushing } kind = Kind::timeout;
-    ReadLease lease;            ///< frame
-    BufferPtr carrier;          ///< frame
-    GstEvent* event = nullptr;  ///< event; transfer full
+    ReadLease lease;             ///< frame
+    std::uint64_t sequence = 0;  ///< frame: its number on the channel
+    BufferPtr carrier;           ///< frame
+    GstEvent* event = nullptr;   ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
 

@@ -41,7 +41,6 @@ Bytes::Bytes(ReadLease lease)
       mapping_(lease.ring()->mapping()),
       offset_(lease.offset()),
       bytes_(lease.ring()->slot_bytes()),
-      sequence_(lease.info().sequence),
       has_content_(true),
       written_(lease.written()) {
   holder_ = std::move(lease);

@@ -97,6 +97,7 @@ SinkCore::Counters SinkCore::counters() const {
   // What a flush or a stop cuts off was not wanted any more: no drop.
   sum.drops += now.overtaken;
   sum.waits += now.producer_waits;
+  sum.published += now.published;
   return sum;
 }
 

@@ -77,7 +77,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
 
   /// What is counted of a ring.
   struct Counters {
-    std::uint64_t drops = 0, waits = 0;
+    std::uint64_t drops = 0, waits = 0, published = 0;
   };
 
   [[nodiscard]] std::shared_ptr<const Session> session() const;

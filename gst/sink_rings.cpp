@@ -54,15 +54,14 @@ void SinkCore::provision(std::size_t bytes) {
   std::shared_ptr<Ring> ring = make_ring(*session, bytes, old, replaced);
   if (!ring) return;
   report_fallback(*session->channel, *ring);
-  auto made = std::make_shared<Lane>(std::move(ring));
   const std::lock_guard lock(mutex_);
   // Making it took time: after a stop in between, the next start must find neither lane nor frames of this one.
   if (flushing_ || session_ != session) return;
-  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings.channel.c_str(),
-           made->ring().slots(), made->ring().slot_bytes(), session->device->info().name.c_str(),
-           to_string(made->ring().transport()).data());
+  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings.channel.c_str(), ring->slots(),
+           ring->slot_bytes(), session->device->info().name.c_str(), to_string(ring->transport()).data());
   gone_ = counters();
-  transport_ = made->ring().transport();
+  transport_ = ring->transport();
+  auto made = std::make_shared<Lane>(std::move(ring), gone_.published);
   session->channel->push_lane(made);
   lane_ = std::move(made);
 }

@@ -76,12 +76,13 @@ bool SrcOutput::settle() {
   return pushed;
 }
 
-GstBuffer* SrcOutput::wrap(ReadLease lease, GstBuffer* carrier) const {
-  GstBuffer* buffer = carrier != nullptr ? carrier : gst_buffer_new();
-  const auto bytes = static_cast<gsize>(lease.info().bytes);
+GstBuffer* SrcOutput::wrap(Channel::Next frame) const {
+  GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
+  const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
+  auto slot = std::make_unique<Bytes>(std::move(frame.lease));
+  slot->set_sequence(frame.sequence);
   // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
-  GstMemory* memory =
-      memory_new(wrapping_allocator(), std::make_unique<Bytes>(std::move(lease)), bytes, GST_MEMORY_FLAG_READONLY);
+  GstMemory* memory = memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY);
   gst_buffer_append_memory(buffer, memory);
   return default_layout_only_ ? in_default_layout(buffer, info_) : buffer;
 }

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "gpumap/ring.hpp"
+#include "channel.hpp"
 
 namespace gpumap::gst {
 
@@ -29,8 +29,8 @@ class SrcOutput {
   [[nodiscard]] bool settle();
   [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
-  /// Make the buffer (transfer full): `carrier` (taken; may be null) plus the slot.
-  [[nodiscard]] GstBuffer* wrap(ReadLease lease, GstBuffer* carrier) const;
+  /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot.
+  [[nodiscard]] GstBuffer* wrap(Channel::Next frame) const;
 
  private:
   GstPad* pad_;

@@ -135,7 +135,7 @@ void SrcStream::push(Channel::Next& frame) {
   follow_base_times();
   frames_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(frame.lease.info().bytes, std::memory_order_relaxed);
-  const GstFlowReturn flow = gst_pad_push(pad_, output_.wrap(std::move(frame.lease), frame.carrier.release()));
+  const GstFlowReturn flow = gst_pad_push(pad_, output_.wrap(std::move(frame)));
   if (flow != GST_FLOW_OK) end(flow);
 }
 

@@ -45,7 +45,10 @@ TEST(CapsChange, FromForeignBuffers) {
   }
   ASSERT_EQ(pipeline.wait(), "eos");
   ASSERT_EQ(pipeline.results().size(), sums.size());
-  for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
+    EXPECT_EQ(pipeline.results()[i].sequence, i) << "a larger ring began to count anew";
+  }
 }
 
 // From the sink's own pool, with slots of the rings before held by the application.
