@@ -72,13 +72,11 @@ KernelRunner::~KernelRunner() {
     }
     std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its element's end: what it uses stays allocated\n",
                  name_.c_str());
-    // Deliberately leaked, as destructors would wait for the kernel; and memory that is freed under it, or code that is
-    // unloaded, faults the context of the whole process.
-    new std::shared_ptr<Kernel>(kernel_);
-    new std::shared_ptr<OutputPool>(device_pool_);
-    new std::shared_ptr<OutputPool>(host_pool_);
-    static_cast<void>(queue_.release());
-    static_cast<void>(result_.release());
+    keep_for_good(kernel_);
+    keep_for_good(device_pool_);
+    keep_for_good(host_pool_);
+    keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
+    keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }

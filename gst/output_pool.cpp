@@ -30,8 +30,7 @@ OutputPool::~OutputPool() {
       std::fprintf(stderr,
                    "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
                    bytes_);
-      // Deliberately leaked: freeing memory under a running kernel faults the context of the whole process.
-      new OutputBlock(std::move(block));
+      keep_for_good(block.mapping);
     } catch (const std::exception&) {
       // The device is lost: nothing runs on it any more.
     }

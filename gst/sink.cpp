@@ -79,6 +79,7 @@ bool src_prerolls(const SinkState& state) {
 
 GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   SinkState& state = state_of(parent);
+  const SinkCore::Rendering rendering(*state.core);
   GstFlowReturn flow = GST_FLOW_OK;
   try {
     if (state.properties.sync)

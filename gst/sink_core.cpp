@@ -22,8 +22,11 @@ using namespace std::chrono_literals;
 // Waits for a slot look up this often, for a pool that is being stopped on its own.
 constexpr auto wait_slice = 20ms;
 // Upstream elements that keep every slot without giving one back would wait for themselves for ever: after this many
-// slices with nothing queued and nothing read, they get host memory.
+// slices they get host memory.
 constexpr int starved_slices = 10;
+// So would those that keep all but what the reader keeps, who may keep its last frame until the next one comes. But a
+// reader may also be slow, or paused: wait longer.
+constexpr int stalled_slices = 50;
 
 /// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
 /// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
@@ -127,15 +130,23 @@ void SinkCore::set_flushing(bool flushing) {
   if (lane_) lane_->ring().set_producer_flushing(flushing);
 }
 
+bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
+  // A frame that waits for the clock in another thread gives its slot back.
+  if (rendering_ > own) return false;
+  const std::uint32_t held = ring.held_by_writers();
+  return (slices >= starved_slices && held == ring.slots()) ||
+         (slices >= stalled_slices && held > 0 && ring.queued() == 0);
+}
+
 RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
-                                   const std::function<bool()>& stopped, Patience patience) {
+                                   const std::function<bool()>& stopped, Patience patience, int own) {
   const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
   for (int slice = 1;; ++slice) {
     const RingStatus status = lane.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (stopped()) return RingStatus::flushing;
     if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
-    if (slice >= starved_slices && lane.ring().held_by_writers() == lane.ring().slots()) return RingStatus::full;
+    if (waits_for_itself(lane.ring(), slice, own)) return RingStatus::full;
   }
 }
 
@@ -152,19 +163,23 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
   const SlowSlots::Next next = readable ? SlowSlots::Next::slot : slow_slots_.next();
   if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
   WriteLease lease;
-  const RingStatus status = wait_for_slot(*session, *current, lease, stopped, patience);
+  const RingStatus status = wait_for_slot(*session, *current, lease, stopped, patience, 0);
   if (status == RingStatus::ok) {
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
   } else if (status == RingStatus::full && session->settings.when_full == WhenFull::block) {
-    // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
-    hoards_ = true;
-    GST_WARNING(
-        "channel %s: upstream holds all %u slots at once: from here on it gets host memory, copied once a frame; "
-        "more slots avoid that",
-        session->settings.channel.c_str(), session->settings.slots);
+    give_host_memory(session->settings);
   }
   return status;
+}
+
+void SinkCore::give_host_memory(const SinkSettings& settings) {
+  // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
+  if (hoards_.exchange(true)) return;
+  GST_WARNING(
+      "channel %s: upstream keeps too many of the %u slots and wants more: from here on it gets host memory, copied "
+      "once a frame; more slots avoid that",
+      settings.channel.c_str(), settings.slots);
 }
 
 void SinkCore::watch_upstream(const Session& session, Bytes& bytes) {
@@ -242,22 +257,23 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
     }
   }
 
-  current.reset();  // provision() may have to wait until the old ring is gone
-  provision(bytes);
-  current = lane();
-  if (!current) return GST_FLOW_FLUSHING;
+  const auto never = [] { return false; };
   WriteLease lease;
-  const SinkSettings& settings = session->settings;
-  switch (wait_for_slot(
-      *session, *current, lease, [] { return false; }, Patience::waits)) {
+  RingStatus status = RingStatus::full;
+  // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is free.
+  for (const Renewal renewal : {Renewal::where_too_small, Renewal::always}) {
+    current.reset();  // provision() may have to wait until the old ring is gone
+    provision(bytes, renewal);
+    current = lane();
+    if (!current) return GST_FLOW_FLUSHING;
+    status = wait_for_slot(*session, *current, lease, never, Patience::waits, 1);
+    if (status != RingStatus::full || session->settings.when_full != WhenFull::block) break;
+    give_host_memory(session->settings);
+  }
+  switch (status) {
     case RingStatus::ok:
       break;
     case RingStatus::full:
-      if (settings.when_full == WhenFull::block) {
-        throw Error(ErrorCode::invalid, fmt::format("upstream holds all {} slots and pushes a frame that lies in none "
-                                                    "of them: set slots to more than {}",
-                                                    settings.slots, settings.slots));
-      }
       drops_.fetch_add(1, std::memory_order_relaxed);
       return GST_FLOW_OK;
     case RingStatus::closed:

@@ -45,15 +45,27 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void start(GstElement* sink, const SinkSettings& settings);
   void stop(bool drained);
 
+  enum class Renewal { where_too_small, always };
   /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
-  void provision(std::size_t bytes);
+  void provision(std::size_t bytes, Renewal renewal = Renewal::where_too_small);
   enum class Patience { waits, does_not_wait };
   /// A slot to write, for upstream; waits as the ring does, and gives up with `flushing` once `stopped()`; does not
   /// wait: `timeout` at once. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
   /// had). Throws Error.
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot,
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits);
-  /// Send a frame across: publishes the buffer's slot, or copies the buffer into one. Throws Error.
+  /// A frame is in the element while this lives, be it that it waits for the clock.
+  class Rendering {
+   public:
+    explicit Rendering(SinkCore& core) : core_(core) { ++core_.rendering_; }
+    ~Rendering() { --core_.rendering_; }
+    Rendering(const Rendering&) = delete;
+    Rendering& operator=(const Rendering&) = delete;
+
+   private:
+    SinkCore& core_;
+  };
+  /// Send a frame across, under a Rendering: publishes the buffer's slot, or copies the buffer into one. Throws Error.
   GstFlowReturn send(GstBuffer* buffer);
 
   void set_flushing(bool flushing);
@@ -90,13 +102,17 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
   void watch_upstream(const Session& session, Bytes& bytes);
-  static RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
-                                  const std::function<bool()>& stopped, Patience patience);
+  /// `own`: how many frames the caller is rendering.
+  RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease, const std::function<bool()>& stopped,
+                           Patience patience, int own);
+  [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
+  void give_host_memory(const SinkSettings& settings);
 
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
   FrameCopier copier_;
-  std::atomic<bool> hoards_{false};  ///< upstream held every slot and wanted more
+  std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
+  std::atomic<int> rendering_{0};
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;

@@ -29,7 +29,7 @@ void report_fallback(const Channel& channel, const Ring& ring) {
 
 }  // namespace
 
-void SinkCore::provision(std::size_t bytes) {
+void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
   const std::lock_guard one_at_a_time(provisioning_);
   std::shared_ptr<const Session> session;
@@ -37,7 +37,10 @@ void SinkCore::provision(std::size_t bytes) {
   std::optional<Transport> replaced;
   {
     const std::lock_guard lock(mutex_);
-    if (lane_ && lane_->ring().slot_bytes() >= bytes) return;
+    if (lane_ && lane_->ring().slot_bytes() >= bytes) {
+      if (renewal == Renewal::where_too_small) return;
+      bytes = lane_->ring().slot_bytes();
+    }
     if (!session_ || flushing_) return;
     session = session_;
     if (lane_) {

@@ -55,8 +55,7 @@ Ring::State::~State() {
           std::fprintf(stderr,
                        "gpumap: GPU work still reads slot %u of a ring 5 s after its end: %zu bytes stay allocated\n",
                        slot, mapping->bytes());
-          // Deliberately leaked: unmapping memory under a running kernel faults the context of the whole process.
-          new std::shared_ptr<Mapping>(mapping);
+          keep_for_good(mapping);
           return;
         }
         std::this_thread::sleep_for(pause);

@@ -79,6 +79,17 @@ TEST_P(ReadableSlots, CostUpstreamsThatReadNoCopy) {
       5, 0, 0, options);
 }
 
+// The decoder wants one slot more for its reference frames, and the last one is with the sink's last sample.
+TEST_P(ReadableSlots, RunOutWhereBothSidesHoldFrames) {
+  Pipeline pipeline(on_new_channel(
+      std::string(moving) +
+      "x264enc bframes=2 b-adapt=false ref=4 ! h264parse ! avdec_h264 max-threads=4 ! gpumapsink name=sink slots=6 "
+      "$CHANNEL transport=" +
+      GetParam() + " gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(pipeline.results().size(), 40U);
+}
+
 TEST(Decoders, JpegdecWritesOnly) {
   // Whole blocks, so that nothing beyond the picture's edge takes part in the encoding.
   expect_same(

@@ -52,4 +52,8 @@ class Fence {
   std::uint64_t value_ = 0;
 };
 
+/// Keep for the life of the process what running GPU work uses, where waiting for that work may take for ever: memory
+/// freed under a kernel, or its code unloaded, faults the context of the whole process. Thread-safe.
+void keep_for_good(std::shared_ptr<const void> what);
+
 }  // namespace gpumap
