@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <random>
 #include <stdexcept>
 
 #include "ways.hpp"
@@ -25,10 +26,12 @@ class Measurement {
   }
 
   void measure() {
+    std::mt19937 order(static_cast<unsigned>(bytes_));  // NOLINT(cert-msc51-cpp): the same in every run
     for (Run& run : runs_) size_visits(run);
     for (unsigned round = 0; round < rounds(); ++round) {
-      // Each round begins elsewhere: what comes first after the others finds the caches full of what they left there.
-      std::rotate(runs_.begin(), runs_.begin() + static_cast<std::ptrdiff_t>(runs_.size() / rounds()), runs_.end());
+      // In another order each time: what follows a download, say, finds the caches full of what that left to be
+      // written.
+      std::shuffle(runs_.begin(), runs_.end(), order);
       for (Run& run : runs_) {
         for (int i = 0; i < (run.way->warm ? 3 : 1); ++i) static_cast<void>(sample(run));  // wakes helpers, warms
         const std::int64_t before = cpu_ns();
