@@ -121,7 +121,8 @@ bool pays(nanoseconds candidate, nanoseconds best, double gain) {
   return static_cast<double>(candidate.count()) * gain < static_cast<double>(best.count());
 }
 
-std::uint8_t measure_kernel(const Bench& bench, std::size_t bytes) {
+/// `usual` unless another is clearly faster.
+std::uint8_t measure_kernel(const Bench& bench, std::size_t bytes, std::uint8_t usual) {
   const auto kernels = usable_kernels();
   // In turns: a clock that is still rising, or a neighbour on the machine, meets them all.
   std::vector<nanoseconds> shortest(kernels.size(), nanoseconds::max());
@@ -132,8 +133,8 @@ std::uint8_t measure_kernel(const Bench& bench, std::size_t bytes) {
       shortest[i] = std::min(shortest[i], bench.time_kernel(kernels[i], bytes));
     }
   }
-  std::size_t best = kernels.size() - 1;
-  for (std::size_t i = best; i-- > 1;) {
+  std::size_t best = usual;
+  for (std::size_t i = kernels.size(); i-- > 1;) {
     if (pays(shortest[i], shortest[best], kernel_gain)) best = i;
   }
   return static_cast<std::uint8_t>(best);
@@ -196,7 +197,8 @@ Plans measure_plans(const Trial& trial, Helpers& helpers) {
     }
     if (trial.kernel < 0) {
       // Above 1 MiB nothing changes but the time that measuring takes.
-      plans[i].kernel = i < size_classes - 1 ? measure_kernel(bench, class_bytes(i)) : plans[i - 1].kernel;
+      plans[i].kernel =
+          i < size_classes - 1 ? measure_kernel(bench, class_bytes(i), plans[i].kernel) : plans[i - 1].kernel;
     }
     if (i >= first_shared_class && most > 1) measure_threads(bench, trial, most, class_bytes(i), plans[i]);
   }
