@@ -20,6 +20,7 @@
 #include "gpumap/kernel.hpp"
 #include "gpumap/ring.hpp"
 #include "reference.hpp"
+#include "sanitizers.hpp"
 
 namespace gpumap {
 namespace {
@@ -121,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Ring, Transports,
                          name_of);
 
 TEST_P(Transports, RandomFramesReachTheKernelWhole) {
-  constexpr std::uint64_t frames = 500;
+  constexpr std::uint64_t frames = sanitized ? 60 : 500;
   const auto ring = make_ring(3, 300007);
   EXPECT_EQ(ring->transport(), std::get<0>(GetParam()));
   EXPECT_EQ(ring->fallback_reason(), "");
@@ -144,7 +145,7 @@ TEST_P(Transports, DropOldestWhileUploading) {
   std::atomic<bool> done{false};
   std::thread producer([&] {
     std::mt19937_64 random(2);
-    for (int i = 0; i < 300; ++i) send(*ring, random, WhenFull::drop_oldest);
+    for (int i = 0; i < (sanitized ? 40 : 300); ++i) send(*ring, random, WhenFull::drop_oldest);
     ring->close_producer();
     done = true;
   });
@@ -165,7 +166,7 @@ TEST_P(Transports, DropOldestWhileUploading) {
 }
 
 TEST_P(Transports, RingGoesWithFramesUnderWay) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < (sanitized ? 4 : 20); ++round) {
     auto ring = make_ring(2, 700001);
     std::mt19937_64 random(3);
     Summer summer(ring->device());
