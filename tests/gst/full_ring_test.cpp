@@ -167,6 +167,17 @@ TEST(HoldingElements, UpstreamQueueLongerThanTheRing) {
   EXPECT_EQ(stat(pipeline.element("sink"), "drops"), 0U);
 }
 
+// The queue fills with all slots while each frame waits for its time: no reason to give host memory.
+TEST(HoldingElements, UpstreamQueueThatWaitsForTheClock) {
+  Pipeline pipeline(on_new_channel(
+      "videotestsrc num-buffers=5 pattern=snow ! video/x-raw,format=NV12,width=64,height=48,framerate=5/7 ! "
+      "queue max-size-buffers=200 max-size-bytes=0 max-size-time=0 ! gpumapsink name=sink sync=true slots=2 $CHANNEL "
+      "gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink sync=false"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(pipeline.results().size(), 5U);
+  EXPECT_EQ(stat(pipeline.element("sink"), "zero-copy-frames"), 5U);
+}
+
 // A queue that gives nothing away until it has 20 frames, of a ring of 2: the rest comes from host memory.
 TEST(HoldingElements, UpstreamQueueThatWaitsForMoreThanTheRing) {
   Pipeline pipeline(
