@@ -3,11 +3,11 @@
 
 #include <gst/video/video.h>
 
-#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "caps.hpp"
+#include "end_of_stream.hpp"
 #include "error.hpp"
 #include "pipeline_state.hpp"
 #include "pool.hpp"
@@ -18,6 +18,7 @@
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
+using gpumap::gst::EndOfStream;
 using gpumap::gst::SinkClock;
 using gpumap::gst::SinkCore;
 using gpumap::gst::SinkProperties;
@@ -29,7 +30,7 @@ struct SinkState {
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkClock clock;
-  std::atomic<bool> eos{false};
+  EndOfStream eos;
 };
 
 struct GstGpumapSink {
@@ -118,7 +119,7 @@ gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
       channel->flush(event);
       return TRUE;
     case GST_EVENT_FLUSH_STOP:
-      state.eos = false;
+      state.eos.clear();
       state.clock.reset();
       channel->flush(event);
       state.core->set_flushing(false);
@@ -139,18 +140,14 @@ gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
       gst_message_set_seqnum(message, gst_event_get_seqnum(event));
       if (group != GST_GROUP_ID_INVALID) gst_message_set_group_id(message, group);
       gst_element_post_message(GST_ELEMENT_CAST(self), message);
-      state.eos = false;
+      state.eos.clear();
       break;
     }
-    case GST_EVENT_EOS: {
-      const guint32 seqnum = gst_event_get_seqnum(event);
-      channel->push_event(event);
-      state.eos = true;
-      GstMessage* message = gst_message_new_eos(parent);
-      gst_message_set_seqnum(message, seqnum);
-      gst_element_post_message(GST_ELEMENT_CAST(self), message);
+    case GST_EVENT_EOS:
+      channel->push_event(gst_event_ref(event));
+      state.eos.reached(GST_ELEMENT_CAST(self), event);
+      gst_event_unref(event);
       return TRUE;
-    }
     default:
       break;
   }
@@ -230,16 +227,18 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.core->open(gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
-        state.eos = false;
+        state.eos.clear();
         state.clock.reset();
         state.core->start(element, gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         state.clock.set_playing(true);
+        state.eos.set_playing(element, true);
         state.core->channel()->set_sink_playing(true);
         break;
       case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
         state.clock.set_playing(false);
+        state.eos.set_playing(element, false);
         state.core->channel()->set_sink_playing(false);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_READY:
@@ -256,7 +255,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   }
   const GstStateChangeReturn result =
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(state.eos);
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(state.eos.is_reached());
   return result;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Both branches in one pipeline reach PLAYING and EOS: live or not, synchronised or not, however many frames the
 // downstream wants before it prerolls.
+#include <optional>
+#include <thread>
 #include <tuple>
 
 #include "pipeline.hpp"
@@ -10,6 +12,24 @@ namespace {
 
 constexpr const char* source =
     "videotestsrc num-buffers=20 ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! ";
+
+/// Twenty frames at their pace into the appsrc `in`, then EOS.
+class Camera {
+ public:
+  explicit Camera(const Pipeline& pipeline) : source_(pipeline.appsrc()) {}
+
+ private:
+  void film() {
+    const auto began = std::chrono::steady_clock::now();
+    for (int i = 0; i < 20; ++i) {
+      std::this_thread::sleep_until(began + i * 20ms);
+      push(source_, new_buffer(random_data(64 * 48 * 3 / 2, 3), static_cast<GstClockTime>(i) * 20 * GST_MSECOND));
+    }
+    gst_app_src_end_of_stream(source_);
+  }
+  GstAppSrc* source_;
+  std::jthread thread_{[this] { film(); }};
+};
 
 /// Source: live or not. Sinks: synchronised or not. What is between gpumapsrc and its sink.
 class Preroll : public testing::TestWithParam<std::tuple<bool, bool, bool, const char*>> {
@@ -29,8 +49,18 @@ TEST_P(Preroll, PlaysToTheEnd) {
   EXPECT_EQ(stat(pipeline.element("sink"), "frames"), 20U);
 }
 
+// GStreamer's own live sources that wait for the clock, videotestsrc among them, can miss being played again: in 1.22
+// `videotestsrc is-live=true ! fakesink async=false` stands still after one such change in 400. appsrc does not.
 TEST_P(Preroll, PausesPlaysAndPausesAgain) {
-  Pipeline pipeline(description());
+  std::string text = description();
+  if (std::get<0>(GetParam())) {
+    text.replace(
+        0, text.find('!'),
+        "appsrc name=in format=time is-live=true caps=video/x-raw,format=I420,width=64,height=48,framerate=50/1 ");
+  }
+  Pipeline pipeline(text);
+  std::optional<Camera> camera;
+  if (std::get<0>(GetParam())) camera.emplace(pipeline);
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
@@ -56,6 +86,27 @@ INSTANTIATE_TEST_SUITE_P(Pipelines, Preroll,
                                                           "video/x-raw,format=I420 ! x264enc speed-preset=ultrafast ! "
                                                           "fakesink")),
                          name_of);
+
+bool has_ended(GstElement* sink) {
+  const Pad pad(gst_element_get_static_pad(sink, "sink"));
+  GstEvent* eos = gst_pad_get_sticky_event(pad.get(), GST_EVENT_EOS, 0);
+  if (eos == nullptr) return false;
+  gst_event_unref(eos);
+  return true;
+}
+
+// A bin forgets on its way to PAUSED which of its sinks have ended: they say it each time they come to play.
+TEST(PrerollEos, IsSaidInEachPlaying) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=3 ! gpumapsink name=sink $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  ASSERT_TRUE(eventually([&] { return has_ended(pipeline.element("sink")); }));
+  for (int time = 0; time < 3; ++time) {
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    EXPECT_EQ(pipeline.wait(5s), "eos") << time;
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  }
+}
 
 // A live gpumapsrc gives no frame before PLAYING, and says so.
 TEST(PrerollLiveSrc, NoPreroll) {
