@@ -125,13 +125,21 @@ void Pipeline::note(GstMessage* message) {
 
 bool Pipeline::reach(GstState state, Time limit) {
   const auto end = end_of(limit);
+  ended_ = false;
   GstStateChangeReturn changed = set_state(state);
   GstBus* bus = gst_element_get_bus(pipeline_);
   while (changed == GST_STATE_CHANGE_ASYNC && left_until(end) != 0) {
     changed = gst_element_get_state(pipeline_, nullptr, nullptr, 20 * GST_MSECOND);
-    GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    // The end may come in the same moment as the state: wait() is told.
+    constexpr auto types = static_cast<GstMessageType>(static_cast<unsigned>(GST_MESSAGE_EOS) | GST_MESSAGE_ERROR);
+    GstMessage* message = gst_bus_pop_filtered(bus, types);
     if (message == nullptr) continue;
     note(message);
+    ended_ = GST_MESSAGE_TYPE(message) == GST_MESSAGE_EOS;
+    if (ended_) {
+      gst_message_unref(message);
+      continue;
+    }
     gst_message_unref(message);
     changed = GST_STATE_CHANGE_FAILURE;
   }
@@ -150,7 +158,7 @@ std::string Pipeline::wait(Time limit) {
   constexpr auto types = static_cast<GstMessageType>(static_cast<unsigned>(GST_MESSAGE_EOS) | GST_MESSAGE_ERROR |
                                                      GST_MESSAGE_WARNING | GST_MESSAGE_ELEMENT);
   GstBus* bus = gst_element_get_bus(pipeline_);
-  std::string verdict;
+  std::string verdict = std::exchange(ended_, false) ? "eos" : "";
   while (verdict.empty()) {
     GstMessage* message = gst_bus_timed_pop_filtered(bus, left_until(end), types);
     if (message == nullptr) {

@@ -90,6 +90,7 @@ class Pipeline {
   void note(GstMessage* message);
 
   GstElement* pipeline_ = nullptr;
+  bool ended_ = false;  ///< reach() met EOS, which wait() has not told yet
   std::vector<Result> results_;
   std::vector<std::string> warnings_;
   std::string error_, culprit_;
