@@ -69,6 +69,7 @@ FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
     if (gst_audio_info_from_caps(&info, caps)) {
       made.format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
       made.channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
+      made.rate_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_RATE(&info));
       made.bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
     }
   } else if (gst_structure_has_name(structure, tensor_name)) {
@@ -158,6 +159,7 @@ gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const Gs
   made.width = width_;
   made.height = height_;
   made.channels = channels_;
+  made.rate = rate_;
   made.bytes = bytes;
   made.plane[0] = address;
   if (video_) {

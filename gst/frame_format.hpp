@@ -47,7 +47,7 @@ class FrameFormat {
   gpumap_u32 format_ = GPUMAP_FORMAT_BYTES;
   bool video_ = false;
   GstVideoInfo video_info_{};
-  gpumap_u32 width_ = 0, height_ = 0, channels_ = 0;
+  gpumap_u32 width_ = 0, height_ = 0, channels_ = 0, rate_ = 0;
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
 };

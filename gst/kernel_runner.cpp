@@ -56,8 +56,8 @@ KernelRunner::KernelRunner(const KernelSettings& settings)
   const KernelSource source = source_of(settings, *device_);
   backend_ = backend_of(source.language);
   name_ = builtin_ != nullptr ? std::string(builtin_->name) : source.name;
+  program_ = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_) : Program::load(device_, source);
   set_params(settings.params);
-  kernel_ = Kernel::load(device_, source);
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
   has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(source);
@@ -72,7 +72,7 @@ KernelRunner::~KernelRunner() {
     }
     std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its element's end: what it uses stays allocated\n",
                  name_.c_str());
-    keep_for_good(kernel_);
+    keep_for_good(std::shared_ptr<Program>(std::move(program_)));
     keep_for_good(device_pool_);
     keep_for_good(host_pool_);
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
@@ -83,15 +83,7 @@ KernelRunner::~KernelRunner() {
 }
 
 void KernelRunner::set_params(const std::string& params) {
-  if (builtin_ != nullptr) {
-    apply_parameters(*builtin_, params, frame_.params);
-    return;
-  }
-  std::fill(std::begin(frame_.params), std::end(frame_.params), 0.0F);
-  std::size_t at = 0;
-  for (const auto& [name, values] : parse_parameters(params)) {
-    for (const float value : values) frame_.params[at++] = value;
-  }
+  program_->set_params(params);
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta) {
@@ -100,6 +92,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
   frame_.color = in_format_.color();
   gpu_output_ = gpu_output;
   video_meta_ok_ = downstream_reads_video_meta;
+  program_->begin(in_format_.view(0, in_format_.image_bytes(), nullptr),
+                  out_format_.view(0, out_format_.image_bytes(), nullptr));
 }
 
 KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
@@ -143,6 +137,7 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
 }
 
 std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
+  if (const auto known = program_->output_bytes(input_bytes)) return *known;
   if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
   const std::size_t samples = input_bytes / std::max<std::size_t>(in_format_.bytes_per_sample(), 1);
@@ -173,14 +168,14 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
 
 void KernelRunner::launch(bool by_field) {
   if (!by_field) {
-    queue_->launch(*kernel_, kernel_->grid_for(frame_), frame_);
+    program_->run(*queue_, frame_);
     return;
   }
   gpumap_frame part = frame_;
   for (gpumap_u32 field = 0; field < std::min<gpumap_u32>(frame_.in.height, 2); ++field) {
     part.in = field_of(frame_.in, field);
     part.out = field_of(frame_.out, field);
-    queue_->launch(*kernel_, kernel_->grid_for(part), part);
+    program_->run(*queue_, part);
   }
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "frame_format.hpp"
-#include "gpumap/kernel.hpp"
+#include "gpumap/program.hpp"
 #include "kernel_result.hpp"
 #include "kernel_settings.hpp"
 #include "output_pool.hpp"
@@ -58,7 +58,7 @@ class KernelRunner {
   void launch(bool by_field);
 
   std::shared_ptr<Device> device_;
-  std::shared_ptr<Kernel> kernel_;
+  std::unique_ptr<Program> program_;
   const Builtin* builtin_ = nullptr;
   std::string name_;
   Backend backend_;

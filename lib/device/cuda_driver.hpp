@@ -45,6 +45,7 @@
   X(cuMemFreeHost)                   \
   X(cuMemHostGetDevicePointer)       \
   X(cuMemcpyAsync)                   \
+  X(cuMemsetD32Async)                \
   X(cuMemcpyDtoHAsync)               \
   X(cuMemcpyHtoDAsync)               \
   X(cuModuleLoadDataEx)              \

@@ -80,6 +80,17 @@ class CudaQueue final : public Queue {
     dirty_ = true;
   }
 
+  void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
+    const auto& target = own_mapping(mapping, *device_);
+    check_clear(target, offset, bytes);
+    const auto address = target.address(Backend::cuda);
+    if (address == 0) throw Error(ErrorCode::invalid, "clear: memory that has no CUDA address");
+    if (bytes == 0) return;
+    const CudaContext::Scope scope(context_);
+    context_.check(context_.driver().cuMemsetD32Async(address + offset, 0, bytes / 4, timeline_->stream()), "clearing");
+    dirty_ = true;
+  }
+
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
     if (dirty_) {

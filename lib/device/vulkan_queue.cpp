@@ -112,6 +112,21 @@ class VulkanQueue final : public Queue {
     }
   }
 
+  void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
+    device_->check_alive();
+    const auto& target = own_mapping(mapping, *device_);
+    check_clear(target, offset, bytes);
+    if (target.buffer() == VK_NULL_HANDLE) throw Error(ErrorCode::invalid, "clear: memory that has no Vulkan buffer");
+    if (bytes == 0) return;
+    try {
+      Batch& batch = recording();
+      order(batch, Stage::eTransfer, Access::eTransferWrite);
+      batch.commands.fillBuffer(vk::Buffer(target.buffer()), target.buffer_offset() + offset, bytes, 0);
+    } catch (const vk::SystemError& error) {
+      context_.fail(error, "clearing");
+    }
+  }
+
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
     if (!recording_) return {timeline_, submitted_};

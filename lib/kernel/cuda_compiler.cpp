@@ -27,9 +27,9 @@ constexpr std::array<OwnHeader, 3> own_headers{{
     {"gpumap/samples.h", embedded::samples_h},
 }};
 
-class Program {
+class Compilation {
  public:
-  Program(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), name_(source.name) {
+  Compilation(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), name_(source.name) {
     std::array<const char*, own_headers.size()> names{};
     std::array<const char*, own_headers.size()> texts{};
     for (std::size_t i = 0; i < own_headers.size(); ++i) {
@@ -39,9 +39,9 @@ class Program {
     check(nvrtc_.nvrtcCreateProgram(&program_, source.code.c_str(), source.name.c_str(), static_cast<int>(names.size()),
                                     texts.data(), names.data()));
   }
-  ~Program() { nvrtc_.nvrtcDestroyProgram(&program_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
+  ~Compilation() { nvrtc_.nvrtcDestroyProgram(&program_); }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
 
   void compile(const std::vector<std::string>& options) {
     std::vector<const char*> words;
@@ -146,7 +146,7 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
   for (const std::string& option : options) key.add(option);
   key.add_source(source.name, source.code, own_headers);
   Compiled compiled = cache.get(key, [&]() -> Compiled {
-    Program program(nvrtc, source);
+    Compilation program(nvrtc, source);
     program.compile(options);
     std::string ptx = program.ptx();
     while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();

@@ -25,7 +25,7 @@ layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 #endif
 
 const uint GPUMAP_MAX_PLANES = 4;
-const uint GPUMAP_MAX_PARAMS = 32;
+const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
@@ -52,6 +52,8 @@ struct gpumap_view {
   uint height;
   uint format;
   uint channels;
+  uint rate;
+  uint reserved;
   uint64_t bytes;
 };
 
@@ -67,6 +69,8 @@ struct gpumap_frame {
   int64_t pts;
   int64_t duration;
   uint64_t result;
+  uint64_t state;
+  uint64_t state_bytes;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 };

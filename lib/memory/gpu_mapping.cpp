@@ -54,4 +54,10 @@ void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMappin
   }
 }
 
+void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t bytes) {
+  mapping.check_range(offset, bytes, "clear");
+  if (offset % 4 == 0 && bytes % 4 == 0) return;
+  throw Error(ErrorCode::invalid, fmt::format("clear of {} bytes at {}: both are multiples of 4", bytes, offset));
+}
+
 }  // namespace gpumap

@@ -61,6 +61,8 @@ class GpuMapping : public Mapping {
 /// Throws Error(invalid) unless the two ranges lie inside their mappings and do not overlap.
 void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMapping& to, std::size_t to_offset,
                 std::size_t bytes);
+/// Throws Error(invalid) unless the range lies inside, on multiples of 4 bytes.
+void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t bytes);
 
 /// Memory from Vulkan: Placement::bar and ::device (seen by CUDA too where the GPU has it), ::host for Vulkan kernels.
 [[nodiscard]] std::shared_ptr<GpuMapping> allocate_vulkan(std::shared_ptr<GpuDevice> device,

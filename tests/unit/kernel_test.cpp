@@ -136,6 +136,8 @@ void put_view(gpumap_view view) {
   put(uint64_t(view.height));
   put(uint64_t(view.format));
   put(uint64_t(view.channels));
+  put(uint64_t(view.rate));
+  put(uint64_t(view.reserved));
   put(view.bytes);
 }
 void main() {
@@ -147,6 +149,8 @@ void main() {
   put(uint64_t(frame.pts));
   put(uint64_t(frame.duration));
   put(frame.result);
+  put(frame.state);
+  put(frame.state_bytes);
   for (uint i = 0u; i < 9u; ++i) put(uint64_t(floatBitsToUint(frame.color.matrix[i])));
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
@@ -168,12 +172,14 @@ void main() {
   const auto put_view = [&expected](const gpumap_view& view) {
     expected.insert(expected.end(), std::begin(view.plane), std::end(view.plane));
     expected.insert(expected.end(), std::begin(view.stride), std::end(view.stride));
-    expected.insert(expected.end(), {view.width, view.height, view.format, view.channels, view.bytes});
+    expected.insert(expected.end(),
+                    {view.width, view.height, view.format, view.channels, view.rate, view.reserved, view.bytes});
   };
   put_view(frame.in);
   put_view(frame.out);
-  expected.insert(expected.end(), {frame.sequence, static_cast<std::uint64_t>(frame.pts),
-                                   static_cast<std::uint64_t>(frame.duration), frame.result});
+  expected.insert(expected.end(),
+                  {frame.sequence, static_cast<std::uint64_t>(frame.pts), static_cast<std::uint64_t>(frame.duration),
+                   frame.result, frame.state, frame.state_bytes});
   for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));

@@ -118,6 +118,7 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(in);
   SAME_OFFSET(in.stride);
   SAME_OFFSET(in.width);
+  SAME_OFFSET(in.rate);
   SAME_OFFSET(in.bytes);
   SAME_OFFSET(out);
   SAME_OFFSET(out.bytes);
@@ -125,6 +126,8 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(pts);
   SAME_OFFSET(duration);
   SAME_OFFSET(result);
+  SAME_OFFSET(state);
+  SAME_OFFSET(state_bytes);
   SAME_OFFSET(color);
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);

@@ -64,6 +64,24 @@ TEST_F(Copies, HostMemoryIsReadableOnceTheFenceSignals) {
   EXPECT_TRUE(std::equal(data_.begin(), data_.end(), to->host()));
 }
 
+TEST_F(Copies, ClearZeroesItsRangeAlone) {
+  constexpr std::size_t size = 65540;
+  const auto queue = device_->create_queue();
+  for (const auto placement : {Placement::device, Placement::host}) {
+    const auto from = filled(size, 4);
+    const auto to = device_->allocate({placement, size});
+    queue->copy(*from, 0, *to, 0, size);
+    queue->clear(*to, 1000, 33332);
+    EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+    auto expected = data_;
+    std::fill_n(expected.begin() + 1000, 33332, std::byte{0});
+    EXPECT_EQ(downloaded(*to, 0, size), expected);
+    EXPECT_THROW(queue->clear(*to, 2, 4), Error);
+    EXPECT_THROW(queue->clear(*to, 0, 3), Error);
+    EXPECT_THROW(queue->clear(*to, size - 4, 8), Error);
+  }
+}
+
 TEST_F(Copies, CommandsOfOneQueueRunInOrder) {
   constexpr std::size_t size = 1 << 20;
   const auto from = filled(size, 3);

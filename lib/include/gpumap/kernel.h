@@ -26,7 +26,7 @@ typedef int64_t gpumap_i64;
 #endif
 
 #define GPUMAP_MAX_PLANES 4
-#define GPUMAP_MAX_PARAMS 32
+#define GPUMAP_MAX_PARAMS 64
 #define GPUMAP_RESULT_WORDS 32
 
 /* What the bytes of a view mean. Values are part of the contract: never renumber. */
@@ -60,6 +60,8 @@ typedef struct gpumap_view {
   gpumap_u32 height;                    /* pixels; 0 when not video */
   gpumap_u32 format;                    /* enum gpumap_format */
   gpumap_u32 channels;                  /* interleaved channels of audio or IQ (IQ has 2); 0 otherwise */
+  gpumap_u32 rate;                      /* sample frames a second of audio or IQ; 0 otherwise */
+  gpumap_u32 reserved;                  /* 0 */
   gpumap_u64 bytes;                     /* bytes in use, from plane[0] on */
 } gpumap_view;
 
@@ -78,6 +80,9 @@ typedef struct gpumap_frame {
   gpumap_i64 duration; /* ns, -1 when none */
   gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each launch and tells
                           them after it, where any is not zero: element message and buffer meta, see the README */
+  gpumap_u64 state;    /* address of state_bytes bytes that are yours: zero at the stream's first frame and wherever it
+                          begins anew (new caps, after a flush), else as the frame before left them. 16-aligned */
+  gpumap_u64 state_bytes;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 } gpumap_frame;

@@ -45,6 +45,8 @@ struct Parameter {
   float initial = 0.0F;
 };
 
+class Program;
+
 /// A kernel that comes with gpumap, in CUDA C++ and in GLSL.
 struct Builtin {
   std::string_view name;
@@ -54,6 +56,8 @@ struct Builtin {
   std::span<const Parameter> parameters;
   bool in_place = false;    ///< writes no output: the input frame is handed on
   bool has_result = false;  ///< fills the result block
+  /// For one that is more than a kernel on its own; its `cuda` and `glsl` may then be empty. Throws as Kernel::load.
+  std::unique_ptr<Program> (*make_program)(const std::shared_ptr<Device>& device, Backend backend) = nullptr;
 };
 [[nodiscard]] std::span<const Builtin> builtins() noexcept;
 [[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;

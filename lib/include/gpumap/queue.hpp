@@ -39,6 +39,8 @@ class Queue {
   /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).
   virtual void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
                     std::size_t bytes) = 0;
+  /// Fill a range of a mapping with zeros; offset and bytes are multiples of 4. Ranges checked: Error(invalid).
+  virtual void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) = 0;
   /// Hand over everything since the last submit; the fence is signalled when it, and all before it, is done
   /// and its writes to host memory are visible to the CPU.
   [[nodiscard]] virtual Fence submit() = 0;

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "gpumap/device.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+/// What runs on each frame of a stream: a kernel with its parameters and the state that it keeps from frame to frame,
+/// or a built-in that launches several and does arithmetic of its own between them.
+/// Ownership: keeps its device open. What it allocates must outlive what it launched: drain the queue, then destroy it.
+/// Thread safety: one thread at a time.
+class Program {
+ public:
+  Program() = default;
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  virtual ~Program() = default;
+
+  /// Compile and load. Throw as Kernel::load.
+  [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const Builtin& builtin,
+                                                     Backend backend);
+  [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const KernelSource& source);
+
+  /// The parameters, as in "gain=2.5,taps=[1,2,3]", for the frames from here on. Throws Error(invalid), and then leaves
+  /// them as they were.
+  virtual void set_params(std::string_view text) = 0;
+
+  /// A stream begins: what is kept from frame to frame is as new with the next run(). The views tell format, size,
+  /// channels and rate; they have no addresses, and `bytes` is 0 where it differs from frame to frame.
+  /// Throws Error(invalid) where the parameters do not go with them.
+  virtual void begin(const gpumap_view& in, const gpumap_view& out) = 0;
+
+  /// Bytes that the next frame in order, of `input_bytes`, will give; 0: none, it is only remembered. Empty: as the
+  /// formats say (a whole image, or as many samples as went in).
+  [[nodiscard]] virtual std::optional<std::size_t> output_bytes(std::size_t input_bytes) const = 0;
+
+  /// Launch on the next frame in order. Of `frame`, everything but params and state is the caller's to fill in;
+  /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory).
+  virtual void run(Queue& queue, const gpumap_frame& frame) = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/state_memory.hpp"
+
+namespace gpumap {
+
+StateMemory::StateMemory(Device& device, Backend backend, std::size_t bytes) : bytes_(bytes) {
+  // Whole 16-byte units, so that it can be zeroed and read in any of them.
+  if (bytes != 0) memory_ = device.allocate({.placement = Placement::device, .bytes = (bytes + 15) / 16 * 16}, backend);
+}
+
+std::uint64_t StateMemory::ready(Queue& queue) {
+  if (!memory_) return 0;
+  if (stale_) queue.clear(*memory_, 0, memory_->bytes());
+  stale_ = false;
+  return memory_->address(queue.backend());
+}
+
+}  // namespace gpumap
