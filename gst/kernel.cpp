@@ -10,22 +10,25 @@
 #include "caps.hpp"
 #include "error.hpp"
 #include "kernel_caps.hpp"
+#include "kernel_properties.hpp"
 #include "kernel_runner.hpp"
 #include "video_layout.hpp"
+#include "watchdog.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_kernel_debug);
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 
-using gpumap::Backend;
+using gpumap::gst::KernelProperties;
 using gpumap::gst::KernelRunner;
 using gpumap::gst::KernelSettings;
+using gpumap::gst::Watchdog;
 
 namespace {
 
 struct KernelState {
-  KernelSettings settings;               ///< under the object lock
+  KernelProperties properties;           ///< under the object lock
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
-  bool params_changed = false;           ///< under the object lock
+  std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
 };
 
 struct GstGpumapKernel {
@@ -35,22 +38,6 @@ struct GstGpumapKernel {
 struct GstGpumapKernelClass {
   GstBaseTransformClass base;
 };
-
-enum { PROP_KERNEL = 1, PROP_LOCATION, PROP_FUNCTION, PROP_PARAMS, PROP_BACKEND, PROP_DEVICE };
-enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
-
-GType backend_type() {
-  static const GType type = [] {
-    static const GEnumValue values[] = {
-        {BACKEND_AUTO, "CUDA where the GPU has it, else Vulkan", "auto"},
-        {BACKEND_CUDA, "CUDA", "cuda"},
-        {BACKEND_VULKAN, "Vulkan compute", "vulkan"},
-        {0, nullptr, nullptr},
-    };
-    return g_enum_register_static("GstGpumapBackend", values);
-  }();
-  return type;
-}
 
 }  // namespace
 
@@ -62,71 +49,12 @@ KernelState& state_of(gpointer object) {
   return *reinterpret_cast<GstGpumapKernel*>(object)->state;
 }
 
-std::string text_of(const GValue* value, const char* otherwise) {
-  const gchar* text = g_value_get_string(value);
-  return text != nullptr ? text : otherwise;
-}
-
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  KernelState& state = state_of(object);
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_KERNEL:
-      state.settings.kernel = text_of(value, "identity");
-      break;
-    case PROP_LOCATION:
-      state.settings.location = text_of(value, "");
-      break;
-    case PROP_FUNCTION:
-      state.settings.function = text_of(value, "");
-      break;
-    case PROP_PARAMS:
-      state.settings.params = text_of(value, "");
-      state.params_changed = true;
-      break;
-    case PROP_BACKEND: {
-      const gint backend = g_value_get_enum(value);
-      state.settings.backend.reset();
-      if (backend != BACKEND_AUTO) state.settings.backend = backend == BACKEND_CUDA ? Backend::cuda : Backend::vulkan;
-      break;
-    }
-    case PROP_DEVICE:
-      state.settings.device = text_of(value, "auto");
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
+  gpumap::gst::set_kernel_property(object, state_of(object).properties, id, value, spec);
 }
 
 void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  const KernelSettings& settings = state_of(object).settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_KERNEL:
-      g_value_set_string(value, settings.kernel.c_str());
-      break;
-    case PROP_LOCATION:
-      g_value_set_string(value, settings.location.empty() ? nullptr : settings.location.c_str());
-      break;
-    case PROP_FUNCTION:
-      g_value_set_string(value, settings.function.empty() ? nullptr : settings.function.c_str());
-      break;
-    case PROP_PARAMS:
-      g_value_set_string(value, settings.params.empty() ? nullptr : settings.params.c_str());
-      break;
-    case PROP_BACKEND:
-      g_value_set_enum(value, !settings.backend                    ? BACKEND_AUTO
-                              : *settings.backend == Backend::cuda ? BACKEND_CUDA
-                                                                   : BACKEND_VULKAN);
-      break;
-    case PROP_DEVICE:
-      g_value_set_string(value, settings.device.c_str());
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
+  gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
 }
 
 std::shared_ptr<KernelRunner> runner_of(gpointer object) {
@@ -139,11 +67,12 @@ std::shared_ptr<KernelRunner> runner_of(gpointer object) {
 gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
-  const KernelSettings settings = state.settings;
-  state.params_changed = false;
+  const KernelSettings settings = state.properties.settings;
+  state.properties.params_changed = false;
   GST_OBJECT_UNLOCK(trans);
   try {
     auto runner = std::make_shared<KernelRunner>(settings);
+    state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(trans), runner, settings.timeout_ms);
     GST_OBJECT_LOCK(trans);
     state.runner = std::move(runner);
     GST_OBJECT_UNLOCK(trans);
@@ -155,6 +84,7 @@ gboolean start(GstBaseTransform* trans) {
 }
 
 gboolean stop(GstBaseTransform* trans) {
+  state_of(trans).watchdog.reset();
   GST_OBJECT_LOCK(trans);
   auto runner = std::move(state_of(trans).runner);
   GST_OBJECT_UNLOCK(trans);
@@ -164,9 +94,12 @@ gboolean stop(GstBaseTransform* trans) {
 GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* filter) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
-  const std::string kernel = state.settings.location.empty() ? state.settings.kernel : std::string();
+  KernelProperties& properties = state.properties;
+  const std::string kernel = properties.settings.location.empty() ? properties.settings.kernel : std::string();
+  if (!properties.output) properties.output = gpumap::gst::declared_output(properties.settings);
+  const std::string output = *properties.output;
   GST_OBJECT_UNLOCK(trans);
-  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, direction, caps);
+  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, output, direction, caps);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
   gst_caps_unref(made);
@@ -220,8 +153,8 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     if (runner) {
       KernelState& state = state_of(trans);
       GST_OBJECT_LOCK(trans);
-      const bool changed = std::exchange(state.params_changed, false);
-      const std::string params = changed ? state.settings.params : std::string();
+      const bool changed = std::exchange(state.properties.params_changed, false);
+      const std::string params = changed ? state.properties.settings.params : std::string();
       GST_OBJECT_UNLOCK(trans);
       if (changed) runner->set_params(params);
       *out = runner->run(in);
@@ -285,30 +218,7 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   klass->base.generate_output = generate_output;
   klass->base.sink_event = sink_event;
 
-  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-  const auto playing = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
-  g_object_class_install_property(
-      object_class, PROP_KERNEL,
-      g_param_spec_string("kernel", "Kernel", "Built-in: identity, checksum, convert, iq-to-f32 or iq-power",
-                          "identity", rw));
-  g_object_class_install_property(
-      object_class, PROP_LOCATION,
-      g_param_spec_string("location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",
-                          nullptr, rw));
-  g_object_class_install_property(
-      object_class, PROP_FUNCTION,
-      g_param_spec_string("function", "Function", "Entry point in that file, where it has several", nullptr, rw));
-  g_object_class_install_property(
-      object_class, PROP_PARAMS,
-      g_param_spec_string("params", "Parameters", "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]",
-                          nullptr, playing));
-  g_object_class_install_property(
-      object_class, PROP_BACKEND,
-      g_param_spec_enum("backend", "Backend", "What runs a built-in kernel", backend_type(), BACKEND_AUTO, rw));
-  g_object_class_install_property(
-      object_class, PROP_DEVICE,
-      g_param_spec_string("device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", "auto",
-                          rw));
+  gpumap::gst::install_kernel_properties(object_class);
 
   static GstStaticPadTemplate sink_template =
       GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
@@ -319,7 +229,6 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "GPU map kernel", "Filter/Converter/Hardware",
                                         "Runs a CUDA kernel or a compute shader on each frame in GPU memory",
                                         "The gpumap authors");
-  gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
 static void gst_gpumap_kernel_init(GstGpumapKernel* self) {

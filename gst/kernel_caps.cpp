@@ -2,6 +2,7 @@
 #include "kernel_caps.hpp"
 
 #include "caps.hpp"
+#include "declared_caps.hpp"
 #include "frame_format.hpp"
 
 namespace gpumap::gst {
@@ -64,11 +65,14 @@ void append_convert(GstCaps* made, const GstStructure* from, bool to_output) {
 
 }  // namespace
 
-GstCaps* transform_kernel_caps(std::string_view kernel, GstPadDirection direction, GstCaps* caps) {
+GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& declared, GstPadDirection direction,
+                               GstCaps* caps) {
   const bool to_output = direction == GST_PAD_SINK;
   const bool convert = kernel == "convert";
   const bool to_f32 = kernel == "iq-to-f32";
   const bool power = kernel == "iq-power";
+  // What gives the same output for any input says nothing about that.
+  if (!declared.empty() && (!to_output || gst_caps_is_any(caps))) return gst_caps_new_any();
   GstCaps* from = gst_caps_ref(caps);
   if (gst_caps_is_any(caps)) {
     if (!convert && !to_f32 && !power) return from;
@@ -78,7 +82,9 @@ GstCaps* transform_kernel_caps(std::string_view kernel, GstPadDirection directio
   GstCaps* made = gst_caps_new_empty();
   for (guint i = 0; i < gst_caps_get_size(from); ++i) {
     const GstStructure* structure = gst_caps_get_structure(from, i);
-    if (convert) {
+    if (!declared.empty()) {
+      if (GstStructure* output = declared_structure(declared, structure)) gst_caps_append_structure(made, output);
+    } else if (convert) {
       append_convert(made, structure, to_output);
     } else if (to_f32 || power) {
       if (!gst_structure_has_name(structure, "audio/x-raw")) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -37,12 +38,34 @@ void set_words(GstStructure* structure, const Words& words) {
   gst_structure_take_value(structure, "words", &array);
 }
 
+void set_fields(GstStructure* structure, const Words& words, const KernelResult::Fields& fields) {
+  for (std::size_t i = 0; i < fields.size(); ++i) {
+    const auto& [name, type] = fields[i];
+    const auto half = static_cast<std::uint32_t>(words[i]);
+    switch (type) {
+      case ResultType::u64:
+        gst_structure_set(structure, name.c_str(), G_TYPE_UINT64, static_cast<guint64>(words[i]), nullptr);
+        break;
+      case ResultType::i64:
+        gst_structure_set(structure, name.c_str(), G_TYPE_INT64, static_cast<gint64>(words[i]), nullptr);
+        break;
+      case ResultType::f32:
+        gst_structure_set(structure, name.c_str(), G_TYPE_DOUBLE, double{std::bit_cast<float>(half)}, nullptr);
+        break;
+      case ResultType::f64:
+        gst_structure_set(structure, name.c_str(), G_TYPE_DOUBLE, std::bit_cast<double>(words[i]), nullptr);
+        break;
+    }
+  }
+}
+
 }  // namespace
 
-KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, bool checksum)
+KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields)
     : backend_(backend),
       kernel_(std::move(kernel)),
       checksum_(checksum),
+      fields_(std::move(fields)),
       memory_(device.allocate({.placement = Placement::host, .bytes = result_bytes}, backend)) {
   clear();
 }
@@ -70,6 +93,8 @@ void KernelResult::read(GstBuffer* out, std::uint64_t sequence) {
   const auto tell = [&](GstStructure* to) {
     if (checksum_) {
       gst_structure_set(to, "checksum", G_TYPE_UINT64, static_cast<guint64>(words[0]), nullptr);
+    } else if (!fields_.empty()) {
+      set_fields(to, words, fields_);
     } else {
       set_words(to, words);
     }

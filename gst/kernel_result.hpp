@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
 
@@ -16,8 +19,10 @@ namespace gpumap::gst {
 /// buffer. Thread safety: one thread at a time.
 class KernelResult {
  public:
-  /// `checksum`: word 0 is one, told as such; else every word is told, where any is not zero.
-  KernelResult(Device& device, Backend backend, std::string kernel, bool checksum);
+  using Fields = std::vector<std::pair<std::string, ResultType>>;
+  /// `checksum`: word 0 is one, told as such. Else words are told where any is not zero: by the names and types in
+  /// `fields`, or all of them as they are where that is empty.
+  KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields);
   ~KernelResult();
   KernelResult(const KernelResult&) = delete;
   KernelResult& operator=(const KernelResult&) = delete;
@@ -38,6 +43,7 @@ class KernelResult {
   Backend backend_;
   std::string kernel_;
   bool checksum_;
+  Fields fields_;
   std::shared_ptr<Mapping> memory_;
   GstStructure* message_ = nullptr;
 };

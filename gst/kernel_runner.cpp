@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "declared_caps.hpp"
 #include "gpumap/error.hpp"
 #include "memory.hpp"
 #include "video_layout.hpp"
@@ -52,16 +53,21 @@ GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block,
 }  // namespace
 
 KernelRunner::KernelRunner(const KernelSettings& settings)
-    : device_(Device::open(settings.device)), builtin_(builtin_of(settings)), backend_(Backend::vulkan) {
-  const KernelSource source = source_of(settings, *device_);
-  backend_ = backend_of(source.language);
-  name_ = builtin_ != nullptr ? std::string(builtin_->name) : source.name;
-  program_ = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_) : Program::load(device_, source);
+    : device_(Device::open(settings.device)), backend_(Backend::vulkan) {
+  KernelPlan plan = plan_of(settings, *device_);
+  builtin_ = plan.builtin;
+  backend_ = backend_of(plan.source.language);
+  name_ = builtin_ != nullptr ? std::string(builtin_->name) : plan.source.name;
+  if (!plan.declaration.output.empty()) check_declared_caps(plan.declaration.output);
+  own_output_ = !plan.declaration.output.empty();
+  output_bytes_ = plan.declaration.output_bytes;
+  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
+  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
+  program_ = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
+                                 : Program::load(device_, plan.source, std::move(plan.declaration));
   set_params(settings.params);
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
-  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(source);
-  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr);
 }
 
 KernelRunner::~KernelRunner() {
@@ -138,8 +144,18 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
 
 std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
+  if (!output_bytes_.empty()) {
+    const gpumap_view in = in_format_.view(0, input_bytes, nullptr);
+    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
+                                                                    {"width", in.width},
+                                                                    {"height", in.height},
+                                                                    {"rate", in.rate},
+                                                                    {"channels", in.channels}};
+    return evaluate(output_bytes_, variables);
+  }
   if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
+  if (out_format_.format() == GPUMAP_FORMAT_BYTES) return input_bytes;
   const std::size_t samples = input_bytes / std::max<std::size_t>(in_format_.bytes_per_sample(), 1);
   return samples * std::max<std::size_t>(out_format_.bytes_per_sample(), 1);
 }
@@ -216,7 +232,10 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
       queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, bytes);
     }
   }
-  last_ = queue_->submit();
+  {
+    const std::lock_guard lock(last_mutex_);
+    last_ = queue_->submit();
+  }
   input.bytes->add_read_fence(last_);
 
   const bool finished = (!has_result_ && gpu_output_) || wait(last_);

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,15 +41,22 @@ class KernelRunner {
   /// Makes a waiting run() return, until called with false.
   void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
 
+  /// The end of what was launched last. From any thread.
+  [[nodiscard]] Fence last_launched() const {
+    const std::lock_guard lock(last_mutex_);
+    return last_;
+  }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
   /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
   [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
  private:
   struct Input;
   [[nodiscard]] Input input_of(GstBuffer* in) const;
-  /// The output is as the input is, padding included: true for kernels of the user's, which know no other. Else it is
+  /// The output is as the input is, padding included: true for kernels of the user's that declare no other. Else it is
   /// as its caps say.
-  [[nodiscard]] bool keeps_layout() const noexcept { return builtin_ == nullptr || on_bytes_; }
+  [[nodiscard]] bool keeps_layout() const noexcept { return (builtin_ == nullptr && !own_output_) || on_bytes_; }
   [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
   /// False when cancelled.
   [[nodiscard]] bool take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes,
@@ -63,7 +71,9 @@ class KernelRunner {
   std::string name_;
   Backend backend_;
   std::unique_ptr<Queue> queue_;
-  bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
+  bool own_output_ = false;   ///< a kernel of the user's that declares what it gives
+  std::string output_bytes_;  ///< an expression of the user's
+  bool on_bytes_ = false;     ///< a built-in that knows bytes only, whatever the format
   bool has_result_ = false;
   std::unique_ptr<KernelResult> result_;
   gpumap_frame frame_{};
@@ -71,6 +81,7 @@ class KernelRunner {
   bool gpu_output_ = true;
   bool video_meta_ok_ = true;
   std::shared_ptr<OutputPool> device_pool_, host_pool_;
+  mutable std::mutex last_mutex_;  ///< for other threads' sake
   Fence last_;
   std::atomic<bool> cancelled_{false};
 };

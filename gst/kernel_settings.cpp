@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "gpumap/error.hpp"
 
 namespace gpumap::gst {
@@ -17,11 +20,24 @@ const Builtin* builtin_of(const KernelSettings& settings) {
     throw Error(ErrorCode::invalid, fmt::format("kernel={} and location={} are both set: leave one of them out",
                                                 settings.kernel, settings.location));
   }
-  if (!settings.function.empty()) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("function={} names an entry point of a file, and kernel={} is built in: "
-                            "set location, or leave function out",
-                            settings.function, settings.kernel));
+  // What is for files alone.
+  const std::pair<const char*, std::string> of_files[] = {
+      {"function", settings.function},
+      {"block", settings.block},
+      {"grid", settings.grid},
+      {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
+      {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
+      {"output-caps", settings.output_caps},
+      {"output-bytes", settings.output_bytes},
+      {"include-path", settings.include_path},
+      {"defines", settings.defines},
+      {"reload", settings.reload ? "true" : ""},
+  };
+  for (const auto& [property, value] : of_files) {
+    if (value.empty()) continue;
+    throw Error(ErrorCode::invalid, fmt::format("{}={} is for a kernel of yours in a file, and kernel={} is built in: "
+                                                "set location, or leave {} out",
+                                                property, value, settings.kernel, property));
   }
   const Builtin* builtin = find_builtin(settings.kernel);
   if (builtin != nullptr) return builtin;
@@ -31,11 +47,67 @@ const Builtin* builtin_of(const KernelSettings& settings) {
                                               settings.kernel, names));
 }
 
-KernelSource source_of(const KernelSettings& settings, const Device& device) {
-  const Builtin* builtin = builtin_of(settings);
-  KernelSource source = builtin != nullptr
-                            ? gpumap::source_of(*builtin, settings.backend.value_or(device.default_backend()))
-                            : load_kernel_file(settings.location, settings.function);
+namespace {
+
+/// The file as the properties want it compiled.
+KernelSource file_of(const KernelSettings& settings) {
+  KernelSource source = load_kernel_file(settings.location);
+  if (!settings.defines.empty()) source.defines = parse_names(settings.defines);
+  for (std::size_t at = 0; at < settings.include_path.size();) {
+    const std::size_t end = std::min(settings.include_path.find(':', at), settings.include_path.size());
+    if (end != at) source.include_folders.emplace_back(settings.include_path.substr(at, end - at));
+    at = end + 1;
+  }
+  return source;
+}
+
+Declaration declaration_of(const KernelSource& source) {
+  if (source.language != Language::cuda && source.language != Language::glsl) return {};
+  try {
+    return parse_declaration(source.code);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("kernel {}: {}", source.name, error.what()));
+  }
+}
+
+/// Parse the text of a property; what is wrong with it is said of that.
+template <typename Parse>
+auto property(const char* name, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+/// What properties say comes before what the file does.
+void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
+  Declaration& declaration = plan.declaration;
+  if (!settings.function.empty()) declaration.functions = property("function", settings.function, parse_names);
+  if (!settings.block.empty()) declaration.block = property("block", settings.block, parse_dimensions);
+  if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
+  if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;
+  if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
+  if (!settings.output_caps.empty()) declaration.output = settings.output_caps;
+  if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
+  plan.source.block = declaration.block;
+  plan.source.grid = declaration.grid;
+  plan.source.shared_bytes = declaration.shared_bytes;
+}
+
+}  // namespace
+
+KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
+  KernelPlan plan;
+  plan.builtin = builtin_of(settings);
+  if (plan.builtin != nullptr) {
+    plan.source = gpumap::source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
+  } else {
+    plan.source = file_of(settings);
+    plan.declaration = declaration_of(plan.source);
+    apply_properties(plan, settings);
+  }
+  const KernelSource& source = plan.source;
   const Backend backend = backend_of(source.language);
   const bool cuda = backend == Backend::cuda;
   if (settings.backend.value_or(backend) != backend) {
@@ -52,7 +124,16 @@ KernelSource source_of(const KernelSettings& settings, const Device& device) {
                            "gpumap with the CUDA Toolkit"
                          : "install a Vulkan driver for it"));
   }
-  return source;
+  return plan;
+}
+
+std::string declared_output(const KernelSettings& settings) {
+  if (settings.location.empty() || !settings.output_caps.empty()) return settings.output_caps;
+  try {
+    return declaration_of(load_kernel_file(settings.location)).output;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 }  // namespace gpumap::gst

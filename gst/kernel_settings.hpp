@@ -1,22 +1,33 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
 
 namespace gpumap::gst {
 
-/// The properties of gpumapkernel.
+/// The properties of gpumapkernel. What a file declares of itself holds where a property is left empty or 0.
 struct KernelSettings {
   std::string kernel = "identity";  ///< a built-in, unless `location` is set
   std::string location;
-  std::string function;
+  std::string function;  ///< or several, run in sequence: "one,other"
   std::string params;
   std::string device = "auto";
   std::optional<Backend> backend;  ///< empty: the device's own
+  std::string block, grid;         ///< as in "32x8"
+  std::uint32_t shared_bytes = 0;
+  std::uint64_t state_bytes = 0;
+  std::string output_caps;   ///< with {expressions}
+  std::string output_bytes;  ///< an expression
+  std::string include_path;  ///< folders, separated by ':'
+  std::string defines;       ///< "NAME,OTHER=2"
+  bool reload = false;
+  std::uint32_t timeout_ms = 10000;  ///< 0: none
 };
 
 [[nodiscard]] const char* to_string(Backend backend) noexcept;
@@ -24,7 +35,18 @@ struct KernelSettings {
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
 /// that contradict each other: which one is the mistake, only the user knows.
 [[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);
-/// Its source, for a backend that `device` has. Throws Error(invalid | io | not_supported).
-[[nodiscard]] KernelSource source_of(const KernelSettings& settings, const Device& device);
+
+/// What is to be run: a built-in, or a file with what it and the properties declare.
+struct KernelPlan {
+  const Builtin* builtin = nullptr;
+  KernelSource source;
+  Declaration declaration;
+};
+/// For a backend that `device` has. Throws Error(invalid | io | not_supported).
+[[nodiscard]] KernelPlan plan_of(const KernelSettings& settings, const Device& device);
+
+/// The caps, with {expressions}, that a file of the user's gives out; empty: those of its input. Reads the file where
+/// no property says it; what is wrong with that is told when it is to run.
+[[nodiscard]] std::string declared_output(const KernelSettings& settings);
 
 }  // namespace gpumap::gst

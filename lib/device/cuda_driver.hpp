@@ -51,6 +51,7 @@
   X(cuModuleLoadDataEx)              \
   X(cuModuleGetFunction)             \
   X(cuModuleUnload)                  \
+  X(cuFuncSetAttribute)              \
   X(cuFuncGetAttribute)              \
   X(cuLaunchKernel)                  \
   X(cuImportExternalMemory)          \

@@ -54,11 +54,11 @@ class CudaQueue final : public Queue {
     gpumap_frame argument = frame;
     void* arguments[] = {&argument};
     const auto& [blocks, threads] = grid;
-    context_.check(
-        context_.driver().cuLaunchKernel(cuda_kernel->function(), blocks[0], blocks[1], blocks[2], threads[0],
-                                         threads[1], threads[2], 0, timeline_->stream(), arguments, nullptr),
-        fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(), blocks[0], blocks[1],
-                    blocks[2], threads[0], threads[1], threads[2]));
+    context_.check(context_.driver().cuLaunchKernel(cuda_kernel->function(), blocks[0], blocks[1], blocks[2],
+                                                    threads[0], threads[1], threads[2], cuda_kernel->shared_bytes(),
+                                                    timeline_->stream(), arguments, nullptr),
+                   fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(), blocks[0],
+                               blocks[1], blocks[2], threads[0], threads[1], threads[2]));
     dirty_ = true;
   }
 

@@ -59,7 +59,9 @@ KernelSource source_of(const Builtin& builtin, Backend backend) {
   return {.language = cuda ? Language::cuda : Language::glsl,
           .name = std::string(builtin.name),
           .code = std::string(cuda ? builtin.cuda : builtin.glsl),
-          .function = {}};
+          .function = {},
+          .defines = {},
+          .include_folders = {}};
 }
 
 }  // namespace gpumap

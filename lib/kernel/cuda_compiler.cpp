@@ -98,7 +98,7 @@ int parse_architecture(std::string_view text) {
 
 /// The folders of a user's own headers and of the toolkit's (cuda_fp16.h and the like are files, not built in).
 std::vector<std::string> include_options(const KernelSource& source) {
-  std::vector<std::filesystem::path> folders;
+  std::vector<std::filesystem::path> folders = source.include_folders;
   if (std::error_code ignored; std::filesystem::is_regular_file(source.name, ignored)) {
     const std::filesystem::path folder = std::filesystem::path(source.name).parent_path();
     folders.push_back(folder.empty() ? "." : folder);
@@ -138,6 +138,7 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
       "--restrict",
       "--generate-line-info",
   };
+  for (const std::string& define : source.defines) options.push_back("--define-macro=" + define);
   for (std::string& option : include_options(source)) options.push_back(std::move(option));
 
   CacheKey key;

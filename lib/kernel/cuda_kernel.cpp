@@ -58,12 +58,13 @@ class LoadedCudaKernel final : public CudaKernel {
         load(source.code);
         find(source.function.empty() ? only_function() : source.function);
     }
-    fit_blocks();
+    fit_blocks(source);
   }
 
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   [[nodiscard]] Grid grid_for(const gpumap_frame& frame) const override { return make_grid(shape_, frame); }
   [[nodiscard]] CUfunction function() const noexcept override { return function_; }
+  [[nodiscard]] std::uint32_t shared_bytes() const noexcept override { return shared_bytes_; }
 
  private:
   [[nodiscard]] CudaContext& context() const { return *module_.device->cuda(); }
@@ -128,7 +129,7 @@ class LoadedCudaKernel final : public CudaKernel {
   }
 
   /// A kernel that uses many registers, or says __launch_bounds__, allows fewer threads a block than usual.
-  void fit_blocks() {
+  void fit_blocks(const KernelSource& source) {
     const CudaContext::Scope scope(context());
     int most = 0;
     context().check(context().driver().cuFuncGetAttribute(&most, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function_),
@@ -137,12 +138,29 @@ class LoadedCudaKernel final : public CudaKernel {
     shape_.threads_1d[0] = std::min(shape_.threads_1d[0], limit);
     shape_.threads_2d[0] = std::min(warp, limit);
     shape_.threads_2d[1] = std::clamp(limit / warp, 1U, shape_.threads_2d[1]);
+    if (source.block[0] != 0) {
+      const std::uint64_t threads = std::uint64_t{source.block[0]} * source.block[1] * source.block[2];
+      if (std::max({source.block[0], source.block[1], source.block[2]}) > limit || threads > limit) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("kernel {}: a block of {}x{}x{} threads; it can run with {} at most: ask for fewer",
+                                name_, source.block[0], source.block[1], source.block[2], limit));
+      }
+      shape_.threads_1d = shape_.threads_2d = source.block;
+    }
+    shape_.blocks = source.grid;
+    shared_bytes_ = source.shared_bytes;
+    // Beyond 48 KiB a kernel has to ask.
+    if (shared_bytes_ == 0) return;
+    context().check(context().driver().cuFuncSetAttribute(function_, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                                          static_cast<int>(shared_bytes_)),
+                    fmt::format("giving kernel {} {} bytes of shared memory", name_, shared_bytes_));
   }
 
   std::string name_;
   Module module_;
   GridShape shape_;
   CUfunction function_ = nullptr;
+  std::uint32_t shared_bytes_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -23,25 +24,26 @@ constexpr std::array<OwnHeader, 2> memory_files{{
 /// #include <name> from memory; #include "name" beside the file that includes it.
 class Includer : public shaderc::CompileOptions::IncluderInterface {
  public:
+  explicit Includer(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
+
   shaderc_include_result* GetInclude(const char* requested, shaderc_include_type type, const char* requesting,
                                      std::size_t) override {
     // shaderc sees a failure as an empty name with a message for content.
     auto* answer = new Answer;
     if (type == shaderc_include_type_standard) {
-      // A name in quotes is asked for here too when no such file was found.
-      answer->content = "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file";
+      // A name in quotes is asked for here too when no such file was found beside the one that includes it.
+      answer->content =
+          "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file or in an include path";
       for (const auto& [name, text] : memory_files) {
         if (name != requested) continue;
         answer->name = fmt::format("<{}>", name);
         answer->content = text;
       }
-    } else {
-      const std::filesystem::path path = std::filesystem::path(requesting).parent_path() / requested;
-      std::error_code ignored;
-      if (std::ifstream file(path, std::ios::binary); file && std::filesystem::is_regular_file(path, ignored)) {
-        answer->name = path.string();
-        answer->content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+      for (const std::filesystem::path& folder : folders_) {
+        if (answer->name.empty()) read(folder / requested, *answer);
       }
+    } else {
+      read(std::filesystem::path(requesting).parent_path() / requested, *answer);
     }
     answer->view = {answer->name.c_str(), answer->name.size(), answer->content.c_str(), answer->content.size(), answer};
     return &answer->view;
@@ -55,7 +57,22 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     std::string content;
     shaderc_include_result view{};
   };
+
+  static void read(const std::filesystem::path& path, Answer& answer) {
+    std::error_code ignored;
+    std::ifstream file(path, std::ios::binary);
+    if (!file || !std::filesystem::is_regular_file(path, ignored)) return;
+    answer.name = path.string();
+    answer.content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+
+  std::vector<std::filesystem::path> folders_;
 };
+
+/// The function that becomes main; empty where that is the one.
+std::string renamed_to_main(const KernelSource& source) {
+  return source.function == "main" ? std::string() : source.function;
+}
 
 // As it was when this process loaded it: libgpumap itself where shaderc is linked into that.
 const std::string shaderc_identity = identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize));
@@ -64,7 +81,19 @@ std::string run_shaderc(const KernelSource& source) {
   shaderc::CompileOptions options;
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetOptimizationLevel(shaderc_optimization_level_performance);
-  options.SetIncluder(std::make_unique<Includer>());
+  options.SetIncluder(std::make_unique<Includer>(source.include_folders));
+  for (const std::string& define : source.defines) {
+    const std::size_t equals = std::min(define.find('='), define.size());
+    options.AddMacroDefinition(define.substr(0, equals), equals == define.size() ? "1" : define.substr(equals + 1));
+  }
+  // GLSL knows no entry point but main.
+  const std::string function = renamed_to_main(source);
+  if (!function.empty()) {
+    if (source.code.find(function) == source.code.npos) {
+      throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function));
+    }
+    options.AddMacroDefinition(function, "main");
+  }
   const shaderc::Compiler compiler;
   const shaderc::SpvCompilationResult result = compiler.CompileGlslToSpv(
       source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), "main", options);
@@ -85,6 +114,9 @@ std::string build_glsl(const KernelSource& source, CodeCache& cache) {
   CacheKey key;  // the options are the same for all: they change with the build of gpumap, which is in every key
   key.add_compiler(shaderc_identity);
   key.add("glsl");
+  key.add(renamed_to_main(source));
+  for (const std::string& define : source.defines) key.add(define);
+  for (const std::filesystem::path& folder : source.include_folders) key.add("-I" + folder.string());
   key.add_source(source.name, source.code, memory_files);
   return cache.get(key, [&]() -> Compiled { return {.code = run_shaderc(source), .listing = {}}; }).code;
 }

@@ -54,6 +54,7 @@ Work work_of(const KernelSource& source) {
 }
 
 Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
+  if (shape.blocks[0] != 0) return {.blocks = shape.blocks, .threads = shape.threads_2d};
   if (shape.work == Work::chunk) {
     return grid_1d(shape, divide_up(frame.in.bytes, chunk_bytes), max_chunk_blocks);
   }

@@ -23,6 +23,7 @@ struct GridShape {
   Work work = Work::item;
   std::array<std::uint32_t, 3> threads_1d{256, 1, 1};
   std::array<std::uint32_t, 3> threads_2d{32, 8, 1};
+  std::array<std::uint32_t, 3> blocks{};                              ///< 0: as many as the frame takes
   std::array<std::uint32_t, 3> max_blocks{0x7FFFFFFF, 65535, 65535};  ///< CUDA's
 };
 

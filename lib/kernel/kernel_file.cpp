@@ -39,7 +39,12 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
   std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (file.bad()) throw Error(ErrorCode::io, fmt::format("kernel file {}: read error", path.string()));
   if (code.empty()) throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty", path.string()));
-  return {.language = language, .name = path.string(), .code = std::move(code), .function = std::move(function)};
+  return {.language = language,
+          .name = path.string(),
+          .code = std::move(code),
+          .function = std::move(function),
+          .defines = {},
+          .include_folders = {}};
 }
 
 }  // namespace gpumap

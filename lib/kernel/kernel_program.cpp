@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// A program that is one kernel: a file of the user's, or a built-in that needs no more.
+// Programs of kernels alone: a built-in that is one, or those of a user's file, one after the other.
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "gpumap/program.hpp"
 #include "kernel/state_memory.hpp"
@@ -11,22 +12,30 @@
 namespace gpumap {
 namespace {
 
+/// The view of what lies as `like` does, at another address.
+gpumap_view moved(gpumap_view like, std::uint64_t address) {
+  for (std::size_t i = GPUMAP_MAX_PLANES; i-- > 0;) {
+    if (like.plane[i] != 0) like.plane[i] += address - like.plane[0];
+  }
+  return like;
+}
+
 class KernelProgram final : public Program {
  public:
-  KernelProgram(std::shared_ptr<Kernel> kernel, const Builtin* builtin)
-      : kernel_(std::move(kernel)), builtin_(builtin) {}
+  KernelProgram(std::shared_ptr<Device> device, std::shared_ptr<Kernel> kernel, const Builtin& builtin)
+      : device_(std::move(device)), kernels_{std::move(kernel)}, builtin_(&builtin) {}
+  KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration)
+      : device_(std::move(device)),
+        kernels_(std::move(kernels)),
+        declaration_(std::move(declaration)),
+        state_(*device_, kernels_.front()->backend(), declaration_.state_bytes) {}
 
   void set_params(std::string_view text) override {
     if (builtin_ != nullptr) {
       apply_parameters(*builtin_, text, params_);
-      return;
+    } else {
+      apply_declared(declaration_, text, params_);
     }
-    std::array<float, GPUMAP_MAX_PARAMS> given{};
-    std::size_t at = 0;
-    for (const auto& [name, values] : parse_parameters(text)) {
-      for (const float value : values) given[at++] = value;
-    }
-    params_ = given;
   }
 
   void begin(const gpumap_view& /*in*/, const gpumap_view& /*out*/) override { state_.restart(); }
@@ -38,28 +47,63 @@ class KernelProgram final : public Program {
     std::copy(params_.begin(), params_.end(), std::begin(given.params));
     given.state = state_.ready(queue);
     given.state_bytes = state_.bytes();
-    queue.launch(*kernel_, kernel_->grid_for(given), given);
+    for (std::size_t i = 0; i < kernels_.size(); ++i) {
+      const bool last = i + 1 == kernels_.size();
+      given.out = last ? frame.out : moved(frame.out, between(i % 2, frame.out.bytes));
+      queue.launch(*kernels_[i], kernels_[i]->grid_for(given), given);
+      given.in = given.out;
+    }
   }
 
  private:
-  std::shared_ptr<Kernel> kernel_;
-  const Builtin* builtin_;
+  /// What one kernel writes and the next one reads. Frames share it: a queue runs them one after the other.
+  std::uint64_t between(std::size_t which, std::size_t bytes) {
+    const Backend backend = kernels_.front()->backend();
+    auto& memory = between_[which];
+    if (!memory || memory->bytes() < bytes) {
+      // What was launched may still be using the one that is too small.
+      if (memory) outgrown_.push_back(std::move(memory));
+      memory = device_->allocate({.placement = Placement::device, .bytes = std::max<std::size_t>(bytes, 1)}, backend);
+    }
+    return memory->address(backend);
+  }
+
+  std::shared_ptr<Device> device_;
+  std::vector<std::shared_ptr<Kernel>> kernels_;
+  const Builtin* builtin_ = nullptr;
+  Declaration declaration_;
   std::array<float, GPUMAP_MAX_PARAMS> params_{};
   StateMemory state_;
+  std::array<std::shared_ptr<Mapping>, 2> between_;
+  std::vector<std::shared_ptr<Mapping>> outgrown_;
 };
 
 }  // namespace
 
 std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const Builtin& builtin, Backend backend) {
-  auto program = builtin.make_program != nullptr
-                     ? builtin.make_program(device, backend)
-                     : std::make_unique<KernelProgram>(Kernel::load(device, source_of(builtin, backend)), &builtin);
+  auto program =
+      builtin.make_program != nullptr
+          ? builtin.make_program(device, backend)
+          : std::make_unique<KernelProgram>(device, Kernel::load(device, source_of(builtin, backend)), builtin);
   program->set_params({});
   return program;
 }
 
-std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const KernelSource& source) {
-  return std::make_unique<KernelProgram>(Kernel::load(device, source), nullptr);
+std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const KernelSource& source,
+                                       Declaration declaration) {
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  if (declaration.functions.empty()) {
+    kernels.push_back(Kernel::load(device, source));
+  } else {
+    for (const std::string& function : declaration.functions) {
+      KernelSource one = source;
+      one.function = function;
+      kernels.push_back(Kernel::load(device, one));
+    }
+  }
+  auto program = std::make_unique<KernelProgram>(device, std::move(kernels), std::move(declaration));
+  program->set_params({});
+  return program;
 }
 
 }  // namespace gpumap

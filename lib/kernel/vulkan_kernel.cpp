@@ -22,7 +22,8 @@ constexpr std::uint32_t row_threads = 256;
 constexpr std::array<std::uint32_t, 3> quad_threads{32, 8, 1};
 
 ShaderInfo choose_shader(const KernelSource& source, const SpirvModule& module) {
-  const std::string wanted = source.function.empty() ? "main" : source.function;
+  // What GLSL calls a function is main once it is compiled.
+  const std::string wanted = source.function.empty() || source.language == Language::glsl ? "main" : source.function;
   std::vector<std::string_view> names;
   for (const ShaderInfo& shader : module.shaders) {
     if (shader.function == wanted) return shader;
@@ -131,6 +132,21 @@ class LoadedVulkanKernel final : public VulkanKernel {
         threads = quad_threads;
       }
     }
+    if (source.block[0] != 0 && source.block != threads) {
+      if (!shader.threads_from_constants) {
+        throw Error(
+            ErrorCode::invalid,
+            fmt::format("kernel {}: it sets its own workgroup of {}x{}x{}, and a block of {}x{}x{} is asked for: "
+                        "leave the block out, or leave local_size to gpumap.glsl",
+                        name_, threads[0], threads[1], threads[2], source.block[0], source.block[1], source.block[2]));
+      }
+      threads = source.block;
+    }
+    if (source.shared_bytes != 0) {
+      throw Error(ErrorCode::not_supported, fmt::format("kernel {}: dynamic shared memory is CUDA's: declare a shared "
+                                                        "array in the shader",
+                                                        name_));
+    }
     // In 64 bits: a foreign module may name any size.
     std::uint64_t invocations = 1;
     for (std::size_t axis = 0; axis < threads.size(); ++axis) {
@@ -148,6 +164,7 @@ class LoadedVulkanKernel final : public VulkanKernel {
     }
     shape_.threads_1d = shape_.threads_2d = threads;
     shape_.max_blocks = limits.maxComputeWorkGroupCount;
+    shape_.blocks = source.grid;
   }
 
   void create(const std::string& code, const ShaderInfo& shader) {

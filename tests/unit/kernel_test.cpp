@@ -269,7 +269,7 @@ TEST_P(KernelTest, LoadErrors) {
   };
   KernelSource other = with_size("1");
   other.function = "other";
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(other); }), HasSubstr("'other' in it, only main"));
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(other); }), HasSubstr("no function 'other' in it"));
   EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
               HasSubstr("workgroup of 1024 x 64 x 1 threads"));
   const KernelSource junk{.language = Language::spirv, .name = "junk.spv", .code = "junk", .function = {}};

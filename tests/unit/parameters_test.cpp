@@ -55,7 +55,7 @@ TEST(Parameters, NoMoreThanAKernelGets) {
   std::string text = "a=[0";
   for (int i = 1; i < GPUMAP_MAX_PARAMS; ++i) text += ",0";
   EXPECT_EQ(parse_parameters(text + "]").front().second.size(), GPUMAP_MAX_PARAMS);
-  EXPECT_THAT(error_of(text + ",0]"), HasSubstr("more than 32 numbers"));
+  EXPECT_THAT(error_of(text + ",0]"), HasSubstr("more than 64 numbers"));
 }
 
 TEST(Parameters, LaidOutOverDefaults) {

@@ -30,8 +30,14 @@ struct KernelSource {
   Language language = Language::cuda;
   std::string name;  ///< file or built-in name, for messages
   std::string code;  ///< text, or the bytes of a .ptx, .cubin or .spv
-  std::string
-      function;  ///< entry point; "main" for shaders when empty; for CUDA, the only kernel of the file when empty
+  /// Entry point. Empty: "main" of a shader, the only kernel of a CUDA file. A .comp may have functions of any names
+  /// and no main: the one asked for is compiled as main.
+  std::string function;
+  std::vector<std::string> defines;                    ///< "NAME" or "NAME=value"; for .cu and .comp
+  std::vector<std::filesystem::path> include_folders;  ///< where .cu and .comp find what they include
+  std::array<std::uint32_t, 3> block{};                ///< threads of a block; 0: chosen
+  std::array<std::uint32_t, 3> grid{};                 ///< blocks; 0: as many as give every output item a thread
+  std::uint32_t shared_bytes = 0;                      ///< dynamic shared memory of a block; CUDA
 };
 
 /// Read a .cu, .ptx, .cubin, .comp or .spv file; the extension tells the language. Throws Error(io | invalid).

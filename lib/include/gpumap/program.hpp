@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
@@ -28,7 +29,10 @@ class Program {
   /// Compile and load. Throw as Kernel::load.
   [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const Builtin& builtin,
                                                      Backend backend);
-  [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const KernelSource& source);
+  /// The kernels of `declaration.functions`, or the one that `source` names where it lists none. Block, grid and shared
+  /// memory are those of `source`, the rest of the declaration holds.
+  [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const KernelSource& source,
+                                                     Declaration declaration);
 
   /// The parameters, as in "gain=2.5,taps=[1,2,3]", for the frames from here on. Throws Error(invalid), and then leaves
   /// them as they were.

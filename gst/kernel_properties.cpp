@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+#include "kernel_properties.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+enum {
+  PROP_KERNEL = 1,
+  PROP_LOCATION,
+  PROP_FUNCTION,
+  PROP_PARAMS,
+  PROP_BACKEND,
+  PROP_DEVICE,
+  PROP_BLOCK,
+  PROP_GRID,
+  PROP_SHARED_BYTES,
+  PROP_STATE_BYTES,
+  PROP_OUTPUT_CAPS,
+  PROP_OUTPUT_BYTES,
+  PROP_INCLUDE_PATH,
+  PROP_DEFINES,
+  PROP_RELOAD,
+  PROP_TIMEOUT,
+};
+enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
+
+GType backend_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {BACKEND_AUTO, "CUDA where the GPU has it, else Vulkan", "auto"},
+        {BACKEND_CUDA, "CUDA", "cuda"},
+        {BACKEND_VULKAN, "Vulkan compute", "vulkan"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapBackend", values);
+  }();
+  return type;
+}
+
+/// The text that a property sets; null for properties that are no text.
+std::string* text_of(KernelSettings& settings, guint id) {
+  switch (id) {
+    case PROP_KERNEL:
+      return &settings.kernel;
+    case PROP_LOCATION:
+      return &settings.location;
+    case PROP_FUNCTION:
+      return &settings.function;
+    case PROP_PARAMS:
+      return &settings.params;
+    case PROP_DEVICE:
+      return &settings.device;
+    case PROP_BLOCK:
+      return &settings.block;
+    case PROP_GRID:
+      return &settings.grid;
+    case PROP_OUTPUT_CAPS:
+      return &settings.output_caps;
+    case PROP_OUTPUT_BYTES:
+      return &settings.output_bytes;
+    case PROP_INCLUDE_PATH:
+      return &settings.include_path;
+    case PROP_DEFINES:
+      return &settings.defines;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
+
+void set_kernel_property(GObject* object, KernelProperties& properties, guint id, const GValue* value,
+                         GParamSpec* spec) {
+  KernelSettings& settings = properties.settings;
+  GST_OBJECT_LOCK(object);
+  if (std::string* text = text_of(settings, id)) {
+    KernelSettings unset;
+    const gchar* given = g_value_get_string(value);
+    *text = given != nullptr ? given : *text_of(unset, id);
+    properties.params_changed = properties.params_changed || id == PROP_PARAMS;
+    if (id == PROP_LOCATION || id == PROP_OUTPUT_CAPS) properties.output.reset();
+    GST_OBJECT_UNLOCK(object);
+    return;
+  }
+  switch (id) {
+    case PROP_BACKEND: {
+      const gint backend = g_value_get_enum(value);
+      settings.backend.reset();
+      if (backend != BACKEND_AUTO) settings.backend = backend == BACKEND_CUDA ? Backend::cuda : Backend::vulkan;
+      break;
+    }
+    case PROP_SHARED_BYTES:
+      settings.shared_bytes = g_value_get_uint(value);
+      break;
+    case PROP_STATE_BYTES:
+      settings.state_bytes = g_value_get_uint64(value);
+      break;
+    case PROP_RELOAD:
+      settings.reload = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_TIMEOUT:
+      settings.timeout_ms = g_value_get_uint(value);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+  GST_OBJECT_UNLOCK(object);
+}
+
+void get_kernel_property(GObject* object, const KernelProperties& properties, guint id, GValue* value,
+                         GParamSpec* spec) {
+  GST_OBJECT_LOCK(object);
+  KernelSettings settings = properties.settings;
+  GST_OBJECT_UNLOCK(object);
+  if (const std::string* text = text_of(settings, id)) {
+    g_value_set_string(value, text->empty() ? nullptr : text->c_str());
+    return;
+  }
+  switch (id) {
+    case PROP_BACKEND:
+      g_value_set_enum(value, !settings.backend                    ? BACKEND_AUTO
+                              : *settings.backend == Backend::cuda ? BACKEND_CUDA
+                                                                   : BACKEND_VULKAN);
+      break;
+    case PROP_SHARED_BYTES:
+      g_value_set_uint(value, settings.shared_bytes);
+      break;
+    case PROP_STATE_BYTES:
+      g_value_set_uint64(value, settings.state_bytes);
+      break;
+    case PROP_RELOAD:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
+      break;
+    case PROP_TIMEOUT:
+      g_value_set_uint(value, settings.timeout_ms);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+}
+
+void install_kernel_properties(GObjectClass* object_class) {
+  const auto ready = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+  const auto playing = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
+  const auto text = [&](guint id, const char* name, const char* nick, const char* blurb,
+                        const char* otherwise = nullptr, bool while_playing = false) {
+    g_object_class_install_property(object_class, id,
+                                    g_param_spec_string(name, nick, blurb, otherwise, while_playing ? playing : ready));
+  };
+  text(PROP_KERNEL, "kernel", "Kernel", "Built-in: identity, checksum, convert, iq-to-f32 or iq-power", "identity");
+  text(PROP_LOCATION, "location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv");
+  text(
+      PROP_FUNCTION, "function", "Function",
+      "Entry point in that file, where it has several; or several, as in blur,sharpen, each run on what the one before "
+      "it wrote");
+  text(PROP_PARAMS, "params", "Parameters", "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]", nullptr,
+       true);
+  g_object_class_install_property(
+      object_class, PROP_BACKEND,
+      g_param_spec_enum("backend", "Backend", "What runs a built-in kernel", backend_type(), BACKEND_AUTO, ready));
+  text(PROP_DEVICE, "device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", "auto");
+  text(PROP_BLOCK, "block", "Block", "Threads of a block, as in 32x8 (unset: as the file declares, else chosen)");
+  text(PROP_GRID, "grid", "Grid",
+       "Blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or byte a thread)");
+  g_object_class_install_property(
+      object_class, PROP_SHARED_BYTES,
+      g_param_spec_uint("shared-bytes", "Shared bytes",
+                        "Dynamic shared memory of a block, for CUDA (0: as the file declares)", 0, G_MAXUINT, 0,
+                        ready));
+  g_object_class_install_property(
+      object_class, PROP_STATE_BYTES,
+      g_param_spec_uint64("state-bytes", "State bytes",
+                          "Memory that the kernel keeps from frame to frame (0: as the file declares)", 0, G_MAXUINT64,
+                          0, ready));
+  text(PROP_OUTPUT_CAPS, "output-caps", "Output caps",
+       "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} (unset: as the file "
+       "declares, else as the input); fields left out are the input's");
+  text(PROP_OUTPUT_BYTES, "output-bytes", "Output bytes",
+       "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as the input)");
+  text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");
+  text(PROP_DEFINES, "defines", "Defines", "Macros for the file, as in RADIUS=3,FAST");
+  g_object_class_install_property(
+      object_class, PROP_RELOAD,
+      g_param_spec_boolean("reload", "Reload",
+                           "Compile the file again when it changes, and go on with what was there where it does not "
+                           "compile",
+                           FALSE, ready));
+  g_object_class_install_property(
+      object_class, PROP_TIMEOUT,
+      g_param_spec_uint("timeout", "Timeout",
+                        "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)", 0,
+                        G_MAXUINT, KernelSettings().timeout_ms, ready));
+  gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));
+}
+
+}  // namespace gpumap::gst

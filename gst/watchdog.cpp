@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+#include "watchdog.hpp"
+
+#include <fmt/format.h>
+
+#include <mutex>
+#include <utility>
+
+#include "error.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap::gst {
+
+/// What the clock's thread looks at; it may do so once more when the watchdog is gone.
+struct Watchdog::Watched {
+  void look() {
+    std::shared_ptr<KernelRunner> endless;
+    GstElement* teller = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      if (!runner) return;
+      const auto now = std::chrono::steady_clock::now();
+      if (launched.signalled()) {
+        launched = runner->last_launched();
+        since = now;
+        return;
+      }
+      if (now - since < timeout) return;
+      endless = std::exchange(runner, nullptr);
+      teller = GST_ELEMENT_CAST(gst_object_ref(element));
+    }
+    // Without the lock: who hears of it may stop the element at once.
+    endless->cancel(true);
+    post_error(teller,
+               Error(ErrorCode::device_lost,
+                     fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
+                                 "long, raise timeout",
+                                 endless->name(), timeout.count())));
+    gst_object_unref(teller);
+  }
+
+  std::mutex mutex;
+  GstElement* element;                   ///< outlives the watchdog
+  std::shared_ptr<KernelRunner> runner;  ///< null: nothing to look at any more
+  std::chrono::milliseconds timeout;
+  Fence launched;
+  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+};
+
+Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms) {
+  if (timeout_ms == 0) return;
+  watched_ = std::make_shared<Watched>();
+  watched_->element = element;
+  watched_->runner = std::move(runner);
+  watched_->timeout = std::chrono::milliseconds(timeout_ms);
+  GstClock* clock = gst_system_clock_obtain();
+  const GstClockTime period = timeout_ms * GST_MSECOND / 4;
+  alarm_ = gst_clock_new_periodic_id(clock, gst_clock_get_time(clock) + period, period);
+  gst_clock_id_wait_async(
+      alarm_,
+      [](GstClock* /*clock*/, GstClockTime /*time*/, GstClockID /*id*/, gpointer data) -> gboolean {
+        (*static_cast<std::shared_ptr<Watched>*>(data))->look();
+        return TRUE;
+      },
+      new std::shared_ptr<Watched>(watched_),
+      [](gpointer data) { delete static_cast<std::shared_ptr<Watched>*>(data); });
+  gst_object_unref(clock);
+}
+
+Watchdog::~Watchdog() {
+  if (alarm_ == nullptr) return;
+  {
+    const std::lock_guard lock(watched_->mutex);
+    watched_->runner.reset();
+  }
+  gst_clock_id_unschedule(alarm_);
+  gst_clock_id_unref(alarm_);
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+//
+// What a kernel's source says of itself, in comment lines of its own:
+//
+//   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
+//   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
+//   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
+//   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
+//   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
+//   // gpumap: state 65536                            bytes at frame.state, kept from frame to frame
+//   // gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}
+//   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
+//   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace gpumap {
+
+/// What a word of the result block holds; a 32-bit one lies in its lower half.
+enum class ResultType { u64, i64, f32, f64 };
+
+struct Declaration {
+  std::vector<std::pair<std::string, std::vector<float>>> params;
+  std::vector<std::string> functions;
+  std::array<std::uint32_t, 3> block{};  ///< 0: chosen
+  std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
+  std::uint32_t shared_bytes = 0;
+  std::uint64_t state_bytes = 0;
+  std::string output;        ///< caps, with expressions in braces; empty: as the input
+  std::string output_bytes;  ///< an expression; empty: as the caps say
+  std::vector<std::pair<std::string, ResultType>> results;
+};
+
+/// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
+[[nodiscard]] Declaration parse_declaration(std::string_view code);
+
+/// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
+[[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
+/// "blur,sharpen". Throws Error(invalid) for an empty name.
+[[nodiscard]] std::vector<std::string> parse_names(std::string_view text);
+
+using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
+/// An expression of whole numbers, variables, + - * / and parentheses. Throws Error(invalid) for what is none, for an
+/// unknown variable, a division by zero and a result below zero or beyond 64 bits.
+[[nodiscard]] std::uint64_t evaluate(std::string_view expression, Variables variables);
+/// `text` with each {expression} replaced by its value. Throws as evaluate().
+[[nodiscard]] std::string expand(std::string_view text, Variables variables);
+
+/// Lay values out as a declaration orders them, over its initial values; without a declaration, in the order in which
+/// they are given. Throws Error(invalid) for an unknown name or a wrong count, and then leaves `params` alone.
+void apply_declared(const Declaration& declaration, std::string_view text, std::span<float> params);
+
+}  // namespace gpumap
