@@ -3,6 +3,8 @@
 
 #if GPUMAP_HAVE_CUDA
 
+#include "memory/mapping_steps.hpp"
+
 namespace gpumap {
 
 CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t allocation_bytes) : context_(context) {
@@ -27,6 +29,7 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
 }
 
 CudaImport::~CudaImport() {
+  const TimedStep step(MappingStep::drop_import);
   if (const CudaContext::CleanupScope scope(context_); scope) release();
 }
 

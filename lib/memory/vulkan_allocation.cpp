@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "gpumap/error.hpp"
+#include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
 
 namespace gpumap {
@@ -76,6 +77,7 @@ Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
 
 VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes,
                                    bool require_coherent) {
+  TimedStep step(MappingStep::allocate);
   context.health().check();
   if (bytes > context.max_allocation()) {
     throw Error(ErrorCode::no_memory,
@@ -122,8 +124,11 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
 
     const auto properties = context.memory().memoryTypes[*type].propertyFlags;
     coherent = static_cast<bool>(properties & Property::eHostCoherent);
-    if (placement != Placement::device) host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
     address = context.device().getBufferAddress({*buffer});
+    if (placement != Placement::device) {
+      step.next(MappingStep::map);
+      host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
+    }
   } catch (const vk::SystemError& error) {
     const auto result = static_cast<vk::Result>(error.code().value());
     const bool exhausted = result == vk::Result::eErrorOutOfDeviceMemory ||
@@ -140,6 +145,13 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     }
     context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
   }
+}
+
+VulkanAllocation::~VulkanAllocation() {
+  if (!*memory) return;  // moved from
+  const TimedStep step(MappingStep::free);
+  buffer.clear();
+  memory.clear();  // which unmaps it too
 }
 
 vk::MappedMemoryRange VulkanAllocation::widen(std::uint64_t atom, std::uint64_t offset, std::uint64_t bytes) const {

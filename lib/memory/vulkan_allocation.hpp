@@ -25,6 +25,7 @@ struct VulkanAllocation {
 
   /// For Placement::bar, device or host. Throws Error(no_memory | not_supported | device_lost).
   VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes, bool require_coherent);
+  ~VulkanAllocation();
   VulkanAllocation(VulkanAllocation&&) = default;
   VulkanAllocation& operator=(VulkanAllocation&&) = default;
 

@@ -7,6 +7,7 @@
 #include "gpumap/error.hpp"
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "memory/mapping_steps.hpp"
 #include "memory/vulkan_allocation.hpp"
 #include "memory/vulkan_staging.hpp"
 
@@ -36,6 +37,7 @@ class VulkanMapping final : public GpuMapping {
     set_memory_coherent(allocation_.coherent);
 #if GPUMAP_HAVE_CUDA
     if (device_->cuda() != nullptr && options.placement != Placement::host) {
+      const TimedStep step(MappingStep::import_to_cuda);
       import_ = std::make_unique<CudaImport>(*device_->cuda(), export_fd(), allocation_.memory_bytes);
     }
 #endif
