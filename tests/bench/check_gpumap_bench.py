@@ -18,10 +18,17 @@ PATHS = {
               "zero-copy"},
 }
 
+# The life of a mapping on a machine without CUDA: each call with its steps.
+WHOLE = {"made, in all": {"allocate", "map", "import"}, "first touch": set(),
+         "freed, in all": {"drop import", "unmap + free"}}
+LIVES = {path: {*WHOLE, "allocate", "map", "unmap + free"} for path in PATHS["api"]}
+LIVES["device"] -= {"map", "first touch"}
+LIVES["pageable + device"] -= {"map"}
+
 
 def check_row(mode, row):
     assert row["min_us"] <= row["median_us"] <= row["p90_us"] <= row["p99_us"], (mode, row)
-    assert row["min_us"] >= 0 and row["p99_us"] > 0 and row["cpu_us"] >= 0, (mode, row)
+    assert row["min_us"] >= 0 and row["p99_us"] > 0 and row.get("cpu_us", 0) >= 0, (mode, row)
     assert row["threads"] >= 1 and row["path"], (mode, row)
     for key in ("ratio", "gb_per_s"):
         assert key not in row or 0 < row[key] < math.inf, (mode, row)
@@ -45,6 +52,27 @@ def check_mode(mode):
     assert len(groups) == len(set(groups)), f"{name}: a row twice"
     for plot in mode["plots"]:
         assert plot["series"] and all(series["points"] for series in plot["series"]), (name, plot["title"])
+
+
+def check_api(mode):
+    """Each step of each call has its row and its histogram, and no step takes longer than its call."""
+    rows = {(row["path"], row["bytes"], row["detail"]): row for row in mode["rows"]}
+    histograms = {(each["path"], each["bytes"], each["detail"]): each for each in mode["histograms"]}
+    assert rows.keys() == histograms.keys(), rows.keys() ^ histograms.keys()
+    for path, size in {key[:2] for key in rows}:
+        found = {detail for of, at, detail in rows if (of, at) == (path, size)}
+        assert found == LIVES[path], f"api: {path}, {size} bytes: {sorted(found ^ LIVES[path])} missing or too many"
+        for whole, steps in WHOLE.items():
+            for step in steps & found:
+                key, of = (path, size, step), (path, size, whole)
+                counts = [sum(count for _, count in histograms[k]["from_ns_and_count"]) for k in (key, of)]
+                assert counts[0] == counts[1] > 0, (key, counts)
+                for figure in ("min_us", "median_us", "p90_us", "p99_us"):
+                    assert rows[key][figure] <= rows[of][figure], (key, rows[key], rows[of])
+                assert rows[key]["min_us"] > 0, key
+    assert any(what.startswith("import") and "CUDA" in what for what in mode["not_measured"]), mode["not_measured"]
+    drawn = {plot["title"].rsplit(", ", 1)[0] for plot in mode["plots"]}
+    assert drawn == set().union(*LIVES.values()), drawn
 
 
 def check_no_gnuplot(bench, folder):
@@ -71,6 +99,8 @@ def main():
     assert {mode["mode"] for mode in report["modes"]} == MODES, [mode["mode"] for mode in report["modes"]]
     for mode in report["modes"]:
         check_mode(mode)
+        if mode["mode"] == "api":
+            check_api(mode)
     assert report["software"] and report["device"] and report["driver"] and report["cpu"], report.keys()
     assert report["commit"] == "0123456"
     assert all("met" not in target for target in report["targets"]), "software was judged"

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,13 +65,13 @@ struct Row {
   std::string path;      ///< "bar", "pinned, DMA", …
   std::string detail{};  ///< what tells this group of rows from others: "cold", "in place, nothing", …
   std::size_t bytes = 0;
-  unsigned threads = 1;   ///< that store
-  bool rival = false;     ///< what others do, or what a bound is: `ratio` is to the best of these
-  Summary time{};         ///< of one frame, copy, round trip or call
-  double cpu_us = 0;      ///< process CPU time of one, all threads
-  bool rate = true;       ///< bytes / median is a figure that means something
-  double ratio = 0;       ///< median over that of the best other rival; 0: there is none
-  std::string against{};  ///< that rival
+  unsigned threads = 1;            ///< that store
+  bool rival = false;              ///< what others do, or what a bound is: `ratio` is to the best of these
+  Summary time{};                  ///< of one frame, copy, round trip or call
+  std::optional<double> cpu_us{};  ///< process CPU time of one, all threads; empty: not measured
+  bool rate = true;                ///< bytes / median is a figure that means something
+  double ratio = 0;                ///< median over that of the best other rival; 0: there is none
+  std::string against{};           ///< that rival
 };
 
 /// Fill ratio and against: the rivals of a row have its bytes and detail, and no more threads than it.

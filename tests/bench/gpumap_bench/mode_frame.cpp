@@ -135,10 +135,10 @@ class Judge {
       if (row.path != "bar" || row.bytes != hd_bytes || row.detail != "copied, nothing") continue;
       for (const char* path : {"copy to pinned + DMA", "stream to pinned + DMA"}) {
         const Row* rival = find(path, hd_bytes, row.detail, row.threads);
-        if (rival == nullptr || rival->cpu_us <= 0) continue;
+        if (rival == nullptr || !row.cpu_us || rival->cpu_us.value_or(0) <= 0) continue;
         context_.targets.push_back(
             {fmt::format("CPU time of a copied 1080p frame, {} threads, bar over {}", row.threads, path),
-             row.cpu_us / rival->cpu_us, Target::Limit::at_most, 1.0});
+             *row.cpu_us / *rival->cpu_us, Target::Limit::at_most, 1.0});
       }
     }
   }

@@ -15,7 +15,7 @@ nlohmann::json to_json(const Row& row) {
   made["bytes"] = row.bytes;
   made["threads"] = row.threads;
   made["rival"] = row.rival;
-  made["cpu_us"] = row.cpu_us;
+  if (row.cpu_us) made["cpu_us"] = *row.cpu_us;
   if (row.rate && row.time.median_us > 0) {
     made["gb_per_s"] = static_cast<double>(row.bytes) / row.time.median_us / 1e3;
   }
@@ -86,10 +86,10 @@ void print_table(const nlohmann::json& mode, bool software) {
   fmt::print("{:<28} {:<22} {:>10} {:>3} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7} {:>6}  {}\n", "path", "", "bytes",
              "thr", "min us", "P50 us", "P90 us", "P99 us", "CPU us", "GB/s", "ratio", "against");
   for (const auto& row : mode["rows"]) {
-    fmt::print("{:<28} {:<22} {:>10} {:>3} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>7} {:>6}  {}{}\n",
+    fmt::print("{:<28} {:<22} {:>10} {:>3} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f} {:>10} {:>7} {:>6}  {}{}\n",
                row["path"].get<std::string>(), row["detail"].get<std::string>(), row["bytes"].get<std::size_t>(),
                row["threads"].get<unsigned>(), row["min_us"].get<double>(), row["median_us"].get<double>(),
-               row["p90_us"].get<double>(), row["p99_us"].get<double>(), row["cpu_us"].get<double>(),
+               row["p90_us"].get<double>(), row["p99_us"].get<double>(), cell(row, "cpu_us", 2),
                cell(row, "gb_per_s", 3), cell(row, "ratio", 2), row.value("against", ""), mark);
   }
   for (const auto& what : mode["not_measured"]) fmt::print("not measured: {}\n", what.get<std::string>());
