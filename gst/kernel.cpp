@@ -4,12 +4,14 @@
 #include <gst/base/gstbasetransform.h>
 
 #include <memory>
-#include <mutex>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "caps.hpp"
 #include "error.hpp"
 #include "kernel_caps.hpp"
+#include "kernel_parameter.hpp"
 #include "kernel_properties.hpp"
 #include "kernel_runner.hpp"
 #include "video_layout.hpp"
@@ -18,6 +20,7 @@
 GST_DEBUG_CATEGORY_STATIC(gpumap_kernel_debug);
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 
+using gpumap::gst::KernelParameters;
 using gpumap::gst::KernelProperties;
 using gpumap::gst::KernelRunner;
 using gpumap::gst::KernelSettings;
@@ -29,6 +32,7 @@ struct KernelState {
   KernelProperties properties;           ///< under the object lock
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
   std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
+  KernelParameters parameters;
 };
 
 struct GstGpumapKernel {
@@ -41,7 +45,8 @@ struct GstGpumapKernelClass {
 
 }  // namespace
 
-G_DEFINE_TYPE(GstGpumapKernel, gst_gpumap_kernel, GST_TYPE_BASE_TRANSFORM)
+static void add_interfaces(GType type);
+G_DEFINE_TYPE_WITH_CODE(GstGpumapKernel, gst_gpumap_kernel, GST_TYPE_BASE_TRANSFORM, add_interfaces(g_define_type_id))
 
 namespace {
 
@@ -68,7 +73,8 @@ gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
   const KernelSettings settings = state.properties.settings;
-  state.properties.params_changed = false;
+  // The children's values are not in the settings.
+  state.properties.params_changed = true;
   GST_OBJECT_UNLOCK(trans);
   try {
     auto runner = std::make_shared<KernelRunner>(settings);
@@ -142,6 +148,27 @@ gboolean decide_allocation(GstBaseTransform* /*trans*/, GstQuery* /*query*/) {
   return TRUE;
 }
 
+/// Parameters that were set or are controlled, for the frame `in` and those after it.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
+  KernelState& state = state_of(trans);
+  GST_OBJECT_LOCK(trans);
+  const bool set = std::exchange(state.properties.params_changed, false);
+  const std::string params = state.properties.settings.params;
+  GST_OBJECT_UNLOCK(trans);
+  const GstClockTime time = gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
+  const bool controlled = state.parameters.changed(time);
+  if (set || controlled) runner.set_params(state.parameters.over(params));
+}
+
+void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
+  if (!outcome) return;
+  if (outcome->empty()) {
+    GST_INFO_OBJECT(trans, "the kernel was loaded again");
+  } else {
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", outcome->c_str()), (nullptr));
+  }
+}
+
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
@@ -151,12 +178,8 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   GstFlowReturn flow = GST_FLOW_FLUSHING;
   try {
     if (runner) {
-      KernelState& state = state_of(trans);
-      GST_OBJECT_LOCK(trans);
-      const bool changed = std::exchange(state.properties.params_changed, false);
-      const std::string params = changed ? state.properties.settings.params : std::string();
-      GST_OBJECT_UNLOCK(trans);
-      if (changed) runner->set_params(params);
+      update_params(trans, *runner, in);
+      tell_reload(trans, runner->reload());
       *out = runner->run(in);
       if (*out != nullptr) flow = GST_FLOW_OK;
       if (GstStructure* found = runner->take_result()) {
@@ -175,7 +198,10 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
   const auto runner = runner_of(trans);
   if (runner) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
-    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) runner->cancel(false);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+      runner->cancel(false);
+      runner->begin();
+    }
     if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
       // A fault in the last frames' kernels shows only when someone waits for them.
       try {
@@ -201,6 +227,11 @@ void finalize(GObject* object) {
 }
 
 }  // namespace
+
+static void add_interfaces(GType type) {
+  KernelParameters::add_interface(type,
+                                  [](GObject* element) -> KernelParameters& { return state_of(element).parameters; });
+}
 
 static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_kernel_debug, "gpumapkernel", 0, "gpumap kernel");

@@ -59,15 +59,42 @@ KernelRunner::KernelRunner(const KernelSettings& settings)
   backend_ = backend_of(plan.source.language);
   name_ = builtin_ != nullptr ? std::string(builtin_->name) : plan.source.name;
   if (!plan.declaration.output.empty()) check_declared_caps(plan.declaration.output);
-  own_output_ = !plan.declaration.output.empty();
-  output_bytes_ = plan.declaration.output_bytes;
-  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
-  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
-  program_ = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
-                                 : Program::load(device_, plan.source, std::move(plan.declaration));
-  set_params(settings.params);
+  auto program = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
+                                     : Program::load(device_, plan.source, plan.declaration);
+  program->set_params(settings.params);
+  params_ = settings.params;
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
+  adopt(std::move(plan), std::move(program));
+  if (settings.reload && builtin_ == nullptr) reload_ = std::make_unique<KernelReload>(device_, settings);
+}
+
+void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
+  program_ = std::move(program);
+  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
+  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
+  declaration_ = std::move(plan.declaration);
+}
+
+std::optional<std::string> KernelRunner::reload() {
+  if (!reload_) return {};
+  if (!news_) news_ = reload_->poll();
+  if (!news_) return {};
+  // What the old one launched uses its code and its state. Cancelled, this goes on with the next frame.
+  if (!wait(last_)) return {};
+  std::optional<KernelReload::News> news = std::exchange(news_, std::nullopt);
+  if (!news->program) return news->problem;
+  if (news->plan.declaration.output != declaration_.output) {
+    return fmt::format("kernel {}: it declares another output, which needs new caps: start the pipeline again", name_);
+  }
+  try {
+    news->program->set_params(params_);
+  } catch (const Error& error) {
+    return fmt::format("kernel {}: {}: the kernel of before goes on", name_, error.what());
+  }
+  adopt(std::move(news->plan), std::move(news->program));
+  begin();
+  return std::string();
 }
 
 KernelRunner::~KernelRunner() {
@@ -90,6 +117,7 @@ KernelRunner::~KernelRunner() {
 
 void KernelRunner::set_params(const std::string& params) {
   program_->set_params(params);
+  params_ = params;
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta) {
@@ -98,6 +126,10 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
   frame_.color = in_format_.color();
   gpu_output_ = gpu_output;
   video_meta_ok_ = downstream_reads_video_meta;
+  begin();
+}
+
+void KernelRunner::begin() {
   program_->begin(in_format_.view(0, in_format_.image_bytes(), nullptr),
                   out_format_.view(0, out_format_.image_bytes(), nullptr));
 }
@@ -144,14 +176,14 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
 
 std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
-  if (!output_bytes_.empty()) {
+  if (!declaration_.output_bytes.empty()) {
     const gpumap_view in = in_format_.view(0, input_bytes, nullptr);
     const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
                                                                     {"width", in.width},
                                                                     {"height", in.height},
                                                                     {"rate", in.rate},
                                                                     {"channels", in.channels}};
-    return evaluate(output_bytes_, variables);
+    return evaluate(declaration_.output_bytes, variables);
   }
   if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();

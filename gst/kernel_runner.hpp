@@ -13,6 +13,7 @@
 
 #include "frame_format.hpp"
 #include "gpumap/program.hpp"
+#include "kernel_reload.hpp"
 #include "kernel_result.hpp"
 #include "kernel_settings.hpp"
 #include "output_pool.hpp"
@@ -31,6 +32,12 @@ class KernelRunner {
   /// The stream's caps. `gpu_output`: results stay in GPU memory, else they come down to host memory.
   void set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta);
   void set_params(const std::string& params);  ///< throws Error(invalid)
+  /// Go on with another version of the kernel where its file has changed and compiles. The text is what became of a
+  /// change: empty where it runs now, else why it does not; nothing where there was none.
+  [[nodiscard]] std::optional<std::string> reload();
+
+  /// What the kernel keeps from frame to frame is as new: set_caps() does so too.
+  void begin();
 
   /// Launch on `in`. The result (transfer full) carries `in`'s flags, times and, for a kernel with a result, a custom
   /// meta "GpumapResult". Null when cancelled. Throws Error, of which Error(device_lost) names the kernel.
@@ -53,10 +60,13 @@ class KernelRunner {
 
  private:
   struct Input;
+  void adopt(KernelPlan plan, std::unique_ptr<Program> program);
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   /// The output is as the input is, padding included: true for kernels of the user's that declare no other. Else it is
   /// as its caps say.
-  [[nodiscard]] bool keeps_layout() const noexcept { return (builtin_ == nullptr && !own_output_) || on_bytes_; }
+  [[nodiscard]] bool keeps_layout() const noexcept {
+    return (builtin_ == nullptr && declaration_.output.empty()) || on_bytes_;
+  }
   [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
   /// False when cancelled.
   [[nodiscard]] bool take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes,
@@ -67,13 +77,15 @@ class KernelRunner {
 
   std::shared_ptr<Device> device_;
   std::unique_ptr<Program> program_;
+  std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
+  std::optional<KernelReload::News> news_;  ///< not acted upon yet
+  std::string params_;
+  Declaration declaration_;  ///< of a kernel of the user's
   const Builtin* builtin_ = nullptr;
   std::string name_;
   Backend backend_;
   std::unique_ptr<Queue> queue_;
-  bool own_output_ = false;   ///< a kernel of the user's that declares what it gives
-  std::string output_bytes_;  ///< an expression of the user's
-  bool on_bytes_ = false;     ///< a built-in that knows bytes only, whatever the format
+  bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
   bool has_result_ = false;
   std::unique_ptr<KernelResult> result_;
   gpumap_frame frame_{};

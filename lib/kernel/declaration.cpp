@@ -72,6 +72,10 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
   if (value.empty()) throw Error(ErrorCode::invalid, fmt::format("{} without a value", key));
   if (key == "params") {
     declaration.params = parse_parameters(value);
+    for (const auto& [name, values] : declaration.params) {
+      if (name.find('[') == name.npos) continue;
+      throw Error(ErrorCode::invalid, fmt::format("\"{}\": declare the whole list, as in taps=[1,2,3]", name));
+    }
   } else if (key == "functions") {
     declaration.functions = parse_names(value);
   } else if (key == "block") {
@@ -149,39 +153,22 @@ Declaration parse_declaration(std::string_view code) {
   return declaration;
 }
 
-void apply_declared(const Declaration& declaration, std::string_view text, std::span<float> params) {
+void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
+                    std::span<float> params) {
   std::vector<float> made(params.size(), 0.0F);
-  const auto lay_out = [&made](const auto& list) {
-    std::size_t at = 0;
-    for (const auto& [name, values] : list) {
-      std::copy(values.begin(), values.end(), made.begin() + static_cast<std::ptrdiff_t>(at));
-      at += values.size();
-    }
-  };
-  const auto given = parse_parameters(text);
+  std::size_t at = 0;
   if (declaration.params.empty()) {
-    lay_out(given);
-  } else {
-    auto all = declaration.params;
-    for (const auto& [name, values] : given) {
-      const auto found =
-          std::find_if(all.begin(), all.end(), [&name = name](const auto& p) { return p.first == name; });
-      if (found == all.end()) {
-        std::string known;
-        for (const auto& [other, numbers] : declaration.params) {
-          known += fmt::format("{}{} ({} number{})", known.empty() ? "" : ", ", other, numbers.size(),
-                               numbers.size() == 1 ? "" : "s");
-        }
-        throw Error(ErrorCode::invalid, fmt::format("parameters: no parameter '{}': it takes {}", name, known));
-      }
-      if (found->second.size() != values.size()) {
-        throw Error(ErrorCode::invalid,
-                    fmt::format("parameters: '{}' takes {} number{}, {} given", name, found->second.size(),
-                                found->second.size() == 1 ? "" : "s", values.size()));
-      }
-      found->second = values;
+    for (const auto& [name, values] : parse_parameters(text)) {
+      for (const float value : values) made[at++] = value;
     }
-    lay_out(all);
+  } else {
+    std::vector<Parameter> known;
+    for (const auto& [name, values] : declaration.params) {
+      known.push_back(
+          {.name = name, .first = static_cast<std::uint32_t>(at), .count = static_cast<std::uint32_t>(values.size())});
+      for (const float value : values) made[at++] = value;
+    }
+    apply_parameters(kernel, known, text, made);
   }
   std::copy(made.begin(), made.end(), params.begin());
 }

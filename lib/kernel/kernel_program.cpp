@@ -34,7 +34,7 @@ class KernelProgram final : public Program {
     if (builtin_ != nullptr) {
       apply_parameters(*builtin_, text, params_);
     } else {
-      apply_declared(declaration_, text, params_);
+      apply_declared(declaration_, kernels_.front()->name(), text, params_);
     }
   }
 

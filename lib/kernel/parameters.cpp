@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 //
 // parameters = [ parameter *( "," parameter ) ]
-// parameter  = name "=" ( number / "[" number *( "," number ) "]" )
+// parameter  = name [ "[" 1*digit "]" ] "=" ( number / "[" number *( "," number ) "]" )
 // name       = ( letter / "_" ) *( letter / digit / "_" / "-" )
 // Blanks may stand between any two of these.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <optional>
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
@@ -53,6 +56,13 @@ class Parser {
     const std::size_t start = at_;
     if (at_end() || !is_letter(text_[at_])) fail(at_, fmt::format("expected a name, found {}", found()));
     while (!at_end() && (is_letter(text_[at_]) || is_digit(text_[at_]) || text_[at_] == '-')) ++at_;
+    // One number of several.
+    if (!at_end() && text_[at_] == '[') {
+      const std::size_t digits = ++at_;
+      while (!at_end() && is_digit(text_[at_])) ++at_;
+      if (at_ == digits || at_end() || text_[at_] != ']') fail(digits, "expected a number and ']'");
+      ++at_;
+    }
     return std::string(text_.substr(start, at_ - start));
   }
 
@@ -109,14 +119,17 @@ class Parser {
   int numbers_ = 0;
 };
 
-std::string list_parameters(const Builtin& builtin) {
-  if (builtin.parameters.empty()) return "it takes none";
-  std::string list = "it takes ";
-  for (const Parameter& parameter : builtin.parameters) {
-    if (&parameter != builtin.parameters.data()) list += ", ";
-    list += fmt::format("{} ({} number{})", parameter.name, parameter.count, parameter.count == 1 ? "" : "s");
-  }
-  return list;
+/// "taps[1]" as "taps" and 1.
+std::pair<std::string_view, std::optional<std::size_t>> split_index(std::string_view name) {
+  const std::size_t open = name.find('[');
+  if (open == name.npos) return {name, std::nullopt};
+  std::size_t index = 0;
+  const auto [end, error] = std::from_chars(name.data() + open + 1, name.data() + name.size() - 1, index);
+  return {name.substr(0, open), error == std::errc{} ? index : GPUMAP_MAX_PARAMS};
+}
+
+std::string numbers(std::size_t count) {
+  return fmt::format("{} number{}", count, count == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -125,27 +138,52 @@ std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::st
   return Parser(text).parse();
 }
 
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
-  std::array<float, GPUMAP_MAX_PARAMS> laid_out{};
-  for (const Parameter& parameter : builtin.parameters) {
-    std::fill_n(laid_out.begin() + parameter.first, parameter.count, parameter.initial);
+std::string format_parameters(std::span<const std::pair<std::string, std::vector<float>>> parameters) {
+  std::string text;
+  for (const auto& [name, values] : parameters) {
+    text += fmt::format("{}{}=[{}]", text.empty() ? "" : ",", name, fmt::join(values, ","));
   }
-  for (const auto& [name, values] : parse_parameters(text)) {
-    const auto found = std::find_if(builtin.parameters.begin(), builtin.parameters.end(),
-                                    [&name = name](const Parameter& p) { return p.name == name; });
-    if (found == builtin.parameters.end()) {
-      throw Error(ErrorCode::invalid, fmt::format("parameters: kernel {} has no parameter '{}': {}", builtin.name, name,
-                                                  list_parameters(builtin)));
+  return text;
+}
+
+void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
+                      std::span<float> params) {
+  std::vector<float> made(params.begin(), params.end());
+  for (const auto& [given_name, values] : parse_parameters(text)) {
+    const auto [name, index] = split_index(given_name);
+    const auto found =
+        std::find_if(known.begin(), known.end(), [wanted = name](const Parameter& p) { return p.name == wanted; });
+    if (found == known.end()) {
+      std::string list;
+      for (const Parameter& parameter : known) {
+        list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", parameter.name, numbers(parameter.count));
+      }
+      throw Error(ErrorCode::invalid, fmt::format("parameters: kernel {} has no parameter '{}': it takes {}", kernel,
+                                                  name, list.empty() ? "none" : list));
     }
-    if (values.size() != found->count) {
-      throw Error(ErrorCode::invalid,
-                  fmt::format("parameters: '{}' of kernel {} takes {} number{}, {} given", name, builtin.name,
-                              found->count, found->count == 1 ? "" : "s", values.size()));
+    const std::size_t wanted = index ? 1 : found->count;
+    if (values.size() != wanted || index.value_or(0) >= found->count) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("parameters: '{}' of kernel {} takes {}, {} given", given_name, kernel,
+                      index && *index >= found->count ? fmt::format("no number {}, it has {}", *index, found->count)
+                                                      : numbers(wanted),
+                      values.size()));
     }
-    std::copy(values.begin(), values.end(), laid_out.begin() + found->first);
+    std::copy(values.begin(), values.end(),
+              made.begin() + static_cast<std::ptrdiff_t>(found->first + index.value_or(0)));
   }
   // Only now: an error leaves the caller's parameters as they were.
-  std::copy(laid_out.begin(), laid_out.end(), params.begin());
+  std::copy(made.begin(), made.end(), params.begin());
+}
+
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
+  std::array<float, GPUMAP_MAX_PARAMS> made{};
+  for (const Parameter& parameter : builtin.parameters) {
+    std::fill_n(made.begin() + parameter.first, parameter.count, parameter.initial);
+  }
+  apply_parameters(builtin.name, builtin.parameters, text, made);
+  std::copy(made.begin(), made.end(), params.begin());
 }
 
 }  // namespace gpumap

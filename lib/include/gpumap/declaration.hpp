@@ -54,7 +54,8 @@ using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 [[nodiscard]] std::string expand(std::string_view text, Variables variables);
 
 /// Lay values out as a declaration orders them, over its initial values; without a declaration, in the order in which
-/// they are given. Throws Error(invalid) for an unknown name or a wrong count, and then leaves `params` alone.
-void apply_declared(const Declaration& declaration, std::string_view text, std::span<float> params);
+/// they are given. `kernel` is for messages. Throws as apply_parameters().
+void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
+                    std::span<float> params);
 
 }  // namespace gpumap

@@ -69,8 +69,15 @@ struct Builtin {
 [[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;
 [[nodiscard]] KernelSource source_of(const Builtin& builtin, Backend backend);
 
-/// Parse "gain=2.5,taps=[1,2,3]". Throws Error(invalid) naming the position. At most GPUMAP_MAX_PARAMS numbers.
+/// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
+/// position. At most GPUMAP_MAX_PARAMS numbers.
 [[nodiscard]] std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::string_view text);
+/// The inverse.
+[[nodiscard]] std::string format_parameters(std::span<const std::pair<std::string, std::vector<float>>> parameters);
+/// Put named values, and numbers of lists as "taps[1]=2", where `known` says. `kernel` is for messages. Throws
+/// Error(invalid) for an unknown name or a wrong count, and then leaves `params` alone.
+void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
+                      std::span<float> params);
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
 void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
 

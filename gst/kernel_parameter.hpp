@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace gpumap::gst {
+
+/// The parameters of a kernel as children of its element (GstChildProxy), each with a controllable property `value`:
+/// `gpumapkernel gain::value=2.5`, gst_child_proxy_set(kernel, "gain::value", 2.5, NULL), or a GstControlSource bound
+/// to `value` of the child "gain". A number of a list is the child "taps[1]". A child is made when it is first asked
+/// for. Thread safety: every member from any thread.
+class KernelParameters {
+ public:
+  KernelParameters();
+  ~KernelParameters();
+  KernelParameters(const KernelParameters&) = delete;
+  KernelParameters& operator=(const KernelParameters&) = delete;
+
+  /// The child, transfer full; made a child of `element` where there is none.
+  [[nodiscard]] GObject* child(GstElement* element, const std::string& name);
+  /// Transfer full, or null.
+  [[nodiscard]] GObject* child(guint index) const;
+  [[nodiscard]] guint count() const;
+
+  /// Bring controlled values to stream time `time`; then true where any value differs from those of the last call.
+  [[nodiscard]] bool changed(GstClockTime time);
+  /// `params` with the children's values in place of, or beside, what it says. Throws Error(invalid).
+  [[nodiscard]] std::string over(const std::string& params) const;
+
+  /// Give `type`, an element's, the GstChildProxy interface over what `of` finds.
+  using Of = KernelParameters& (*)(GObject* element);
+  static void add_interface(GType type, Of of);
+
+ private:
+  struct Child;
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<Child>> children_;
+};
+
+}  // namespace gpumap::gst

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+#include "kernel_reload.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "declared_caps.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap::gst {
+
+using namespace std::chrono_literals;
+
+bool KernelReload::Stamp::operator==(const Stamp& other) const noexcept {
+  return inode == other.inode && bytes == other.bytes && changed.tv_sec == other.changed.tv_sec &&
+         changed.tv_nsec == other.changed.tv_nsec;
+}
+
+KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings)
+    : device_(std::move(device)), settings_(std::move(settings)), compiled_(stamp()) {}
+
+std::optional<KernelReload::Stamp> KernelReload::stamp() const {
+  struct stat found {};
+  if (stat(settings_.location.c_str(), &found) != 0) return {};
+  return Stamp{.inode = found.st_ino, .bytes = found.st_size, .changed = found.st_mtim};
+}
+
+KernelReload::News KernelReload::compile() const {
+  News news;
+  try {
+    news.plan = plan_of(settings_, *device_);
+    if (!news.plan.declaration.output.empty()) check_declared_caps(news.plan.declaration.output);
+    news.program = Program::load(device_, news.plan.source, news.plan.declaration);
+  } catch (const std::exception& error) {
+    news.problem = fmt::format("{}: the kernel of before goes on", error.what());
+  }
+  return news;
+}
+
+std::optional<KernelReload::News> KernelReload::poll() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return {};
+  next_look_ = now + 100ms;
+  if (compiling_.valid()) {
+    if (compiling_.wait_for(0s) != std::future_status::ready) return {};
+    return compiling_.get();
+  }
+  const std::optional<Stamp> before = std::exchange(seen_, stamp());
+  // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
+  if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
+  compiled_ = seen_;
+  compiling_ = std::async(std::launch::async, [this] { return compile(); });
+  return {};
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/declaration.hpp"
+
+#include <gmock/gmock.h>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+template <typename Call>
+std::string error_of(Call call) {
+  try {
+    static_cast<void>(call());
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Declaration, EveryKey) {
+  const Declaration declaration = parse_declaration(
+      "// A file of mine.\n"
+      "// gpumap: params gain=2.5,taps=[1,2,3]\r\n"
+      "  // gpumap:functions one , other\n"
+      "int x; // gpumap: state 99\n"
+      "// gpumap: block 32x8\n"
+      "// gpumap: grid 7\n"
+      "// gpumap: shared 4096\n"
+      "// gpumap: state 1048576\n"
+      "// gpumap: output video/x-raw,format=GRAY8,width={width/2}\n"
+      "// gpumap: bytes bytes/2\n"
+      "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
+  EXPECT_THAT(declaration.params, ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1, 2, 3))));
+  EXPECT_THAT(declaration.functions, ElementsAre("one", "other"));
+  EXPECT_THAT(declaration.block, ElementsAre(32, 8, 1));
+  EXPECT_THAT(declaration.grid, ElementsAre(7, 1, 1));
+  EXPECT_EQ(declaration.shared_bytes, 4096U);
+  EXPECT_EQ(declaration.state_bytes, 1048576U) << "a comment behind code declares nothing";
+  EXPECT_EQ(declaration.output, "video/x-raw,format=GRAY8,width={width/2}");
+  EXPECT_EQ(declaration.output_bytes, "bytes/2");
+  EXPECT_THAT(declaration.results, ElementsAre(Pair("sharpness", ResultType::f32), Pair("count", ResultType::u64),
+                                               Pair("a", ResultType::i64), Pair("b", ResultType::f64)));
+  const Declaration none = parse_declaration("// nothing here\n");
+  EXPECT_TRUE(none.params.empty() && none.functions.empty() && none.output.empty());
+  EXPECT_EQ(none.block[0], 0U);
+}
+
+TEST(Declaration, ErrorsNameTheLine) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"\n\n// gpumap: gain 2\n", "line 3: // gpumap: no declaration \"gain\": there are params, functions"},
+      {"// gpumap: params gain\n", "line 1: // gpumap: parameters: column 5: expected '='"},
+      {"// gpumap: params a[1]=2\n", "\"a[1]\": declare the whole list"},
+      {"// gpumap: params\n", "params without a value"},
+      {"// gpumap:\n", " without a value"},
+      {"// gpumap: functions a,,b\n", "a name is missing"},
+      {"// gpumap: block 32x0\n", "\"0\" is no dimension"},
+      {"// gpumap: block 1x2x3x4\n", "more than three dimensions"},
+      {"// gpumap: grid 99999999999\n", "is no dimension"},
+      {"// gpumap: state -1\n", "\"-1\" is no number of bytes"},
+      {"// gpumap: shared 1k\n", "\"1k\" is no number of bytes"},
+      {"// gpumap: results a\n", "\"a\" is no result"},
+      {"// gpumap: results a=f16\n", "no result type \"f16\""},
+      {"// gpumap: results a=f32,a=u64\n", "\"a\" is named twice"},
+      {"// gpumap: results pts=u64\n", "cannot be named \"pts\""},
+      {"// gpumap: state 1\n// gpumap: state 2\n", "line 2: // gpumap: state is declared twice"},
+  };
+  for (const auto& [code, message] : cases) {
+    EXPECT_THAT(error_of([&, text = code] { return parse_declaration(text); }), HasSubstr(message)) << code;
+  }
+  std::string many = "// gpumap: results r=u64";
+  for (int i = 0; i < GPUMAP_RESULT_WORDS; ++i) many += ",r" + std::to_string(i) + "=u64";
+  EXPECT_THAT(error_of([&] { return parse_declaration(many); }), HasSubstr("33 results named: the block has 32"));
+}
+
+TEST(Expression, Arithmetic) {
+  const std::pair<std::string_view, std::uint64_t> variables[] = {{"width", 1917}, {"height", 1081}};
+  EXPECT_EQ(evaluate("7", variables), 7U);
+  EXPECT_EQ(evaluate(" width / 2 ", variables), 958U);
+  EXPECT_EQ(evaluate("2+3*4", variables), 14U);
+  EXPECT_EQ(evaluate("(2+3)*4-1", variables), 19U);
+  EXPECT_EQ(evaluate("width*height*3/2", variables), 1917U * 1081 * 3 / 2);
+  EXPECT_EQ(evaluate("20-5-5", variables), 10U);
+  EXPECT_EQ(expand("w={(width+1)/2},h={height}!", variables), "w=959,h=1081!");
+  EXPECT_EQ(expand("none", variables), "none");
+}
+
+TEST(Expression, Errors) {
+  const std::pair<std::string_view, std::uint64_t> variables[] = {{"width", 10}, {"bytes", 5}};
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "expected a number"},
+      {"1+", "column 3: expected a number"},
+      {"depth", "no variable 'depth' here: there are width, bytes"},
+      {"1/0", "division by zero"},
+      {"bytes-width", "below zero"},
+      {"99999999999999999999", "too large"},
+      {"9999999999999*9999999999999", "too large"},
+      {"18446744073709551615+1", "too large"},
+      {"(1", "expected ')'"},
+      {"1 2", "expected an operator"},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT(error_of([&, expression = text] { return evaluate(expression, variables); }), HasSubstr(message))
+        << text;
+  }
+  EXPECT_THAT(error_of([] { return evaluate("1+x", {}); }), HasSubstr("there is none"));
+  EXPECT_THAT(error_of([] { return evaluate(std::string(100000, '('), {}); }), HasSubstr("too many parentheses"));
+  EXPECT_THAT(error_of([] { return expand("w={1", {}); }), HasSubstr("'{' without '}'"));
+}
+
+TEST(Declared, ParametersByName) {
+  Declaration declaration;
+  declaration.params = {{"gain", {2.0F}}, {"taps", {1, 2, 3}}};
+  std::array<float, 6> params{};
+  apply_declared(declaration, "mine", "", params);
+  EXPECT_THAT(params, ElementsAre(2, 1, 2, 3, 0, 0));
+  apply_declared(declaration, "mine", "taps=[7,8,9],gain=5", params);
+  EXPECT_THAT(params, ElementsAre(5, 7, 8, 9, 0, 0));
+  apply_declared(declaration, "mine", "taps[1]=4", params);
+  EXPECT_THAT(params, ElementsAre(2, 1, 4, 3, 0, 0)) << "over the initial values, not those of before";
+  const std::pair<const char*, const char*> cases[] = {
+      {"speed=1", "kernel mine has no parameter 'speed': it takes gain (1 number), taps (3 numbers)"},
+      {"taps=1", "'taps' of kernel mine takes 3 numbers, 1 given"},
+      {"taps[3]=1", "takes no number 3, it has 3"},
+      {"taps[1]=[1,2]", "'taps[1]' of kernel mine takes 1 number, 2 given"},
+      {"taps[99999999999999999999]=1", "takes no number"},
+  };
+  for (const auto& [text, message] : cases) {
+    EXPECT_THAT(error_of([&, given = text] { return apply_declared(declaration, "mine", given, params), 0; }),
+                HasSubstr(message));
+  }
+  EXPECT_THAT(params, ElementsAre(2, 1, 4, 3, 0, 0)) << "errors change nothing";
+}
+
+TEST(Declared, WithoutADeclarationInTheOrderGiven) {
+  std::array<float, 5> params{9, 9, 9, 9, 9};
+  apply_declared({}, "mine", "a=1,b=[2,3],c=4", params);
+  EXPECT_THAT(params, ElementsAre(1, 2, 3, 4, 0));
+}
+
+TEST(Declared, TextOfParametersParsesAsItWas) {
+  const std::vector<std::pair<std::string, std::vector<float>>> parameters{
+      {"a", {0.1F, -1e-20F}}, {"b-c", {3}}, {"d[2]", {16777215}}};
+  EXPECT_EQ(parse_parameters(format_parameters(parameters)), parameters);
+  EXPECT_EQ(format_parameters({}), "");
+}
+
+}  // namespace
+}  // namespace gpumap

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+// What a program does beyond one launch of a kernel: state, sequences of functions, shapes, macros and includes. In
+// GLSL on whatever Vulkan driver there is; on a GPU in CUDA C++ too.
+#include "gpumap/program.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "backend_bench.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// The same kernel for both backends: `cuda` and `glsl` are the bodies of functions, by name.
+struct Function {
+  const char* name;
+  const char* cuda;
+  const char* glsl;
+};
+
+class ProgramTest : public BackendTest {
+ protected:
+  [[nodiscard]] static KernelSource source(std::initializer_list<Function> functions, const std::string& head = {}) {
+    const bool cuda = GetParam() == Backend::cuda;
+    KernelSource made;
+    made.language = cuda ? Language::cuda : Language::glsl;
+    made.name = cuda ? "program.cu" : "program.comp";
+    made.code = cuda ? "#include <gpumap/kernel.h>\n" : "#version 460\n#include <gpumap.glsl>\n";
+    made.code += head;
+    for (const auto& [name, in_cuda, in_glsl] : functions) {
+      made.code +=
+          cuda ? std::string("extern \"C\" __global__ void ") + name + "(gpumap_frame frame) {\n" +
+                     "  unsigned x = blockIdx.x * blockDim.x + threadIdx.x;\n" + in_cuda + "\n}\n"
+               : std::string("void ") + name + "() {\n  uint x = gl_GlobalInvocationID.x;\n" + in_glsl + "\n}\n";
+    }
+    return made;
+  }
+
+  /// Runs on `input` words, and gives as many back.
+  std::vector<std::uint32_t> run(Program& program, const std::vector<std::uint32_t>& input) {
+    const std::size_t bytes = input.size() * sizeof(std::uint32_t);
+    bench_->prepare(std::as_bytes(std::span(input)), bytes);
+    gpumap_frame frame{};
+    frame.in.plane[0] = bench_->in();
+    frame.out.plane[0] = bench_->out();
+    frame.in.format = frame.out.format = GPUMAP_FORMAT_F32;  // four bytes an item
+    frame.in.bytes = frame.out.bytes = bytes;
+    frame.result = bench_->result();
+    program.run(*queue(), frame);
+    EXPECT_EQ(queue()->submit().wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+    std::vector<std::uint32_t> output(input.size());
+    std::memcpy(output.data(), bench_->output(), bytes);
+    return output;
+  }
+
+  Queue* queue() {
+    if (!queue_) queue_ = bench_->device()->create_queue(GetParam());
+    return queue_.get();
+  }
+
+  static constexpr Function add{
+      "add", "((unsigned*)frame.out.plane[0])[x] = ((unsigned*)frame.in.plane[0])[x] + 5;",
+      "store_u32(frame.out_view.plane[0] + 4 * x, load_u32(frame.in_view.plane[0] + 4 * x) + 5u);"};
+  static constexpr Function triple{
+      "triple", "((unsigned*)frame.out.plane[0])[x] = ((unsigned*)frame.in.plane[0])[x] * 3;",
+      "store_u32(frame.out_view.plane[0] + 4 * x, load_u32(frame.in_view.plane[0] + 4 * x) * 3u);"};
+  /// Adds up what it was given, in the state.
+  static constexpr Function sum{
+      "sum",
+      "unsigned* s = (unsigned*)frame.state; s[x] += ((unsigned*)frame.in.plane[0])[x];"
+      "((unsigned*)frame.out.plane[0])[x] = s[x] + (unsigned)frame.state_bytes;",
+      "uint64_t s = frame.state + 4 * x; store_u32(s, load_u32(s) + load_u32(frame.in_view.plane[0] + 4 * x));"
+      "store_u32(frame.out_view.plane[0] + 4 * x, load_u32(s) + uint(frame.state_bytes));"};
+
+ private:
+  std::unique_ptr<Queue> queue_;
+};
+
+/// One thread for each of these words.
+std::vector<std::uint32_t> words() {
+  std::vector<std::uint32_t> made(256);
+  for (std::uint32_t i = 0; i < made.size(); ++i) made[i] = i * 2654435761U;
+  return made;
+}
+
+std::vector<std::uint32_t> map(std::vector<std::uint32_t> values, auto function) {
+  for (std::uint32_t& value : values) value = function(value);
+  return values;
+}
+
+TEST_P(ProgramTest, FunctionsRunOneAfterTheOther) {
+  Declaration declaration;
+  for (const auto& [functions, expected] :
+       {std::pair{std::vector<std::string>{"add", "triple"}, map(words(), [](auto v) { return (v + 5) * 3; })},
+        {{"triple", "add", "add", "triple"}, map(words(), [](auto v) { return (v * 3 + 10) * 3; })},
+        {{"triple"}, map(words(), [](auto v) { return v * 3; })}}) {
+    declaration.functions = functions;
+    const auto program = Program::load(bench_->device(), source({add, triple}), declaration);
+    EXPECT_EQ(run(*program, words()), expected);
+    EXPECT_EQ(run(*program, words()), expected) << "again";
+  }
+  declaration.functions = {"add", "nothing"};
+  EXPECT_THROW((void)Program::load(bench_->device(), source({add, triple}), declaration), Error);
+}
+
+TEST_P(ProgramTest, StateIsKeptUntilAStreamBegins) {
+  Declaration declaration;
+  declaration.functions = {"sum"};
+  declaration.state_bytes = 4 * 256 + 3;
+  const auto program = Program::load(bench_->device(), source({sum}), declaration);
+  for (int stream = 0; stream < 2; ++stream) {
+    program->begin({}, {});
+    for (std::uint32_t frame = 1; frame <= 3; ++frame) {
+      EXPECT_EQ(run(*program, words()), map(words(), [&](auto v) { return v * frame + 1027; })) << stream << frame;
+    }
+  }
+}
+
+TEST_P(ProgramTest, GridAndBlockAreThoseAskedFor) {
+  const Function shape{
+      "shape",
+      "if (threadIdx.x == 0 && threadIdx.y == 0 && blockIdx.x == 0 && blockIdx.y == 0 && blockIdx.z == 0) {"
+      "  unsigned* o = (unsigned*)frame.out.plane[0];"
+      "  o[0] = gridDim.x; o[1] = gridDim.y; o[2] = gridDim.z; o[3] = blockDim.x; o[4] = blockDim.y; o[5] = "
+      "blockDim.z; }",
+      "if (gl_GlobalInvocationID == uvec3(0)) { uint64_t o = frame.out_view.plane[0];"
+      "  for (uint i = 0; i < 3; ++i) { store_u32(o + 4 * i, gl_NumWorkGroups[i]); store_u32(o + 12 + 4 * i, "
+      "gl_WorkGroupSize[i]); } }"};
+  KernelSource asked = source({shape});
+  asked.grid = {3, 5, 2};
+  asked.block = {16, 4, 1};
+  Declaration declaration;
+  declaration.functions = {"shape"};
+  const auto program = Program::load(bench_->device(), asked, declaration);
+  auto found = run(*program, words());
+  found.resize(6);
+  EXPECT_THAT(found, ElementsAre(3, 5, 2, 16, 4, 1));
+  asked.block = {4096, 4096, 1};
+  EXPECT_THROW((void)Program::load(bench_->device(), asked, declaration), Error);
+}
+
+TEST_P(ProgramTest, SharedMemoryIsCudas) {
+  const Function reverse{
+      "reverse",
+      "extern __shared__ unsigned all[]; all[threadIdx.x] = ((unsigned*)frame.in.plane[0])[x]; __syncthreads();"
+      "((unsigned*)frame.out.plane[0])[x] = all[blockDim.x - 1 - threadIdx.x];",
+      "store_u32(frame.out_view.plane[0], x);"};
+  KernelSource asked = source({reverse});
+  asked.shared_bytes = 60000;  // more than goes without asking
+  asked.block = {256, 1, 1};
+  Declaration declaration;
+  declaration.functions = {"reverse"};
+  if (GetParam() == Backend::vulkan) {
+    try {
+      (void)Program::load(bench_->device(), asked, declaration);
+      FAIL() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::not_supported);
+      EXPECT_THAT(error.what(), HasSubstr("declare a shared array"));
+    }
+    return;
+  }
+  auto expected = words();
+  std::reverse(expected.begin(), expected.end());
+  EXPECT_EQ(run(*Program::load(bench_->device(), asked, declaration), words()), expected);
+}
+
+TEST_P(ProgramTest, MacrosAndIncludedFiles) {
+  const auto folder = std::filesystem::path(::testing::TempDir()) / "gpumap-included";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "mine.h") << "#define SEVEN 7u\n";
+  const Function constants{"constants", "((unsigned*)frame.out.plane[0])[x] = SEVEN + RADIUS + FLAG;",
+                           "store_u32(frame.out_view.plane[0] + 4 * x, SEVEN + RADIUS + FLAG);"};
+  KernelSource asked = source({constants}, "#include \"mine.h\"\n");
+  asked.include_folders = {"/nowhere", folder};
+  asked.defines = {"RADIUS=100u", "FLAG"};
+  Declaration declaration;
+  declaration.functions = {"constants"};
+  const auto program = Program::load(bench_->device(), asked, declaration);
+  EXPECT_EQ(run(*program, words()), map(words(), [](auto) { return 108U; }));
+  asked.defines = {"RADIUS=200u", "FLAG=0u"};
+  EXPECT_EQ(run(*Program::load(bench_->device(), asked, declaration), words()),
+            map(words(), [](auto) { return 207U; }));
+  std::ofstream(folder / "mine.h") << "#define SEVEN 8u\n";
+  EXPECT_EQ(run(*Program::load(bench_->device(), asked, declaration), words()), map(words(), [](auto) { return 208U; }))
+      << "what is included has changed";
+  asked.include_folders.clear();
+  EXPECT_THROW((void)Program::load(bench_->device(), asked, declaration), Error);
+}
+
+TEST_P(ProgramTest, DeclaredParametersReachTheKernel) {
+  const Function scale{"scale",
+                       "((unsigned*)frame.out.plane[0])[x] = (unsigned)(frame.params[0] * 10 + frame.params[3]);",
+                       "store_u32(frame.out_view.plane[0] + 4 * x, uint(frame.params[0] * 10 + frame.params[3]));"};
+  Declaration declaration;
+  declaration.functions = {"scale"};
+  declaration.params = {{"gain", {4}}, {"taps", {1, 2, 3}}};
+  const auto program = Program::load(bench_->device(), source({scale}), declaration);
+  EXPECT_EQ(run(*program, words())[7], 43U);
+  program->set_params("taps[2]=8,gain=1");
+  EXPECT_EQ(run(*program, words())[7], 18U);
+  EXPECT_THROW(program->set_params("nothing=1"), Error);
+  EXPECT_EQ(run(*program, words())[7], 18U);
+}
+
+#ifdef GPUMAP_TEST_GPU
+const bool needs_gpu = (BackendTest::accept_software = false, true);
+INSTANTIATE_TEST_SUITE_P(Gpu, ProgramTest, ::testing::Values(Backend::cuda, Backend::vulkan));
+#else
+INSTANTIATE_TEST_SUITE_P(Vulkan, ProgramTest, ::testing::Values(Backend::vulkan));
+#endif
+
+}  // namespace
+}  // namespace gpumap
