@@ -53,7 +53,8 @@ GstStructure* parsed(const std::string& declared, const Values& known) {
     if (mentions_unknown(field, known)) continue;
     text += (text.empty() ? "" : ",") + expand(field, known);
   }
-  return gst_structure_from_string(text.c_str(), nullptr);
+  // Anything else GStreamer asserts.
+  return g_ascii_isalpha(text[0]) ? gst_structure_from_string(text.c_str(), nullptr) : nullptr;
 }
 
 }  // namespace

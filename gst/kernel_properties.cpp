@@ -21,6 +21,7 @@ enum {
   PROP_INCLUDE_PATH,
   PROP_DEFINES,
   PROP_RELOAD,
+  PROP_CHECK_BOUNDS,
   PROP_TIMEOUT,
 };
 enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
@@ -99,6 +100,9 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_RELOAD:
       settings.reload = g_value_get_boolean(value) != 0;
       break;
+    case PROP_CHECK_BOUNDS:
+      settings.check_bounds = g_value_get_boolean(value) != 0;
+      break;
     case PROP_TIMEOUT:
       settings.timeout_ms = g_value_get_uint(value);
       break;
@@ -131,6 +135,9 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
       break;
     case PROP_RELOAD:
       g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
+      break;
+    case PROP_CHECK_BOUNDS:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.check_bounds));
       break;
     case PROP_TIMEOUT:
       g_value_set_uint(value, settings.timeout_ms);
@@ -185,6 +192,12 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_boolean("reload", "Reload",
                            "Compile the file again when it changes, and go on with what was there where it does not "
                            "compile",
+                           FALSE, ready));
+  g_object_class_install_property(
+      object_class, PROP_CHECK_BOUNDS,
+      g_param_spec_boolean("check-bounds", "Check bounds",
+                           "Tell of a kernel in a file that writes behind its output, at the cost of waiting for each "
+                           "frame",
                            FALSE, ready));
   g_object_class_install_property(
       object_class, PROP_TIMEOUT,

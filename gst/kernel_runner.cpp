@@ -66,7 +66,8 @@ KernelRunner::KernelRunner(const KernelSettings& settings)
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
   adopt(std::move(plan), std::move(program));
-  if (settings.reload && builtin_ == nullptr) reload_ = std::make_unique<KernelReload>(device_, settings);
+  if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
+  if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings);
 }
 
 void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
@@ -235,7 +236,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   // A run that was cancelled may still be adding to the result.
   if (has_result_ && !wait(last_)) return nullptr;
   OutputBlock device_block;
-  if (!in_place && !take(device_pool_, Placement::device, bytes, device_block)) return nullptr;
+  const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
+  if (!in_place && !take(device_pool_, Placement::device, bytes + guard, device_block)) return nullptr;
   OutputBlock host_block;
   if (!gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
     if (!in_place) device_pool_->give_back(std::move(device_block));
@@ -256,7 +258,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 
   if (has_result_) result_->clear();
   queue_->wait(input.bytes->written());
+  if (bounds_) bounds_->lay(*queue_, *device_block.mapping, bytes);
   launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
+  if (bounds_) bounds_->lift(*queue_, *device_block.mapping, bytes);
   if (!gpu_output_) {
     if (in_place) {
       queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
@@ -270,7 +274,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   }
   input.bytes->add_read_fence(last_);
 
-  const bool finished = (!has_result_ && gpu_output_) || wait(last_);
+  const bool finished = (!has_result_ && gpu_output_ && !bounds_) || wait(last_);
+  if (finished && bounds_) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
   if (gpu_output_ && in_place) {
     out = gst_buffer_copy(in);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 
+#include "bounds_check.hpp"
 #include "frame_format.hpp"
 #include "gpumap/program.hpp"
 #include "kernel_reload.hpp"
@@ -80,7 +81,8 @@ class KernelRunner {
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
   std::string params_;
-  Declaration declaration_;  ///< of a kernel of the user's
+  Declaration declaration_;              ///< of a kernel of the user's
+  std::unique_ptr<BoundsCheck> bounds_;  ///< null where it was not asked for
   const Builtin* builtin_ = nullptr;
   std::string name_;
   Backend backend_;

@@ -32,6 +32,7 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"include-path", settings.include_path},
       {"defines", settings.defines},
       {"reload", settings.reload ? "true" : ""},
+      {"check-bounds", settings.check_bounds ? "true" : ""},
   };
   for (const auto& [property, value] : of_files) {
     if (value.empty()) continue;

@@ -27,6 +27,7 @@ struct KernelSettings {
   std::string include_path;  ///< folders, separated by ':'
   std::string defines;       ///< "NAME,OTHER=2"
   bool reload = false;
+  bool check_bounds = false;
   std::uint32_t timeout_ms = 10000;  ///< 0: none
 };
 

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: MIT
+// Kernels of the user's, in files that declare what they give and take.
+#include <gmock/gmock.h>
+#include <gst/controller/gstdirectcontrolbinding.h>
+#include <gst/controller/gstinterpolationcontrolsource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A compute shader in a file that goes with it.
+class File {
+ public:
+  explicit File(const std::string& text)
+      : path_(testing::TempDir() + "gpumap-own-" + std::to_string(getpid()) + "-" + std::to_string(made_++) + ".comp") {
+    write(text);
+  }
+  ~File() { (void)std::remove(path_.c_str()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  void write(const std::string& text) const {
+    std::ofstream(path_) << "#version 460\n#include <gpumap.glsl>\n" << text;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  static inline int made_ = 0;
+  std::string path_;
+};
+
+/// One thread an output pixel: its value is `value`, of uint x and y.
+std::string gray(const std::string& declarations, const std::string& value) {
+  return declarations +
+         "void main() {\n"
+         "  uint x = gl_GlobalInvocationID.x, y = gl_GlobalInvocationID.y;\n"
+         "  if (x >= frame.out_view.width || y >= frame.out_view.height) return;\n"
+         "  store_u8(frame.out_view.plane[0] + uint64_t(y) * frame.out_view.stride[0] + x, " +
+         value + ");\n}\n";
+}
+
+constexpr const char* input_pixel =
+    "load_u8(frame.in_view.plane[0] + uint64_t(2 * y) * frame.in_view.stride[0] + 2 * x)";
+constexpr const char* halved = "// gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}\n";
+
+/// Frames of 65x43 GRAY8 of random bytes into a gpumapkernel with `options`, and out to an appsink.
+class Own {
+ public:
+  explicit Own(const std::string& options, const std::string& after = "")
+      : pipeline_(on_new_channel("appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=65,height=43,"
+                                 "framerate=30/1 ! gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! "
+                                 "gpumapkernel name=kernel " +
+                                 options + " ! " + after + " appsink name=out sync=false")),
+        data_(random_data(std::size_t{stride} * 43, 11)) {}
+
+  static constexpr int stride = 68;
+  Pipeline& pipeline() { return pipeline_; }
+  [[nodiscard]] unsigned pixel(int x, int y) const { return std::to_integer<unsigned>(data_[y * stride + x]); }
+
+  Sample frame(GstClockTime pts = 0) {
+    EXPECT_NE(pipeline_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push(pipeline_.appsrc(), new_buffer(data_, pts));
+    return pull(pipeline_.appsink());
+  }
+  /// The first bytes of the next frame out.
+  Data bytes(GstClockTime pts = 0) {
+    const Sample sample = frame(pts);
+    return sample ? data_of(gst_sample_get_buffer(sample.get())) : Data();
+  }
+
+ private:
+  Pipeline pipeline_;
+  Data data_;
+};
+
+std::string caps_of(const Sample& sample) {
+  gchar* text = gst_caps_to_string(gst_sample_get_caps(sample.get()));
+  std::string made = text;
+  g_free(text);
+  return made;
+}
+
+TEST(OwnKernel, GivesWhatItsFileDeclares) {
+  const File file(gray(halved, input_pixel));
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("format=(string)GRAY8"), HasSubstr("width=(int)32"),
+                                              HasSubstr("height=(int)21"), HasSubstr("framerate=(fraction)30/1")));
+  const Data data = data_of(gst_sample_get_buffer(sample.get()));
+  ASSERT_EQ(data.size(), 32U * 21);
+  for (int y = 0; y < 21; ++y) {
+    for (int x = 0; x < 32; ++x) {
+      ASSERT_EQ(std::to_integer<unsigned>(data[y * 32 + x]), own.pixel(2 * x, 2 * y)) << x << "," << y;
+    }
+  }
+}
+
+TEST(OwnKernel, PropertiesComeBeforeTheFile) {
+  const File file(gray(halved, input_pixel));
+  Own own("location=" + file.path() + " output-caps=\"video/x-raw,format=GRAY8,width=8,height={height-40}\"");
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("width=(int)8"), HasSubstr("height=(int)3")));
+}
+
+TEST(OwnKernel, FramesOfOtherMediaTypesAndSizes) {
+  const File file(
+      "// gpumap: output application/x-histogram\n"
+      "// gpumap: bytes width*4+height\n"
+      "void main() { if (gpumap_thread() < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + gpumap_thread(), "
+      "uint(frame.out_view.bytes)); }\n");
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  EXPECT_THAT(caps_of(sample), HasSubstr("application/x-histogram"));
+  const Data data = data_of(gst_sample_get_buffer(sample.get()));
+  ASSERT_EQ(data.size(), 65U * 4 + 43);
+  EXPECT_THAT(data, testing::Each(std::byte{(65 * 4 + 43) % 256}));
+}
+
+TEST(OwnKernel, SeveralFunctionsAndNamedResults) {
+  const std::string body =
+      "{ uint x = gl_GlobalInvocationID.x, y = gl_GlobalInvocationID.y;\n"
+      "  if (x >= frame.out_view.width || y >= frame.out_view.height) return;\n"
+      "  uint64_t in_at = frame.in_view.plane[0] + uint64_t(y) * frame.in_view.stride[0] + x;\n"
+      "  uint64_t out_at = frame.out_view.plane[0] + uint64_t(y) * frame.out_view.stride[0] + x;\n";
+  const File file(
+      "// gpumap: functions invert,halve\n// gpumap: results last=u64,half=f32,minus=i64,third=f64\n"
+      "void invert() " +
+      body +
+      "  store_u8(out_at, 255u - load_u8(in_at)); }\n"
+      "void halve() " +
+      body +
+      "  store_u8(out_at, load_u8(in_at) / 2u);\n"
+      "  if (x == 0u && y == 0u) { store_u64(frame.result, frame.sequence + 1000ul); store_f32(frame.result + 8, "
+      "0.5);\n"
+      "    store_u64(frame.result + 16, uint64_t(-7l)); store_u64(frame.result + 24, 0x3fd5555555555555ul); } }\n");
+  Own own("location=" + file.path());
+  const Data data = own.bytes();
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(std::to_integer<unsigned>(data[3]), (255 - own.pixel(3, 0)) / 2);
+  GstBus* bus = gst_element_get_bus(own.pipeline().get());
+  GstMessage* message = gst_bus_timed_pop_filtered(bus, GST_SECOND, GST_MESSAGE_ELEMENT);
+  gst_object_unref(bus);
+  ASSERT_NE(message, nullptr);
+  guint64 last = 0;
+  gdouble half = 0;
+  gint64 minus = 0;
+  gdouble third = 0;
+  EXPECT_TRUE(gst_structure_get(gst_message_get_structure(message), "last", G_TYPE_UINT64, &last, "half", G_TYPE_DOUBLE,
+                                &half, "minus", G_TYPE_INT64, &minus, "third", G_TYPE_DOUBLE, &third, nullptr));
+  EXPECT_EQ(last, 1000U);
+  EXPECT_EQ(half, 0.5);
+  EXPECT_EQ(minus, -7);
+  EXPECT_NEAR(third, 1.0 / 3, 1e-15);
+  gst_message_unref(message);
+}
+
+TEST(OwnKernel, MacrosAreThoseOfTheProperty) {
+  const File file(gray("", "VALUE + OTHER"));
+  Own own("location=" + file.path() + " defines=VALUE=40u,OTHER");
+  const Data data = own.bytes();
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(std::to_integer<unsigned>(data[0]), 41U);
+}
+
+TEST(OwnKernel, StateBeginsAnewAfterAFlush) {
+  // Frames are counted once all threads of the frame have read the count.
+  const File file(
+      "// gpumap: functions show,count\n// gpumap: state 8\n"
+      "void show() { if (gpumap_thread() < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + gpumap_thread(), "
+      "load_u32(frame.state)); }\n"
+      "void count() { uint64_t t = gpumap_thread(); if (t < frame.out_view.bytes) "
+      "store_u8(frame.out_view.plane[0] + t, load_u8(frame.in_view.plane[0] + t));\n"
+      "  if (t == 0ul) store_u32(frame.state, load_u32(frame.state) + 1u); }\n");
+  Own own("location=" + file.path());
+  for (unsigned i = 0; i < 3; ++i) {
+    const Data data = own.bytes();
+    ASSERT_FALSE(data.empty());
+    EXPECT_EQ(std::to_integer<unsigned>(data[0]), i);
+  }
+  GstElement* source = own.pipeline().element("in");
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
+  const Data data = own.bytes();
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(std::to_integer<unsigned>(data[0]), 0U);
+}
+
+constexpr const char* shows_gain = "uint(frame.params[0])";
+
+TEST(OwnKernel, ParametersAreChildren) {
+  const File file(gray("// gpumap: params gain=3,taps=[1,2]\n", "uint(frame.params[0] * 10 + frame.params[2])"));
+  Own own("location=" + file.path() + " params=taps=[4,5] gain::value=7");
+  const auto first = [&own] {
+    const Data data = own.bytes();
+    return data.empty() ? -1 : std::to_integer<int>(data[0]);
+  };
+  EXPECT_EQ(first(), 75);
+  auto* proxy = GST_CHILD_PROXY(own.pipeline().element("kernel"));
+  gst_child_proxy_set(proxy, "taps[1]::value", 9.0, nullptr);
+  EXPECT_EQ(first(), 79);
+  g_object_set(proxy, "params", "gain=1", nullptr);
+  EXPECT_EQ(first(), 79) << "a child's value holds over params";
+  gst_child_proxy_set(proxy, "gain::value", 2.0, nullptr);
+  EXPECT_EQ(first(), 29);
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 2U);
+  gst_child_proxy_set(proxy, "speed::value", 2.0, nullptr);
+  push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+  EXPECT_THAT(own.pipeline().wait(), HasSubstr("has no parameter 'speed': it takes gain (1 number), taps (2 numbers)"));
+}
+
+TEST(OwnKernel, ParametersFollowAControlSource) {
+  const File file(gray("// gpumap: params gain=3\n", shows_gain));
+  Own own("location=" + file.path() + " gain::value=0");
+  GObject* child = gst_child_proxy_get_child_by_name(GST_CHILD_PROXY(own.pipeline().element("kernel")), "gain");
+  GstControlSource* source = gst_interpolation_control_source_new();
+  g_object_set(source, "mode", GST_INTERPOLATION_MODE_LINEAR, nullptr);
+  gst_object_add_control_binding(GST_OBJECT_CAST(child),
+                                 gst_direct_control_binding_new_absolute(GST_OBJECT_CAST(child), "value", source));
+  auto* timed = GST_TIMED_VALUE_CONTROL_SOURCE(source);
+  EXPECT_TRUE(gst_timed_value_control_source_set(timed, 0, 0));
+  EXPECT_TRUE(gst_timed_value_control_source_set(timed, GST_SECOND, 100));
+  for (const int percent : {0, 25, 50, 100}) {
+    const Data data = own.bytes(percent * 10 * GST_MSECOND);
+    ASSERT_FALSE(data.empty());
+    EXPECT_EQ(std::to_integer<int>(data[0]), percent);
+  }
+  gst_object_unref(source);
+  g_object_unref(child);
+}
+
+TEST(OwnKernel, WritingBehindTheOutputIsTold) {
+  const File file(
+      "void main() { if (gpumap_thread() == 0ul) store_u8(frame.out_view.plane[0] + frame.out_view.bytes + OVER, 1u);"
+      "}\n");
+  for (const int over : {0, 60000}) {
+    Own own("check-bounds=true defines=OVER=" + std::to_string(over) + " location=" + file.path());
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+    EXPECT_THAT(own.pipeline().run(),
+                testing::AllOf(HasSubstr(file.path() + " writes out of bounds"), HasSubstr("output of 2924 bytes"),
+                               HasSubstr("the first one " + std::to_string(over) + " behind the end")));
+  }
+  const File within(
+      "void main() { if (gpumap_thread() < frame.out_view.bytes) "
+      "store_u8(frame.out_view.plane[0] + gpumap_thread(), 7u); }\n");
+  Own own("check-bounds=true location=" + within.path());
+  EXPECT_THAT(own.bytes(), testing::Each(std::byte{7}));
+}
+
+TEST(OwnKernel, ErrorsNameWhatIsWrong) {
+  const File declares_wrongly("// gpumap: blok 3\nvoid main() {}\n");
+  const File wrong_caps("// gpumap: output video/x-raw,width={width/depth}\nvoid main() {}\n");
+  const File no_caps("// gpumap: output 7\nvoid main() {}\n");
+  const File fine("void main() {}\n");
+  const std::pair<std::string, const char*> cases[] = {
+      {"location=" + declares_wrongly.path(), "line 3: // gpumap: no declaration \"blok\""},
+      {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
+      {"location=" + no_caps.path(), "output caps \"7\" are none"},
+      {"location=" + fine.path() + " block=3y", "block: \"3y\" is no dimension"},
+      {"location=" + fine.path() + " function=a,,b", "function: \"a,,b\": a name is missing"},
+      {"location=" + fine.path() + " shared-bytes=64", "dynamic shared memory is CUDA's"},
+      {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
+      {"location=" + fine.path() + " output-bytes=1/0", "division by zero"},
+      {"kernel=convert grid=3", "grid=3 is for a kernel of yours in a file, and kernel=convert is built in"},
+  };
+  for (const auto& [options, message] : cases) {
+    Own own(options);
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+    EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
+    EXPECT_EQ(own.pipeline().culprit(), "kernel");
+  }
+}
+
+/// What a frame shows, again and again until it is `wanted`.
+bool comes_to_show(Own& own, unsigned wanted) {
+  return eventually(
+      [&] {
+        const Data data = own.bytes();
+        return !data.empty() && std::to_integer<unsigned>(data[0]) == wanted;
+      },
+      20s);
+}
+
+TEST(OwnKernel, ReloadsWhatCompilesAndKeepsWhatRuns) {
+  const File file(gray("// gpumap: params gain=1\n", "uint(frame.params[0]) + 10"));
+  Own own("reload=true params=gain=5 location=" + file.path());
+  ASSERT_TRUE(comes_to_show(own, 15));
+  file.write(gray("// gpumap: params other=1,gain=2\n", "uint(frame.params[0] * 100 + frame.params[1])"));
+  EXPECT_TRUE(comes_to_show(own, 105)) << "parameters keep their names";
+
+  const auto warning = [&own] {
+    GstBus* bus = gst_element_get_bus(own.pipeline().get());
+    std::string text;
+    (void)eventually([&] {
+      (void)own.bytes();
+      GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_WARNING);
+      if (message == nullptr) return false;
+      GError* error = nullptr;
+      gst_message_parse_warning(message, &error, nullptr);
+      text = error->message;
+      g_error_free(error);
+      gst_message_unref(message);
+      return true;
+    });
+    gst_object_unref(bus);
+    return text;
+  };
+  file.write("void main() { broken(); }\n");
+  EXPECT_THAT(warning(), testing::AllOf(HasSubstr("broken"), HasSubstr("the kernel of before goes on")));
+  EXPECT_TRUE(comes_to_show(own, 105));
+  file.write(gray("// gpumap: params speed=1\n", "1u"));
+  EXPECT_THAT(warning(), HasSubstr("no parameter 'gain'"));
+  file.write(gray(halved, "1u"));
+  EXPECT_THAT(warning(), HasSubstr("start the pipeline again"));
+  EXPECT_TRUE(comes_to_show(own, 105));
+  file.write(gray("// gpumap: params gain=1\n", "uint(frame.params[0]) + 20"));
+  EXPECT_TRUE(comes_to_show(own, 25));
+  EXPECT_EQ(std::remove(file.path().c_str()), 0);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(comes_to_show(own, 25)) << "a file that is gone changes nothing";
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
