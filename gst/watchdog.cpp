@@ -71,7 +71,9 @@ Watchdog::~Watchdog() {
   if (alarm_ == nullptr) return;
   {
     const std::lock_guard lock(watched_->mutex);
+    // GStreamer's clock may keep what it was given for a while.
     watched_->runner.reset();
+    watched_->launched = {};
   }
   gst_clock_id_unschedule(alarm_);
   gst_clock_id_unref(alarm_);
