@@ -22,10 +22,12 @@ Weights weights_of(ColorMatrix matrix) noexcept {
 
 }  // namespace
 
-gpumap_color color_matrix(ColorMatrix matrix, ColorRange range) noexcept {
+gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits) noexcept {
   const bool limited = range == ColorRange::limited;
-  const double luma_scale = limited ? 255.0 / 219.0 : 1.0;
-  const auto black = limited ? 16.0F : 0.0F;
+  const double unit = 1U << (bits - 8);  // a step of 8 bits, where the range is limited
+  const double full_scale = 255.0 / ((1U << bits) - 1U);
+  const double luma_scale = limited ? 255.0 / 219.0 / unit : full_scale;
+  const auto black = static_cast<float>(limited ? 16.0 * unit : 0.0);
   if (matrix == ColorMatrix::rgb) {
     const auto scale = static_cast<float>(luma_scale);
     return {{scale, 0, 0, 0, scale, 0, 0, 0, scale}, {black, black, black}};
@@ -33,7 +35,7 @@ gpumap_color color_matrix(ColorMatrix matrix, ColorRange range) noexcept {
 
   const auto [red, blue] = weights_of(matrix);
   const double green = 1.0 - red - blue;
-  const double chroma_scale = limited ? 255.0 / 224.0 : 1.0;
+  const double chroma_scale = limited ? 255.0 / 224.0 / unit : full_scale;
   const double red_from_cr = 2.0 * (1.0 - red) * chroma_scale;
   const double blue_from_cb = 2.0 * (1.0 - blue) * chroma_scale;
   const double rows[9] = {
@@ -47,7 +49,8 @@ gpumap_color color_matrix(ColorMatrix matrix, ColorRange range) noexcept {
       blue_from_cb,
       0.0,
   };
-  gpumap_color color{{}, {black, 128.0F, 128.0F}};
+  const auto neutral = static_cast<float>(128.0 * unit);
+  gpumap_color color{{}, {black, neutral, neutral}};
   for (int i = 0; i < 9; ++i) color.matrix[i] = static_cast<float>(rows[i]);
   return color;
 }

@@ -41,9 +41,31 @@ enum gpumap_format {
   GPUMAP_FORMAT_BGR = 6,
   GPUMAP_FORMAT_RGBA = 7,
   GPUMAP_FORMAT_BGRA = 8,
+  /* video, 10 bit: in the high bits of 16, three in a word of 32, again in the high bits of 16 */
+  GPUMAP_FORMAT_P010 = 9,
+  GPUMAP_FORMAT_V210 = 10,
+  GPUMAP_FORMAT_Y210 = 11,
+  /* brightness alone */
+  GPUMAP_FORMAT_GRAY8 = 12,
+  GPUMAP_FORMAT_GRAY16 = 13,
+  /* one colour a pixel, named as the first two rows begin; 8 bit, or up to 16 in the low bits of 16 */
+  GPUMAP_FORMAT_BAYER8_BGGR = 14,
+  GPUMAP_FORMAT_BAYER8_GBRG = 15,
+  GPUMAP_FORMAT_BAYER8_GRBG = 16,
+  GPUMAP_FORMAT_BAYER8_RGGB = 17,
+  GPUMAP_FORMAT_BAYER16_BGGR = 18,
+  GPUMAP_FORMAT_BAYER16_GBRG = 19,
+  GPUMAP_FORMAT_BAYER16_GRBG = 20,
+  GPUMAP_FORMAT_BAYER16_RGGB = 21,
   GPUMAP_FORMAT_VIDEO_OTHER = 63,
-  /* planar RGB, float32, height x width samples a plane, three planes */
+  /* tensors of RGB, of float32, float16 or 8 bit: height x width samples in each of three planes */
   GPUMAP_FORMAT_RGB_F32_PLANAR = 64,
+  GPUMAP_FORMAT_RGB_F16_PLANAR = 65,
+  GPUMAP_FORMAT_RGB_U8_PLANAR = 66,
+  /* the same, interleaved */
+  GPUMAP_FORMAT_RGB_F32 = 67,
+  GPUMAP_FORMAT_RGB_F16 = 68,
+  GPUMAP_FORMAT_RGB_U8 = 69,
   /* interleaved samples: `channels` a frame */
   GPUMAP_FORMAT_U8 = 128,
   GPUMAP_FORMAT_S8 = 129,
@@ -65,8 +87,9 @@ typedef struct gpumap_view {
   gpumap_u64 bytes;                     /* bytes in use, from plane[0] on */
 } gpumap_view;
 
-/* YCbCr to RGB, from the caps' colorimetry: rgb = matrix * (ycbcr_8bit - offset), results in 0..255. Row-major.
- * For RGB input the matrix is the identity, or the range expansion. */
+/* YCbCr to RGB, from the caps' colorimetry: rgb = matrix * (ycbcr - offset), results in 0..255. Row-major. `ycbcr` is
+ * as large as the format makes it: to 255 in 8 bits, to 1023 in 10 bits, wherever in a word these lie. For RGB input
+ * the matrix is the identity, or the expansion of range or bits; GRAY and BAYER are such input too. */
 typedef struct gpumap_color {
   float matrix[9];
   float offset[3];
