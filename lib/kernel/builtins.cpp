@@ -3,14 +3,16 @@
 #include <array>
 
 #include "gpumap/kernel.hpp"
+#include "kernel/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {
 namespace {
 
-constexpr std::array<Parameter, 2> convert_parameters{{
+constexpr std::array<Parameter, 3> convert_parameters{{
     {.name = "mean", .first = 0, .count = 3, .initial = 0.0F},
     {.name = "scale", .first = 3, .count = 3, .initial = 1.0F},
+    {.name = "crop", .first = 6, .count = 4, .initial = 0.0F},
 }};
 
 constexpr std::array<Builtin, 5> table{{
@@ -27,10 +29,11 @@ constexpr std::array<Builtin, 5> table{{
      .in_place = true,
      .has_result = true},
     {.name = "convert",
-     .description = "video to RGBA, or to planar RGB float32 as (rgb / 255 - mean) * scale",
+     .description = "video, or a part of it, to video of another format or size, or to a tensor",
      .cuda = embedded::convert_cu,
      .glsl = embedded::convert_comp,
-     .parameters = convert_parameters},
+     .parameters = convert_parameters,
+     .make_program = make_convert_program},
     {.name = "iq-to-f32",
      .description = "U8, S8, S16LE or F32LE samples of any channel count to float32 in -1 to 1",
      .cuda = embedded::iq_to_f32_cu,

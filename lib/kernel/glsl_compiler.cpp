@@ -16,9 +16,14 @@
 namespace gpumap {
 namespace {
 
-constexpr std::array<OwnHeader, 2> memory_files{{
+constexpr std::array<OwnHeader, 7> memory_files{{
     {"gpumap.glsl", embedded::gpumap_glsl},
     {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
+    {"gpumap_bayer.glsl", embedded::gpumap_bayer_glsl},
+    {"gpumap_pixels.glsl", embedded::gpumap_pixels_glsl},
+    {"gpumap_taps.glsl", embedded::gpumap_taps_glsl},
+    {"gpumap_tensors.glsl", embedded::gpumap_tensors_glsl},
+    {"gpumap_words.glsl", embedded::gpumap_words_glsl},
 }};
 
 /// #include <name> from memory; #include "name" beside the file that includes it.

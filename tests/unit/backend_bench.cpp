@@ -27,6 +27,15 @@ void Bench::prepare(reference::Bytes bytes, std::size_t out_bytes) {
 
 void Bench::run(const Kernel& kernel, const gpumap_frame& frame) {
   queue_->launch(kernel, kernel.grid_for(frame), frame);
+  finish();
+}
+
+void Bench::run(Program& program, const gpumap_frame& frame) {
+  program.run(*queue_, frame);
+  finish();
+}
+
+void Bench::finish() {
   ASSERT_EQ(queue_->submit().wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
   out_->invalidate(0, out_->bytes());
   result_->invalidate(0, result_->bytes());

@@ -11,6 +11,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/program.hpp"
 #include "reference.hpp"
 
 namespace gpumap {
@@ -28,6 +29,7 @@ class Bench {
   void prepare(reference::Bytes bytes, std::size_t out_bytes);
   /// Launches and waits.
   void run(const Kernel& kernel, const gpumap_frame& frame);
+  void run(Program& program, const gpumap_frame& frame);
   [[nodiscard]] const Kernel& builtin(const std::string& name);
 
   [[nodiscard]] const std::shared_ptr<Device>& device() const { return device_; }
@@ -38,6 +40,8 @@ class Bench {
   [[nodiscard]] std::uint64_t result_word(std::size_t index) const;
 
  private:
+  void finish();
+
   Backend backend_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<Queue> queue_;

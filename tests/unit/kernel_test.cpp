@@ -95,8 +95,8 @@ TEST(Glsl, Includes) {
 }
 
 TEST(Color, WhiteBlackAndRed) {
-  const auto convert = [](ColorMatrix matrix, ColorRange range, std::array<int, 4> components) {
-    auto values = reference::rgb(color_matrix(matrix, range), components);
+  const auto convert = [](ColorMatrix matrix, ColorRange range, std::array<double, 4> components, unsigned bits = 8) {
+    auto values = reference::rgb(color_matrix(matrix, range, bits), components);
     for (double& value : values) value = std::round(value * 100) / 100;
     return values;
   };
@@ -114,6 +114,15 @@ TEST(Color, WhiteBlackAndRed) {
     EXPECT_NEAR(red[1], 0, 1.5);
     EXPECT_NEAR(red[2], 0, 1.5);
   }
+  // More bits: limited values are multiples of those of 8 bits, full ones go to the largest number.
+  const auto deep = [&](ColorRange range, std::array<double, 4> components, unsigned bits) {
+    return convert(ColorMatrix::bt709, range, components, bits);
+  };
+  EXPECT_THAT(deep(ColorRange::limited, {940, 512, 512, 0}, 10), ElementsAre(255, 255, 255));
+  EXPECT_THAT(deep(ColorRange::limited, {64, 512, 512, 0}, 10), ElementsAre(0, 0, 0));
+  EXPECT_THAT(deep(ColorRange::full, {1023, 512, 512, 0}, 10), ElementsAre(255, 255, 255));
+  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::full, {4095, 0, 819, 0}, 12), ElementsAre(255, 0, 51));
+  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::limited, {235 * 256, 16 * 256, 0, 0}, 16), ElementsAre(255, 0, 0));
 }
 
 class KernelTest : public BackendTest {

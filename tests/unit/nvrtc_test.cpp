@@ -7,6 +7,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel/convert_program.hpp"
 
 namespace gpumap {
 namespace {
@@ -56,6 +57,11 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   EXPECT_GT(sources.size(), builtins().size());
   for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
     sources.push_back(load_kernel_file(examples.parent_path() / "tests/bench/gpumap_bench/resident.cu", function));
+  }
+  for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, false},
+                                        {GPUMAP_FORMAT_V210, GPUMAP_FORMAT_RGB_F16_PLANAR, true},
+                                        {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, false}}) {
+    sources.push_back(convert_source(variant, Backend::cuda));
   }
   for (const KernelSource& source : sources) {
     const std::string code = compile_cuda(source, GetParam());

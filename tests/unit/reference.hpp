@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "gpumap/kernel.h"
@@ -54,6 +57,17 @@ struct Layout {
   }
 };
 
+struct Tensor {
+  std::size_t element_bytes = 0;  ///< 4: float32, 2: float16, 1: 8 bit; 0: no tensor
+  bool planar = false;
+};
+
+inline Tensor tensor_of(std::uint32_t format) {
+  if (format < GPUMAP_FORMAT_RGB_F32_PLANAR || format > GPUMAP_FORMAT_RGB_U8) return {};
+  const bool planar = format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
+  return {std::size_t{4} >> (format - (planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32)), planar};
+}
+
 /// `aligned`: as GStreamer and GPUs like it, rows of a multiple of 64 bytes. Otherwise planes and strides are odd, so
 /// that nothing can be loaded or stored as a whole word.
 inline Layout layout(std::uint32_t format, std::uint32_t width, std::uint32_t height, bool aligned) {
@@ -80,20 +94,91 @@ inline Layout layout(std::uint32_t format, std::uint32_t width, std::uint32_t he
     case GPUMAP_FORMAT_BGR:
       add(std::size_t{3} * width, height);
       break;
-    case GPUMAP_FORMAT_RGB_F32_PLANAR:
-      for (int i = 0; i < 3; ++i) add(std::size_t{4} * width, height);
+    case GPUMAP_FORMAT_P010:
+      add(std::size_t{2} * width, height), add(4 * half_width, half_height);
+      break;
+    case GPUMAP_FORMAT_V210:
+      add((std::size_t{width} + 5) / 6 * 16, height);
+      break;
+    case GPUMAP_FORMAT_Y210:
+      add(8 * half_width, height);
+      break;
+    case GPUMAP_FORMAT_RGBA:
+    case GPUMAP_FORMAT_BGRA:
+      add(std::size_t{4} * width, height);
       break;
     default:
-      add(std::size_t{4} * width, height);
+      if (const Tensor tensor = tensor_of(format); tensor.element_bytes != 0) {
+        for (int i = 0; i < (tensor.planar ? 3 : 1); ++i) {
+          add((tensor.planar ? 1 : 3) * tensor.element_bytes * width, height);
+        }
+      } else {
+        add((format == GPUMAP_FORMAT_GRAY16 || format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2U : 1U) * width, height);
+      }
   }
   return layout;
 }
 
+/// The sample of a Bayer picture at (x, y), mirrored beyond its edges.
+inline double bayer_sample(const Layout& layout, Bytes bytes, std::int64_t x, std::int64_t y) {
+  const auto mirrored = [](std::int64_t at, std::int64_t size) {
+    if (at < 0) at = -at;
+    if (at >= size) at = 2 * (size - 1) - at;
+    return static_cast<std::size_t>(std::clamp<std::int64_t>(at, 0, size - 1));
+  };
+  const bool wide = layout.format >= GPUMAP_FORMAT_BAYER16_BGGR;
+  const Plane& plane = layout.planes[0];
+  const std::size_t at =
+      plane.offset + mirrored(y, layout.height) * plane.stride + mirrored(x, layout.width) * (wide ? 2 : 1);
+  return std::to_integer<int>(bytes[at]) + (wide ? 256 * std::to_integer<int>(bytes[at + 1]) : 0);
+}
+
+/// The mean of the samples of one colour in the 3 x 3 pixels around (x, y): its own, else the nearest.
+inline std::array<double, 4> bayer_pixel(const Layout& layout, Bytes bytes, std::size_t x, std::size_t y) {
+  // The colours of the first two rows, from left to right.
+  constexpr std::array<std::array<std::size_t, 4>, 4> orders{{{2, 1, 1, 0}, {1, 2, 0, 1}, {1, 0, 2, 1}, {0, 1, 1, 2}}};
+  const std::uint32_t first =
+      layout.format >= GPUMAP_FORMAT_BAYER16_BGGR ? GPUMAP_FORMAT_BAYER16_BGGR : GPUMAP_FORMAT_BAYER8_BGGR;
+  const auto& order = orders[layout.format - first];
+  std::array<double, 4> pixel{0, 0, 0, 255};
+  for (std::size_t colour = 0; colour < 3; ++colour) {
+    for (const int distance : {0, 1, 2}) {  // in steps across and down, together
+      double sum = 0;
+      int count = 0;
+      for (const int j : {-1, 0, 1}) {
+        for (const int i : {-1, 0, 1}) {
+          const std::size_t place =
+              (y + static_cast<std::size_t>(j + 2)) % 2 * 2 + (x + static_cast<std::size_t>(i + 2)) % 2;
+          if (std::abs(i) + std::abs(j) != distance || order[place] != colour) continue;
+          sum += bayer_sample(layout, bytes, static_cast<std::int64_t>(x) + i, static_cast<std::int64_t>(y) + j);
+          ++count;
+        }
+      }
+      if (count == 0) continue;
+      pixel[colour] = sum / count;
+      break;
+    }
+  }
+  return pixel;
+}
+
 /// The three components and alpha of one pixel, as they lie in memory but in the order Y Cb Cr A or R G B A.
-inline std::array<int, 4> components(const Layout& layout, Bytes bytes, std::size_t x, std::size_t y) {
-  const auto at = [&](std::size_t plane, std::size_t column, std::size_t row) {
+inline std::array<double, 4> components(const Layout& layout, Bytes bytes, std::size_t x, std::size_t y) {
+  const auto at = [&](std::size_t plane, std::size_t column, std::size_t row) -> double {
     const Plane& p = layout.planes[plane];
     return std::to_integer<int>(bytes[p.offset + row * p.stride + column]);
+  };
+  const auto at16 = [&](std::size_t plane, std::size_t column, std::size_t row) {
+    return at(plane, 2 * column, row) + 256 * at(plane, 2 * column + 1, row);
+  };
+  const auto ten = [&](std::size_t plane, std::size_t column, std::size_t row) {
+    return std::floor(at16(plane, column, row) / 64);
+  };
+  // One of the components of v210: the three of a word at bits 0, 10 and 20.
+  const auto packed = [&](std::size_t index) -> double {
+    const std::size_t column = index / 3 * 4;
+    const double word = at16(0, column / 2, y) + 65536 * at16(0, column / 2 + 1, y);
+    return static_cast<double>(static_cast<std::uint32_t>(word) >> (10 * (index % 3)) & 1023U);
   };
   const std::size_t chroma_y = layout.interlaced ? y / 4 * 2 + y % 2 : y / 2;
   switch (layout.format) {
@@ -105,19 +190,68 @@ inline std::array<int, 4> components(const Layout& layout, Bytes bytes, std::siz
       return {at(0, 2 * x, y), at(0, x / 2 * 4 + 1, y), at(0, x / 2 * 4 + 3, y), 255};
     case GPUMAP_FORMAT_UYVY:
       return {at(0, 2 * x + 1, y), at(0, x / 2 * 4, y), at(0, x / 2 * 4 + 2, y), 255};
+    case GPUMAP_FORMAT_P010:
+      return {ten(0, x, y), ten(1, x / 2 * 2, chroma_y), ten(1, x / 2 * 2 + 1, chroma_y), 255};
+    case GPUMAP_FORMAT_Y210:
+      return {ten(0, 2 * x, y), ten(0, x / 2 * 4 + 1, y), ten(0, x / 2 * 4 + 3, y), 255};
+    case GPUMAP_FORMAT_V210:
+      return {packed(2 * x + 1), packed(x / 2 * 4), packed(x / 2 * 4 + 2), 255};
+    case GPUMAP_FORMAT_GRAY8:
+      return {at(0, x, y), at(0, x, y), at(0, x, y), 255};
+    case GPUMAP_FORMAT_GRAY16:
+      return {at16(0, x, y), at16(0, x, y), at16(0, x, y), 255};
     case GPUMAP_FORMAT_RGB:
       return {at(0, 3 * x, y), at(0, 3 * x + 1, y), at(0, 3 * x + 2, y), 255};
     case GPUMAP_FORMAT_BGR:
       return {at(0, 3 * x + 2, y), at(0, 3 * x + 1, y), at(0, 3 * x, y), 255};
+    case GPUMAP_FORMAT_RGBA:
+      return {at(0, 4 * x, y), at(0, 4 * x + 1, y), at(0, 4 * x + 2, y), at(0, 4 * x + 3, y)};
     case GPUMAP_FORMAT_BGRA:
       return {at(0, 4 * x + 2, y), at(0, 4 * x + 1, y), at(0, 4 * x, y), at(0, 4 * x + 3, y)};
     default:
-      return {at(0, 4 * x, y), at(0, 4 * x + 1, y), at(0, 4 * x + 2, y), at(0, 4 * x + 3, y)};
+      return bayer_pixel(layout, bytes, x, y);
   }
 }
 
+/// A part of a picture.
+struct Crop {
+  std::size_t x = 0, y = 0, width = 0, height = 0;
+};
+
+/// Weights of input pixels of one axis for output pixel `at`, where `from` pixels become `to`: a triangle around its
+/// centre, as wide to each side as an input pixel or an output pixel, whichever is larger.
+inline std::vector<std::pair<std::size_t, double>> taps(std::size_t at, std::size_t from, std::size_t to) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double centre = (static_cast<double>(at) + 0.5) * scale - 0.5;
+  std::vector<std::pair<std::size_t, double>> taps;
+  const double reach = std::max(scale, 1.0);
+  const auto first = static_cast<std::size_t>(std::max(0.0, centre - reach));
+  for (std::size_t i = first; i < from && static_cast<double>(i) < centre + reach; ++i) {
+    const double weight = 1.0 - std::abs(static_cast<double>(i) - centre) / reach;
+    if (weight > 0) taps.emplace_back(i, weight);
+  }
+  return taps;
+}
+
+/// The components of pixel (x, y) of an output of width x height pixels that shows `crop`.
+inline std::array<double, 4> resampled(const Layout& layout, Bytes bytes, const Crop& crop, std::size_t x,
+                                       std::size_t y, std::size_t width, std::size_t height) {
+  std::array<double, 4> sum{};
+  double weights = 0;
+  const auto across = taps(x, crop.width, width);
+  for (const auto& [row, down_weight] : taps(y, crop.height, height)) {
+    for (const auto& [column, across_weight] : across) {
+      const auto component = components(layout, bytes, crop.x + column, crop.y + row);
+      for (std::size_t i = 0; i < 4; ++i) sum[i] += down_weight * across_weight * component[i];
+      weights += down_weight * across_weight;
+    }
+  }
+  for (double& value : sum) value /= weights;
+  return sum;
+}
+
 /// Red, green and blue, 0 to 255.
-inline std::array<double, 3> rgb(const gpumap_color& color, const std::array<int, 4>& component) {
+inline std::array<double, 3> rgb(const gpumap_color& color, const std::array<double, 4>& component) {
   std::array<double, 3> rgb{};
   for (std::size_t row = 0; row < 3; ++row) {
     for (std::size_t i = 0; i < 3; ++i) {
@@ -126,6 +260,57 @@ inline std::array<double, 3> rgb(const gpumap_color& color, const std::array<int
     rgb[row] = std::clamp(rgb[row], 0.0, 255.0);
   }
   return rgb;
+}
+
+/// The value of a float16.
+inline double half(std::uint16_t bits) {
+  const int exponent = bits >> 10 & 31;
+  const int fraction = bits & 1023;
+  const double magnitude = exponent == 0    ? std::ldexp(fraction, -24)
+                           : exponent == 31 ? std::numeric_limits<double>::infinity()
+                                            : std::ldexp(1024 + fraction, exponent - 25);
+  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
+}
+
+/// How far channel `c` of pixel (x, y) of an output lies from what (`rgb` and alpha, 0 to 255) would give, beyond the
+/// rounding of its format; in counts of 255. `params` begin with mean and scale.
+inline double difference(const Layout& out, const std::byte* output, std::size_t x, std::size_t y, std::size_t c,
+                         const std::array<double, 4>& rgba, const float* params) {
+  const auto byte = [&](std::size_t plane, std::size_t column) {
+    return std::to_integer<int>(output[out.planes[plane].offset + y * out.planes[plane].stride + column]);
+  };
+  const auto rounded = [](int got, double exact) { return std::max(0.0, std::abs(got - exact) - 0.5); };
+  if (const Tensor tensor = tensor_of(out.format); tensor.element_bytes != 0) {
+    if (c == 3) return 0.0;
+    const Plane& plane = out.planes[tensor.planar ? c : 0];
+    const std::byte* at =
+        output + plane.offset + y * plane.stride + (tensor.planar ? x : 3 * x + c) * tensor.element_bytes;
+    const double scale = params[3 + c];
+    const double exact = (rgba[c] / 255.0 - double{params[c]}) * scale;
+    if (tensor.element_bytes == 1) {
+      return rounded(std::to_integer<int>(*at), std::clamp(exact * 255.0, 0.0, 255.0)) / std::max(1.0, std::abs(scale));
+    }
+    if (tensor.element_bytes == 2) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, at, sizeof bits);
+      const int exponent = std::max(-14, std::ilogb(exact == 0 ? 1e-9 : exact));
+      const double rounding = std::ldexp(1.0, exponent - 11);
+      return std::max(0.0, std::abs(half(bits) - exact) - rounding) / std::abs(scale) * 255.0;
+    }
+    float value = 0.0F;
+    std::memcpy(&value, at, sizeof value);
+    return std::abs(value - exact) / std::abs(scale) * 255.0;
+  }
+  switch (out.format) {
+    case GPUMAP_FORMAT_GRAY8:
+      return c != 0 ? 0.0 : rounded(byte(0, x), 0.299 * rgba[0] + 0.587 * rgba[1] + 0.114 * rgba[2]);
+    case GPUMAP_FORMAT_RGB:
+      return c == 3 ? 0.0 : rounded(byte(0, 3 * x + c), rgba[c]);
+    case GPUMAP_FORMAT_BGRA:
+      return rounded(byte(0, 4 * x + (c == 3 ? 3 : 2 - c)), rgba[c]);
+    default:
+      return rounded(byte(0, 4 * x + c), rgba[c]);
+  }
 }
 
 /// One interleaved sample in -1 to 1.

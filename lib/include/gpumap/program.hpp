@@ -40,7 +40,7 @@ class Program {
 
   /// A stream begins: what is kept from frame to frame is as new with the next run(). The views tell format, size,
   /// channels and rate; they have no addresses, and `bytes` is 0 where it differs from frame to frame.
-  /// Throws Error(invalid) where the parameters do not go with them.
+  /// Throws Error(invalid) where the parameters do not go with them, and as Kernel::load where it compiles for them.
   virtual void begin(const gpumap_view& in, const gpumap_view& out) = 0;
 
   /// Bytes that the next frame in order, of `input_bytes`, will give; 0: none, it is only remembered. Empty: as the
@@ -48,7 +48,8 @@ class Program {
   [[nodiscard]] virtual std::optional<std::size_t> output_bytes(std::size_t input_bytes) const = 0;
 
   /// Launch on the next frame in order. Of `frame`, everything but params and state is the caller's to fill in;
-  /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory).
+  /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory), and Error(invalid) for a field of an
+  /// interlaced picture that cannot be taken on its own.
   virtual void run(Queue& queue, const gpumap_frame& frame) = 0;
 };
 

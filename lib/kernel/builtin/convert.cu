@@ -1,148 +1,86 @@
 // SPDX-License-Identifier: MIT
-// Video to RGBA8 or planar RGB float32. A thread makes 4 neighbouring pixels of a row: whole words are loaded and
-// stored where addresses allow it, bytes elsewhere. Chroma is replicated. Right for any grid, size and stride.
+// Video, or a part of it, to video of another format or size, or to a tensor. A thread makes 4 neighbouring pixels of a
+// row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
+// in the code.
 #include <gpumap/kernel.h>
+#include <gpumap/pixels.h>
+#include <gpumap/taps.h>
+#include <gpumap/tensors.h>
 
-// Up to 4 bytes from `address`, the first one lowest; touches no byte beyond `count`.
-__device__ gpumap_u32 load(gpumap_u64 address, gpumap_u32 count) {
-  if (count == 4 && (address & 3) == 0) return *reinterpret_cast<const gpumap_u32*>(address);
-  if (count == 2 && (address & 1) == 0) return *reinterpret_cast<const unsigned short*>(address);
-  gpumap_u32 word = 0;
-  for (gpumap_u32 i = 0; i < count; ++i) {
-    word |= static_cast<gpumap_u32>(reinterpret_cast<const gpumap_u8*>(address)[i]) << (8 * i);
-  }
-  return word;
+#ifdef GPUMAP_FIXED
+#define IN_FORMAT GPUMAP_FIXED_IN
+#define OUT_FORMAT GPUMAP_FIXED_OUT
+#define RESAMPLES GPUMAP_FIXED_RESAMPLES
+#else
+#define IN_FORMAT frame.in.format
+#define OUT_FORMAT frame.out.format
+#define RESAMPLES (width != frame.out.width || height != frame.out.height || width != frame.in.width || \
+                   height != frame.in.height)
+#endif
+
+// Components to red, green and blue.
+__device__ float4 in_rgb(const gpumap_color& color, const float4& p) {
+  const float a = p.x - color.offset[0], b = p.y - color.offset[1], c = p.z - color.offset[2];
+  const float* m = color.matrix;
+  return make_float4(fminf(fmaxf(m[0] * a + m[1] * b + m[2] * c, 0.0f), 255.0f),
+                     fminf(fmaxf(m[3] * a + m[4] * b + m[5] * c, 0.0f), 255.0f),
+                     fminf(fmaxf(m[6] * a + m[7] * b + m[8] * c, 0.0f), 255.0f), p.w);
 }
 
-__device__ void store(gpumap_u64 address, gpumap_u32 word) {
-  if ((address & 3) == 0) {
-    *reinterpret_cast<gpumap_u32*>(address) = word;
-  } else {
-    for (gpumap_u32 i = 0; i < 4; ++i) {
-      reinterpret_cast<gpumap_u8*>(address)[i] = static_cast<gpumap_u8>(word >> (8 * i));
-    }
-  }
-}
-
-__device__ void store4(gpumap_u64 address, const gpumap_u32 (&word)[4], gpumap_u32 count) {
-  if (count == 4 && (address & 15) == 0) {
-    *reinterpret_cast<uint4*>(address) = make_uint4(word[0], word[1], word[2], word[3]);
-  } else {
-    for (gpumap_u32 i = 0; i < 4; ++i) {
-      if (i < count) store(address + 4 * i, word[i]);
-    }
-  }
-}
-
-__device__ gpumap_u32 byte_of(gpumap_u32 word, gpumap_u32 index) { return (word >> (8 * index)) & 0xFF; }
-
-// `count` pixels of row y from x on, each as three 8-bit components (first one lowest) and alpha in the top byte.
-__device__ void load_pixels(const gpumap_view& in, gpumap_u32 x, gpumap_u32 y, gpumap_u32 count,
-                            gpumap_u32 (&pixel)[4]) {
-  const gpumap_u32 pairs = (count + 1) / 2;
-  const gpumap_u64 row = in.plane[0] + static_cast<gpumap_u64>(y) * in.stride[0];
-  const gpumap_u64 chroma_y = y / 2;
-  switch (in.format) {
-    case GPUMAP_FORMAT_NV12: {
-      const gpumap_u32 luma = load(row + x, count);
-      const gpumap_u32 chroma = load(in.plane[1] + chroma_y * in.stride[1] + x, 2 * pairs);
+// The components of an output pixel from all the input pixels that its taps reach; the crop begins at (left, top).
+__device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u32 top, const gpumap_taps& across,
+                            const gpumap_taps& down) {
+  float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  float weights = 0.0f;
+  for (gpumap_i32 y = down.first; y < down.end; ++y) {
+    float4 in_row = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    float weights_in_row = 0.0f;
+    for (gpumap_u32 x = (left + across.first) & ~3u; x < left + across.end; x += 4) {
+      float4 pixel[4];
+      gpumap_load_pixels(frame.in, IN_FORMAT, x, top + y, min(4u, frame.in.width - x), pixel);
       for (gpumap_u32 i = 0; i < 4; ++i) {
-        pixel[i] = 0xFF000000u | byte_of(luma, i) | ((chroma >> (16 * (i / 2))) & 0xFFFF) << 8;
-      }
-      break;
-    }
-    case GPUMAP_FORMAT_I420: {
-      const gpumap_u32 luma = load(row + x, count);
-      const gpumap_u32 cb = load(in.plane[1] + chroma_y * in.stride[1] + x / 2, pairs);
-      const gpumap_u32 cr = load(in.plane[2] + chroma_y * in.stride[2] + x / 2, pairs);
-      for (gpumap_u32 i = 0; i < 4; ++i) {
-        pixel[i] = 0xFF000000u | byte_of(luma, i) | byte_of(cb, i / 2) << 8 | byte_of(cr, i / 2) << 16;
-      }
-      break;
-    }
-    case GPUMAP_FORMAT_YUY2:
-    case GPUMAP_FORMAT_UYVY: {
-      // Two pixels in four bytes: Y0 Cb Y1 Cr, or Cb Y0 Cr Y1.
-      const gpumap_u32 luma_at = in.format == GPUMAP_FORMAT_YUY2 ? 0 : 1;
-      const gpumap_u32 word[2] = {load(row + 2ull * x, 4), pairs > 1 ? load(row + 2ull * x + 4, 4) : 0};
-      for (gpumap_u32 i = 0; i < 4; ++i) {
-        const gpumap_u32 pair = word[i / 2];
-        pixel[i] = 0xFF000000u | byte_of(pair, luma_at + 2 * (i % 2)) | byte_of(pair, 1 - luma_at) << 8 |
-                   byte_of(pair, 3 - luma_at) << 16;
-      }
-      break;
-    }
-    case GPUMAP_FORMAT_RGB:
-    case GPUMAP_FORMAT_BGR: {
-      const gpumap_u64 from = row + 3ull * x;
-      if (count == 4 && (from & 3) == 0) {
-        const gpumap_u32 a = load(from, 4), b = load(from + 4, 4), c = load(from + 8, 4);
-        pixel[0] = a;
-        pixel[1] = a >> 24 | b << 8;
-        pixel[2] = b >> 16 | c << 16;
-        pixel[3] = c >> 8;
-      } else {
-        for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = i < count ? load(from + 3 * i, 3) : 0;
-      }
-      for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] |= 0xFF000000u;
-      break;
-    }
-    default: {
-      const gpumap_u64 from = row + 4ull * x;
-      if (count == 4 && (from & 15) == 0) {
-        const uint4 four = *reinterpret_cast<const uint4*>(from);
-        pixel[0] = four.x, pixel[1] = four.y, pixel[2] = four.z, pixel[3] = four.w;
-      } else {
-        for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = i < count ? load(from + 4 * i, 4) : 0;
+        const float weight = gpumap_weight(across, static_cast<gpumap_i32>(x + i - left));
+        in_row.x += weight * pixel[i].x, in_row.y += weight * pixel[i].y;
+        in_row.z += weight * pixel[i].z, in_row.w += weight * pixel[i].w;
+        weights_in_row += weight;
       }
     }
+    const float weight = gpumap_weight(down, y);
+    sum.x += weight * in_row.x, sum.y += weight * in_row.y, sum.z += weight * in_row.z, sum.w += weight * in_row.w;
+    weights += weight * weights_in_row;
   }
-  if (in.format == GPUMAP_FORMAT_BGR || in.format == GPUMAP_FORMAT_BGRA) {
-    for (gpumap_u32 i = 0; i < 4; ++i) {
-      pixel[i] = (pixel[i] & 0xFF00FF00u) | byte_of(pixel[i], 2) | byte_of(pixel[i], 0) << 16;
-    }
-  }
-}
-
-// One of red, green and blue, 0 to 255.
-__device__ float colour_of(const gpumap_color& color, gpumap_u32 pixel, gpumap_u32 which) {
-  const float sum = color.matrix[3 * which] * (static_cast<float>(byte_of(pixel, 0)) - color.offset[0]) +
-                    color.matrix[3 * which + 1] * (static_cast<float>(byte_of(pixel, 1)) - color.offset[1]) +
-                    color.matrix[3 * which + 2] * (static_cast<float>(byte_of(pixel, 2)) - color.offset[2]);
-  return fminf(fmaxf(sum, 0.0f), 255.0f);
-}
-
-__device__ void convert_pixels(const gpumap_frame& frame, gpumap_u32 x, gpumap_u32 y, gpumap_u32 count) {
-  gpumap_u32 pixel[4];
-  gpumap_u32 word[4];
-  load_pixels(frame.in, x, y, count, pixel);
-  if (frame.out.format == GPUMAP_FORMAT_RGBA) {
-    for (gpumap_u32 i = 0; i < 4; ++i) {
-      word[i] = pixel[i] & 0xFF000000u;
-      for (gpumap_u32 c = 0; c < 3; ++c) {
-        word[i] |= static_cast<gpumap_u32>(colour_of(frame.color, pixel[i], c) + 0.5f) << (8 * c);
-      }
-    }
-    store4(frame.out.plane[0] + static_cast<gpumap_u64>(y) * frame.out.stride[0] + 4ull * x, word, count);
-  } else if (frame.out.format == GPUMAP_FORMAT_RGB_F32_PLANAR) {
-    for (gpumap_u32 c = 0; c < 3; ++c) {
-      for (gpumap_u32 i = 0; i < 4; ++i) {
-        const float value = (colour_of(frame.color, pixel[i], c) / 255.0f - frame.params[c]) * frame.params[3 + c];
-        word[i] = __float_as_uint(value);
-      }
-      store4(frame.out.plane[c] + static_cast<gpumap_u64>(y) * frame.out.stride[c] + 4ull * x, word, count);
-    }
-  }
+  return make_float4(sum.x / weights, sum.y / weights, sum.z / weights, sum.w / weights);
 }
 
 extern "C" __global__ void convert(gpumap_frame frame) {
-  if (frame.in.format < GPUMAP_FORMAT_NV12 || frame.in.format > GPUMAP_FORMAT_BGRA) return;
-  const gpumap_u32 width = min(frame.in.width, frame.out.width);
-  const gpumap_u32 height = min(frame.in.height, frame.out.height);
-  const gpumap_u32 quads = width / 4 + (width % 4 != 0);
-  for (gpumap_u32 y = blockIdx.y * blockDim.y + threadIdx.y; y < height; y += gridDim.y * blockDim.y) {
+  if (IN_FORMAT < GPUMAP_FORMAT_NV12 || IN_FORMAT > GPUMAP_FORMAT_BAYER16_RGGB || frame.in.width == 0 ||
+      frame.in.height == 0) {
+    return;
+  }
+  // Whoever launches this has checked the crop; what lies outside the picture is not read all the same.
+  const gpumap_u32 left = min(static_cast<gpumap_u32>(frame.params[6]), frame.in.width - 1);
+  const gpumap_u32 top = min(static_cast<gpumap_u32>(frame.params[7]), frame.in.height - 1);
+  gpumap_u32 width = static_cast<gpumap_u32>(frame.params[8]), height = static_cast<gpumap_u32>(frame.params[9]);
+  if (width == 0 || width > frame.in.width - left) width = frame.in.width - left;
+  if (height == 0 || height > frame.in.height - top) height = frame.in.height - top;
+
+  const gpumap_u32 quads = frame.out.width / 4 + (frame.out.width % 4 != 0);
+  for (gpumap_u32 y = blockIdx.y * blockDim.y + threadIdx.y; y < frame.out.height; y += gridDim.y * blockDim.y) {
     for (gpumap_u32 q = blockIdx.x * blockDim.x + threadIdx.x; q < quads; q += gridDim.x * blockDim.x) {
-      convert_pixels(frame, 4 * q, y, min(4u, width - 4 * q));
+      const gpumap_u32 x = 4 * q, count = min(4u, frame.out.width - x);
+      float4 pixel[4];
+      if (RESAMPLES) {
+        const gpumap_taps down = gpumap_taps_of(y, height, frame.out.height);
+        for (gpumap_u32 i = 0; i < 4; ++i) {
+          // Beyond the row's end: its last pixel again, which is not stored.
+          const gpumap_taps across = gpumap_taps_of(min(x + i, frame.out.width - 1), width, frame.out.width);
+          pixel[i] = resampled(frame, left, top, across, down);
+        }
+      } else {
+        gpumap_load_pixels(frame.in, IN_FORMAT, x, y, count, pixel);
+      }
+      for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = in_rgb(frame.color, pixel[i]);
+      gpumap_store_pixels(frame.out, OUT_FORMAT, x, y, count, pixel, frame.params);
     }
   }
 }

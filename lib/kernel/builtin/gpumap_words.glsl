@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT
+// <gpumap_words.glsl>: bytes and 16-bit numbers from and to any address, as whole words where that is aligned.
+// gpumap/words.h is its twin.
+#ifndef GPUMAP_WORDS_GLSL
+#define GPUMAP_WORDS_GLSL
+
+// Up to 4 bytes from `address`, the first one lowest; touches no byte beyond `count`.
+uint gpumap_load(uint64_t address, uint count) {
+  if (count == 4u && gpumap_aligned(address, 4u)) return load_u32(address);
+  if (count == 2u && gpumap_aligned(address, 2u)) return load_u16(address);
+  uint word = 0u;
+  for (uint i = 0u; i < count; ++i) word |= load_u8(address + uint64_t(i)) << (8u * i);
+  return word;
+}
+
+// Up to 4 numbers of 16 bits; 0 for the rest.
+uvec4 gpumap_load_u16(uint64_t address, uint count) {
+  if (count == 4u && gpumap_aligned(address, 4u)) {
+    const uint low = load_u32(address), high = load_u32(address + 4ul);
+    return uvec4(low & 0xFFFFu, low >> 16, high & 0xFFFFu, high >> 16);
+  }
+  uvec4 four = uvec4(0u);
+  for (uint i = 0u; i < count; ++i) four[i] = gpumap_load(address + uint64_t(2u * i), 2u);
+  return four;
+}
+
+uint gpumap_byte(uint word, uint index) { return (word >> (8u * index)) & 0xFFu; }
+
+// The lowest `bytes` bytes of `word`: 1, 2 or 4.
+void gpumap_store(uint64_t address, uint word, uint bytes) {
+  if (bytes == 4u && gpumap_aligned(address, 4u)) {
+    store_u32(address, word);
+  } else if (bytes == 2u && gpumap_aligned(address, 2u)) {
+    store_u16(address, word & 0xFFFFu);
+  } else {
+    for (uint i = 0u; i < bytes; ++i) store_u8(address + uint64_t(i), (word >> (8u * i)) & 0xFFu);
+  }
+}
+
+// Four elements of `bytes` bytes each as the words that they fill: 1, 2 or 4.
+uvec4 gpumap_packed(uvec4 element, uint bytes) {
+  if (bytes == 4u) return element;
+  if (bytes == 2u) return uvec4(element.x | element.y << 16, element.z | element.w << 16, 0u, 0u);
+  return uvec4(element.x | element.y << 8 | element.z << 16 | element.w << 24, 0u, 0u, 0u);
+}
+
+// `count` of 4 elements of `bytes` bytes each, one after the other.
+void gpumap_store_four(uint64_t address, uvec4 element, uint bytes, uint count) {
+  const uvec4 word = gpumap_packed(element, bytes);
+  if (count == 4u && bytes == 4u && gpumap_aligned(address, 16u)) {
+    store_u32x4(address, word);
+  } else if (count == 4u && gpumap_aligned(address, 4u)) {
+    for (uint w = 0u; w < bytes; ++w) store_u32(address + uint64_t(4u * w), word[w]);
+  } else {
+    for (uint i = 0u; i < count; ++i) gpumap_store(address + uint64_t(bytes * i), element[i], bytes);
+  }
+}
+
+// `count` of 12 elements likewise.
+void gpumap_store_twelve(uint64_t address, uvec4 a, uvec4 b, uvec4 c, uint bytes, uint count) {
+  gpumap_store_four(address, a, bytes, min(count, 4u));
+  if (count > 4u) gpumap_store_four(address + uint64_t(4u * bytes), b, bytes, min(count - 4u, 4u));
+  if (count > 8u) gpumap_store_four(address + uint64_t(8u * bytes), c, bytes, count - 8u);
+}
+
+#endif
