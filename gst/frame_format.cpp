@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 #include <utility>
 
 #include "gpumap/color.hpp"
@@ -32,6 +33,16 @@ gpumap_u32 video_format(GstVideoFormat format) {
       return GPUMAP_FORMAT_RGBA;
     case GST_VIDEO_FORMAT_BGRA:
       return GPUMAP_FORMAT_BGRA;
+    case GST_VIDEO_FORMAT_P010_10LE:
+      return GPUMAP_FORMAT_P010;
+    case GST_VIDEO_FORMAT_v210:
+      return GPUMAP_FORMAT_V210;
+    case GST_VIDEO_FORMAT_Y210:
+      return GPUMAP_FORMAT_Y210;
+    case GST_VIDEO_FORMAT_GRAY8:
+      return GPUMAP_FORMAT_GRAY8;
+    case GST_VIDEO_FORMAT_GRAY16_LE:
+      return GPUMAP_FORMAT_GRAY16;
     default:
       return GPUMAP_FORMAT_VIDEO_OTHER;
   }
@@ -52,38 +63,89 @@ gpumap_u32 audio_format(GstAudioFormat format) {
   }
 }
 
+std::size_t round_up_4(std::size_t count) {
+  return (count + 3) / 4 * 4;
+}
+
 }  // namespace
 
 FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
   FrameFormat made;
   const GstStructure* structure = gst_caps_get_structure(caps, 0);
-  if (gst_structure_has_name(structure, "video/x-raw") && gst_video_info_from_caps(&made.video_info_, caps)) {
-    made.video_ = true;
-    made.format_ = video_format(GST_VIDEO_INFO_FORMAT(&made.video_info_));
-    made.width_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_WIDTH(&made.video_info_));
-    made.height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_FIELD_HEIGHT(&made.video_info_));
-    made.image_bytes_ = made.video_info_.size;
-    made.bytes_per_sample_ = 0;
+  if (gst_structure_has_name(structure, "video/x-raw")) {
+    made.read_video(caps);
   } else if (gst_structure_has_name(structure, "audio/x-raw")) {
-    GstAudioInfo info;
-    if (gst_audio_info_from_caps(&info, caps)) {
-      made.format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
-      made.channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
-      made.rate_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_RATE(&info));
-      made.bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
-    }
+    made.read_audio(caps);
+  } else if (gst_structure_has_name(structure, bayer_name)) {
+    made.read_bayer(structure);
   } else if (gst_structure_has_name(structure, tensor_name)) {
-    gint width = 0;
-    gint height = 0;
-    gst_structure_get_int(structure, "width", &width);
-    gst_structure_get_int(structure, "height", &height);
-    made.format_ = GPUMAP_FORMAT_RGB_F32_PLANAR;
-    made.width_ = static_cast<gpumap_u32>(width);
-    made.height_ = static_cast<gpumap_u32>(height);
-    made.image_bytes_ = std::size_t{3} * made.width_ * made.height_ * sizeof(float);
-    made.bytes_per_sample_ = 0;
+    made.read_tensor(structure);
   }
   return made;
+}
+
+void FrameFormat::read_video(const GstCaps* caps) {
+  if (!gst_video_info_from_caps(&video_info_, caps)) return;
+  video_ = true;
+  format_ = video_format(GST_VIDEO_INFO_FORMAT(&video_info_));
+  width_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_WIDTH(&video_info_));
+  height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_FIELD_HEIGHT(&video_info_));
+  bits_ = format_ != GPUMAP_FORMAT_VIDEO_OTHER ? GST_VIDEO_INFO_COMP_DEPTH(&video_info_, 0) : 8;
+  image_bytes_ = video_info_.size;
+  bytes_per_sample_ = 0;
+}
+
+void FrameFormat::read_audio(const GstCaps* caps) {
+  GstAudioInfo info;
+  if (!gst_audio_info_from_caps(&info, caps)) return;
+  format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
+  channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
+  rate_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_RATE(&info));
+  bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
+}
+
+void FrameFormat::read_bayer(const GstStructure* structure) {
+  constexpr std::array<std::string_view, 4> orders{"bggr", "gbrg", "grbg", "rggb"};  // as gpumap_format has them
+  constexpr std::array<std::pair<std::string_view, unsigned>, 5> depths{
+      {{"", 8}, {"10le", 10}, {"12le", 12}, {"14le", 14}, {"16le", 16}}};
+  const gchar* format = gst_structure_get_string(structure, "format");
+  const std::string_view name = format != nullptr ? format : "";
+  const auto order = std::find(orders.begin(), orders.end(), name.substr(0, 4));
+  const auto depth = std::find_if(depths.begin(), depths.end(),
+                                  [&](const auto& known) { return name.size() >= 4 && known.first == name.substr(4); });
+  if (order == orders.end() || depth == depths.end()) return;
+  bits_ = depth->second;
+  const std::size_t bytes = bits_ > 8 ? 2 : 1;
+  const gpumap_u32 first = bytes == 2 ? GPUMAP_FORMAT_BAYER16_BGGR : GPUMAP_FORMAT_BAYER8_BGGR;
+  planes_ = 1;
+  set_picture(first + static_cast<gpumap_u32>(order - orders.begin()), structure, bytes);
+  stride_ = static_cast<gpumap_u32>(round_up_4(width_) * bytes);  // as bayer2rgb and v4l2src have it
+  image_bytes_ = std::size_t{stride_} * height_;
+}
+
+void FrameFormat::read_tensor(const GstStructure* structure) {
+  constexpr std::array<std::string_view, 3> types{"float32", "float16", "uint8"};  // as gpumap_format has them
+  const gchar* type = gst_structure_get_string(structure, "type");
+  const auto found = std::find(types.begin(), types.end(), type != nullptr ? type : types[0]);
+  const bool planar = g_strcmp0(gst_structure_get_string(structure, "layout"), "hwc") != 0;
+  if (found == types.end()) return;
+  const auto index = static_cast<gpumap_u32>(found - types.begin());
+  planes_ = planar ? 3 : 1;
+  set_picture((planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32) + index, structure,
+              (planar ? 1U : 3U) * (sizeof(float) >> index));
+}
+
+void FrameFormat::set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes) {
+  gint width = 0;
+  gint height = 0;
+  gst_structure_get_int(size_of, "width", &width);
+  gst_structure_get_int(size_of, "height", &height);
+  format_ = format;
+  width_ = static_cast<gpumap_u32>(width);
+  height_ = static_cast<gpumap_u32>(height);
+  stride_ = static_cast<gpumap_u32>(width_ * pixel_bytes);
+  image_bytes_ = std::size_t{planes_} * stride_ * height_;
+  bytes_per_sample_ = 0;
 }
 
 gpumap_color FrameFormat::color() const noexcept {
@@ -102,14 +164,16 @@ gpumap_color FrameFormat::color() const noexcept {
     default:
       break;
   }
-  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_)) matrix = ColorMatrix::rgb;
+  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_) || GST_VIDEO_INFO_IS_GRAY(&video_info_)) matrix = ColorMatrix::rgb;
   const bool limited = colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ||
                        (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb);
-  return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full);
+  return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full, bits_);
 }
 
 bool FrameFormat::has_chroma_by_field(const GstBuffer* frame) const noexcept {
-  if (format_ != GPUMAP_FORMAT_NV12 && format_ != GPUMAP_FORMAT_I420) return false;
+  if (format_ != GPUMAP_FORMAT_NV12 && format_ != GPUMAP_FORMAT_I420 && format_ != GPUMAP_FORMAT_P010) return false;
+  // GStreamer lays P010 out without the last row of the second field's chroma where these are odd in number.
+  if (format_ == GPUMAP_FORMAT_P010 && height_ % 4 == 2) return false;
   const GstVideoInterlaceMode mode = GST_VIDEO_INFO_INTERLACE_MODE(&video_info_);
   if (mode == GST_VIDEO_INTERLACE_MODE_MIXED) return GST_BUFFER_FLAG_IS_SET(frame, GST_VIDEO_BUFFER_FLAG_INTERLACED);
   return mode == GST_VIDEO_INTERLACE_MODE_INTERLEAVED;
@@ -136,9 +200,11 @@ bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
     if (plane >= planes) continue;
     auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
     // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
-    if (rows < height_ && GST_VIDEO_INFO_IS_INTERLACED(&video_info_)) rows += rows % 2;
-    const auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
-                           static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
+    const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;
+    if (rows < height_ && is_by_field) rows += rows % 2;
+    auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
+                     static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
+    if (format_ == GPUMAP_FORMAT_V210) row_bytes = (std::size_t{width_} + 5) / 6 * 16;  // no whole bytes a pixel
     const gint stride = meta.stride[plane];
     fits = stride >= 0 && static_cast<std::size_t>(stride) >= row_bytes && meta.offset[plane] <= bytes &&
            (rows - 1) * static_cast<std::size_t>(stride) + row_bytes <= bytes - meta.offset[plane];
@@ -169,10 +235,10 @@ gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const Gs
       made.stride[i] = static_cast<gpumap_u32>(meta != nullptr ? meta->stride[i] : video_info_.stride[i]);
     }
     made.bytes -= made.plane[0] - address;
-  } else if (format_ == GPUMAP_FORMAT_RGB_F32_PLANAR) {
-    for (std::size_t i = 0; i < 3; ++i) {
-      made.stride[i] = static_cast<gpumap_u32>(width_ * sizeof(float));
-      made.plane[i] = address + i * made.stride[i] * height_;
+  } else {
+    for (std::size_t i = 0; i < planes_; ++i) {
+      made.stride[i] = stride_;
+      made.plane[i] = address + i * stride_ * height_;
     }
   }
   return made;

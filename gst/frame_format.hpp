@@ -13,12 +13,13 @@
 namespace gpumap::gst {
 
 inline constexpr const char* tensor_name = "application/x-tensor";
+inline constexpr const char* bayer_name = "video/x-bayer";
 
 /// What caps say of a buffer's bytes, as a kernel sees them.
 class FrameFormat {
  public:
   FrameFormat() = default;
-  /// Any caps are fine: what is neither raw video, raw audio nor our tensor is bytes.
+  /// Any caps are fine: what is neither raw video, Bayer, raw audio nor our tensor is bytes.
   [[nodiscard]] static FrameFormat from_caps(const GstCaps* caps);
 
   [[nodiscard]] bool is_video() const noexcept { return video_; }
@@ -41,6 +42,11 @@ class FrameFormat {
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
 
  private:
+  void read_video(const GstCaps* caps);
+  void read_audio(const GstCaps* caps);
+  void read_bayer(const GstStructure* structure);
+  void read_tensor(const GstStructure* structure);
+  void set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes);
   [[nodiscard]] bool tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const;
   [[nodiscard]] bool rows_fit(const GstVideoMeta& meta, std::size_t bytes) const;
 
@@ -48,6 +54,8 @@ class FrameFormat {
   bool video_ = false;
   GstVideoInfo video_info_{};
   gpumap_u32 width_ = 0, height_ = 0, channels_ = 0, rate_ = 0;
+  gpumap_u32 planes_ = 0, stride_ = 0;  ///< of Bayer and tensors, whose planes are all alike
+  unsigned bits_ = 8;                   ///< of a component of video
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
 };

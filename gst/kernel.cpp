@@ -104,8 +104,9 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   const std::string kernel = properties.settings.location.empty() ? properties.settings.kernel : std::string();
   if (!properties.output) properties.output = gpumap::gst::declared_output(properties.settings);
   const std::string output = *properties.output;
+  const std::string params = properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
-  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, output, direction, caps);
+  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, params, output, direction, caps);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
   gst_caps_unref(made);
@@ -139,7 +140,12 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   }
   const bool gpu_output = gpumap::gst::is_gpu_caps(out);
   const bool reads_meta = gpu_output || gpumap::gst::peer_reads_video_meta(trans->srcpad, out);
-  runner->set_caps(in, out, gpu_output, reads_meta);
+  try {
+    runner->set_caps(in, out, gpu_output, reads_meta);
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
+    return FALSE;
+  }
   return TRUE;
 }
 

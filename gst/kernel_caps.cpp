@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT
 #include "kernel_caps.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "caps.hpp"
 #include "declared_caps.hpp"
 #include "frame_format.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
 
 namespace gpumap::gst {
 
 namespace {
 
-constexpr const char* convert_inputs = "{ NV12, I420, YUY2, UYVY, RGB, BGR, RGBA, BGRA }";
+constexpr const char* convert_inputs =
+    "{ NV12, I420, YUY2, UYVY, RGB, BGR, RGBA, BGRA, P010_10LE, v210, Y210, GRAY8, GRAY16_LE }";
+constexpr const char* bayer_inputs =
+    "{ bggr, gbrg, grbg, rggb, bggr10le, gbrg10le, grbg10le, rggb10le, bggr12le, gbrg12le, grbg12le, rggb12le, "
+    "bggr14le, gbrg14le, grbg14le, rggb14le, bggr16le, gbrg16le, grbg16le, rggb16le }";
+constexpr const char* convert_outputs = "{ RGBA, BGRA, RGB, GRAY8 }";
 constexpr const char* sample_inputs = "{ U8, S8, S16LE, F32LE }";
 
 void set_from_string(GstStructure* structure, const char* field, GType type, const char* text) {
@@ -24,18 +34,77 @@ void copy_fields(GstStructure* to, const GstStructure* from, std::initializer_li
   }
 }
 
-/// Raw video of one size with other formats: what belongs to the old format goes.
-GstStructure* as_video(const GstStructure* from, const char* formats) {
-  GstStructure* made = gst_structure_new_empty("video/x-raw");
-  copy_fields(made, from, {"width", "height", "framerate", "pixel-aspect-ratio", "interlace-mode"});
-  set_from_string(made, "format", formats[0] == '{' ? GST_TYPE_LIST : G_TYPE_STRING, formats);
+/// What convert shows of one axis: `length` pixels from `start` on, where 0 goes to the edge.
+struct CropAxis {
+  gint start = 0, length = 0;
+  [[nodiscard]] bool is_all() const { return start == 0 && length == 0; }
+};
+struct Crop {
+  CropAxis width, height;
+};
+
+/// How the sizes of convert's two sides go together.
+struct Resizing {
+  Crop crop;
+  bool width = false, height = false;  ///< any, instead of what is shown pixel for pixel
+  bool to_output = false;
+};
+
+/// Of params that convert refuses when it starts: all of the picture.
+Crop crop_of(const std::string& params) {
+  try {
+    for (const auto& [name, values] : parse_parameters(params)) {
+      const auto is_size = [](float number) { return number >= 0.0F && number < 1e6F; };
+      if (name != "crop" || values.size() != 4 || !std::all_of(values.begin(), values.end(), is_size)) continue;
+      const auto axis = [&values = values](std::size_t which) -> CropAxis {
+        return {static_cast<gint>(values[which]), static_cast<gint>(values[which + 2])};
+      };
+      return {axis(0), axis(1)};
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return {};
+}
+
+void set_size(GstStructure* made, const GstStructure* from, const char* name, const CropAxis& crop, bool any,
+              bool to_output) {
+  gint size = 0;
+  const bool fixed = gst_structure_get_int(from, name, &size) != 0;
+  if (!any && crop.is_all()) {
+    copy_fields(made, from, {name});
+  } else if (!any && to_output && crop.length != 0) {
+    gst_structure_set(made, name, G_TYPE_INT, crop.length, nullptr);
+  } else if (!any && to_output && fixed && size > crop.start) {
+    gst_structure_set(made, name, G_TYPE_INT, size - crop.start, nullptr);
+  } else {
+    gst_structure_set(made, name, GST_TYPE_INT_RANGE, 1, G_MAXINT, nullptr);
+  }
+}
+
+/// A picture by another name and with other formats: what belongs to the old ones goes.
+GstStructure* as_picture(const GstStructure* from, const char* name, const char* formats, const Resizing& resizing) {
+  GstStructure* made = gst_structure_new_empty(name);
+  set_size(made, from, "width", resizing.crop.width, resizing.width, resizing.to_output);
+  set_size(made, from, "height", resizing.crop.height, resizing.height, resizing.to_output);
+  copy_fields(made, from, {"framerate"});
+  if (formats != nullptr) set_from_string(made, "format", GST_TYPE_LIST, formats);
   return made;
 }
 
-GstStructure* as_tensor(const GstStructure* from) {
-  GstStructure* made = gst_structure_new(tensor_name, "type", G_TYPE_STRING, "float32", "layout", G_TYPE_STRING, "chw",
-                                         "channels", G_TYPE_INT, 3, nullptr);
-  copy_fields(made, from, {"width", "height", "framerate"});
+GstStructure* as_video(const GstStructure* from, const char* formats, const Resizing& resizing) {
+  GstStructure* made = as_picture(from, "video/x-raw", formats, resizing);
+  copy_fields(made, from, {"interlace-mode"});
+  // Resized, a picture is stretched to what is asked for, which has the shape of pixels that it says it has.
+  if (!resizing.width && !resizing.height) copy_fields(made, from, {"pixel-aspect-ratio"});
+  return made;
+}
+
+GstStructure* as_tensor(const GstStructure* from, const Resizing& resizing) {
+  GstStructure* made = as_picture(from, tensor_name, nullptr, resizing);
+  set_from_string(made, "type", GST_TYPE_LIST, "{ float32, float16, uint8 }");
+  set_from_string(made, "layout", GST_TYPE_LIST, "{ chw, hwc }");
+  gst_structure_set(made, "channels", G_TYPE_INT, 3, nullptr);
   return made;
 }
 
@@ -51,22 +120,34 @@ GstStructure* as_audio(const GstStructure* from, const char* formats, int channe
   return made;
 }
 
-void append_convert(GstCaps* made, const GstStructure* from, bool to_output) {
+/// Fields of two pictures share a frame: it cannot be resized as a whole.
+bool is_interlaced(const GstStructure* structure) {
+  const gchar* mode = gst_structure_get_string(structure, "interlace-mode");
+  return mode != nullptr && g_strcmp0(mode, "progressive") != 0;
+}
+
+/// What is shown pixel for pixel first. Where downstream asks for a width or a height alone, the other one stays so.
+void append_convert(GstCaps* made, const GstStructure* from, bool to_output, const Crop& crop) {
   const bool tensor = gst_structure_has_name(from, tensor_name);
-  if (!tensor && !gst_structure_has_name(from, "video/x-raw")) return;
-  if (to_output) {
-    if (tensor) return;
-    gst_caps_append_structure(made, as_video(from, "RGBA"));
-    gst_caps_append_structure(made, as_tensor(from));
-  } else {
-    gst_caps_append_structure(made, as_video(from, convert_inputs));
+  const bool video = gst_structure_has_name(from, "video/x-raw");
+  if (to_output ? !video && !gst_structure_has_name(from, bayer_name) : !video && !tensor) return;
+  for (const auto& [width, height] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+    if ((width || height) && is_interlaced(from)) break;
+    const Resizing resizing{.crop = crop, .width = width, .height = height, .to_output = to_output};
+    if (to_output) {
+      gst_caps_append_structure(made, as_video(from, convert_outputs, resizing));
+      gst_caps_append_structure(made, as_tensor(from, resizing));
+    } else {
+      gst_caps_append_structure(made, as_video(from, convert_inputs, resizing));
+      gst_caps_append_structure(made, as_picture(from, bayer_name, bayer_inputs, resizing));
+    }
   }
 }
 
 }  // namespace
 
-GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& declared, GstPadDirection direction,
-                               GstCaps* caps) {
+GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& params, const std::string& declared,
+                               GstPadDirection direction, GstCaps* caps) {
   const bool to_output = direction == GST_PAD_SINK;
   const bool convert = kernel == "convert";
   const bool to_f32 = kernel == "iq-to-f32";
@@ -79,13 +160,14 @@ GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& decla
     gst_caps_unref(from);
     from = gst_caps_new_empty_simple(convert ? "video/x-raw" : "audio/x-raw");
   }
+  const Crop crop = convert ? crop_of(params) : Crop{};
   GstCaps* made = gst_caps_new_empty();
   for (guint i = 0; i < gst_caps_get_size(from); ++i) {
     const GstStructure* structure = gst_caps_get_structure(from, i);
     if (!declared.empty()) {
       if (GstStructure* output = declared_structure(declared, structure)) gst_caps_append_structure(made, output);
     } else if (convert) {
-      append_convert(made, structure, to_output);
+      append_convert(made, structure, to_output, crop);
     } else if (to_f32 || power) {
       if (!gst_structure_has_name(structure, "audio/x-raw")) continue;
       const int channels = power ? (to_output ? 1 : 2) : 0;
