@@ -5,6 +5,7 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"
+#include "kernel/radio/radio_programs.hpp"
 
 namespace gpumap {
 namespace {
@@ -15,7 +16,21 @@ constexpr std::array<Parameter, 3> convert_parameters{{
     {.name = "crop", .first = 6, .count = 4, .initial = 0.0F},
 }};
 
-constexpr std::array<Builtin, 5> table{{
+constexpr std::array<Parameter, 5> ddc_parameters{{
+    {.name = "frequency", .first = 0, .initial = 0.0F},
+    {.name = "rate", .first = 1, .initial = 0.0F},
+    {.name = "bandwidth", .first = 2, .initial = 0.0F},
+    {.name = "taps", .first = 3, .initial = 0.0F},
+    {.name = "attenuation", .first = 4, .initial = 80.0F},
+}};
+
+constexpr KernelText radio_keep{"radio_keep", embedded::radio_keep_cu, embedded::radio_keep_comp};
+constexpr std::array<KernelText, 2> ddc_kernels{{
+    radio_keep,
+    {"ddc_filter", embedded::ddc_filter_cu, embedded::ddc_filter_comp},
+}};
+
+constexpr std::array<Builtin, 7> table{{
     {.name = "identity",
      .description = "copies the frame",
      .cuda = embedded::identity_cu,
@@ -44,6 +59,20 @@ constexpr std::array<Builtin, 5> table{{
      .cuda = embedded::iq_power_cu,
      .glsl = embedded::iq_power_comp,
      .parameters = {}},
+    {.name = "magnitude",
+     .description = "IQ samples to mono float32 magnitude, sqrt(I*I + Q*Q); error below 1e-6",
+     .cuda = embedded::magnitude_cu,
+     .glsl = embedded::magnitude_comp,
+     .parameters = {}},
+    {.name = "ddc",
+     .description =
+         "IQ samples shifted by -frequency, low-pass filtered and resampled to rate, as float32 IQ; error below "
+         "1e-5 of full scale",
+     .cuda = {},
+     .glsl = {},
+     .parameters = ddc_parameters,
+     .make_program = make_ddc,
+     .kernels = ddc_kernels},
 }};
 
 }  // namespace
@@ -65,6 +94,21 @@ KernelSource source_of(const Builtin& builtin, Backend backend) {
           .function = {},
           .defines = {},
           .include_folders = {}};
+}
+
+KernelSource source_of(const KernelText& kernel, Backend backend) {
+  const bool cuda = backend == Backend::cuda;
+  return {.language = cuda ? Language::cuda : Language::glsl,
+          .name = std::string(kernel.name),
+          .code = std::string(cuda ? kernel.cuda : kernel.glsl),
+          .function = {}};
+}
+
+std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend) {
+  std::vector<KernelSource> sources;
+  for (const KernelText& kernel : builtin.kernels) sources.push_back(source_of(kernel, backend));
+  if (builtin.make_program == nullptr) sources.push_back(source_of(builtin, backend));
+  return sources;
 }
 
 }  // namespace gpumap

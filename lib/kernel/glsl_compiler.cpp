@@ -16,7 +16,7 @@
 namespace gpumap {
 namespace {
 
-constexpr std::array<OwnHeader, 7> memory_files{{
+constexpr std::array<OwnHeader, 8> memory_files{{
     {"gpumap.glsl", embedded::gpumap_glsl},
     {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
     {"gpumap_bayer.glsl", embedded::gpumap_bayer_glsl},
@@ -24,6 +24,7 @@ constexpr std::array<OwnHeader, 7> memory_files{{
     {"gpumap_taps.glsl", embedded::gpumap_taps_glsl},
     {"gpumap_tensors.glsl", embedded::gpumap_tensors_glsl},
     {"gpumap_words.glsl", embedded::gpumap_words_glsl},
+    {"gpumap_radio.glsl", embedded::gpumap_radio_glsl},
 }};
 
 /// #include <name> from memory; #include "name" beside the file that includes it.

@@ -33,6 +33,7 @@ class Bench {
   [[nodiscard]] const Kernel& builtin(const std::string& name);
 
   [[nodiscard]] const std::shared_ptr<Device>& device() const { return device_; }
+  [[nodiscard]] Backend backend() const { return backend_; }
   [[nodiscard]] std::uint64_t in() const { return in_->address(backend_); }
   [[nodiscard]] std::uint64_t out() const { return out_->address(backend_); }
   [[nodiscard]] std::uint64_t result() const { return result_->address(backend_); }

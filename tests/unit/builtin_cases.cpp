@@ -351,8 +351,16 @@ TEST_P(BuiltinTest, SamplesBecomeFloats) {
       }
       EXPECT_EQ(bench_->output()[2 * samples], poison);
 
+      bench_->prepare(input, 4 * samples + 64);
+      bench_->run(bench_->builtin("magnitude"), frame);
+      for (std::size_t i = 0; i < samples / 2; ++i) {
+        const double in_phase = sample(format, input, 2 * i), quadrature = sample(format, input, 2 * i + 1);
+        ASSERT_NEAR(got(i), std::hypot(in_phase, quadrature), 1e-6) << "format " << format << ", pair " << i;
+      }
+      EXPECT_EQ(bench_->output()[2 * samples], poison);
+
       // Less room than the input needs: what is beyond it stays as it was.
-      for (const char* kernel : {"iq-to-f32", "iq-power"}) {
+      for (const char* kernel : {"iq-to-f32", "iq-power", "magnitude"}) {
         bench_->prepare(input, 4 * samples + 64);
         frame.out.bytes = 4;
         bench_->run(bench_->builtin(kernel), frame);

@@ -65,12 +65,17 @@ TEST(KernelFile, Errors) {
 }
 
 TEST(Builtins, AreFoundByName) {
-  EXPECT_EQ(builtins().size(), 5U);
+  EXPECT_EQ(builtins().size(), 7U);
   EXPECT_EQ(find_builtin("nothing"), nullptr);
   for (const Builtin& builtin : builtins()) {
     EXPECT_EQ(find_builtin(builtin.name), &builtin);
-    EXPECT_THAT(std::string(builtin.cuda), HasSubstr("__global__"));
-    EXPECT_THAT(std::string(builtin.glsl), HasSubstr("#version 460"));
+    EXPECT_FALSE(sources_of(builtin, Backend::cuda).empty()) << builtin.name;
+    for (const KernelSource& source : sources_of(builtin, Backend::cuda)) {
+      EXPECT_THAT(source.code, HasSubstr("__global__"));
+    }
+    for (const KernelSource& source : sources_of(builtin, Backend::vulkan)) {
+      EXPECT_THAT(source.code, HasSubstr("#version 460"));
+    }
   }
 }
 

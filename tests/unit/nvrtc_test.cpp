@@ -49,7 +49,9 @@ class NvrtcArchitectureTest : public NvrtcTest, public ::testing::WithParamInter
 
 TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   std::vector<KernelSource> sources;
-  for (const Builtin& builtin : builtins()) sources.push_back(source_of(builtin, Backend::cuda));
+  for (const Builtin& builtin : builtins()) {
+    for (KernelSource& source : sources_of(builtin, Backend::cuda)) sources.push_back(std::move(source));
+  }
   const std::filesystem::path examples = GPUMAP_EXAMPLES;
   for (const auto& file : std::filesystem::recursive_directory_iterator(examples)) {
     if (file.path().extension() == ".cu") sources.push_back(load_kernel_file(file.path()));

@@ -53,6 +53,13 @@ struct Parameter {
 
 class Program;
 
+/// One of the kernels that a built-in launches.
+struct KernelText {
+  std::string_view name;
+  std::string_view cuda;  ///< source text
+  std::string_view glsl;  ///< source text
+};
+
 /// A kernel that comes with gpumap, in CUDA C++ and in GLSL.
 struct Builtin {
   std::string_view name;
@@ -64,10 +71,14 @@ struct Builtin {
   bool has_result = false;  ///< fills the result block
   /// For one that is more than a kernel on its own; its `cuda` and `glsl` may then be empty. Throws as Kernel::load.
   std::unique_ptr<Program> (*make_program)(const std::shared_ptr<Device>& device, Backend backend) = nullptr;
+  std::span<const KernelText> kernels{};  ///< what such a one launches
 };
 [[nodiscard]] std::span<const Builtin> builtins() noexcept;
 [[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;
 [[nodiscard]] KernelSource source_of(const Builtin& builtin, Backend backend);
+[[nodiscard]] KernelSource source_of(const KernelText& kernel, Backend backend);
+/// All that it launches, whether one kernel or several.
+[[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
 /// position. At most GPUMAP_MAX_PARAMS numbers.

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+// ddc: a mixer, a low-pass filter and a resampler. Two kernels a frame: radio_keep mixes the frame behind the samples
+// kept from the one before, ddc_filter makes of those what is output.
+//
+// Output n stands at n * down / up input samples, up / down being output rate over input rate in lowest terms. The
+// filter is designed at up times the input's rate; of its taps those of one phase, each up-th, meet input samples at
+// any output.
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "gpumap/error.hpp"
+#include "kernel/radio/filter_design.hpp"
+#include "kernel/radio/oscillator.hpp"
+#include "kernel/radio/radio_kernel.hpp"
+#include "kernel/radio/radio_memory.hpp"
+#include "kernel/radio/radio_programs.hpp"
+
+namespace gpumap {
+namespace {
+
+// 16 MiB of filter: beyond that it no longer fits into a GPU's cache, and a rate a little aside needs a fraction of it.
+constexpr double most_filter_taps = 4194304.0;
+
+struct DdcSettings {
+  double frequency = 0.0;
+  double rate = 0.0;
+  double bandwidth = 0.0;
+  double taps = 0.0;
+  double attenuation = 80.0;
+};
+
+/// What settings and rates make together.
+struct DdcPlan {
+  std::uint32_t up = 1, down = 1;
+  std::uint32_t taps = 1;  ///< of each phase
+  double cutoff = 0.5;     ///< in parts of the filter's rate, up times the input's
+  double attenuation = 80.0;
+
+  [[nodiscard]] bool operator==(const DdcPlan&) const = default;
+};
+
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
+  throw Error(ErrorCode::invalid, "kernel ddc: " + fmt::format(text, std::forward<Args>(args)...));
+}
+
+DdcSettings read_settings(std::string_view text) {
+  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  apply_parameters(*find_builtin("ddc"), text, values);
+  const DdcSettings settings{values[0], values[1], values[2], values[3], values[4]};
+  if (settings.rate < 0.0 || settings.rate > 2147483647.0 || settings.rate != std::floor(settings.rate)) {
+    refuse("rate={} is not a whole number of samples a second: give one, or 0 for what downstream asks for",
+           settings.rate);
+  }
+  if (settings.bandwidth < 0.0) refuse("bandwidth={} is negative: give hertz, or 0 for 0.8 * rate", settings.bandwidth);
+  if (settings.taps < 0.0 || settings.taps > 65536.0 || settings.taps != std::floor(settings.taps)) {
+    refuse("taps={} is not a whole number up to 65536: give one, or 0 for as many as attenuation needs", settings.taps);
+  }
+  if (settings.attenuation < 20.0 || settings.attenuation > 140.0) {
+    refuse("attenuation={} is not between 20 and 140 dB", settings.attenuation);
+  }
+  return settings;
+}
+
+DdcPlan make_plan(const DdcSettings& settings, std::uint32_t in_rate, std::uint32_t out_rate) {
+  if (out_rate == 0) refuse("no output rate: set the parameter rate, or caps with a rate after it");
+  if (settings.rate != 0.0 && settings.rate != static_cast<double>(out_rate)) {
+    refuse("rate={} where the caps after it say {}: a stream keeps its rate", settings.rate, out_rate);
+  }
+  if (out_rate > in_rate) {
+    refuse("rate={} is above the input's {}: give a rate up to that, a down-converter adds nothing", out_rate, in_rate);
+  }
+  if (std::abs(settings.frequency) > in_rate / 2.0) {
+    refuse("frequency={} is outside the input's band of -{} to {} Hz", settings.frequency, in_rate / 2.0,
+           in_rate / 2.0);
+  }
+  const double bandwidth = settings.bandwidth != 0.0 ? settings.bandwidth : 0.8 * out_rate;
+  if (bandwidth >= out_rate) {
+    refuse("bandwidth={} does not fit into rate={}: the filter's edges need room, give up to 0.95 of the rate",
+           bandwidth, out_rate);
+  }
+  const std::uint32_t common = std::gcd(in_rate, out_rate);
+  DdcPlan plan{.up = out_rate / common, .down = in_rate / common, .attenuation = settings.attenuation};
+  // What passes is bandwidth / 2 on either side; what would fold into that begins at rate - bandwidth / 2.
+  const double filter_rate = 1.0 * plan.up * in_rate;
+  plan.cutoff = out_rate / 2.0 / filter_rate;
+  const double needed = kaiser_taps(settings.attenuation, (out_rate - bandwidth) / filter_rate);
+  const double taps = settings.taps != 0.0 ? settings.taps : std::ceil(needed / plan.up);
+  if (taps * plan.up > most_filter_taps) {
+    refuse(
+        "from {} to {} samples a second it takes a filter of {} phases with {} taps, more than {}: choose a rate that "
+        "has a larger common divisor with the input's, a smaller bandwidth or fewer taps",
+        in_rate, out_rate, plan.up, taps, most_filter_taps);
+  }
+  plan.taps = static_cast<std::uint32_t>(taps);
+  return plan;
+}
+
+/// The filter by phases, a row for each.
+std::vector<float> filter_rows(const DdcPlan& plan) {
+  const std::vector<double> filter = design_low_pass(std::size_t{plan.up} * plan.taps, plan.cutoff, plan.attenuation);
+  std::vector<float> rows(filter.size());
+  for (std::size_t phase = 0; phase < plan.up; ++phase) {
+    for (std::size_t k = 0; k < plan.taps; ++k) {
+      rows[phase * plan.taps + k] = static_cast<float>(filter[k * plan.up + phase] * plan.up);
+    }
+  }
+  return rows;
+}
+
+class Ddc final : public Program {
+ public:
+  Ddc(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin)
+      : builtin_(builtin),
+        filter_(device, backend, builtin, "ddc_filter"),
+        kept_(device, backend, builtin),
+        rows_(device, backend) {}
+
+  void set_params(std::string_view text) override {
+    const DdcSettings settings = read_settings(text);
+    if (in_.rate != 0) adopt(make_plan(settings, in_.rate, out_rate_));
+    settings_ = settings;
+    oscillator_ = Oscillator(settings.frequency, std::max(in_.rate, 1U));
+  }
+
+  void begin(const gpumap_view& in, const gpumap_view& out) override {
+    check_iq(builtin_, in);
+    const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings_.rate);
+    adopt(make_plan(settings_, in.rate, out_rate));
+    in_ = in;
+    out_rate_ = out_rate;
+    oscillator_ = Oscillator(settings_.frequency, in.rate);
+    kept_.restart();
+    samples_ = 0;
+  }
+
+  [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
+    const std::uint64_t samples = iq_samples(in_.format, input_bytes);
+    return (outputs_of(samples_ + samples) - outputs_of(samples_)) * 2 * sizeof(float);
+  }
+
+  void run(Queue& queue, const gpumap_frame& frame) override {
+    const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
+    const std::uint64_t history = plan_.taps - 1;
+    const std::uint64_t before = outputs_of(samples_);
+    const std::uint64_t outputs = outputs_of(samples_ + samples) - before;
+    gpumap_frame given = frame;
+    kept_.lend(given);
+    const std::uint64_t line =
+        kept_.keep(queue, given, -static_cast<std::int64_t>(history), history + samples, oscillator_.at(samples_));
+    if (outputs != 0) {
+      // Where the first output stands: after the frame's first sample, by less than one step.
+      const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
+      const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
+      given.in.plane[0] = line + 2 * sizeof(float) * history;
+      given.in.plane[1] = rows_.ready(queue);
+      filter_.launch(queue, given,
+                     radio_ddc_job{.outputs = outputs,
+                                   .phase = first,
+                                   .up = plan_.up,
+                                   .down = plan_.down,
+                                   .taps = plan_.taps,
+                                   .reserved = 0},
+                     outputs * RADIO_SUM_THREADS);
+    }
+    samples_ += samples;
+  }
+
+ private:
+  void adopt(const DdcPlan& plan) {
+    if (designed_ && plan == plan_) return;
+    rows_.set(filter_rows(plan));
+    plan_ = plan;
+    designed_ = true;
+  }
+
+  /// Outputs that stand before sample number `samples`: the ceiling of samples * up / down, of any stream's length.
+  [[nodiscard]] std::uint64_t outputs_of(std::uint64_t samples) const {
+    const std::uint64_t rest = samples % plan_.down * plan_.up;
+    return samples / plan_.down * plan_.up + (rest + plan_.down - 1) / plan_.down;
+  }
+
+  const Builtin& builtin_;
+  RadioKernel filter_;
+  KeptSamples kept_;
+  DeviceTable rows_;
+  DdcSettings settings_;
+  DdcPlan plan_;
+  bool designed_ = false;
+  Oscillator oscillator_;
+  gpumap_view in_{};
+  std::uint32_t out_rate_ = 0;
+  std::uint64_t samples_ = 0;  ///< of the stream so far
+};
+
+}  // namespace
+
+std::unique_ptr<Program> make_ddc(const std::shared_ptr<Device>& device, Backend backend) {
+  return std::make_unique<Ddc>(device, backend, *find_builtin("ddc"));
+}
+
+}  // namespace gpumap

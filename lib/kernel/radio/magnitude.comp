@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT
+// sqrt(I*I + Q*Q) of every pair of samples, scaled to -1 to 1, as mono float32. Right for any grid.
+#version 460
+#include <gpumap.glsl>
+#include <gpumap_samples.glsl>
+
+void main() {
+  const uint format = frame.in_view.format;
+  const uint64_t from = frame.in_view.plane[0];
+  const uint64_t to = frame.out_view.plane[0];
+  const uint64_t given = frame.in_view.bytes / uint64_t(2u * gpumap_sample_bytes(format));
+  const uint64_t pairs = min(given, frame.out_view.bytes / 4ul);
+  const uint64_t step = gpumap_thread_count();
+  for (uint64_t i = gpumap_thread(); i < pairs; i += step) {
+    const float in_phase = gpumap_sample(from, format, 2ul * i);
+    const float quadrature = gpumap_sample(from, format, 2ul * i + 1ul);
+    store_f32(to + 4ul * i, sqrt(in_phase * in_phase + quadrature * quadrature));
+  }
+}

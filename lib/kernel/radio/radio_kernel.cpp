@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/radio/radio_kernel.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+// A row of workgroups of any Vulkan driver.
+constexpr std::uint64_t max_blocks = 65535;
+
+const KernelText& text_of(const Builtin& builtin, std::string_view name) {
+  const auto found =
+      std::find_if(builtin.kernels.begin(), builtin.kernels.end(), [&](const KernelText& k) { return k.name == name; });
+  if (found == builtin.kernels.end()) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {} has no part {}", builtin.name, name));
+  }
+  return *found;
+}
+
+}  // namespace
+
+RadioKernel::RadioKernel(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin,
+                         std::string_view name)
+    : kernel_(Kernel::load(device, source_of(text_of(builtin, name), backend))) {}
+
+void RadioKernel::launch_with_job(Queue& queue, const gpumap_frame& frame, std::uint64_t threads) const {
+  const std::uint64_t blocks = (threads + RADIO_BLOCK_THREADS - 1) / RADIO_BLOCK_THREADS;
+  const Grid grid{.blocks = {static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks, 1, max_blocks)), 1, 1},
+                  .threads = {RADIO_BLOCK_THREADS, 1, 1}};
+  queue.launch(*kernel_, grid, frame);
+}
+
+void check_iq(const Builtin& builtin, const gpumap_view& in) {
+  const bool known = in.format >= GPUMAP_FORMAT_U8 && in.format <= GPUMAP_FORMAT_F32;
+  if (known && in.channels == 2 && in.rate != 0) return;
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel {} takes IQ samples, audio/x-raw of two channels with a rate, in U8, S8, S16LE or "
+                          "F32LE: put audioconvert or caps before gpumapsink",
+                          builtin.name));
+}
+
+std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept {
+  return bytes / (format == GPUMAP_FORMAT_F32 ? 8 : format == GPUMAP_FORMAT_S16 ? 4 : 2);
+}
+
+}  // namespace gpumap

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "gpumap/kernel.hpp"
+#include "gpumap/queue.hpp"
+#include "kernel/radio/radio.h"
+
+namespace gpumap {
+
+/// A kernel of a radio built-in.
+class RadioKernel {
+ public:
+  /// Of `builtin`, that of this name. Throws as Kernel::load.
+  RadioKernel(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin, std::string_view name);
+
+  /// `frame` with `job` as its params, on about `threads` threads: the kernels' loops are right for any number.
+  template <typename Job>
+  void launch(Queue& queue, gpumap_frame frame, const Job& job, std::uint64_t threads) const {
+    static_assert(sizeof job <= sizeof frame.params);
+    std::memcpy(frame.params, &job, sizeof job);
+    launch_with_job(queue, frame, threads);
+  }
+
+ private:
+  void launch_with_job(Queue& queue, const gpumap_frame& frame, std::uint64_t threads) const;
+
+  std::shared_ptr<Kernel> kernel_;
+};
+
+/// Throws Error(invalid) unless `in` is a stream of IQ samples that the kernels know.
+void check_iq(const Builtin& builtin, const gpumap_view& in);
+/// How many IQ samples lie in `bytes` bytes of this format.
+[[nodiscard]] std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept;
+
+}  // namespace gpumap

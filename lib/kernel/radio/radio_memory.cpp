@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/radio/radio_memory.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpumap {
+
+std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
+  if (!memory_ || memory_->bytes() < bytes) {
+    if (memory_) static_cast<void>(queue.submit().wait());
+    memory_.reset();
+    memory_ =
+        device_->allocate({.placement = Placement::device, .bytes = std::max<std::uint64_t>(bytes, 16)}, backend_);
+  }
+  return memory_->address(backend_);
+}
+
+std::uint64_t DeviceTable::ready(Queue& queue) {
+  if (stale_) {
+    if (memory_) static_cast<void>(queue.submit().wait());
+    memory_.reset();
+    const std::size_t bytes = values_.size() * sizeof(float);
+    memory_ = device_->allocate({.placement = Placement::device, .bytes = bytes}, backend_);
+    const auto staging = device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_);
+    std::memcpy(staging->host(), values_.data(), bytes);
+    staging->flush(0, bytes);
+    queue.copy(*staging, 0, *memory_, 0, bytes);
+    static_cast<void>(queue.submit().wait());
+    values_ = {};
+    stale_ = false;
+  }
+  return memory_->address(backend_);
+}
+
+void KeptSamples::lend(gpumap_frame& frame) const {
+  frame.state = count_ != 0 ? memory_[current_].address() : 0;
+  frame.state_bytes = count_ * 2 * sizeof(float);
+}
+
+std::uint64_t KeptSamples::keep(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t count,
+                                const OscillatorTurn& turn) {
+  const std::size_t next = 1 - current_;
+  std::uint64_t address = 0;
+  if (count != 0) {
+    gpumap_frame given = frame;
+    address = memory_[next].ready(queue, count * 2 * sizeof(float));
+    given.out.plane[0] = address;
+    const radio_keep_job job{
+        .first = first, .count = count, .position = turn.position, .period = turn.period, .step = turn.step};
+    kernel_.launch(queue, given, job, count);
+  }
+  current_ = next;
+  count_ = count;
+  return address;
+}
+
+}  // namespace gpumap
