@@ -30,7 +30,34 @@ constexpr std::array<KernelText, 2> ddc_kernels{{
     {"ddc_filter", embedded::ddc_filter_cu, embedded::ddc_filter_comp},
 }};
 
-constexpr std::array<Builtin, 7> table{{
+constexpr KernelText radio_fft{"radio_fft", embedded::radio_fft_cu, embedded::radio_fft_comp};
+constexpr std::array<Parameter, 5> spectrum_parameters{{
+    {.name = "size", .first = 0, .initial = 1024.0F},
+    {.name = "overlap", .first = 1, .initial = 0.0F},
+    {.name = "average", .first = 2, .initial = 1.0F},
+    {.name = "window", .first = 3, .initial = 1.0F},
+    {.name = "db", .first = 4, .initial = 0.0F},
+}};
+constexpr std::array<KernelText, 4> spectrum_kernels{{
+    radio_keep,
+    radio_fft,
+    {"spectrum_window", embedded::spectrum_window_cu, embedded::spectrum_window_comp},
+    {"spectrum_power", embedded::spectrum_power_cu, embedded::spectrum_power_comp},
+}};
+
+constexpr std::array<Parameter, 4> channelizer_parameters{{
+    {.name = "channels", .first = 0, .initial = 16.0F},
+    {.name = "taps", .first = 1, .initial = 12.0F},
+    {.name = "oversample", .first = 2, .initial = 1.0F},
+    {.name = "attenuation", .first = 3, .initial = 80.0F},
+}};
+constexpr std::array<KernelText, 3> channelizer_kernels{{
+    radio_keep,
+    radio_fft,
+    {"channelizer_fold", embedded::channelizer_fold_cu, embedded::channelizer_fold_comp},
+}};
+
+constexpr std::array<Builtin, 9> table{{
     {.name = "identity",
      .description = "copies the frame",
      .cuda = embedded::identity_cu,
@@ -73,6 +100,21 @@ constexpr std::array<Builtin, 7> table{{
      .parameters = ddc_parameters,
      .make_program = make_ddc,
      .kernels = ddc_kernels},
+    {.name = "spectrum",
+     .description = "IQ samples to power spectra of size points, averaged, DC in the middle; error below 1e-5 of the "
+                    "largest bin",
+     .cuda = {},
+     .glsl = {},
+     .parameters = spectrum_parameters,
+     .make_program = make_spectrum,
+     .kernels = spectrum_kernels},
+    {.name = "channelizer",
+     .description = "IQ samples to equally spaced channels as float32 IQ; error below 1e-5 of full scale",
+     .cuda = {},
+     .glsl = {},
+     .parameters = channelizer_parameters,
+     .make_program = make_channelizer,
+     .kernels = channelizer_kernels},
 }};
 
 }  // namespace

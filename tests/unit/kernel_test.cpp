@@ -65,7 +65,7 @@ TEST(KernelFile, Errors) {
 }
 
 TEST(Builtins, AreFoundByName) {
-  EXPECT_EQ(builtins().size(), 7U);
+  EXPECT_EQ(builtins().size(), 9U);
   EXPECT_EQ(find_builtin("nothing"), nullptr);
   for (const Builtin& builtin : builtins()) {
     EXPECT_EQ(find_builtin(builtin.name), &builtin);

@@ -40,17 +40,25 @@ void KeptSamples::lend(gpumap_frame& frame) const {
 
 std::uint64_t KeptSamples::keep(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t count,
                                 const OscillatorTurn& turn) {
-  const std::size_t next = 1 - current_;
-  std::uint64_t address = 0;
-  if (count != 0) {
+  constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
+  // Nothing goes: the new ones are put behind the old, or else small frames would copy a long transform's over and
+  // over.
+  const bool appends = count_ != 0 && first == -static_cast<std::int64_t>(count_);
+  const bool in_place = appends && memory_[current_].bytes() >= count * sample_bytes;
+  const std::uint64_t before = in_place ? count_ : 0;
+  if (!in_place) current_ = 1 - current_;
+  const std::uint64_t address =
+      in_place ? memory_[current_].address() : memory_[current_].ready(queue, count * sample_bytes * (appends ? 2 : 1));
+  if (count != before) {
     gpumap_frame given = frame;
-    address = memory_[next].ready(queue, count * 2 * sizeof(float));
-    given.out.plane[0] = address;
-    const radio_keep_job job{
-        .first = first, .count = count, .position = turn.position, .period = turn.period, .step = turn.step};
-    kernel_.launch(queue, given, job, count);
+    given.out.plane[0] = address + before * sample_bytes;
+    const radio_keep_job job{.first = first + static_cast<std::int64_t>(before),
+                             .count = count - before,
+                             .position = turn.position,
+                             .period = turn.period,
+                             .step = turn.step};
+    kernel_.launch(queue, given, job, job.count);
   }
-  current_ = next;
   count_ = count;
   return address;
 }

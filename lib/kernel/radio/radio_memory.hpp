@@ -22,6 +22,7 @@ class WorkMemory {
   /// The address of at least `bytes` bytes. Throws Error(no_memory | device_lost).
   [[nodiscard]] std::uint64_t ready(Queue& queue, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t address() const { return memory_ ? memory_->address(backend_) : 0; }
+  [[nodiscard]] std::uint64_t bytes() const { return memory_ ? memory_->bytes() : 0; }
 
  private:
   std::shared_ptr<Device> device_;

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// What the transforms of channelizer get: see radio_fold_job, and channelizer_fold.cu for the order.
+#version 460
+#define RADIO_JOB radio_fold_job
+#include <gpumap_radio.glsl>
+
+void main() {
+  const uint64_t channels = uint64_t(job.channels);
+  const uint64_t count = job.steps * channels;
+  const uint64_t stride = gpumap_thread_count();
+  for (uint64_t n = gpumap_thread(); n < count; n += stride) {
+    const uint64_t moved = n / channels * uint64_t(job.hop);
+    const uint64_t back = (uint64_t(job.turn) + moved + channels - n % channels) % channels;
+    int64_t i = job.newest + int64_t(moved) - int64_t(back);
+    vec2 sum = vec2(0.0);
+    for (uint k = 0u; k < job.taps; ++k) {
+      sum += load_f32(frame.in_view.plane[1] + 4ul * (uint64_t(k) * channels + back)) * radio_sample(i);
+      i -= int64_t(channels);
+    }
+    store_iq(frame.out_view.plane[0], n, sum);
+  }
+}

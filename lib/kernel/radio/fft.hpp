@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "gpumap/kernel.hpp"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+/// Forward complex transforms in float32, of one size, a power of two from 2 on; not scaled.
+class Fft {
+ public:
+  Fft() = default;
+  Fft(const Fft&) = delete;
+  Fft& operator=(const Fft&) = delete;
+  virtual ~Fft() = default;
+
+  /// `transforms` of them, one behind the other, from one piece of memory to another. `from` is overwritten.
+  virtual void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) = 0;
+
+  static constexpr std::uint32_t most_points = 1U << 20U;
+};
+
+/// cuFFT where the backend is CUDA and it can be opened, else the kernel radio_fft of `builtin`. Throws as
+/// Kernel::load.
+[[nodiscard]] std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend,
+                                            const Builtin& builtin, std::uint32_t size);
+
+}  // namespace gpumap

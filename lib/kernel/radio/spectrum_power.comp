@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// The rows of spectrum, frequency zero in the middle: see radio_power_job, and spectrum_power.cu for the sums.
+#version 460
+#define RADIO_JOB radio_power_job
+#include <gpumap_radio.glsl>
+
+void main() {
+  const uint64_t size = uint64_t(job.size);
+  const uint64_t average = uint64_t(job.average);
+  const uint64_t carried = uint64_t(job.carried);
+  const uint64_t transforms = job.transforms;
+  const uint64_t count = uint64_t(job.rows) * size;
+  const int shift = findMSB(job.size);
+  const uint64_t step = gpumap_thread_count();
+  for (uint64_t n = gpumap_thread(); n < count; n += step) {
+    const uint64_t row = n >> shift;
+    const uint64_t bin = n & (size - 1ul);
+    const uint64_t k = (bin + size / 2ul) & (size - 1ul);
+    const uint64_t begin = row == 0ul ? 0ul : row * average - carried;
+    const uint64_t full = (row + 1ul) * average - carried;
+    const uint64_t end = min(full, transforms);
+    float sum = 0.0;
+    if (row == 0ul && carried != 0ul) sum = load_f32(frame.in_view.plane[1] + 4ul * bin);
+    for (uint64_t t = begin; t < end; ++t) {
+      const vec2 x = load_iq(frame.in_view.plane[0], t * size + k);
+      sum += x.x * x.x + x.y * x.y;
+    }
+    if (full > transforms) {
+      store_f32(frame.out_view.plane[1] + 4ul * bin, sum);
+    } else {
+      const float power = sum * job.scale;
+      // 10 log10 is 3.01 log2.
+      store_f32(frame.out_view.plane[0] + 4ul * n,
+                job.decibel != 0u ? 3.0102999566398120 * log2(max(power, 1e-20)) : power);
+    }
+  }
+}

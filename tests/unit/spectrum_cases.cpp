@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "radio_cases.hpp"
+
+namespace gpumap {
+namespace {
+
+using std::numbers::pi;
+using ::testing::HasSubstr;
+
+/// Of a power of two, in double: what is left to compare with where the definition takes too long.
+void transform(std::vector<Complex>& values) {
+  const std::size_t size = values.size();
+  if (size == 1) return;
+  std::vector<Complex> even, odd;
+  for (std::size_t i = 0; i < size; i += 2) even.push_back(values[i]), odd.push_back(values[i + 1]);
+  transform(even), transform(odd);
+  for (std::size_t k = 0; k < size / 2; ++k) {
+    const Complex turned = std::polar(1.0, -2.0 * pi * static_cast<double>(k) / static_cast<double>(size)) * odd[k];
+    values[k] = even[k] + turned;
+    values[k + size / 2] = even[k] - turned;
+  }
+}
+
+/// By the definition.
+std::vector<Complex> direct_transform(const std::vector<Complex>& values) {
+  const std::size_t size = values.size();
+  std::vector<Complex> made(size);
+  for (std::size_t k = 0; k < size; ++k) {
+    for (std::size_t i = 0; i < size; ++i) {
+      made[k] += values[i] * std::polar(1.0, -2.0 * pi * static_cast<double>(k * i % size) / static_cast<double>(size));
+    }
+  }
+  return made;
+}
+
+struct SpectrumCase {
+  std::uint32_t format;
+  std::size_t size, hop, average, window, samples;
+};
+
+std::string params_of(const SpectrumCase& test) {
+  const double overlap = 1.0 - static_cast<double>(test.hop) / static_cast<double>(test.size);
+  return "size=" + std::to_string(test.size) + ",overlap=" + std::to_string(overlap) +
+         ",average=" + std::to_string(test.average) + ",window=" + std::to_string(test.window);
+}
+
+double window_at(std::size_t window, double turn) {
+  const auto wave = [&](double times) { return std::cos(2.0 * pi * times * turn); };
+  switch (window) {
+    case 0:
+      return 1.0;
+    case 1:
+      return std::pow(std::sin(pi * turn), 2);
+    case 2:
+      return 0.54 - 0.46 * wave(1);
+    default:
+      return 0.35875 - 0.48829 * wave(1) + 0.14128 * wave(2) - 0.01168 * wave(3);
+  }
+}
+
+std::vector<double> reference_spectrum(const SpectrumCase& test, const Recording& in) {
+  std::vector<double> all;
+  std::vector<double> row(test.size);
+  std::size_t summed = 0;
+  for (std::size_t first = 0; first + test.size <= in.samples(); first += test.hop) {
+    std::vector<Complex> values;
+    double sum = 0.0;
+    for (std::size_t i = 0; i < test.size; ++i) {
+      const double weight = window_at(test.window, static_cast<double>(i) / static_cast<double>(test.size));
+      values.push_back(weight * in.at(static_cast<std::int64_t>(first + i)));
+      sum += weight;
+    }
+    if (test.size <= 64) {
+      values = direct_transform(values);
+    } else {
+      transform(values);
+    }
+    for (std::size_t bin = 0; bin < test.size; ++bin) {
+      row[bin] +=
+          std::norm(values[(bin + test.size / 2) % test.size]) / (sum * sum * static_cast<double>(test.average));
+    }
+    if (++summed < test.average) continue;
+    all.insert(all.end(), row.begin(), row.end());
+    row.assign(test.size, 0.0);
+    summed = 0;
+  }
+  return all;
+}
+
+/// The largest difference in a row, in parts of its largest bin.
+double worst_in_rows(const std::vector<float>& got, const std::vector<double>& expected, std::size_t size) {
+  double worst = 0.0;
+  for (std::size_t row = 0; row < expected.size(); row += size) {
+    double largest = 0.0, difference = 0.0;
+    for (std::size_t i = row; i < row + size; ++i) {
+      largest = std::max(largest, expected[i]);
+      if (!(std::abs(got[i] - expected[i]) <= difference)) difference = std::abs(got[i] - expected[i]);
+    }
+    worst = std::max(worst, difference / largest);
+  }
+  return worst;
+}
+
+}  // namespace
+
+TEST_P(RadioTest, SpectrumIsRightToTheStatedError) {
+  std::vector<SpectrumCase> cases{{GPUMAP_FORMAT_F32, 1024, 512, 7, 1, 50001},
+                                  {GPUMAP_FORMAT_F32, 4096, 4095, 1, 2, 30000},
+                                  {GPUMAP_FORMAT_F32, 512, 1, 100, 3, 2000},
+                                  {GPUMAP_FORMAT_F32, 131072, 131072, 3, 3, 400000},
+                                  {GPUMAP_FORMAT_F32, 1048576, 524288, 2, 1, 1600001}};
+  for (const auto format : iq_formats) cases.push_back({format, 256, 192, 3, 3, 9999});
+  for (std::size_t size = 2; size <= 64; size *= 2) cases.push_back({GPUMAP_FORMAT_F32, size, size, 1, 0, 1001});
+  double worst = 0.0;
+  for (const SpectrumCase& test : cases) {
+    SCOPED_TRACE(::testing::Message() << "format " << test.format << ", " << params_of(test));
+    const Recording in = noise(test.format, 1000000, test.samples, test.size + test.format);
+    const auto program = load("spectrum", params_of(test));
+    const auto expected = reference_spectrum(test, in);
+    const auto got = play_from_begin(*program, in, {});
+    ASSERT_EQ(got.size(), expected.size());
+    ASSERT_FALSE(got.empty());
+    const double error = worst_in_rows(got, expected, test.size);
+    EXPECT_LE(error, 1e-5);
+    worst = std::max(worst, error);
+  }
+  RecordProperty("worst_error", std::to_string(worst));
+  std::printf("spectrum: worst error %.2g of a row's largest bin\n", worst);
+}
+
+TEST_P(RadioTest, SpectrumHasFrequencyZeroInTheMiddleAndFullScaleAtZeroDecibel) {
+  for (const int window : {0, 1, 2, 3}) {
+    for (const int bin : {-512, -100, 0, 1, 511}) {
+      const Recording in = tone(1024000, 1024, bin * 1000.0);
+      const auto program = load("spectrum", "size=1024,db=1,window=" + std::to_string(window));
+      program->begin(in.view(), {});
+      const auto row = play(*program, in, {});
+      ASSERT_EQ(row.size(), 1024U);
+      EXPECT_EQ(std::max_element(row.begin(), row.end()) - row.begin(), 512 + bin) << "window " << window;
+      EXPECT_NEAR(row[static_cast<std::size_t>(512 + bin)], 0.0, 1e-3);
+      // The side lobes of each, away from the peak.
+      const std::array floors{-90.0, -100.0, -100.0, -91.0};
+      for (int i = 0; i < 1024; ++i) {
+        const int distance = std::min(std::abs(i - 512 - bin), 1024 - std::abs(i - 512 - bin));
+        if (distance <= 3) continue;
+        ASSERT_LE(row[static_cast<std::size_t>(i)], floors[static_cast<std::size_t>(window)]) << i;
+      }
+    }
+  }
+}
+
+TEST_P(RadioTest, SpectrumOfSilenceHasAFloor) {
+  const Recording in = tone(1000, 64, 0.0, 0.0);
+  const auto program = load("spectrum", "size=64,db=1");
+  program->begin(in.view(), {});
+  for (const float value : play(*program, in, {})) EXPECT_NEAR(value, -200.0, 1e-3);
+}
+
+TEST_P(RadioTest, SpectrumKeepsItsSizeWhileItRuns) {
+  const auto program = load("spectrum", "size=64");
+  const Recording in = noise(GPUMAP_FORMAT_F32, 1000, 1000, 1);
+  program->begin(in.view(), {});
+  static_cast<void>(play(*program, in, {}));
+  EXPECT_THROW(program->set_params("size=128"), std::exception);
+  EXPECT_NO_THROW(program->set_params("size=64,db=1"));
+}
+
+TEST_P(RadioTest, SpectrumTellsWhatIsWrong) {
+  EXPECT_EQ(refusal("spectrum", "size=1048576,overlap=0.99,average=10,window=3,db=1", 96000), "not refused");
+  EXPECT_THAT(refusal("spectrum", "size=1000", 96000), HasSubstr("not a power of two"));
+  EXPECT_THAT(refusal("spectrum", "size=2097152", 96000), HasSubstr("from 2 to 1048576"));
+  EXPECT_THAT(refusal("spectrum", "size=1", 96000), HasSubstr("from 2 to 1048576"));
+  EXPECT_THAT(refusal("spectrum", "overlap=1", 96000), HasSubstr("overlap=1"));
+  EXPECT_THAT(refusal("spectrum", "average=0", 96000), HasSubstr("average=0"));
+  EXPECT_THAT(refusal("spectrum", "window=4", 96000), HasSubstr("window=4"));
+  EXPECT_THAT(refusal("spectrum", "db=2", 96000), HasSubstr("db=2"));
+  EXPECT_THAT(refusal("spectrum", "", 0), HasSubstr("takes IQ samples"));
+}
+
+}  // namespace gpumap
