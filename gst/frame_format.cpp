@@ -10,6 +10,7 @@
 
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
+#include "radio_caps.hpp"
 
 namespace gpumap::gst {
 
@@ -78,6 +79,14 @@ FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
     made.read_audio(caps);
   } else if (gst_structure_has_name(structure, bayer_name)) {
     made.read_bayer(structure);
+  } else if (gst_structure_has_name(structure, spectrum_name) || gst_structure_has_name(structure, channels_name)) {
+    // A spectrum, or a step of channels, is a sample of so many floats.
+    const bool spectrum = gst_structure_has_name(structure, spectrum_name);
+    gint count = 0;
+    gst_structure_get_int(structure, spectrum ? "bins" : "channels", &count);
+    made.format_ = GPUMAP_FORMAT_F32;
+    made.channels_ = static_cast<gpumap_u32>(count) * (spectrum ? 1 : 2);
+    made.bytes_per_sample_ = made.channels_ * sizeof(float);
   } else if (gst_structure_has_name(structure, tensor_name)) {
     made.read_tensor(structure);
   }

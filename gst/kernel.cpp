@@ -14,6 +14,7 @@
 #include "kernel_parameter.hpp"
 #include "kernel_properties.hpp"
 #include "kernel_runner.hpp"
+#include "radio_caps.hpp"
 #include "video_layout.hpp"
 #include "watchdog.hpp"
 
@@ -125,6 +126,8 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
     }
     if (!gst_caps_is_empty(gpu)) gst_caps_replace(&others, gpu);
     gst_caps_unref(gpu);
+    others = gst_caps_make_writable(others);
+    gpumap::gst::fixate_rate(others, caps);
   }
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->fixate_caps(trans, direction, caps, others);
 }
@@ -187,7 +190,8 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       update_params(trans, *runner, in);
       tell_reload(trans, runner->reload());
       *out = runner->run(in);
-      if (*out != nullptr) flow = GST_FLOW_OK;
+      // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
+      if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
       if (GstStructure* found = runner->take_result()) {
         gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
       }
@@ -206,7 +210,11 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
       runner->cancel(false);
-      runner->begin();
+      try {
+        runner->begin();
+      } catch (const std::exception& error) {
+        gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
+      }
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
       // A fault in the last frames' kernels shows only when someone waits for them.

@@ -9,6 +9,7 @@
 #include "frame_format.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "radio_caps.hpp"
 
 namespace gpumap::gst {
 
@@ -152,20 +153,27 @@ GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& param
   const bool convert = kernel == "convert";
   const bool to_f32 = kernel == "iq-to-f32";
   const bool power = kernel == "iq-power";
+  const bool radio = is_radio_kernel(kernel);
   // What gives the same output for any input says nothing about that.
   if (!declared.empty() && (!to_output || gst_caps_is_any(caps))) return gst_caps_new_any();
   GstCaps* from = gst_caps_ref(caps);
   if (gst_caps_is_any(caps)) {
-    if (!convert && !to_f32 && !power) return from;
+    if (!convert && !to_f32 && !power && !radio) return from;
     gst_caps_unref(from);
-    from = gst_caps_new_empty_simple(convert ? "video/x-raw" : "audio/x-raw");
+    from = radio ? gst_caps_new_empty() : gst_caps_new_empty_simple(convert ? "video/x-raw" : "audio/x-raw");
   }
   const Crop crop = convert ? crop_of(params) : Crop{};
   GstCaps* made = gst_caps_new_empty();
+  if (radio && gst_caps_is_any(caps)) {
+    gst_caps_append_structure(made, transform_radio_caps(kernel, params, direction, nullptr));
+  }
   for (guint i = 0; i < gst_caps_get_size(from); ++i) {
     const GstStructure* structure = gst_caps_get_structure(from, i);
     if (!declared.empty()) {
       if (GstStructure* output = declared_structure(declared, structure)) gst_caps_append_structure(made, output);
+    } else if (radio) {
+      GstStructure* other = transform_radio_caps(kernel, params, direction, structure);
+      if (other != nullptr) gst_caps_append_structure(made, other);
     } else if (convert) {
       append_convert(made, structure, to_output, crop);
     } else if (to_f32 || power) {

@@ -127,10 +127,13 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
   frame_.color = in_format_.color();
   gpu_output_ = gpu_output;
   video_meta_ok_ = downstream_reads_video_meta;
+  has_caps_ = true;
   begin();
 }
 
 void KernelRunner::begin() {
+  times_.forget();
+  if (!has_caps_) return;
   program_->begin(in_format_.view(0, in_format_.image_bytes(), nullptr),
                   out_format_.view(0, out_format_.image_bytes(), nullptr));
 }
@@ -228,18 +231,31 @@ void KernelRunner::launch(bool by_field) {
   }
 }
 
+void KernelRunner::submit(const Input& input) {
+  {
+    const std::lock_guard lock(last_mutex_);
+    last_ = queue_->submit();
+  }
+  input.bytes->add_read_fence(last_);
+}
+
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
+  only_remembered_ = false;
   const Input input = input_of(in);
   const bool in_place = builtin_ != nullptr && builtin_->in_place;
   const std::size_t bytes = output_bytes(input.size);
+
+  const bool own_size = program_->output_bytes(input.size).has_value();
 
   // A run that was cancelled may still be adding to the result.
   if (has_result_ && !wait(last_)) return nullptr;
   OutputBlock device_block;
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
-  if (!in_place && !take(device_pool_, Placement::device, bytes + guard, device_block)) return nullptr;
+  only_remembered_ = own_size && bytes == 0;
+  const bool gives = !only_remembered_;
+  if (gives && !in_place && !take(device_pool_, Placement::device, bytes + guard, device_block)) return nullptr;
   OutputBlock host_block;
-  if (!gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
+  if (gives && !gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
     if (!in_place) device_pool_->give_back(std::move(device_block));
     return nullptr;
   }
@@ -248,9 +264,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const FrameFormat& in_format = on_bytes_ ? plain : in_format_;
   const FrameFormat& out_format = on_bytes_ ? plain : out_format_;
   frame_.in = in_format.view(input.address, input.size, input.meta);
-  frame_.out =
-      in_place ? frame_.in
-               : out_format.view(device_block.mapping->address(backend_), bytes, keeps_layout() ? input.meta : nullptr);
+  const std::uint64_t out_address = device_block.mapping ? device_block.mapping->address(backend_) : 0;
+  frame_.out = in_place ? frame_.in : out_format.view(out_address, bytes, keeps_layout() ? input.meta : nullptr);
   frame_.sequence = input.bytes->sequence();
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
@@ -261,6 +276,11 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (bounds_) bounds_->lay(*queue_, *device_block.mapping, bytes);
   launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
   if (bounds_) bounds_->lift(*queue_, *device_block.mapping, bytes);
+  if (own_size) times_.add(in);
+  if (!gives) {
+    submit(input);
+    return nullptr;
+  }
   if (!gpu_output_) {
     if (in_place) {
       queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
@@ -268,11 +288,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
       queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, bytes);
     }
   }
-  {
-    const std::lock_guard lock(last_mutex_);
-    last_ = queue_->submit();
-  }
-  input.bytes->add_read_fence(last_);
+  submit(input);
 
   const bool finished = (!has_result_ && gpu_output_ && !bounds_) || wait(last_);
   if (finished && bounds_) bounds_->verify(name_, bytes);
@@ -308,6 +324,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
                                      input.meta->n_planes, input.meta->offset, input.meta->stride);
     }
     if (!in_place) remove_result_meta(out);
+    if (own_size) times_.give(out);
   }
   if (!finished) {
     gst_buffer_unref(out);

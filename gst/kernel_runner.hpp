@@ -13,6 +13,7 @@
 
 #include "bounds_check.hpp"
 #include "frame_format.hpp"
+#include "frame_times.hpp"
 #include "gpumap/program.hpp"
 #include "kernel_reload.hpp"
 #include "kernel_result.hpp"
@@ -41,8 +42,11 @@ class KernelRunner {
   void begin();
 
   /// Launch on `in`. The result (transfer full) carries `in`'s flags, times and, for a kernel with a result, a custom
-  /// meta "GpumapResult". Null when cancelled. Throws Error, of which Error(device_lost) names the kernel.
+  /// meta "GpumapResult". Null when cancelled, or only remembered. Throws Error, of which Error(device_lost) names the
+  /// kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
+  /// The last run()'s frame went into what later ones will give, and gives nothing itself.
+  [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
   /// Wait for all that was launched. Throws Error(device_lost).
   void drain();
 
@@ -75,6 +79,7 @@ class KernelRunner {
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
+  void submit(const Input& input);
 
   std::shared_ptr<Device> device_;
   std::unique_ptr<Program> program_;
@@ -94,6 +99,9 @@ class KernelRunner {
   FrameFormat in_format_, out_format_;
   bool gpu_output_ = true;
   bool video_meta_ok_ = true;
+  bool has_caps_ = false;
+  bool only_remembered_ = false;
+  FrameTimes times_;  ///< of a program that knows what its frames give
   std::shared_ptr<OutputPool> device_pool_, host_pool_;
   mutable std::mutex last_mutex_;  ///< for other threads' sake
   Fence last_;

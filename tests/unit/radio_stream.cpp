@@ -95,6 +95,8 @@ std::vector<float> RadioTest::play_from_begin(Program& program, const Recording&
   program.begin(recording.view(), out);
   std::vector<float> whole = play(program, recording, {});
   for (const std::size_t largest : {recording.samples() / 50 + 1, recording.samples() / 3 + 1}) {
+    // A software driver takes its time.
+    if (recording.samples() > 500000 && largest < recording.samples() / 3) continue;
     program.begin(recording.view(), out);
     const auto parts = play(program, recording, random_frames(recording.samples(), largest, largest));
     EXPECT_EQ(parts.size(), whole.size());
