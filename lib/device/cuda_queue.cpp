@@ -91,6 +91,11 @@ class CudaQueue final : public Queue {
     dirty_ = true;
   }
 
+  [[nodiscard]] CUstream use_stream() noexcept {
+    dirty_ = true;
+    return timeline_->stream();
+  }
+
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
     if (dirty_) {
@@ -114,6 +119,12 @@ class CudaQueue final : public Queue {
 
 std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device) {
   return std::make_unique<CudaQueue>(std::move(device));
+}
+
+CUstream stream_of(Queue& queue) {
+  auto* cuda_queue = dynamic_cast<CudaQueue*>(&queue);
+  if (cuda_queue == nullptr) throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
+  return cuda_queue->use_stream();
 }
 
 }  // namespace gpumap

@@ -6,10 +6,20 @@
 #include "device/gpu_device.hpp"
 #include "gpumap/queue.hpp"
 
+#if GPUMAP_HAVE_CUDA
+#include <cuda.h>
+#endif
+
 namespace gpumap {
 
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
 /// Throws Error(not_supported) in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device);
+
+#if GPUMAP_HAVE_CUDA
+/// The stream behind a CUDA queue, for a library that launches by itself; what it launches before the next submit() is
+/// of that submission. Throws Error(invalid) for another queue.
+[[nodiscard]] CUstream stream_of(Queue& queue);
+#endif
 
 }  // namespace gpumap

@@ -9,6 +9,7 @@
 #include <numbers>
 #include <vector>
 
+#include "kernel/radio/cuda_fft.hpp"
 #include "kernel/radio/radio_memory.hpp"
 
 namespace gpumap {
@@ -63,6 +64,9 @@ class OwnFft final : public Fft {
 
 std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin,
                               std::uint32_t size) {
+  if (backend == Backend::cuda) {
+    if (auto made = make_cuda_fft(device, size)) return made;
+  }
   return std::make_unique<OwnFft>(device, backend, builtin, size);
 }
 
