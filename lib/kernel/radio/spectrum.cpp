@@ -29,6 +29,8 @@ struct SpectrumSettings {
   std::uint32_t average = 1;
   Window window = Window::hann;
   bool decibel = false;
+
+  [[nodiscard]] bool operator==(const SpectrumSettings&) const = default;
 };
 
 template <typename... Args>
@@ -93,9 +95,8 @@ class Spectrum final : public Program {
 
   void set_params(std::string_view text) override {
     const SpectrumSettings settings = read_settings(text);
-    if (in_.rate != 0 && (settings.size != settings_.size || settings.hop != settings_.hop ||
-                          settings.average != settings_.average || settings.window != settings_.window)) {
-      refuse("size, overlap, average and window hold for a whole stream: change them where it is stopped");
+    if (in_.rate != 0 && settings != settings_) {
+      refuse("its parameters hold for a whole stream, as its caps do: change them where it is stopped");
     }
     settings_ = settings;
   }
