@@ -6,17 +6,24 @@
 
 void main() {
   const uint64_t channels = uint64_t(job.channels);
+  const uint64_t hop = uint64_t(job.hop);
+  const uint64_t turn = uint64_t(job.turn);
+  const int64_t newest = job.newest;
+  const uint taps = job.taps;
+  const uint64_t taps_at = frame.in_view.plane[1];
+  const uint64_t to = frame.out_view.plane[0];
+  const radio_stream stream = radio_open();
   const uint64_t count = job.steps * channels;
   const uint64_t stride = gpumap_thread_count();
   for (uint64_t n = gpumap_thread(); n < count; n += stride) {
-    const uint64_t moved = n / channels * uint64_t(job.hop);
-    const uint64_t back = (uint64_t(job.turn) + moved + channels - n % channels) % channels;
-    int64_t i = job.newest + int64_t(moved) - int64_t(back);
+    const uint64_t moved = n / channels * hop;
+    const uint64_t back = (turn + moved + channels - n % channels) % channels;
+    int64_t i = newest + int64_t(moved) - int64_t(back);
     vec2 sum = vec2(0.0);
-    for (uint k = 0u; k < job.taps; ++k) {
-      sum += load_f32(frame.in_view.plane[1] + 4ul * (uint64_t(k) * channels + back)) * radio_sample(i);
+    for (uint k = 0u; k < taps; ++k) {
+      sum += load_f32(taps_at + 4ul * (uint64_t(k) * channels + back)) * radio_sample(stream, i);
       i -= int64_t(channels);
     }
-    store_iq(frame.out_view.plane[0], n, sum);
+    store_iq(to, n, sum);
   }
 }

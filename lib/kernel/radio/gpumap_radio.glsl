@@ -74,14 +74,24 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer radio_iq_at 
 vec2 load_iq(uint64_t address, uint64_t index) { return radio_iq_at(address + 8ul * index).value; }
 void store_iq(uint64_t address, uint64_t index, vec2 iq) { radio_iq_at(address + 8ul * index).value = iq; }
 
-vec2 radio_sample(int64_t i) {
+// Where the samples lie, read once a thread: not every driver moves loads out of a loop.
+struct radio_stream {
+  uint64_t from;
+  uint format;
+  uint64_t kept;
+  int64_t kept_count;
+};
+radio_stream radio_open() {
+  return radio_stream(frame.in_view.plane[0], frame.in_view.format, frame.state, int64_t(frame.state_bytes / 8ul));
+}
+
+vec2 radio_sample(radio_stream stream, int64_t i) {
   if (i >= 0l) {
-    const uint64_t from = frame.in_view.plane[0];
-    const uint format = frame.in_view.format;
-    return vec2(gpumap_sample(from, format, 2ul * uint64_t(i)), gpumap_sample(from, format, 2ul * uint64_t(i) + 1ul));
+    const uint64_t at = 2ul * uint64_t(i);
+    return vec2(gpumap_sample(stream.from, stream.format, at), gpumap_sample(stream.from, stream.format, at + 1ul));
   }
-  const int64_t at = i + int64_t(frame.state_bytes / 8ul);
-  return at < 0l ? vec2(0.0) : load_iq(frame.state, uint64_t(at));
+  const int64_t at = i + stream.kept_count;
+  return at < 0l ? vec2(0.0) : load_iq(stream.kept, uint64_t(at));
 }
 
 vec2 radio_multiply(vec2 a, vec2 b) { return vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }

@@ -5,14 +5,17 @@
 #include <gpumap_radio.glsl>
 
 void main() {
+  const radio_stream stream = radio_open();
+  const radio_keep_job given = job;
+  const uint64_t to = frame.out_view.plane[0];
   const uint64_t step = gpumap_thread_count();
-  for (uint64_t n = gpumap_thread(); n < job.count; n += step) {
-    const int64_t i = job.first + int64_t(n);
-    vec2 iq = radio_sample(i);
+  for (uint64_t n = gpumap_thread(); n < given.count; n += step) {
+    const int64_t i = given.first + int64_t(n);
+    vec2 iq = radio_sample(stream, i);
     // Those kept were turned when they came.
-    if (i >= 0l && job.step != 0ul) {
-      iq = radio_multiply(iq, radio_phasor((job.position + uint64_t(i)) % job.period * job.step));
+    if (i >= 0l && given.step != 0ul) {
+      iq = radio_multiply(iq, radio_phasor((given.position + uint64_t(i)) % given.period * given.step));
     }
-    store_iq(frame.out_view.plane[0], n, iq);
+    store_iq(to, n, iq);
   }
 }

@@ -7,11 +7,16 @@
 void main() {
   const uint64_t size = uint64_t(job.size);
   const int shift = findMSB(job.size);
+  const uint64_t hop = uint64_t(job.hop);
+  const int64_t first = job.first;
+  const uint64_t window = frame.in_view.plane[1];
+  const uint64_t to = frame.out_view.plane[0];
+  const radio_stream stream = radio_open();
   const uint64_t count = job.transforms * size;
   const uint64_t step = gpumap_thread_count();
   for (uint64_t n = gpumap_thread(); n < count; n += step) {
     const uint64_t i = n & (size - 1ul);
-    const vec2 iq = radio_sample(job.first + int64_t((n >> shift) * uint64_t(job.hop) + i));
-    store_iq(frame.out_view.plane[0], n, load_f32(frame.in_view.plane[1] + 4ul * i) * iq);
+    const vec2 iq = radio_sample(stream, first + int64_t((n >> shift) * hop + i));
+    store_iq(to, n, load_f32(window + 4ul * i) * iq);
   }
 }
