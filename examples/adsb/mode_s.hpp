@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//
+// What Mode S messages say. Words are those of ICAO Annex 10: DF is the downlink format, TC the type code of what an
+// extended squitter (DF 17 and 18) carries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace adsb {
+
+/// As the kernel writes it.
+struct Record {
+  std::int32_t first_sample;  ///< of the preamble, from the block's first; below 0 it began in an earlier block
+  std::uint32_t bits;         ///< 56 or 112
+  std::uint8_t message[16];   ///< bits / 8 of them, the rest 0
+  std::uint32_t level;        ///< mean power of the preamble's pulses; full_scale at most
+  std::uint32_t remainder;    ///< of the parity
+};
+static_assert(sizeof(Record) == 32);
+inline constexpr double full_scale = 2.0 * 255 * 255;
+
+struct Message {
+  std::int64_t first_sample;  ///< in the stream
+  std::vector<std::uint8_t> bytes;
+  std::uint32_t address;  ///< of the aircraft
+  double level_db;        ///< under full scale
+};
+
+/// Tells messages from what only looks like one. An aircraft that said its address in a message with plain parity is
+/// known from then on, and with its address the parity of the other formats can be checked.
+class Aircraft {
+ public:
+  /// `records` of one block, in any order, whose first sample is `block` of the stream. In order of time.
+  [[nodiscard]] std::vector<Message> messages(std::span<const Record> records, std::int64_t block);
+
+ private:
+  [[nodiscard]] std::optional<std::uint32_t> address_of(const Record& record);
+
+  std::set<std::uint32_t> known_;
+};
+
+[[nodiscard]] unsigned downlink_format(const Message& message);
+[[nodiscard]] std::string hex(const Message& message);
+/// "airborne position", "all-call reply".
+[[nodiscard]] std::string type(const Message& message);
+/// What it says: "callsign KLM1023", "altitude 38000 ft, CPR odd 93000 51372". Empty where that is not decoded.
+[[nodiscard]] std::string content(const Message& message);
+
+}  // namespace adsb
