@@ -35,7 +35,7 @@ using Owned = std::unique_ptr<T, Unref>;
 
 constexpr int sample_rate = 2'000'000;
 
-/// What the kernel found in the block that `buffer` is of. A block without a find has no meta.
+/// What the kernel found in the block that `buffer` is of.
 std::vector<adsb::Record> records_of(GstBuffer* buffer) {
   guint64 found = 0;
   if (GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapResult")) {

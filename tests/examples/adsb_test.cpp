@@ -140,10 +140,9 @@ class Adsb : public Example {
 
  private:
   static std::vector<adsb::Record> records_of(GstBuffer* buffer) {
+    GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapResult");
     guint64 count = 0;
-    if (GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapResult")) {
-      EXPECT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), "records", &count));
-    }
+    EXPECT_TRUE(meta != nullptr && gst_structure_get_uint64(gst_custom_meta_get_structure(meta), "records", &count));
     std::vector<adsb::Record> records(count);
     if (records.empty()) return records;
     const std::size_t bytes = count * sizeof(adsb::Record);

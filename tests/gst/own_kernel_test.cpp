@@ -164,6 +164,22 @@ TEST(OwnKernel, SeveralFunctionsAndNamedResults) {
   gst_message_unref(message);
 }
 
+// A frame of which nothing was found, or whose figure is 0, is not one of which nothing is known.
+TEST(OwnKernel, NamedResultsAreToldThoughTheyAreZero) {
+  const File file(gray("// gpumap: results found=u64,level=f32\n", "0u"));
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(gst_sample_get_buffer(sample.get()), "GpumapResult");
+  ASSERT_NE(meta, nullptr);
+  guint64 found = 1;
+  gdouble level = 1;
+  EXPECT_TRUE(gst_structure_get(gst_custom_meta_get_structure(meta), "found", G_TYPE_UINT64, &found, "level",
+                                G_TYPE_DOUBLE, &level, nullptr));
+  EXPECT_EQ(found, 0U);
+  EXPECT_EQ(level, 0.0);
+}
+
 TEST(OwnKernel, MacrosAreThoseOfTheProperty) {
   const File file(gray("", "VALUE + OTHER"));
   Own own("location=" + file.path() + " defines=VALUE=40u,OTHER");
