@@ -9,19 +9,8 @@
 
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
-#include "memory.hpp"
-#include "video_layout.hpp"
 
 namespace gpumap::gst {
-
-/// Where an input buffer lies on the GPU.
-struct KernelRunner::Input {
-  Bytes* bytes = nullptr;
-  std::size_t offset = 0;  ///< in the mapping
-  std::size_t size = 0;
-  std::uint64_t address = 0;
-  GstVideoMeta* meta = nullptr;
-};
 
 namespace {
 
@@ -34,20 +23,6 @@ auto naming(const std::string& kernel, Call&& call) {
     if (error.code() != ErrorCode::device_lost) throw;
     throw Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, error.what()));
   }
-}
-
-GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block, std::size_t bytes) {
-  struct Loan {
-    std::shared_ptr<OutputPool> pool;
-    OutputBlock block;
-  };
-  std::byte* data = block.mapping->host();
-  auto* loan = new Loan{pool, std::move(block)};
-  return gst_memory_new_wrapped(static_cast<GstMemoryFlags>(0), data, bytes, 0, bytes, loan, [](gpointer data_of_loan) {
-    auto* returned = static_cast<Loan*>(data_of_loan);
-    returned->pool->give_back(std::move(returned->block));
-    delete returned;
-  });
 }
 
 }  // namespace
@@ -138,74 +113,6 @@ void KernelRunner::begin() {
                   out_format_.view(0, out_format_.image_bytes(), nullptr));
 }
 
-KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
-  GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
-  Bytes* bytes = memory_bytes(memory);
-  if (memory == nullptr || bytes == nullptr) {
-    throw Error(ErrorCode::invalid,
-                "a buffer that is not in GPU memory reached gpumapkernel: feed it from gpumapsrc or "
-                "another gpumapkernel, with nothing between that changes frames on the CPU");
-  }
-  if (bytes->device() != device_) {
-    throw Error(
-        ErrorCode::invalid,
-        fmt::format("a frame in the memory of {} reached a gpumapkernel on {}: give gpumapsink and gpumapkernel "
-                    "the same device",
-                    bytes->device()->info().name, device_->info().name));
-  }
-  Input made;
-  made.bytes = bytes;
-  made.offset = bytes->offset() + memory->offset;
-  made.size = memory->size;
-  made.address = bytes->mapping().address(backend_);
-  if (made.address == 0) {
-    throw Error(
-        ErrorCode::invalid,
-        fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
-                    "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
-                    name_, to_string(backend_), device_->info().name, backend_ == Backend::cuda ? "vulkan" : "cuda"));
-  }
-  made.address += made.offset;
-  // Of samples, whole frames only: the output has room for no more.
-  if (!on_bytes_ && in_format_.bytes_per_sample() > 1) made.size -= made.size % in_format_.bytes_per_sample();
-  made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
-  if (made.meta != nullptr) {
-    in_format_.check(*made.meta, made.size);
-  } else if (made.size < in_format_.image_bytes()) {
-    throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes where the caps say {}: see what upstream sends",
-                                                made.size, in_format_.image_bytes()));
-  }
-  return made;
-}
-
-std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
-  if (const auto known = program_->output_bytes(input_bytes)) return *known;
-  if (!declaration_.output_bytes.empty()) {
-    const gpumap_view in = in_format_.view(0, input_bytes, nullptr);
-    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
-                                                                    {"width", in.width},
-                                                                    {"height", in.height},
-                                                                    {"rate", in.rate},
-                                                                    {"channels", in.channels}};
-    return evaluate(declaration_.output_bytes, variables);
-  }
-  if (keeps_layout()) return input_bytes;
-  if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
-  if (out_format_.format() == GPUMAP_FORMAT_BYTES) return input_bytes;
-  const std::size_t samples = input_bytes / std::max<std::size_t>(in_format_.bytes_per_sample(), 1);
-  return samples * std::max<std::size_t>(out_format_.bytes_per_sample(), 1);
-}
-
-bool KernelRunner::take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes, OutputBlock& block) {
-  if (!pool || pool->bytes() < bytes) {
-    pool = std::make_shared<OutputPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
-  }
-  auto taken = pool->take(cancelled_);
-  if (!taken) return false;
-  block = std::move(*taken);
-  return true;
-}
-
 bool KernelRunner::wait(const Fence& fence) {
   return fence.wait(no_deadline, std::chrono::microseconds(50), &cancelled_) == WaitResult::ready;
 }
@@ -216,123 +123,6 @@ void KernelRunner::drain() {
 
 GstBuffer* KernelRunner::run(GstBuffer* in) {
   return naming(name_, [&] { return run_on(in); });
-}
-
-void KernelRunner::launch(bool by_field) {
-  if (!by_field) {
-    program_->run(*queue_, frame_);
-    return;
-  }
-  gpumap_frame part = frame_;
-  for (gpumap_u32 field = 0; field < std::min<gpumap_u32>(frame_.in.height, 2); ++field) {
-    part.in = field_of(frame_.in, field);
-    part.out = field_of(frame_.out, field);
-    program_->run(*queue_, part);
-  }
-}
-
-void KernelRunner::submit(const Input& input) {
-  {
-    const std::lock_guard lock(last_mutex_);
-    last_ = queue_->submit();
-  }
-  input.bytes->add_read_fence(last_);
-}
-
-GstBuffer* KernelRunner::run_on(GstBuffer* in) {
-  only_remembered_ = false;
-  const Input input = input_of(in);
-  const bool in_place = builtin_ != nullptr && builtin_->in_place;
-  const std::size_t bytes = output_bytes(input.size);
-
-  const bool own_size = program_->output_bytes(input.size).has_value();
-
-  // A run that was cancelled may still be adding to the result.
-  if (has_result_ && !wait(last_)) return nullptr;
-  OutputBlock device_block;
-  const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
-  only_remembered_ = own_size && bytes == 0;
-  const bool gives = !only_remembered_;
-  if (gives && !in_place && !take(device_pool_, Placement::device, bytes + guard, device_block)) return nullptr;
-  OutputBlock host_block;
-  if (gives && !gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
-    if (!in_place) device_pool_->give_back(std::move(device_block));
-    return nullptr;
-  }
-
-  const FrameFormat plain;
-  const FrameFormat& in_format = on_bytes_ ? plain : in_format_;
-  const FrameFormat& out_format = on_bytes_ ? plain : out_format_;
-  frame_.in = in_format.view(input.address, input.size, input.meta);
-  const std::uint64_t out_address = device_block.mapping ? device_block.mapping->address(backend_) : 0;
-  frame_.out = in_place ? frame_.in : out_format.view(out_address, bytes, keeps_layout() ? input.meta : nullptr);
-  frame_.sequence = input.bytes->sequence();
-  frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
-  frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
-  frame_.result = result_->address();
-
-  if (has_result_) result_->clear();
-  queue_->wait(input.bytes->written());
-  if (bounds_) bounds_->lay(*queue_, *device_block.mapping, bytes);
-  launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
-  if (bounds_) bounds_->lift(*queue_, *device_block.mapping, bytes);
-  if (own_size) times_.add(in);
-  if (!gives) {
-    submit(input);
-    return nullptr;
-  }
-  if (!gpu_output_) {
-    if (in_place) {
-      queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
-    } else {
-      queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, bytes);
-    }
-  }
-  submit(input);
-
-  const bool finished = (!has_result_ && gpu_output_ && !bounds_) || wait(last_);
-  if (finished && bounds_) bounds_->verify(name_, bytes);
-  GstBuffer* out = nullptr;
-  if (gpu_output_ && in_place) {
-    out = gst_buffer_copy(in);
-  } else {
-    out = gst_buffer_new();
-    if (gpu_output_) {
-      auto made =
-          std::make_unique<Bytes>(device_, std::move(device_block), bytes,
-                                  [pool = device_pool_](OutputBlock&& block) { pool->give_back(std::move(block)); });
-      made->set_written(last_);
-      made->set_sequence(frame_.sequence);
-      gst_buffer_append_memory(out, memory_new(wrapping_allocator(), std::move(made), bytes, GST_MEMORY_FLAG_READONLY));
-    } else {
-      if (!in_place) {
-        device_block.readers.push_back(last_);
-        device_pool_->give_back(std::move(device_block));
-      }
-      host_block.readers.push_back(last_);
-      host_block.mapping->invalidate(0, bytes);
-      gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
-    }
-    // Metas too; those that describe the input's memory stay behind with it.
-    gst_buffer_copy_into(
-        out, in,
-        static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                        GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
-        0, static_cast<gsize>(-1));
-    if (keeps_layout() && input.meta != nullptr) {
-      gst_buffer_add_video_meta_full(out, input.meta->flags, input.meta->format, input.meta->width, input.meta->height,
-                                     input.meta->n_planes, input.meta->offset, input.meta->stride);
-    }
-    if (!in_place) remove_result_meta(out);
-    if (own_size) times_.give(out);
-  }
-  if (!finished) {
-    gst_buffer_unref(out);
-    return nullptr;
-  }
-  if (has_result_) result_->read(out, frame_.sequence);
-  if (!gpu_output_ && !video_meta_ok_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
-  return out;
 }
 
 }  // namespace gpumap::gst

@@ -18,6 +18,7 @@
 #include "kernel_reload.hpp"
 #include "kernel_result.hpp"
 #include "kernel_settings.hpp"
+#include "memory.hpp"
 #include "output_pool.hpp"
 
 namespace gpumap::gst {
@@ -64,7 +65,14 @@ class KernelRunner {
   [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
  private:
-  struct Input;
+  /// Where an input buffer lies on the GPU.
+  struct Input {
+    Bytes* bytes = nullptr;
+    std::size_t offset = 0;  ///< in the mapping
+    std::size_t size = 0;
+    std::uint64_t address = 0;
+    GstVideoMeta* meta = nullptr;
+  };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program);
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   /// The output is as the input is, padding included: true for kernels of the user's that declare no other. Else it is
