@@ -149,7 +149,7 @@ KernelSource source_of(const KernelText& kernel, Backend backend) {
 std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend) {
   std::vector<KernelSource> sources;
   for (const KernelText& kernel : builtin.kernels) sources.push_back(source_of(kernel, backend));
-  if (builtin.make_program == nullptr) sources.push_back(source_of(builtin, backend));
+  if (!builtin.cuda.empty()) sources.push_back(source_of(builtin, backend));
   return sources;
 }
 
