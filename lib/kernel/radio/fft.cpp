@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpumap's own FFT: one kernel, the same for both backends, so that everything works everywhere. Where there is cuFFT
-// it is the faster one. VkFFT would be its counterpart for Vulkan, but it records into a command buffer of its own,
-// wants VkBuffers bound to descriptors where our kernels have addresses, and brings its own glslang.
+// it is the faster one. VkFFT would be its counterpart for Vulkan: not tried, for its interface takes VkBuffers and a
+// command buffer, where programs have addresses and a Queue.
 #include "kernel/radio/fft.hpp"
 
 #include <bit>
