@@ -158,7 +158,7 @@ TEST_F(Errors, ConvertOfWhatIsNoVideo) {
 
 TEST_F(Errors, ConvertOfAFormatThatItDoesNotKnow) {
   Pipeline pipeline(
-      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=GRAY8 ! gpumapsink $CHANNEL "
+      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=Y444 ! gpumapsink $CHANNEL "
                      "gpumapsrc name=src $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
   EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
 }
