@@ -155,9 +155,13 @@ void install_kernel_properties(GObjectClass* object_class) {
     g_object_class_install_property(object_class, id,
                                     g_param_spec_string(name, nick, blurb, otherwise, while_playing ? playing : ready));
   };
-  text(PROP_KERNEL, "kernel", "Kernel",
-       "Built-in: identity, checksum, convert, iq-to-f32, iq-power, magnitude, ddc, spectrum or channelizer",
-       "identity");
+  static const std::string kernels = [] {
+    std::string names;
+    for (const Builtin& builtin : builtins())
+      names += (names.empty() ? "Built-in: " : ", ") + std::string(builtin.name);
+    return names;
+  }();
+  text(PROP_KERNEL, "kernel", "Kernel", kernels.c_str(), "identity");
   text(PROP_LOCATION, "location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv");
   text(
       PROP_FUNCTION, "function", "Function",
