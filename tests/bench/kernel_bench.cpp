@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT
+// What the kernels cost beside what they cannot be faster than: `convert` beside a copy of as many bytes, `spectrum`
+// beside the transform in it, a chain of functions beside each of them alone. Both sides of a pair are timed by turns.
+// Time is from the first launch of a batch until the CPU sees the last one done, divided by their number; memory
+// rotates over more than a GPU's caches hold. Not measured: bringing frames to the GPU (gpumap-bench does that), and
+// GStreamer.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "figures.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/program.hpp"
+#include "kernel/radio/fft.hpp"
+
+namespace {
+
+using bench::Summary;
+using gpumap::Backend;
+
+struct Options {
+  std::string device = "auto", backend = "auto", json_file, commit;
+  unsigned batches = 0, launches = 0;  // 0: by device
+};
+
+/// Pieces of device memory of one size, filled with random bytes, handed out in turn.
+class Rotating {
+ public:
+  Rotating(gpumap::Device& device, gpumap::Queue& queue, std::size_t bytes, std::size_t in_all)
+      : backend_(queue.backend()) {
+    const auto seed = device.allocate({.placement = gpumap::Placement::bar, .bytes = bytes});
+    std::mt19937 random(7);
+    std::uniform_real_distribution<float> samples(-1.0F, 1.0F);  // samples for `spectrum`; pixels take any bits
+    for (std::size_t at = 0; at + sizeof(float) <= bytes; at += sizeof(float)) {
+      const float value = samples(random);
+      std::memcpy(seed->host() + at, &value, sizeof value);
+    }
+    seed->flush(0, bytes);
+    for (std::size_t made = 0; made == 0 || made * bytes < in_all; ++made) {
+      pieces_.push_back(device.allocate({.placement = gpumap::Placement::device, .bytes = bytes}, backend_));
+      queue.copy(*seed, 0, *pieces_.back(), 0, bytes);
+    }
+    (void)queue.submit().wait();
+  }
+  const gpumap::Mapping& next() { return *pieces_[at_++ % pieces_.size()]; }
+  std::uint64_t next_address() { return next().address(backend_); }
+
+ private:
+  Backend backend_;
+  std::vector<std::shared_ptr<gpumap::Mapping>> pieces_;
+  std::size_t at_ = 0;
+};
+
+using Work = std::function<void()>;
+
+class Bench {
+ public:
+  explicit Bench(const Options& options)
+      : device_(gpumap::Device::open(options.device)),
+        backend_(options.backend == "auto"   ? device_->default_backend()
+                 : options.backend == "cuda" ? Backend::cuda
+                                             : Backend::vulkan),
+        queue_(device_->create_queue(backend_)),
+        batches_(options.batches != 0 ? options.batches
+                 : software()         ? 3
+                                      : 50),
+        launches_(options.launches != 0 ? options.launches
+                  : software()          ? 1
+                                        : 50) {}
+
+  [[nodiscard]] bool software() const { return device_->info().software; }
+  [[nodiscard]] const gpumap::DeviceInfo& info() const { return device_->info(); }
+  [[nodiscard]] Backend backend() const { return backend_; }
+  [[nodiscard]] const nlohmann::json& rows() const { return rows_; }
+
+  void convert(const std::string& name, gpumap_u32 format, std::size_t pixel_bytes, unsigned planes) {
+    constexpr gpumap_u32 width = 1920, height = 1080;
+    constexpr std::size_t in_bytes = std::size_t{width} * height * 3 / 2;
+    const std::size_t out_bytes = std::size_t{width} * height * pixel_bytes * planes;
+    gpumap_frame frame{};
+    frame.in.width = frame.out.width = width;
+    frame.in.height = frame.out.height = height;
+    frame.in.format = GPUMAP_FORMAT_NV12;
+    frame.in.stride[0] = frame.in.stride[1] = width;
+    frame.in.bytes = in_bytes;
+    frame.out.format = format;
+    frame.out.bytes = out_bytes;
+    const auto program = gpumap::Program::load(device_, *gpumap::find_builtin("convert"), backend_);
+    for (unsigned i = 0; i < planes; ++i) frame.out.stride[i] = static_cast<gpumap_u32>(width * pixel_bytes);
+    program->begin(frame.in, frame.out);
+    Rotating in(*device_, *queue_, in_bytes, cache_bytes());
+    Rotating out(*device_, *queue_, out_bytes, cache_bytes());
+    const std::size_t copied = (in_bytes + out_bytes) / 2;  // each byte of a copy is read and written
+    Rotating from(*device_, *queue_, copied, cache_bytes());
+    Rotating to(*device_, *queue_, copied, cache_bytes());
+    compare(
+        "convert, 1080p NV12 to " + name,
+        [&] {
+          frame.in.plane[0] = in.next_address();
+          frame.in.plane[1] = frame.in.plane[0] + std::uint64_t{width} * height;
+          const std::uint64_t at = out.next_address();
+          for (unsigned i = 0; i < planes; ++i) frame.out.plane[i] = at + i * out_bytes / planes;
+          program->run(*queue_, frame);
+        },
+        "a copy of as many bytes", [&] { queue_->copy(from.next(), 0, to.next(), 0, copied); }, 1 / 0.7);
+  }
+
+  void spectrum() {
+    const unsigned size = software() ? 1U << 14U : gpumap::Fft::most_points;
+    const std::size_t bytes = std::size_t{size} * 2 * sizeof(float);
+    const gpumap::Builtin& builtin = *gpumap::find_builtin("spectrum");
+    const auto program = gpumap::Program::load(device_, builtin, backend_);
+    program->set_params(fmt::format("size={},window=3", size));
+    gpumap_frame frame{};
+    frame.in.format = frame.out.format = GPUMAP_FORMAT_F32;
+    frame.in.channels = 2;
+    frame.in.rate = 2'000'000;
+    frame.in.bytes = bytes;
+    program->begin(frame.in, frame.out);
+    frame.out.bytes = std::size_t{size} * sizeof(float);
+    Rotating in(*device_, *queue_, bytes, cache_bytes());
+    Rotating out(*device_, *queue_, frame.out.bytes, cache_bytes());
+    const auto fft = gpumap::make_fft(device_, backend_, builtin, size);
+    Rotating from(*device_, *queue_, bytes, cache_bytes());
+    Rotating to(*device_, *queue_, bytes, cache_bytes());
+    compare(
+        fmt::format("spectrum, {} points, Blackman-Harris", size),
+        [&] {
+          frame.in.plane[0] = in.next_address();
+          frame.out.plane[0] = out.next_address();
+          (void)program->output_bytes(bytes);
+          program->run(*queue_, frame);
+        },
+        "its transform alone", [&] { fft->forward(*queue_, from.next_address(), to.next_address(), 1); }, 1.15);
+  }
+
+  void chain() {
+    constexpr std::size_t bytes = std::size_t{1920} * 1080 * 4;
+    gpumap_frame frame{};
+    frame.in.format = frame.out.format = GPUMAP_FORMAT_F32;
+    frame.in.bytes = frame.out.bytes = bytes;
+    gpumap::Declaration all;
+    all.functions = {"one", "two", "three"};
+    const auto chained = gpumap::Program::load(device_, chain_source(), all);
+    std::vector<std::unique_ptr<gpumap::Program>> alone;
+    for (const std::string& function : all.functions) {
+      gpumap::Declaration one;
+      one.functions = {function};
+      alone.push_back(gpumap::Program::load(device_, chain_source(), one));
+    }
+    Rotating in(*device_, *queue_, bytes, cache_bytes());
+    Rotating out(*device_, *queue_, bytes, cache_bytes());
+    const auto aim = [&] {
+      frame.in.plane[0] = in.next_address();
+      frame.out.plane[0] = out.next_address();
+    };
+    compare(
+        "three functions in sequence, 8.3 MB",
+        [&] {
+          aim();
+          chained->run(*queue_, frame);
+        },
+        "each of them alone",
+        [&] {
+          for (const auto& program : alone) {
+            aim();
+            program->run(*queue_, frame);
+          }
+        },
+        1.1);
+  }
+
+ private:
+  [[nodiscard]] std::size_t cache_bytes() const { return std::size_t{software() ? 16U : 256U} << 20U; }
+
+  [[nodiscard]] gpumap::KernelSource chain_source() const {
+    gpumap::KernelSource source;
+    source.name = "chain";
+    const bool cuda = backend_ == Backend::cuda;
+    source.language = cuda ? gpumap::Language::cuda : gpumap::Language::glsl;
+    source.code = cuda ? "#include <gpumap/kernel.h>\n" : "#version 460\n#include <gpumap.glsl>\n";
+    for (const auto& [name, what] : {std::pair{"one", "+ 1.0f"}, {"two", "* 0.5f"}, {"three", "- 0.25f"}}) {
+      source.code += cuda ? fmt::format(
+                                "extern \"C\" __global__ void {}(gpumap_frame frame) {{\n"
+                                "  gpumap_u64 i = blockIdx.x * 1ull * blockDim.x + threadIdx.x;\n"
+                                "  if (4 * i < frame.out.bytes) ((float*)frame.out.plane[0])[i] = "
+                                "((float*)frame.in.plane[0])[i] {};\n}}\n",
+                                name, what)
+                          : fmt::format(
+                                "void {}() {{\n  uint64_t i = 4ul * gpumap_thread();\n"
+                                "  if (i < frame.out_view.bytes) store_f32(frame.out_view.plane[0] + i, "
+                                "load_f32(frame.in_view.plane[0] + i) {});\n}}\n",
+                                name, what);
+    }
+    return source;
+  }
+
+  std::int64_t batch(const Work& work) {
+    const std::int64_t began = bench::now_ns();
+    for (unsigned i = 0; i < launches_; ++i) work();
+    const gpumap::Fence done = queue_->submit();
+    if (!bench::spin_until([&] { return done.signalled(); }))
+      throw std::runtime_error("a kernel did not end in ten seconds");
+    return (bench::now_ns() - began) / launches_;
+  }
+
+  /// `most`: what ours may take, in times of the other.
+  void compare(const std::string& name, const Work& ours, const std::string& other_name, const Work& other,
+               double most) {
+    std::vector<std::int64_t> our_ns, other_ns;
+    (void)batch(ours), (void)batch(other);  // compiled, allocated, warm
+    for (unsigned i = 0; i < batches_; ++i) {
+      our_ns.push_back(batch(ours));
+      other_ns.push_back(batch(other));
+    }
+    const Summary our = bench::summarise(our_ns), beside = bench::summarise(other_ns);
+    const double ratio = our.median_us / beside.median_us;
+    fmt::print(
+        "{:<42} {:>10.2f} {:>10.2f} {:>10.2f}\n  {:<40} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f} (at most {:.2f})\n",
+        name, our.median_us, our.p90_us, our.min_us, other_name, beside.median_us, beside.p90_us, beside.min_us, ratio,
+        most);
+    rows_.push_back({{"what", name},
+                     {"time", bench::to_json(our)},
+                     {"beside", other_name},
+                     {"beside_time", bench::to_json(beside)},
+                     {"ratio", ratio},
+                     {"at_most", most},
+                     {"within", ratio <= most}});
+  }
+
+  std::shared_ptr<gpumap::Device> device_;
+  Backend backend_;
+  std::unique_ptr<gpumap::Queue> queue_;
+  unsigned batches_, launches_;
+  nlohmann::json rows_ = nlohmann::json::array();
+};
+
+int run(const Options& options) {
+  Bench bench(options);
+  const gpumap::DeviceInfo& info = bench.info();
+  const std::string backend = bench.backend() == Backend::cuda ? "cuda" : "vulkan";
+  fmt::print("{}{}, through {}\n{}\n\nus a frame{:<32} {:>10} {:>10} {:>10} {:>7}\n", info.name,
+             info.software ? " (software: these are no figures of a GPU)" : "", backend, bench::cpu_name(), "",
+             "median", "P90", "min", "ratio");
+  bench.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
+  bench.convert("planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3);
+  bench.spectrum();
+  bench.chain();
+  if (options.json_file.empty()) return 0;
+  std::ofstream out(options.json_file);
+  out << nlohmann::json{{"benchmark", "kernel"},
+                        {"device", info.name},
+                        {"software", info.software},
+                        {"vulkan_driver", info.vulkan_driver},
+                        {"cuda_driver", info.cuda_driver},
+                        {"backend", backend},
+                        {"cpu", bench::cpu_name()},
+                        {"commit", options.commit},
+                        {"rows", bench.rows()}}
+             .dump(2)
+      << '\n';
+  if (!out.flush()) throw std::runtime_error("cannot write " + options.json_file);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"What gpumap's kernels cost beside what they cannot be faster than"};
+  Options options;
+  app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address");
+  app.add_option("--backend", options.backend, "What runs the kernels")
+      ->check(CLI::IsMember({"auto", "cuda", "vulkan"}));
+  app.add_option("--batches", options.batches, "Batches that are timed (0: 50, in software 3)");
+  app.add_option("--launches", options.launches, "Launches in a batch (0: 50, in software 1)");
+  app.add_option("--json", options.json_file, "Write the figures there");
+  app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    return run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "kernel-bench: {}\n", error.what());
+    return 1;
+  }
+}
