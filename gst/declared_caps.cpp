@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "caps.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 
@@ -57,25 +58,7 @@ GstStructure* parsed(const std::string& declared, const Values& known) {
   return g_ascii_isalpha(text[0]) ? gst_structure_from_string(text.c_str(), nullptr) : nullptr;
 }
 
-}  // namespace
-
-void check_declared_caps(const std::string& declared) {
-  Values some;
-  for (const char* name : variable_names) some.emplace_back(name, 1 << 20);
-  GstStructure* structure = nullptr;
-  try {
-    structure = parsed(declared, some);
-  } catch (const Error& error) {
-    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared, error.what()));
-  }
-  if (structure == nullptr) {
-    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" are none: write them as in "
-                                                "video/x-raw,format=GRAY8,width={{width/2}},height={{height/2}}",
-                                                declared));
-  }
-  gst_structure_free(structure);
-}
-
+/// What `declared` says for an input as `in`; null where an expression has no value for it.
 GstStructure* declared_structure(const std::string& declared, const GstStructure* in) {
   Values known;
   for (const char* name : variable_names) {
@@ -102,6 +85,62 @@ GstStructure* declared_structure(const std::string& declared, const GstStructure
     gst_structure_set_value(made, name, gst_structure_get_value(in, name));
   }
   return made;
+}
+
+}  // namespace
+
+void check_declared_caps(const DeclaredCaps& declared) {
+  if (!declared.input.empty()) {
+    GstCaps* input = g_ascii_isalpha(declared.input[0]) ? gst_caps_from_string(declared.input.c_str()) : nullptr;
+    if (input == nullptr) {
+      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" are none: write them as in "
+                                                  "video/x-raw,format={{NV12,GRAY8}}",
+                                                  declared.input));
+    }
+    gst_caps_unref(input);
+  }
+  if (declared.output.empty()) return;
+  Values some;
+  for (const char* name : variable_names) some.emplace_back(name, 1 << 20);
+  GstStructure* structure = nullptr;
+  try {
+    structure = parsed(declared.output, some);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared.output, error.what()));
+  }
+  if (structure == nullptr) {
+    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" are none: write them as in "
+                                                "video/x-raw,format=GRAY8,width={{width/2}},height={{height/2}}",
+                                                declared.output));
+  }
+  gst_structure_free(structure);
+}
+
+GstCaps* transform_declared_caps(const DeclaredCaps& declared, GstPadDirection direction, const GstCaps* caps) {
+  const bool to_output = direction == GST_PAD_SINK;
+  GstCaps* taken = declared.input.empty() ? gst_caps_new_any() : gst_caps_from_string(declared.input.c_str());
+  // What gives the same output for any input says nothing about that.
+  if (to_output || declared.output.empty()) {
+    GstCaps* plain = gst_caps_is_any(caps) ? gst_caps_new_any() : with_feature(caps, false);
+    GstCaps* both = gst_caps_intersect_full(plain, taken, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(plain);
+    gst_caps_replace(&taken, both);
+    gst_caps_unref(both);
+  }
+  if (to_output && !declared.output.empty() && !gst_caps_is_any(taken)) {
+    GstCaps* given = gst_caps_new_empty();
+    for (guint i = 0; i < gst_caps_get_size(taken); ++i) {
+      GstStructure* output = declared_structure(declared.output, gst_caps_get_structure(taken, i));
+      if (output != nullptr) gst_caps_append_structure(given, output);
+    }
+    gst_caps_replace(&taken, given);
+    gst_caps_unref(given);
+  }
+  if (gst_caps_is_any(taken)) return taken;
+  GstCaps* result = with_feature(taken, true);
+  gst_caps_append(result, with_feature(taken, false));
+  gst_caps_unref(taken);
+  return result;
 }
 
 }  // namespace gpumap::gst

@@ -7,15 +7,23 @@
 
 namespace gpumap::gst {
 
-// Caps as a kernel of the user's declares them: "video/x-raw,format=GRAY8,width={width/2},height={height/2}", where the
-// braces hold expressions of the input's width, height, rate and channels.
+/// Caps as a kernel of the user's declares them. Those of its output may have expressions of the input's width, height,
+/// rate and channels in braces: "video/x-raw,format=GRAY8,width={width/2}".
+struct DeclaredCaps {
+  std::string input;   ///< empty: any
+  std::string output;  ///< empty: as the input
+  [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty(); }
+  [[nodiscard]] bool operator==(const DeclaredCaps&) const = default;
+};
 
-/// Throws Error(invalid) where `declared` can never be caps.
-void check_declared_caps(const std::string& declared);
+/// Throws Error(invalid) where these can never be caps.
+void check_declared_caps(const DeclaredCaps& declared);
 
-/// What `declared` (checked) says for an input as `in`: a field whose expression needs what `in` does not fix is left
-/// open, and one that is not mentioned is as in the input, where both are of the same media type; of another type only
-/// the frame rate is. Transfer full; null where an expression has no value for this input.
-[[nodiscard]] GstStructure* declared_structure(const std::string& declared, const GstStructure* in);
+/// The caps (transfer full) on the other side of the kernel from `caps`, which came in from `direction`. A field whose
+/// expression needs what the input leaves open stays open, and one that the output does not mention is as in the input,
+/// where both are of the same media type; of another type only the frame rate is. Each as memory:GPUMap and as system
+/// memory. `declared` has been checked.
+[[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, GstPadDirection direction,
+                                               const GstCaps* caps);
 
 }  // namespace gpumap::gst

@@ -103,11 +103,11 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   GST_OBJECT_LOCK(trans);
   KernelProperties& properties = state.properties;
   const std::string kernel = properties.settings.location.empty() ? properties.settings.kernel : std::string();
-  if (!properties.output) properties.output = gpumap::gst::declared_output(properties.settings);
-  const std::string output = *properties.output;
+  if (!properties.declared) properties.declared = gpumap::gst::declared_caps(properties.settings);
+  const gpumap::gst::DeclaredCaps declared = *properties.declared;
   const std::string params = properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
-  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, params, output, direction, caps);
+  GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, params, declared, direction, caps);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
   gst_caps_unref(made);
@@ -164,7 +164,9 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in)
   const bool set = std::exchange(state.properties.params_changed, false);
   const std::string params = state.properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
-  const GstClockTime time = gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
+  const bool timed = trans->segment.format == GST_FORMAT_TIME;
+  const GstClockTime time =
+      timed ? gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in)) : GST_CLOCK_TIME_NONE;
   const bool controlled = state.parameters.changed(time);
   if (set || controlled) runner.set_params(state.parameters.over(params));
 }

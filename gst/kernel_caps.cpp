@@ -147,15 +147,14 @@ void append_convert(GstCaps* made, const GstStructure* from, bool to_output, con
 
 }  // namespace
 
-GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& params, const std::string& declared,
+GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& params, const DeclaredCaps& declared,
                                GstPadDirection direction, GstCaps* caps) {
+  if (!declared.empty()) return transform_declared_caps(declared, direction, caps);
   const bool to_output = direction == GST_PAD_SINK;
   const bool convert = kernel == "convert";
   const bool to_f32 = kernel == "iq-to-f32";
   const bool power = kernel == "iq-power";
   const bool radio = is_radio_kernel(kernel);
-  // What gives the same output for any input says nothing about that.
-  if (!declared.empty() && (!to_output || gst_caps_is_any(caps))) return gst_caps_new_any();
   GstCaps* from = gst_caps_ref(caps);
   if (gst_caps_is_any(caps)) {
     if (!convert && !to_f32 && !power && !radio) return from;
@@ -169,9 +168,7 @@ GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& param
   }
   for (guint i = 0; i < gst_caps_get_size(from); ++i) {
     const GstStructure* structure = gst_caps_get_structure(from, i);
-    if (!declared.empty()) {
-      if (GstStructure* output = declared_structure(declared, structure)) gst_caps_append_structure(made, output);
-    } else if (radio) {
+    if (radio) {
       GstStructure* other = transform_radio_caps(kernel, params, direction, structure);
       if (other != nullptr) gst_caps_append_structure(made, other);
     } else if (convert) {

@@ -122,7 +122,7 @@ void KernelRunner::submit(const Input& input) {
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
   const Input input = input_of(in);
-  const bool in_place = builtin_ != nullptr && builtin_->in_place;
+  const bool in_place = this->in_place();
   const std::size_t bytes = output_bytes(input.size);
 
   const bool own_size = program_->output_bytes(input.size).has_value();
@@ -153,9 +153,10 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 
   if (has_result_) result_->clear();
   queue_->wait(input.bytes->written());
-  if (bounds_) bounds_->lay(*queue_, *device_block.mapping, bytes);
+  const bool checks_bounds = bounds_ && !in_place;
+  if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
   launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
-  if (bounds_) bounds_->lift(*queue_, *device_block.mapping, bytes);
+  if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
   if (own_size) times_.add(in);
   if (!gives) {
     submit(input);
@@ -170,8 +171,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   }
   submit(input);
 
-  const bool finished = (!has_result_ && gpu_output_ && !bounds_) || wait(last_);
-  if (finished && bounds_) bounds_->verify(name_, bytes);
+  const bool finished = (!has_result_ && gpu_output_ && !checks_bounds) || wait(last_);
+  if (finished && checks_bounds) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
   if (gpu_output_ && in_place) {
     out = gst_buffer_copy(in);

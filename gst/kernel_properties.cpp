@@ -16,6 +16,7 @@ enum {
   PROP_GRID,
   PROP_SHARED_BYTES,
   PROP_STATE_BYTES,
+  PROP_INPUT_CAPS,
   PROP_OUTPUT_CAPS,
   PROP_OUTPUT_BYTES,
   PROP_INCLUDE_PATH,
@@ -56,6 +57,8 @@ std::string* text_of(KernelSettings& settings, guint id) {
       return &settings.block;
     case PROP_GRID:
       return &settings.grid;
+    case PROP_INPUT_CAPS:
+      return &settings.input_caps;
     case PROP_OUTPUT_CAPS:
       return &settings.output_caps;
     case PROP_OUTPUT_BYTES:
@@ -80,7 +83,7 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     const gchar* given = g_value_get_string(value);
     *text = given != nullptr ? given : *text_of(unset, id);
     properties.params_changed = properties.params_changed || id == PROP_PARAMS;
-    if (id == PROP_LOCATION || id == PROP_OUTPUT_CAPS) properties.output.reset();
+    if (id != PROP_PARAMS) properties.declared.reset();
     GST_OBJECT_UNLOCK(object);
     return;
   }
@@ -186,9 +189,11 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_uint64("state-bytes", "State bytes",
                           "Memory that the kernel keeps from frame to frame (0: as the file declares)", 0, G_MAXUINT64,
                           0, ready));
+  text(PROP_INPUT_CAPS, "input-caps", "Input caps",
+       "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else anything)");
   text(PROP_OUTPUT_CAPS, "output-caps", "Output caps",
        "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} (unset: as the file "
-       "declares, else as the input); fields left out are the input's");
+       "declares, else as the input); fields left out are the input's; \"unchanged\": it only looks at the frame");
   text(PROP_OUTPUT_BYTES, "output-bytes", "Output bytes",
        "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as the input)");
   text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");

@@ -15,7 +15,7 @@ struct KernelProperties {
   KernelSettings settings;      ///< counts from the next start on, but for `params`
   bool params_changed = false;  ///< since the last frame
   /// Of the file, read when first asked for.
-  std::optional<std::string> output;
+  std::optional<DeclaredCaps> declared;
 };
 
 void install_kernel_properties(GObjectClass* object_class);

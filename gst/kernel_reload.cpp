@@ -30,7 +30,7 @@ KernelReload::News KernelReload::compile() const {
   News news;
   try {
     news.plan = plan_of(settings_, *device_);
-    if (!news.plan.declaration.output.empty()) check_declared_caps(news.plan.declaration.output);
+    check_declared_caps(caps_of(news.plan.declaration));
     news.program = Program::load(device_, news.plan.source, news.plan.declaration);
   } catch (const std::exception& error) {
     news.problem = fmt::format("{}: the kernel of before goes on", error.what());

@@ -33,7 +33,7 @@ KernelRunner::KernelRunner(const KernelSettings& settings)
   builtin_ = plan.builtin;
   backend_ = backend_of(plan.source.language);
   name_ = builtin_ != nullptr ? std::string(builtin_->name) : plan.source.name;
-  if (!plan.declaration.output.empty()) check_declared_caps(plan.declaration.output);
+  check_declared_caps(caps_of(plan.declaration));
   auto program = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
                                      : Program::load(device_, plan.source, plan.declaration);
   program->set_params(settings.params);
@@ -60,8 +60,8 @@ std::optional<std::string> KernelRunner::reload() {
   if (!wait(last_)) return {};
   std::optional<KernelReload::News> news = std::exchange(news_, std::nullopt);
   if (!news->program) return news->problem;
-  if (news->plan.declaration.output != declaration_.output) {
-    return fmt::format("kernel {}: it declares another output, which needs new caps: start the pipeline again", name_);
+  if (caps_of(news->plan.declaration) != caps_of(declaration_)) {
+    return fmt::format("kernel {}: it declares other caps: start the pipeline again", name_);
   }
   try {
     news->program->set_params(params_);

@@ -75,6 +75,10 @@ class KernelRunner {
   };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program);
   [[nodiscard]] Input input_of(GstBuffer* in) const;
+  /// The input is handed on.
+  [[nodiscard]] bool in_place() const noexcept {
+    return builtin_ != nullptr ? builtin_->in_place : declaration_.unchanged;
+  }
   /// The output is as the input is, padding included: true for kernels of the user's that declare no other. Else it is
   /// as its caps say.
   [[nodiscard]] bool keeps_layout() const noexcept {

@@ -27,6 +27,7 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"grid", settings.grid},
       {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
       {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
+      {"input-caps", settings.input_caps},
       {"output-caps", settings.output_caps},
       {"output-bytes", settings.output_bytes},
       {"include-path", settings.include_path},
@@ -89,7 +90,8 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
   if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;
   if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
-  if (!settings.output_caps.empty()) declaration.output = settings.output_caps;
+  if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
+  if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
   if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
   plan.source.block = declaration.block;
   plan.source.grid = declaration.grid;
@@ -128,13 +130,17 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   return plan;
 }
 
-std::string declared_output(const KernelSettings& settings) {
-  if (settings.location.empty() || !settings.output_caps.empty()) return settings.output_caps;
+DeclaredCaps declared_caps(const KernelSettings& settings) {
+  if (settings.location.empty()) return {};
+  KernelPlan plan;
   try {
-    return declaration_of(load_kernel_file(settings.location)).output;
+    plan.declaration = declaration_of(load_kernel_file(settings.location));
+    apply_properties(plan, settings);
+    check_declared_caps(caps_of(plan.declaration));
   } catch (const Error&) {
     return {};
   }
+  return caps_of(plan.declaration);
 }
 
 }  // namespace gpumap::gst

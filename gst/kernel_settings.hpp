@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "declared_caps.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
@@ -22,7 +23,8 @@ struct KernelSettings {
   std::string block, grid;         ///< as in "32x8"
   std::uint32_t shared_bytes = 0;
   std::uint64_t state_bytes = 0;
-  std::string output_caps;   ///< with {expressions}
+  std::string input_caps;
+  std::string output_caps;   ///< with {expressions}, or "unchanged"
   std::string output_bytes;  ///< an expression
   std::string include_path;  ///< folders, separated by ':'
   std::string defines;       ///< "NAME,OTHER=2"
@@ -46,8 +48,10 @@ struct KernelPlan {
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
 [[nodiscard]] KernelPlan plan_of(const KernelSettings& settings, const Device& device);
 
-/// The caps, with {expressions}, that a file of the user's gives out; empty: those of its input. Reads the file where
-/// no property says it; what is wrong with that is told when it is to run.
-[[nodiscard]] std::string declared_output(const KernelSettings& settings);
+[[nodiscard]] inline DeclaredCaps caps_of(const Declaration& declaration) {
+  return {.input = declaration.input, .output = declaration.output};
+}
+/// What a file of the user's takes and gives. Reads the file; what is wrong with that is told when it is to run.
+[[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
 
 }  // namespace gpumap::gst

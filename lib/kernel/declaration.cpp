@@ -87,19 +87,26 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
   } else if (key == "state") {
     declaration.state_bytes = parse_number<std::uint64_t>(value, 0, "number of bytes");
   } else if (key == "output") {
-    declaration.output = value;
+    declare_output(declaration, value);
+  } else if (key == "input") {
+    declaration.input = value;
   } else if (key == "bytes") {
     declaration.output_bytes = value;
   } else if (key == "results") {
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, output, bytes and results",
+                                                "shared, state, input, output, bytes and results",
                                                 key));
   }
 }
 
 }  // namespace
+
+void declare_output(Declaration& declaration, std::string_view value) {
+  declaration.unchanged = value == "unchanged";
+  declaration.output = declaration.unchanged ? std::string() : std::string(value);
+}
 
 std::array<std::uint32_t, 3> parse_dimensions(std::string_view text) {
   std::array<std::uint32_t, 3> made{1, 1, 1};

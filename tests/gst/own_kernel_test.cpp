@@ -180,6 +180,37 @@ TEST(OwnKernel, NamedResultsAreToldThoughTheyAreZero) {
   EXPECT_EQ(level, 0.0);
 }
 
+TEST(OwnKernel, AKernelThatOnlyLooksHandsTheFrameOn) {
+  const File file(
+      "// gpumap: output unchanged\n// gpumap: results first=u64\n"
+      "void main() { if (gpumap_thread() == 0ul) store_u64(frame.result, uint64_t(load_u8(frame.in_view.plane[0]))); "
+      "}\n");
+  for (const char* checked : {"", "check-bounds=true "}) {
+    Own own(checked + ("location=" + file.path()));
+    const Sample sample = own.frame();
+    ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    EXPECT_EQ(data_of(buffer), random_data(std::size_t{Own::stride} * 43, 11));
+    GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapResult");
+    ASSERT_NE(meta, nullptr);
+    guint64 first = 999;
+    EXPECT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), "first", &first));
+    EXPECT_EQ(first, own.pixel(0, 0));
+  }
+}
+
+TEST(OwnKernel, TakesWhatItsFileDeclares) {
+  const File grey(gray("// gpumap: input video/x-raw,format={GRAY8,NV12}\n", input_pixel));
+  Own fits("location=" + grey.path());
+  EXPECT_TRUE(fits.frame()) << fits.pipeline().wait(1s);
+  const File other(gray("// gpumap: input video/x-raw,format=I420\n" + std::string(halved), input_pixel));
+  Own refused("location=" + other.path());
+  push(refused.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+  EXPECT_THAT(refused.pipeline().run(), testing::AllOf(HasSubstr("GRAY8"), HasSubstr("I420")));
+  Own overruled("location=" + other.path() + " input-caps=video/x-raw,format=GRAY8");
+  EXPECT_TRUE(overruled.frame()) << overruled.pipeline().wait(1s);
+}
+
 TEST(OwnKernel, MacrosAreThoseOfTheProperty) {
   const File file(gray("", "VALUE + OTHER"));
   Own own("location=" + file.path() + " defines=VALUE=40u,OTHER");
@@ -276,11 +307,13 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   const File declares_wrongly("// gpumap: blok 3\nvoid main() {}\n");
   const File wrong_caps("// gpumap: output video/x-raw,width={width/depth}\nvoid main() {}\n");
   const File no_caps("// gpumap: output 7\nvoid main() {}\n");
+  const File no_input("// gpumap: input 7\nvoid main() {}\n");
   const File fine("void main() {}\n");
   const std::pair<std::string, const char*> cases[] = {
       {"location=" + declares_wrongly.path(), "line 3: // gpumap: no declaration \"blok\""},
       {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
       {"location=" + no_caps.path(), "output caps \"7\" are none"},
+      {"location=" + no_input.path(), "input caps \"7\" are none"},
       {"location=" + fine.path() + " block=3y", "block: \"3y\" is no dimension"},
       {"location=" + fine.path() + " function=a,,b", "function: \"a,,b\": a name is missing"},
       {"location=" + fine.path() + " shared-bytes=64", "dynamic shared memory is CUDA's"},

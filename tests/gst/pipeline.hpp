@@ -141,6 +141,10 @@ template <typename Condition>
 
 /// Of this process.
 [[nodiscard]] std::size_t open_descriptors();
+/// In a while: threads of drivers may have one open at the moment.
+[[nodiscard]] inline bool no_more_descriptors_than(std::size_t before) {
+  return eventually([before] { return open_descriptors() <= before; }, 5s);
+}
 [[nodiscard]] std::size_t resident_bytes();
 
 }  // namespace gpumap::gst::test

@@ -36,6 +36,7 @@ TEST(Declaration, EveryKey) {
       "// gpumap: shared 4096\n"
       "// gpumap: state 1048576\n"
       "// gpumap: output video/x-raw,format=GRAY8,width={width/2}\n"
+      "// gpumap: input video/x-raw,format={GRAY8,NV12}\n"
       "// gpumap: bytes bytes/2\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
   EXPECT_THAT(declaration.params, ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1, 2, 3))));
@@ -45,9 +46,13 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(declaration.shared_bytes, 4096U);
   EXPECT_EQ(declaration.state_bytes, 1048576U) << "a comment behind code declares nothing";
   EXPECT_EQ(declaration.output, "video/x-raw,format=GRAY8,width={width/2}");
+  EXPECT_EQ(declaration.input, "video/x-raw,format={GRAY8,NV12}");
+  EXPECT_FALSE(declaration.unchanged);
   EXPECT_EQ(declaration.output_bytes, "bytes/2");
   EXPECT_THAT(declaration.results, ElementsAre(Pair("sharpness", ResultType::f32), Pair("count", ResultType::u64),
                                                Pair("a", ResultType::i64), Pair("b", ResultType::f64)));
+  const Declaration looks = parse_declaration("// gpumap: output unchanged\n");
+  EXPECT_TRUE(looks.unchanged && looks.output.empty());
   const Declaration none = parse_declaration("// nothing here\n");
   EXPECT_TRUE(none.params.empty() && none.functions.empty() && none.output.empty());
   EXPECT_EQ(none.block[0], 0U);

@@ -9,6 +9,8 @@
 //   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
 //   // gpumap: state 65536                            bytes at frame.state, kept from frame to frame
 //   // gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}
+//   // gpumap: output unchanged                       the frame goes on as it came: the kernel only looks at it
+//   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
 #pragma once
@@ -33,13 +35,18 @@ struct Declaration {
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
   std::uint32_t shared_bytes = 0;
   std::uint64_t state_bytes = 0;
+  std::string input;         ///< caps; empty: any
   std::string output;        ///< caps, with expressions in braces; empty: as the input
+  bool unchanged = false;    ///< writes no output: the input is handed on
   std::string output_bytes;  ///< an expression; empty: as the caps say
   std::vector<std::pair<std::string, ResultType>> results;
 };
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
 [[nodiscard]] Declaration parse_declaration(std::string_view code);
+
+/// What the line `output` says, put into `declaration`.
+void declare_output(Declaration& declaration, std::string_view value);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
