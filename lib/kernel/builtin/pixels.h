@@ -10,7 +10,6 @@
 #include <gpumap/kernel.h>
 #include <gpumap/words.h>
 
-
 __device__ inline float4 gpumap_components(gpumap_u32 a, gpumap_u32 b, gpumap_u32 c) {
   return make_float4(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c), 255.0f);
 }

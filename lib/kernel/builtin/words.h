@@ -29,7 +29,9 @@ __device__ inline ushort4 gpumap_load_u16(gpumap_u64 address, gpumap_u32 count) 
   return four;
 }
 
-__device__ inline gpumap_u32 gpumap_byte(gpumap_u32 word, gpumap_u32 index) { return (word >> (8 * index)) & 0xFF; }
+__device__ inline gpumap_u32 gpumap_byte(gpumap_u32 word, gpumap_u32 index) {
+  return (word >> (8 * index)) & 0xFF;
+}
 
 // The lowest `bytes` bytes of `word`: 1, 2 or 4.
 __device__ inline void gpumap_store(gpumap_u64 address, gpumap_u32 word, gpumap_u32 bytes) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
- * Given to NVRTC as <gpumap/radio.h>, and to the host: what the kernels of the radio built-ins are told in params, beside
- * the frame's own fields. gpumap_radio.glsl is its twin. Distances in the stream count IQ samples from the frame's first
- * one: those kept from earlier frames are negative. In frame.state lie the kept samples, as float32 I and Q; the last of
- * them is number -1.
+ * Given to NVRTC as <gpumap/radio.h>, and to the host: what the kernels of the radio built-ins are told in params,
+ * beside the frame's own fields. gpumap_radio.glsl is its twin. Distances in the stream count IQ samples from the
+ * frame's first one: those kept from earlier frames are negative. In frame.state lie the kept samples, as float32 I and
+ * Q; the last of them is number -1.
  */
 #ifndef GPUMAP_RADIO_H
 #define GPUMAP_RADIO_H
@@ -50,8 +50,8 @@ typedef struct radio_window_job {
   gpumap_u32 hop;
 } radio_window_job;
 
-/* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the sum
- * at in.plane[1] already; what is left over goes to out.plane[1]. */
+/* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the
+ * sum at in.plane[1] already; what is left over goes to out.plane[1]. */
 typedef struct radio_power_job {
   gpumap_u64 transforms;
   gpumap_u32 size;
@@ -83,7 +83,9 @@ __device__ inline const Job& radio_job(const gpumap_frame& frame) {
   return *reinterpret_cast<const Job*>(frame.params);
 }
 
-__device__ inline float2* radio_iq(gpumap_u64 address) { return reinterpret_cast<float2*>(address); }
+__device__ inline float2* radio_iq(gpumap_u64 address) {
+  return reinterpret_cast<float2*>(address);
+}
 
 /* Sample i of the stream; before the first that was kept there is silence. */
 __device__ inline float2 radio_sample(const gpumap_frame& frame, gpumap_i64 i) {
@@ -96,7 +98,9 @@ __device__ inline float2 radio_sample(const gpumap_frame& frame, gpumap_i64 i) {
 }
 
 /* The logarithm of a power of two: sizes are such, and a 64-bit division costs as much as a pass's arithmetic. */
-__device__ inline gpumap_u32 radio_log2(gpumap_u32 size) { return 31 - __clz(static_cast<int>(size)); }
+__device__ inline gpumap_u32 radio_log2(gpumap_u32 size) {
+  return 31 - __clz(static_cast<int>(size));
+}
 
 __device__ inline float2 radio_multiply(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
@@ -110,8 +114,8 @@ __device__ inline float2 radio_phasor(gpumap_u64 phase) {
   const float x = static_cast<float>(static_cast<gpumap_i32>(turn - (quarter << 30))) * 1.46291807927e-9f;
   const float z = x * x;
   const float sine = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * x + x;
-  const float cosine = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z -
-                       0.5f * z + 1.0f;
+  const float cosine =
+      ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1.0f;
   switch (quarter) {
     case 0:
       return make_float2(cosine, sine);
