@@ -58,9 +58,10 @@ class Own {
                                  "framerate=30/1 ! gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! "
                                  "gpumapkernel name=kernel " +
                                  options + " ! " + after + " appsink name=out sync=false")),
-        data_(random_data(std::size_t{stride} * 43, 11)) {}
+        data_(random_data(frame_bytes, 11)) {}
 
   static constexpr int stride = 68;
+  static constexpr std::size_t frame_bytes = std::size_t{stride} * 43;
   Pipeline& pipeline() { return pipeline_; }
   [[nodiscard]] unsigned pixel(int x, int y) const { return std::to_integer<unsigned>(data_[y * stride + x]); }
 
@@ -190,7 +191,7 @@ TEST(OwnKernel, AKernelThatOnlyLooksHandsTheFrameOn) {
     const Sample sample = own.frame();
     ASSERT_TRUE(sample) << own.pipeline().wait(1s);
     GstBuffer* buffer = gst_sample_get_buffer(sample.get());
-    EXPECT_EQ(data_of(buffer), random_data(std::size_t{Own::stride} * 43, 11));
+    EXPECT_EQ(data_of(buffer), random_data(Own::frame_bytes, 11));
     GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapResult");
     ASSERT_NE(meta, nullptr);
     guint64 first = 999;
@@ -205,7 +206,7 @@ TEST(OwnKernel, TakesWhatItsFileDeclares) {
   EXPECT_TRUE(fits.frame()) << fits.pipeline().wait(1s);
   const File other(gray("// gpumap: input video/x-raw,format=I420\n" + std::string(halved), input_pixel));
   Own refused("location=" + other.path());
-  push(refused.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+  push(refused.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
   EXPECT_THAT(refused.pipeline().run(), testing::AllOf(HasSubstr("GRAY8"), HasSubstr("I420")));
   Own overruled("location=" + other.path() + " input-caps=video/x-raw,format=GRAY8");
   EXPECT_TRUE(overruled.frame()) << overruled.pipeline().wait(1s);
@@ -261,7 +262,7 @@ TEST(OwnKernel, ParametersAreChildren) {
   EXPECT_EQ(first(), 29);
   EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 2U);
   gst_child_proxy_set(proxy, "speed::value", 2.0, nullptr);
-  push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+  push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
   EXPECT_THAT(own.pipeline().wait(), HasSubstr("has no parameter 'speed': it takes gain (1 number), taps (2 numbers)"));
 }
 
@@ -277,7 +278,7 @@ TEST(OwnKernel, ParametersFollowAControlSource) {
   EXPECT_TRUE(gst_timed_value_control_source_set(timed, 0, 0));
   EXPECT_TRUE(gst_timed_value_control_source_set(timed, GST_SECOND, 100));
   for (const int percent : {0, 25, 50, 100}) {
-    const Data data = own.bytes(percent * 10 * GST_MSECOND);
+    const Data data = own.bytes(10 * GST_MSECOND * static_cast<GstClockTime>(percent));
     ASSERT_FALSE(data.empty());
     EXPECT_EQ(std::to_integer<int>(data[0]), percent);
   }
@@ -291,7 +292,7 @@ TEST(OwnKernel, WritingBehindTheOutputIsTold) {
       "}\n");
   for (const int over : {0, 60000}) {
     Own own("check-bounds=true defines=OVER=" + std::to_string(over) + " location=" + file.path());
-    push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
     EXPECT_THAT(own.pipeline().run(),
                 testing::AllOf(HasSubstr(file.path() + " writes out of bounds"), HasSubstr("output of 2924 bytes"),
                                HasSubstr("the first one " + std::to_string(over) + " behind the end")));
@@ -323,7 +324,7 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   };
   for (const auto& [options, message] : cases) {
     Own own(options);
-    push(own.pipeline().appsrc(), new_buffer(random_data(Own::stride * 43, 1)));
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
     EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
     EXPECT_EQ(own.pipeline().culprit(), "kernel");
   }

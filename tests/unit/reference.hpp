@@ -113,7 +113,9 @@ inline Layout layout(std::uint32_t format, std::uint32_t width, std::uint32_t he
           add((tensor.planar ? 1 : 3) * tensor.element_bytes * width, height);
         }
       } else {
-        add((format == GPUMAP_FORMAT_GRAY16 || format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2U : 1U) * width, height);
+        add((format == GPUMAP_FORMAT_GRAY16 || format >= GPUMAP_FORMAT_BAYER16_BGGR ? std::size_t{2} : std::size_t{1}) *
+                width,
+            height);
       }
   }
   return layout;
