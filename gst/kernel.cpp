@@ -162,13 +162,16 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in)
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
   const bool set = std::exchange(state.properties.params_changed, false);
-  const std::string params = state.properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
   const bool timed = trans->segment.format == GST_FORMAT_TIME;
   const GstClockTime time =
       timed ? gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in)) : GST_CLOCK_TIME_NONE;
   const bool controlled = state.parameters.changed(time);
-  if (set || controlled) runner.set_params(state.parameters.over(params));
+  if (!set && !controlled) return;
+  GST_OBJECT_LOCK(trans);
+  const std::string params = state.properties.settings.params;
+  GST_OBJECT_UNLOCK(trans);
+  runner.set_params(state.parameters.over(params));
 }
 
 void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
