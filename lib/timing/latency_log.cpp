@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "gpumap/latency.hpp"
+
+namespace gpumap {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<LatencyLog>, std::less<>> logs;
+};
+
+Registry& registry() {
+  static auto* const the = new Registry;  // never destroyed: threads may outlive main()
+  return *the;
+}
+
+// Each resolves more than comes in, or they would pile up.
+constexpr std::size_t resolved_a_frame = 2;
+
+}  // namespace
+
+LatencyLog::LatencyLog(std::string channel) : channel_(std::move(channel)) {}
+
+std::shared_ptr<LatencyLog> LatencyLog::of_channel(const std::string& channel) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (auto log = all.logs[channel].lock()) return log;
+  std::erase_if(all.logs, [](const auto& entry) { return entry.second.expired(); });
+  auto log = std::make_shared<LatencyLog>(channel);
+  all.logs[channel] = log;
+  return log;
+}
+
+void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans) {
+  const std::lock_guard lock(mutex_);
+  if (pending_count_ != 0) resolve_oldest(resolved_a_frame);
+  if (spans.empty()) {
+    count(frame);
+    return;
+  }
+  Pending waiting{frame, std::move(spans)};
+  if (pending_count_ == 0 && resolve(waiting)) return;
+  if (pending_.empty()) pending_.resize(most_pending);
+  if (pending_count_ == most_pending) {
+    Pending& oldest = pending_[first_pending_];
+    oldest.spans.clear();
+    ++without_gpu_times_;
+    count(oldest.frame);
+    first_pending_ = (first_pending_ + 1) % most_pending;
+    --pending_count_;
+  }
+  pending_[(first_pending_ + pending_count_) % most_pending] = std::move(waiting);
+  ++pending_count_;
+}
+
+void LatencyLog::add_dropped(std::uint64_t frames) {
+  const std::lock_guard lock(mutex_);
+  dropped_ += frames;
+}
+
+bool LatencyLog::resolve(Pending& pending) {
+  FrameRecord& frame = pending.frame;
+  std::int64_t began = 0;
+  std::int64_t ended = 0;
+  std::int64_t error = 0;
+  try {
+    for (const auto& span : pending.spans) {
+      const auto times = span->times();
+      if (!times) return false;
+      began = began == 0 ? times->began_ns : std::min(began, times->began_ns);
+      ended = std::max(ended, times->ended_ns);
+      error = std::max(error, times->error_ns);
+    }
+    // Cause goes before effect: what says otherwise is the error of comparing the clocks.
+    if (frame.at(Stamp::launched) != 0) began = std::max(began, frame.at(Stamp::launched));
+    ended = std::max(ended, began);
+    if (frame.at(Stamp::visible) != 0) {
+      ended = std::min(ended, frame.at(Stamp::visible));
+      began = std::min(began, ended);
+    }
+    frame.at_ns[static_cast<std::size_t>(Stamp::kernel_started)] = began;
+    frame.at_ns[static_cast<std::size_t>(Stamp::kernel_ended)] = ended;
+    // Who launches need not wait: the slot is given back once the GPU is done, too.
+    std::int64_t& released = frame.at_ns[static_cast<std::size_t>(Stamp::released)];
+    if (released != 0) released = std::max(released, ended);
+    frame.gpu_error_ns = error;
+  } catch (const std::exception&) {
+    ++without_gpu_times_;  // The device is lost, which the elements say.
+  }
+  pending.spans.clear();
+  count(frame);
+  return true;
+}
+
+void LatencyLog::resolve_oldest(std::size_t most) {
+  for (; most > 0 && pending_count_ > 0; --most) {
+    if (!resolve(pending_[first_pending_])) return;
+    first_pending_ = (first_pending_ + 1) % most_pending;
+    --pending_count_;
+  }
+}
+
+void LatencyLog::count(const FrameRecord& frame) {
+  ++frames_;
+  gpu_error_ns_ = std::max(gpu_error_ns_, frame.gpu_error_ns);
+  const auto times = stage_times(frame);
+  for (std::size_t i = 0; i < stage_count; ++i) {
+    if (times[i]) stages_[i].add(*times[i]);
+  }
+  for (std::size_t i = 0; i < total_count; ++i) {
+    if (const auto time = total_time(frame, static_cast<Total>(i))) totals_[i].add(*time);
+  }
+  if (most_kept_ == 0) return;
+  if (kept_.size() < most_kept_) {
+    kept_.push_back(frame);
+  } else {
+    kept_[next_kept_] = frame;
+    next_kept_ = (next_kept_ + 1) % most_kept_;
+  }
+}
+
+LatencySummary LatencyLog::summary() {
+  const std::lock_guard lock(mutex_);
+  resolve_oldest(most_pending);
+  LatencySummary made;
+  made.channel = channel_;
+  made.frames = frames_;
+  made.dropped = dropped_;
+  made.without_gpu_times = without_gpu_times_;
+  made.gpu_error_ns = gpu_error_ns_;
+  for (std::size_t i = 0; i < stage_count; ++i) made.stages[i] = stages_[i].percentiles();
+  for (std::size_t i = 0; i < total_count; ++i) made.totals[i] = totals_[i].percentiles();
+  return made;
+}
+
+void LatencyLog::reset() {
+  const std::lock_guard lock(mutex_);
+  for (Histogram& one : stages_) one.clear();
+  for (Histogram& one : totals_) one.clear();
+  frames_ = dropped_ = without_gpu_times_ = 0;
+  gpu_error_ns_ = 0;
+  pending_.clear();
+  first_pending_ = pending_count_ = 0;
+  kept_.clear();
+  next_kept_ = 0;
+}
+
+void LatencyLog::keep_frames(std::size_t frames) {
+  const std::lock_guard lock(mutex_);
+  most_kept_ = frames;
+  kept_.clear();
+  kept_.reserve(frames);
+  next_kept_ = 0;
+}
+
+std::vector<FrameRecord> LatencyLog::take_frames() {
+  const std::lock_guard lock(mutex_);
+  resolve_oldest(most_pending);
+  std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(next_kept_), kept_.end());
+  std::vector<FrameRecord> taken;
+  taken.swap(kept_);
+  kept_.reserve(most_kept_);
+  next_kept_ = 0;
+  return taken;
+}
+
+}  // namespace gpumap

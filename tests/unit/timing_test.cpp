@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: MIT
+// Percentiles against sorted times, stages that add up, a log that stays small and waits for the GPU's times.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gpumap/latency.hpp"
+
+namespace {
+
+using gpumap::FrameRecord;
+using gpumap::FrameTrace;
+using gpumap::GpuSpan;
+using gpumap::GpuTimes;
+using gpumap::Histogram;
+using gpumap::LatencyLog;
+using gpumap::Percentiles;
+using gpumap::Stage;
+using gpumap::Stamp;
+using gpumap::Total;
+
+void set(FrameRecord& frame, Stamp stamp, std::int64_t at_ns) {
+  frame.at_ns[static_cast<std::size_t>(stamp)] = at_ns;
+}
+
+/// All stamps, each stage `step` longer than the one before.
+FrameRecord whole_frame(std::int64_t begin, std::int64_t step) {
+  FrameRecord frame;
+  std::int64_t at = begin;
+  for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
+    at += static_cast<std::int64_t>(i) * step;
+    frame.at_ns[i] = at;
+  }
+  return frame;
+}
+
+class FakeSpan : public GpuSpan {
+ public:
+  std::optional<GpuTimes> times() override {
+    if (fails) throw std::runtime_error("lost");
+    return times_;
+  }
+  void end(GpuTimes times) { times_ = times; }
+  bool fails = false;
+
+ private:
+  std::optional<GpuTimes> times_;
+};
+
+TEST(Histogram, AgreesWithSortedTimes) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> exponent(0, 11);  // 1 ns to 100 s
+  for (const std::size_t count : {1U, 2U, 3U, 10U, 999U, 100'000U}) {
+    Histogram histogram;
+    std::vector<std::int64_t> times(count);
+    for (auto& time : times) {
+      time = static_cast<std::int64_t>(std::pow(10, exponent(random)));
+      histogram.add(time);
+    }
+    std::ranges::sort(times);
+    const auto exact = [&](double share) {
+      return static_cast<double>(times[static_cast<std::size_t>(std::ceil(share * static_cast<double>(count))) - 1]);
+    };
+    const Percentiles got = histogram.percentiles();
+    EXPECT_EQ(got.count, count);
+    EXPECT_EQ(got.min, times.front());
+    EXPECT_EQ(got.max, times.back());
+    EXPECT_NEAR(got.mean, std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(count),
+                got.mean * 1e-9);
+    EXPECT_NEAR(static_cast<double>(got.p50), exact(0.5), exact(0.5) * 0.01 + 0.5);
+    EXPECT_NEAR(static_cast<double>(got.p90), exact(0.9), exact(0.9) * 0.01 + 0.5);
+    EXPECT_NEAR(static_cast<double>(got.p99), exact(0.99), exact(0.99) * 0.01 + 0.5);
+    EXPECT_NEAR(static_cast<double>(got.p999), exact(0.999), exact(0.999) * 0.01 + 0.5);
+  }
+}
+
+TEST(Histogram, EveryTimeIsWithinOnePercent) {
+  for (std::int64_t time = 1; time < std::int64_t{1} << 42; time += time / 37 + 1) {
+    Histogram histogram;
+    histogram.add(0);
+    histogram.add(time);
+    histogram.add(std::numeric_limits<std::int64_t>::max());  // so that the middle one is not clamped
+    EXPECT_NEAR(static_cast<double>(histogram.percentiles().p50), static_cast<double>(time),
+                static_cast<double>(time) * 0.008);
+  }
+}
+
+TEST(Histogram, TakesWhatIsNoTime) {
+  Histogram histogram;
+  EXPECT_EQ(histogram.percentiles().count, 0U);
+  histogram.add(-5);
+  histogram.add(std::numeric_limits<std::int64_t>::max());
+  const Percentiles got = histogram.percentiles();
+  EXPECT_EQ(got.min, 0);
+  EXPECT_EQ(got.max, std::numeric_limits<std::int64_t>::max());
+  histogram.clear();
+  EXPECT_EQ(histogram.percentiles().count, 0U);
+}
+
+TEST(Stages, AddUpToTheWholeWhateverIsMissing) {
+  for (unsigned missing = 0; missing < 1U << gpumap::stamp_count; ++missing) {
+    FrameRecord frame = whole_frame(1000, 7);
+    for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
+      if ((missing >> i & 1U) != 0) frame.at_ns[i] = 0;
+    }
+    std::int64_t sum = 0;
+    for (const auto& time : stage_times(frame)) sum += time.value_or(0);
+    EXPECT_EQ(sum, total_time(frame, Total::whole).value_or(0)) << "without stamps " << missing;
+  }
+}
+
+TEST(Stages, HaveTheTimesBetweenTheirStamps) {
+  const auto times = stage_times(whole_frame(1000, 7));
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) EXPECT_EQ(times[i], static_cast<std::int64_t>(i + 1) * 7);
+}
+
+TEST(Stages, TheNextStampHasTheTimeOfOneThatIsMissing) {
+  FrameRecord frame = whole_frame(1000, 7);
+  set(frame, Stamp::kernel_started, 0);
+  set(frame, Stamp::kernel_ended, 0);
+  const auto times = stage_times(frame);
+  EXPECT_EQ(times[static_cast<std::size_t>(Stage::start)], std::nullopt);
+  EXPECT_EQ(times[static_cast<std::size_t>(Stage::kernel)], std::nullopt);
+  EXPECT_EQ(times[static_cast<std::size_t>(Stage::notice)], 7 * (6 + 7 + 8));
+}
+
+TEST(Totals, ResultIsWhatWasSeenOfIt) {
+  FrameRecord frame = whole_frame(1000, 10);
+  frame.due_ns = frame.at(Stamp::last_store) - 3;
+  EXPECT_EQ(total_time(frame, Total::result), frame.at(Stamp::visible) - frame.at(Stamp::last_store));
+  EXPECT_EQ(total_time(frame, Total::lateness), frame.at(Stamp::visible) - frame.due_ns);
+  set(frame, Stamp::visible, 0);
+  EXPECT_EQ(total_time(frame, Total::result), frame.at(Stamp::kernel_ended) - frame.at(Stamp::last_store));
+  set(frame, Stamp::kernel_ended, 0);
+  EXPECT_EQ(total_time(frame, Total::result), frame.at(Stamp::received) - frame.at(Stamp::last_store));
+  frame.due_ns = 0;
+  EXPECT_EQ(total_time(frame, Total::lateness), std::nullopt);
+}
+
+TEST(LatencyLog, CountsWhatFramesSay) {
+  LatencyLog log("one");
+  for (int i = 1; i <= 100; ++i) log.add(whole_frame(1'000'000 * i, i));
+  log.add_dropped(3);
+  const auto summary = log.summary();
+  EXPECT_EQ(summary.frames, 100U);
+  EXPECT_EQ(summary.dropped, 3U);
+  EXPECT_EQ(summary.of(Stage::hold).count, 100U);
+  EXPECT_EQ(summary.of(Stage::hold).p50, 50);
+  EXPECT_EQ(summary.of(Stage::hold).max, 100);
+  EXPECT_EQ(summary.of(Stage::release).min, 9);
+  EXPECT_EQ(summary.of(Total::whole).max, 45 * 100);
+  log.reset();
+  EXPECT_EQ(log.summary().frames, 0U);
+  EXPECT_EQ(log.summary().of(Total::whole).count, 0U);
+}
+
+TEST(LatencyLog, IsOnePerChannelWhileSomebodyHoldsIt) {
+  auto first = LatencyLog::of_channel("same");
+  EXPECT_EQ(first, LatencyLog::of_channel("same"));
+  EXPECT_NE(first, LatencyLog::of_channel("other"));
+  first->add(whole_frame(1, 1));
+  first.reset();
+  EXPECT_EQ(LatencyLog::of_channel("same")->summary().frames, 0U);
+}
+
+TEST(LatencyLog, WaitsForTheGpu) {
+  LatencyLog log("gpu");
+  FrameRecord frame = whole_frame(1000, 10);
+  set(frame, Stamp::kernel_started, 0);
+  set(frame, Stamp::kernel_ended, 0);
+  auto first = std::make_shared<FakeSpan>();
+  auto second = std::make_shared<FakeSpan>();
+  log.add(frame, {first, second});
+  EXPECT_EQ(log.summary().frames, 0U);
+  first->end({.began_ns = frame.at(Stamp::launched) + 5, .ended_ns = frame.at(Stamp::launched) + 8, .error_ns = 2});
+  EXPECT_EQ(log.summary().frames, 0U);
+  second->end({.began_ns = frame.at(Stamp::launched) + 9, .ended_ns = frame.at(Stamp::launched) + 17, .error_ns = 4});
+  const auto summary = log.summary();
+  EXPECT_EQ(summary.frames, 1U);
+  EXPECT_EQ(summary.of(Stage::start).max, 5);
+  EXPECT_EQ(summary.of(Stage::kernel).max, 12);
+  EXPECT_EQ(summary.gpu_error_ns, 4);
+}
+
+TEST(LatencyLog, KeepsTheOrderOfCauseAndEffect) {
+  LatencyLog log("order");
+  log.keep_frames(1);
+  FrameRecord frame = whole_frame(1000, 10);
+  auto span = std::make_shared<FakeSpan>();
+  span->end({.began_ns = frame.at(Stamp::launched) - 5, .ended_ns = frame.at(Stamp::visible) + 5, .error_ns = 9});
+  log.add(frame, {span});
+  const FrameRecord got = log.take_frames().at(0);
+  EXPECT_EQ(got.at(Stamp::kernel_started), got.at(Stamp::launched));
+  EXPECT_EQ(got.at(Stamp::kernel_ended), got.at(Stamp::visible));
+}
+
+TEST(LatencyLog, ASlotIsReleasedWhenTheGpuIsDone) {
+  LatencyLog log("released");
+  log.keep_frames(1);
+  FrameRecord frame;
+  set(frame, Stamp::launched, 100);
+  set(frame, Stamp::released, 110);
+  auto span = std::make_shared<FakeSpan>();
+  span->end({.began_ns = 120, .ended_ns = 150});
+  log.add(frame, {span});
+  EXPECT_EQ(log.take_frames().at(0).at(Stamp::released), 150);
+}
+
+TEST(LatencyLog, StaysSmallWhenTheGpuNeverEnds) {
+  LatencyLog log("endless");
+  log.keep_frames(10);
+  auto endless = std::make_shared<FakeSpan>();
+  constexpr std::uint64_t more = 50;
+  for (std::uint64_t i = 0; i < LatencyLog::most_pending + more; ++i) {
+    FrameRecord frame = whole_frame(1000, 1);
+    frame.sequence = i;
+    log.add(frame, {endless});
+  }
+  EXPECT_EQ(endless.use_count(), 1 + static_cast<long>(LatencyLog::most_pending));
+  auto summary = log.summary();
+  EXPECT_EQ(summary.frames, more);
+  EXPECT_EQ(summary.without_gpu_times, more);
+  EXPECT_EQ(log.take_frames().back().sequence, more - 1);
+  endless->fails = true;
+  summary = log.summary();
+  EXPECT_EQ(summary.frames, LatencyLog::most_pending + more);
+  EXPECT_EQ(summary.without_gpu_times, LatencyLog::most_pending + more);
+}
+
+TEST(LatencyLog, KeepsTheLastFramesInOrder) {
+  LatencyLog log("kept");
+  log.keep_frames(8);
+  for (std::uint64_t i = 0; i < 21; ++i) {
+    FrameRecord frame = whole_frame(1000, 1);
+    frame.sequence = i;
+    log.add(frame);
+  }
+  std::vector<std::uint64_t> got;
+  for (const FrameRecord& frame : log.take_frames()) got.push_back(frame.sequence);
+  EXPECT_THAT(got, testing::ElementsAre(13, 14, 15, 16, 17, 18, 19, 20));
+  EXPECT_TRUE(log.take_frames().empty());
+}
+
+TEST(FrameTrace, GoesIntoTheLogOnceTheLastLetsGo) {
+  auto log = std::make_shared<LatencyLog>("trace");
+  log->keep_frames(4);
+  FrameRecord begun;
+  begun.sequence = 42;
+  set(begun, Stamp::published, 10);
+  auto trace = std::make_shared<FrameTrace>(log, begun);
+  auto held_elsewhere = trace;
+  trace->stamp(Stamp::launched, 20);
+  trace->stamp(Stamp::launched, 30);  // the second kernel
+  trace->stamp(Stamp::visible, 40);
+  trace->stamp(Stamp::visible, 50);
+  EXPECT_EQ(trace->record().at(Stamp::launched), 20);
+  trace.reset();
+  EXPECT_EQ(log->summary().frames, 0U);
+  held_elsewhere.reset();
+  const FrameRecord got = log->take_frames().at(0);
+  EXPECT_EQ(got.sequence, 42U);
+  EXPECT_EQ(got.at(Stamp::launched), 20);
+  EXPECT_EQ(got.at(Stamp::visible), 50);
+}
+
+TEST(FrameTrace, ManyThreadsMayStamp) {
+  auto log = std::make_shared<LatencyLog>("threads");
+  {
+    auto trace = std::make_shared<FrameTrace>(log, whole_frame(1000, 1));
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([trace] {
+        for (int turn = 0; turn < 1000; ++turn) {
+          trace->stamp(Stamp::visible);
+          trace->add_span(nullptr);
+          (void)trace->record();
+        }
+      });
+    }
+  }
+  EXPECT_EQ(log->summary().frames, 1U);
+}
+
+}  // namespace
