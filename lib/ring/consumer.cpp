@@ -33,6 +33,9 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
                                           std::chrono::nanoseconds(state.spin_ns.load(std::memory_order_relaxed)),
                                           state.consumer_waits, attempt, [] { return std::chrono::nanoseconds(0); });
   if (status != RingStatus::ok) return status;
+  if (ring::stamps(state.block)) {
+    ring::stamp_of(state.block, slot, Stamp::received).store(monotonic_ns(), std::memory_order_relaxed);
+  }
   state.keep(state.read_leases);
   lease.ring_ = this;
   lease.slot_ = slot;
@@ -45,6 +48,9 @@ void ReadLease::end() noexcept {
   if (ring_ == nullptr) return;
   Ring* const ring = std::exchange(ring_, nullptr);
   Ring::State& state = *ring->state_;
+  if (ring::stamps(state.block)) {
+    ring::stamp_of(state.block, slot_, Stamp::released).store(monotonic_ns(), std::memory_order_relaxed);
+  }
   ring::release_reader(state.block, state.limits, slot_);
   written_ = Fence();
   if (state.let_go(state.read_leases)) delete ring;
@@ -72,6 +78,16 @@ ReadLease::~ReadLease() {
 
 std::size_t ReadLease::offset() const noexcept {
   return ring_ != nullptr ? slot_ * ring_->state_->slot_stride : 0;
+}
+
+std::optional<FrameRecord> ReadLease::stamps() const noexcept {
+  if (ring_ == nullptr || !ring_->stamping()) return std::nullopt;
+  return ring::read_stamps(ring_->state_->block, slot_, info_);
+}
+
+void ReadLease::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
+  if (ring_ == nullptr || stamp <= Stamp::received || stamp >= Stamp::released || !ring_->stamping()) return;
+  ring::stamp_of(ring_->state_->block, slot_, stamp).store(at_ns, std::memory_order_relaxed);
 }
 
 void ReadLease::add_read_fence(const Fence& fence) const {

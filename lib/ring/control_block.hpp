@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
+#include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
 
 namespace gpumap::ring {
@@ -15,12 +17,13 @@ namespace gpumap::ring {
 /// Whatever is read from it is checked against Limits, which are private to the process.
 
 inline constexpr std::uint64_t control_magic = 0x676e'6972'2d70'6d67;  // "gmp-ring" in memory
-inline constexpr std::uint32_t control_version = 2;
+inline constexpr std::uint32_t control_version = 3;
 
 /// Two lines: the adjacent-line prefetcher of x86 pulls lines in pairs, so one line apart is still shared.
 inline constexpr std::size_t line_bytes = 128;
 
 enum class Side : std::uint32_t { open = 1, closed = 2 };
+enum class Stamping : std::uint32_t { off = 0, on = 1 };
 enum class Sleepers : std::uint32_t { none = 0, some = 1 };
 
 /// Who has a slot. Each side has a word of its own for it, so that in steady state a line has one writer and moves one
@@ -64,6 +67,21 @@ struct alignas(line_bytes) Slot {
   std::atomic<std::uint64_t> entry;
 };
 
+/// The way of the slot's frame, where ControlBlock::stamping is on; else no one touches these lines. Each side writes
+/// its own. The producer's are those of the frame in the slot where `at_ns[published]` is the frame's publish_ns. ns on
+/// CLOCK_MONOTONIC, 0: not taken.
+struct StampLines {
+  struct alignas(line_bytes) {
+    std::array<std::atomic<std::int64_t>, static_cast<std::size_t>(Stamp::received)> at_ns;  ///< acquired to published
+    std::atomic<std::int64_t> due_ns;
+    std::atomic<std::int64_t> captured_ns;
+  } producer;
+  /// From received on. What the GPU does is known only after the slot was given back, and is not here.
+  struct alignas(line_bytes) {
+    std::array<std::atomic<std::int64_t>, stamp_count - static_cast<std::size_t>(Stamp::received)> at_ns;
+  } consumer;
+};
+
 struct alignas(line_bytes) Cursor {
   std::atomic<std::uint64_t> value;
 };
@@ -92,6 +110,7 @@ struct ControlBlock {
   alignas(line_bytes) std::atomic<std::uint32_t> producer_side;
   std::atomic<std::uint32_t> consumer_side;
   std::atomic<std::uint64_t> nudges;
+  std::atomic<std::uint32_t> stamping;
 
   alignas(line_bytes) std::atomic<std::uint64_t> dropped_queued;  ///< published, never received
   std::atomic<std::uint64_t> dropped_refused;                     ///< never published: the ring was full
@@ -103,6 +122,7 @@ struct ControlBlock {
   alignas(line_bytes) std::atomic<std::uint64_t> freed_entries[max_slots];
   alignas(line_bytes) SlotWord reading[max_slots];  ///< the consumer's words
   Slot slot[max_slots];
+  StampLines stamps[max_slots];
 };
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free,
@@ -115,6 +135,8 @@ static_assert(offsetof(ControlBlock, producer_side) == 128 && offsetof(ControlBl
 static_assert(offsetof(ControlBlock, producer_bell) == 384 && offsetof(ControlBlock, published) == 640);
 static_assert(offsetof(ControlBlock, freed_entries) == 640 + 2 * sizeof(Cursors));
 static_assert(offsetof(ControlBlock, slot) == offsetof(ControlBlock, reading) + sizeof(SlotWord) * max_slots);
+static_assert(sizeof(StampLines) == 2 * line_bytes);
+static_assert(offsetof(ControlBlock, stamps) == offsetof(ControlBlock, slot) + sizeof(Slot) * max_slots);
 static_assert(max_slots == 256, "an entry has 8 bits for the slot");
 
 /// What this process knows for itself and checks the block against.

@@ -79,6 +79,7 @@ RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadlin
     state.block.dropped_refused.fetch_add(1, std::memory_order_relaxed);
   }
   if (status != RingStatus::ok) return status;
+  if (ring::stamps(state.block)) ring::begin_stamps(state.block, slot, monotonic_ns());
   state.keep(state.write_leases);
   lease.ring_ = this;
   lease.slot_ = slot;
@@ -110,8 +111,11 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     state.written[lease.slot_] = std::move(written);
   }
   state.writers.publish(lease.slot_);
-  const auto now = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch());
-  if (!ring::publish(state.block, state.limits, lease.slot_, info, now.count())) {
+  const std::int64_t now = monotonic_ns();
+  if (ring::stamps(state.block)) {
+    ring::stamp_of(state.block, lease.slot_, Stamp::published).store(now, std::memory_order_relaxed);
+  }
+  if (!ring::publish(state.block, state.limits, lease.slot_, info, now)) {
     state.writers.publish_failed(lease.slot_);
     throw Error(
         ErrorCode::invalid,
@@ -149,6 +153,20 @@ WriteLease& WriteLease::operator=(WriteLease&& other) noexcept {
 
 WriteLease::~WriteLease() {
   end();
+}
+
+void WriteLease::stamp(Stamp stamp, std::int64_t at_ns) noexcept {
+  if (ring_ == nullptr || published_ || !ring_->stamping()) return;
+  auto& at = ring::stamp_of(ring_->state_->block, slot_, stamp);
+  if (stamp == Stamp::first_store && at.load(std::memory_order_relaxed) != 0) return;
+  at.store(at_ns, std::memory_order_relaxed);
+}
+
+void WriteLease::stamp_source(std::int64_t due_ns, std::int64_t captured_ns) noexcept {
+  if (ring_ == nullptr || published_ || !ring_->stamping()) return;
+  auto& source = ring_->state_->block.stamps[slot_].producer;
+  source.due_ns.store(due_ns, std::memory_order_relaxed);
+  source.captured_ns.store(captured_ns, std::memory_order_relaxed);
 }
 
 std::byte* WriteLease::host() const noexcept {

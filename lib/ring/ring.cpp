@@ -161,6 +161,15 @@ void Ring::set_spin(std::chrono::nanoseconds spin) noexcept {
   state_->spin_ns.store(bounded.count(), std::memory_order_relaxed);
 }
 
+void Ring::set_stamping(bool stamping) noexcept {
+  state_->block.stamping.store(static_cast<std::uint32_t>(stamping ? ring::Stamping::on : ring::Stamping::off),
+                               std::memory_order_relaxed);
+}
+
+bool Ring::stamping() const noexcept {
+  return ring::stamps(state_->block);
+}
+
 std::uint32_t Ring::queued() const noexcept {
   const std::uint64_t popped = state_->block.published.popped.value.load();
   const std::uint64_t pushed = state_->block.published.pushed.value.load();

@@ -145,4 +145,28 @@ void drop_published(ControlBlock& block, const Limits& limits) noexcept {
   }
 }
 
+void begin_stamps(ControlBlock& block, std::uint32_t slot, std::int64_t acquired_ns) noexcept {
+  auto& mine = block.stamps[slot].producer;
+  for (auto& at : mine.at_ns) at.store(0, std::memory_order_relaxed);
+  mine.due_ns.store(0, std::memory_order_relaxed);
+  mine.captured_ns.store(0, std::memory_order_relaxed);
+  stamp_of(block, slot, Stamp::acquired).store(acquired_ns, std::memory_order_relaxed);
+}
+
+std::optional<FrameRecord> read_stamps(ControlBlock& block, std::uint32_t slot, const FrameInfo& info) noexcept {
+  if (stamp_of(block, slot, Stamp::published).load(std::memory_order_relaxed) != info.publish_ns) return std::nullopt;
+  FrameRecord record;
+  record.sequence = info.sequence;
+  record.bytes = info.bytes;
+  for (std::size_t i = 0; i < stamp_count; ++i) {
+    const auto stamp = static_cast<Stamp>(i);
+    if (stamp > Stamp::received) break;
+    record.at_ns[i] = stamp_of(block, slot, stamp).load(std::memory_order_relaxed);
+  }
+  const auto& source = block.stamps[slot].producer;
+  record.due_ns = source.due_ns.load(std::memory_order_relaxed);
+  record.captured_ns = source.captured_ns.load(std::memory_order_relaxed);
+  return record;
+}
+
 }  // namespace gpumap::ring

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "ring/control_block.hpp"
 #include "ring/slot_queue.hpp"
@@ -46,6 +49,22 @@ void expect_publish(ControlBlock& block, const Limits& limits, std::uint32_t slo
 [[nodiscard]] Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept;
 /// Held -> none; queue the slot as free and wake the producer.
 void release_reader(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept;
+[[nodiscard]] inline bool stamps(const ControlBlock& block) noexcept {
+  return block.stamping.load(std::memory_order_relaxed) == static_cast<std::uint32_t>(Stamping::on);
+}
+/// Where a stamp of the slot's frame is kept.
+[[nodiscard]] inline std::atomic<std::int64_t>& stamp_of(ControlBlock& block, std::uint32_t slot,
+                                                         Stamp stamp) noexcept {
+  constexpr auto first_of_consumer = static_cast<std::size_t>(Stamp::received);
+  StampLines& lines = block.stamps[slot];
+  const auto at = static_cast<std::size_t>(stamp);
+  return at < first_of_consumer ? lines.producer.at_ns[at] : lines.consumer.at_ns[at - first_of_consumer];
+}
+/// Nothing is known of the frame that will be written but when its slot was acquired.
+void begin_stamps(ControlBlock& block, std::uint32_t slot, std::int64_t acquired_ns) noexcept;
+/// The producer's stamps of the frame in the slot, as `info` names it; empty where they are of another, or of none.
+[[nodiscard]] std::optional<FrameRecord> read_stamps(ControlBlock& block, std::uint32_t slot,
+                                                     const FrameInfo& info) noexcept;
 /// Drop everything that is queued now; the slots are free.
 void drop_published(ControlBlock& block, const Limits& limits) noexcept;
 

@@ -5,35 +5,17 @@
 
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "ring/control_block.hpp"
 #include "ring/slot_queue.hpp"
+#include "ring_foreign.hpp"
 #include "ring_helpers.hpp"
 
 namespace gpumap {
 namespace {
 
 using namespace test;  // NOLINT: the tests' own words
-
-/// The block as a peer has it: found among this process's mappings, not through the ring.
-ring::ControlBlock& foreign_view() {
-  std::ifstream maps("/proc/self/maps");
-  ring::ControlBlock* found = nullptr;
-  int blocks = 0;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.find("memfd:gpumap-ring") == std::string::npos) continue;
-    found = reinterpret_cast<ring::ControlBlock*>(std::stoull(line, nullptr, 16));
-    ++blocks;
-  }
-  EXPECT_EQ(blocks, 1);
-  EXPECT_EQ(found->magic, ring::control_magic);
-  EXPECT_EQ(found->version, ring::control_version);
-  EXPECT_EQ(found->block_bytes, sizeof(ring::ControlBlock));
-  return *found;
-}
 
 TEST(RingForeign, BlockTellsItsSizes) {
   const auto ring = make_ring(3, 5000);

@@ -12,6 +12,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/fence.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 
 namespace gpumap {
@@ -86,6 +87,12 @@ class WriteLease {
   [[nodiscard]] bool published() const noexcept { return published_; }
   [[nodiscard]] Ring* ring() const noexcept { return ring_; }  ///< null when empty; lives as long as the lease
 
+  /// Of the frame that is written: first_store, which keeps the first time, and last_store, which keeps the last; ns on
+  /// CLOCK_MONOTONIC. The ring itself stamps acquired and published. Nothing where Ring::stamping() is not.
+  void stamp(Stamp stamp, std::int64_t at_ns) noexcept;
+  /// When the frame was due, and when it was captured; 0: not known.
+  void stamp_source(std::int64_t due_ns, std::int64_t captured_ns) noexcept;
+
  private:
   friend class Ring;
   void end() noexcept;
@@ -111,6 +118,11 @@ class ReadLease {
   [[nodiscard]] const Fence& written() const noexcept { return written_; }
   /// GPU work that reads the slot: it is not leased again before this fence has signalled.
   void add_read_fence(const Fence& fence) const;
+  /// The frame's way up to `received`; empty where the ring did not stamp it.
+  [[nodiscard]] std::optional<FrameRecord> stamps() const noexcept;
+  /// `launched` and what comes after it, into the slot, for who looks into the control block. The ring stamps received
+  /// and released. Nothing where Ring::stamping() is not.
+  void stamp(Stamp stamp, std::int64_t at_ns) const noexcept;
   [[nodiscard]] Ring* ring() const noexcept { return ring_; }  ///< null when empty; lives as long as the lease
 
  private:
@@ -173,6 +185,9 @@ class alignas(64) Ring {  // a line of its own: leases read the pointer in it, c
   /// Drop everything queued (a flush).
   void drop_queued() noexcept;
   void set_spin(std::chrono::nanoseconds spin) noexcept;
+  /// Stamp the way of the frames that are acquired from now on. Off at first: then it costs nothing.
+  void set_stamping(bool stamping) noexcept;
+  [[nodiscard]] bool stamping() const noexcept;
   [[nodiscard]] std::uint32_t queued() const noexcept;
   [[nodiscard]] std::uint64_t published() const noexcept;  ///< the sequence that the next publish gets
   /// Slots whose write lease lives and whose frame, if any, nobody has queued or reads.
