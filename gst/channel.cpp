@@ -231,6 +231,16 @@ void Channel::set_src_spin(std::chrono::nanoseconds spin) {
   if (current_) current_->ring().set_spin(spin);
 }
 
+void Channel::set_log(std::shared_ptr<LatencyLog> log) {
+  const std::lock_guard lock(mutex_);
+  log_ = std::move(log);
+}
+
+std::shared_ptr<LatencyLog> Channel::log() const {
+  const std::lock_guard lock(mutex_);
+  return log_;
+}
+
 void Channel::remember(GstEvent* event) {
   if (!is_sticky(event)) return;
   const GstEventType type = GST_EVENT_TYPE(event);
@@ -280,6 +290,7 @@ Channel::Next Channel::next(Deadline deadline) {
         const std::uint64_t sequence = current_->sequence(held_);
         Next frame{.kind = Next::Kind::frame, .lease = std::move(held_), .sequence = sequence};
         frame.carrier.reset(current_->take(frame.lease.slot()));
+        frame.trace = current_->follow(frame.lease);
         return frame;
       }
       if (!current_) {
@@ -305,8 +316,12 @@ Channel::Next Channel::next(Deadline deadline) {
       }
       BufferPtr carrier(lane->take(lease.slot()));
       const std::uint64_t sequence = lane->sequence(lease);
-      return {
-          .kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence, .carrier = std::move(carrier)};
+      auto trace = lane->follow(lease);
+      return {.kind = Next::Kind::frame,
+              .lease = std::move(lease),
+              .sequence = sequence,
+              .carrier = std::move(carrier),
+              .trace = std::move(trace)};
     }
     if (status == RingStatus::flushing) return {.kind = Next::Kind::flushing};
     if (pending_.load(std::memory_order_acquire) != 0) continue;

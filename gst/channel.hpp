@@ -61,6 +61,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void set_src_flushing(bool flushing);
   void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
   void set_src_spin(std::chrono::nanoseconds spin);
+  /// Where the ways of the channel's frames go; null where they are not followed.
+  void set_log(std::shared_ptr<LatencyLog> log);
+  [[nodiscard]] std::shared_ptr<LatencyLog> log() const;
   /// The other side's element, transfer full, or null.
   [[nodiscard]] GstElement* sink() const;
   [[nodiscard]] GstElement* src() const;
@@ -72,10 +75,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   struct Next {
     enum class Kind { frame, event, timeout, interrupted, flushing } kind = Kind::timeout;
-    ReadLease lease;             ///< frame
-    std::uint64_t sequence = 0;  ///< frame: its number on the channel
-    BufferPtr carrier;           ///< frame
-    GstEvent* event = nullptr;   ///< event; transfer full
+    ReadLease lease;                    ///< frame
+    std::uint64_t sequence = 0;         ///< frame: its number on the channel
+    BufferPtr carrier;                  ///< frame
+    std::shared_ptr<FrameTrace> trace;  ///< frame; null where its way is not followed
+    GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
 
@@ -108,6 +112,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool interrupted_ = false;
   std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
   std::chrono::nanoseconds src_spin_{0};
+  std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
   std::atomic<guint> plays_{0};

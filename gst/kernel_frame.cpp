@@ -7,6 +7,7 @@
 
 #include "gpumap/error.hpp"
 #include "kernel_runner.hpp"
+#include "latency_meta.hpp"
 #include "memory.hpp"
 #include "video_layout.hpp"
 
@@ -111,6 +112,12 @@ void KernelRunner::launch(bool by_field) {
   }
 }
 
+void KernelRunner::stamp(FrameTrace& trace, const Input& input, Stamp stamp) {
+  const std::int64_t now = monotonic_ns();
+  trace.stamp(stamp, now);
+  input.bytes->stamp(stamp, now);
+}
+
 void KernelRunner::submit(const Input& input) {
   {
     const std::lock_guard lock(last_mutex_);
@@ -151,6 +158,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
   frame_.result = result_->address();
 
+  const std::shared_ptr<FrameTrace> trace = trace_of(in);
+  if (trace) stamp(*trace, input, Stamp::launched);
   if (has_result_) result_->clear();
   queue_->wait(input.bytes->written());
   const bool checks_bounds = bounds_ && !in_place;
@@ -171,7 +180,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   }
   submit(input);
 
-  const bool finished = (!has_result_ && gpu_output_ && !checks_bounds) || wait(last_);
+  const bool looks = has_result_ || !gpu_output_ || checks_bounds;
+  const bool finished = !looks || wait(last_);
+  if (trace && looks) stamp(*trace, input, Stamp::visible);
   if (finished && checks_bounds) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
   if (gpu_output_ && in_place) {
@@ -207,6 +218,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     if (!in_place) remove_result_meta(out);
     if (own_size) times_.give(out);
   }
+  if (trace) refresh_latency_meta(out);
   if (!finished) {
     gst_buffer_unref(out);
     return nullptr;

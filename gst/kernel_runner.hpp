@@ -14,6 +14,7 @@
 #include "bounds_check.hpp"
 #include "frame_format.hpp"
 #include "frame_times.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "kernel_reload.hpp"
 #include "kernel_result.hpp"
@@ -92,6 +93,7 @@ class KernelRunner {
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
   void submit(const Input& input);
+  static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
   std::shared_ptr<Device> device_;
   std::unique_ptr<Program> program_;

@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: MIT
 #include "lane.hpp"
 
+#include <utility>
+
 namespace gpumap::gst {
+
+Lane::Lane(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log)
+    : ring_(std::move(ring)), first_(first), carriers_(ring_->slots()), log_(std::move(log)) {
+  ring_->set_stamping(log_ != nullptr);
+}
+
+std::shared_ptr<FrameTrace> Lane::follow(const ReadLease& lease) {
+  if (!log_) return nullptr;
+  auto record = lease.stamps();
+  if (!record) return nullptr;
+  if (record->sequence > expected_) log_->add_dropped(record->sequence - expected_);
+  expected_ = record->sequence + 1;
+  record->sequence += first_;
+  return std::make_shared<FrameTrace>(log_, *record);
+}
 
 Lane::~Lane() {
   for (auto& carrier : carriers_) {

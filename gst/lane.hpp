@@ -6,9 +6,9 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <utility>
 #include <vector>
 
+#include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
 
 namespace gpumap::gst {
@@ -16,9 +16,9 @@ namespace gpumap::gst {
 /// A ring and, beside each slot, the GstBuffer without memory that carries its timestamps, flags and metas across.
 class Lane {
  public:
-  /// `first`: frames that the channel's sink published on the rings before this one.
-  Lane(std::shared_ptr<Ring> ring, std::uint64_t first)
-      : ring_(std::move(ring)), first_(first), carriers_(ring_->slots()) {}
+  /// `first`: frames that the channel's sink published on the rings before this one. `log`: where the ways of its
+  /// frames go, which the ring stamps then; null: nowhere.
+  Lane(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log);
   ~Lane();
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
@@ -30,11 +30,15 @@ class Lane {
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.
   [[nodiscard]] GstBuffer* take(std::uint32_t slot);
+  /// The way of a frame that was just received; null where it is not followed. One thread at a time.
+  [[nodiscard]] std::shared_ptr<FrameTrace> follow(const ReadLease& lease);
 
  private:
   std::shared_ptr<Ring> ring_;
   std::uint64_t first_;
   std::vector<std::atomic<GstBuffer*>> carriers_;
+  std::shared_ptr<LatencyLog> log_;
+  std::uint64_t expected_ = 0;  ///< the ring's sequence of the next frame, when none is dropped
 };
 
 }  // namespace gpumap::gst

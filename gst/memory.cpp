@@ -56,6 +56,11 @@ Bytes::Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t byte
 }
 
 Bytes::~Bytes() {
+  if (trace_) {
+    holder_ = std::monostate();
+    trace_->stamp(Stamp::released);
+    return;
+  }
   auto* block = std::get_if<OutputBlock>(&holder_);
   if (block == nullptr || !give_back_) return;
   block->readers.push_back(written_);
@@ -94,8 +99,25 @@ std::chrono::nanoseconds Bytes::now() const noexcept {
 std::byte* Bytes::map(GstMapFlags flags) {
   const std::lock_guard lock(mutex_);
   std::byte* data = locate(flags);
-  if (maps_++ == 0) mapped_since_ = now();
+  if (maps_++ == 0) {
+    mapped_since_ = now();
+    mapped_to_write_ = false;
+  }
+  if ((flags & GST_MAP_WRITE) != 0) {
+    if (!mapped_to_write_) stamp_store(Stamp::first_store, mapped_since_);
+    mapped_to_write_ = true;
+  }
   return data;
+}
+
+/// `now`: as now() just gave it.
+void Bytes::stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept {
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  if (lease != nullptr && lease->ring()->stamping()) lease->stamp(stamp, cpu_clock_ ? monotonic_ns() : now.count());
+}
+
+void Bytes::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
+  if (const auto* lease = std::get_if<ReadLease>(&holder_)) lease->stamp(stamp, at_ns);
 }
 
 /// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
@@ -129,7 +151,10 @@ std::byte* Bytes::locate(GstMapFlags flags) {
 
 void Bytes::unmap() {
   const std::lock_guard lock(mutex_);
-  if (--maps_ == 0) time_mapped_ += now() - mapped_since_;
+  if (--maps_ != 0) return;
+  const std::chrono::nanoseconds end = now();
+  time_mapped_ += end - mapped_since_;
+  if (mapped_to_write_) stamp_store(Stamp::last_store, end);
 }
 
 std::chrono::nanoseconds Bytes::take_time_mapped() {
@@ -142,6 +167,7 @@ std::size_t Bytes::settle(std::size_t bytes, FrameCopier& copier) {
   auto* lease = std::get_if<WriteLease>(&holder_);
   if (lease == nullptr || !shadow_dirty_) return 0;
   copier.copy(*lease, 0, {shadow_.get(), bytes});
+  if (lease->ring()->stamping()) lease->stamp(Stamp::last_store, monotonic_ns());
   shadow_dirty_ = false;
   has_content_ = true;
   return bytes;

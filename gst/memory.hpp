@@ -10,11 +10,13 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "gpumap/device.hpp"
 #include "gpumap/fence.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
 
@@ -58,6 +60,11 @@ class Bytes {
   [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
   void set_sequence(std::uint64_t sequence) noexcept { sequence_ = sequence; }
 
+  /// A received slot only: the way of its frame, which ends for the slot when this does. Null: it is not followed.
+  void set_trace(std::shared_ptr<FrameTrace> trace) noexcept { trace_ = std::move(trace); }
+  /// A stamp of the slot's frame, where this is its slot.
+  void stamp(Stamp stamp, std::int64_t at_ns) const noexcept;
+
   /// CPU pointer for GstMapFlags; throws Error.
   [[nodiscard]] std::byte* map(GstMapFlags flags);
   void unmap();
@@ -83,6 +90,7 @@ class Bytes {
 
  private:
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
+  void stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept;
   std::byte* locate(GstMapFlags flags);
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
@@ -93,6 +101,7 @@ class Bytes {
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
   std::uint64_t sequence_ = 0;
+  std::shared_ptr<FrameTrace> trace_;
   std::shared_ptr<MapCounters> counters_;
   bool trust_readwrite_ = false;
   Return give_back_;
@@ -100,6 +109,7 @@ class Bytes {
   mutable std::mutex mutex_;
   std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
   bool shadow_dirty_ = false;
+  bool mapped_to_write_ = false;
   int maps_ = 0;
   bool cpu_clock_ = false;
   std::chrono::nanoseconds mapped_since_{0};

@@ -9,6 +9,7 @@
 #include "caps.hpp"
 #include "end_of_stream.hpp"
 #include "error.hpp"
+#include "frame_origin.hpp"
 #include "pipeline_state.hpp"
 #include "pool.hpp"
 #include "sink_clock.hpp"
@@ -19,6 +20,7 @@ GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
 using gpumap::gst::EndOfStream;
+using gpumap::gst::FrameOrigin;
 using gpumap::gst::SinkClock;
 using gpumap::gst::SinkCore;
 using gpumap::gst::SinkProperties;
@@ -85,7 +87,9 @@ GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
   try {
     if (state.properties.sync)
       flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer, [&] { return src_prerolls(state); });
-    if (flow == GST_FLOW_OK) flow = state.core->send(buffer);
+    FrameOrigin origin;
+    if (state.core->stamping()) origin = {state.clock.due_ns(buffer), gpumap::gst::captured_ns(buffer)};
+    if (flow == GST_FLOW_OK) flow = state.core->send(buffer, origin);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(parent), error);
     flow = GST_FLOW_ERROR;
@@ -232,12 +236,12 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.core->start(element, gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
-        state.clock.set_playing(true);
+        state.clock.set_playing(element, true);
         state.eos.set_playing(element, true);
         state.core->channel()->set_sink_playing(true);
         break;
       case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
-        state.clock.set_playing(false);
+        state.clock.set_playing(element, false);
         state.eos.set_playing(element, false);
         state.core->channel()->set_sink_playing(false);
         break;

@@ -3,6 +3,8 @@
 
 #include <chrono>
 
+#include "frame_origin.hpp"
+
 namespace gpumap::gst {
 
 using namespace std::chrono_literals;
@@ -28,10 +30,22 @@ void SinkClock::wake() {
   changed_.notify_all();
 }
 
-void SinkClock::set_playing(bool playing) {
+void SinkClock::set_playing(GstElement* element, bool playing) {
+  GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
+  const GstClockTime base = is_monotonic(clock) ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
+  if (clock != nullptr) gst_object_unref(clock);
   const std::lock_guard lock(mutex_);
   playing_ = playing;
+  base_ = base;
   wake();
+}
+
+std::int64_t SinkClock::due_ns(const GstBuffer* buffer) {
+  const GstClockTime pts = GST_BUFFER_PTS(buffer);
+  const std::lock_guard lock(mutex_);
+  if (!GST_CLOCK_TIME_IS_VALID(base_) || !GST_CLOCK_TIME_IS_VALID(pts) || segment_.format != GST_FORMAT_TIME) return 0;
+  const GstClockTime running = gst_segment_to_running_time(&segment_, GST_FORMAT_TIME, pts);
+  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base_ + running) : 0;
 }
 
 void SinkClock::set_flushing(bool flushing) {

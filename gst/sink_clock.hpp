@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 
@@ -20,12 +21,17 @@ class SinkClock {
 
   void reset();
   void set_segment(GstEvent* event);
-  void set_playing(bool playing);
+  /// `element`: whose clock and base time hold while it plays.
+  void set_playing(GstElement* element, bool playing);
   void set_flushing(bool flushing);  ///< wakes a waiting thread
 
   /// OK when the time has come, FLUSHING when it will not. While this side is paused, a frame passes at once where
   /// `prerolling()`: what follows the gpumapsrc wants frames before it can play or pause, and may want several.
   [[nodiscard]] GstFlowReturn wait_for(GstElement* element, GstBuffer* buffer, const std::function<bool()>& prerolling);
+
+  /// When the frame's running time comes, in ns on CLOCK_MONOTONIC; 0 where it has none, while paused, and where the
+  /// pipeline has another clock.
+  [[nodiscard]] std::int64_t due_ns(const GstBuffer* buffer);
 
  private:
   void wake();
@@ -34,6 +40,7 @@ class SinkClock {
   std::condition_variable changed_;
   GstSegment segment_;
   bool playing_ = false;
+  GstClockTime base_ = GST_CLOCK_TIME_NONE;  ///< running time 0 on CLOCK_MONOTONIC, while playing
   bool flushing_ = false;
   bool first_ = true;
   GstClockID waiting_ = nullptr;

@@ -9,6 +9,7 @@
 
 #include "error.hpp"
 #include "gpumap/error.hpp"
+#include "latency_tracer.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -48,6 +49,16 @@ GstBuffer* carrier_of(GstBuffer* from) {
   return carrier;
 }
 
+/// Where the ways of the frames go; null: they are not followed. What an application asks for begins with its start; a
+/// tracer follows the channel from beginning to end.
+std::shared_ptr<LatencyLog> log_of(const SinkSettings& settings) {
+  auto log = traced_log(settings.channel);
+  if (log || (!settings.stamps && settings.latency_interval_ms == 0)) return log;
+  log = LatencyLog::of_channel(settings.channel);
+  log->reset();
+  return log;
+}
+
 std::int64_t ring_time(GstClockTime time) {
   return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
 }
@@ -70,8 +81,13 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
                                                 "gpumapsink and gpumapsrc a channel name of its own",
                                                 settings.channel, holder));
   }
+  std::shared_ptr<LatencyLog> log = log_of(settings);
+  channel->set_log(log);
+  if (settings.latency_interval_ms != 0) reports_ = report_latency(sink, log, settings.latency_interval_ms);
   const std::lock_guard lock(mutex_);
-  session_ = std::make_shared<const Session>(Session{settings, device_, std::move(channel)});
+  session_ = std::make_shared<const Session>(Session{settings, device_, std::move(channel), log});
+  stamping_ = log != nullptr;
+  log_ = std::move(log);
   flushing_ = false;
   gone_ = {};
   maps_->cpu_reads = 0;
@@ -87,6 +103,7 @@ void SinkCore::stop(bool drained) {
   set_flushing(true);
   if (const auto channel = this->channel()) channel->detach_sink(drained);
   copier_.stop();
+  reports_.reset();
   const std::lock_guard lock(mutex_);
   gone_ = counters();
   lane_.reset();
@@ -195,7 +212,7 @@ void SinkCore::watch_upstream(const Session& session, Bytes& bytes) {
   }
 }
 
-void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes) {
+void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes, const FrameOrigin& origin) {
   FrameInfo info;
   info.bytes = bytes;
   info.pts = ring_time(GST_BUFFER_PTS(buffer));
@@ -204,12 +221,14 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   info.offset = GST_BUFFER_OFFSET(buffer);
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
   info.flags = GST_BUFFER_FLAGS(buffer);
+  if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
   lane.put(lease.slot(), carrier_of(buffer));
   lane.ring().publish(lease, info);
   frames_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
+  if (stamping()) lease.stamp(Stamp::first_store, monotonic_ns());
   std::size_t at = 0;
   for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, i);
@@ -224,11 +243,12 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
     copier_.copy(lease, at, {reinterpret_cast<const std::byte*>(map.data), map.size});
     at += map.size;
   }
+  if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
   copied_.fetch_add(1, std::memory_order_relaxed);
   bytes_copied_.fetch_add(at, std::memory_order_relaxed);
 }
 
-GstFlowReturn SinkCore::send(GstBuffer* buffer) {
+GstFlowReturn SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin) {
   const auto session = this->session();
   if (!session) return GST_FLOW_FLUSHING;
   const Channel& channel = *session->channel;
@@ -252,7 +272,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
       }
       // From here on it belongs to the readers too.
       GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
-      publish(*current, *lease, buffer, bytes);
+      publish(*current, *lease, buffer, bytes, origin);
       return GST_FLOW_OK;
     }
   }
@@ -275,6 +295,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
       break;
     case RingStatus::full:
       drops_.fetch_add(1, std::memory_order_relaxed);
+      if (session->log) session->log->add_dropped(1);
       return GST_FLOW_OK;
     case RingStatus::closed:
       return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
@@ -282,7 +303,7 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer) {
       return GST_FLOW_FLUSHING;
   }
   copy(lease, buffer);
-  publish(*current, lease, buffer, bytes);
+  publish(*current, lease, buffer, bytes, origin);
   return GST_FLOW_OK;
 }
 
@@ -298,21 +319,25 @@ GstStructure* SinkCore::stats() const {
   Counters counted;
   std::optional<Transport> transport;
   std::shared_ptr<Device> device;
+  std::shared_ptr<LatencyLog> log;
   {
     const std::lock_guard lock(mutex_);
     device = device_;
+    log = log_;
     counted = counters();
     transport = transport_;
   }
   const Copier::Plan copying = copier_.last();
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
-  return gst_structure_new("gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64,
-                           u64(zero_copy_), "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64,
-                           u64(bytes_copied_), "drops", G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads",
-                           G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counted.waits), "device",
-                           G_TYPE_STRING, device ? device->info().name.c_str() : "", "transport", G_TYPE_STRING,
-                           transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT,
-                           copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+  GstStructure* made = gst_structure_new(
+      "gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_),
+      "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops",
+      G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits",
+      G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "",
+      "transport", G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT,
+      copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+  add_latency(made, log.get());
+  return made;
 }
 
 }  // namespace gpumap::gst

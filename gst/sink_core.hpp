@@ -14,8 +14,10 @@
 
 #include "channel.hpp"
 #include "frame_copier.hpp"
+#include "frame_origin.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
+#include "latency_report.hpp"
 #include "memory.hpp"
 #include "slow_slots.hpp"
 #include "upstream.hpp"
@@ -29,8 +31,10 @@ struct SinkSettings {
   std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
   WhenFull when_full = WhenFull::block;
   std::uint32_t busy_poll_us = 0;
-  std::uint32_t copy_threads = 0;      ///< 0: as many as pay
-  std::optional<Transport> transport;  ///< empty: bar, or pinned where the window has no room
+  std::uint32_t copy_threads = 0;         ///< 0: as many as pay
+  std::optional<Transport> transport;     ///< empty: bar, or pinned where the window has no room
+  bool stamps = false;                    ///< follow every frame's way, see gpumap/latency.hpp
+  std::uint32_t latency_interval_ms = 0;  ///< post what became of them this often; 0: never
 };
 
 /// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
@@ -66,7 +70,9 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
     SinkCore& core_;
   };
   /// Send a frame across, under a Rendering: publishes the buffer's slot, or copies the buffer into one. Throws Error.
-  GstFlowReturn send(GstBuffer* buffer);
+  GstFlowReturn send(GstBuffer* buffer, const FrameOrigin& origin);
+  /// Frames' ways are followed.
+  [[nodiscard]] bool stamping() const noexcept { return stamping_.load(std::memory_order_relaxed); }
 
   void set_flushing(bool flushing);
   /// Post the error as the element's, from wherever it was met.
@@ -85,6 +91,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
     SinkSettings settings;
     std::shared_ptr<Device> device;
     std::shared_ptr<Channel> channel;
+    std::shared_ptr<LatencyLog> log;  ///< null where frames' ways are not followed
   };
 
   /// What is counted of a ring.
@@ -96,7 +103,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Of the ring of the moment and of those before it. Under mutex_.
   [[nodiscard]] Counters counters() const;
   void copy(WriteLease& lease, GstBuffer* buffer);
-  void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes);
+  void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes, const FrameOrigin& origin);
   [[nodiscard]] std::shared_ptr<Lane> lane() const;
   /// Null when a flush came in between. Throws Error.
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
@@ -116,13 +123,16 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
-  mutable std::mutex mutex_;  ///< of what follows, up to transport_
+  mutable std::mutex mutex_;  ///< of what follows, up to log_
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Session> session_;
   std::shared_ptr<Lane> lane_;
   bool flushing_ = false;
   Counters gone_;                       ///< of rings that are gone
   std::optional<Transport> transport_;  ///< of the ring of the moment, or of the last one
+  std::shared_ptr<LatencyLog> log_;     ///< of the session, or of the last one
+  std::unique_ptr<Ticker> reports_;
+  std::atomic<bool> stamping_{false};
 
   std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};
 };

@@ -17,6 +17,8 @@ enum {
   PROP_COPY_THREADS,
   PROP_SYNC,
   PROP_TRANSPORT,
+  PROP_STAMPS,
+  PROP_LATENCY_INTERVAL,
   PROP_STATS = sink_stats_id
 };
 
@@ -66,6 +68,12 @@ void set_sink_property(GObject* object, SinkProperties& properties, guint id, co
     case PROP_TRANSPORT:
       settings.transport = transport_from_enum(g_value_get_enum(value));
       break;
+    case PROP_STAMPS:
+      settings.stamps = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_LATENCY_INTERVAL:
+      settings.latency_interval_ms = g_value_get_uint(value);
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -102,6 +110,12 @@ void get_sink_property(GObject* object, const SinkProperties& properties, guint 
       break;
     case PROP_TRANSPORT:
       g_value_set_enum(value, to_enum(settings.transport));
+      break;
+    case PROP_STAMPS:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.stamps));
+      break;
+    case PROP_LATENCY_INTERVAL:
+      g_value_set_uint(value, settings.latency_interval_ms);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -154,10 +168,22 @@ void install_sink_properties(GObjectClass* object_class) {
       g_param_spec_enum("transport", "Transport", "How the bytes that upstream writes reach the GPU", transport_type(),
                         to_enum(initial.transport), rw));
   g_object_class_install_property(
+      object_class, PROP_STAMPS,
+      g_param_spec_boolean(
+          "stamps", "Stamps",
+          "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on gpumapsrc's buffers",
+          static_cast<gboolean>(initial.stamps), rw));
+  g_object_class_install_property(
+      object_class, PROP_LATENCY_INTERVAL,
+      g_param_spec_uint("latency-interval", "Latency interval",
+                        "Post the latencies since the start as an element message, gpumap-latency, every so many "
+                        "milliseconds (0: never); sets stamps",
+                        0, 3600000, initial.latency_interval_ms, rw));
+  g_object_class_install_property(
       object_class, PROP_STATS,
       g_param_spec_boxed("stats", "Statistics",
                          "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
-                         "transport, copy-threads, copy-kernel",
+                         "transport, copy-threads, copy-kernel; with stamps: latency",
                          GST_TYPE_STRUCTURE, ro));
   gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(transport_type(), static_cast<GstPluginAPIFlags>(0));

@@ -64,7 +64,7 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
            ring->slot_bytes(), session->device->info().name.c_str(), to_string(ring->transport()).data());
   gone_ = counters();
   transport_ = ring->transport();
-  auto made = std::make_shared<Lane>(std::move(ring), gone_.published);
+  auto made = std::make_shared<Lane>(std::move(ring), gone_.published, session->log);
   session->channel->push_lane(made);
   lane_ = std::move(made);
 }

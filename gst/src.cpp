@@ -81,9 +81,7 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
       g_value_set_uint(value, settings.busy_poll_us);
       break;
     case PROP_STATS:
-      g_value_take_boxed(value,
-                         gst_structure_new("gpumapsrc-stats", "frames", G_TYPE_UINT64, state_of(object).stream.frames(),
-                                           "bytes", G_TYPE_UINT64, state_of(object).stream.bytes(), nullptr));
+      g_value_take_boxed(value, state_of(object).stream.stats());
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "caps.hpp"
+#include "latency_meta.hpp"
 #include "memory.hpp"
 #include "refusal.hpp"
 #include "video_layout.hpp"
@@ -81,6 +82,8 @@ GstBuffer* SrcOutput::wrap(Channel::Next frame) const {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
   auto slot = std::make_unique<Bytes>(std::move(frame.lease));
   slot->set_sequence(frame.sequence);
+  slot->set_trace(frame.trace);
+  add_latency_meta(buffer, std::move(frame.trace));
   // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
   GstMemory* memory = memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY);
   gst_buffer_append_memory(buffer, memory);

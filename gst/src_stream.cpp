@@ -8,6 +8,7 @@
 
 #include "error.hpp"
 #include "gpumap/error.hpp"
+#include "latency_report.hpp"
 #include "pipeline_state.hpp"
 
 namespace gpumap::gst {
@@ -49,6 +50,14 @@ void SrcStream::stop() {
   }
   gst_clear_event(&segment_);
   output_.reset();
+}
+
+GstStructure* SrcStream::stats() {
+  GstStructure* made =
+      gst_structure_new("gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes",
+                        G_TYPE_UINT64, bytes_.load(std::memory_order_relaxed), nullptr);
+  if (const auto channel = this->channel()) add_latency(made, channel->log().get());
+  return made;
 }
 
 std::shared_ptr<Channel> SrcStream::channel() {

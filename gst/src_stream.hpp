@@ -47,8 +47,8 @@ class SrcStream {
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 
-  [[nodiscard]] guint64 frames() const noexcept { return frames_.load(std::memory_order_relaxed); }
-  [[nodiscard]] guint64 bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
+  /// Transfer full. From any thread.
+  [[nodiscard]] GstStructure* stats();
 
  private:
   // The streaming thread.

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <cstdint>
+
+namespace gpumap::gst {
+
+/// Where a frame comes from, in time: ns on CLOCK_MONOTONIC; 0: not known.
+struct FrameOrigin {
+  std::int64_t due_ns = 0;
+  std::int64_t captured_ns = 0;
+};
+
+/// What `buffer`'s GstReferenceTimestampMeta says, where its reference is the time of day (timestamp/x-unix,
+/// timestamp/x-ntp) or CLOCK_MONOTONIC (timestamp/x-monotonic); 0 for others, whose clocks cannot be compared here.
+[[nodiscard]] std::int64_t captured_ns(GstBuffer* buffer);
+
+/// Whether the clock's time is CLOCK_MONOTONIC's, as that of GStreamer's own system clock is.
+[[nodiscard]] bool is_monotonic(GstClock* clock);
+
+}  // namespace gpumap::gst
