@@ -84,9 +84,6 @@ bool LatencyLog::resolve(Pending& pending) {
     }
     frame.at_ns[static_cast<std::size_t>(Stamp::kernel_started)] = began;
     frame.at_ns[static_cast<std::size_t>(Stamp::kernel_ended)] = ended;
-    // Who launches need not wait: the slot is given back once the GPU is done, too.
-    std::int64_t& released = frame.at_ns[static_cast<std::size_t>(Stamp::released)];
-    if (released != 0) released = std::max(released, ended);
     frame.gpu_error_ns = error;
   } catch (const std::exception&) {
     ++without_gpu_times_;  // The device is lost, which the elements say.
@@ -104,7 +101,11 @@ void LatencyLog::resolve_oldest(std::size_t most) {
   }
 }
 
-void LatencyLog::count(const FrameRecord& frame) {
+void LatencyLog::count(FrameRecord frame) {
+  // Who launches need not wait for the GPU, and of kernels in a row only the first has the slot: the frame's way ends
+  // with the last of all that.
+  std::int64_t& released = frame.at_ns[static_cast<std::size_t>(Stamp::released)];
+  if (released != 0) released = std::max({released, frame.at(Stamp::kernel_ended), frame.at(Stamp::visible)});
   ++frames_;
   gpu_error_ns_ = std::max(gpu_error_ns_, frame.gpu_error_ns);
   const auto times = stage_times(frame);

@@ -218,6 +218,17 @@ TEST(LatencyLog, ASlotIsReleasedWhenTheGpuIsDone) {
   EXPECT_EQ(log.take_frames().at(0).at(Stamp::released), 150);
 }
 
+TEST(LatencyLog, AFrameEndsWithWhatComesOfIt) {
+  LatencyLog log("row");
+  log.keep_frames(1);
+  FrameRecord frame;
+  set(frame, Stamp::launched, 100);
+  set(frame, Stamp::released, 110);  // the first kernel of several is done with the slot
+  set(frame, Stamp::visible, 150);
+  log.add(frame);
+  EXPECT_EQ(log.take_frames().at(0).at(Stamp::released), 150);
+}
+
 TEST(LatencyLog, StaysSmallWhenTheGpuNeverEnds) {
   LatencyLog log("endless");
   log.keep_frames(10);

@@ -27,7 +27,7 @@ enum class Stamp : std::uint8_t {
   kernel_started,  ///< the GPU began the first kernel
   kernel_ended,    ///< the GPU ended the last kernel
   visible,         ///< the CPU saw the kernels' result
-  released,        ///< the slot was given back: no reader has it, on the GPU or off it
+  released,        ///< no reader has the slot any more, on the GPU or off it, and none waits for the result
 };
 inline constexpr std::size_t stamp_count = 10;
 
@@ -155,7 +155,7 @@ class LatencyLog {
   };
   bool resolve(Pending& pending);  ///< false: the GPU is not done
   void resolve_oldest(std::size_t most);
-  void count(const FrameRecord& frame);
+  void count(FrameRecord frame);
 
   const std::string channel_;
   std::mutex mutex_;

@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: MIT
+// The way of each frame through the elements: whole, in order, and with each delay in the stage where it was.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <ctime>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpumap/latency.hpp"
+#include "latency_meta.h"
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+constexpr std::int64_t ms = 1'000'000;
+
+/// What a channel's frames say at the end; hold it from before the start.
+class Watched {
+ public:
+  explicit Watched(std::string channel) : channel_(std::move(channel)), log_(LatencyLog::of_channel(channel_)) {
+    log_->keep_frames(10'000);
+  }
+  /// `description` with $CHANNEL on the channel.
+  [[nodiscard]] std::string line(std::string description) const {
+    for (std::size_t at = 0; (at = description.find("$CHANNEL", at)) != description.npos;) {
+      description.replace(at, 8, channel_);
+    }
+    return description;
+  }
+  [[nodiscard]] std::vector<FrameRecord> frames() { return log_->take_frames(); }
+  [[nodiscard]] LatencySummary summary() { return log_->summary(); }
+
+ private:
+  std::string channel_;
+  std::shared_ptr<LatencyLog> log_;
+};
+
+GpumapLatencyMeta* meta_of(GstBuffer* buffer) {
+  return reinterpret_cast<GpumapLatencyMeta*>(gst_buffer_get_meta(buffer, g_type_from_name(GPUMAP_LATENCY_META_API)));
+}
+
+void expect_in_order(const FrameRecord& frame) {
+  std::int64_t before = 0;
+  for (std::size_t i = 0; i < stamp_count; ++i) {
+    if (frame.at_ns[i] == 0) continue;
+    EXPECT_GE(frame.at_ns[i], before) << to_string(static_cast<Stamp>(i)) << " of frame " << frame.sequence;
+    before = frame.at_ns[i];
+  }
+}
+
+void expect_stamps(const FrameRecord& frame, const std::vector<Stamp>& wanted) {
+  for (std::size_t i = 0; i < stamp_count; ++i) {
+    const bool is_wanted = std::ranges::find(wanted, static_cast<Stamp>(i)) != wanted.end();
+    EXPECT_EQ(frame.at_ns[i] != 0, is_wanted) << to_string(static_cast<Stamp>(i)) << " of frame " << frame.sequence;
+  }
+}
+
+const std::vector<Stamp> all_on_the_cpu{Stamp::acquired, Stamp::first_store, Stamp::last_store, Stamp::published,
+                                        Stamp::received, Stamp::launched,    Stamp::visible,    Stamp::released};
+
+/// The stage that has most of the time of the median frame, but for those named.
+std::int64_t median(const std::vector<FrameRecord>& frames, Stage stage) {
+  std::vector<std::int64_t> times;
+  for (const FrameRecord& frame : frames) {
+    times.push_back(stage_times(frame)[static_cast<std::size_t>(stage)].value_or(0));
+  }
+  if (times.empty()) return -1;
+  std::ranges::nth_element(times, times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2));
+  return times[times.size() / 2];
+}
+
+/// 20 ms are in `stage` and in no other.
+void expect_delay_in(const std::vector<FrameRecord>& frames, Stage delayed) {
+  ASSERT_FALSE(frames.empty());
+  for (std::size_t i = 0; i < stage_count; ++i) {
+    const auto stage = static_cast<Stage>(i);
+    if (stage == delayed) {
+      EXPECT_GE(median(frames, stage), 20 * ms) << to_string(stage);
+      EXPECT_LT(median(frames, stage), 200 * ms) << to_string(stage);
+    } else {
+      EXPECT_LT(median(frames, stage), 15 * ms) << to_string(stage);
+    }
+  }
+}
+
+TEST(Latency, OffAtFirst) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink name=sink "
+                   "channel=$CHANNEL   gpumapsrc name=src channel=$CHANNEL ! appsink name=out"));
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(999, 1))));
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_TRUE(pipeline.set_state(GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE);
+  {
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(meta_of(gst_sample_get_buffer(sample.get())), nullptr);
+  }
+  GstStructure* stats = nullptr;
+  g_object_get(pipeline.element("sink"), "stats", &stats, nullptr);
+  EXPECT_FALSE(gst_structure_has_field(stats, "latency"));
+  gst_structure_free(stats);
+  pipeline.stop();
+  EXPECT_EQ(watched.summary().frames, 0U);
+}
+
+TEST(Latency, EveryFrameHasItsWayInOrder) {
+  for (const char* transport : transports) {
+    Watched watched(new_channel());
+    Pipeline pipeline(on_transport(
+        watched.line("videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=319,height=241 ! gpumapsink "
+                     "channel=$CHANNEL stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=checksum ! "
+                     "fakesink enable-last-sample=false"),
+        transport));
+    ASSERT_EQ(pipeline.run(), "eos") << transport;
+    pipeline.stop();
+    const auto frames = watched.frames();
+    ASSERT_EQ(frames.size(), 30U) << transport;
+    for (std::size_t n = 0; n < frames.size(); ++n) {
+      EXPECT_EQ(frames[n].sequence, n);
+      EXPECT_EQ(frames[n].bytes, 320U * 242 * 3 / 2);
+      expect_in_order(frames[n]);
+      expect_stamps(frames[n], all_on_the_cpu);
+    }
+    EXPECT_EQ(watched.summary().dropped, 0U);
+  }
+}
+
+TEST(Latency, CopiedFramesHaveItToo) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink channel=$CHANNEL "
+                   "stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
+                   "enable-last-sample=false"));
+  for (const std::size_t bytes : {1U, 63U, 4097U, 100'001U}) {
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(bytes, bytes))));
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 4U);
+  std::vector<std::uint64_t> sequences;
+  for (const FrameRecord& frame : frames) {
+    sequences.push_back(frame.sequence);
+    expect_in_order(frame);
+    expect_stamps(frame, all_on_the_cpu);
+  }
+  EXPECT_THAT(sequences, testing::ElementsAre(0, 1, 2, 3));  // over two rings: the frames grew
+}
+
+TEST(Latency, TheMetaCrossesTwoPipelines) {
+  Watched watched(new_channel());
+  Pipeline from(
+      watched.line("videotestsrc num-buffers=5 ! video/x-raw,format=RGBA,width=64,height=33 ! gpumapsink "
+                   "channel=$CHANNEL stamps=true"));
+  Pipeline to(watched.line(
+      "gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=convert ! appsink name=out sync=false enable-last-sample=false "
+      "caps=video/x-raw,format=BGRA"));
+  ASSERT_NE(from.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(to.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    const Sample sample = pull(to.appsink());
+    ASSERT_TRUE(sample);
+    const GpumapLatencyMeta* meta = meta_of(gst_sample_get_buffer(sample.get()));
+    ASSERT_NE(meta, nullptr);
+    EXPECT_EQ(meta->sequence, n);
+    const std::vector<std::int64_t> order{
+        meta->at_ns[GPUMAP_LATENCY_ACQUIRED],   meta->at_ns[GPUMAP_LATENCY_FIRST_STORE],
+        meta->at_ns[GPUMAP_LATENCY_LAST_STORE], meta->at_ns[GPUMAP_LATENCY_PUBLISHED],
+        meta->at_ns[GPUMAP_LATENCY_RECEIVED],   meta->at_ns[GPUMAP_LATENCY_LAUNCHED],
+        meta->at_ns[GPUMAP_LATENCY_VISIBLE],    monotonic_ns()};
+    EXPECT_GT(order.front(), 0);
+    EXPECT_TRUE(std::ranges::is_sorted(order)) << testing::PrintToString(order);
+    EXPECT_EQ(meta->at_ns[GPUMAP_LATENCY_RELEASED], 0);
+  }
+  to.stop();
+  from.stop();
+  EXPECT_EQ(watched.summary().frames, 4U);  // appsink keeps its last sample for as long as it lives
+}
+
+TEST(Latency, KernelsInARowAreOneWay) {
+  Watched watched(new_channel());
+  Pipeline pipeline(watched.line(
+      "videotestsrc num-buffers=8 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink channel=$CHANNEL "
+      "stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=convert ! video/x-raw(memory:GPUMap),format=RGBA "
+      "! gpumapkernel kernel=identity ! gpumapkernel kernel=checksum ! fakesink enable-last-sample=false"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 8U);
+  for (const FrameRecord& frame : frames) {
+    expect_in_order(frame);
+    expect_stamps(frame, all_on_the_cpu);
+  }
+}
+
+TEST(Latency, ATeeIsOneFrame) {
+  Watched watched(new_channel());
+  Pipeline pipeline(watched.line(
+      "videotestsrc num-buffers=20 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink channel=$CHANNEL "
+      "stamps=true   gpumapsrc channel=$CHANNEL ! tee name=t ! queue ! gpumapkernel kernel=checksum ! fakesink   "
+      "t. ! queue ! gpumapkernel kernel=convert ! fakesink"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  EXPECT_EQ(watched.frames().size(), 20U);
+}
+
+// --- delays, each in its stage
+
+/// Frames written by hand: acquire, map, unmap and push with `pause` told before each step but the first.
+std::vector<FrameRecord> written_by_hand(const std::function<void(int)>& pause) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in caps=video/x-raw,format=GRAY8,width=64,height=33,framerate=0/1 ! "
+                   "gpumapsink name=sink channel=$CHANNEL stamps=true   gpumapsrc channel=$CHANNEL ! "
+                   "gpumapkernel kernel=checksum ! fakesink enable-last-sample=false async=false"));
+  EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Caps caps = new_caps("video/x-raw,format=GRAY8,width=64,height=33,framerate=0/1");
+  const Pad pad(gst_element_get_static_pad(pipeline.element("sink"), "sink"));
+  GstQuery* query = gst_query_new_allocation(caps.get(), TRUE);
+  EXPECT_TRUE(gst_pad_query(pad.get(), query));
+  GstBufferPool* pool = nullptr;
+  gst_query_parse_nth_allocation_pool(query, 0, &pool, nullptr, nullptr, nullptr);
+  EXPECT_NE(pool, nullptr);
+  gst_query_unref(query);
+  EXPECT_TRUE(gst_buffer_pool_set_active(pool, TRUE));
+  for (int n = 0; n < 5; ++n) {
+    GstBuffer* buffer = nullptr;
+    EXPECT_EQ(gst_buffer_pool_acquire_buffer(pool, &buffer, nullptr), GST_FLOW_OK);
+    pause(0);
+    GstMapInfo map;
+    EXPECT_TRUE(gst_buffer_map(buffer, &map, GST_MAP_WRITE));
+    std::fill_n(map.data, map.size, static_cast<guint8>(n));
+    pause(1);
+    gst_buffer_unmap(buffer, &map);
+    pause(2);
+    EXPECT_EQ(gst_app_src_push_buffer(pipeline.appsrc(), buffer), GST_FLOW_OK);
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  EXPECT_EQ(pipeline.wait(), "eos");
+  gst_buffer_pool_set_active(pool, FALSE);
+  gst_object_unref(pool);
+  pipeline.stop();
+  return watched.frames();
+}
+
+TEST(LatencyDelay, InTheProducer) {
+  const std::array<Stage, 3> stages{Stage::hold, Stage::write, Stage::publish};
+  for (int step = 0; step < 3; ++step) {
+    const auto frames = written_by_hand([step](int at) {
+      if (at == step) std::this_thread::sleep_for(20ms);
+    });
+    EXPECT_EQ(frames.size(), 5U);
+    expect_delay_in(frames, stages.at(static_cast<std::size_t>(step)));
+  }
+}
+
+std::vector<FrameRecord> run_line(const std::string& after_src) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("videotestsrc num-buffers=9 ! video/x-raw,format=NV12,width=64,height=48 "
+                   "! identity sleep-time=30000 ! gpumapsink channel=$CHANNEL stamps=true   gpumapsrc "
+                   "channel=$CHANNEL ! " +
+                   after_src));
+  EXPECT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  auto frames = watched.frames();
+  EXPECT_EQ(frames.size(), 9U);
+  // The pace is kept between writing and publishing, which is not what these tests look at.
+  for (FrameRecord& frame : frames) {
+    for (const Stamp stamp : {Stamp::acquired, Stamp::first_store, Stamp::last_store}) {
+      frame.at_ns[static_cast<std::size_t>(stamp)] = 0;
+    }
+  }
+  return frames;
+}
+
+TEST(LatencyDelay, BeforeTheKernel) {
+  expect_delay_in(run_line("identity sleep-time=20000 ! gpumapkernel kernel=checksum ! fakesink "
+                           "enable-last-sample=false sync=false"),
+                  Stage::dispatch);
+}
+
+TEST(LatencyDelay, AfterTheKernel) {
+  expect_delay_in(run_line("gpumapkernel kernel=checksum ! identity sleep-time=20000 ! fakesink "
+                           "enable-last-sample=false sync=false"),
+                  Stage::release);
+}
+
+TEST(LatencyDelay, InTheRing) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink channel=$CHANNEL "
+                   "stamps=true slots=8 slot-size=100   gpumapsrc name=src channel=$CHANNEL ! "
+                   "identity sleep-time=25000 ! gpumapkernel kernel=checksum ! fakesink "
+                   "enable-last-sample=false"));
+  for (std::uint64_t n = 0; n < 6; ++n) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n))));
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 6U);
+  // Each waits for those before it.
+  EXPECT_GE(stage_times(frames[5])[static_cast<std::size_t>(Stage::queue)].value_or(0), 5 * 20 * ms);
+  EXPECT_LT(stage_times(frames[0])[static_cast<std::size_t>(Stage::queue)].value_or(0), 20 * ms);
+}
+
+// --- what was lost, and when frames were due
+
+TEST(Latency, DropsAreCounted) {
+  for (const char* leaky : {"oldest", "newest"}) {
+    Watched watched(new_channel());
+    Pipeline pipeline(
+        watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink name=sink "
+                     "channel=$CHANNEL stamps=true slots=4 slot-size=100 leaky=" +
+                     std::string(leaky)));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (std::uint64_t n = 0; n < 20; ++n) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n))));
+    ASSERT_TRUE(eventually([&] {
+      return stat(pipeline.element("sink"), "frames") +
+                 (leaky == std::string("newest") ? stat(pipeline.element("sink"), "drops") : 0) ==
+             20;
+    }));
+    Pipeline to(watched.line("gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false"));
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    ASSERT_EQ(to.run(), "eos");
+    to.stop();
+    pipeline.stop();
+    EXPECT_EQ(watched.summary().frames, 4U) << leaky;
+    EXPECT_EQ(watched.summary().dropped, 16U) << leaky;
+  }
+}
+
+TEST(Latency, TimeCountsFromWhenAFrameIsDue) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=true "
+                   "channel=$CHANNEL stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel "
+                   "kernel=checksum ! fakesink enable-last-sample=false async=false sync=false"));
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n), (n + 1) * 30 * GST_MSECOND)));
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.run(), "eos");
+  const auto base = static_cast<std::int64_t>(gst_element_get_base_time(pipeline.element("sink")));
+  pipeline.stop();
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 5U);
+  for (std::size_t n = 1; n < 5; ++n) {  // the first may pass before it plays
+    EXPECT_EQ(frames[n].due_ns, base + static_cast<std::int64_t>(n + 1) * 30 * ms);
+    EXPECT_GE(frames[n].at(Stamp::published), frames[n].due_ns);
+    EXPECT_GE(total_time(frames[n], Total::lateness).value_or(-1), 0);
+  }
+}
+
+TEST(Latency, CaptureTimesOfComparableClocks) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink channel=$CHANNEL "
+                   "stamps=true   gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false"));
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const std::int64_t unix_now = now.tv_sec * 1'000 * ms + now.tv_nsec;
+  const std::int64_t monotonic_now = monotonic_ns();
+  const auto add = [&](const char* reference, std::int64_t time) {
+    Buffer buffer = new_buffer(random_data(64, 1));
+    if (reference != nullptr) {
+      const Caps caps = new_caps(reference);
+      gst_buffer_add_reference_timestamp_meta(buffer.get(), caps.get(), static_cast<GstClockTime>(time),
+                                              GST_CLOCK_TIME_NONE);
+    }
+    ASSERT_TRUE(push(pipeline.appsrc(), std::move(buffer)));
+  };
+  add("timestamp/x-unix", unix_now - 5 * ms);
+  add("timestamp/x-ntp", unix_now + 2'208'988'800'000 * ms - 7 * ms);
+  add("timestamp/x-monotonic", monotonic_now - 9 * ms);
+  add("timestamp/x-camera,stream=(string)0", 12345);
+  add(nullptr, 0);
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.run(), "eos");
+  pipeline.stop();
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 5U);
+  EXPECT_NEAR(static_cast<double>(frames[0].captured_ns), static_cast<double>(monotonic_now - 5 * ms), 1e6);
+  EXPECT_NEAR(static_cast<double>(frames[1].captured_ns), static_cast<double>(monotonic_now - 7 * ms), 1e6);
+  EXPECT_EQ(frames[2].captured_ns, monotonic_now - 9 * ms);
+  EXPECT_EQ(frames[3].captured_ns, 0);
+  EXPECT_EQ(frames[4].captured_ns, 0);
+}
+
+TEST(Latency, BuffersThatAreNeverPushedLeaveNothing) {
+  const auto frames = written_by_hand([](int) {});
+  ASSERT_EQ(frames.size(), 5U);
+  for (const FrameRecord& frame : frames) expect_in_order(frame);
+}
+
+// --- where it is told
+
+TEST(Latency, StatsOfBothElementsHaveIt) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=12 ! video/x-raw,format=NV12,width=64,height=48 ! "
+                     "gpumapsink name=sink channel=$CHANNEL stamps=true   gpumapsrc name=src "
+                     "channel=$CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
+                     "enable-last-sample=false"));
+  ASSERT_EQ(pipeline.run(), "eos");
+  for (const char* name : {"sink", "src"}) {
+    GstStructure* stats = nullptr;
+    g_object_get(pipeline.element(name), "stats", &stats, nullptr);
+    GstStructure* latency = nullptr;
+    ASSERT_TRUE(gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &latency, nullptr)) << name;
+    guint64 frames = 0;
+    EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
+    EXPECT_EQ(frames, 12U);
+    std::uint64_t sum = 0;
+    for (const char* stage : {"hold", "write", "publish", "queue", "dispatch", "notice", "release"}) {
+      GstStructure* figures = nullptr;
+      ASSERT_TRUE(gst_structure_get(latency, stage, GST_TYPE_STRUCTURE, &figures, nullptr)) << stage;
+      gdouble mean = 0;
+      EXPECT_TRUE(gst_structure_get_double(figures, "mean", &mean));
+      sum += static_cast<std::uint64_t>(mean * 12 + 0.5);
+      gst_structure_free(figures);
+    }
+    GstStructure* whole = nullptr;
+    ASSERT_TRUE(gst_structure_get(latency, "whole", GST_TYPE_STRUCTURE, &whole, nullptr));
+    gdouble mean = 0;
+    EXPECT_TRUE(gst_structure_get_double(whole, "mean", &mean));
+    EXPECT_NEAR(static_cast<double>(sum), mean * 12, 10.0);
+    gst_structure_free(whole);
+    gst_structure_free(latency);
+    gst_structure_free(stats);
+  }
+}
+
+TEST(Latency, MessagesComeAtIntervalsAndAtTheEnd) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=40 ! video/x-raw,format=NV12,width=64,height=48 ! identity "
+                     "sleep-time=5000 ! gpumapsink name=sink channel=$CHANNEL latency-interval=50   "
+                     "gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false sync=false"));
+  GstBus* bus = gst_element_get_bus(pipeline.get());
+  std::vector<guint64> frames;
+  std::mutex mutex;
+  struct Seen {
+    std::vector<guint64>& frames;
+    std::mutex& mutex;
+  } seen{frames, mutex};
+  gst_bus_set_sync_handler(
+      bus,
+      [](GstBus*, GstMessage* message, gpointer data) {
+        auto* to = static_cast<Seen*>(data);
+        const GstStructure* said = gst_message_get_structure(message);
+        if (said != nullptr && gst_structure_has_name(said, "gpumap-latency")) {
+          guint64 count = 0;
+          gst_structure_get_uint64(said, "frames", &count);
+          const std::lock_guard lock(to->mutex);
+          to->frames.push_back(count);
+        }
+        return GST_BUS_PASS;
+      },
+      &seen, nullptr);
+  ASSERT_EQ(pipeline.run(), "eos");
+  ASSERT_NE(pipeline.set_state(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
+  gst_bus_set_sync_handler(bus, nullptr, nullptr, nullptr);
+  gst_object_unref(bus);
+  ASSERT_GE(frames.size(), 3U);
+  EXPECT_TRUE(std::ranges::is_sorted(frames));
+  EXPECT_LT(frames.front(), 40U);
+  EXPECT_EQ(frames.back(), 40U);
+}
+
+TEST(Latency, ANewStartBeginsAnew) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=7 ! video/x-raw,format=NV12,width=64,height=48 ! "
+                     "gpumapsink name=sink channel=$CHANNEL stamps=true   gpumapsrc channel=$CHANNEL ! "
+                     "fakesink enable-last-sample=false"));
+  for (int turn = 0; turn < 3; ++turn) {
+    ASSERT_EQ(pipeline.run(), "eos");
+    GstStructure* stats = nullptr;
+    g_object_get(pipeline.element("sink"), "stats", &stats, nullptr);
+    GstStructure* latency = nullptr;
+    ASSERT_TRUE(gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &latency, nullptr));
+    guint64 frames = 0;
+    EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
+    EXPECT_EQ(frames, 7U);
+    gst_structure_free(latency);
+    gst_structure_free(stats);
+    pipeline.stop();
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+// GST_TRACERS="gpumaplatency" on a pipeline that says nothing of latency, run as a user does: gst-launch-1.0, and
+// gst-stats-1.0 on its log.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "sanitizers.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+/// What a command prints, on both streams. The plugin of this build is found.
+std::string output_of(const std::string& environment, const std::string& command) {
+  const std::string plugin = std::filesystem::path(std::getenv("GPUMAP_PLUGIN")).parent_path();
+  const std::string registry = testing::TempDir() + "gpumap-tracer-registry-" + std::to_string(getpid());
+  const std::string line = "env GST_PLUGIN_PATH='" + plugin + "' GST_REGISTRY='" + registry +
+                           "' GST_DEBUG_NO_COLOR=1 " + environment + " timeout 60 " + command + " 2>&1";
+  FILE* pipe = popen(line.c_str(), "r");
+  std::string text;
+  std::array<char, 4096> part{};
+  while (const std::size_t got = std::fread(part.data(), 1, part.size(), pipe)) text.append(part.data(), got);
+  const int status = pclose(pipe);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << line << "\n" << text;
+  return text;
+}
+
+std::string pipeline(const std::string& channel, int frames) {
+  return "gst-launch-1.0 videotestsrc num-buffers=" + std::to_string(frames) +
+         " ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink channel=" + channel +
+         "  gpumapsrc channel=" + channel + " ! gpumapkernel kernel=checksum ! fakesink enable-last-sample=false";
+}
+
+class LatencyTracer : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (sanitized) GTEST_SKIP() << "a plugin with a sanitizer does not load into a gst-launch-1.0 without";
+  }
+};
+
+TEST_F(LatencyTracer, PrintsEveryStageAtTheEnd) {
+  const std::string text = output_of("GST_TRACERS='gpumaplatency(interval=0)'", pipeline("traced", 25));
+  EXPECT_THAT(text, HasSubstr("channel \"traced\": 25 frames, 0 dropped"));
+  for (const char* row : {"hold", "write", "publish", "queue", "dispatch", "notice", "release", "whole", "result"}) {
+    EXPECT_THAT(text, ContainsRegex("\n +" + std::string(row) + " +25 +[0-9.]+ +[0-9.]+"));
+  }
+  EXPECT_EQ(text.find("channel \"traced\""), text.rfind("channel \"traced\"")) << "once, at the end";
+}
+
+TEST_F(LatencyTracer, PrintsAtIntervals) {
+  const std::string slow = pipeline("paced", 40) + " sync=true";
+  const std::string text = output_of("GST_TRACERS='gpumaplatency(interval=200)'", slow);
+  EXPECT_NE(text.find("channel \"paced\""), text.rfind("channel \"paced\""));
+  EXPECT_THAT(text, HasSubstr("channel \"paced\": 40 frames"));
+}
+
+TEST_F(LatencyTracer, FollowsTheChannelThatIsAskedFor) {
+  EXPECT_THAT(output_of("GST_TRACERS='gpumaplatency(interval=0,channel=mine)'", pipeline("mine", 5)),
+              HasSubstr("channel \"mine\": 5 frames"));
+  EXPECT_THAT(output_of("GST_TRACERS='gpumaplatency(interval=0,channel=mine)'", pipeline("other", 5)),
+              Not(HasSubstr("gpumap latency")));
+}
+
+TEST_F(LatencyTracer, SaysWhatItCannotRead) {
+  EXPECT_THAT(output_of("GST_TRACERS='gpumaplatency(interval=often)'", pipeline("wrong", 2)),
+              HasSubstr("interval is a number of milliseconds"));
+}
+
+TEST_F(LatencyTracer, GstStatsReadsItsRecords) {
+  const std::string log = testing::TempDir() + "gpumap-tracer-" + std::to_string(getpid()) + ".log";
+  static_cast<void>(
+      output_of("GST_TRACERS='gpumaplatency(interval=0)' GST_DEBUG=GST_TRACER:7 GST_DEBUG_FILE='" + log + "'",
+                pipeline("stats", 20)));
+  const std::string text = output_of("", "gst-stats-1.0 '" + log + "'");
+  EXPECT_THAT(text, ContainsRegex("gpumap:stats.acquired\\|.*gpumap:stats.released: mean="));
+  for (const char* stage : {"hold", "write", "publish", "queue", "dispatch", "notice", "release"}) {
+    EXPECT_THAT(text, HasSubstr("gpumap:stats." + std::string(stage) + ": mean="));
+  }
+  std::filesystem::remove(log);
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
