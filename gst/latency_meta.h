@@ -38,7 +38,7 @@ typedef struct {
   gint64 due_ns;      /* when its time came on the pipeline's clock, where that is CLOCK_MONOTONIC */
   gint64 captured_ns; /* what upstream's GstReferenceTimestampMeta says, where that is a clock that can be compared */
   /*< private >*/
-  gpointer trace;
+  gpointer trace[2];
 } GpumapLatencyMeta;
 
 #define GPUMAP_LATENCY_META_API "GpumapLatencyMetaAPI"

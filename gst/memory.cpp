@@ -57,8 +57,7 @@ Bytes::Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t byte
 
 Bytes::~Bytes() {
   if (trace_) {
-    holder_ = std::monostate();
-    trace_->stamp(Stamp::released);
+    if (auto* lease = std::get_if<ReadLease>(&holder_)) trace_->stamp(Stamp::released, lease->release());
     return;
   }
   auto* block = std::get_if<OutputBlock>(&holder_);

@@ -42,10 +42,12 @@ void SinkClock::set_playing(GstElement* element, bool playing) {
 
 std::int64_t SinkClock::due_ns(const GstBuffer* buffer) {
   const GstClockTime pts = GST_BUFFER_PTS(buffer);
+  const GstClockTime base = base_.load(std::memory_order_relaxed);
+  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_CLOCK_TIME_IS_VALID(pts)) return 0;
   const std::lock_guard lock(mutex_);
-  if (!GST_CLOCK_TIME_IS_VALID(base_) || !GST_CLOCK_TIME_IS_VALID(pts) || segment_.format != GST_FORMAT_TIME) return 0;
+  if (segment_.format != GST_FORMAT_TIME) return 0;
   const GstClockTime running = gst_segment_to_running_time(&segment_, GST_FORMAT_TIME, pts);
-  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base_ + running) : 0;
+  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
 }
 
 void SinkClock::set_flushing(bool flushing) {

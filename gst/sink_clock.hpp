@@ -3,6 +3,7 @@
 
 #include <gst/gst.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -40,7 +41,7 @@ class SinkClock {
   std::condition_variable changed_;
   GstSegment segment_;
   bool playing_ = false;
-  GstClockTime base_ = GST_CLOCK_TIME_NONE;  ///< running time 0 on CLOCK_MONOTONIC, while playing
+  std::atomic<GstClockTime> base_{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
   bool flushing_ = false;
   bool first_ = true;
   GstClockID waiting_ = nullptr;

@@ -44,16 +44,19 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   return status;
 }
 
-void ReadLease::end() noexcept {
-  if (ring_ == nullptr) return;
+std::int64_t ReadLease::end() noexcept {
+  if (ring_ == nullptr) return 0;
   Ring* const ring = std::exchange(ring_, nullptr);
   Ring::State& state = *ring->state_;
+  std::int64_t released_ns = 0;
   if (ring::stamps(state.block)) {
-    ring::stamp_of(state.block, slot_, Stamp::released).store(monotonic_ns(), std::memory_order_relaxed);
+    released_ns = monotonic_ns();
+    ring::stamp_of(state.block, slot_, Stamp::released).store(released_ns, std::memory_order_relaxed);
   }
   ring::release_reader(state.block, state.limits, slot_);
   written_ = Fence();
   if (state.let_go(state.read_leases)) delete ring;
+  return released_ns;
 }
 
 ReadLease::ReadLease(ReadLease&& other) noexcept

@@ -6,20 +6,30 @@
 namespace gpumap {
 
 FrameTrace::FrameTrace(std::shared_ptr<LatencyLog> log, const FrameRecord& begun)
-    : log_(std::move(log)), record_(begun) {}
+    : log_(std::move(log)), begun_(begun) {
+  for (std::size_t i = 0; i < later_.size(); ++i) {
+    later_[i].store(begun_.at_ns[first_later + i], std::memory_order_relaxed);
+  }
+}
 
 FrameTrace::~FrameTrace() {
   try {
-    log_->add(record_, std::move(spans_));
+    log_->add(record(), std::move(spans_));
   } catch (const std::exception&) {
     // Out of memory: a frame less in the figures.
   }
 }
 
 void FrameTrace::stamp(Stamp stamp, std::int64_t at_ns) noexcept {
-  const std::lock_guard lock(mutex_);
-  std::int64_t& at = record_.at_ns[static_cast<std::size_t>(stamp)];
-  if (stamp != Stamp::launched || at == 0) at = at_ns;
+  const auto index = static_cast<std::size_t>(stamp);
+  if (index < first_later || index >= stamp_count) return;
+  auto& at = later_[index - first_later];
+  std::int64_t none = 0;
+  if (stamp == Stamp::launched) {
+    at.compare_exchange_strong(none, at_ns, std::memory_order_relaxed);
+  } else {
+    at.store(at_ns, std::memory_order_relaxed);
+  }
 }
 
 void FrameTrace::add_span(std::shared_ptr<GpuSpan> span) {
@@ -29,8 +39,11 @@ void FrameTrace::add_span(std::shared_ptr<GpuSpan> span) {
 }
 
 FrameRecord FrameTrace::record() const {
-  const std::lock_guard lock(mutex_);
-  return record_;
+  FrameRecord made = begun_;
+  for (std::size_t i = 0; i < later_.size(); ++i) {
+    made.at_ns[first_later + i] = later_[i].load(std::memory_order_relaxed);
+  }
+  return made;
 }
 
 }  // namespace gpumap

@@ -179,16 +179,18 @@ class FrameTrace {
   FrameTrace(const FrameTrace&) = delete;
   FrameTrace& operator=(const FrameTrace&) = delete;
 
-  /// `launched` keeps the first time that it is told, all others the last.
+  /// From `launched` on. That one keeps the first time that it is told, all others the last.
   void stamp(Stamp stamp, std::int64_t at_ns = monotonic_ns()) noexcept;
   void add_span(std::shared_ptr<GpuSpan> span);
   /// As it is now; kernel stamps are not in it.
   [[nodiscard]] FrameRecord record() const;
 
  private:
+  static constexpr auto first_later = static_cast<std::size_t>(Stamp::launched);
   const std::shared_ptr<LatencyLog> log_;
-  mutable std::mutex mutex_;
-  FrameRecord record_;
+  const FrameRecord begun_;
+  std::array<std::atomic<std::int64_t>, stamp_count - first_later> later_;
+  std::mutex mutex_;  ///< of spans_
   std::vector<std::shared_ptr<GpuSpan>> spans_;
 };
 

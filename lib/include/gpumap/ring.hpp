@@ -123,11 +123,13 @@ class ReadLease {
   /// `launched` and what comes after it, into the slot, for who looks into the control block. The ring stamps received
   /// and released. Nothing where Ring::stamping() is not.
   void stamp(Stamp stamp, std::int64_t at_ns) const noexcept;
+  /// Give the slot back now. When that was, where the ring stamps, else 0.
+  std::int64_t release() noexcept { return end(); }
   [[nodiscard]] Ring* ring() const noexcept { return ring_; }  ///< null when empty; lives as long as the lease
 
  private:
   friend class Ring;
-  void end() noexcept;
+  std::int64_t end() noexcept;
   Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   FrameInfo info_;
