@@ -10,7 +10,7 @@ with tempfile.NamedTemporaryFile(suffix=".json") as file:
     subprocess.run(sys.argv[1:] + ["--json", file.name], check=True)
     report = json.load(file)
 
-paths = {"bare, one thread", "bare, two threads", "pipeline"}
+paths = {"bare, one thread", "bare, two threads", "pipeline", "pipeline, stamps"}
 for kernel in ("nothing", "identity"):
     results = {result["path"]: result for result in report["results"] if result["kernel"] == kernel}
     assert results.keys() == paths, f"{kernel}: {sorted(results)}"

@@ -49,7 +49,9 @@ enum class Threads { one, two };
 
 /// No GStreamer: a mapping, a queue and a kernel of libgpumap. Throws gpumap::Error.
 [[nodiscard]] Result run_bare(const Options& options, const NamedKernel& kernel, Threads threads);
+enum class Following { off, on };  ///< gpumapsink's property stamps
+
 /// videotestsrc ! gpumapsink, gpumapsrc ! gpumapkernel ! fakesink. Throws std::runtime_error.
-[[nodiscard]] Result run_pipeline(const Options& options, const NamedKernel& kernel);
+[[nodiscard]] Result run_pipeline(const Options& options, const NamedKernel& kernel, Following following);
 
 }  // namespace first_light

@@ -57,7 +57,7 @@ nlohmann::json to_json(const Result& result) {
   made["kernel"] = result.kernel;
   made["path"] = result.path;
   made["period_us"] = result.period_us;
-  if (result.path == "pipeline") made["zero_copy_frames"] = result.zero_copy_frames;
+  if (result.path.starts_with("pipeline")) made["zero_copy_frames"] = result.zero_copy_frames;
   for (const auto& [name, summary] : result.stages) {
     nlohmann::json stage = bench::to_json(summary);
     stage["stage"] = name;
@@ -89,9 +89,10 @@ bool compare(const Program& program, const NamedKernel& kernel, nlohmann::json& 
   const Options& options = program.options;
   const Result one = run_bare(options, kernel, Threads::one);
   const Result two = run_bare(options, kernel, Threads::two);
-  const Result pipeline = run_pipeline(options, kernel);
+  const Result pipeline = run_pipeline(options, kernel, Following::off);
+  const Result followed = run_pipeline(options, kernel, Following::on);
   bool within = true;
-  for (const Result* result : {&one, &two, &pipeline}) {
+  for (const Result* result : {&one, &two, &pipeline, &followed}) {
     print_result(*result);
     report["results"].push_back(to_json(*result));
   }
@@ -105,6 +106,8 @@ bool compare(const Program& program, const NamedKernel& kernel, nlohmann::json& 
                                      {"target_us", target_us},
                                      {"within", difference <= target_us}});
   }
+  fmt::print("{:<10} {:<42} {:>9.2f}\n", kernel.name, "stamps: pipeline with minus without",
+             followed.total.median_us - pipeline.total.median_us);
   if (pipeline.zero_copy_frames != options.warmup + options.frames) {
     fmt::print("{:<10} only {} of {} frames were written in place\n", kernel.name, pipeline.zero_copy_frames,
                options.warmup + options.frames);

@@ -137,7 +137,7 @@ Summary part(const Run& run, unsigned warmup, std::int64_t Stamps::*from, std::i
 
 }  // namespace
 
-Result run_pipeline(const Options& options, const NamedKernel& kernel) {
+Result run_pipeline(const Options& options, const NamedKernel& kernel, Following following) {
   GError* error = nullptr;
   GstElement* pipeline = gst_parse_launch(describe(options, kernel).c_str(), &error);
   if (error != nullptr) {
@@ -155,6 +155,7 @@ Result run_pipeline(const Options& options, const NamedKernel& kernel) {
   add_probe(pipeline, "src", on_received, run);
   add_probe(pipeline, "kernel", on_launched, run);
   GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+  g_object_set(sink, "stamps", static_cast<gboolean>(following == Following::on), nullptr);
   GstPad* pad = gst_element_get_static_pad(sink, "sink");
   run.chain = GST_PAD_CHAINFUNC(pad);
   gst_pad_set_chain_function(pad, chain);
@@ -175,7 +176,7 @@ Result run_pipeline(const Options& options, const NamedKernel& kernel) {
 
   Result result;
   result.kernel = kernel.name;
-  result.path = "pipeline";
+  result.path = following == Following::on ? "pipeline, stamps" : "pipeline";
   result.zero_copy_frames = zero_copy;
   const unsigned warmup = options.warmup;
   result.total = part(run, warmup, &Stamps::stored, &Stamps::done);

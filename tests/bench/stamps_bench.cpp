@@ -4,7 +4,7 @@
 // One thread takes each frame all the way: a slot from gpumapsink's pool, mapped, unmapped and pushed into the element,
 // taken from the channel and wrapped as gpumapsrc wraps it, and let go. Batches with stamps and without take turns, so
 // that drift hits both. Truth: the same thread reads the clock just outside of the calls; what lies between is compared
-// with the stages. Not measured: kernels and their GPU times (first-light-bench --stamps has them), the hand-over
+// with the stages. Not measured: kernels and their GPU times (first-light-bench has them), the hand-over
 // between threads.
 #include <fmt/format.h>
 #include <gst/gst.h>
