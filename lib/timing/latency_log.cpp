@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -18,8 +20,8 @@ Registry& registry() {
   return *the;
 }
 
-// Each resolves more than comes in, or they would pile up.
-constexpr std::size_t resolved_a_frame = 2;
+// Far below what it takes until most_pending frames wait, at any rate of frames that goes through a ring.
+constexpr std::chrono::milliseconds read_interval{10};
 
 }  // namespace
 
@@ -35,26 +37,38 @@ std::shared_ptr<LatencyLog> LatencyLog::of_channel(const std::string& channel) {
   return log;
 }
 
+LatencyLog::~LatencyLog() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  if (reader_.joinable()) reader_.join();
+}
+
 void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans) {
   const std::lock_guard lock(mutex_);
-  if (pending_count_ != 0) resolve_oldest(resolved_a_frame);
   if (spans.empty()) {
     count(frame);
     return;
   }
-  Pending waiting{frame, std::move(spans)};
-  if (pending_count_ == 0 && resolve(waiting)) return;
-  if (pending_.empty()) pending_.resize(most_pending);
-  if (pending_count_ == most_pending) {
-    Pending& oldest = pending_[first_pending_];
-    oldest.spans.clear();
+  if (pending_ == most_pending) {
     ++without_gpu_times_;
-    count(oldest.frame);
-    first_pending_ = (first_pending_ + 1) % most_pending;
-    --pending_count_;
+    count(frame);
+    return;
   }
-  pending_[(first_pending_ + pending_count_) % most_pending] = std::move(waiting);
-  ++pending_count_;
+  arrived_.push_back({frame, std::move(spans)});
+  ++pending_;
+  if (reader_.joinable()) return;
+  reader_ = std::thread([this] {
+    std::unique_lock waits(mutex_);
+    while (!ending_.wait_for(waits, read_interval, [this] { return ends_; })) {
+      if (pending_ == 0) continue;
+      waits.unlock();
+      read_spans();
+      waits.lock();
+    }
+  });
 }
 
 void LatencyLog::add_dropped(std::uint64_t frames) {
@@ -62,7 +76,23 @@ void LatencyLog::add_dropped(std::uint64_t frames) {
   dropped_ += frames;
 }
 
-bool LatencyLog::resolve(Pending& pending) {
+void LatencyLog::read_spans() {
+  const std::lock_guard reads(reading_);
+  {
+    const std::lock_guard lock(mutex_);
+    std::ranges::move(arrived_, std::back_inserter(waiting_));
+    arrived_.clear();
+  }
+  // Without the lock that frames need: reading may take a millisecond.
+  while (!waiting_.empty() && read(waiting_.front())) {
+    const std::lock_guard lock(mutex_);
+    count(waiting_.front().frame);
+    waiting_.pop_front();
+    --pending_;
+  }
+}
+
+bool LatencyLog::read(Pending& pending) noexcept {
   FrameRecord& frame = pending.frame;
   std::int64_t began = 0;
   std::int64_t ended = 0;
@@ -75,30 +105,22 @@ bool LatencyLog::resolve(Pending& pending) {
       ended = std::max(ended, times->ended_ns);
       error = std::max(error, times->error_ns);
     }
-    // Cause goes before effect: what says otherwise is the error of comparing the clocks.
-    if (frame.at(Stamp::launched) != 0) began = std::max(began, frame.at(Stamp::launched));
-    ended = std::max(ended, began);
-    if (frame.at(Stamp::visible) != 0) {
-      ended = std::min(ended, frame.at(Stamp::visible));
-      began = std::min(began, ended);
-    }
-    frame.at_ns[static_cast<std::size_t>(Stamp::kernel_started)] = began;
-    frame.at_ns[static_cast<std::size_t>(Stamp::kernel_ended)] = ended;
-    frame.gpu_error_ns = error;
-  } catch (const std::exception&) {
-    ++without_gpu_times_;  // The device is lost, which the elements say.
+  } catch (const std::exception&) {  // The device is lost, which the elements say.
+    const std::lock_guard lock(mutex_);
+    ++without_gpu_times_;
+    return true;
   }
-  pending.spans.clear();
-  count(frame);
+  // Cause goes before effect: what says otherwise is the error of comparing the clocks.
+  if (frame.at(Stamp::launched) != 0) began = std::max(began, frame.at(Stamp::launched));
+  ended = std::max(ended, began);
+  if (frame.at(Stamp::visible) != 0) {
+    ended = std::min(ended, frame.at(Stamp::visible));
+    began = std::min(began, ended);
+  }
+  frame.at_ns[static_cast<std::size_t>(Stamp::kernel_started)] = began;
+  frame.at_ns[static_cast<std::size_t>(Stamp::kernel_ended)] = ended;
+  frame.gpu_error_ns = error;
   return true;
-}
-
-void LatencyLog::resolve_oldest(std::size_t most) {
-  for (; most > 0 && pending_count_ > 0; --most) {
-    if (!resolve(pending_[first_pending_])) return;
-    first_pending_ = (first_pending_ + 1) % most_pending;
-    --pending_count_;
-  }
 }
 
 void LatencyLog::count(FrameRecord frame) {
@@ -125,8 +147,8 @@ void LatencyLog::count(FrameRecord frame) {
 }
 
 LatencySummary LatencyLog::summary() {
+  read_spans();
   const std::lock_guard lock(mutex_);
-  resolve_oldest(most_pending);
   LatencySummary made;
   made.channel = channel_;
   made.frames = frames_;
@@ -139,13 +161,15 @@ LatencySummary LatencyLog::summary() {
 }
 
 void LatencyLog::reset() {
+  const std::lock_guard reads(reading_);
+  waiting_.clear();
   const std::lock_guard lock(mutex_);
+  arrived_.clear();
+  pending_ = 0;
   for (Histogram& one : stages_) one.clear();
   for (Histogram& one : totals_) one.clear();
   frames_ = dropped_ = without_gpu_times_ = 0;
   gpu_error_ns_ = 0;
-  pending_.clear();
-  first_pending_ = pending_count_ = 0;
   kept_.clear();
   next_kept_ = 0;
 }
@@ -159,8 +183,8 @@ void LatencyLog::keep_frames(std::size_t frames) {
 }
 
 std::vector<FrameRecord> LatencyLog::take_frames() {
+  read_spans();
   const std::lock_guard lock(mutex_);
-  resolve_oldest(most_pending);
   std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(next_kept_), kept_.end());
   std::vector<FrameRecord> taken;
   taken.swap(kept_);

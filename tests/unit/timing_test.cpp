@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -243,11 +245,45 @@ TEST(LatencyLog, StaysSmallWhenTheGpuNeverEnds) {
   auto summary = log.summary();
   EXPECT_EQ(summary.frames, more);
   EXPECT_EQ(summary.without_gpu_times, more);
-  EXPECT_EQ(log.take_frames().back().sequence, more - 1);
+  EXPECT_EQ(log.take_frames().back().sequence, LatencyLog::most_pending + more - 1);
   endless->fails = true;
   summary = log.summary();
   EXPECT_EQ(summary.frames, LatencyLog::most_pending + more);
   EXPECT_EQ(summary.without_gpu_times, LatencyLog::most_pending + more);
+}
+
+TEST(LatencyLog, ReadsTheGpuInAThreadOfItsOwn) {
+  LatencyLog log("thread");
+  log.keep_frames(1);
+  std::atomic<std::thread::id> reader;
+  class Watched : public GpuSpan {
+   public:
+    explicit Watched(std::atomic<std::thread::id>& by) : by_(by) {}
+    std::optional<GpuTimes> times() override {
+      by_ = std::this_thread::get_id();
+      return GpuTimes{.began_ns = 1, .ended_ns = 2};
+    }
+
+   private:
+    std::atomic<std::thread::id>& by_;
+  };
+  const auto span = std::make_shared<Watched>(reader);
+  log.add(whole_frame(1000, 1), {span});
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (span.use_count() > 1 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_NE(reader.load(), std::thread::id());
+  EXPECT_NE(reader.load(), std::this_thread::get_id());
+  EXPECT_EQ(log.summary().frames, 1U);
+}
+
+TEST(LatencyLog, AMillionFramesTakeNoMoreMemory) {
+  LatencyLog log("million");
+  log.keep_frames(1000);
+  constexpr int frames = 1'000'000;
+  for (int i = 1; i <= frames; ++i) log.add(whole_frame(i, i % 1000));
+  EXPECT_EQ(log.summary().frames, static_cast<std::uint64_t>(frames));
+  EXPECT_EQ(log.summary().of(Total::whole).count, static_cast<std::uint64_t>(frames));
+  EXPECT_EQ(log.take_frames().size(), 1000U);
 }
 
 TEST(LatencyLog, KeepsTheLastFramesInOrder) {

@@ -3,13 +3,16 @@
 
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "gpumap/gpu_span.hpp"
@@ -124,6 +127,7 @@ class Histogram {
 class LatencyLog {
  public:
   explicit LatencyLog(std::string channel);
+  ~LatencyLog();
   LatencyLog(const LatencyLog&) = delete;
   LatencyLog& operator=(const LatencyLog&) = delete;
 
@@ -133,7 +137,8 @@ class LatencyLog {
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
 
   /// A frame came to its end. `spans`: the GPU's work on it, which may still be running: the frame counts once that is
-  /// done, or without kernel stamps when more than `most_pending` frames wait for that.
+  /// done, or at once and without kernel stamps when `most_pending` frames wait for that. Asking the GPU takes time:
+  /// a thread of the log's own does, from the first span on, and summary() and take_frames().
   void add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans = {});
   void add_dropped(std::uint64_t frames);
 
@@ -153,20 +158,25 @@ class LatencyLog {
     FrameRecord frame;
     std::vector<std::shared_ptr<GpuSpan>> spans;
   };
-  bool resolve(Pending& pending);  ///< false: the GPU is not done
-  void resolve_oldest(std::size_t most);
+  void read_spans();                     ///< of those whose work is done
+  bool read(Pending& pending) noexcept;  ///< false: the GPU is not done
   void count(FrameRecord frame);
 
   const std::string channel_;
-  std::mutex mutex_;
+  std::mutex reading_;            ///< of waiting_; taken before mutex_
+  std::deque<Pending> waiting_;   ///< for the GPU, oldest first
+  std::mutex mutex_;              ///< of what follows
+  std::vector<Pending> arrived_;  ///< not in waiting_ yet
+  std::size_t pending_ = 0;       ///< in both
   std::array<Histogram, stage_count> stages_;
   std::array<Histogram, total_count> totals_;
   std::uint64_t frames_ = 0, dropped_ = 0, without_gpu_times_ = 0;
   std::int64_t gpu_error_ns_ = 0;
-  std::vector<Pending> pending_;  ///< a ring of most_pending, from first_pending_
-  std::size_t first_pending_ = 0, pending_count_ = 0;
   std::vector<FrameRecord> kept_;  ///< a ring of most_kept_
   std::size_t most_kept_ = 0, next_kept_ = 0;
+  bool ends_ = false;
+  std::condition_variable ending_;
+  std::thread reader_;  ///< from the first span on
 };
 
 /// A frame on its way past the ring: who has it adds stamps, and when the last one lets go, it goes into the log.
