@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "device/cuda_clock.hpp"
 #include "gpumap/error.hpp"
 
 // Twice, so that the argument is macro-expanded before it becomes a string: the symbol is cuMemFree_v2, not cuMemFree.
@@ -40,6 +41,9 @@ Driver open_driver() {
 #define GPUMAP_CUDA_LOAD(name) driver.has_enumerate &= driver.library.find(GPUMAP_STRING(name), driver.name);
   GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)
 #undef GPUMAP_CUDA_LOAD
+  // The newer of two names came with CUDA 12.8: a driver before that has the older one, which takes and gives the same.
+  driver.has_event_times = driver.library.find(GPUMAP_STRING(cuEventElapsedTime), driver.cuEventElapsedTime) ||
+                           driver.library.find("cuEventElapsedTime", driver.cuEventElapsedTime);
   if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
     throw Error(ErrorCode::no_driver,
                 fmt::format("CUDA does not start: cuInit says {}: check nvidia-smi", driver.name(result)));
@@ -118,6 +122,7 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
     const Scope scope(*this);
     check(driver_.cuStreamCreate(&download_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
     check(driver_.cuStreamCreate(&upload_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+    clock_ = std::make_unique<CudaClock>(*this);
   } catch (...) {
     driver_.cuDevicePrimaryCtxRelease(device_);
     throw;
@@ -125,6 +130,7 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
 }
 
 CudaContext::~CudaContext() {
+  clock_.reset();
   if (const CleanupScope scope(*this); scope) {
     driver_.cuStreamDestroy(download_stream_);
     driver_.cuStreamDestroy(upload_stream_);

@@ -63,6 +63,9 @@
   X(cuStreamWriteValue64)            \
   X(cuStreamWaitValue64)
 
+/// Optional group: without it no queue tells when its work ran.
+#define GPUMAP_CUDA_EVENT_TIMES(X) X(cuEventElapsedTime)
+
 /// Optional group (headers and driver of CUDA 12.4): list the kernels of a module, so that a file with one kernel needs
 /// no function name. Guard its use with GPUMAP_CUDA_CAN_ENUMERATE, then ask has_enumerate.
 #if CUDA_VERSION >= 12040
@@ -77,6 +80,9 @@
 #endif
 
 namespace gpumap {
+
+class CudaClock;
+
 namespace cuda {
 
 /// The CUDA driver API, opened at run time.
@@ -84,9 +90,11 @@ struct Driver {
 #define GPUMAP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
   GPUMAP_CUDA_MANDATORY(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_MEMBER)
+  GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_MEMBER)
 #undef GPUMAP_CUDA_MEMBER
   bool has_stream_memory = false;
+  bool has_event_times = false;
   bool has_enumerate = false;
   int version = 0;  ///< 13000 for 13.0
   DynamicLibrary library;
@@ -146,6 +154,8 @@ class CudaContext {
   void upload(const void* from, CUdeviceptr to, std::size_t bytes);
 
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
+  [[nodiscard]] const std::string& gpu_name() const noexcept { return gpu_name_; }
+  [[nodiscard]] CudaClock& clock() const noexcept { return *clock_; }
 
  private:
   const cuda::Driver& driver_;
@@ -157,6 +167,7 @@ class CudaContext {
   std::mutex download_mutex_, upload_mutex_;
   CUstream download_stream_ = nullptr;
   CUstream upload_stream_ = nullptr;
+  std::unique_ptr<CudaClock> clock_;
 };
 
 }  // namespace gpumap

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
 #include "device/executable.hpp"
 #include "memory/gpu_mapping.hpp"
@@ -91,6 +92,21 @@ class CudaQueue final : public Queue {
     dirty_ = true;
   }
 
+  [[nodiscard]] std::shared_ptr<GpuSpan> begin_span() override {
+    const CudaContext::Scope scope(context_);
+    if (!spans_) spans_ = std::make_shared<CudaSpans>(device_);
+    return spans_->begin(timeline_->stream());
+  }
+
+  void end_span(GpuSpan& span) override {
+    if (!spans_) return Queue::end_span(span);  // none of its spans
+    const CudaContext::Scope scope(context_);
+    spans_->end(span, timeline_->stream());
+    dirty_ = true;
+  }
+
+  [[nodiscard]] std::string no_span_reason() const override { return spans_ ? spans_->reason() : std::string(); }
+
   [[nodiscard]] CUstream use_stream() noexcept {
     dirty_ = true;
     return timeline_->stream();
@@ -111,6 +127,7 @@ class CudaQueue final : public Queue {
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const std::shared_ptr<CudaTimeline> timeline_;
+  std::shared_ptr<CudaSpans> spans_;  // null until asked for
   std::uint64_t submitted_ = 0;
   bool dirty_ = false;  // something was asked for since the last submit
 };

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <limits>
 #include <string>
 
+#include "device/vulkan_clock.hpp"
 #include "gpumap/error.hpp"
 #include "memory/vulkan_staging.hpp"
 
@@ -39,6 +41,15 @@ bool can_export(const vk::raii::PhysicalDevice& physical) {
                            vk::ExternalMemoryFeatureFlagBits::eExportable);
 }
 
+bool can_calibrate(const vk::raii::PhysicalDevice& physical) {
+  const char* clock = std::getenv("GPUMAP_VULKAN_CLOCK");
+  if (clock != nullptr && std::string_view(clock) == "bracket") return false;
+  if (!has_extension(physical, VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME)) return false;
+  const auto domains = physical.getCalibrateableTimeDomainsEXT();
+  return std::find(domains.begin(), domains.end(), vk::TimeDomainEXT::eDevice) != domains.end() &&
+         std::find(domains.begin(), domains.end(), vk::TimeDomainEXT::eClockMonotonic) != domains.end();
+}
+
 std::uint64_t find_max_allocation(const vk::raii::PhysicalDevice& physical) {
   if (physical.getProperties().apiVersion < VK_API_VERSION_1_3) {
     return physical.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceMaintenance3Properties>()
@@ -65,12 +76,15 @@ VulkanContext::VulkanContext(VulkanInstance& instance, std::uint32_t index, std:
   non_coherent_atom_ = std::max<std::uint64_t>(1, properties.limits.nonCoherentAtomSize);
   max_allocation_ = find_max_allocation(physical_);
   queue_family_ = find_compute_family(physical_);
+  timestamp_bits_ = physical_.getQueueFamilyProperties().at(queue_family_).timestampValidBits;
 
   std::vector<const char*> extensions;
   optional_.memory_budget = has_extension(physical_, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   if (optional_.memory_budget) extensions.push_back(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
   optional_.export_fd = has_extension(physical_, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME) && can_export(physical_);
   if (optional_.export_fd) extensions.push_back(VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME);
+  optional_.calibrated_timestamps = can_calibrate(physical_);
+  if (optional_.calibrated_timestamps) extensions.push_back(VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME);
 
   const auto has = physical_.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
                                           vk::PhysicalDeviceVulkan12Features>();
@@ -109,6 +123,7 @@ VulkanContext::VulkanContext(VulkanInstance& instance, std::uint32_t index, std:
     device_ = vk::raii::Device(physical_, info);
     queue_ = vk::raii::Queue(device_, queue_family_, 0);
     staging_ = std::make_unique<VulkanStaging>(*this);
+    clock_ = std::make_unique<VulkanClock>(*this);
   } catch (const vk::SystemError& error) {
     fail(error, "opening the device");
   }

@@ -15,6 +15,7 @@
 
 namespace gpumap {
 
+class VulkanClock;
 class VulkanStaging;
 
 /// An open Vulkan device with one compute queue. Vulkan 1.2 core features that are always on: timelineSemaphore,
@@ -29,6 +30,8 @@ class VulkanContext {
     bool float16 = false;        ///< shaderFloat16
     bool int64_atomics = false;  ///< shaderBufferInt64Atomics
     bool memory_model = false;   ///< vulkanMemoryModel and its device scope
+    /// VK_EXT_calibrated_timestamps, with CLOCK_MONOTONIC (and GPUMAP_VULKAN_CLOCK is not "bracket")
+    bool calibrated_timestamps = false;
   };
 
   VulkanContext(VulkanInstance& instance, std::uint32_t index, std::shared_ptr<Health> health);
@@ -41,10 +44,12 @@ class VulkanContext {
   [[nodiscard]] std::uint32_t queue_family() const noexcept { return queue_family_; }
   [[nodiscard]] const Optional& optional() const noexcept { return optional_; }
   [[nodiscard]] const vk::PhysicalDeviceMemoryProperties& memory() const noexcept { return memory_; }
+  [[nodiscard]] std::uint32_t timestamp_bits() const noexcept { return timestamp_bits_; }  ///< 0: the queue has none
   [[nodiscard]] std::uint64_t non_coherent_atom() const noexcept { return non_coherent_atom_; }
   [[nodiscard]] std::uint64_t max_allocation() const noexcept { return max_allocation_; }  ///< and of one buffer
   [[nodiscard]] Budget& window() noexcept { return window_; }  ///< what this process holds of the BAR window
   [[nodiscard]] VulkanStaging& staging() noexcept { return *staging_; }
+  [[nodiscard]] VulkanClock& clock() noexcept { return *clock_; }
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
@@ -69,12 +74,14 @@ class VulkanContext {
   std::uint64_t non_coherent_atom_ = 1;
   std::uint64_t max_allocation_ = 0;
   std::uint32_t queue_family_ = 0;
+  std::uint32_t timestamp_bits_ = 0;
   std::string name_;
   vk::raii::Device device_{nullptr};
   std::mutex queue_mutex_;
   vk::raii::Queue queue_{nullptr};
   Budget window_{window_limit_variable};
   std::unique_ptr<VulkanStaging> staging_;
+  std::unique_ptr<VulkanClock> clock_;
 };
 
 }  // namespace gpumap

@@ -10,6 +10,7 @@
 #include "device/queues.hpp"
 #include "device/vulkan_arguments.hpp"
 #include "device/vulkan_device.hpp"
+#include "device/vulkan_span.hpp"
 #include "device/vulkan_timeline.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
@@ -153,6 +154,29 @@ class VulkanQueue final : public Queue {
     }
   }
 
+  [[nodiscard]] std::shared_ptr<GpuSpan> begin_span() override {
+    device_->check_alive();
+    try {
+      if (!spans_) spans_ = std::make_shared<VulkanSpans>(device_, timeline_);
+      return spans_->begin([this]() -> const vk::raii::CommandBuffer& { return recording().commands; });
+    } catch (const vk::SystemError& error) {
+      context_.fail(error, "beginning a span");
+    }
+  }
+
+  void end_span(GpuSpan& span) override {
+    if (!spans_) return Queue::end_span(span);  // none of its spans
+    device_->check_alive();
+    spans_->check_end(span);
+    try {
+      spans_->end(span, recording().commands, submitted_ + 1);
+    } catch (const vk::SystemError& error) {
+      context_.fail(error, "ending a span");
+    }
+  }
+
+  [[nodiscard]] std::string no_span_reason() const override { return spans_ ? spans_->reason() : std::string(); }
+
  private:
   [[nodiscard]] const VulkanKernel& check_launch(const Kernel& kernel, const Grid& grid) const {
     const auto* shader = dynamic_cast<const VulkanKernel*>(&kernel);
@@ -208,6 +232,7 @@ class VulkanQueue final : public Queue {
   const std::shared_ptr<GpuDevice> device_;
   VulkanContext& context_;
   const std::shared_ptr<VulkanTimeline> timeline_;
+  std::shared_ptr<VulkanSpans> spans_;  // null until asked for
   VulkanArguments arguments_;
   vk::raii::CommandPool pool_{nullptr};
   std::array<std::uint32_t, 3> max_blocks_{};

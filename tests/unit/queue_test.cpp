@@ -194,6 +194,9 @@ bool every_call_says_lost() {
   const auto to = device->allocate({Placement::device, 4096});
   const auto queue = device->create_queue();
   queue->copy(*from, 0, *to, 0, 4096);
+  const auto span = queue->begin_span();
+  const auto open_span = queue->begin_span();
+  queue->end_span(*span);
   const auto fence = queue->submit();
   static_cast<void>(fence.wait());  // the device is well: what it still works on must not go away under it
   dynamic_cast<GpuDevice&>(*device).mark_lost("a test took it");
@@ -212,6 +215,9 @@ bool every_call_says_lost() {
       [&] { queue->copy(*from, 0, *to, 0, 16); },
       [&] { queue->wait(fence); },
       [&] { static_cast<void>(queue->submit()); },
+      [&] { static_cast<void>(queue->begin_span()); },
+      [&] { queue->end_span(*open_span); },
+      [&] { static_cast<void>(span->times()); },
       [&] { to->download(0, out); },
       [&] { fence.timeline()->check(); },
       [&] { static_cast<void>(Fence(fence.timeline(), 99).wait()); },

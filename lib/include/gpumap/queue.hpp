@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "gpumap/fence.hpp"
+#include "gpumap/gpu_span.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/memory.hpp"
 
@@ -44,6 +46,16 @@ class Queue {
   /// Hand over everything since the last submit; the fence is signalled when it, and all before it, is done
   /// and its writes to host memory are visible to the CPU.
   [[nodiscard]] virtual Fence submit() = 0;
+
+  /// Tell later when the GPU worked on what is asked for from here to end_span(). Spans may overlap and may cross a
+  /// submit(). Two small commands each, and nothing where it is not called; the first one of a device prepares and
+  /// compares the clocks, which may take some ms. Null where there is no telling: no_span_reason() says why. Null too,
+  /// rather than a wait, while GpuSpan::most_of_a_queue spans of this queue are held unread. Throws as launch() does.
+  [[nodiscard]] virtual std::shared_ptr<GpuSpan> begin_span() { return nullptr; }
+  /// The span ends here; submit() hands this over too. Error(invalid) for a span of another queue or one that ended.
+  virtual void end_span(GpuSpan& span);
+  /// Why the last begin_span() gave null, and what helps; empty when it did not.
+  [[nodiscard]] virtual std::string no_span_reason() const { return "this queue does not tell the time"; }
 };
 
 }  // namespace gpumap
