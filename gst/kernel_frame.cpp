@@ -164,7 +164,12 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   queue_->wait(input.bytes->written());
   const bool checks_bounds = bounds_ && !in_place;
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
+  const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
   launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
+  if (span) {
+    queue_->end_span(*span);
+    trace->add_span(span);
+  }
   if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
   if (own_size) times_.add(in);
   if (!gives) {

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 // The way of each frame through the elements: whole, in order, and with each delay in the stage where it was.
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -61,8 +65,9 @@ void expect_stamps(const FrameRecord& frame, const std::vector<Stamp>& wanted) {
   }
 }
 
-const std::vector<Stamp> all_on_the_cpu{Stamp::acquired, Stamp::first_store, Stamp::last_store, Stamp::published,
-                                        Stamp::received, Stamp::launched,    Stamp::visible,    Stamp::released};
+const std::vector<Stamp> all{Stamp::acquired, Stamp::first_store, Stamp::last_store,     Stamp::published,
+                             Stamp::received, Stamp::launched,    Stamp::kernel_started, Stamp::kernel_ended,
+                             Stamp::visible,  Stamp::released};
 
 /// The stage that has most of the time of the median frame, but for those named.
 std::int64_t median(const std::vector<FrameRecord>& frames, Stage stage) {
@@ -126,7 +131,7 @@ TEST(Latency, EveryFrameHasItsWayInOrder) {
       EXPECT_EQ(frames[n].sequence, n);
       EXPECT_EQ(frames[n].bytes, 320U * 242 * 3 / 2);
       expect_in_order(frames[n]);
-      expect_stamps(frames[n], all_on_the_cpu);
+      expect_stamps(frames[n], all);
     }
     EXPECT_EQ(watched.summary().dropped, 0U);
   }
@@ -150,7 +155,7 @@ TEST(Latency, CopiedFramesHaveItToo) {
   for (const FrameRecord& frame : frames) {
     sequences.push_back(frame.sequence);
     expect_in_order(frame);
-    expect_stamps(frame, all_on_the_cpu);
+    expect_stamps(frame, all);
   }
   EXPECT_THAT(sequences, testing::ElementsAre(0, 1, 2, 3));  // over two rings: the frames grew
 }
@@ -197,7 +202,7 @@ TEST(Latency, KernelsInARowAreOneWay) {
   ASSERT_EQ(frames.size(), 8U);
   for (const FrameRecord& frame : frames) {
     expect_in_order(frame);
-    expect_stamps(frame, all_on_the_cpu);
+    expect_stamps(frame, all);
   }
 }
 
@@ -262,11 +267,14 @@ TEST(LatencyDelay, InTheProducer) {
   }
 }
 
-std::vector<FrameRecord> run_line(const std::string& after_src) {
+/// Frames every `pace`, with `after_src` behind the gpumapsrc.
+std::vector<FrameRecord> run_line(const std::string& after_src, std::chrono::microseconds pace = 30ms) {
   Watched watched(new_channel());
   Pipeline pipeline(
       watched.line("videotestsrc num-buffers=9 ! video/x-raw,format=NV12,width=64,height=48 "
-                   "! identity sleep-time=30000 ! gpumapsink channel=$CHANNEL stamps=true   gpumapsrc "
+                   "! identity sleep-time=" +
+                   std::to_string(pace.count()) +
+                   " ! gpumapsink channel=$CHANNEL stamps=true   gpumapsrc "
                    "channel=$CHANNEL ! " +
                    after_src));
   EXPECT_EQ(pipeline.run(), "eos");
@@ -286,6 +294,27 @@ TEST(LatencyDelay, BeforeTheKernel) {
   expect_delay_in(run_line("identity sleep-time=20000 ! gpumapkernel kernel=checksum ! fakesink "
                            "enable-last-sample=false sync=false"),
                   Stage::dispatch);
+}
+
+TEST(LatencyDelay, OnTheGpu) {
+  const std::string file = testing::TempDir() + "gpumap-latency-" + std::to_string(getpid()) + ".comp";
+  // Every thread, as software drivers end a loop after 65,535 turns.
+  std::ofstream(file) << "#version 460\n#include <gpumap.glsl>\n// gpumap: params turns=1\n// gpumap: results sum=u64\n"
+                         "// gpumap: output unchanged\n"
+                         "void main() {\n  uint sum = uint(gpumap_thread()) + 1u;\n"
+                         "  for (uint i = 0u; i < uint(frame.params[0]); ++i) {\n"
+                         "    sum ^= sum << 13; sum ^= sum >> 17; sum ^= sum << 5;\n  }\n"
+                         "  if (sum == 0u) gpumap_u64_at(frame.result).value = 1ul;\n}\n";
+  for (std::uint64_t turns = 1000; turns < 60'000; turns *= 2) {
+    const auto frames = run_line("gpumapkernel location=" + file + " params=turns=" + std::to_string(turns) +
+                                     " ! fakesink enable-last-sample=false sync=false",
+                                 100ms);
+    if (median(frames, Stage::kernel) < 20 * ms) continue;
+    expect_delay_in(frames, Stage::kernel);
+    (void)std::remove(file.c_str());
+    return;
+  }
+  ADD_FAILURE() << "no kernel took 20 ms";
 }
 
 TEST(LatencyDelay, AfterTheKernel) {
@@ -419,7 +448,8 @@ TEST(Latency, StatsOfBothElementsHaveIt) {
     EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
     EXPECT_EQ(frames, 12U);
     std::uint64_t sum = 0;
-    for (const char* stage : {"hold", "write", "publish", "queue", "dispatch", "notice", "release"}) {
+    for (const char* stage :
+         {"hold", "write", "publish", "queue", "dispatch", "start", "kernel", "notice", "release"}) {
       GstStructure* figures = nullptr;
       ASSERT_TRUE(gst_structure_get(latency, stage, GST_TYPE_STRUCTURE, &figures, nullptr)) << stage;
       gdouble mean = 0;

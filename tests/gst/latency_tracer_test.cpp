@@ -52,7 +52,8 @@ class LatencyTracer : public testing::Test {
 TEST_F(LatencyTracer, PrintsEveryStageAtTheEnd) {
   const std::string text = output_of("GST_TRACERS='gpumaplatency(interval=0)'", pipeline("traced", 25));
   EXPECT_THAT(text, HasSubstr("channel \"traced\": 25 frames, 0 dropped"));
-  for (const char* row : {"hold", "write", "publish", "queue", "dispatch", "notice", "release", "whole", "result"}) {
+  for (const char* row :
+       {"hold", "write", "publish", "queue", "dispatch", "start", "kernel", "notice", "release", "whole", "result"}) {
     EXPECT_THAT(text, ContainsRegex("\n +" + std::string(row) + " +25 +[0-9.]+ +[0-9.]+"));
   }
   EXPECT_EQ(text.find("channel \"traced\""), text.rfind("channel \"traced\"")) << "once, at the end";
@@ -84,7 +85,7 @@ TEST_F(LatencyTracer, GstStatsReadsItsRecords) {
                 pipeline("stats", 20)));
   const std::string text = output_of("", "gst-stats-1.0 '" + log + "'");
   EXPECT_THAT(text, ContainsRegex("gpumap:stats.acquired\\|.*gpumap:stats.released: mean="));
-  for (const char* stage : {"hold", "write", "publish", "queue", "dispatch", "notice", "release"}) {
+  for (const char* stage : {"hold", "write", "publish", "queue", "dispatch", "start", "kernel", "notice", "release"}) {
     EXPECT_THAT(text, HasSubstr("gpumap:stats." + std::string(stage) + ": mean="));
   }
   std::filesystem::remove(log);
