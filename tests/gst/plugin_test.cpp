@@ -32,7 +32,8 @@ TEST(PluginFile, InspectListsTheElements) {
   int status = -1;
   const std::string text = output_of("gst-inspect-1.0 " + std::string(path) + " 2>&1", status);
   EXPECT_EQ(status, 0) << text;
-  for (const char* expected : {"gpumapsink", "gpumapsrc", "gpumapkernel", "3 features", "MIT", "gpumap"}) {
+  for (const char* expected :
+       {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumaplatency", "4 features", "MIT", "gpumap"}) {
     EXPECT_THAT(text, HasSubstr(expected));
   }
   EXPECT_THAT(text, testing::ContainsRegex("License +MIT"));
@@ -43,8 +44,9 @@ TEST(PluginFile, InspectListsTheElements) {
 
 TEST(PluginFile, ElementsDescribeTheirProperties) {
   for (const auto& [name, properties] :
-       {std::pair<const char*, std::vector<const char*>>{
-            "gpumapsink", {"channel", "device", "slots", "slot-size", "leaky", "busy-poll", "sync", "stats"}},
+       {std::pair<const char*, std::vector<const char*>>{"gpumapsink",
+                                                         {"channel", "device", "slots", "slot-size", "leaky",
+                                                          "busy-poll", "sync", "stamps", "latency-interval", "stats"}},
         {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats"}},
         {"gpumapkernel",
          {"kernel", "location", "function", "params", "backend", "device", "block", "grid", "shared-bytes",
