@@ -353,7 +353,7 @@ TEST_F(LatencyDelay, InTheRing) {
   const auto frames = watched.frames();
   ASSERT_EQ(frames.size(), 6U);
   // Each waits for those before it.
-  EXPECT_GE(stage_times(frames[5])[static_cast<std::size_t>(Stage::queue)].value_or(0), 5 * 20 * ms);
+  EXPECT_GE(stage_times(frames[5])[static_cast<std::size_t>(Stage::queue)].value_or(0), 100 * ms);
   EXPECT_LT(stage_times(frames[0])[static_cast<std::size_t>(Stage::queue)].value_or(0), 20 * ms);
 }
 
@@ -463,21 +463,21 @@ TEST_F(Latency, StatsOfBothElementsHaveIt) {
     guint64 frames = 0;
     EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
     EXPECT_EQ(frames, 12U);
-    std::uint64_t sum = 0;
+    double sum = 0;
     for (const char* stage :
          {"hold", "write", "publish", "queue", "dispatch", "start", "kernel", "notice", "release"}) {
       GstStructure* figures = nullptr;
       ASSERT_TRUE(gst_structure_get(latency, stage, GST_TYPE_STRUCTURE, &figures, nullptr)) << stage;
       gdouble mean = 0;
       EXPECT_TRUE(gst_structure_get_double(figures, "mean", &mean));
-      sum += static_cast<std::uint64_t>(mean * 12 + 0.5);
+      sum += mean;
       gst_structure_free(figures);
     }
     GstStructure* whole = nullptr;
     ASSERT_TRUE(gst_structure_get(latency, "whole", GST_TYPE_STRUCTURE, &whole, nullptr));
     gdouble mean = 0;
     EXPECT_TRUE(gst_structure_get_double(whole, "mean", &mean));
-    EXPECT_NEAR(static_cast<double>(sum), mean * 12, 10.0);
+    EXPECT_NEAR(sum, mean, 1.0);
     gst_structure_free(whole);
     gst_structure_free(latency);
     gst_structure_free(stats);

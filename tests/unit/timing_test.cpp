@@ -153,7 +153,7 @@ TEST(Totals, ResultIsWhatWasSeenOfIt) {
 
 TEST(LatencyLog, CountsWhatFramesSay) {
   LatencyLog log("one");
-  for (int i = 1; i <= 100; ++i) log.add(whole_frame(1'000'000 * i, i));
+  for (int i = 1; i <= 100; ++i) log.add(whole_frame(std::int64_t{1'000'000} * i, i));
   log.add_dropped(3);
   const auto summary = log.summary();
   EXPECT_EQ(summary.frames, 100U);
