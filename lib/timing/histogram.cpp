@@ -63,4 +63,15 @@ Percentiles Histogram::percentiles() const noexcept {
   return made;
 }
 
+std::int64_t Histogram::percentile(double share) const noexcept {
+  std::uint64_t seen = 0;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    seen += counts_[bucket];
+    if (seen != 0 && static_cast<double>(seen) >= share * static_cast<double>(count_)) {
+      return std::clamp(middle_of(bucket), min_, max_);
+    }
+  }
+  return max_;
+}
+
 }  // namespace gpumap

@@ -85,6 +85,9 @@ TEST(Histogram, AgreesWithSortedTimes) {
     EXPECT_NEAR(static_cast<double>(got.p90), exact(0.9), exact(0.9) * 0.01 + 0.5);
     EXPECT_NEAR(static_cast<double>(got.p99), exact(0.99), exact(0.99) * 0.01 + 0.5);
     EXPECT_NEAR(static_cast<double>(got.p999), exact(0.999), exact(0.999) * 0.01 + 0.5);
+    for (const double share : {0.25, 0.5, 0.999, 1.0}) {
+      EXPECT_NEAR(static_cast<double>(histogram.percentile(share)), exact(share), exact(share) * 0.01 + 0.5);
+    }
   }
 }
 
@@ -102,6 +105,7 @@ TEST(Histogram, EveryTimeIsWithinOnePercent) {
 TEST(Histogram, TakesWhatIsNoTime) {
   Histogram histogram;
   EXPECT_EQ(histogram.percentiles().count, 0U);
+  EXPECT_EQ(histogram.percentile(0.5), 0);
   histogram.add(-5);
   histogram.add(std::numeric_limits<std::int64_t>::max());
   const Percentiles got = histogram.percentiles();

@@ -107,6 +107,8 @@ class Histogram {
  public:
   void add(std::int64_t time_ns) noexcept;
   [[nodiscard]] Percentiles percentiles() const noexcept;
+  /// The smallest time that at least this share of those counted does not exceed; 0 where none was.
+  [[nodiscard]] std::int64_t percentile(double share) const noexcept;
   void clear() noexcept { *this = {}; }
 
  private:
