@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: what is kept of a case's frames, in memory that does not grow with their number.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <gpumap/latency.hpp>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace latency {
+
+/// Something that happened beside the frames. Times in ns on CLOCK_MONOTONIC.
+struct Event {
+  enum class Kind : std::uint8_t { drop, context_switch, state, qos, latency, warning };
+  Kind kind = Kind::state;
+  std::int64_t since_ns = 0;  ///< it came after this …
+  std::int64_t at_ns = 0;     ///< … and no later than this
+  std::string text;
+};
+[[nodiscard]] std::string_view to_string(Event::Kind kind) noexcept;
+
+/// From the first store to the result: what one waits for who has something to write. The library's totals begin either
+/// before (whole) or after (result).
+[[nodiscard]] std::optional<std::int64_t> through_time(const gpumap::FrameRecord& frame) noexcept;
+
+/// Figures of one case, over all its rounds. Thread safety: one thread at a time.
+class Collector {
+ public:
+  struct Kept {
+    unsigned round = 0;
+    gpumap::FrameRecord frame;
+  };
+  struct Outlier {
+    Kept kept;
+    std::int64_t time_ns = 0;
+    std::vector<Event> near;  ///< what happened while it was on its way
+  };
+
+  /// `paced`: frames are due at certain times, and lateness is what counts.
+  explicit Collector(bool paced, std::size_t most_kept = 8192, std::size_t most_outliers = 20);
+
+  /// Frames turn out to be due at certain times. Before the first frame.
+  void pace() noexcept { paced_ = true; }
+  /// The first `warmup` frames of a round pay for compiling and allocating, and do not count.
+  void begin_round(unsigned number, std::size_t warmup);
+  void add(const gpumap::FrameRecord& frame);
+  /// What happened in the round: it is kept where a slow frame was on its way. `dropped` says whether gaps in the
+  /// frames' numbers are frames that were dropped; else they came out of turn.
+  void end_round(const std::vector<Event>& events, bool dropped);
+
+  [[nodiscard]] bool paced() const noexcept { return paced_; }
+  [[nodiscard]] std::uint64_t frames() const noexcept { return frames_; }
+  [[nodiscard]] std::size_t frames_of_round() const noexcept { return seen_; }  ///< those that do not count, too
+  [[nodiscard]] const gpumap::Histogram& stage(std::size_t number) const noexcept { return stages_[number]; }
+  [[nodiscard]] const gpumap::Histogram& total(std::size_t number) const noexcept { return totals_[number]; }
+  [[nodiscard]] const gpumap::Histogram& through() const noexcept { return through_; }
+  /// What the case is compared by: lateness where it is paced, else through.
+  [[nodiscard]] const gpumap::Histogram& headline() const noexcept;
+  [[nodiscard]] std::uint64_t missed_deadlines() const noexcept { return missed_; }
+  /// A fair sample of all frames, or all of them where they are few.
+  [[nodiscard]] const std::vector<Kept>& kept() const noexcept { return kept_; }
+  /// Slowest first.
+  [[nodiscard]] std::vector<Outlier> outliers() const;
+
+ private:
+  void count_deadline(const gpumap::FrameRecord& next);
+  void keep_outlier(const gpumap::FrameRecord& frame, std::int64_t time_ns);
+
+  bool paced_;
+  const std::size_t most_kept_, most_outliers_;
+  std::array<gpumap::Histogram, gpumap::stage_count> stages_;
+  std::array<gpumap::Histogram, gpumap::total_count> totals_;
+  gpumap::Histogram through_;
+  std::uint64_t frames_ = 0, missed_ = 0;
+  std::vector<Kept> kept_;
+  std::vector<Outlier> outliers_;  ///< a heap, the fastest of them in front
+  std::vector<Event> drops_;       ///< of this round
+  std::minstd_rand random_{1};
+  unsigned round_ = 0;
+  std::size_t warmup_ = 0, seen_ = 0;
+  std::optional<gpumap::FrameRecord> last_;  ///< the one of this round with the highest number
+};
+
+}  // namespace latency

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: what the user asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace latency {
+
+/// Something that the user can put right; the text says how.
+class UsageError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// One size of frames.
+struct FrameKind {
+  std::string name;  ///< as asked for: "64KiB", "1080p"; "pipeline" for the frames of the user's own line
+  std::size_t bytes = 0;
+  int width = 0, height = 0;  ///< 0: no video
+  [[nodiscard]] bool is_video() const noexcept { return width != 0; }
+};
+
+/// "64", "64B", "4KiB", "1MiB", "2kB", "1080p", "4K" or "640x480", which are NV12. Throws UsageError.
+[[nodiscard]] FrameKind parse_frame(const std::string& text);
+
+/// Caps of that kind: NV12 at `rate`, pairs of 16-bit samples, or bytes where the size is no multiple of four.
+[[nodiscard]] std::string caps_of(const FrameKind& kind, double rate);
+/// RGBA video of as many bytes, for elements that take nothing but video. Empty: no multiple of four.
+[[nodiscard]] std::string as_rgba(const FrameKind& kind, double rate);
+
+struct Options {
+  std::vector<std::string> frames, transports, fences;
+  std::string upstream = "in-place";
+  std::string kernel = "checksum";
+  std::string pipeline;  ///< the user's line; empty: one of our own
+  std::string device = "auto";
+  std::size_t count = 0;  ///< of each case, all rounds together; 0: by the device
+  std::size_t warmup = 20;
+  unsigned rounds = 5;
+  double rate = 0;     ///< frames a second; 0: as fast as they go
+  int in_flight = -1;  ///< 0: any number; -1: one when free-running, else any
+  unsigned load = 0;   ///< processes that keep a CPU busy beside
+  unsigned slots = 8;
+  unsigned spin_us = 1000;
+  unsigned src_late_ms = 0;
+  double timeout_s = 10;
+  std::string html_file, json_file, csv_file, from_file, commit;
+  bool brief = false;
+
+  [[nodiscard]] bool paced() const noexcept { return rate > 0; }
+  [[nodiscard]] unsigned frames_in_flight() const noexcept {
+    return in_flight >= 0 ? static_cast<unsigned>(in_flight) : paced() ? 0 : 1;
+  }
+};
+
+/// One line of the comparison.
+struct Case {
+  FrameKind frame;
+  std::string transport;  ///< of gpumapsink, or "cudaupload"
+  bool spin = false;
+  [[nodiscard]] bool is_rival() const noexcept { return transport == "cudaupload"; }
+  [[nodiscard]] std::string title() const { return transport + (spin ? ", spin" : ""); }
+};
+
+/// All that is asked for, frame sizes outermost. Throws UsageError.
+[[nodiscard]] std::vector<Case> cases_of(const Options& options);
+
+/// Throws UsageError, with an example, where the line has not one {sink} and one {src}.
+void check_placeholders(const std::string& line);
+/// The line for gst-launch: placeholders replaced by the elements on that channel.
+[[nodiscard]] std::string expand(const std::string& line, const Case& which, const Options& options,
+                                 const std::string& channel);
+/// Our own line, with placeholders.
+[[nodiscard]] std::string own_line(const Case& which, const Options& options, std::size_t frames);
+
+/// Before anything is measured: throws UsageError where that file cannot be written. Leaves what is there as it is.
+void check_writable(const std::string& file);
+/// Whole or not at all. Throws std::runtime_error.
+void write_file(const std::string& file, std::string_view text);
+
+}  // namespace latency
