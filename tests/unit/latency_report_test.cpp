@@ -1,0 +1,387 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency without GStreamer's part: what it makes of frames whose times are known.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+
+#include "latency/charts.hpp"
+#include "latency/options.hpp"
+#include "latency/report.hpp"
+
+namespace latency {
+namespace {
+
+using gpumap::FrameRecord;
+using gpumap::Stamp;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// One whose stages take 1, 2, … times `unit`; without the kernel's stamps, as where the GPU tells no times.
+FrameRecord frame_at(std::int64_t begin_ns, std::int64_t unit, std::uint64_t sequence) {
+  FrameRecord frame{.sequence = sequence, .bytes = 4096};
+  std::int64_t at = begin_ns;
+  for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
+    at += static_cast<std::int64_t>(i) * unit;
+    frame.at_ns[i] = at;
+  }
+  frame.at_ns[static_cast<std::size_t>(Stamp::kernel_started)] = 0;
+  frame.at_ns[static_cast<std::size_t>(Stamp::kernel_ended)] = 0;
+  return frame;
+}
+
+std::unique_ptr<Outcome> outcome_of(const std::string& transport, bool paced, int frames, std::int64_t unit) {
+  auto made = std::make_unique<Outcome>(Case{.frame = parse_frame("4KiB"), .transport = transport}, paced);
+  Collector& collector = made->collector;
+  collector.begin_round(0, 0);
+  std::minstd_rand random(7);
+  for (int i = 0; i < frames; ++i) {
+    const std::int64_t begin_ns = 1'000'000 * std::int64_t{i + 1};
+    const auto more = static_cast<std::int64_t>(random() % 1000);
+    FrameRecord frame = frame_at(begin_ns, unit + more, static_cast<std::uint64_t>(i));
+    if (paced) frame.due_ns = begin_ns;
+    collector.add(frame);
+  }
+  collector.end_round({}, false);
+  return made;
+}
+
+Json report_of(const std::vector<std::unique_ptr<Outcome>>& outcomes, double rate = 0) {
+  Options options;
+  options.rate = rate;
+  Json report{{"program", "gpumap-latency"}, {"format", 1}, {"version", "1.2.3"}, {"commit", ""}, {"stopped", ""}};
+  report["machine"] = {{"device", "a <GPU> & \"more\""},
+                       {"software", true},
+                       {"driver", "driver"},
+                       {"backend", "vulkan"},
+                       {"window_bytes", 1},
+                       {"cpu", "CPU"},
+                       {"cores", 2},
+                       {"system", "system"},
+                       {"date", "today"}};
+  report["options"] = describe_options(options, {"--pipeline", "a ! <script>alert('x')</script> ! b"});
+  report["cases"] = Json::array();
+  report["paced"] = rate > 0;
+  for (const auto& outcome : outcomes) report["cases"].push_back(to_json(*outcome, 0));
+  return report;
+}
+
+/// A matcher would print the whole page.
+bool has(const std::string& page, std::string_view text) {
+  return page.find(text) != std::string::npos;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream in(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+/// As RFC 4180 says.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (quoted && line[i] == '"' && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += '"';
+      ++i;
+    } else if (line[i] == '"') {
+      quoted = !quoted;
+    } else if (line[i] == ',' && !quoted) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+double sum_of_stages(const Json& one) {
+  double sum = 0;
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
+    const Json& stage = one.at("times").at(std::string(to_string(static_cast<gpumap::Stage>(i))));
+    sum += stage.at("mean").get<double>() * stage.at("count").get<double>() / one.at("frames").get<double>();
+  }
+  return sum;
+}
+
+TEST(LatencyOptions, KnowSizes) {
+  EXPECT_EQ(parse_frame("64").bytes, 64U);
+  EXPECT_EQ(parse_frame("64B").bytes, 64U);
+  EXPECT_EQ(parse_frame("4KiB").bytes, 4096U);
+  EXPECT_EQ(parse_frame("2kB").bytes, 2000U);
+  EXPECT_EQ(parse_frame("3MiB").bytes, 3U << 20);
+  EXPECT_EQ(parse_frame("1080p").bytes, 3110400U);
+  EXPECT_EQ(parse_frame("4K").bytes, 12441600U);
+  const FrameKind small = parse_frame("64x48");
+  EXPECT_EQ(small.bytes, 64U * 48 * 3 / 2);
+  EXPECT_TRUE(small.is_video());
+  EXPECT_EQ(caps_of(small, 59.94), "video/x-raw,format=NV12,width=64,height=48,framerate=59940/1000");
+  EXPECT_EQ(caps_of(parse_frame("64B"), 100), "audio/x-raw,format=S16LE,layout=interleaved,channels=2,rate=1600");
+  EXPECT_EQ(caps_of(parse_frame("7B"), 100), "application/octet-stream");
+  EXPECT_THAT(as_rgba(parse_frame("64B"), 0), HasSubstr("format=RGBA,width=4,height=4"));
+  EXPECT_THAT(as_rgba(parse_frame("64KiB"), 0), HasSubstr("width=128,height=128"));
+  EXPECT_EQ(as_rgba(parse_frame("7B"), 0), "");
+  for (const char* text : {"", "B", "4 KiB", "4KB", "-1", "0", "63x48", "64x", "0x0", "64x48x2", "99999999999999999999",
+                           "5000MiB", "1080P"}) {
+    EXPECT_THROW((void)parse_frame(text), UsageError) << text;
+  }
+}
+
+TEST(LatencyOptions, SayWhichPlaceholderIsMissing) {
+  EXPECT_NO_THROW(check_placeholders("a ! {sink}  {src} ! b"));
+  const auto said = [](const std::string& line) -> std::string {
+    try {
+      check_placeholders(line);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(said("a ! {sink}"), AllOf(HasSubstr("--pipeline has no {src}."), Not(HasSubstr("no {sink}")),
+                                        HasSubstr("gpumap-latency --pipeline \"videotestsrc")));
+  EXPECT_THAT(said("{src} ! a"), HasSubstr("--pipeline has no {sink}."));
+  EXPECT_THAT(said("a ! gpumapsink gpumapsrc ! b"), AllOf(HasSubstr("no {sink}"), HasSubstr("no {src}")));
+  EXPECT_THAT(said("{sink} {sink} {src}"), HasSubstr("{sink} 2 times"));
+}
+
+TEST(LatencyOptions, PutElementsInTheirPlaces) {
+  const std::string line =
+      expand("a ! {sink} leaky=oldest  {src} ! b", {.frame = {}, .transport = "zero-copy", .spin = true}, {}, "one");
+  EXPECT_THAT(line, HasSubstr("channel=one"));
+  EXPECT_THAT(line, HasSubstr("transport=zero-copy"));
+  EXPECT_THAT(line, HasSubstr("busy-poll=1000 stamps=true leaky=oldest  gpumapsrc"));
+  EXPECT_THAT(line, Not(HasSubstr("{")));
+}
+
+TEST(LatencyOptions, TellOfAFileThatCannotBeWritten) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-latency-{}", ::getpid());
+  EXPECT_THROW(check_writable((folder / "no" / "page.html").string()), UsageError);
+  std::filesystem::create_directories(folder);
+  EXPECT_THROW(check_writable(folder.string()), UsageError);
+  const std::string file = (folder / "page.html").string();
+  EXPECT_NO_THROW(check_writable(file));
+  EXPECT_FALSE(std::filesystem::exists(file)) << "looking leaves nothing behind";
+  write_file(file, "old");
+  EXPECT_NO_THROW(check_writable(file));
+  std::ifstream in(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "old") << "looking changes nothing";
+  write_file(file, "new");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(Collector, StagesAddUpToTheWhole) {
+  const auto outcome = outcome_of("bar", false, 5000, 3000);
+  const Json one = to_json(*outcome, 0);
+  EXPECT_NEAR(sum_of_stages(one), one.at("times").at("whole").at("mean").get<double>(), 1e-3);
+  for (const char* key : {"typical", "slow"}) {
+    double sum = 0;
+    for (const Json& time : one.at(key)) sum += time.get<double>();
+    const Json& whole = one.at("times").at("whole");
+    const Json& near = key == std::string("typical") ? whole.at("p50") : whole.at("p99");
+    EXPECT_NEAR(sum, near.get<double>(), 0.03 * sum) << key;
+  }
+}
+
+TEST(Collector, LeavesWarmUpOutInEveryRound) {
+  Collector frames(false);
+  for (unsigned round = 0; round < 3; ++round) {
+    frames.begin_round(round, 5);
+    for (std::uint64_t i = 0; i < 12; ++i) frames.add(frame_at(1000, i < 5 ? 1'000'000 : 10, i));
+    frames.end_round({}, false);
+  }
+  EXPECT_EQ(frames.frames(), 21U);
+  EXPECT_EQ(frames.frames_of_round(), 12U);
+  EXPECT_LT(frames.through().percentiles().max, 1000);
+}
+
+TEST(Collector, HoldsAMillionFramesInTheSameMemory) {
+  Collector frames(false, 1000, 5);
+  frames.begin_round(0, 0);
+  constexpr int count = 1'000'000;
+  for (int i = 0; i < count; ++i) {
+    frames.add(frame_at(1000 * std::int64_t{i + 1}, 1 + i % 1000, static_cast<std::uint64_t>(i)));
+  }
+  frames.end_round({}, false);
+  EXPECT_EQ(frames.frames(), static_cast<std::uint64_t>(count));
+  EXPECT_EQ(frames.kept().size(), 1000U);
+  EXPECT_EQ(frames.outliers().size(), 5U);
+  EXPECT_EQ(frames.outliers().front().time_ns, *through_time(frame_at(1, 1000, 0)));
+  // A fair sample: as many early frames as late ones, and a middle that is the middle.
+  double mean = 0;
+  for (const auto& kept : frames.kept()) mean += static_cast<double>(kept.frame.sequence) / 1000;
+  EXPECT_NEAR(mean, count / 2.0, count * 0.05);
+}
+
+TEST(Collector, CountsDeadlinesFromWhenFramesWereDue) {
+  Collector frames(true);
+  frames.begin_round(0, 0);
+  // Due every 100; the fourth is held up by 250 and delays the next two.
+  const std::int64_t late[] = {10, 10, 10, 250, 150, 50, 10, 10};
+  for (std::uint64_t i = 0; i < std::size(late); ++i) {
+    FrameRecord frame{.sequence = i};
+    frame.due_ns = 1000 + 100 * static_cast<std::int64_t>(i);
+    frame.at_ns[static_cast<std::size_t>(Stamp::last_store)] = frame.due_ns + late[i] - 5;
+    frame.at_ns[static_cast<std::size_t>(Stamp::visible)] = frame.due_ns + late[i];
+    frames.add(frame);
+  }
+  EXPECT_EQ(frames.missed_deadlines(), 2U);
+  EXPECT_EQ(frames.headline().percentiles().max, 250);
+  EXPECT_EQ(frames.through().percentiles().max, 5) << "which alone would hide the delay";
+}
+
+TEST(Collector, TellsWhatHappenedBesideSlowFrames) {
+  Collector frames(false, 100, 2);
+  frames.begin_round(4, 0);
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    if (i == 20 || i == 21) continue;  // dropped
+    frames.add(frame_at(1'000'000 * static_cast<std::int64_t>(i + 1), i == 22 || i == 40 ? 5000 : 10, i));
+  }
+  const Event early{.kind = Event::Kind::context_switch, .since_ns = 1, .at_ns = 2, .text = "early"};
+  const Event then{.kind = Event::Kind::context_switch, .since_ns = 40'900'000, .at_ns = 41'005'000, .text = "then"};
+  frames.end_round({early, then}, true);
+  for (const auto& outlier : frames.outliers()) {
+    ASSERT_EQ(outlier.near.size(), 1U);
+    EXPECT_EQ(outlier.near.front().text,
+              outlier.kept.frame.sequence == 40 ? "then" : "2 frames dropped before number 22");
+  }
+}
+
+TEST(Report, SaysTheSameInTableAndPage) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 500, 2000));
+  outcomes.push_back(outcome_of("pinned", false, 500, 9000));
+  outcomes.push_back(outcome_of("cudaupload", false, 0, 1));
+  outcomes.back()->not_here = "this machine has no cudaupload";
+  const Json report = report_of(outcomes);
+  const std::string table = to_table(report, false);
+  for (const std::string& line : lines_of(table)) EXPECT_LE(line.size(), 120U) << line;
+  EXPECT_THAT(table, HasSubstr("not here: this machine has no cudaupload"));
+  EXPECT_THAT(table, HasSubstr("*software*"));
+  const std::string page = to_page(report);
+  for (const Json& one : report.at("cases")) {
+    const Json& through = one.at("times").at("through");
+    if (through.at("count") == 0) continue;
+    EXPECT_THAT(table, HasSubstr(microseconds(through.at("p99"))));
+    EXPECT_TRUE(
+        has(page, fmt::format("data-row=\"through\" data-column=\"p99\">{}</td>", microseconds(through.at("p99")))));
+  }
+  EXPECT_TRUE(has(page, "this machine has no cudaupload"));
+}
+
+TEST(Report, LeavesOutStagesThatNoFrameHad) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 50, 2000));
+  const Json report = report_of(outcomes);
+  EXPECT_EQ(report["cases"][0]["times"]["kernel"]["count"], 0);
+  EXPECT_FALSE(report["cases"][0]["typical"].contains("kernel"));
+  EXPECT_FALSE(has(to_page(report), "data-row=\"kernel\""));
+  EXPECT_THAT(to_table(report, false), Not(HasSubstr(" kernel   ")));
+}
+
+TEST(Report, SaysHowFarTheGpusTimesAreToBeTrusted) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 50, 2000));
+  EXPECT_THAT(counts_of(to_json(*outcomes[0], 0)), Not(HasSubstr("GPU")));
+  outcomes[0]->gpu_error_ns = 1234;
+  outcomes[0]->without_gpu_times = 3;
+  EXPECT_THAT(counts_of(to_json(*outcomes[0], 0)), HasSubstr("GPU times within 1.23 us, 3 without them"));
+}
+
+TEST(Report, EscapesWhatIsForeign) {
+  EXPECT_EQ(escape("<a b='c' d=\"e\">&\x01\n"), "&lt;a b=&#39;c&#39; d=&quot;e&quot;&gt;&amp;\n");
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 50, 2000));
+  outcomes.back()->line = "</code><script>alert(1)</script>";
+  outcomes.back()->error = "<img src=x onerror=alert(1)>";
+  const std::string page = to_page(report_of(outcomes));
+  EXPECT_FALSE(has(page, "<script"));
+  EXPECT_FALSE(has(page, "<img"));
+  EXPECT_FALSE(has(page, "<GPU>"));
+  EXPECT_TRUE(has(page, "a &lt;GPU&gt; &amp; &quot;more&quot;"));
+  EXPECT_FALSE(has(page, "://"));
+}
+
+TEST(Report, IsTheSamePageFromItsFile) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", true, 500, 2000));
+  outcomes.back()->error = "broken \xff bytes";
+  const Json report = report_of(outcomes, 1000);
+  const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace);
+  const Json again = Json::parse(text);
+  EXPECT_EQ(to_page(again), to_page(Json::parse(again.dump(1))));
+  EXPECT_TRUE(has(to_page(again), "missed deadline"));
+  EXPECT_THROW((void)to_page(Json::parse("{}")), Json::exception);
+  EXPECT_THROW((void)to_page(Json::parse("[1,2]")), Json::exception);
+}
+
+TEST(Report, IsMadeOfNothingAtAll) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 0, 1));
+  outcomes.push_back(outcome_of("pinned", false, 1, 1));
+  const Json report = report_of(outcomes);
+  EXPECT_FALSE(to_table(report, false).empty());
+  EXPECT_FALSE(has(to_page(report), "nan"));
+}
+
+TEST(Csv, ReadsBack) {
+  EXPECT_EQ(csv_field("plain"), "plain");
+  EXPECT_EQ(csv_field("a,\"b\"\n"), "\"a,\"\"b\"\"\n\"");
+  EXPECT_THAT(fields_of("x," + csv_field("a,\"b\"") + ",y"), ElementsAre("x", "a,\"b\"", "y"));
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("zero-copy", true, 300, 2000));
+  const auto lines = lines_of(to_csv(outcomes));
+  ASSERT_EQ(lines.size(), 301U);
+  const auto names = fields_of(lines[0]);
+  const auto column = [&](const std::string& name) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    EXPECT_NE(at, names.end()) << name;
+    return static_cast<std::size_t>(at - names.begin());
+  };
+  for (std::size_t i = 0; i < 300; ++i) {
+    const auto fields = fields_of(lines[i + 1]);
+    ASSERT_EQ(fields.size(), names.size());
+    const FrameRecord& frame = outcomes[0]->collector.kept()[i].frame;
+    EXPECT_EQ(fields[column("transport")], "zero-copy");
+    EXPECT_EQ(fields[column("sequence")], std::to_string(frame.sequence));
+    EXPECT_EQ(fields[column("visible_at_ns")], std::to_string(frame.at(Stamp::visible)));
+    EXPECT_THAT(fields[column("kernel_ns")], IsEmpty());
+    std::int64_t sum = 0;
+    for (std::size_t stage = 0; stage < gpumap::stage_count; ++stage) {
+      const auto& field = fields[column(fmt::format("{}_ns", to_string(static_cast<gpumap::Stage>(stage))))];
+      if (!field.empty()) sum += std::stoll(field);
+    }
+    EXPECT_EQ(fields[column("whole_ns")], std::to_string(sum));
+  }
+}
+
+TEST(Figures, AreAsLongAsTheyMeanSomething) {
+  EXPECT_EQ(microseconds(0), "0.00");
+  EXPECT_EQ(microseconds(1234), "1.23");
+  EXPECT_EQ(microseconds(9996), "10.0");
+  EXPECT_EQ(microseconds(12345), "12.3");
+  EXPECT_EQ(microseconds(99960), "100");
+  EXPECT_EQ(microseconds(1.5e9), "1500000");
+  EXPECT_EQ(short_time(999), "999 ns");
+  EXPECT_EQ(short_time(12345), "12.3 us");
+  EXPECT_EQ(short_time(3.5e6), "3.5 ms");
+  EXPECT_EQ(short_time(2e9), "2 s");
+}
+
+}  // namespace
+}  // namespace latency
