@@ -141,6 +141,7 @@ class CudaContext {
 
   [[nodiscard]] const cuda::Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
+  [[nodiscard]] CUcontext handle() const noexcept { return context_; }
   [[nodiscard]] int attribute(CUdevice_attribute attribute) const;
   /// Stream memory operations on 64-bit words work here (and GPUMAP_CUDA_TIMELINE is not "events").
   [[nodiscard]] bool stream_memory() const noexcept { return stream_memory_; }

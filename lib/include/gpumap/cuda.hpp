@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// What other CUDA code needs to share memory and order with gpumap's. Handles are void* here, so that including this
+// takes no cuda.h.
+#pragma once
+
+#include "gpumap/device.hpp"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+struct CudaHandles {
+  void* context = nullptr;  ///< CUcontext: the device's primary one
+  int device = -1;          ///< CUdevice
+};
+
+/// Where gpumap's CUDA work on this device runs; no context where it has none. Device memory of one CUDA context means
+/// nothing in another: what is to be shared is allocated in this one. It lives as long as the device. Thread-safe.
+[[nodiscard]] CudaHandles cuda_handles(const Device& device) noexcept;
+
+/// The CUstream behind a CUDA queue, which keeps it. What the caller puts there before the next submit() is part of
+/// that submission. Thread safety as the queue's. Throws Error(invalid) for a Vulkan queue.
+[[nodiscard]] void* cuda_stream(Queue& queue);
+
+}  // namespace gpumap
