@@ -3,14 +3,17 @@
 
 #include <gst/base/gstbasetransform.h>
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
 #include "caps.hpp"
+#include "cuda_caps.hpp"
 #include "error.hpp"
 #include "kernel_caps.hpp"
+#include "kernel_neighbours.hpp"
 #include "kernel_parameter.hpp"
 #include "kernel_properties.hpp"
 #include "kernel_runner.hpp"
@@ -34,6 +37,8 @@ struct KernelState {
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
   std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
   KernelParameters parameters;
+  std::atomic<bool> context_told{false};  ///< see answer_context()
+  bool caps_refused = false;              ///< and told; upstream may send them again. The streaming thread's
 };
 
 struct GstGpumapKernel {
@@ -77,6 +82,7 @@ gboolean start(GstBaseTransform* trans) {
   // The children's values are not in the settings.
   state.properties.params_changed = true;
   GST_OBJECT_UNLOCK(trans);
+  state.caps_refused = false;
   try {
     auto runner = std::make_shared<KernelRunner>(settings);
     state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(trans), runner, settings.timeout_ms);
@@ -95,6 +101,7 @@ gboolean stop(GstBaseTransform* trans) {
   GST_OBJECT_LOCK(trans);
   auto runner = std::move(state_of(trans).runner);
   GST_OBJECT_UNLOCK(trans);
+  state_of(trans).context_told = false;
   return TRUE;  // the runner ends here, outside the lock: it waits for the GPU
 }
 
@@ -108,25 +115,19 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   const std::string params = properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
   GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, params, declared, direction, caps);
+  // Before the start no one knows; but elements that cannot be linked could not say why.
+  const auto runner = runner_of(trans);
+  if (!runner || runner->cuda_obstacle().empty()) made = gpumap::gst::offer_cuda(made);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
   gst_caps_unref(made);
   return filtered;
 }
 
-/// Where downstream takes both (another gpumapkernel does), frames stay in GPU memory.
+/// Where downstream takes several (another gpumapkernel does), frames stay in GPU memory.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction == GST_PAD_SINK) {
-    GstCaps* gpu = gst_caps_new_empty();
-    for (guint i = 0; i < gst_caps_get_size(others); ++i) {
-      const GstCapsFeatures* features = gst_caps_get_features(others, i);
-      if (features == nullptr || !gst_caps_features_contains(features, gpumap::gst::feature_name)) continue;
-      gst_caps_append_structure_full(gpu, gst_structure_copy(gst_caps_get_structure(others, i)),
-                                     gst_caps_features_copy(features));
-    }
-    if (!gst_caps_is_empty(gpu)) gst_caps_replace(&others, gpu);
-    gst_caps_unref(gpu);
-    others = gst_caps_make_writable(others);
+    others = gst_caps_make_writable(gpumap::gst::nearest_memory(others));
     gpumap::gst::fixate_rate(others, caps);
   }
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->fixate_caps(trans, direction, caps, others);
@@ -135,26 +136,45 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   const auto runner = runner_of(trans);
   if (!runner) return FALSE;
-  if (!gpumap::gst::is_gpu_caps(in)) {
+  if (!gpumap::gst::is_gpu_caps(in) && !gpumap::gst::is_cuda_caps(in)) {
     GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
                       ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
                       ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));
+    state_of(trans).caps_refused = true;
     return FALSE;
   }
   const bool gpu_output = gpumap::gst::is_gpu_caps(out);
-  const bool reads_meta = gpu_output || gpumap::gst::peer_reads_video_meta(trans->srcpad, out);
+  const bool reads_meta =
+      gpu_output || gpumap::gst::is_cuda_caps(out) || gpumap::gst::peer_reads_video_meta(trans->srcpad, out);
   try {
     runner->set_caps(in, out, gpu_output, reads_meta);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
+    state_of(trans).caps_refused = true;
     return FALSE;
   }
   return TRUE;
 }
 
-// Output blocks come from the kernel's own pools.
-gboolean decide_allocation(GstBaseTransform* /*trans*/, GstQuery* /*query*/) {
-  return TRUE;
+gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, GstQuery* query) {
+  const auto runner = runner_of(trans);
+  if (runner && gpumap::gst::propose_cuda(query, *runner)) return TRUE;
+  return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->propose_allocation(trans, decide_query, query);
+}
+
+gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
+  KernelState& state = state_of(trans);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
+    GST_OBJECT_LOCK(trans);
+    const KernelSettings settings = state.properties.settings;
+    GST_OBJECT_UNLOCK(trans);
+    if (gpumap::gst::answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;
+  }
+  const gboolean answered = GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->query(trans, direction, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0 && runner_of(trans)) {
+    gpumap::gst::correct_caps(trans, query);
+  }
+  return answered;
 }
 
 /// Parameters that were set or are controlled, for the frame `in` and those after it.
@@ -194,6 +214,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     if (runner) {
       update_params(trans, *runner, in);
       tell_reload(trans, runner->reload());
+      gpumap::gst::provide_cuda_pool(trans, *runner);
       *out = runner->run(in);
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
       if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
@@ -230,7 +251,17 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
       }
     }
   }
-  return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->sink_event(trans, event);
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+    gst_event_parse_caps(event, &caps);
+    gst_caps_ref(caps);
+  }
+  const gboolean taken = GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->sink_event(trans, event);
+  if (caps != nullptr && taken == 0 && runner && !std::exchange(state_of(trans).caps_refused, true)) {
+    gpumap::gst::post_refusal(trans, *runner, caps);
+  }
+  gst_clear_caps(&caps);
+  return taken;
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
@@ -264,7 +295,8 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   klass->base.transform_caps = transform_caps;
   klass->base.fixate_caps = fixate_caps;
   klass->base.set_caps = set_caps;
-  klass->base.decide_allocation = decide_allocation;
+  klass->base.propose_allocation = propose_allocation;
+  klass->base.query = query;
   klass->base.generate_output = generate_output;
   klass->base.sink_event = sink_event;
 

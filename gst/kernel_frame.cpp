@@ -32,6 +32,7 @@ GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block,
 }  // namespace
 
 KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
+  if (cuda_input_) return cuda_input_of(in);
   GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
   Bytes* bytes = memory_bytes(memory);
   if (memory == nullptr || bytes == nullptr) {
@@ -115,7 +116,7 @@ void KernelRunner::launch(bool by_field) {
 void KernelRunner::stamp(FrameTrace& trace, const Input& input, Stamp stamp) {
   const std::int64_t now = monotonic_ns();
   trace.stamp(stamp, now);
-  input.bytes->stamp(stamp, now);
+  if (input.bytes != nullptr) input.bytes->stamp(stamp, now);
 }
 
 void KernelRunner::submit(const Input& input) {
@@ -123,13 +124,17 @@ void KernelRunner::submit(const Input& input) {
     const std::lock_guard lock(last_mutex_);
     last_ = queue_->submit();
   }
-  input.bytes->add_read_fence(last_);
+  if (input.bytes != nullptr) input.bytes->add_read_fence(last_);
 }
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
-  const Input input = input_of(in);
-  const bool in_place = this->in_place();
+  loans_->sweep();
+  Input input = input_of(in);
+  OutputBlock packed;
+  Unpacked unpacked;
+  if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;
+  const bool in_place = hands_on(input);
   const std::size_t bytes = output_bytes(input.size);
 
   const bool own_size = program_->output_bytes(input.size).has_value();
@@ -140,10 +145,22 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
   only_remembered_ = own_size && bytes == 0;
   const bool gives = !only_remembered_;
-  if (gives && !in_place && !take(device_pool_, Placement::device, bytes + guard, device_block)) return nullptr;
+  CudaFrame cuda_out;
+  if (gives && cuda_output_ && !(in_place && input.cuda)) {
+    cuda_out = take_cuda_frame();
+    if (!cuda_out) return nullptr;
+  }
+  const bool straight = cuda_out && !keeps_layout() && !bounds_;
+  if (gives && this->in_place() && !in_place) {
+    device_block = std::exchange(packed, {});
+  } else if (gives && !in_place && !straight && !take(device_pool_, Placement::device, bytes + guard, device_block)) {
+    return nullptr;
+  }
+  const std::shared_ptr<OutputPool>& pool = this->in_place() ? packed_pool_ : device_pool_;
+  const bool to_host = !gpu_output_ && !cuda_output_;
   OutputBlock host_block;
-  if (gives && !gpu_output_ && !take(host_pool_, Placement::host, bytes, host_block)) {
-    if (!in_place) device_pool_->give_back(std::move(device_block));
+  if (gives && to_host && !take(host_pool_, Placement::host, bytes, host_block)) {
+    if (!in_place) pool->give_back(std::move(device_block));
     return nullptr;
   }
 
@@ -152,8 +169,10 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const FrameFormat& out_format = on_bytes_ ? plain : out_format_;
   frame_.in = in_format.view(input.address, input.size, input.meta);
   const std::uint64_t out_address = device_block.mapping ? device_block.mapping->address(backend_) : 0;
-  frame_.out = in_place ? frame_.in : out_format.view(out_address, bytes, keeps_layout() ? input.meta : nullptr);
-  frame_.sequence = input.bytes->sequence();
+  GstVideoMeta* out_meta = keeps_layout() ? input.meta : nullptr;
+  frame_.out = this->in_place() ? frame_.in : out_format.view(out_address, bytes, out_meta);
+  if (straight) frame_.out = out_format.view(cuda_out.address(), cuda_out.bytes(), &cuda_out.layout());
+  frame_.sequence = input.bytes != nullptr ? input.bytes->sequence() : cuda_sequence_++;
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
   frame_.result = result_->address();
@@ -161,8 +180,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
   if (has_result_) result_->clear();
-  queue_->wait(input.bytes->written());
-  const bool checks_bounds = bounds_ && !in_place;
+  if (input.bytes != nullptr) queue_->wait(input.bytes->written());
+  if (unpacked.to) pack(unpacked);
+  const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
   const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
   launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
@@ -174,9 +194,15 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (own_size) times_.add(in);
   if (!gives) {
     submit(input);
+    loans_->keep(std::move(input.cuda), last_);
     return nullptr;
   }
-  if (!gpu_output_) {
+  if (cuda_out && !straight) {
+    lay_out_anew(in_place ? in_format_.view(input.address, input.size, input.meta)
+                          : out_format_.view(out_address, bytes, out_meta),
+                 cuda_out);
+  }
+  if (to_host) {
     if (in_place) {
       queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
     } else {
@@ -184,31 +210,41 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     }
   }
   submit(input);
+  if (packed.mapping) {
+    packed.readers.push_back(last_);
+    packed_pool_->give_back(std::move(packed));
+  }
 
-  const bool looks = has_result_ || !gpu_output_ || checks_bounds;
+  // Neighbours order CUDA memory by no fence of ours: they get it, and get it back, when the kernel is done with it.
+  const bool looks = has_result_ || !gpu_output_ || checks_bounds || input.cuda;
   const bool finished = !looks || wait(last_);
+  if (!finished) {
+    loans_->keep(std::exchange(input.cuda, {}), last_);
+    loans_->keep(std::exchange(cuda_out, {}), last_);
+  }
   if (trace && looks) stamp(*trace, input, Stamp::visible);
   if (finished && checks_bounds) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
-  if (gpu_output_ && in_place) {
+  if (in_place && !to_host && !cuda_out) {
     out = gst_buffer_copy(in);
   } else {
-    out = gst_buffer_new();
+    out = cuda_out ? cuda_out.release() : gst_buffer_new();
     if (gpu_output_) {
-      auto made =
-          std::make_unique<Bytes>(device_, std::move(device_block), bytes,
-                                  [pool = device_pool_](OutputBlock&& block) { pool->give_back(std::move(block)); });
+      auto made = std::make_unique<Bytes>(device_, std::move(device_block), bytes,
+                                          [pool](OutputBlock&& block) { pool->give_back(std::move(block)); });
       made->set_written(last_);
       made->set_sequence(frame_.sequence);
       gst_buffer_append_memory(out, memory_new(wrapping_allocator(), std::move(made), bytes, GST_MEMORY_FLAG_READONLY));
     } else {
-      if (!in_place) {
+      if (device_block.mapping) {
         device_block.readers.push_back(last_);
-        device_pool_->give_back(std::move(device_block));
+        pool->give_back(std::move(device_block));
       }
-      host_block.readers.push_back(last_);
-      host_block.mapping->invalidate(0, bytes);
-      gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
+      if (to_host) {
+        host_block.readers.push_back(last_);
+        host_block.mapping->invalidate(0, bytes);
+        gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
+      }
     }
     // Metas too; those that describe the input's memory stay behind with it.
     gst_buffer_copy_into(
@@ -216,11 +252,11 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
         static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
                                         GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
         0, static_cast<gsize>(-1));
-    if (keeps_layout() && input.meta != nullptr) {
-      gst_buffer_add_video_meta_full(out, input.meta->flags, input.meta->format, input.meta->width, input.meta->height,
-                                     input.meta->n_planes, input.meta->offset, input.meta->stride);
+    if (out_meta != nullptr && !cuda_output_) {
+      gst_buffer_add_video_meta_full(out, out_meta->flags, out_meta->format, out_meta->width, out_meta->height,
+                                     out_meta->n_planes, out_meta->offset, out_meta->stride);
     }
-    if (!in_place) remove_result_meta(out);
+    if (!this->in_place()) remove_result_meta(out);
     if (own_size) times_.give(out);
   }
   if (trace) refresh_latency_meta(out);
@@ -229,7 +265,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     return nullptr;
   }
   if (has_result_) result_->read(out, frame_.sequence);
-  if (!gpu_output_ && !video_meta_ok_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
+  if (to_host && !video_meta_ok_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   return out;
 }
 

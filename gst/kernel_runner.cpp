@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "cuda_caps.hpp"
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
 
@@ -84,6 +85,8 @@ KernelRunner::~KernelRunner() {
     keep_for_good(std::shared_ptr<Program>(std::move(program_)));
     keep_for_good(device_pool_);
     keep_for_good(host_pool_);
+    keep_for_good(packed_pool_);
+    keep_for_good(std::shared_ptr<CudaLoans>(std::move(loans_)));
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
     keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
   } catch (const std::exception&) {
@@ -97,6 +100,16 @@ void KernelRunner::set_params(const std::string& params) {
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta) {
+  cuda_input_ = is_cuda_caps(in);
+  cuda_output_ = is_cuda_caps(out);
+  cuda_pool_.reset();
+  if (cuda_input_ || cuda_output_) {
+    const std::string obstacle = cuda_obstacle();
+    if (!obstacle.empty()) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("memory:CUDAMemory cannot be {} here: {}", cuda_output_ ? "given" : "taken", obstacle));
+    }
+  }
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
@@ -108,6 +121,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
 
 void KernelRunner::begin() {
   times_.forget();
+  loans_->sweep();
+  cuda_sequence_ = 0;
   if (!has_caps_) return;
   program_->begin(in_format_.view(0, in_format_.image_bytes(), nullptr),
                   out_format_.view(0, out_format_.image_bytes(), nullptr));

@@ -12,6 +12,8 @@
 #include <string>
 
 #include "bounds_check.hpp"
+#include "cuda_frame.hpp"
+#include "cuda_memory.hpp"
 #include "frame_format.hpp"
 #include "frame_times.hpp"
 #include "gpumap/latency.hpp"
@@ -33,9 +35,18 @@ class KernelRunner {
   KernelRunner(const KernelRunner&) = delete;
   KernelRunner& operator=(const KernelRunner&) = delete;
 
-  /// The stream's caps. `gpu_output`: results stay in GPU memory, else they come down to host memory.
+  /// The stream's caps. `gpu_output`: results stay in GPU memory, else they come down to host memory, or go into CUDA
+  /// memory where `out` asks for that. Throws Error.
   void set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta);
-  void set_params(const std::string& params);  ///< throws Error(invalid)
+  /// True between caps that ask for CUDA memory and choose_cuda_pool(), which comes before the first frame of theirs.
+  [[nodiscard]] bool lacks_cuda_pool() const noexcept { return cuda_output_ && !cuda_pool_; }
+  /// The pool for frames of `caps`: downstream's where `query` (may be null) has one that fits. Throws
+  /// Error(no_memory).
+  void choose_cuda_pool(GstCaps* caps, GstQuery* query) { cuda_pool_ = cuda_pool(*device_, caps, query); }
+  /// As gpumap::gst::cuda_obstacle() of its device and backend. From any thread.
+  [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(*device_, backend_); }
+  [[nodiscard]] const Device& device() const noexcept { return *device_; }  ///< from any thread
+  void set_params(const std::string& params);                               ///< throws Error(invalid)
   /// Go on with another version of the kernel where its file has changed and compiles. The text is what became of a
   /// change: empty where it runs now, else why it does not; nothing where there was none.
   [[nodiscard]] std::optional<std::string> reload();
@@ -68,7 +79,8 @@ class KernelRunner {
  private:
   /// Where an input buffer lies on the GPU.
   struct Input {
-    Bytes* bytes = nullptr;
+    Bytes* bytes = nullptr;  ///< null in CUDA memory
+    CudaFrame cuda;          ///< empty in ours
     std::size_t offset = 0;  ///< in the mapping
     std::size_t size = 0;
     std::uint64_t address = 0;
@@ -76,7 +88,8 @@ class KernelRunner {
   };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program);
   [[nodiscard]] Input input_of(GstBuffer* in) const;
-  /// The input is handed on.
+  [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
+  /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
   [[nodiscard]] bool in_place() const noexcept {
     return builtin_ != nullptr ? builtin_->in_place : declaration_.unchanged;
   }
@@ -85,7 +98,24 @@ class KernelRunner {
   [[nodiscard]] bool keeps_layout() const noexcept {
     return (builtin_ == nullptr && declaration_.output.empty()) || on_bytes_;
   }
+  [[nodiscard]] bool hands_on(const Input& input) const noexcept { return in_place() && (!input.cuda || cuda_output_); }
   [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
+  /// A picture in CUDA memory is copied within the GPU before the kernel sees it where the kernel knows bytes only, and
+  /// the padding of rows is none of them, or where the copy is what goes on.
+  [[nodiscard]] bool is_packed(const Input& input) const noexcept {
+    return input.cuda && (on_bytes_ || (in_place() && !cuda_output_));
+  }
+  /// What is to be copied, and to where.
+  struct Unpacked {
+    gpumap_view from{};
+    std::shared_ptr<Mapping> to;
+  };
+  /// Room for that copy, and `input` as it will lie there. False when cancelled.
+  [[nodiscard]] bool make_room(Input& input, OutputBlock& packed, Unpacked& unpacked);
+  void pack(const Unpacked& unpacked);
+  /// Empty when cancelled.
+  [[nodiscard]] CudaFrame take_cuda_frame();
+  void lay_out_anew(const gpumap_view& made, const CudaFrame& out);
   /// False when cancelled.
   [[nodiscard]] bool take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes,
                           OutputBlock& block);
@@ -112,11 +142,15 @@ class KernelRunner {
   gpumap_frame frame_{};
   FrameFormat in_format_, out_format_;
   bool gpu_output_ = true;
+  bool cuda_input_ = false, cuda_output_ = false;  ///< memory:CUDAMemory
+  CudaPool cuda_pool_;
+  std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
+  std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
   bool video_meta_ok_ = true;
   bool has_caps_ = false;
   bool only_remembered_ = false;
   FrameTimes times_;  ///< of a program that knows what its frames give
-  std::shared_ptr<OutputPool> device_pool_, host_pool_;
+  std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;
   mutable std::mutex last_mutex_;  ///< for other threads' sake
   Fence last_;
   std::atomic<bool> cancelled_{false};

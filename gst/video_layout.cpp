@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpumap/error.hpp"
 
 namespace gpumap::gst {
@@ -53,6 +55,18 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
       0, static_cast<gsize>(-1));
   gst_buffer_unref(buffer);
   return packed;
+}
+
+PlaneExtent plane_extent(const GstVideoInfo& info, guint plane) noexcept {
+  PlaneExtent extent;
+  for (guint component = 0; component < GST_VIDEO_INFO_N_COMPONENTS(&info); ++component) {
+    if (static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&info, component)) != plane) continue;
+    const auto pixels = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&info, component));
+    const auto bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&info, component));
+    extent.row_bytes = std::max(extent.row_bytes, pixels * bytes);
+    extent.rows = std::max(extent.rows, static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&info, component)));
+  }
+  return extent;
 }
 
 }  // namespace gpumap::gst

@@ -4,6 +4,8 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <cstddef>
+
 namespace gpumap::gst {
 
 /// For a downstream that knows no GstVideoMeta: `buffer` (taken) itself where its planes and strides are those of
@@ -12,5 +14,13 @@ namespace gpumap::gst {
 
 /// True when downstream of `pad`, at these caps, reads GstVideoMeta.
 [[nodiscard]] bool peer_reads_video_meta(GstPad* pad, GstCaps* caps);
+
+/// What a plane of raw video holds, padding left out.
+struct PlaneExtent {
+  std::size_t row_bytes = 0;
+  std::size_t rows = 0;
+};
+/// For formats whose pixels are whole bytes (not v210) and not tiled.
+[[nodiscard]] PlaneExtent plane_extent(const GstVideoInfo& info, guint plane) noexcept;
 
 }  // namespace gpumap::gst

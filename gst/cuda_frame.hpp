@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "gpumap/fence.hpp"
+
+namespace gpumap::gst {
+
+/// A buffer in CUDA memory, mapped for the GPU. Ownership: a reference to the buffer and the map, both of which end
+/// with this. Empty when default-constructed or moved from. Thread safety: one thread at a time.
+class CudaFrame {
+ public:
+  CudaFrame() = default;
+  /// Takes `buffer` and the map of its one memory over; `layout` says where in that its planes lie.
+  CudaFrame(GstBuffer* buffer, const GstMapInfo& map, const GstVideoMeta& layout);
+
+  [[nodiscard]] explicit operator bool() const noexcept { return mapped_ != nullptr; }
+  [[nodiscard]] std::uint64_t address() const noexcept;
+  [[nodiscard]] std::size_t bytes() const noexcept;
+  /// Stays where it is when this is moved. GStreamer 1.22 takes such without const.
+  [[nodiscard]] GstVideoMeta& layout() const noexcept { return mapped_->layout; }
+
+  /// End the map; the buffer (transfer full).
+  [[nodiscard]] GstBuffer* release();
+
+ private:
+  struct Mapped {
+    Mapped(GstBuffer* buffer_of_it, const GstMapInfo& map_of_it, const GstVideoMeta& layout_of_it)
+        : buffer(buffer_of_it), map(map_of_it), layout(layout_of_it) {}
+    ~Mapped();
+    Mapped(const Mapped&) = delete;
+    Mapped& operator=(const Mapped&) = delete;
+    GstBuffer* buffer;
+    GstMapInfo map;
+    GstVideoMeta layout;
+  };
+  std::unique_ptr<Mapped> mapped_;
+};
+
+/// Frames that GPU work still uses after their element has let go of them: a flush cut the wait for it off. Whoever
+/// destroys this has waited for that work. Thread safety: one thread at a time.
+class CudaLoans {
+ public:
+  void keep(CudaFrame frame, const Fence& until) {
+    if (frame) held_.emplace_back(until, std::move(frame));
+  }
+  /// Let those go whose work is done.
+  void sweep();
+
+ private:
+  std::deque<std::pair<Fence, CudaFrame>> held_;
+};
+
+}  // namespace gpumap::gst
