@@ -222,7 +222,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     loans_->keep(std::exchange(input.cuda, {}), last_);
     loans_->keep(std::exchange(cuda_out, {}), last_);
   }
-  if (trace && looks) stamp(*trace, input, Stamp::visible);
+  if (trace && looks && finished) stamp(*trace, input, Stamp::visible);
   if (finished && checks_bounds) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
   if (in_place && !to_host && !cuda_out) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The way of each frame through the elements: whole, in order, and with each delay in the stage where it was.
 #include <gmock/gmock.h>
+#include <gst/check/gsttestclock.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -402,6 +403,35 @@ TEST_F(Latency, TimeCountsFromWhenAFrameIsDue) {
     EXPECT_EQ(frames[n].due_ns, base + static_cast<std::int64_t>(n + 1) * 30 * ms);
     EXPECT_GE(frames[n].at(Stamp::published), frames[n].due_ns);
     EXPECT_GE(total_time(frames[n], Total::lateness).value_or(-1), 0);
+  }
+}
+
+// Stamps are of CLOCK_MONOTONIC, whatever the pipeline's clock does: when a frame is due by another clock is not known.
+TEST_F(Latency, AClockThatStepsMovesNoStamp) {
+  Watched watched(new_channel());
+  Pipeline pipeline(
+      watched.line("appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink channel=$CHANNEL "
+                   "stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
+                   "enable-last-sample=false async=false sync=false"));
+  GstClock* clock = gst_test_clock_new();
+  gst_pipeline_use_clock(GST_PIPELINE(pipeline.get()), clock);
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n), n * GST_SECOND)));
+    ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == n + 1; }));
+    gst_test_clock_advance_time(GST_TEST_CLOCK(clock), 1000 * GST_SECOND);
+  }
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  ASSERT_EQ(pipeline.wait(), "eos");
+  pipeline.stop();
+  gst_object_unref(clock);
+  const auto frames = watched.frames();
+  ASSERT_EQ(frames.size(), 5U);
+  for (const FrameRecord& frame : frames) {
+    expect_in_order(frame);
+    expect_stamps(frame, all);
+    EXPECT_EQ(frame.due_ns, 0);
+    EXPECT_LT(total_time(frame, Total::whole).value(), 40'000 * ms);
   }
 }
 
