@@ -20,7 +20,7 @@ Registry& registry() {
   return *the;
 }
 
-// Far below what it takes until most_pending frames wait, at any rate of frames that goes through a ring.
+// Below what it takes until most_pending frames wait, but at rates at which only trivial frames go through a ring.
 constexpr std::chrono::milliseconds read_interval{10};
 
 }  // namespace
@@ -48,12 +48,8 @@ LatencyLog::~LatencyLog() {
 
 void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans) {
   const std::lock_guard lock(mutex_);
-  if (spans.empty()) {
-    count(frame);
-    return;
-  }
   if (pending_ == most_pending) {
-    ++without_gpu_times_;
+    if (!spans.empty()) ++without_gpu_times_;
     count(frame);
     return;
   }
@@ -65,7 +61,7 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
     while (!ending_.wait_for(waits, read_interval, [this] { return ends_; })) {
       if (pending_ == 0) continue;
       waits.unlock();
-      read_spans();
+      count_pending();
       waits.lock();
     }
   });
@@ -76,7 +72,7 @@ void LatencyLog::add_dropped(std::uint64_t frames) {
   dropped_ += frames;
 }
 
-void LatencyLog::read_spans() {
+void LatencyLog::count_pending() {
   const std::lock_guard reads(reading_);
   {
     const std::lock_guard lock(mutex_);
@@ -93,6 +89,7 @@ void LatencyLog::read_spans() {
 }
 
 bool LatencyLog::read(Pending& pending) noexcept {
+  if (pending.spans.empty()) return true;
   FrameRecord& frame = pending.frame;
   std::int64_t began = 0;
   std::int64_t ended = 0;
@@ -147,7 +144,7 @@ void LatencyLog::count(FrameRecord frame) {
 }
 
 LatencySummary LatencyLog::summary() {
-  read_spans();
+  count_pending();
   const std::lock_guard lock(mutex_);
   LatencySummary made;
   made.channel = channel_;
@@ -183,7 +180,7 @@ void LatencyLog::keep_frames(std::size_t frames) {
 }
 
 std::vector<FrameRecord> LatencyLog::take_frames() {
-  read_spans();
+  count_pending();
   const std::lock_guard lock(mutex_);
   std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(next_kept_), kept_.end());
   std::vector<FrameRecord> taken;

@@ -138,9 +138,9 @@ class LatencyLog {
 
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
 
-  /// A frame came to its end. `spans`: the GPU's work on it, which may still be running: the frame counts once that is
-  /// done, or at once and without kernel stamps when `most_pending` frames wait for that. Asking the GPU takes time:
-  /// a thread of the log's own does, from the first span on, and summary() and take_frames().
+  /// A frame came to its end. `spans`: the GPU's work on it, which may still be running. The frame counts once that is
+  /// done, or at once and without kernel stamps when `most_pending` frames wait for that. Counting, and asking the GPU,
+  /// take time that no frame should wait for: a thread of the log's own does both, as do summary() and take_frames().
   void add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans = {});
   void add_dropped(std::uint64_t frames);
 
@@ -153,20 +153,20 @@ class LatencyLog {
   /// The records kept since the last call, oldest first.
   [[nodiscard]] std::vector<FrameRecord> take_frames();
 
-  static constexpr std::size_t most_pending = 1024;
+  static constexpr std::size_t most_pending = 4096;
 
  private:
   struct Pending {
     FrameRecord frame;
     std::vector<std::shared_ptr<GpuSpan>> spans;
   };
-  void read_spans();                     ///< of those whose work is done
+  void count_pending();                  ///< those whose work on the GPU is done
   bool read(Pending& pending) noexcept;  ///< false: the GPU is not done
   void count(FrameRecord frame);
 
   const std::string channel_;
   std::mutex reading_;            ///< of waiting_; taken before mutex_
-  std::deque<Pending> waiting_;   ///< for the GPU, oldest first
+  std::deque<Pending> waiting_;   ///< for the count, some for the GPU; oldest first
   std::mutex mutex_;              ///< of what follows
   std::vector<Pending> arrived_;  ///< not in waiting_ yet
   std::size_t pending_ = 0;       ///< in both
@@ -178,7 +178,7 @@ class LatencyLog {
   std::size_t most_kept_ = 0, next_kept_ = 0;
   bool ends_ = false;
   std::condition_variable ending_;
-  std::thread reader_;  ///< from the first span on
+  std::thread reader_;  ///< from the first frame on
 };
 
 /// A frame on its way past the ring: who has it adds stamps, and when the last one lets go, it goes into the log.
