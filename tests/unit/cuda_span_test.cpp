@@ -100,7 +100,6 @@ TEST_P(CudaSpanTest, TellsTheTruthHoweverTheClockRuns) {
     for (int i = 0; i < 3; ++i) {
       Truth truth;
       const auto span = spanned(truth);
-      EXPECT_FALSE(span->times()) << "before its end";
       ASSERT_EQ(fence_.wait(), WaitResult::ready);
       expect_true(*span, truth);
       std::this_thread::sleep_for(comparisons_apart);
