@@ -25,7 +25,10 @@ std::int64_t captured_ns(GstBuffer* buffer) {
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, GST_REFERENCE_TIMESTAMP_META_API_TYPE)) {
     const auto* reference = reinterpret_cast<const GstReferenceTimestampMeta*>(meta);
-    if (!GST_CLOCK_TIME_IS_VALID(reference->timestamp) || gst_caps_get_size(reference->reference) == 0) continue;
+    // Beyond 146 years nothing is meant, and sums could overflow.
+    if (reference->timestamp > static_cast<GstClockTime>(G_MAXINT64) / 2 ||
+        gst_caps_get_size(reference->reference) == 0)
+      continue;
     const GstStructure* named = gst_caps_get_structure(reference->reference, 0);
     const auto time = static_cast<std::int64_t>(reference->timestamp);
     if (gst_structure_has_name(named, "timestamp/x-monotonic")) return time;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "ring/slot_ops.hpp"
 
+#include <algorithm>
 #include <atomic>
 
 #include "ring/bell.hpp"
@@ -155,17 +156,20 @@ void begin_stamps(ControlBlock& block, std::uint32_t slot, std::int64_t acquired
 
 std::optional<FrameRecord> read_stamps(ControlBlock& block, std::uint32_t slot, const FrameInfo& info) noexcept {
   if (stamp_of(block, slot, Stamp::published).load(std::memory_order_relaxed) != info.publish_ns) return std::nullopt;
+  // Another process may have written them: no time before the clock's beginning, where differences could overflow.
+  const auto time = [](const std::atomic<std::int64_t>& at) {
+    return std::max<std::int64_t>(at.load(std::memory_order_relaxed), 0);
+  };
   FrameRecord record;
   record.sequence = info.sequence;
   record.bytes = info.bytes;
   for (std::size_t i = 0; i < stamp_count; ++i) {
     const auto stamp = static_cast<Stamp>(i);
     if (stamp > Stamp::received) break;
-    record.at_ns[i] = stamp_of(block, slot, stamp).load(std::memory_order_relaxed);
+    record.at_ns[i] = time(stamp_of(block, slot, stamp));
   }
-  const auto& source = block.stamps[slot].producer;
-  record.due_ns = source.due_ns.load(std::memory_order_relaxed);
-  record.captured_ns = source.captured_ns.load(std::memory_order_relaxed);
+  record.due_ns = time(block.stamps[slot].producer.due_ns);
+  record.captured_ns = time(block.stamps[slot].producer.captured_ns);
   return record;
 }
 

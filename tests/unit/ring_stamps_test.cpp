@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -143,7 +144,13 @@ TEST(RingStamps, ForeignStampsAreNoneOfThisFrame) {
   const auto ring = stamping_ring(2);
   send(*ring);
   const ReadLease read = must_receive(*ring);
-  ring::stamp_of(foreign_view(), read.slot(), Stamp::published).store(12345);
+  ring::ControlBlock& block = foreign_view();
+  ring::stamp_of(block, read.slot(), Stamp::acquired).store(std::numeric_limits<std::int64_t>::min());
+  block.stamps[read.slot()].producer.due_ns.store(-1);
+  ASSERT_TRUE(read.stamps());
+  EXPECT_EQ(read.stamps()->at(Stamp::acquired), 0);
+  EXPECT_EQ(read.stamps()->due_ns, 0);
+  ring::stamp_of(block, read.slot(), Stamp::published).store(12345);
   EXPECT_EQ(read.stamps(), std::nullopt);
 }
 
