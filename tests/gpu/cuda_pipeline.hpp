@@ -71,8 +71,9 @@ class CudaPipeline : public GpuPipeline {
       GstElementFactory* factory = gst_element_factory_find(name);
       if (factory == nullptr) {
         return std::string("no element ") + name +
-               ": it is in gstreamer1.0-plugins-bad, and needs libnvcuvid or libnvidia-encode beside libcuda (in a "
-               "container NVIDIA_DRIVER_CAPABILITIES=all)";
+               ": it is in gstreamer1.0-plugins-bad; nvh264dec needs libnvcuvid and nvh264enc libnvidia-encode beside "
+               "libcuda (in a container NVIDIA_DRIVER_CAPABILITIES=all), cudaconvert of GStreamer 1.22 an NVRTC that "
+               "still compiles for compute_52, 12 at the latest (name it by GST_CUDA_NVRTC_LIBNAME)";
       }
       gst_object_unref(factory);
     }

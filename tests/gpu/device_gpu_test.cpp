@@ -183,11 +183,9 @@ TEST_F(CudaDevice, WindowComesBack) {
 }
 
 /// Writes where nothing is. PTX, so that it needs no compiler.
-constexpr const char* faulty_kernel = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry fault(.param .align 8 .b8 frame[352]) {
+std::string faulty_kernel() {
+  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry fault(.param .align 8 .b8 frame[" +
+         std::to_string(sizeof(gpumap_frame)) + "]) {" + R"(
   .reg .b64 %address;
   .reg .b32 %value;
   mov.u64 %address, 16;
@@ -196,6 +194,7 @@ constexpr const char* faulty_kernel = R"(
   ret;
 }
 )";
+}
 
 /// In a process of its own: its CUDA context does not come back.
 bool every_call_reports_the_fault(const std::string& uuid) {
@@ -203,7 +202,7 @@ bool every_call_reports_the_fault(const std::string& uuid) {
   const auto from = device->allocate({Placement::bar, 4096});
   const auto to = device->allocate({Placement::device, 4096});
   const auto host = device->allocate({Placement::host, 4096});
-  const auto kernel = Kernel::load(device, {Language::ptx, "faulty", faulty_kernel, "fault"});
+  const auto kernel = Kernel::load(device, {Language::ptx, "faulty", faulty_kernel(), "fault"});
   const auto queue = device->create_queue();
   const auto other = device->create_queue();
   queue->launch(*kernel, Grid(), gpumap_frame());

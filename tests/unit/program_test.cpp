@@ -149,8 +149,8 @@ TEST_P(ProgramTest, GridAndBlockAreThoseAskedFor) {
 TEST_P(ProgramTest, SharedMemoryIsCudas) {
   const Function reverse{
       "reverse",
-      "extern __shared__ unsigned all[]; all[threadIdx.x] = ((unsigned*)frame.in.plane[0])[x]; __syncthreads();"
-      "((unsigned*)frame.out.plane[0])[x] = all[blockDim.x - 1 - threadIdx.x];",
+      "extern __shared__ unsigned block[]; block[threadIdx.x] = ((unsigned*)frame.in.plane[0])[x]; __syncthreads();"
+      "((unsigned*)frame.out.plane[0])[x] = block[blockDim.x - 1 - threadIdx.x];",
       "store_u32(frame.out_view.plane[0], x);"};
   KernelSource asked = source({reverse});
   asked.shared_bytes = 60000;  // more than goes without asking
