@@ -173,8 +173,7 @@ std::string own_line(const Case& which, const Options& options, std::size_t fram
     line = fmt::format("videotestsrc pattern=black is-live={} num-buffers={} ! {} ! ", options.paced(), frames,
                        caps_of(which.frame, options.rate));
   }
-  if (which.is_rival()) return line + "cudaupload name=latency-sink ! " + end;
-  line += "{sink}  {src} ! ";
+  line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : "{sink}  {src} ! ";
   if (options.kernel == "none") return line + end;
   line += fmt::format("gpumapkernel device={} kernel={} ! ", options.device, options.kernel);
   // A kernel without a result of its own is waited for when its output is to be in ordinary memory.

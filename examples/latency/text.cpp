@@ -170,8 +170,9 @@ std::vector<std::string> caveats_of(const Json& report) {
   }
   if (rival) {
     made.emplace_back(
-        "cudaupload: until it has handed the frame on, in GPU memory; no kernel runs, so that its times "
-        "lack what gpumap's have from dispatch on. Blocks of bytes go as RGBA pictures of as many bytes.");
+        "cudaupload hands the frame to the same kernel, in the same thread. Its write ends when it has the frame, "
+        "publish when the frame is in GPU memory; notice is the rest. Blocks of bytes go as RGBA pictures of as many "
+        "bytes.");
   }
   return made;
 }
