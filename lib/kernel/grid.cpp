@@ -7,7 +7,7 @@ namespace gpumap {
 namespace {
 
 constexpr std::uint64_t chunk_bytes = 128;
-// Enough threads to fill the largest GPUs; `checksum` pays one atomic over PCIe for each block.
+// Enough threads to fill the largest GPUs.
 constexpr std::uint64_t max_chunk_blocks = 1024;
 
 std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {

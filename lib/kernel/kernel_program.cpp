@@ -23,7 +23,10 @@ gpumap_view moved(gpumap_view like, std::uint64_t address) {
 class KernelProgram final : public Program {
  public:
   KernelProgram(std::shared_ptr<Device> device, std::shared_ptr<Kernel> kernel, const Builtin& builtin)
-      : device_(std::move(device)), kernels_{std::move(kernel)}, builtin_(&builtin) {}
+      : device_(std::move(device)),
+        kernels_{std::move(kernel)},
+        builtin_(&builtin),
+        state_(*device_, kernels_.front()->backend(), builtin.state_bytes) {}
   KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration)
       : device_(std::move(device)),
         kernels_(std::move(kernels)),

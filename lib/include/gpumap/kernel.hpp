@@ -69,6 +69,8 @@ struct Builtin {
   std::span<const Parameter> parameters;
   bool in_place = false;    ///< writes no output: the input frame is handed on
   bool has_result = false;  ///< fills the result block
+  /// gpumap_frame::state that a kernel on its own wants, zero at first. With less it does its work more slowly.
+  std::size_t state_bytes = 0;
   /// For one that is more than a kernel on its own; its `cuda` and `glsl` may then be empty. Throws as Kernel::load.
   std::unique_ptr<Program> (*make_program)(const std::shared_ptr<Device>& device, Backend backend) = nullptr;
   std::span<const KernelText> kernels{};  ///< what such a one launches

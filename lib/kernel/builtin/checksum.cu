@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The sum of <gpumap/checksum.hpp> over in.bytes bytes, added into result word 0. Right for any grid, size and
-// alignment. One atomic a block: the result block lies in host memory, across the PCIe.
+// alignment. The result block lies in host memory, and an atomic across the PCIe takes 0.1 us, one after the other:
+// blocks add to the state, and the last one brings the sum over. Without state each block goes the long way.
 #include <gpumap/kernel.h>
 #include <gpumap/grid.h>
 
@@ -24,6 +25,13 @@ __device__ gpumap_u64 word_at(gpumap_u64 address, gpumap_u64 bytes) {
   return word;
 }
 
+// Zero before and after each launch.
+struct State {
+  gpumap_u64 sum;
+  gpumap_u32 done;  // blocks
+  gpumap_u32 unused;
+};
+
 extern "C" __global__ void checksum(gpumap_frame frame) {
   __shared__ gpumap_u64 partial[1024];
   const gpumap_u64 bytes = frame.in.bytes;
@@ -43,5 +51,15 @@ extern "C" __global__ void checksum(gpumap_frame frame) {
     if (within + half < left) partial[within] += partial[within + half];
     left = half;
   }
-  if (within == 0) atomicAdd(reinterpret_cast<gpumap_u64*>(frame.result), partial[0]);
+  if (within != 0) return;
+  gpumap_u64* const result = reinterpret_cast<gpumap_u64*>(frame.result);
+  if (frame.state_bytes < sizeof(State)) {
+    atomicAdd(result, partial[0]);
+    return;
+  }
+  State* const state = reinterpret_cast<State*>(frame.state);
+  atomicAdd(&state->sum, partial[0]);
+  __threadfence();
+  const gpumap_u32 last = gridDim.x * gridDim.y * gridDim.z - 1;
+  if (atomicInc(&state->done, last) == last) atomicAdd(result, atomicExch(&state->sum, 0ull));  // as new for the next
 }

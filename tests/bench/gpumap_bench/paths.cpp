@@ -25,8 +25,12 @@ Gpu::Gpu(const Context& context)
       checksum_(
           gpumap::Kernel::load(context.device, gpumap::source_of(*gpumap::find_builtin("checksum"), context.backend))),
       result_(context.allocate(gpumap::Placement::host, result_bytes)),
+      state_(context.allocate(gpumap::Placement::device, gpumap::find_builtin("checksum")->state_bytes)),
       queue_(context.create_queue()) {
   frame_.result = result_->address(context.backend);
+  frame_.state = state_->address(context.backend);
+  frame_.state_bytes = state_->bytes();
+  queue_->clear(*state_, 0, state_->bytes());
 }
 
 gpumap::Fence Gpu::launch(Work work, std::uint64_t address, std::size_t bytes) {

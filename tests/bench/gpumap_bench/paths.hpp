@@ -28,7 +28,7 @@ class Gpu {
 
  private:
   std::shared_ptr<gpumap::Kernel> nothing_, checksum_;
-  std::shared_ptr<gpumap::Mapping> result_;
+  std::shared_ptr<gpumap::Mapping> result_, state_;
   gpumap_frame frame_{};
   std::unique_ptr<gpumap::Queue> queue_;  // last: ends, and waits for the GPU, before the memory goes
 };
