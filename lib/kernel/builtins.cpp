@@ -41,7 +41,7 @@ constexpr std::array<Parameter, 5> spectrum_parameters{{
 constexpr std::array<KernelText, 4> spectrum_kernels{{
     radio_keep,
     radio_fft,
-    {"spectrum_window", embedded::spectrum_window_cu, embedded::spectrum_window_comp},
+    {"spectrum_rows", embedded::spectrum_rows_cu, embedded::spectrum_rows_comp},
     {"spectrum_power", embedded::spectrum_power_cu, embedded::spectrum_power_comp},
 }};
 

@@ -15,7 +15,8 @@
 namespace gpumap {
 namespace {
 
-/// Passes of radix 4 and 2 whose number is odd: out of place each, they end where they shall without a copy.
+/// Passes of radix 4 and 2 whose number is odd: out of place each, by turns between two pieces of memory, they end
+/// where they shall without a copy.
 std::vector<std::uint32_t> radices_of(std::uint32_t size) {
   const auto powers = static_cast<std::size_t>(std::countr_zero(size));
   std::size_t fours = powers / 2;
@@ -28,7 +29,10 @@ std::vector<std::uint32_t> radices_of(std::uint32_t size) {
 class OwnFft final : public Fft {
  public:
   OwnFft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin, std::uint32_t size)
-      : kernel_(device, backend, builtin, "radio_fft"), twiddles_(device, backend), size_(size) {
+      : kernel_(device, backend, builtin, "radio_fft"),
+        twiddles_(device, backend),
+        scratch_(device, backend),
+        size_(size) {
     std::vector<float> table;
     for (std::uint32_t k = 0; k < size; ++k) {
       const double angle = -2.0 * std::numbers::pi * k / size;
@@ -42,6 +46,7 @@ class OwnFft final : public Fft {
     gpumap_frame frame{};
     frame.in.plane[1] = twiddles_.ready(queue);
     std::uint32_t stride = 1;
+    std::uint64_t other = scratch_.ready(queue, transforms * size_ * 2 * sizeof(float));
     for (const std::uint32_t radix : radices_of(size_)) {
       frame.in.plane[0] = from;
       frame.out.plane[0] = to;
@@ -50,13 +55,15 @@ class OwnFft final : public Fft {
           radio_fft_job{.transforms = transforms, .size = size_, .stride = stride, .radix = radix, .reserved = 0},
           transforms * (size_ / radix));
       stride *= radix;
-      std::swap(from, to);
+      from = to;
+      std::swap(to, other);
     }
   }
 
  private:
   RadioKernel kernel_;
   DeviceTable twiddles_;
+  WorkMemory scratch_;
   std::uint32_t size_;
 };
 

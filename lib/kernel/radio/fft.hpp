@@ -17,7 +17,8 @@ class Fft {
   Fft& operator=(const Fft&) = delete;
   virtual ~Fft() = default;
 
-  /// `transforms` of them, one behind the other, from one piece of memory to another. `from` is overwritten.
+  /// `transforms` of them, one behind the other, from one piece of memory, which stays as it is, to another. Both are
+  /// aligned to 8 bytes.
   virtual void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) = 0;
 
   static constexpr std::uint32_t most_points = 1U << 20U;

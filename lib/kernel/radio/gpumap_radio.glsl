@@ -34,7 +34,7 @@ struct radio_fft_job {
   uint radix;
   uint reserved;
 };
-struct radio_window_job {
+struct radio_rows_job {
   int64_t first;
   uint64_t transforms;
   uint size;
@@ -48,6 +48,8 @@ struct radio_power_job {
   uint decibel;
   float scale;
   uint rows;
+  uint terms;
+  float window[4];
 };
 struct radio_fold_job {
   int64_t newest;

@@ -42,16 +42,18 @@ typedef struct radio_fft_job {
   gpumap_u32 reserved;
 } radio_fft_job;
 
-/* Transform t gets samples first + t * hop and on, times the window in in.plane[1]. */
-typedef struct radio_window_job {
+/* Transform t gets samples first + t * hop and on. */
+typedef struct radio_rows_job {
   gpumap_i64 first;
   gpumap_u64 transforms;
   gpumap_u32 size;
   gpumap_u32 hop;
-} radio_window_job;
+} radio_rows_job;
 
 /* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the
- * sum at in.plane[1] already; what is left over goes to out.plane[1]. */
+ * sum at in.plane[1] already; what is left over goes to out.plane[1]. X is windowed here: a window that is a sum of
+ * cosines, window[0] - 2 window[1] cos(2 pi i / size) + 2 window[2] cos(4 pi i / size) - ..., adds neighbouring bins.
+ */
 typedef struct radio_power_job {
   gpumap_u64 transforms;
   gpumap_u32 size;
@@ -59,7 +61,9 @@ typedef struct radio_power_job {
   gpumap_u32 carried;
   gpumap_u32 decibel;
   float scale;
-  gpumap_u32 rows; /* touched, the unfinished one too */
+  gpumap_u32 rows;  /* touched, the unfinished one too */
+  gpumap_u32 terms; /* of window that are not 0: 1 to 4 */
+  float window[4];
 } radio_power_job;
 
 /* The newest sample of step m is newest + m * hop; the first step's has number `turn` of `channels` in the stream. The

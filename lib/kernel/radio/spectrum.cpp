@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// spectrum: averaged power spectra. Three kernels a frame: spectrum_window reads the samples in place, whatever their
-// format, the FFT, and spectrum_power; then radio_keep where the frame leaves samples for the next transform.
+// spectrum: averaged power spectra. The FFT and spectrum_power a frame, and spectrum_rows before them where samples are
+// not float32 IQ that lie in the frame row by row; then radio_keep where the frame leaves samples for the next
+// transform. The window, a sum of cosines, costs no pass of its own: spectrum_power applies it to the spectrum.
 #include <fmt/format.h>
 
 #include <array>
@@ -17,8 +18,7 @@
 namespace gpumap {
 namespace {
 
-// Transforms at a time: two times 32 MiB between the kernels stay in the cache of a large GPU, and in reason with
-// overlap.
+// Transforms at a time: 32 MiB between two kernels stay in the cache of a large GPU, and in reason with overlap.
 constexpr std::uint64_t most_values = 1U << 22U;
 
 enum class Window { rectangle, hann, hamming, blackman_harris };
@@ -66,17 +66,19 @@ SpectrumSettings read_settings(std::string_view text) {
   return settings;
 }
 
-/// A sum of cosines over a whole period: the periodic form, which belongs to a transform.
-std::vector<double> make_window(Window window, std::uint32_t size) {
-  constexpr std::array<std::array<double, 4>, 4> coefficients{
-      {{1.0, 0.0, 0.0, 0.0}, {0.5, 0.5, 0.0, 0.0}, {0.54, 0.46, 0.0, 0.0}, {0.35875, 0.48829, 0.14128, 0.01168}}};
-  const auto& a = coefficients[static_cast<std::size_t>(window)];
-  std::vector<double> made(size);
+/// Sums of cosines over a whole period, a[0] - a[1] cos(x) + a[2] cos(2 x) - a[3] cos(3 x): the periodic form, which
+/// belongs to a transform.
+constexpr std::array<std::array<double, 4>, 4> windows{
+    {{1.0, 0.0, 0.0, 0.0}, {0.5, 0.5, 0.0, 0.0}, {0.54, 0.46, 0.0, 0.0}, {0.35875, 0.48829, 0.14128, 0.01168}}};
+
+/// The sum of a window's values. Cosines cancel out, but for one that is at its peak at each point.
+double sum_of(const std::array<double, 4>& a, std::uint32_t size) {
+  double sum = 0.0;
   for (std::uint32_t i = 0; i < size; ++i) {
     const double x = 2.0 * std::numbers::pi * i / size;
-    made[i] = a[0] - a[1] * std::cos(x) + a[2] * std::cos(2.0 * x) - a[3] * std::cos(3.0 * x);
+    sum += a[0] - a[1] * std::cos(x) + a[2] * std::cos(2.0 * x) - a[3] * std::cos(3.0 * x);
   }
-  return made;
+  return sum;
 }
 
 class Spectrum final : public Program {
@@ -85,11 +87,10 @@ class Spectrum final : public Program {
       : device_(std::move(device)),
         backend_(backend),
         builtin_(builtin),
-        window_kernel_(device_, backend, builtin, "spectrum_window"),
+        rows_kernel_(device_, backend, builtin, "spectrum_rows"),
         power_kernel_(device_, backend, builtin, "spectrum_power"),
         kept_(device_, backend, builtin),
-        window_(device_, backend),
-        windowed_(device_, backend),
+        rows_(device_, backend),
         transformed_(device_, backend),
         sums_{{{device_, backend}, {device_, backend}}} {}
 
@@ -104,12 +105,9 @@ class Spectrum final : public Program {
   void begin(const gpumap_view& in, const gpumap_view& /*out*/) override {
     check_iq(builtin_, in);
     if (!fft_) fft_ = make_fft(device_, backend_, builtin_, settings_.size);  // set_params() no longer changes it
-    const std::vector<double> window = make_window(settings_.window, settings_.size);
-    double sum = 0.0;
-    for (const double value : window) sum += value;
     // A tone of full scale in the middle of a bin has power 1, whatever size and window.
+    const double sum = sum_of(windows.at(static_cast<std::size_t>(settings_.window)), settings_.size);
     scale_ = 1.0 / (sum * sum * settings_.average);
-    window_.set({window.begin(), window.end()});
     in_ = in;
     kept_.restart();
     carried_ = 0;
@@ -140,19 +138,47 @@ class Spectrum final : public Program {
     return samples < settings_.size ? 0 : (samples - settings_.size) / settings_.hop + 1;
   }
 
+  /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so.
+  std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
+    constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
+    if (in_.format == GPUMAP_FORMAT_F32 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
+        (transforms == 1 || settings_.hop == settings_.size)) {
+      return frame.in.plane[0] + static_cast<std::uint64_t>(first) * sample_bytes;
+    }
+    const std::uint64_t values = transforms * settings_.size;
+    gpumap_frame given = frame;
+    given.out.plane[0] = rows_.ready(queue, values * sample_bytes);
+    rows_kernel_.launch(
+        queue, given,
+        radio_rows_job{.first = first, .transforms = transforms, .size = settings_.size, .hop = settings_.hop}, values);
+    return given.out.plane[0];
+  }
+
+  [[nodiscard]] radio_power_job power_job(std::uint64_t transforms, std::uint64_t rows) const {
+    radio_power_job job{.transforms = transforms,
+                        .size = settings_.size,
+                        .average = settings_.average,
+                        .carried = carried_,
+                        .decibel = settings_.decibel ? 1U : 0U,
+                        .scale = static_cast<float>(scale_),
+                        .rows = static_cast<std::uint32_t>(rows),
+                        .terms = 0,
+                        .window = {}};
+    for (const double value : windows.at(static_cast<std::size_t>(settings_.window))) {
+      if (value == 0.0) break;
+      // A cosine is half of each of two neighbours.
+      job.window[job.terms] = static_cast<float>(job.terms == 0 ? value : value / 2.0);
+      ++job.terms;
+    }
+    return job;
+  }
+
   /// Rows go to frame.out, which is moved on behind them.
   void transform(Queue& queue, gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
     const std::uint64_t values = transforms * settings_.size;
-    const std::uint64_t windowed = windowed_.ready(queue, values * 2 * sizeof(float));
     const std::uint64_t transformed = transformed_.ready(queue, values * 2 * sizeof(float));
     gpumap_frame given = frame;
-    given.in.plane[1] = window_.ready(queue);
-    given.out.plane[0] = windowed;
-    window_kernel_.launch(
-        queue, given,
-        radio_window_job{.first = first, .transforms = transforms, .size = settings_.size, .hop = settings_.hop},
-        values);
-    fft_->forward(queue, windowed, transformed, transforms);
+    fft_->forward(queue, rows_of(queue, frame, first, transforms), transformed, transforms);
 
     const std::uint64_t rows = (carried_ + transforms + settings_.average - 1) / settings_.average;
     const std::uint64_t sum_bytes = settings_.size * sizeof(float);
@@ -161,15 +187,7 @@ class Spectrum final : public Program {
     given.in.plane[1] = sums_[0].ready(queue, sum_bytes);
     given.out.plane[0] = frame.out.plane[0];
     given.out.plane[1] = sums_[1].ready(queue, sum_bytes);
-    power_kernel_.launch(queue, given,
-                         radio_power_job{.transforms = transforms,
-                                         .size = settings_.size,
-                                         .average = settings_.average,
-                                         .carried = carried_,
-                                         .decibel = settings_.decibel ? 1U : 0U,
-                                         .scale = static_cast<float>(scale_),
-                                         .rows = static_cast<std::uint32_t>(rows)},
-                         rows * settings_.size);
+    power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
     std::swap(sums_[0], sums_[1]);
     frame.out.plane[0] += (carried_ + transforms) / settings_.average * sum_bytes;
     carried_ = static_cast<std::uint32_t>((carried_ + transforms) % settings_.average);
@@ -178,10 +196,9 @@ class Spectrum final : public Program {
   std::shared_ptr<Device> device_;
   Backend backend_;
   const Builtin& builtin_;
-  RadioKernel window_kernel_, power_kernel_;
+  RadioKernel rows_kernel_, power_kernel_;
   KeptSamples kept_;
-  DeviceTable window_;
-  WorkMemory windowed_, transformed_;
+  WorkMemory rows_, transformed_;
   std::array<WorkMemory, 2> sums_;  ///< of the row that is not finished: read, written
   std::unique_ptr<Fft> fft_;
   SpectrumSettings settings_;

@@ -4,6 +4,17 @@
 #define RADIO_JOB radio_power_job
 #include <gpumap_radio.glsl>
 
+// Bin k of what the window leaves: see radio_power_job.
+vec2 windowed(uint64_t row, uint64_t k) {
+  const uint64_t last = uint64_t(job.size) - 1ul;
+  vec2 x = job.window[0] * load_iq(row, k);
+  for (uint away = 1u; away < job.terms; ++away) {
+    const vec2 sum = load_iq(row, (k - uint64_t(away)) & last) + load_iq(row, (k + uint64_t(away)) & last);
+    x += ((away & 1u) != 0u ? -job.window[away] : job.window[away]) * sum;
+  }
+  return x;
+}
+
 void main() {
   const uint64_t size = uint64_t(job.size);
   const uint64_t average = uint64_t(job.average);
@@ -11,6 +22,7 @@ void main() {
   const uint64_t transforms = job.transforms;
   const uint64_t count = uint64_t(job.rows) * size;
   const int shift = findMSB(job.size);
+  const uint64_t transformed = frame.in_view.plane[0];
   const uint64_t step = gpumap_thread_count();
   for (uint64_t n = gpumap_thread(); n < count; n += step) {
     const uint64_t row = n >> shift;
@@ -22,7 +34,7 @@ void main() {
     float sum = 0.0;
     if (row == 0ul && carried != 0ul) sum = load_f32(frame.in_view.plane[1] + 4ul * bin);
     for (uint64_t t = begin; t < end; ++t) {
-      const vec2 x = load_iq(frame.in_view.plane[0], t * size + k);
+      const vec2 x = windowed(transformed + 8ul * t * size, k);
       sum += x.x * x.x + x.y * x.y;
     }
     if (full > transforms) {

@@ -3,6 +3,20 @@
 // transform, so that the sum is the same wherever frames end.
 #include <gpumap/radio.h>
 
+// Bin k of what the window leaves: see radio_power_job.
+__device__ float2 windowed(const float2* row, gpumap_u32 k, const radio_power_job& job) {
+  const gpumap_u32 last = job.size - 1;
+  float2 x = make_float2(job.window[0] * row[k].x, job.window[0] * row[k].y);
+  for (gpumap_u32 away = 1; away < job.terms; ++away) {
+    const float2 a = row[(k - away) & last];
+    const float2 b = row[(k + away) & last];
+    const float weight = (away & 1) != 0 ? -job.window[away] : job.window[away];
+    x.x += weight * (a.x + b.x);
+    x.y += weight * (a.y + b.y);
+  }
+  return x;
+}
+
 extern "C" __global__ void spectrum_power(gpumap_frame frame) {
   const auto& job = radio_job<radio_power_job>(frame);
   const float2* in = radio_iq(frame.in.plane[0]);
@@ -16,7 +30,7 @@ extern "C" __global__ void spectrum_power(gpumap_frame frame) {
     const gpumap_u64 end = full < job.transforms ? full : job.transforms;
     float sum = row == 0 && job.carried != 0 ? reinterpret_cast<const float*>(frame.in.plane[1])[bin] : 0.0f;
     for (gpumap_u64 t = begin; t < end; ++t) {
-      const float2 x = in[t * job.size + k];
+      const float2 x = windowed(in + t * job.size, k, job);
       sum += x.x * x.x + x.y * x.y;
     }
     if (full > job.transforms) {
