@@ -110,11 +110,12 @@ TEST_F(CudaElements, EncoderTakesFrames) {
   EXPECT_EQ(pipeline.run(), "eos");
 }
 
-// 1024 wide: checksum counts the bytes of a frame, which cudadownload leaves padded to a multiple of 512 a row.
+// The frames of cudadownload keep the padding of the decoder's memory, which checksum would count; of a frame in CUDA
+// memory it counts the picture alone.
 TEST_F(CudaElements, DecoderGivesFrames) {
   NEED("nvh264dec", "x264enc", "h264parse", "cudadownload");
   const std::string film =
-      "videotestsrc num-buffers=30 pattern=ball ! video/x-raw,format=I420,width=1024,height=576 ! x264enc "
+      "videotestsrc num-buffers=30 pattern=ball ! video/x-raw,format=I420,width=1280,height=720 ! x264enc "
       "speed-preset=ultrafast key-int-max=10 bframes=0 ! h264parse ! nvh264dec ! " +
       cuda_caps + " ! ";
   const auto checksums = [&](const std::string& rest) {
@@ -127,7 +128,8 @@ TEST_F(CudaElements, DecoderGivesFrames) {
   const auto direct = checksums("gpumapkernel kernel=checksum");
   EXPECT_EQ(direct.size(), 30U);
   EXPECT_EQ(direct, checksums("cudadownload ! video/x-raw ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
-                              "gpumapkernel kernel=checksum"));
+                              "gpumapkernel ! " +
+                              cuda_caps + " ! gpumapkernel kernel=checksum"));
 }
 
 TEST_F(CudaElements, AnotherContextIsRefused) {
