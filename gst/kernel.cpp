@@ -64,15 +64,20 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
   gpumap::gst::set_kernel_property(object, state_of(object).properties, id, value, spec);
 }
 
-void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
-}
-
 std::shared_ptr<KernelRunner> runner_of(gpointer object) {
   GST_OBJECT_LOCK(object);
   auto runner = state_of(object).runner;
   GST_OBJECT_UNLOCK(object);
   return runner;
+}
+
+void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+  if (id == gpumap::gst::kernel_stats_id) {
+    const auto runner = runner_of(object);
+    g_value_take_boxed(value, runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats"));
+    return;
+  }
+  gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
 }
 
 gboolean start(GstBaseTransform* trans) {

@@ -119,10 +119,12 @@ void KernelRunner::stamp(FrameTrace& trace, const Input& input, Stamp stamp) {
   if (input.bytes != nullptr) input.bytes->stamp(stamp, now);
 }
 
-void KernelRunner::submit(const Input& input) {
+void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
   {
     const std::lock_guard lock(last_mutex_);
     last_ = queue_->submit();
+    ++frames_;
+    if (trace != nullptr && log_ != trace->log()) log_ = trace->log();
   }
   if (input.bytes != nullptr) input.bytes->add_read_fence(last_);
 }
@@ -193,7 +195,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
   if (own_size) times_.add(in);
   if (!gives) {
-    submit(input);
+    submit(input, trace.get());
     loans_->keep(std::move(input.cuda), last_);
     return nullptr;
   }
@@ -209,7 +211,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
       queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, bytes);
     }
   }
-  submit(input);
+  submit(input, trace.get());
   if (packed.mapping) {
     packed.readers.push_back(last_);
     packed_pool_->give_back(std::move(packed));

@@ -215,6 +215,12 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_uint("timeout", "Timeout",
                         "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)", 0,
                         G_MAXUINT, KernelSettings().timeout_ms, ready));
+  g_object_class_install_property(
+      object_class, kernel_stats_id,
+      g_param_spec_boxed("stats", "Statistics",
+                         "kernel, backend, frames since the start; latency of frames that gpumapsink follows "
+                         "(stamps=true)",
+                         GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
   gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));
 }
 

@@ -18,6 +18,9 @@ struct KernelProperties {
   std::optional<DeclaredCaps> declared;
 };
 
+/// Read-only, and the element's to answer.
+inline constexpr guint kernel_stats_id = 100;
+
 void install_kernel_properties(GObjectClass* object_class);
 void set_kernel_property(GObject* object, KernelProperties& properties, guint id, const GValue* value,
                          GParamSpec* spec);

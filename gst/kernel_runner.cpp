@@ -10,6 +10,7 @@
 #include "cuda_caps.hpp"
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
+#include "latency_report.hpp"
 
 namespace gpumap::gst {
 
@@ -130,6 +131,18 @@ void KernelRunner::begin() {
 
 bool KernelRunner::wait(const Fence& fence) {
   return fence.wait(no_deadline, std::chrono::microseconds(50), &cancelled_) == WaitResult::ready;
+}
+
+GstStructure* KernelRunner::stats() const {
+  std::unique_lock lock(last_mutex_);
+  const std::uint64_t frames = frames_;
+  const auto log = log_;
+  lock.unlock();
+  GstStructure* made = gst_structure_new("gpumapkernel-stats", "kernel", G_TYPE_STRING, name_.c_str(), "backend",
+                                         G_TYPE_STRING, backend_ == Backend::cuda ? "cuda" : "vulkan", "frames",
+                                         G_TYPE_UINT64, static_cast<guint64>(frames), nullptr);
+  add_latency(made, log.get());
+  return made;
 }
 
 void KernelRunner::drain() {

@@ -73,6 +73,10 @@ class KernelRunner {
   }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
+  /// "gpumapkernel-stats" (transfer full): kernel, backend, frames since the start, and "latency" of the channel whose
+  /// frames come with stamps. From any thread.
+  [[nodiscard]] GstStructure* stats() const;
+
   /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
   [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
@@ -122,7 +126,7 @@ class KernelRunner {
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
-  void submit(const Input& input);
+  void submit(const Input& input, const FrameTrace* trace);
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
   std::shared_ptr<Device> device_;
@@ -153,6 +157,8 @@ class KernelRunner {
   std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;
   mutable std::mutex last_mutex_;  ///< for other threads' sake
   Fence last_;
+  std::uint64_t frames_ = 0;         ///< launched on
+  std::shared_ptr<LatencyLog> log_;  ///< of the frames that are followed
   std::atomic<bool> cancelled_{false};
 };
 

@@ -194,6 +194,8 @@ class FrameTrace {
   /// From `launched` on. That one keeps the first time that it is told, all others the last.
   void stamp(Stamp stamp, std::int64_t at_ns = monotonic_ns()) noexcept;
   void add_span(std::shared_ptr<GpuSpan> span);
+  /// Where it goes in the end.
+  [[nodiscard]] const std::shared_ptr<LatencyLog>& log() const noexcept { return log_; }
   /// As it is now; kernel stamps are not in it.
   [[nodiscard]] FrameRecord record() const;
 
