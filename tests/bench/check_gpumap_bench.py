@@ -84,6 +84,10 @@ def check_no_gnuplot(bench, folder):
     assert json.loads(file.read_text())["modes"], "no JSON without gnuplot"
     subprocess.run([bench, "--from", file, "--svg", folder / "later.svg"], check=True)
     assert "software" in (folder / "later.svg").read_text(), "nothing drawn later"
+    older = folder / "older.json"
+    older.write_text('{"modes": [{}], "software": true}')
+    refused = subprocess.run([bench, "--from", older, "--svg", folder / "older.svg"], capture_output=True, text=True)
+    assert refused.returncode == 1 and "older.json is not what this" in refused.stderr, refused
 
 
 def main():

@@ -86,7 +86,12 @@ void write_json(const nlohmann::json& report, const std::string& file) {
 int draw(const Options& options) {
   std::ifstream in(options.from_file);
   if (!in) throw std::runtime_error("cannot read " + options.from_file);
-  write_svg(nlohmann::json::parse(in), options.svg_file);
+  try {
+    write_svg(nlohmann::json::parse(in), options.svg_file);
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(fmt::format("{} is not what this gpumap-bench writes ({}): measure again with --json",
+                                         options.from_file, error.what()));
+  }
   return 0;
 }
 

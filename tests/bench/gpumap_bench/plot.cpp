@@ -37,11 +37,11 @@ std::string literal(const std::string& text) {
 class Panel {
  public:
   Panel(const nlohmann::json& plot, std::string title, int number)
-      : plot_(plot), title_(std::move(title)), number_(number), bars_(plot["style"] == "bars") {}
+      : plot_(plot), title_(std::move(title)), number_(number), bars_(plot.at("style") == "bars") {}
 
   std::string draw() {
     add("reset\nset grid\nset title {}\nset xlabel {}\nset ylabel {}\n", literal(title_),
-        literal(plot_["x_label"].get<std::string>()), literal(plot_["y_label"].get<std::string>()));
+        literal(plot_.at("x_label").get<std::string>()), literal(plot_.at("y_label").get<std::string>()));
     add("set key at graph 1.02, graph 1 left top vertical Left reverse samplen 2 font ',11'\nset format y '%g'\n"
         "set lmargin 9\nset rmargin 28\n");
     if (bars_) {
@@ -49,16 +49,16 @@ class Panel {
     } else {
       set_line_axes();
     }
-    if (plot_["log_y"].get<bool>()) {
+    if (plot_.at("log_y").get<bool>()) {
       add("set logscale y\n");
     } else {
       add("set yrange [0:*]\n");
     }
-    const auto& series = plot_["series"];
+    const auto& series = plot_.at("series");
     for (std::size_t i = 0; i < series.size(); ++i) add_data(series, i);
     std::string separator = "plot ";
     for (std::size_t i = 0; i < series.size(); ++i) {
-      const auto name = series[i]["name"].get<std::string>();
+      const auto name = series[i].at("name").get<std::string>();
       // What the project adds is drawn thick.
       const bool ours = name == "bar" || name.rfind("bar,", 0) == 0 || name.rfind("BAR,", 0) == 0;
       add("{}{} with {} lc rgb '{}' title {}", separator, block(i),
@@ -78,16 +78,16 @@ class Panel {
   [[nodiscard]] std::string block(std::size_t i) const { return fmt::format("$d{}_{}", number_, i); }
 
   void set_line_axes() {
-    if (!plot_["log_x"].get<bool>()) return;
+    if (!plot_.at("log_x").get<bool>()) return;
     add("set logscale x 2\n");
-    if (plot_["x_label"] == "bytes") add("set format x '%.0b %BB'\nset xtics 1,4 rotate by -35 font ',10'\n");
+    if (plot_.at("x_label") == "bytes") add("set format x '%.0b %BB'\nset xtics 1,4 rotate by -35 font ',10'\n");
   }
 
   /// Clusters around whole numbers, one for each power of two.
   void set_bar_axis() {
     std::map<int, double> buckets;
-    for (const auto& series : plot_["series"]) {
-      for (const auto& point : series["points"]) buckets[power(point[0].get<double>())] = point[0].get<double>();
+    for (const auto& series : plot_.at("series")) {
+      for (const auto& point : series.at("points")) buckets[power(point[0].get<double>())] = point[0].get<double>();
     }
     if (buckets.empty()) return;
     std::string tics;
@@ -100,13 +100,13 @@ class Panel {
     return start >= long_enough ? fmt::format("{:.0f}", start) : fmt::format("{:.3g}", start);
   }
   [[nodiscard]] static int power(double start) { return static_cast<int>(std::lround(std::log2(start))); }
-  [[nodiscard]] double width() const { return 0.85 / static_cast<double>(plot_["series"].size()); }
+  [[nodiscard]] double width() const { return 0.85 / static_cast<double>(plot_.at("series").size()); }
 
   void add_data(const nlohmann::json& series, std::size_t i) {
     add("{} << EOD\n", block(i));
     const double shift =
         (static_cast<double>(i) - static_cast<double>(series.size() - 1) / 2) * width();  // beside the others
-    for (const auto& point : series[i]["points"]) {
+    for (const auto& point : series[i].at("points")) {
       const auto x = point[0].get<double>();
       add("{} {}\n", bars_ ? power(x) + shift : x, point[1].get<double>());
     }
@@ -121,24 +121,25 @@ class Panel {
 };
 
 std::string script_for(const nlohmann::json& report, const std::string& file) {
-  const bool software = report["software"].get<bool>();
+  const bool software = report.at("software").get<bool>();
   const std::string mark = software ? "  *software*" : "";
   std::string panels;
   int count = 0;
-  for (const auto& mode : report["modes"]) {
-    for (const auto& plot : mode["plots"]) {
-      if (plot["series"].empty()) continue;
+  for (const auto& mode : report.at("modes")) {
+    for (const auto& plot : mode.at("plots")) {
+      if (plot.at("series").empty()) continue;
       panels +=
-          Panel(plot, mode["mode"].get<std::string>() + ": " + plot["title"].get<std::string>() + mark, count).draw();
+          Panel(plot, mode.at("mode").get<std::string>() + ": " + plot.at("title").get<std::string>() + mark, count)
+              .draw();
       ++count;
     }
   }
   const int rows = std::max((count + columns - 1) / columns, 1);
-  const auto commit = report["commit"].get<std::string>();
+  const auto commit = report.at("commit").get<std::string>();
   const std::string title =
-      fmt::format("gpumap-bench: {}, {}{}{}\n{}", report["device"].get<std::string>(),
-                  report["driver"].get<std::string>(), commit.empty() ? "" : ", commit " + commit.substr(0, 12),
-                  software ? "  *software: these are no figures of a GPU*" : "", report["cpu"].get<std::string>());
+      fmt::format("gpumap-bench: {}, {}{}{}\n{}", report.at("device").get<std::string>(),
+                  report.at("driver").get<std::string>(), commit.empty() ? "" : ", commit " + commit.substr(0, 12),
+                  software ? "  *software: these are no figures of a GPU*" : "", report.at("cpu").get<std::string>());
   std::string escaped = title;  // in double quotes, for the new line
   for (std::size_t at = 0; (at = escaped.find_first_of("\\\"\n`", at)) != std::string::npos; at += 2) {
     if (escaped[at] == '\n') {
