@@ -168,6 +168,19 @@ TEST(LatencyOptions, PutElementsInTheirPlaces) {
   EXPECT_THAT(line, Not(HasSubstr("{")));
 }
 
+TEST(LatencyOptions, LetTheSameKernelRunBehindTheRival) {
+  Options options;
+  const auto rival = [&](const char* kernel) {
+    options.kernel = kernel;
+    return own_line({.frame = parse_frame("1080p"), .transport = "cudaupload"}, options, 10);
+  };
+  // Asked for by its caps: without, cudaupload may pass frames on as they are.
+  const char* upload = "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! ";
+  EXPECT_THAT(rival("checksum"), AllOf(HasSubstr(std::string(upload) + "gpumapkernel"), HasSubstr("kernel=checksum")));
+  EXPECT_THAT(rival("identity"), AllOf(HasSubstr(upload), HasSubstr("kernel=identity"), HasSubstr("capsfilter")));
+  EXPECT_THAT(rival("none"), AllOf(HasSubstr(upload), Not(HasSubstr("gpumapkernel"))));
+}
+
 TEST(LatencyOptions, TellOfAFileThatCannotBeWritten) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-latency-{}", ::getpid());
   EXPECT_THROW(check_writable((folder / "no" / "page.html").string()), UsageError);
