@@ -169,10 +169,12 @@ std::vector<std::string> caveats_of(const Json& report) {
         "the kernel and the noticing in one.");
   }
   if (rival) {
-    made.emplace_back(
-        "cudaupload hands the frame to the same kernel, in the same thread. Its write ends when it has the frame, "
-        "publish when the frame is in GPU memory; notice is the rest. Blocks of bytes go as RGBA pictures of as many "
-        "bytes.");
+    made.push_back(fmt::format(
+        "cudaupload: its write ends when it has the frame, publish when the frame is in GPU memory{}. Blocks of bytes "
+        "go "
+        "as RGBA pictures of as many bytes.",
+        report.at("options").at("kernel") == "none" ? "; no kernel runs"
+                                                    : "; notice is the same kernel, launched in the same thread"));
   }
   return made;
 }

@@ -169,6 +169,27 @@ TEST_P(BuiltinTest, ChecksumIsExact) {
   }
 }
 
+// A sum that lies there and no result of its own yet: only the way over the state brings it along, once.
+TEST_P(BuiltinTest, ChecksumAddsUpInTheState) {
+  constexpr std::size_t bytes = 50000;
+  EXPECT_EQ(find_builtin("checksum")->state_bytes, 16U);
+  auto input = random_bytes(bytes + 16, 3);
+  const std::array<std::uint64_t, 2> state{5, 0};
+  std::memcpy(&input[bytes], state.data(), sizeof state);
+  bench_->prepare(input, 64);
+  gpumap_frame frame{};
+  frame.in.plane[0] = bench_->in();
+  frame.in.bytes = bytes;
+  frame.result = bench_->result();
+  frame.state = bench_->in() + bytes;
+  frame.state_bytes = sizeof state;
+  const std::uint64_t sum = gpumap::checksum(Bytes(input).subspan(0, bytes));
+  bench_->run(bench_->builtin("checksum"), frame);
+  EXPECT_EQ(bench_->result_word(0), sum + 5);
+  bench_->run(bench_->builtin("checksum"), frame);
+  EXPECT_EQ(bench_->result_word(0), 2 * sum + 5) << "the state is as new after a launch";
+}
+
 TEST_P(BuiltinTest, ConvertKnowsEveryFormatAndColour) {
   for (const auto& [width, height] : {std::pair{1U, 1U}, {2U, 1U}, {3U, 5U}, {33U, 7U}, {64U, 16U}}) {
     for (const auto format : input_formats) {

@@ -159,6 +159,32 @@ TEST_P(RadioTest, SpectrumHasFrequencyZeroInTheMiddleAndFullScaleAtZeroDecibel) 
   }
 }
 
+// A tone between two bins fills a spectrum; the window, which comes after the transform, is to take that away again.
+TEST_P(RadioTest, SpectrumTakesAwayWhatLeaks) {
+  const Recording in = tone(1024000, 1024, 100500.0);
+  for (const std::size_t window : {0, 1, 2, 3}) {
+    const SpectrumCase test{GPUMAP_FORMAT_F32, 1024, 1024, 1, window, in.samples()};
+    const auto expected = reference_spectrum(test, in);
+    const auto program = load("spectrum", params_of(test));
+    program->begin(in.view(), {});
+    const auto got = play(*program, in, {});
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t bin = 0; bin < expected.size(); ++bin) {
+      // In amplitude, of full scale: 120 dB below.
+      ASSERT_NEAR(std::sqrt(static_cast<double>(got[bin])), std::sqrt(expected[bin]), 1e-6)
+          << "window " << window << ", bin " << bin;
+    }
+  }
+}
+
+// More values than are transformed at a time.
+TEST_P(RadioTest, SpectrumGoesOnWithinAFrame) {
+  if (bench_->device()->info().software) GTEST_SKIP() << "takes a software driver a minute";
+  const Recording in = noise(GPUMAP_FORMAT_F32, 1000000, 1200001, 5);
+  const auto program = load("spectrum", "size=1024,overlap=0.75,average=3");
+  EXPECT_EQ(play_from_begin(*program, in, {}).size(), ((1200001U - 1024U) / 256U + 1U) / 3U * 1024U);
+}
+
 TEST_P(RadioTest, SpectrumOfSilenceHasAFloor) {
   const Recording in = tone(1000, 64, 0.0, 0.0);
   const auto program = load("spectrum", "size=64,db=1");

@@ -30,7 +30,7 @@ class WorkMemory {
   std::shared_ptr<Mapping> memory_;
 };
 
-/// Numbers that were computed on the CPU: filters, windows, twiddle factors.
+/// Numbers that were computed on the CPU: filters, twiddle factors.
 class DeviceTable {
  public:
   DeviceTable(std::shared_ptr<Device> device, Backend backend) : device_(std::move(device)), backend_(backend) {}

@@ -87,7 +87,8 @@ class Panel {
   void set_bar_axis() {
     std::map<int, double> buckets;
     for (const auto& series : plot_.at("series")) {
-      for (const auto& point : series.at("points")) buckets[power(point[0].get<double>())] = point[0].get<double>();
+      for (const auto& point : series.at("points"))
+        buckets[power(point.at(0).get<double>())] = point.at(0).get<double>();
     }
     if (buckets.empty()) return;
     std::string tics;
@@ -107,8 +108,8 @@ class Panel {
     const double shift =
         (static_cast<double>(i) - static_cast<double>(series.size() - 1) / 2) * width();  // beside the others
     for (const auto& point : series[i].at("points")) {
-      const auto x = point[0].get<double>();
-      add("{} {}\n", bars_ ? power(x) + shift : x, point[1].get<double>());
+      const auto x = point.at(0).get<double>();
+      add("{} {}\n", bars_ ? power(x) + shift : x, point.at(1).get<double>());
     }
     add("EOD\n");
   }
