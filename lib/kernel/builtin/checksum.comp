@@ -57,6 +57,7 @@ void main() {
   memoryBarrierBuffer();
   const uint last = gl_NumWorkGroups.x * gl_NumWorkGroups.y * gl_NumWorkGroups.z - 1u;
   if (atomicAdd(gpumap_u32_at(done).value, 1u) != last) return;
+  memoryBarrierBuffer();
   // As new for the next launch.
   atomicExchange(gpumap_u32_at(done).value, 0u);
   atomicAdd(gpumap_u64_at(frame.result).value, atomicExchange(gpumap_u64_at(frame.state).value, 0ul));

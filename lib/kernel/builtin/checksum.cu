@@ -61,5 +61,7 @@ extern "C" __global__ void checksum(gpumap_frame frame) {
   atomicAdd(&state->sum, partial[0]);
   __threadfence();
   const gpumap_u32 last = gridDim.x * gridDim.y * gridDim.z - 1;
-  if (atomicInc(&state->done, last) == last) atomicAdd(result, atomicExch(&state->sum, 0ull));  // as new for the next
+  if (atomicInc(&state->done, last) != last) return;
+  __threadfence();
+  atomicAdd(result, atomicExch(&state->sum, 0ull));  // as new for the next launch
 }

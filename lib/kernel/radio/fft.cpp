@@ -45,9 +45,10 @@ class OwnFft final : public Fft {
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
     gpumap_frame frame{};
     frame.in.plane[1] = twiddles_.ready(queue);
+    const std::vector<std::uint32_t> radices = radices_of(size_);
+    std::uint64_t other = radices.size() > 1 ? scratch_.ready(queue, transforms * size_ * 2 * sizeof(float)) : 0;
     std::uint32_t stride = 1;
-    std::uint64_t other = scratch_.ready(queue, transforms * size_ * 2 * sizeof(float));
-    for (const std::uint32_t radix : radices_of(size_)) {
+    for (const std::uint32_t radix : radices) {
       frame.in.plane[0] = from;
       frame.out.plane[0] = to;
       kernel_.launch(
