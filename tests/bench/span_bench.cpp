@@ -14,7 +14,12 @@
 #include <string>
 #include <utility>
 
+#include "device/gpu_device.hpp"
+#include "device/queues.hpp"
 #include "gpumap/device.hpp"
+#if GPUMAP_HAVE_CUDA
+#include "device/cuda_driver.hpp"
+#endif
 
 namespace {
 
@@ -68,6 +73,31 @@ void BeginAndEndASpan(benchmark::State& state, Backend backend) {
   }
 }
 
+#if GPUMAP_HAVE_CUDA
+// What a span cannot be cheaper than: the two calls of CUDA that it consists of.
+void RecordTwoEvents(benchmark::State& state, Backend backend) {
+  Queued frames(backend);
+  const auto device = std::dynamic_pointer_cast<GpuDevice>(Device::open());
+  const CudaContext& context = *device->cuda();
+  const CudaContext::Scope scope(context);
+  CUevent began = nullptr, ended = nullptr;
+  context.check(context.driver().cuEventCreate(&began, CU_EVENT_DEFAULT), "creating an event");
+  context.check(context.driver().cuEventCreate(&ended, CU_EVENT_DEFAULT), "creating an event");
+  CUstream stream = stream_of(frames.queue());
+  for (auto _ : state) {
+    const auto record = [&](CUevent event) {
+      return seconds([&] { context.check(context.driver().cuEventRecord(event, stream), "recording an event"); });
+    };
+    const double first = record(began);
+    frames.work();
+    state.SetIterationTime(first + record(ended));
+    frames.submit();
+  }
+  context.driver().cuEventDestroy(began);
+  context.driver().cuEventDestroy(ended);
+}
+#endif
+
 void ReadASpan(benchmark::State& state, Backend backend) {
   Queued frames(backend);
   std::int64_t worst = 0, error = 0;
@@ -98,5 +128,10 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark((std::string(what) + "/" + name).c_str(), run, backend)->UseManualTime();
     }
   }
+#if GPUMAP_HAVE_CUDA
+  if (Device::open()->has(Backend::cuda)) {
+    benchmark::RegisterBenchmark("RecordTwoEvents/cuda", &RecordTwoEvents, Backend::cuda)->UseManualTime();
+  }
+#endif
   benchmark::RunSpecifiedBenchmarks();
 }
