@@ -8,6 +8,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/convert_program.hpp"
+#include "kernel/radio/two_pass_spectrum.hpp"
 
 namespace gpumap {
 namespace {
@@ -65,6 +66,7 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
                                         {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, false}}) {
     sources.push_back(convert_source(variant, Backend::cuda));
   }
+  for (KernelSource& source : TwoPassSpectrum::sources(1048576, GPUMAP_FORMAT_U8)) sources.push_back(std::move(source));
   for (const KernelSource& source : sources) {
     const std::string code = compile_cuda(source, GetParam());
     // PTX where this NVRTC is older than the architecture.
@@ -78,6 +80,14 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcArchitectureTest,
                          ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"),
                          [](const auto& chosen) { return std::string(chosen.param); });
+
+TEST_F(NvrtcTest, CompilesALargeSpectrumOfEverySize) {
+  for (std::uint32_t size = 8192; size < 1048576; size *= 2) {
+    for (const KernelSource& source : TwoPassSpectrum::sources(size, GPUMAP_FORMAT_F32)) {
+      EXPECT_FALSE(compile_cuda(source, "sm_90").empty()) << source.name << ", " << size;
+    }
+  }
+}
 
 TEST_F(NvrtcTest, NewerArchitecturesGetPtx) {
   const std::string code = compile_cuda(source_of(*find_builtin("identity"), Backend::cuda), "sm_999");

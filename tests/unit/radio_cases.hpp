@@ -52,9 +52,9 @@ class RadioTest : public BackendTest {
   /// is written beside it.
   [[nodiscard]] std::vector<float> play(Program& program, const Recording& recording, const Frames& frames) const;
   /// Of a stream's begin: all in one frame, and the same in frames of random size, must be the same to the bit; within
-  /// 2e-6 of the largest value where cuFFT transforms another number at a time.
-  [[nodiscard]] std::vector<float> play_from_begin(Program& program, const Recording& recording,
-                                                   const gpumap_view& out) const;
+  /// 2e-6 of the largest value where cuFFT transforms another number at a time, if not `exact`.
+  [[nodiscard]] std::vector<float> play_from_begin(Program& program, const Recording& recording, const gpumap_view& out,
+                                                   bool exact = false) const;
   /// What set_params and begin say.
   [[nodiscard]] std::string refusal(const std::string& name, const std::string& params, std::uint32_t in_rate,
                                     const gpumap_view& out = {}) const;

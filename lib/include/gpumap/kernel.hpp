@@ -79,7 +79,7 @@ struct Builtin {
 [[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;
 [[nodiscard]] KernelSource source_of(const Builtin& builtin, Backend backend);
 [[nodiscard]] KernelSource source_of(const KernelText& kernel, Backend backend);
-/// All that it launches, whether one kernel or several.
+/// All that it launches, whether one kernel or several, but for those that are made for one size or format.
 [[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the

@@ -10,16 +10,29 @@ __device__ inline gpumap_u32 gpumap_sample_bytes(gpumap_u32 format) {
   return format == GPUMAP_FORMAT_F32 ? 4 : format == GPUMAP_FORMAT_S16 ? 2 : 1;
 }
 
+__device__ inline float gpumap_scaled(gpumap_u8 value) {
+  return (static_cast<float>(value) - 127.5f) / 127.5f;
+}
+__device__ inline float gpumap_scaled(signed char value) {
+  return static_cast<float>(value) / 128.0f;
+}
+__device__ inline float gpumap_scaled(short value) {
+  return static_cast<float>(value) / 32768.0f;
+}
+__device__ inline float gpumap_scaled(float value) {
+  return value;
+}
+
 __device__ inline float gpumap_sample(gpumap_u64 address, gpumap_u32 format, gpumap_u64 index) {
   switch (format) {
     case GPUMAP_FORMAT_U8:
-      return (static_cast<float>(reinterpret_cast<const gpumap_u8*>(address)[index]) - 127.5f) / 127.5f;
+      return gpumap_scaled(reinterpret_cast<const gpumap_u8*>(address)[index]);
     case GPUMAP_FORMAT_S8:
-      return static_cast<float>(reinterpret_cast<const signed char*>(address)[index]) / 128.0f;
+      return gpumap_scaled(reinterpret_cast<const signed char*>(address)[index]);
     case GPUMAP_FORMAT_S16:
-      return static_cast<float>(reinterpret_cast<const short*>(address)[index]) / 32768.0f;
+      return gpumap_scaled(reinterpret_cast<const short*>(address)[index]);
     default:
-      return reinterpret_cast<const float*>(address)[index];
+      return gpumap_scaled(reinterpret_cast<const float*>(address)[index]);
   }
 }
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// spectrum: averaged power spectra. The FFT and spectrum_power a frame, and spectrum_rows before them where samples are
-// not float32 IQ that lie in the frame row by row; then radio_keep where the frame leaves samples for the next
-// transform. The window, a sum of cosines, costs no pass of its own: spectrum_power applies it to the spectrum.
+// spectrum: averaged power spectra. Large ones in CUDA: see two_pass_spectrum.hpp. Else the FFT and spectrum_power a
+// frame, and spectrum_rows before them where samples are not float32 IQ that lie in the frame row by row; the window, a
+// sum of cosines, costs no pass of its own: spectrum_power applies it to the spectrum. Then radio_keep where the frame
+// leaves samples for the next transform.
 #include <fmt/format.h>
 
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "gpumap/error.hpp"
@@ -14,12 +16,14 @@
 #include "kernel/radio/radio_kernel.hpp"
 #include "kernel/radio/radio_memory.hpp"
 #include "kernel/radio/radio_programs.hpp"
+#include "kernel/radio/two_pass_spectrum.hpp"
 
 namespace gpumap {
 namespace {
 
 // Transforms at a time: 32 MiB between two kernels stay in the cache of a large GPU, and in reason with overlap.
 constexpr std::uint64_t most_values = 1U << 22U;
+constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
 
 enum class Window { rectangle, hann, hamming, blackman_harris };
 
@@ -104,7 +108,7 @@ class Spectrum final : public Program {
 
   void begin(const gpumap_view& in, const gpumap_view& /*out*/) override {
     check_iq(builtin_, in);
-    if (!fft_) fft_ = make_fft(device_, backend_, builtin_, settings_.size);  // set_params() no longer changes it
+    choose_transform(in.format);
     // A tone of full scale in the middle of a bin has power 1, whatever size and window.
     const double sum = sum_of(windows.at(static_cast<std::size_t>(settings_.window)), settings_.size);
     scale_ = 1.0 / (sum * sum * settings_.average);
@@ -138,9 +142,19 @@ class Spectrum final : public Program {
     return samples < settings_.size ? 0 : (samples - settings_.size) / settings_.hop + 1;
   }
 
+  void choose_transform(std::uint32_t format) {
+    if (fft_) return;  // set_params() no longer changes the size
+    if (!TwoPassSpectrum::suits(backend_, settings_.size, settings_.average)) {
+      fft_ = make_fft(device_, backend_, builtin_, settings_.size);
+      return;
+    }
+    auto& of_format = two_passes_[format];
+    if (!of_format) of_format = std::make_unique<TwoPassSpectrum>(device_, settings_.size, format);
+    two_pass_ = of_format.get();
+  }
+
   /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so.
   std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
-    constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
     if (in_.format == GPUMAP_FORMAT_F32 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
         (transforms == 1 || settings_.hop == settings_.size)) {
       return frame.in.plane[0] + static_cast<std::uint64_t>(first) * sample_bytes;
@@ -154,6 +168,20 @@ class Spectrum final : public Program {
     return given.out.plane[0];
   }
 
+  [[nodiscard]] const std::array<double, 4>& window() const {
+    return windows.at(static_cast<std::size_t>(settings_.window));
+  }
+
+  [[nodiscard]] radio_columns_job columns_job(std::int64_t first) const {
+    // cos(2 x) and cos(3 x) as polynomials in cos(x).
+    const std::array<double, 4>& a = window();
+    return {.first = first,
+            .hop = settings_.hop,
+            .windowed = settings_.window != Window::rectangle ? 1U : 0U,
+            .window = {static_cast<float>(a[0] - a[2]), static_cast<float>(3.0 * a[3] - a[1]),
+                       static_cast<float>(2.0 * a[2]), static_cast<float>(-4.0 * a[3])}};
+  }
+
   [[nodiscard]] radio_power_job power_job(std::uint64_t transforms, std::uint64_t rows) const {
     radio_power_job job{.transforms = transforms,
                         .size = settings_.size,
@@ -164,7 +192,7 @@ class Spectrum final : public Program {
                         .rows = static_cast<std::uint32_t>(rows),
                         .terms = 0,
                         .window = {}};
-    for (const double value : windows.at(static_cast<std::size_t>(settings_.window))) {
+    for (const double value : window()) {
       if (value == 0.0) break;
       // A cosine is half of each of two neighbours.
       job.window[job.terms] = static_cast<float>(job.terms == 0 ? value : value / 2.0);
@@ -175,19 +203,20 @@ class Spectrum final : public Program {
 
   /// Rows go to frame.out, which is moved on behind them.
   void transform(Queue& queue, gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
-    const std::uint64_t values = transforms * settings_.size;
-    const std::uint64_t transformed = transformed_.ready(queue, values * 2 * sizeof(float));
-    gpumap_frame given = frame;
-    fft_->forward(queue, rows_of(queue, frame, first, transforms), transformed, transforms);
-
     const std::uint64_t rows = (carried_ + transforms + settings_.average - 1) / settings_.average;
     const std::uint64_t sum_bytes = settings_.size * sizeof(float);
-    given.in.plane[0] = transformed;
+    gpumap_frame given = frame;
     // By turns: one row may be finished with an old sum while another thread leaves a new one.
     given.in.plane[1] = sums_[0].ready(queue, sum_bytes);
-    given.out.plane[0] = frame.out.plane[0];
     given.out.plane[1] = sums_[1].ready(queue, sum_bytes);
-    power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
+    const std::uint64_t transformed = transformed_.ready(queue, transforms * settings_.size * sample_bytes);
+    if (two_pass_) {
+      two_pass_->run(queue, given, columns_job(first), transformed, power_job(transforms, rows));
+    } else {
+      fft_->forward(queue, rows_of(queue, frame, first, transforms), transformed, transforms);
+      given.in.plane[0] = transformed;
+      power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
+    }
     std::swap(sums_[0], sums_[1]);
     frame.out.plane[0] += (carried_ + transforms) / settings_.average * sum_bytes;
     carried_ = static_cast<std::uint32_t>((carried_ + transforms) % settings_.average);
@@ -200,7 +229,9 @@ class Spectrum final : public Program {
   KeptSamples kept_;
   WorkMemory rows_, transformed_;
   std::array<WorkMemory, 2> sums_;  ///< of the row that is not finished: read, written
-  std::unique_ptr<Fft> fft_;
+  std::unique_ptr<Fft> fft_;        ///< or else two_pass_, from the first begin() on
+  std::map<std::uint32_t, std::unique_ptr<TwoPassSpectrum>> two_passes_;  ///< all: the queue may still be using any
+  TwoPassSpectrum* two_pass_ = nullptr;
   SpectrumSettings settings_;
   double scale_ = 1.0;
   gpumap_view in_{};

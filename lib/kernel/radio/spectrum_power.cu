@@ -1,24 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The rows of spectrum, frequency zero in the middle: see radio_power_job. A thread adds up bins of a row, transform by
 // transform, so that the sum is the same wherever frames end.
-#include <gpumap/radio.h>
-
-// From transform `begin` up to `end` it is row `row`; `finished` when all of its transforms are there.
-struct Row {
-  gpumap_u64 begin, end;
-  bool finished, resumed;
-};
-
-__device__ Row row_of(const radio_power_job& job, gpumap_u64 row) {
-  const gpumap_u64 full = (row + 1) * job.average - job.carried;
-  return {row == 0 ? 0 : row * job.average - job.carried, full < job.transforms ? full : job.transforms,
-          full <= job.transforms, row == 0 && job.carried != 0};
-}
-
-__device__ float power_of(const radio_power_job& job, float sum) {
-  const float power = sum * job.scale;
-  return job.decibel != 0 ? 10.0f * log10f(fmaxf(power, 1e-20f)) : power;
-}
+#include <gpumap/spectrum.h>
 
 // |X|^2 of what the window leaves of a bin, from three bins before it to three after it.
 __device__ float windowed(const radio_power_job& job, const float2* at) {
@@ -35,7 +18,7 @@ __device__ void bin_by_bin(const gpumap_frame& frame, const radio_power_job& job
   const gpumap_u32 last = job.size - 1;
   const gpumap_u32 shift = radio_log2(job.size);
   for (gpumap_u64 n = gpumap_thread(); n < 1ull * job.rows * job.size; n += gpumap_thread_count()) {
-    const Row row = row_of(job, n >> shift);
+    const SpectrumRow row = spectrum_row(job, n >> shift);
     const gpumap_u32 bin = static_cast<gpumap_u32>(n) & last;
     const gpumap_u32 k = (bin + job.size / 2) & last;
     float sum = row.resumed ? reinterpret_cast<const float*>(frame.in.plane[1])[bin] : 0.0f;
@@ -47,7 +30,7 @@ __device__ void bin_by_bin(const gpumap_frame& frame, const radio_power_job& job
       sum += windowed(job, near + 3);
     }
     if (row.finished) {
-      reinterpret_cast<float*>(frame.out.plane[0])[n] = power_of(job, sum);
+      reinterpret_cast<float*>(frame.out.plane[0])[n] = spectrum_power_of(job, sum);
     } else {
       reinterpret_cast<float*>(frame.out.plane[1])[bin] = sum;
     }
@@ -59,7 +42,7 @@ __device__ void four_by_four(const gpumap_frame& frame, const radio_power_job& j
   const gpumap_u32 last = job.size - 1;
   const gpumap_u32 shift = radio_log2(job.size);
   for (gpumap_u64 n = 4 * gpumap_thread(); n < 1ull * job.rows * job.size; n += 4 * gpumap_thread_count()) {
-    const Row row = row_of(job, n >> shift);
+    const SpectrumRow row = spectrum_row(job, n >> shift);
     const gpumap_u32 bin = static_cast<gpumap_u32>(n) & last;
     const gpumap_u32 k = (bin + job.size / 2) & last;
     float4 sum = row.resumed ? *reinterpret_cast<const float4*>(frame.in.plane[1] + 4ull * bin)
@@ -80,7 +63,8 @@ __device__ void four_by_four(const gpumap_frame& frame, const radio_power_job& j
     }
     if (row.finished) {
       *reinterpret_cast<float4*>(frame.out.plane[0] + 4 * n) =
-          make_float4(power_of(job, sum.x), power_of(job, sum.y), power_of(job, sum.z), power_of(job, sum.w));
+          make_float4(spectrum_power_of(job, sum.x), spectrum_power_of(job, sum.y), spectrum_power_of(job, sum.z),
+                      spectrum_power_of(job, sum.w));
     } else {
       *reinterpret_cast<float4*>(frame.out.plane[1] + 4ull * bin) = sum;
     }
