@@ -128,17 +128,20 @@ void store_f32x4(uint64_t address, vec4 value) { gpumap_f32x4_at(address).value 
 bool gpumap_aligned(uint64_t address, uint bytes) { return (uint(address) & (bytes - 1u)) == 0u; }
 
 // This thread's number in the whole grid, and how many there are. Some drivers allow only 65535 groups in a row, so a
-// long 1-D grid continues in y: use these, not gl_GlobalInvocationID.x, for bytes and samples.
-uint64_t gpumap_thread() {
+// long 1-D grid continues in y: use these, not gl_GlobalInvocationID.x, for bytes and samples. Macros, for a shader's own
+// workgroup size is known only behind its layout(local_size_x = ...) in; before that gl_WorkGroupSize says 1.
+#define gpumap_thread() gpumap_thread_in(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z)
+#define gpumap_thread_count() gpumap_thread_count_in(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z)
+
+uint64_t gpumap_thread_in(uint group_size) {
   uint64_t group = uint64_t(gl_WorkGroupID.x) +
                    uint64_t(gl_NumWorkGroups.x) * (uint64_t(gl_WorkGroupID.y) +
                                                    uint64_t(gl_NumWorkGroups.y) * uint64_t(gl_WorkGroupID.z));
-  uint size = gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z;
-  return group * uint64_t(size) + uint64_t(gl_LocalInvocationIndex);
+  return group * uint64_t(group_size) + uint64_t(gl_LocalInvocationIndex);
 }
-uint64_t gpumap_thread_count() {
+uint64_t gpumap_thread_count_in(uint group_size) {
   return uint64_t(gl_NumWorkGroups.x) * uint64_t(gl_NumWorkGroups.y) * uint64_t(gl_NumWorkGroups.z) *
-         uint64_t(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z);
+         uint64_t(group_size);
 }
 
 #endif

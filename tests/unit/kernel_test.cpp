@@ -277,6 +277,34 @@ TEST_P(KernelTest, OwnWorkgroupSizeIsKept) {
   EXPECT_THAT(own->grid_for(frame).blocks, ElementsAre(2, 1, 1));
 }
 
+// Also where the shader says its size after the include: each number once, and as many as there are.
+TEST_P(KernelTest, ThreadsAreNumbered) {
+  for (const char* size : {"", "layout(local_size_x = 16, local_size_y = 4) in;\n"}) {
+    const auto kernel =
+        load(glsl(std::string("#version 460\n") + (*size != 0 ? "#define GPUMAP_OWN_WORKGROUP_SIZE\n" : "") +
+                  "#include <gpumap.glsl>\n" + size +
+                  "void main() {\n  atomicAdd(gpumap_u32_at(frame.result).value, uint(gpumap_thread()));\n"
+                  "  store_u32(frame.out_view.plane[0] + 4ul * gpumap_thread(), "
+                  "uint(gpumap_thread_count()));\n}\n"));
+    gpumap_frame frame{};
+    frame.in.width = 50;
+    frame.in.height = 11;
+    const Grid grid = kernel->grid_for(frame);
+    std::uint32_t threads = 1;
+    for (const auto& dimensions : {grid.blocks, grid.threads}) {
+      for (const std::uint32_t count : dimensions) threads *= count;
+    }
+    bench_->prepare({}, threads * sizeof(std::uint32_t));
+    frame.out.plane[0] = bench_->out();
+    frame.result = bench_->result();
+    bench_->run(*kernel, frame);
+    EXPECT_EQ(bench_->result_word(0), std::uint64_t{threads} * (threads - 1) / 2) << size;
+    std::vector<std::uint32_t> counts(threads);
+    std::memcpy(counts.data(), bench_->output(), threads * sizeof(std::uint32_t));
+    EXPECT_EQ(counts, std::vector<std::uint32_t>(threads, threads)) << size;
+  }
+}
+
 TEST_P(KernelTest, LoadErrors) {
   const auto with_size = [](const char* size) {
     return glsl(std::string("#version 460\nlayout(local_size_x = ") + size + ") in;\nvoid main() {}\n");

@@ -96,8 +96,6 @@ std::vector<float> RadioTest::play_from_begin(Program& program, const Recording&
   program.begin(recording.view(), out);
   std::vector<float> whole = play(program, recording, {});
   for (const std::size_t largest : {recording.samples() / 50 + 1, recording.samples() / 3 + 1}) {
-    // A software driver takes a microsecond a value and kernel.
-    if (recording.samples() > 100000 && bench_->device()->info().software) continue;
     program.begin(recording.view(), out);
     const auto parts = play(program, recording, random_frames(recording.samples(), largest, largest));
     EXPECT_EQ(parts.size(), whole.size());

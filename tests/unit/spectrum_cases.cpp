@@ -208,7 +208,6 @@ TEST_P(RadioTest, SpectrumBeginsAnewWithOtherSamples) {
 
 // More values than are transformed at a time.
 TEST_P(RadioTest, SpectrumGoesOnWithinAFrame) {
-  if (bench_->device()->info().software) GTEST_SKIP() << "takes a software driver a minute";
   const Recording in = noise(GPUMAP_FORMAT_F32, 1000000, 1200001, 5);
   const auto program = load("spectrum", "size=1024,overlap=0.75,average=3");
   EXPECT_EQ(play_from_begin(*program, in, {}).size(), ((1200001U - 1024U) / 256U + 1U) / 3U * 1024U);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // gpumap's own FFT: one kernel, the same for both backends, so that everything works everywhere. Where there is cuFFT
-// it is the faster one. VkFFT would be its counterpart for Vulkan: not tried, for its interface takes VkBuffers and a
-// command buffer, where programs have addresses and a Queue.
+// it is the faster one. VkFFT would be its counterpart for Vulkan: its version 1.3.4 transforms in half the time on
+// lavapipe, after 0.1 to 0.4 s for a plan and its first run. But that of Debian 12 (1.2.26) does not compile with
+// Debian's glslang, and it takes VkBuffers and a command buffer, where programs have addresses and a Queue.
 #include "kernel/radio/fft.hpp"
 
 #include <bit>
