@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <vulkan/vulkan_core.h>
+
+#include <functional>
 #include <memory>
 
 #include "device/gpu_device.hpp"
@@ -15,6 +18,12 @@ namespace gpumap {
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
 /// Throws Error(not_supported) in a build without CUDA.
 [[nodiscard]] std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device);
+
+/// For a library that records commands by itself: `record` is called with the command buffer of the next submission,
+/// behind all that came before, and what comes next sees what its compute shaders wrote. `owner` is kept until the GPU
+/// is done. Throws Error(invalid) for another queue than Vulkan's, and what `record` throws.
+void record_commands(Queue& queue, std::shared_ptr<const void> owner,
+                     const std::function<void(VkCommandBuffer)>& record);
 
 #if GPUMAP_HAVE_CUDA
 /// The stream behind a CUDA queue, for a library that launches by itself; what it launches before the next submit() is

@@ -14,6 +14,8 @@ class VulkanInstance {
   /// Throws Error(no_driver) naming what to install; tries again next time.
   [[nodiscard]] static VulkanInstance& get();
 
+  /// Vulkan's function of this name, or null; serves every device.
+  [[nodiscard]] PFN_vkVoidFunction function(const char* name) const { return instance_.getProcAddr(name); }
   [[nodiscard]] const std::vector<vk::raii::PhysicalDevice>& devices() const noexcept { return devices_; }
 
  private:

@@ -128,6 +128,18 @@ class VulkanQueue final : public Queue {
     }
   }
 
+  void record(std::shared_ptr<const void> owner, const std::function<void(VkCommandBuffer)>& record) {
+    device_->check_alive();
+    try {
+      Batch& batch = recording();
+      batch.owners.push_back(std::move(owner));
+      order(batch, Stage::eComputeShader, Access::eShaderRead | Access::eShaderWrite);
+      record(*batch.commands);
+    } catch (const vk::SystemError& error) {
+      context_.fail(error, "recording commands");
+    }
+  }
+
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
     if (!recording_) return {timeline_, submitted_};
@@ -248,6 +260,13 @@ class VulkanQueue final : public Queue {
 
 std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device) {
   return std::make_unique<VulkanQueue>(std::move(device));
+}
+
+void record_commands(Queue& queue, std::shared_ptr<const void> owner,
+                     const std::function<void(VkCommandBuffer)>& record) {
+  auto* vulkan_queue = dynamic_cast<VulkanQueue*>(&queue);
+  if (vulkan_queue == nullptr) throw Error(ErrorCode::invalid, "a queue that is not Vulkan's has no command buffer");
+  vulkan_queue->record(std::move(owner), record);
 }
 
 }  // namespace gpumap

@@ -113,9 +113,9 @@ class CudaFft final : public Fft {
   void check(int result, const char* what) const {
     if (result == cufft_success) return;
     device_->check_alive();
-    throw Error(result == cufft_alloc_failed ? ErrorCode::no_memory : ErrorCode::not_supported,
-                fmt::format("cuFFT: {} {} points: error {}: set GPUMAP_CUFFT_PATH to an empty folder to do without it",
-                            what, size_, result));
+    throw Error(
+        result == cufft_alloc_failed ? ErrorCode::no_memory : ErrorCode::not_supported,
+        fmt::format("cuFFT: {} {} points: error {}: set GPUMAP_OWN_FFT=1 to do without it", what, size_, result));
   }
 
   const std::shared_ptr<GpuDevice> device_;

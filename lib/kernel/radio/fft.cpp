@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // gpumap's own FFT: one kernel, the same for both backends, so that everything works everywhere. Where there is cuFFT
-// it is the faster one. VkFFT would be its counterpart for Vulkan: its version 1.3.4 transforms in half the time on
-// lavapipe, after 0.1 to 0.4 s for a plan and its first run. But that of Debian 12 (1.2.26) does not compile with
-// Debian's glslang, and it takes VkBuffers and a command buffer, where programs have addresses and a Queue.
+// or VkFFT, that is the faster one.
 #include "kernel/radio/fft.hpp"
 
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <numbers>
+#include <string_view>
 #include <vector>
 
 #include "kernel/radio/cuda_fft.hpp"
 #include "kernel/radio/radio_memory.hpp"
+#include "kernel/radio/vulkan_fft.hpp"
 
 namespace gpumap {
 namespace {
@@ -73,8 +74,10 @@ class OwnFft final : public Fft {
 
 std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin,
                               std::uint32_t size) {
-  if (backend == Backend::cuda) {
-    if (auto made = make_cuda_fft(device, size)) return made;
+  const char* own = std::getenv("GPUMAP_OWN_FFT");
+  if (own == nullptr || std::string_view(own) != "1") {
+    auto made = backend == Backend::cuda ? make_cuda_fft(device, size) : make_vulkan_fft(device, builtin, size);
+    if (made) return made;
   }
   return std::make_unique<OwnFft>(device, backend, builtin, size);
 }

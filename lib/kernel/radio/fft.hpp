@@ -17,15 +17,19 @@ class Fft {
   Fft& operator=(const Fft&) = delete;
   virtual ~Fft() = default;
 
-  /// `transforms` of them, one behind the other, from one piece of memory, which stays as it is, to another. Both are
-  /// aligned to 8 bytes.
+  /// `transforms` of them, one behind the other, from one piece of memory, which stays as it is, to another; or both
+  /// at place(). Both are aligned to 8 bytes.
   virtual void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) = 0;
+
+  /// Memory of its own where it transforms in place, and to and from which forward() copies what lies elsewhere; 0
+  /// where it needs none.
+  virtual std::uint64_t place(Queue& /*queue*/, std::uint64_t /*transforms*/) { return 0; }
 
   static constexpr std::uint32_t most_points = 1U << 20U;
 };
 
-/// cuFFT where the backend is CUDA and it can be opened, else the kernel radio_fft of `builtin`. Throws as
-/// Kernel::load.
+/// cuFFT where the backend is CUDA and it can be opened, VkFFT where it is Vulkan and gpumap was built with it, else
+/// the kernel radio_fft of `builtin`. Throws as Kernel::load.
 [[nodiscard]] std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend,
                                             const Builtin& builtin, std::uint32_t size);
 

@@ -23,6 +23,7 @@ class WorkMemory {
   [[nodiscard]] std::uint64_t ready(Queue& queue, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t address() const { return memory_ ? memory_->address(backend_) : 0; }
   [[nodiscard]] std::uint64_t bytes() const { return memory_ ? memory_->bytes() : 0; }
+  [[nodiscard]] const std::shared_ptr<Mapping>& memory() const noexcept { return memory_; }  ///< null before ready()
 
  private:
   std::shared_ptr<Device> device_;

@@ -153,15 +153,16 @@ class Spectrum final : public Program {
     two_pass_ = of_format.get();
   }
 
-  /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so.
-  std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
+  /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so, else in its own place.
+  std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms,
+                        std::uint64_t place) {
     if (in_.format == GPUMAP_FORMAT_F32 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
         (transforms == 1 || settings_.hop == settings_.size)) {
       return frame.in.plane[0] + static_cast<std::uint64_t>(first) * sample_bytes;
     }
     const std::uint64_t values = transforms * settings_.size;
     gpumap_frame given = frame;
-    given.out.plane[0] = rows_.ready(queue, values * sample_bytes);
+    given.out.plane[0] = place != 0 ? place : rows_.ready(queue, values * sample_bytes);
     rows_kernel_.launch(
         queue, given,
         radio_rows_job{.first = first, .transforms = transforms, .size = settings_.size, .hop = settings_.hop}, values);
@@ -209,11 +210,13 @@ class Spectrum final : public Program {
     // By turns: one row may be finished with an old sum while another thread leaves a new one.
     given.in.plane[1] = sums_[0].ready(queue, sum_bytes);
     given.out.plane[1] = sums_[1].ready(queue, sum_bytes);
-    const std::uint64_t transformed = transformed_.ready(queue, transforms * settings_.size * sample_bytes);
+    const std::uint64_t place = fft_ ? fft_->place(queue, transforms) : 0;
+    const std::uint64_t transformed =
+        place != 0 ? place : transformed_.ready(queue, transforms * settings_.size * sample_bytes);
     if (two_pass_) {
       two_pass_->run(queue, given, columns_job(first), transformed, power_job(transforms, rows));
     } else {
-      fft_->forward(queue, rows_of(queue, frame, first, transforms), transformed, transforms);
+      fft_->forward(queue, rows_of(queue, frame, first, transforms, place), transformed, transforms);
       given.in.plane[0] = transformed;
       power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
     }

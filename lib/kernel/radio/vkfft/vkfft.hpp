@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// VkFFT with Vulkan's functions as gpumap has them: VkFFT calls them by their names, which only a program that links
+// the loader can resolve, and gpumap opens the loader at run time. Inside this namespace the names are pointers, found
+// before Vulkan's prototypes. Heavy: include it from one .cpp file only.
+#pragma once
+
+// All that vkFFT.h includes, so that only its own text is inside the namespace.
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <memory.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vulkan/vulkan.h>
+
+#include "glslang_c_interface.h"
+
+#define GPUMAP_VKFFT_CALLS(call)             \
+  call(vkAllocateCommandBuffers);            \
+  call(vkAllocateDescriptorSets);            \
+  call(vkAllocateMemory);                    \
+  call(vkBeginCommandBuffer);                \
+  call(vkBindBufferMemory);                  \
+  call(vkCmdBindDescriptorSets);             \
+  call(vkCmdBindPipeline);                   \
+  call(vkCmdCopyBuffer);                     \
+  call(vkCmdDispatch);                       \
+  call(vkCmdPipelineBarrier);                \
+  call(vkCmdPushConstants);                  \
+  call(vkCreateBuffer);                      \
+  call(vkCreateComputePipelines);            \
+  call(vkCreateDescriptorPool);              \
+  call(vkCreateDescriptorSetLayout);         \
+  call(vkCreatePipelineLayout);              \
+  call(vkCreateShaderModule);                \
+  call(vkDestroyBuffer);                     \
+  call(vkDestroyDescriptorPool);             \
+  call(vkDestroyDescriptorSetLayout);        \
+  call(vkDestroyPipeline);                   \
+  call(vkDestroyPipelineLayout);             \
+  call(vkDestroyShaderModule);               \
+  call(vkEndCommandBuffer);                  \
+  call(vkFreeCommandBuffers);                \
+  call(vkFreeMemory);                        \
+  call(vkGetBufferMemoryRequirements);       \
+  call(vkGetPhysicalDeviceMemoryProperties); \
+  call(vkGetPhysicalDeviceProperties);       \
+  call(vkMapMemory);                         \
+  call(vkResetFences);                       \
+  call(vkUnmapMemory);                       \
+  call(vkUpdateDescriptorSets);              \
+  call(vkWaitForFences)
+
+namespace gpumap::vkfft {
+namespace {
+
+#define GPUMAP_VKFFT_DECLARE(name) PFN_##name name = nullptr
+GPUMAP_VKFFT_CALLS(GPUMAP_VKFFT_DECLARE);
+GPUMAP_VKFFT_DECLARE(vkQueueSubmit);  // the caller's own: a VkQueue has one user at a time
+#undef GPUMAP_VKFFT_DECLARE
+
+#define VKFFT_BACKEND 0
+#include <vkFFT.h>
+
+}  // namespace
+}  // namespace gpumap::vkfft

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+// The transforms under the radio built-ins, a library's and gpumap's own, against one in double.
+#include "kernel/radio/fft.hpp"
+
+#include <bit>
+#include <cmath>
+#include <complex>
+#include <cstdlib>
+#include <numbers>
+
+#include "backend_bench.hpp"
+
+namespace gpumap {
+namespace {
+
+using Complex = std::complex<double>;
+
+/// Of a power of two of values, which it replaces.
+void transform(std::vector<Complex>& values) {
+  const std::size_t size = values.size();
+  const int bits = std::countr_zero(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    std::size_t reversed = 0;
+    for (int bit = 0; bit < bits; ++bit) reversed |= ((i >> bit) & 1U) << (bits - 1 - bit);
+    if (i < reversed) std::swap(values[i], values[reversed]);
+  }
+  for (std::size_t half = 1; half < size; half *= 2) {
+    for (std::size_t k = 0; k < half; ++k) {
+      const Complex turn = std::polar(1.0, -std::numbers::pi * static_cast<double>(k) / static_cast<double>(half));
+      for (std::size_t at = k; at < size; at += 2 * half) {
+        const Complex odd = turn * values[at + half];
+        values[at + half] = values[at] - odd;
+        values[at] += odd;
+      }
+    }
+  }
+}
+
+class FftTest : public BackendTest {
+ protected:
+  void SetUp() override {
+    BackendTest::SetUp();
+    if (bench_ != nullptr) queue_ = bench_->device()->create_queue(GetParam());
+  }
+
+  [[nodiscard]] std::unique_ptr<Fft> make(std::uint32_t size) const {
+    return make_fft(bench_->device(), GetParam(), *find_builtin("spectrum"), size);
+  }
+
+  /// Random values from -1 to 1 in memory that kernels read.
+  [[nodiscard]] std::shared_ptr<Mapping> random_values(std::size_t count, std::uint64_t seed) const {
+    auto memory = bench_->device()->allocate({.placement = Placement::host, .bytes = count * 8}, GetParam());
+    std::mt19937 random(static_cast<std::uint32_t>(seed));
+    std::uniform_real_distribution<float> values(-1.0F, 1.0F);
+    auto* floats = reinterpret_cast<float*>(memory->host());
+    for (std::size_t i = 0; i < 2 * count; ++i) floats[i] = values(random);
+    memory->flush(0, count * 8);
+    return memory;
+  }
+  [[nodiscard]] std::shared_ptr<Mapping> poisoned(std::size_t count) const {
+    auto memory = bench_->device()->allocate({.placement = Placement::host, .bytes = count * 8}, GetParam());
+    std::memset(memory->host(), static_cast<int>(poison), count * 8);
+    memory->flush(0, count * 8);
+    return memory;
+  }
+  [[nodiscard]] static std::uint64_t address(const Mapping& memory) { return memory.address(GetParam()); }
+
+  void finish() { ASSERT_EQ(queue_->submit().wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready); }
+
+  /// The largest error of all transforms in `got` of what lies in `from`, beside a row's largest value.
+  static double worst_error(const Mapping& from, const Mapping& got, std::size_t size, std::size_t transforms) {
+    got.invalidate(0, got.bytes());
+    const auto* in = reinterpret_cast<const float*>(from.host());
+    const auto* out = reinterpret_cast<const float*>(got.host());
+    double worst = 0.0;
+    for (std::size_t row = 0; row < transforms; ++row) {
+      std::vector<Complex> expected;
+      for (std::size_t i = row * size; i < (row + 1) * size; ++i) expected.emplace_back(in[2 * i], in[2 * i + 1]);
+      transform(expected);
+      double largest = 0.0, error = 0.0;
+      for (std::size_t i = 0; i < size; ++i) {
+        const std::size_t at = 2 * (row * size + i);
+        const double off = std::abs(Complex(out[at], out[at + 1]) - expected[i]);
+        if (!(off <= error)) error = off;  // a NaN counts
+        largest = std::max(largest, std::abs(expected[i]));
+      }
+      if (!(error / largest <= worst)) worst = error / largest;
+    }
+    return worst;
+  }
+
+  std::unique_ptr<Queue> queue_;
+};
+
+TEST_P(FftTest, IsRightInEverySize) {
+  for (const char* own : {"0", "1"}) {
+    setenv("GPUMAP_OWN_FFT", own, 1);
+    for (const auto& [size, transforms] : std::initializer_list<std::pair<std::uint32_t, std::size_t>>{
+             {2, 70001}, {4, 1}, {32, 33}, {64, 1}, {1024, 5}, {4096, 3}, {16384, 2}, {65536, 1}, {1U << 20U, 1}}) {
+      const auto from = random_values(size * transforms, size);
+      const auto to = poisoned(size * transforms + 1);
+      const auto fft = make(size);
+      fft->forward(*queue_, address(*from), address(*to), transforms);
+      finish();
+      EXPECT_LT(worst_error(*from, *to, size, transforms), 1e-6)
+          << transforms << " x " << size << " points, GPUMAP_OWN_FFT=" << own;
+      EXPECT_EQ(to->host()[size * transforms * 8], poison) << "written behind the end";
+    }
+    unsetenv("GPUMAP_OWN_FFT");
+  }
+}
+
+TEST_P(FftTest, TakesAnyNumberOfTransformsOneBehindTheOther) {
+  constexpr std::uint32_t size = 128;
+  const auto fft = make(size);
+  std::vector<std::pair<std::shared_ptr<Mapping>, std::shared_ptr<Mapping>>> all;
+  const std::vector<std::size_t> numbers{3, 1, 64, 65, 50, 333, 2, 64, 300};
+  for (const std::size_t transforms : numbers) {
+    const auto& [from, to] =
+        all.emplace_back(random_values(size * transforms, all.size()), poisoned(size * transforms));
+    fft->forward(*queue_, address(*from), address(*to), transforms);
+  }
+  finish();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_LT(worst_error(*all[i].first, *all[i].second, size, numbers[i]), 1e-6) << i << ": " << numbers[i];
+  }
+}
+
+TEST_P(FftTest, TransformsAgainWhatItLeftInItsPlace) {
+  constexpr std::uint32_t size = 256;
+  constexpr std::size_t transforms = 7;
+  const auto fft = make(size);
+  const std::uint64_t place = fft->place(*queue_, transforms);
+  if (place == 0) GTEST_SKIP() << "this transform has no place of its own";
+  const auto from = random_values(size * transforms, 1);
+  const auto once = poisoned(size * transforms);
+  const auto twice = poisoned(size * transforms);
+  fft->forward(*queue_, address(*from), place, transforms);
+  fft->forward(*queue_, place, address(*twice), transforms);
+  fft->forward(*queue_, address(*from), address(*once), transforms);
+  finish();
+  EXPECT_LT(worst_error(*from, *once, size, transforms), 1e-6);
+  EXPECT_LT(worst_error(*once, *twice, size, transforms), 1e-6);
+}
+
+#ifdef GPUMAP_TEST_GPU
+const bool needs_gpu = (BackendTest::accept_software = false, true);
+INSTANTIATE_TEST_SUITE_P(Gpu, FftTest, ::testing::Values(Backend::cuda, Backend::vulkan));
+#else
+INSTANTIATE_TEST_SUITE_P(Vulkan, FftTest, ::testing::Values(Backend::vulkan));
+#endif
+
+}  // namespace
+}  // namespace gpumap
