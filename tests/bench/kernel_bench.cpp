@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -138,6 +139,26 @@ class Bench {
         "its transform alone", [&] { fft->forward(*queue_, from.next_address(), to.next_address(), 1); }, 1.15);
   }
 
+  /// What a library gains: where it works in a place of its own, there, else from cold memory to cold memory.
+  void transform(unsigned size, unsigned transforms) {
+    const std::size_t bytes = std::size_t{size} * transforms * 2 * sizeof(float);
+    const gpumap::Builtin& builtin = *gpumap::find_builtin("spectrum");
+    const auto library = gpumap::make_fft(device_, backend_, builtin, size);
+    setenv("GPUMAP_OWN_FFT", "1", 1);
+    const auto own = gpumap::make_fft(device_, backend_, builtin, size);
+    unsetenv("GPUMAP_OWN_FFT");
+    Rotating from(*device_, *queue_, bytes, cache_bytes());
+    Rotating to(*device_, *queue_, bytes, cache_bytes());
+    compare(
+        fmt::format("FFT, {} x {} points", transforms, size),
+        [&] {
+          const std::uint64_t place = library->place(*queue_, transforms);
+          library->forward(*queue_, place != 0 ? place : from.next_address(), place != 0 ? place : to.next_address(),
+                           transforms);
+        },
+        "gpumap's own", [&] { own->forward(*queue_, from.next_address(), to.next_address(), transforms); }, 1.0);
+  }
+
   void chain() {
     constexpr std::size_t bytes = std::size_t{1920} * 1080 * 4;
     gpumap_frame frame{};
@@ -249,6 +270,8 @@ int run(const Options& options) {
   bench.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
   bench.convert("planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3);
   bench.spectrum();
+  bench.transform(1024, 64);
+  bench.transform(bench.software() ? 1U << 14U : gpumap::Fft::most_points, 1);
   bench.chain();
   if (options.json_file.empty()) return 0;
   std::ofstream out(options.json_file);
