@@ -155,7 +155,9 @@ void begin_stamps(ControlBlock& block, std::uint32_t slot, std::int64_t acquired
 }
 
 std::optional<FrameRecord> read_stamps(ControlBlock& block, std::uint32_t slot, const FrameInfo& info) noexcept {
-  if (stamp_of(block, slot, Stamp::published).load(std::memory_order_relaxed) != info.publish_ns) return std::nullopt;
+  const StampLines& lines = block.stamps[slot];
+  constexpr auto published = static_cast<std::size_t>(Stamp::published);
+  if (lines.producer.at_ns[published].load(std::memory_order_relaxed) != info.publish_ns) return std::nullopt;
   // Another process may have written them: no time before the clock's beginning, where differences could overflow.
   const auto time = [](const std::atomic<std::int64_t>& at) {
     return std::max<std::int64_t>(at.load(std::memory_order_relaxed), 0);
@@ -163,13 +165,10 @@ std::optional<FrameRecord> read_stamps(ControlBlock& block, std::uint32_t slot, 
   FrameRecord record;
   record.sequence = info.sequence;
   record.bytes = info.bytes;
-  for (std::size_t i = 0; i < stamp_count; ++i) {
-    const auto stamp = static_cast<Stamp>(i);
-    if (stamp > Stamp::received) break;
-    record.at_ns[i] = time(stamp_of(block, slot, stamp));
-  }
-  record.due_ns = time(block.stamps[slot].producer.due_ns);
-  record.captured_ns = time(block.stamps[slot].producer.captured_ns);
+  std::ranges::transform(lines.producer.at_ns, record.at_ns.begin(), time);
+  record.at_ns[static_cast<std::size_t>(Stamp::received)] = time(lines.consumer.at_ns.front());
+  record.due_ns = time(lines.producer.due_ns);
+  record.captured_ns = time(lines.producer.captured_ns);
   return record;
 }
 

@@ -4,17 +4,18 @@
 #include "gpumap/latency.hpp"
 
 namespace gpumap {
+namespace {
+
+constexpr auto first_later = static_cast<std::size_t>(Stamp::launched);
+
+}  // namespace
 
 FrameTrace::FrameTrace(std::shared_ptr<LatencyLog> log, const FrameRecord& begun)
-    : log_(std::move(log)), begun_(begun) {
-  for (std::size_t i = 0; i < later_.size(); ++i) {
-    later_[i].store(begun_.at_ns[first_later + i], std::memory_order_relaxed);
-  }
-}
+    : log_(std::move(log)), record_(begun) {}
 
 FrameTrace::~FrameTrace() {
   try {
-    log_->add(record(), std::move(spans_));
+    log_->add(record_, std::move(spans_));
   } catch (const std::exception&) {
     // Out of memory: a frame less in the figures.
   }
@@ -23,7 +24,7 @@ FrameTrace::~FrameTrace() {
 void FrameTrace::stamp(Stamp stamp, std::int64_t at_ns) noexcept {
   const auto index = static_cast<std::size_t>(stamp);
   if (index < first_later || index >= stamp_count) return;
-  auto& at = later_[index - first_later];
+  const std::atomic_ref at(record_.at_ns[index]);
   std::int64_t none = 0;
   if (stamp == Stamp::launched) {
     at.compare_exchange_strong(none, at_ns, std::memory_order_relaxed);
@@ -39,10 +40,15 @@ void FrameTrace::add_span(std::shared_ptr<GpuSpan> span) {
 }
 
 FrameRecord FrameTrace::record() const {
-  FrameRecord made = begun_;
-  for (std::size_t i = 0; i < later_.size(); ++i) {
-    made.at_ns[first_later + i] = later_[i].load(std::memory_order_relaxed);
+  FrameRecord made;
+  made.sequence = record_.sequence;
+  made.bytes = record_.bytes;
+  for (std::size_t i = 0; i < first_later; ++i) made.at_ns[i] = record_.at_ns[i];
+  for (std::size_t i = first_later; i < stamp_count; ++i) {
+    made.at_ns[i] = std::atomic_ref(record_.at_ns[i]).load(std::memory_order_relaxed);
   }
+  made.due_ns = record_.due_ns;
+  made.captured_ns = record_.captured_ns;
   return made;
 }
 

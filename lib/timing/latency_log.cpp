@@ -53,7 +53,7 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
     count(frame);
     return;
   }
-  arrived_.push_back({frame, std::move(spans)});
+  arrived_.emplace_back(frame, std::move(spans));
   ++pending_;
   if (reader_.joinable()) return;
   reader_ = std::thread([this] {

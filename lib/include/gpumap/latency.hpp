@@ -157,6 +157,8 @@ class LatencyLog {
 
  private:
   struct Pending {
+    Pending(const FrameRecord& frame_, std::vector<std::shared_ptr<GpuSpan>>&& spans_)
+        : frame(frame_), spans(std::move(spans_)) {}
     FrameRecord frame;
     std::vector<std::shared_ptr<GpuSpan>> spans;
   };
@@ -200,11 +202,9 @@ class FrameTrace {
   [[nodiscard]] FrameRecord record() const;
 
  private:
-  static constexpr auto first_later = static_cast<std::size_t>(Stamp::launched);
   const std::shared_ptr<LatencyLog> log_;
-  const FrameRecord begun_;
-  std::array<std::atomic<std::int64_t>, stamp_count - first_later> later_;
-  std::mutex mutex_;  ///< of spans_
+  mutable FrameRecord record_;  ///< stamps from `launched` on through std::atomic_ref, the rest as begun
+  std::mutex mutex_;            ///< of spans_
   std::vector<std::shared_ptr<GpuSpan>> spans_;
 };
 
