@@ -47,7 +47,7 @@ FrameRecord FrameTrace::record() const {
   for (std::size_t i = first_later; i < stamp_count; ++i) {
     made.at_ns[i] = std::atomic_ref(record_.at_ns[i]).load(std::memory_order_relaxed);
   }
-  made.due_ns = record_.due_ns;
+  made.due_ns = record_.due_ns;  // what the GPU says, and its error, is not known here
   made.captured_ns = record_.captured_ns;
   return made;
 }

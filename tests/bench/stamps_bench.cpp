@@ -160,8 +160,8 @@ nlohmann::json cost(const Options& options) {
   for (int round = -5; round < options.rounds; ++round) {
     const double without = batch_ns(off, options.batch);
     const double with = batch_ns(on, options.batch);
-    const double again = batch_ns(also_off, options.batch);
     const double looking = batch_ns(off, options.batch, true);
+    const double again = batch_ns(also_off, options.batch);
     if (round < 0) continue;
     off_ns.push_back(without);
     on_ns.push_back(with);

@@ -17,12 +17,12 @@ class Fft {
   Fft& operator=(const Fft&) = delete;
   virtual ~Fft() = default;
 
-  /// `transforms` of them, one behind the other, from one piece of memory, which stays as it is, to another; or both
-  /// at place(). Both are aligned to 8 bytes.
+  /// `transforms` of them, one behind the other, from one piece of memory, which stays as it is, to another. Either or
+  /// both may be place(), as it was given for at least so many. Aligned to 8 bytes.
   virtual void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) = 0;
 
-  /// Memory of its own where it transforms in place, and to and from which forward() copies what lies elsewhere; 0
-  /// where it needs none.
+  /// Memory of its own in which it transforms, and to and from which forward() copies what lies elsewhere; 0 where it
+  /// has none for so many. What lies there does not outlast a forward().
   virtual std::uint64_t place(Queue& /*queue*/, std::uint64_t /*transforms*/) { return 0; }
 
   static constexpr std::uint32_t most_points = 1U << 20U;

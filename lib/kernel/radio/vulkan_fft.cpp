@@ -5,10 +5,15 @@
 
 #include <fmt/format.h>
 
+#include <locale.h>
+
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "device/gpu_device.hpp"
 #include "device/queues.hpp"
@@ -21,17 +26,56 @@
 namespace gpumap {
 namespace {
 
-thread_local VulkanContext* submitting = nullptr;
+thread_local VulkanContext* planning = nullptr;
+
+/// VkFFT gets to know that `call` failed, and check() why.
+template <typename Call>
+VkResult guarded(Call&& call) {
+  try {
+    try {
+      call();
+      return VK_SUCCESS;
+    } catch (const vk::SystemError& error) {
+      planning->fail(error, "planning a transform");
+    }
+  } catch (...) {
+    vkfft::failure = std::current_exception();
+    return VK_ERROR_UNKNOWN;
+  }
+}
 
 /// Tables go to the device while a plan is made: through the context, which keeps its VkQueue to one user at a time.
 VkResult submit_tables(VkQueue /*queue*/, std::uint32_t count, const VkSubmitInfo* infos, VkFence fence) {
-  try {
-    for (std::uint32_t i = 0; i < count; ++i) submitting->submit(vk::SubmitInfo(infos[i]), vk::Fence(fence));
-    return VK_SUCCESS;
-  } catch (const vk::SystemError& error) {
-    return static_cast<VkResult>(error.code().value());
-  }
+  return guarded([&] {
+    for (std::uint32_t i = 0; i < count; ++i) planning->submit(vk::SubmitInfo(infos[i]), vk::Fence(fence));
+  });
 }
+VkResult wait_for_tables(VkDevice /*device*/, std::uint32_t count, const VkFence* fences, VkBool32 all,
+                         std::uint64_t ns) {
+  return guarded([&] {
+    const std::vector<vk::Fence> waited(fences, fences + count);
+    if (planning->device().waitForFences(waited, all, ns) != vk::Result::eSuccess) {
+      throw Error(ErrorCode::device_lost,
+                  fmt::format("{} has not taken the tables of a transform for {} s: see what else runs on it",
+                              planning->name(), ns / 1'000'000'000));
+    }
+  });
+}
+
+/// Numbers in what VkFFT writes have points, whatever the user's language.
+class PlainNumbers {
+ public:
+  PlainNumbers() : plain_(newlocale(LC_ALL_MASK, "C", nullptr)), before_(uselocale(plain_)) {}
+  ~PlainNumbers() {
+    uselocale(before_);
+    if (plain_ != nullptr) freelocale(plain_);
+  }
+  PlainNumbers(const PlainNumbers&) = delete;
+  PlainNumbers& operator=(const PlainNumbers&) = delete;
+
+ private:
+  locale_t plain_, before_;
+};
 
 void load_calls() {
   // The loader's own functions serve every device of the one instance that the process has.
@@ -41,6 +85,7 @@ void load_calls() {
     GPUMAP_VKFFT_CALLS(GPUMAP_VKFFT_LOAD);
 #undef GPUMAP_VKFFT_LOAD
     vkfft::vkQueueSubmit = &submit_tables;
+    vkfft::vkWaitForFences = &wait_for_tables;
     return true;
   }();
   static_cast<void>(loaded);
@@ -59,7 +104,8 @@ class Plan {
         raw_pool_(*pool_),
         raw_fence_(*fence_),
         buffer_(buffer),
-        bytes_(transforms * size * 2 * sizeof(float)) {
+        bytes_(transforms * size * 2 * sizeof(float)),
+        what_(fmt::format("{} x {} points", transforms, size)) {
     load_calls();
     vkfft::VkFFTConfiguration configuration{};
     configuration.FFTdim = 1;
@@ -75,7 +121,9 @@ class Plan {
     configuration.bufferSize = &bytes_;
     configuration.makeForwardPlanOnly = 1;
     configuration.useLUT = 1;  // twiddle factors as exact as floats are: a GPU's own sines are not
-    submitting = &context_;
+    planning = &context_;
+    vkfft::failure = nullptr;
+    const PlainNumbers plain_numbers;
     check(initializeVkFFT(&application_, configuration), "planning");  // which takes down what it failed at
   }
   ~Plan() { deleteVkFFT(&application_); }
@@ -91,12 +139,21 @@ class Plan {
  private:
   void check(vkfft::VkFFTResult result, const char* what) const {
     if (result == vkfft::VKFFT_SUCCESS) return;
+    std::string why = fmt::format("error {}", static_cast<int>(result));
+    if (vkfft::failure) {
+      try {
+        std::rethrow_exception(std::exchange(vkfft::failure, nullptr));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::compile) throw;
+        why = error.what();
+      }
+    }
     device_->check_alive();
     const bool memory =
         result == vkfft::VKFFT_ERROR_MALLOC_FAILED || result == vkfft::VKFFT_ERROR_FAILED_TO_ALLOCATE_MEMORY;
     throw Error(memory ? ErrorCode::no_memory : ErrorCode::not_supported,
-                fmt::format("VkFFT: {} a transform of {} MiB on {}: error {}: set GPUMAP_OWN_FFT=1 to do without it",
-                            what, bytes_ >> 20U, context_.name(), static_cast<int>(result)));
+                fmt::format("VkFFT: {} {} on {}: {}: set GPUMAP_OWN_FFT=1 to do without it", what, what_,
+                            context_.name(), why));
   }
 
   const std::shared_ptr<GpuDevice> device_;
@@ -110,6 +167,7 @@ class Plan {
   VkFence raw_fence_;
   VkBuffer buffer_;
   std::uint64_t bytes_;
+  const std::string what_;
   vkfft::VkFFTApplication application_{};
 };
 
@@ -119,26 +177,33 @@ class VulkanFft final : public Fft {
       : device_(std::move(device)),
         copy_(device_, Backend::vulkan, builtin, "radio_keep"),
         rows_(device_, Backend::vulkan),
-        size_(size) {}
+        size_(size),
+        // VkFFT binds all rows as one buffer.
+        most_(device_->vulkan()->physical().getProperties().limits.maxStorageBufferRange / row_bytes()) {}
 
   std::uint64_t place(Queue& queue, std::uint64_t transforms) override {
-    const std::uint64_t bytes = rounded(transforms) * size_ * 2 * sizeof(float);
-    if (rows_.bytes() < bytes) {
-      static_cast<void>(queue.submit().wait());  // plans in flight hold descriptors of the buffer
-      plans_.clear();
-    }
-    return rows_.ready(queue, bytes);
+    const std::uint64_t count = rounded(transforms);
+    if (count > most_) return 0;
+    if (rows_.bytes() < count * row_bytes())
+      plans_.clear();  // they are for that buffer; the queue keeps those it needs
+    return rows_.ready(queue, count * row_bytes());
   }
 
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
-    const std::uint64_t rows = place(queue, transforms);
-    copy(queue, from, rows, transforms);
-    const std::shared_ptr<Plan>& plan = plan_for(transforms);
-    record_commands(queue, plan, [&](VkCommandBuffer commands) { plan->append(commands); });
-    copy(queue, rows, to, transforms);
+    while (transforms != 0) {
+      const std::uint64_t count = rounded(transforms) <= most_ ? transforms : std::bit_floor(most_);
+      const std::uint64_t rows = place(queue, count);
+      copy(queue, from, rows, count);
+      const std::shared_ptr<Plan>& plan = plan_for(count);
+      record_commands(queue, plan, [&](VkCommandBuffer commands) { plan->append(commands); });
+      copy(queue, rows, to, count);
+      from += count * row_bytes(), to += count * row_bytes(), transforms -= count;
+    }
   }
 
  private:
+  [[nodiscard]] std::uint64_t row_bytes() const { return std::uint64_t{size_} * 2 * sizeof(float); }
+
   /// A plan is for one number of transforms and takes some tenths of a second to make, frames bring any number: it is
   /// rounded up by a quarter at most, and a plan that was made for up to half as many again does. The rows behind are
   /// transformed for nothing.
@@ -151,6 +216,7 @@ class VulkanFft final : public Fft {
     const auto made = plans_.lower_bound(transforms);
     if (made != plans_.end() && made->first <= transforms + transforms / 2) return made->second;
     const std::uint64_t count = rounded(transforms);
+    // Device memory has a buffer of its own, from the beginning on.
     const GpuMapping& rows = own_mapping(*rows_.memory(), *device_);
     try {
       return plans_[count] = std::make_shared<Plan>(device_, rows.buffer(), size_, count);
@@ -164,7 +230,7 @@ class VulkanFft final : public Fft {
     gpumap_frame frame{};
     frame.in.format = GPUMAP_FORMAT_F32;
     frame.in.plane[0] = from;
-    frame.in.bytes = transforms * size_ * 2 * sizeof(float);
+    frame.in.bytes = transforms * row_bytes();
     frame.out.plane[0] = to;
     radio_keep_job job{};
     job.count = transforms * size_;
@@ -175,6 +241,7 @@ class VulkanFft final : public Fft {
   RadioKernel copy_;
   WorkMemory rows_;
   const std::uint32_t size_;
+  const std::uint64_t most_;                              ///< rows
   std::map<std::uint64_t, std::shared_ptr<Plan>> plans_;  ///< by the number of transforms
 };
 

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 
-#include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 
 namespace gpumap::vkfft {
+
+/// What went wrong in this thread beneath VkFFT, which is C and can pass on no more than a number.
+inline thread_local std::exception_ptr failure;
 
 // What VkFFT sets, and the compiler has settings of its own for.
 enum glslang_source_t { GLSLANG_SOURCE_GLSL };
@@ -46,7 +49,6 @@ struct glslang_input_t {
 /// Text that becomes SPIR-V when it is parsed.
 struct glslang_shader_t {
   std::string spirv;
-  std::string log;
 };
 struct glslang_program_t {
   std::string spirv;
@@ -70,13 +72,13 @@ inline int glslang_shader_parse(glslang_shader_t* shader, const glslang_input_t*
                                   .defines = {},
                                   .include_folders = {}});
     return 1;
-  } catch (const Error& error) {
-    shader->log = error.what();
+  } catch (...) {
+    failure = std::current_exception();
     return 0;
   }
 }
-inline const char* glslang_shader_get_info_log(glslang_shader_t* shader) {
-  return shader->log.c_str();
+inline const char* glslang_shader_get_info_log(glslang_shader_t* /*shader*/) {
+  return "";
 }
 
 inline glslang_program_t* glslang_program_create() {

@@ -12,6 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+// In Meson's check a function that is not in the list below is an error.
+#ifndef VK_NO_PROTOTYPES
+#define VK_NO_PROTOTYPES
+#endif
 #include <vulkan/vulkan.h>
 
 #include "glslang_c_interface.h"
@@ -49,16 +53,27 @@
   call(vkMapMemory);                         \
   call(vkResetFences);                       \
   call(vkUnmapMemory);                       \
-  call(vkUpdateDescriptorSets);              \
-  call(vkWaitForFences)
+  call(vkUpdateDescriptorSets)
 
 namespace gpumap::vkfft {
 namespace {
 
 #define GPUMAP_VKFFT_DECLARE(name) PFN_##name name = nullptr
 GPUMAP_VKFFT_CALLS(GPUMAP_VKFFT_DECLARE);
-GPUMAP_VKFFT_DECLARE(vkQueueSubmit);  // the caller's own: a VkQueue has one user at a time
+GPUMAP_VKFFT_DECLARE(vkQueueSubmit);    // the caller's own: a VkQueue has one user at a time,
+GPUMAP_VKFFT_DECLARE(vkWaitForFences);  // and a lost device is to be noticed
 #undef GPUMAP_VKFFT_DECLARE
+
+// It changes the locale of the whole process, so that numbers in shaders have points, and back to a string that is no
+// more. The caller has set its thread's.
+char* setlocale(int /*category*/, const char* /*locale*/) {
+  return nullptr;
+}
+// It prints whole shaders to where a pipeline may write its frames.
+template <typename... Args>
+int printf(const char* /*format*/, const Args&... /*args*/) {
+  return 0;
+}
 
 #define VKFFT_BACKEND 0
 #include <vkFFT.h>
