@@ -2,13 +2,11 @@
 // The transforms under the radio built-ins, a library's and gpumap's own, against one in double.
 #include "kernel/radio/fft.hpp"
 
-#include <bit>
 #include <clocale>
 #include <cmath>
 #include <complex>
 #include <cstdlib>
 #include <cstring>
-#include <numbers>
 #include <thread>
 
 #include "backend_bench.hpp"
@@ -17,27 +15,6 @@ namespace gpumap {
 namespace {
 
 using Complex = std::complex<double>;
-
-/// Of a power of two of values, which it replaces.
-void transform(std::vector<Complex>& values) {
-  const std::size_t size = values.size();
-  const int bits = std::countr_zero(size);
-  for (std::size_t i = 0; i < size; ++i) {
-    std::size_t reversed = 0;
-    for (int bit = 0; bit < bits; ++bit) reversed |= ((i >> bit) & 1U) << (bits - 1 - bit);
-    if (i < reversed) std::swap(values[i], values[reversed]);
-  }
-  for (std::size_t half = 1; half < size; half *= 2) {
-    for (std::size_t k = 0; k < half; ++k) {
-      const Complex turn = std::polar(1.0, -std::numbers::pi * static_cast<double>(k) / static_cast<double>(half));
-      for (std::size_t at = k; at < size; at += 2 * half) {
-        const Complex odd = turn * values[at + half];
-        values[at + half] = values[at] - odd;
-        values[at] += odd;
-      }
-    }
-  }
-}
 
 class FftTest : public BackendTest {
  protected:
@@ -81,7 +58,7 @@ class FftTest : public BackendTest {
       if (transforms > 100'000 && row > 100 && row + 100 < transforms && row % 1000 != 0) continue;
       std::vector<Complex> expected;
       for (std::size_t i = row * size; i < (row + 1) * size; ++i) expected.emplace_back(in[2 * i], in[2 * i + 1]);
-      transform(expected);
+      reference::transform(expected);
       double largest = 0.0, error = 0.0;
       for (std::size_t i = 0; i < size; ++i) {
         const std::size_t at = 2 * (row * size + i);

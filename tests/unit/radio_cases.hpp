@@ -55,6 +55,8 @@ class RadioTest : public BackendTest {
   /// 2e-6 of the largest value where cuFFT transforms another number at a time, if not `exact`.
   [[nodiscard]] std::vector<float> play_from_begin(Program& program, const Recording& recording, const gpumap_view& out,
                                                    bool exact = false) const;
+  /// By so many bytes play() puts samples off the alignment that memory has.
+  std::size_t off_alignment_ = 0;
   /// What set_params and begin say.
   [[nodiscard]] std::string refusal(const std::string& name, const std::string& params, std::uint32_t in_rate,
                                     const gpumap_view& out = {}) const;

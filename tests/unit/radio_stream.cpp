@@ -73,10 +73,12 @@ std::vector<float> RadioTest::play(Program& program, const Recording& recording,
       ADD_FAILURE() << "output_bytes";
       return all;
     }
-    bench_->prepare(bytes, *expected + 64);
+    std::vector<std::byte> placed(off_alignment_);
+    placed.insert(placed.end(), bytes.begin(), bytes.end());
+    bench_->prepare(placed, *expected + 64);
     gpumap_frame frame{};
     frame.in = recording.view();
-    frame.in.plane[0] = bench_->in();
+    frame.in.plane[0] = bench_->in() + off_alignment_;
     frame.in.bytes = bytes.size();
     frame.out.format = GPUMAP_FORMAT_F32;
     frame.out.plane[0] = *expected != 0 ? bench_->out() : 0;

@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <numbers>
 #include <random>
 #include <span>
 #include <utility>
@@ -354,6 +357,28 @@ inline std::uint64_t checksum(Bytes bytes) {
     sum += mix(value + (word + 1) * 0x9E3779B97F4A7C15U);
   }
   return sum;
+}
+
+/// The discrete Fourier transform of a power of two of values, in their place.
+inline void transform(std::vector<std::complex<double>>& values) {
+  const std::size_t size = values.size();
+  const int bits = std::countr_zero(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    std::size_t reversed = 0;
+    for (int bit = 0; bit < bits; ++bit) reversed |= ((i >> bit) & 1U) << (bits - 1 - bit);
+    if (i < reversed) std::swap(values[i], values[reversed]);
+  }
+  for (std::size_t half = 1; half < size; half *= 2) {
+    for (std::size_t k = 0; k < half; ++k) {
+      const std::complex<double> turn =
+          std::polar(1.0, -std::numbers::pi * static_cast<double>(k) / static_cast<double>(half));
+      for (std::size_t at = k; at < size; at += 2 * half) {
+        const std::complex<double> odd = turn * values[at + half];
+        values[at + half] = values[at] - odd;
+        values[at] += odd;
+      }
+    }
+  }
 }
 
 }  // namespace gpumap::reference
