@@ -28,6 +28,7 @@
 #include "figures.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/latency.hpp"
+#include "latency_meta.h"
 #include "src_output.hpp"
 
 namespace {
@@ -39,6 +40,17 @@ using gpumap::gst::Channel;
 using gpumap::gst::SrcOutput;
 
 constexpr std::size_t kept = 100'000;
+
+/// A meta as large as gpumap's, with nothing in it.
+const GstMetaInfo* empty_meta() {
+  static const GstMetaInfo* const made = [] {
+    static const gchar* tags[] = {nullptr};
+    const auto init = [](GstMeta*, gpointer, GstBuffer*) -> gboolean { return TRUE; };
+    return gst_meta_register(gst_meta_api_type_register("GpumapBenchMetaAPI", tags), "GpumapBenchMeta",
+                             sizeof(GpumapLatencyMeta), init, nullptr, nullptr);
+  }();
+  return made;
+}
 
 /// A gpumapsink without a pipeline, whose channel this program reads itself.
 class Way {
@@ -81,9 +93,10 @@ class Way {
   struct Clock {
     std::int64_t before = 0, acquired = 0, mapped = 0, unmapped = 0, pushed = 0, received = 0, released = 0;
   };
-  /// `tick` is told whether a followed frame takes a look at the clock there that another does not.
+  /// `tick` is told whether a followed frame takes a look at the clock there that another does not. `meta`: an empty
+  /// one goes with the buffer.
   template <typename Tick>
-  void frame(Tick&& tick, Clock& clock) {
+  void frame(Tick&& tick, Clock& clock, bool meta = false) {
     clock.before = tick(false);
     GstBuffer* buffer = nullptr;
     if (gst_buffer_pool_acquire_buffer(pool_, &buffer, nullptr) != GST_FLOW_OK) throw std::runtime_error("no slot");
@@ -103,6 +116,7 @@ class Way {
       if (next.event != nullptr) gst_event_unref(next.event);
     } while (next.kind == Channel::Next::Kind::event);
     buffer = output_.wrap(std::move(next));
+    if (meta) gst_buffer_add_meta(buffer, empty_meta(), nullptr);
     clock.received = tick(true);
     gst_buffer_unref(buffer);
     clock.released = tick(true);
@@ -126,12 +140,14 @@ struct Options {
   std::string json;
 };
 
-/// `looks`: at the clock, three a frame, where a followed one takes them.
-double batch_ns(Way& way, int frames, bool looks = false) {
+/// What of following a frame is left where gpumap does nothing at all.
+enum class Bare { nothing, looks, looks_and_meta };
+
+double batch_ns(Way& way, int frames, Bare bare = Bare::nothing) {
   Way::Clock none;
-  const auto tick = [looks](bool takes) { return takes && looks ? bench::now_ns() : 0; };
+  const auto tick = [bare](bool takes) { return takes && bare != Bare::nothing ? bench::now_ns() : 0; };
   const std::int64_t began = bench::now_ns();
-  for (int n = 0; n < frames; ++n) way.frame(tick, none);
+  for (int n = 0; n < frames; ++n) way.frame(tick, none, bare == Bare::looks_and_meta);
   return static_cast<double>(bench::now_ns() - began) / frames;
 }
 
@@ -157,10 +173,12 @@ nlohmann::json cost(const Options& options) {
   std::vector<double> more_ns;
   std::vector<double> noise_ns;
   std::vector<double> looks_ns;
+  std::vector<double> bare_ns;
   for (int round = -5; round < options.rounds; ++round) {
     const double without = batch_ns(off, options.batch);
     const double with = batch_ns(on, options.batch);
-    const double looking = batch_ns(off, options.batch, true);
+    const double looking = batch_ns(off, options.batch, Bare::looks);
+    const double bare = batch_ns(off, options.batch, Bare::looks_and_meta);
     const double again = batch_ns(also_off, options.batch);
     if (round < 0) continue;
     off_ns.push_back(without);
@@ -168,15 +186,21 @@ nlohmann::json cost(const Options& options) {
     more_ns.push_back(with - (without + again) / 2);
     noise_ns.push_back(again - without);
     looks_ns.push_back(looking - (without + again) / 2);
+    bare_ns.push_back(bare - (without + again) / 2);
   }
-  nlohmann::json made{{"off_ns", median(off_ns)},           {"on_ns", median(on_ns)},
-                      {"more_ns", median(more_ns)},         {"noise_ns", median(noise_ns)},
-                      {"three_looks_ns", median(looks_ns)}, {"clock_ns", clock_ns()}};
+  nlohmann::json made{{"off_ns", median(off_ns)},
+                      {"on_ns", median(on_ns)},
+                      {"more_ns", median(more_ns)},
+                      {"noise_ns", median(noise_ns)},
+                      {"three_looks_ns", median(looks_ns)},
+                      {"three_looks_and_a_meta_ns", median(bare_ns)},
+                      {"clock_ns", clock_ns()}};
   std::cout << fmt::format(
-      "a frame without stamps {:.0f} ns, with {:.0f} ns: {:+.0f} ns, where two runs without differ by {:+.0f} ns and "
-      "three bare looks at the clock add {:+.0f} ns; one on its own takes {:.0f} ns\n",
+      "a frame without stamps {:.0f} ns, with {:.0f} ns: {:+.0f} ns, where two runs without differ by {:+.0f} ns\n"
+      "three bare looks at the clock: {:+.0f} ns, with an empty GstMeta: {:+.0f} ns; a look on its own: {:.0f} ns\n",
       made["off_ns"].get<double>(), made["on_ns"].get<double>(), made["more_ns"].get<double>(),
-      made["noise_ns"].get<double>(), made["three_looks_ns"].get<double>(), made["clock_ns"].get<double>());
+      made["noise_ns"].get<double>(), made["three_looks_ns"].get<double>(),
+      made["three_looks_and_a_meta_ns"].get<double>(), made["clock_ns"].get<double>());
   return made;
 }
 
