@@ -179,6 +179,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
   frame_.result = result_->address();
 
+  const Queue::Current current(*queue_);
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
   if (has_result_) result_->clear();

@@ -140,12 +140,15 @@ CudaContext::~CudaContext() {
 
 CudaContext::Scope::Scope(const CudaContext& context) : driver_(context.driver_) {
   context.health_->check();
+  CUcontext now = nullptr;
+  if (driver_.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context.context_) return;
   context.check(driver_.cuCtxPushCurrent(context.context_), "making the context current");
+  pushed_ = true;
 }
 
 CudaContext::Scope::~Scope() {
   CUcontext popped = nullptr;
-  driver_.cuCtxPopCurrent(&popped);
+  if (pushed_) driver_.cuCtxPopCurrent(&popped);
 }
 
 CudaContext::CleanupScope::CleanupScope(const CudaContext& context) noexcept

@@ -28,6 +28,7 @@
   X(cuDeviceTotalMem)                \
   X(cuDevicePrimaryCtxRetain)        \
   X(cuDevicePrimaryCtxRelease)       \
+  X(cuCtxGetCurrent)                 \
   X(cuCtxPushCurrent)                \
   X(cuCtxPopCurrent)                 \
   X(cuStreamCreate)                  \
@@ -114,7 +115,8 @@ class CudaContext {
   CudaContext(const CudaContext&) = delete;
   CudaContext& operator=(const CudaContext&) = delete;
 
-  /// Makes the context current on this thread for its lifetime. Throws Error(device_lost) once the context is lost.
+  /// Makes the context current on this thread for its lifetime; where it is, that costs a question (pushing and popping
+  /// take ten times as long). Throws Error(device_lost) once the context is lost.
   class Scope {
    public:
     explicit Scope(const CudaContext& context);
@@ -124,6 +126,7 @@ class CudaContext {
 
    private:
     const cuda::Driver& driver_;
+    bool pushed_ = false;
   };
   /// For destructors: current if that can be had, never throws; false when the context is lost.
   class CleanupScope {

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
 #include "device/executable.hpp"
@@ -124,9 +126,13 @@ class CudaQueue final : public Queue {
   }
 
  private:
+  void make_current() override { current_.emplace(context_); }
+  void end_current() noexcept override { current_.reset(); }
+
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const std::shared_ptr<CudaTimeline> timeline_;
+  std::optional<CudaContext::Scope> current_;
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
   std::uint64_t submitted_ = 0;
   bool dirty_ = false;  // something was asked for since the last submit

@@ -43,7 +43,7 @@ class CudaSpanTest : public ::testing::TestWithParam<bool> {
       EXPECT_EQ(fake_cuda::streams.count(), 0U);
       EXPECT_EQ(fake_cuda::host_blocks.count(), 0U);
     }
-    EXPECT_EQ(fake_cuda::current, 0);
+    EXPECT_TRUE(fake_cuda::contexts.empty());
     fake_cuda::reset();
   }
   void open() {
@@ -196,6 +196,46 @@ TEST_P(CudaSpanTest, ALostContextIsTold) {
   }
   EXPECT_THROW(static_cast<void>(queue_->begin_span()), Error);
   EXPECT_THROW(queue_->end_span(*open), Error);
+}
+
+TEST_P(CudaSpanTest, CallsInARowMakeTheContextCurrentOnce) {
+  const auto pushes_of = [this](int frames) {
+    const int before = fake_cuda::pushes;
+    for (int i = 0; i < frames; ++i) {
+      const auto span = queue_->begin_span();
+      queue_->end_span(*span);
+      fence_ = queue_->submit();
+    }
+    return fake_cuda::pushes - before;
+  };
+  EXPECT_EQ(pushes_of(2), 6);
+  {
+    const Queue::Current current(*queue_);
+    EXPECT_EQ(fake_cuda::contexts, std::vector{fake_cuda::primary()});
+    EXPECT_EQ(pushes_of(2), 0);
+  }
+  EXPECT_TRUE(fake_cuda::contexts.empty());
+  EXPECT_EQ(pushes_of(1), 3);
+}
+
+TEST_P(CudaSpanTest, CallsLeaveCurrentWhatWasCurrent) {
+  int anything = 0;
+  const auto strangers = reinterpret_cast<CUcontext>(&anything);
+  for (const CUcontext before : {strangers, fake_cuda::primary()}) {
+    fake_cuda::contexts = {before};
+    {
+      const Queue::Current current(*queue_);
+      EXPECT_EQ(fake_cuda::contexts.back(), fake_cuda::primary());
+      fake_cuda::contexts.push_back(strangers);  // a callback that has not put it back yet
+      const auto span = queue_->begin_span();
+      EXPECT_EQ(fake_cuda::contexts.back(), strangers);
+      fake_cuda::contexts.pop_back();
+    }
+    EXPECT_EQ(fake_cuda::contexts, std::vector{before});
+    static_cast<void>(queue_->begin_span());
+    EXPECT_EQ(fake_cuda::contexts, std::vector{before});
+  }
+  fake_cuda::contexts.clear();
 }
 
 INSTANTIATE_TEST_SUITE_P(StreamMemory, CudaSpanTest, ::testing::Values(true));

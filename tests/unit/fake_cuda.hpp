@@ -15,6 +15,7 @@
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "device/cuda_driver.hpp"
 #include "timing/clock_comparison.hpp"
@@ -25,7 +26,8 @@ inline std::atomic<double> clock_rate{1};      ///< ns of the GPU's in a ns of t
 inline std::atomic<bool> stream_memory{true};  ///< stream memory operations work
 inline std::atomic<bool> stalled{false};       ///< no stream goes on
 inline std::atomic<CUresult> write_value{CUDA_SUCCESS}, event_query{CUDA_SUCCESS};  ///< what these calls answer
-inline thread_local int current = 0;                                                ///< contexts pushed
+inline thread_local std::vector<CUcontext> contexts;                                ///< pushed, the last one current
+inline thread_local int pushes = 0;                                                 ///< of contexts
 
 class Stream {
  public:
@@ -186,6 +188,12 @@ inline void fill_events(cuda::Driver& driver) {
   driver.has_event_times = true;
 }
 
+/// The device's; nobody looks behind it.
+[[nodiscard]] inline CUcontext primary() {
+  static int behind = 0;
+  return reinterpret_cast<CUcontext>(&behind);
+}
+
 [[nodiscard]] inline const cuda::Driver& driver() {
   static auto* const driver = [] {
     auto* made = new cuda::Driver;
@@ -195,10 +203,13 @@ inline void fill_events(cuda::Driver& driver) {
     made->cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       return *value = stream_memory ? 1 : 0, CUDA_SUCCESS;
     };
-    made->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { return *context = nullptr, CUDA_SUCCESS; };
+    made->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { return *context = primary(), CUDA_SUCCESS; };
     made->cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
-    made->cuCtxPushCurrent = [](CUcontext) { return ++current, CUDA_SUCCESS; };
-    made->cuCtxPopCurrent = [](CUcontext*) { return --current, CUDA_SUCCESS; };
+    made->cuCtxGetCurrent = [](CUcontext* context) {
+      return *context = contexts.empty() ? nullptr : contexts.back(), CUDA_SUCCESS;
+    };
+    made->cuCtxPushCurrent = [](CUcontext context) { return contexts.push_back(context), ++pushes, CUDA_SUCCESS; };
+    made->cuCtxPopCurrent = [](CUcontext*) { return contexts.pop_back(), CUDA_SUCCESS; };
     made->cuStreamCreate = [](CUstream* stream, unsigned) {
       return *stream = reinterpret_cast<CUstream>(streams.add(new Stream)), CUDA_SUCCESS;
     };
