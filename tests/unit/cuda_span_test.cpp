@@ -12,6 +12,7 @@
 #include "device/vulkan_device.hpp"
 #include "fake_cuda.hpp"
 #include "gpumap/error.hpp"
+#include "span_helpers.hpp"
 
 namespace gpumap {
 namespace {
@@ -20,6 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr std::int64_t ms = 1'000'000;
 const auto comparisons_apart = std::chrono::nanoseconds(GpuSpan::comparison_ns) + 5ms;
+
+constexpr std::int64_t lag_ns = 1'000 * ms;  ///< of a thread that is ready, on a machine with more to do than cores
 
 /// Of a span's beginning and end, as the streams saw them.
 struct Truth {
@@ -66,23 +69,16 @@ class CudaSpanTest : public ::testing::TestWithParam<bool> {
     fence_ = queue_->submit();
     return span;
   }
-  /// On a busy machine the clocks take a few tries to compare.
-  static std::optional<GpuTimes> told(GpuSpan& span) {
-    const Deadline deadline = Clock::now() + 20s;
-    std::optional<GpuTimes> times = span.times();
-    for (; !times && Clock::now() < deadline; times = span.times()) std::this_thread::sleep_for(1ms);
-    return times;
-  }
   /// The stream's own stamps may lag behind the truth as the scheduler likes, but not run ahead.
   static void expect_true(GpuSpan& span, const Truth& truth) {
     const auto times = told(span);
     ASSERT_TRUE(times);
     EXPECT_LE(times->began_ns, truth.began_ns + times->error_ns);
-    EXPECT_GE(times->began_ns, truth.began_ns - times->error_ns - 20 * ms);
+    EXPECT_GE(times->began_ns, truth.began_ns - times->error_ns - lag_ns);
     EXPECT_GE(times->ended_ns, truth.ended_ns - times->error_ns);
-    EXPECT_LE(times->ended_ns, truth.ended_ns + times->error_ns + 20 * ms);
+    EXPECT_LE(times->ended_ns, truth.ended_ns + times->error_ns + lag_ns);
     EXPECT_GT(times->error_ns, 500);
-    EXPECT_LT(times->error_ns, 2 * ms);
+    EXPECT_LT(times->error_ns, lag_ns);
   }
 
   std::shared_ptr<GpuDevice> device_;
@@ -108,13 +104,18 @@ TEST_P(CudaSpanTest, TellsTheTruthHoweverTheClockRuns) {
   }
 }
 
+TEST_P(CudaSpanTest, ComparesTheClocksClosely) {
+  Truth truth;
+  EXPECT_LT(smallest_error_ns(1 * ms, [&] { return spanned(truth); }), 1 * ms);
+}
+
 TEST_P(CudaSpanTest, ABusyGpuHoldsNobodyUp) {
   fake_cuda::stalled = true;
   const std::int64_t began = monotonic_ns();
   Truth truth, later_truth;
   const auto span = spanned(truth);
   EXPECT_FALSE(span->times());
-  EXPECT_LT(monotonic_ns() - began, 500 * ms);
+  EXPECT_LT(monotonic_ns() - began, 5'000 * ms);
   fake_cuda::stalled = false;
   ASSERT_EQ(fence_.wait(), WaitResult::ready);
   expect_true(*span, truth);
@@ -125,7 +126,7 @@ TEST_P(CudaSpanTest, ABusyGpuHoldsNobodyUp) {
   fake_cuda::stalled = true;
   const std::int64_t before = monotonic_ns();
   expect_true(*later, later_truth);  // by the comparison of before
-  EXPECT_LT(monotonic_ns() - before, 500 * ms);
+  EXPECT_LT(monotonic_ns() - before, 5'000 * ms);
   std::this_thread::sleep_for(20ms);
   EXPECT_TRUE(later->times());
 }
