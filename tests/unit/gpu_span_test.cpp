@@ -14,6 +14,7 @@
 
 #include "backend_bench.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/latency.hpp"
 #include "span_helpers.hpp"
 
 namespace gpumap {
@@ -63,10 +64,10 @@ class GpuSpanTest : public BackendTest {
     ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);  // the first launch of a kernel takes long
     std::int64_t shortest = INT64_MAX;
     for (int turn = 0; turn < 3; ++turn) {
-      const std::int64_t began = now_ns();
+      const std::int64_t began = monotonic_ns();
       for (unsigned i = 0; i < launches; ++i) count(*queue_, most_counts);
       ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
-      shortest = std::min(shortest, now_ns() - began);
+      shortest = std::min(shortest, monotonic_ns() - began);
     }
     ns_a_count_ = static_cast<double>(shortest) / (launches * most_counts);
   }
@@ -131,9 +132,9 @@ class GpuSpanTest : public BackendTest {
 
 TEST_P(GpuSpanTest, LiesBetweenTheTimesOfTheCpu) {
   for (int i = 0; i < 20; ++i) {
-    const std::int64_t before = now_ns();
+    const std::int64_t before = monotonic_ns();
     const auto span = done(*queue_, 200 * us);
-    const std::int64_t after = now_ns();
+    const std::int64_t after = monotonic_ns();
     expect_between(*span, before, after);
     const auto before_that = span->times();
     ASSERT_TRUE(before_that);
@@ -149,9 +150,9 @@ TEST_P(GpuSpanTest, ComparesTheClocksClosely) {
 
 TEST_P(GpuSpanTest, FillsTheTimeInWhichTheCpuWaited) {
   EXPECT_TRUE(seen([&] {
-    const std::int64_t before = now_ns();
+    const std::int64_t before = monotonic_ns();
     const auto span = done(*queue_, 50 * ms);
-    const std::int64_t after = now_ns();
+    const std::int64_t after = monotonic_ns();
     const auto times = told(*span).value();
     return times.ended_ns - times.began_ns > (after - before) / 2;
   }));
@@ -195,10 +196,10 @@ TEST_P(GpuSpanTest, SpansOfAQueueComeInOrder) {
 
 TEST_P(GpuSpanTest, BeginsAfterTheWorkBefore) {
   EXPECT_TRUE(seen([&] {
-    const std::int64_t before = now_ns();
+    const std::int64_t before = monotonic_ns();
     work(*queue_, 30 * ms);
     const auto span = done(*queue_, 100 * us);
-    const std::int64_t after = now_ns();
+    const std::int64_t after = monotonic_ns();
     const auto times = told(*span).value();
     const std::int64_t half = (after - before) / 2;
     return times.began_ns > before + half && times.ended_ns - times.began_ns < half;
@@ -220,9 +221,9 @@ TEST_P(GpuSpanTest, SpansOverlapAndCrossSubmissions) {
 
 TEST_P(GpuSpanTest, AnEmptySpanIsShort) {
   EXPECT_TRUE(seen([&] {
-    const std::int64_t before = now_ns();
+    const std::int64_t before = monotonic_ns();
     const auto span = done(*queue_, 0);
-    const std::int64_t after = now_ns();
+    const std::int64_t after = monotonic_ns();
     expect_between(*span, before, after);
     const auto times = span->times();
     return times->ended_ns - times->began_ns < 5 * ms;
@@ -244,21 +245,21 @@ TEST_P(GpuSpanTest, IsEmptyUntilTheGpuIsPastIt) {
 }
 
 TEST_P(GpuSpanTest, ReadLateAndOutOfOrder) {
-  const std::int64_t before = now_ns();
+  const std::int64_t before = monotonic_ns();
   const auto early = done(*queue_, 200 * us);
-  const std::int64_t between = now_ns();
+  const std::int64_t between = monotonic_ns();
   for (int i = 0; i < 3; ++i) {  // the clocks are compared again and again meanwhile
     std::this_thread::sleep_for(std::chrono::nanoseconds(GpuSpan::comparison_ns) + 10ms);
-    const std::int64_t then = now_ns();
+    const std::int64_t then = monotonic_ns();
     const auto span = done(*queue_, 200 * us);
-    expect_between(*span, then, now_ns());
+    expect_between(*span, then, monotonic_ns());
   }
   expect_between(*early, before, between);
 }
 
 TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
   std::vector<std::shared_ptr<GpuSpan>> spans;
-  const std::int64_t began = now_ns();
+  const std::int64_t began = monotonic_ns();
   work(*queue_, 300 * ms);  // the GPU comes to none of them meanwhile
   const Fence busy = queue_->submit();
   while (auto span = queue_->begin_span()) {
@@ -267,13 +268,13 @@ TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
     spans.push_back(std::move(span));
     // One for each slot of the largest ring. Far beyond that CUDA itself waits, with some 1000 commands pending.
     if (spans.size() == 256) {
-      EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << now_ns() - began << " ns";
+      EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
     }
     ASSERT_LE(spans.size(), GpuSpan::most_of_a_queue);
   }
   EXPECT_EQ(spans.size(), GpuSpan::most_of_a_queue);
   if (GetParam() == Backend::vulkan) {
-    EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << now_ns() - began << " ns";
+    EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
   }
   EXPECT_NE(queue_->no_span_reason().find("1024"), std::string::npos) << queue_->no_span_reason();
   EXPECT_NE(new_queue()->begin_span(), nullptr) << "each queue has its own";
@@ -282,9 +283,9 @@ TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
   ASSERT_TRUE(told(*spans[7]));
   ASSERT_NE(queue_->begin_span(), nullptr) << "one was read";
   spans.erase(spans.begin(), spans.begin() + 100);
-  const std::int64_t before = now_ns();
+  const std::int64_t before = monotonic_ns();
   const auto span = done(*queue_, 100 * us);
-  expect_between(*span, before, now_ns());
+  expect_between(*span, before, monotonic_ns());
   // Each time may be off by its own error: the clocks are compared again and again, now better, now worse.
   std::int64_t least = 0;
   for (const auto& one : spans) {
@@ -296,13 +297,13 @@ TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
 }
 
 TEST_P(GpuSpanTest, OutlivesItsQueue) {
-  const std::int64_t before = now_ns();
+  const std::int64_t before = monotonic_ns();
   Fence fence;
   const auto span = spanned(*queue_, 5 * ms, fence);
   const auto open = queue_->begin_span();
   work(*queue_, 1 * us);
   queue_.reset();
-  expect_between(*span, before, now_ns());
+  expect_between(*span, before, monotonic_ns());
   EXPECT_FALSE(open->times()) << "never ended";
 }
 
@@ -311,12 +312,12 @@ TEST_P(GpuSpanTest, GoneBeforeTheGpuCameToIt) {
     Fence fence;
     spanned(*queue_, 100 * us, fence).reset();
   }
-  const std::int64_t before = now_ns();
+  const std::int64_t before = monotonic_ns();
   Fence fence;
   const auto span = spanned(*queue_, 100 * us, fence);
   static_cast<void>(queue_->begin_span());
   ASSERT_EQ(fence.wait(), WaitResult::ready);
-  expect_between(*span, before, now_ns());
+  expect_between(*span, before, monotonic_ns());
 }
 
 TEST_P(GpuSpanTest, ForeignAndEndedSpansAreRefused) {
@@ -338,12 +339,12 @@ TEST_P(GpuSpanTest, QueuesAndReadersInThreads) {
     threads.emplace_back([&] {
       const auto queue = new_queue();
       for (int i = 0; i < 30; ++i) {
-        const std::int64_t before = now_ns();
+        const std::int64_t before = monotonic_ns();
         Fence fence;
         const auto span = spanned(*queue, 100 * us, fence);
         const auto read = [&] {
           while (!span->times() && !fence.signalled()) std::this_thread::yield();
-          expect_between(*span, before, now_ns());
+          expect_between(*span, before, monotonic_ns());
         };
         std::thread reader(read);
         read();
@@ -378,9 +379,9 @@ TEST_P(GpuSpanTest, TheFirstSpanDoesNotWaitForTheGpu) {
 // What one queue runs does not hold up the reader of another's spans: it must not wait for its turn on the GPU.
 TEST_P(GpuSpanTest, ReadingDoesNotWaitForOtherWork) {
   if (bench_->device()->info().software) GTEST_SKIP() << "lavapipe waits for all of its work to read a timestamp";
-  const std::int64_t before = now_ns();
+  const std::int64_t before = monotonic_ns();
   const auto span = done(*queue_, 100 * us);
-  const std::int64_t after = now_ns();
+  const std::int64_t after = monotonic_ns();
   std::this_thread::sleep_for(std::chrono::nanoseconds(GpuSpan::comparison_ns) + 10ms);
   const auto other = new_queue();
   work(*other, 500 * ms);

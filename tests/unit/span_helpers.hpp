@@ -16,11 +16,6 @@
 
 namespace gpumap {
 
-/// CLOCK_MONOTONIC.
-inline std::int64_t now_ns() {
-  return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
-}
-
 /// Of a span that the GPU is done with, or will be. The clocks compare only when the GPU's side answers within a
 /// millisecond, which on a machine with more to do than cores may take them many tries.
 inline std::optional<GpuTimes> told(GpuSpan& span) {
