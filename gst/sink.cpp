@@ -1,60 +1,59 @@
 // SPDX-License-Identifier: MIT
 #include "sink.hpp"
 
-#include <gst/video/video.h>
+#include <gst/base/gstbasesink.h>
 
 #include <memory>
 #include <utility>
 
 #include "caps.hpp"
-#include "end_of_stream.hpp"
 #include "error.hpp"
 #include "frame_origin.hpp"
 #include "pipeline_state.hpp"
-#include "pool.hpp"
-#include "sink_clock.hpp"
 #include "sink_core.hpp"
+#include "sink_preroll.hpp"
 #include "sink_properties.hpp"
+#include "sink_queries.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
-using gpumap::gst::EndOfStream;
 using gpumap::gst::FrameOrigin;
-using gpumap::gst::SinkClock;
 using gpumap::gst::SinkCore;
+using gpumap::gst::SinkPreroll;
 using gpumap::gst::SinkProperties;
 
 namespace {
 
 struct SinkState {
+  explicit SinkState(GstBaseSink* sink) : preroll(sink) {}
   SinkProperties properties;
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
-  SinkClock clock;
-  EndOfStream eos;
+  SinkPreroll preroll;
+  GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's
+  bool rendered = false;      ///< the streaming thread's
+  std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
 };
 
 struct GstGpumapSink {
-  GstElement element;
-  GstPad* pad;
+  GstBaseSink base;
   SinkState* state;
 };
 struct GstGpumapSinkClass {
-  GstElementClass base;
+  GstBaseSinkClass base;
 };
 
 }  // namespace
 
-G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_ELEMENT)
+G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_BASE_SINK)
 
 namespace {
 
-GstGpumapSink* self_of(gpointer object) {
-  return reinterpret_cast<GstGpumapSink*>(object);
-}
+GstPadChainFunction base_chain = nullptr;
+
 SinkState& state_of(gpointer object) {
-  return *self_of(object)->state;
+  return *reinterpret_cast<GstGpumapSink*>(object)->state;
 }
 
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
@@ -80,25 +79,117 @@ bool src_prerolls(const SinkState& state) {
   return prerolls;
 }
 
-GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
-  SinkState& state = state_of(parent);
-  const SinkCore::Rendering rendering(*state.core);
-  GstFlowReturn flow = GST_FLOW_OK;
+/// When the frame's running time comes, in ns on CLOCK_MONOTONIC; 0 where it has none, while paused, and where the
+/// pipeline has another clock.
+std::int64_t due_ns(GstBaseSink* sink, const GstBuffer* buffer) {
+  const GstClockTime base = state_of(sink).base.load(std::memory_order_relaxed);
+  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_BUFFER_PTS_IS_VALID(buffer)) return 0;
+  if (sink->segment.format != GST_FORMAT_TIME) return 0;
+  const GstClockTime running = gst_segment_to_running_time(&sink->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
+}
+
+/// Nothing where the frame would have to wait for a slot, or did so until the sink was to pause or to flush.
+std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore::Patience patience) {
+  const SinkState& state = state_of(sink);
   try {
-    if (state.properties.sync)
-      flow = state.clock.wait_for(GST_ELEMENT_CAST(parent), buffer, [&] { return src_prerolls(state); });
     FrameOrigin origin;
-    if (state.core->stamping()) origin = {state.clock.due_ns(buffer), gpumap::gst::captured_ns(buffer)};
-    if (flow == GST_FLOW_OK) flow = state.core->send(buffer, origin);
+    if (state.core->stamping()) origin = {due_ns(sink, buffer), gpumap::gst::captured_ns(buffer)};
+    return state.core->send(buffer, origin, [&] { return state.preroll.is_unlocked(); }, patience);
   } catch (const std::exception& error) {
-    gpumap::gst::post_error(GST_ELEMENT_CAST(parent), error);
-    flow = GST_FLOW_ERROR;
+    gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
+    return GST_FLOW_ERROR;
+  }
+}
+
+/// The first frame goes across at once, so that what follows the src can preroll, and so do later ones that are wanted
+/// there. What finds no slot is rendered in its turn.
+GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
+  SinkState& state = state_of(sink);
+  GstFlowReturn flow = GST_FLOW_OK;
+  if (state.sent != buffer && (!state.preroll.is_done() || src_prerolls(state))) {
+    if (const auto sent = send(sink, buffer, SinkCore::Patience::does_not_wait)) {
+      state.sent = buffer;
+      flow = *sent;
+    }
+  }
+  state.preroll.finish();
+  return flow;
+}
+
+GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
+  SinkState& state = state_of(sink);
+  state.rendered = true;
+  if (std::exchange(state.sent, nullptr) == buffer) return GST_FLOW_OK;
+  auto patience = SinkCore::Patience::waits;
+  while (true) {
+    if (!state.preroll.plays()) {
+      switch (state.preroll.wait([&] { return src_prerolls(state); })) {
+        case SinkPreroll::Verdict::flushing:
+          return GST_FLOW_FLUSHING;
+        case SinkPreroll::Verdict::plays:
+          return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
+        case SinkPreroll::Verdict::wanted:
+          // Waiting under the lock would keep the sink from playing.
+          patience = SinkCore::Patience::does_not_wait;
+          break;
+      }
+    }
+    if (const auto sent = send(sink, buffer, patience)) return *sent;
+    patience = SinkCore::Patience::waits;
+    if (state.preroll.wait_a_while() == SinkPreroll::Verdict::flushing) return GST_FLOW_FLUSHING;
+  }
+}
+
+/// Before GstBaseSink sees the frame: while paused it waits here, where it can still be wanted.
+GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
+  auto* sink = GST_BASE_SINK(parent);
+  SinkState& state = state_of(sink);
+  const SinkCore::Rendering rendering(*state.core);
+  auto verdict = SinkPreroll::Verdict::plays;
+  GST_BASE_SINK_PREROLL_LOCK(sink);
+  if (!state.preroll.plays() && state.preroll.is_done() && sink->playing_async == 0) {
+    verdict = state.preroll.wait([&] { return src_prerolls(state); });
+  }
+  GST_BASE_SINK_PREROLL_UNLOCK(sink);
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
+  switch (verdict) {
+    case SinkPreroll::Verdict::plays:
+      state.rendered = false;
+      flow = base_chain(pad, parent, buffer);
+      state.sent = nullptr;
+      if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
+      return flow;
+    case SinkPreroll::Verdict::wanted:
+      if (const auto sent = send(sink, buffer, SinkCore::Patience::waits)) flow = *sent;
+      break;
+    case SinkPreroll::Verdict::flushing:
+      break;
   }
   gst_buffer_unref(buffer);
   return flow;
 }
 
-gboolean accept_caps(GstGpumapSink* self, GstEvent* event) {
+/// GstBaseSink's own would not come through chain().
+GstFlowReturn chain_list(GstPad* pad, GstObject* parent, GstBufferList* list) {
+  GstFlowReturn flow = GST_FLOW_OK;
+  for (guint i = 0; i < gst_buffer_list_length(list) && flow == GST_FLOW_OK; ++i) {
+    flow = chain(pad, parent, gst_buffer_ref(gst_buffer_list_get(list, i)));
+  }
+  gst_buffer_list_unref(list);
+  return flow;
+}
+
+gboolean unlock(GstBaseSink* sink) {
+  state_of(sink).preroll.set_unlocked(true);
+  return TRUE;
+}
+gboolean unlock_stop(GstBaseSink* sink) {
+  state_of(sink).preroll.set_unlocked(false);
+  return TRUE;
+}
+
+gboolean accept_caps(GstBaseSink* self, GstEvent* event) {
   GstCaps* caps = nullptr;
   gst_event_parse_caps(event, &caps);
   if (gpumap::gst::is_system_caps(caps)) return TRUE;
@@ -108,119 +199,106 @@ gboolean accept_caps(GstGpumapSink* self, GstEvent* event) {
   return FALSE;
 }
 
-gboolean sink_event(GstPad* /*pad*/, GstObject* parent, GstEvent* event) {
-  GstGpumapSink* self = self_of(parent);
-  SinkState& state = *self->state;
+gboolean base_event(GstBaseSink* sink, GstEvent* event) {
+  return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->event(sink, event);
+}
+
+/// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
+gboolean event(GstBaseSink* sink, GstEvent* event) {
+  SinkState& state = state_of(sink);
   const auto channel = state.core->channel();
-  if (!channel) {
-    gst_event_unref(event);
-    return FALSE;
-  }
+  GST_DEBUG_OBJECT(sink, "%" GST_PTR_FORMAT, static_cast<void*>(event));
+  if (!channel) return base_event(sink, event);
+  const bool serialized = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0;
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
-      state.clock.set_flushing(true);
       state.core->set_flushing(true);
-      channel->flush(event);
+      channel->flush(gst_event_ref(event));
+      base_event(sink, event);
+      state.preroll.restart();
       return TRUE;
     case GST_EVENT_FLUSH_STOP:
-      state.eos.clear();
-      state.clock.reset();
-      channel->flush(event);
+      channel->flush(gst_event_ref(event));
       state.core->set_flushing(false);
-      return TRUE;
+      return base_event(sink, event);
     case GST_EVENT_CAPS:
-      if (!accept_caps(self, event)) {
+      if (!accept_caps(sink, event)) {
         gst_event_unref(event);
         return FALSE;
       }
       break;
-    case GST_EVENT_SEGMENT:
-      state.clock.set_segment(event);
-      break;
-    case GST_EVENT_STREAM_START: {
-      guint group = GST_GROUP_ID_INVALID;
-      gst_event_parse_group_id(event, &group);
-      GstMessage* message = gst_message_new_stream_start(parent);
-      gst_message_set_seqnum(message, gst_event_get_seqnum(event));
-      if (group != GST_GROUP_ID_INVALID) gst_message_set_group_id(message, group);
-      gst_element_post_message(GST_ELEMENT_CAST(self), message);
-      state.eos.clear();
-      break;
-    }
-    case GST_EVENT_EOS:
-      channel->push_event(gst_event_ref(event));
-      state.eos.reached(GST_ELEMENT_CAST(self), event);
-      gst_event_unref(event);
-      return TRUE;
     default:
       break;
   }
-  channel->push_event(event);
+  if (!serialized) {
+    channel->pass(gst_event_ref(event));
+    return base_event(sink, event);
+  }
+  while (!channel->push_event(event)) {
+    if (state.preroll.wait_a_while() != SinkPreroll::Verdict::flushing) continue;
+    gst_event_unref(event);
+    return FALSE;
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.preroll.leave_to_base();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.preroll.is_done() && !state.preroll.plays()) {
+    const auto verdict = state.preroll.wait([&] { return src_prerolls(state); });
+    if (verdict != SinkPreroll::Verdict::plays) {
+      gst_event_unref(event);
+      return static_cast<gboolean>(verdict == SinkPreroll::Verdict::wanted);
+    }
+  }
+  return base_event(sink, event);
+}
+
+gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
+  const SinkState& state = state_of(sink);
+  if (!state.core->channel()) return FALSE;
+  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, state.allocator, query);
   return TRUE;
 }
 
-void propose_allocation(GstGpumapSink* self, GstQuery* query) {
-  SinkState& state = *self->state;
-  GstCaps* caps = nullptr;
-  gboolean need_pool = FALSE;
-  gst_query_parse_allocation(query, &caps, &need_pool);
-  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
-  // Without caps (filesrc) nothing is known of the buffers' size; those are copied.
-  if (caps == nullptr) return;
-  state.core->set_upstream(gpumap::gst::find_upstream(self->pad, caps));
-  GstVideoInfo info;
-  if (gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") && gst_video_info_from_caps(&info, caps)) {
-    if (!need_pool) {
-      gst_query_add_allocation_pool(query, nullptr, static_cast<guint>(info.size), 0, 0);
-      return;
-    }
-    GstBufferPool* pool = gpumap::gst::pool_new(state.core);
-    GstStructure* config = gst_buffer_pool_get_config(pool);
-    gst_buffer_pool_config_set_params(config, caps, static_cast<guint>(info.size), 0, 0);
-    if (gst_buffer_pool_set_config(pool, config)) {
-      gst_query_add_allocation_pool(query, pool, static_cast<guint>(info.size), 0, 0);
-    }
-    gst_object_unref(pool);
-    return;
-  }
-  // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
-  GstAllocationParams params;
-  gst_allocation_params_init(&params);
-  gst_query_add_allocation_param(query, state.allocator, &params);
+gboolean query(GstBaseSink* sink, GstQuery* query) {
+  if (gpumap::gst::answer_caps_query(sink, *state_of(sink).core, query)) return TRUE;
+  if (const auto answered = gpumap::gst::answer_position(sink, *state_of(sink).core, query)) return *answered;
+  return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
 
-gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
-  GstGpumapSink* self = self_of(parent);
-  switch (GST_QUERY_TYPE(query)) {
-    case GST_QUERY_ALLOCATION:
-      if (!self->state->core->channel()) return FALSE;
-      propose_allocation(self, query);
-      return TRUE;
-    case GST_QUERY_CAPS: {
-      GstCaps* filter = nullptr;
-      gst_query_parse_caps(query, &filter);
-      GstCaps* result = filter != nullptr ? gpumap::gst::system_only(filter) : gst_caps_new_any();
-      gst_query_set_caps_result(query, result);
-      gst_caps_unref(result);
-      return TRUE;
-    }
-    case GST_QUERY_ACCEPT_CAPS: {
-      GstCaps* caps = nullptr;
-      gst_query_parse_accept_caps(query, &caps);
-      gst_query_set_accept_caps_result(query, static_cast<gboolean>(gpumap::gst::is_system_caps(caps)));
-      return TRUE;
-    }
-    default:
-      return gst_pad_query_default(pad, parent, query);
+gboolean element_query(GstElement* element, GstQuery* query) {
+  if (const auto answered = gpumap::gst::answer_position(GST_BASE_SINK(element), *state_of(element).core, query)) {
+    return *answered;
   }
+  return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->query(element, query);
 }
 
-/// Seeks and the like that the application sends to its pipeline reach every sink, and go upstream from there.
 gboolean send_event(GstElement* element, GstEvent* event) {
-  // GST_EVENT_IS_UPSTREAM mixes enumerations, which C++20 frowns on.
-  const bool upstream = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) != 0;
-  if (upstream) return gst_pad_push_event(self_of(element)->pad, event);
-  return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event(element, event);
+  const auto parent = GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event;
+  const auto channel = state_of(element).core->channel();
+  if (channel && GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+    return static_cast<gboolean>(
+        channel->seek_once(event, [&](GstEvent* seek) { return parent(element, seek) != 0; }));
+  }
+  if (channel && GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
+    event = gpumap::gst::own_latency(GST_BASE_SINK(element), event);
+    const gboolean told = parent(element, event);
+    channel->tell_latency();
+    return told;
+  }
+  return parent(element, event);
+}
+
+/// Where the clock is the monotonic one, whose time the stamps are in.
+void note_base_time(GstElement* element, bool playing) {
+  GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
+  state_of(element).base =
+      gpumap::gst::is_monotonic(clock) ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
+  if (clock != nullptr) gst_object_unref(clock);
+}
+
+void set_playing(GstElement* element, bool playing) {
+  SinkState& state = state_of(element);
+  note_base_time(element, playing);
+  state.preroll.set_playing(playing);
+  if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
@@ -231,23 +309,17 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.core->open(gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
-        state.eos.clear();
-        state.clock.reset();
+        state.preroll.restart();
         state.core->start(element, gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
-        state.clock.set_playing(element, true);
-        state.eos.set_playing(element, true);
-        state.core->channel()->set_sink_playing(true);
+        set_playing(element, true);
         break;
       case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
-        state.clock.set_playing(element, false);
-        state.eos.set_playing(element, false);
-        state.core->channel()->set_sink_playing(false);
+        set_playing(element, false);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_READY:
         // Before the pads close: a blocked chain function holds their lock.
-        state.clock.set_flushing(true);
         state.core->set_flushing(true);
         break;
       default:
@@ -257,14 +329,15 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
     gpumap::gst::post_error(element, error);
     return GST_STATE_CHANGE_FAILURE;
   }
+  const bool eos = GST_BASE_SINK(element)->eos != 0;
   const GstStateChangeReturn result =
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(state.eos.is_reached());
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(eos);
   return result;
 }
 
 void finalize(GObject* object) {
-  SinkState* state = self_of(object)->state;
+  SinkState* state = reinterpret_cast<GstGpumapSink*>(object)->state;
   gst_clear_object(&state->allocator);
   delete state;
   G_OBJECT_CLASS(gst_gpumap_sink_parent_class)->finalize(object);
@@ -278,35 +351,40 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   object_class->set_property = set_property;
   object_class->get_property = get_property;
   object_class->finalize = finalize;
-  GST_ELEMENT_CLASS(klass)->change_state = change_state;
-  GST_ELEMENT_CLASS(klass)->send_event = send_event;
+  auto* element_class = GST_ELEMENT_CLASS(klass);
+  element_class->change_state = change_state;
+  element_class->send_event = send_event;
+  element_class->query = element_query;
+  klass->base.preroll = preroll;
+  klass->base.render = render;
+  klass->base.unlock = unlock;
+  klass->base.unlock_stop = unlock_stop;
+  klass->base.event = event;
+  klass->base.query = query;
+  klass->base.propose_allocation = propose_allocation;
 
   gpumap::gst::install_sink_properties(object_class);
 
   static GstStaticPadTemplate pad_template =
       GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
-  gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &pad_template);
+  gst_element_class_add_static_pad_template(element_class, &pad_template);
   gst_element_class_set_static_metadata(
-      GST_ELEMENT_CLASS(klass), "GPU map sink", "Sink/Hardware",
+      element_class, "GPU map sink", "Sink/Hardware",
       "Lets upstream write frames straight into GPU memory, for a gpumapsrc of the same channel", "The gpumap authors");
 }
 
 static void gst_gpumap_sink_init(GstGpumapSink* self) {
-  self->state = new SinkState;
-  self->state->allocator = gpumap::gst::allocator_new([core = self->state->core](std::size_t bytes) {
-    std::unique_ptr<gpumap::gst::Bytes> slot;
-    try {
-      (void)core->acquire(bytes, slot, [] { return false; });
-    } catch (const std::exception& error) {
-      core->report(error);
-    }
-    return slot;
-  });
-  self->pad =
-      gst_pad_new_from_template(gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "sink"), "sink");
-  gst_pad_set_chain_function(self->pad, chain);
-  gst_pad_set_event_function(self->pad, sink_event);
-  gst_pad_set_query_function(self->pad, sink_query);
-  gst_element_add_pad(GST_ELEMENT_CAST(self), self->pad);
-  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SINK);
+  GstBaseSink* base = &self->base;
+  self->state = new SinkState(base);
+  self->state->allocator = gpumap::gst::slot_allocator_new(self->state->core);
+  GstPad* pad = GST_BASE_SINK_PAD(base);
+  base_chain = GST_PAD_CHAINFUNC(pad);
+  gst_pad_set_chain_function(pad, chain);
+  gst_pad_set_chain_list_function(pad, chain_list);
+  gst_base_sink_set_sync(base, FALSE);
+  // A sample kept for the application would keep a slot.
+  gst_base_sink_set_last_sample_enabled(base, FALSE);
+  // What is outside the segment is for the sinks behind the src to drop, as behind a queue.
+  gst_base_sink_set_drop_out_of_segment(base, FALSE);
+  gst_base_sink_set_processing_deadline(base, 0);
 }

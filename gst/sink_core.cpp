@@ -94,6 +94,8 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
   maps_->upstream_reads = false;
   slow_slots_.reset();
   hoards_ = false;
+  hole_ = false;
+  most_slots_ = max_slots;
   transport_ = settings.transport;
   copier_.start(settings.copy_threads);
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
@@ -161,7 +163,7 @@ RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLeas
   for (int slice = 1;; ++slice) {
     const RingStatus status = lane.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
-    if (stopped()) return RingStatus::flushing;
+    if (stopped() || is_outgrown(session, lane.ring())) return RingStatus::timeout;
     if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
     if (waits_for_itself(lane.ring(), slice, own)) return RingStatus::full;
   }
@@ -170,17 +172,23 @@ RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLeas
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped,
                              Patience patience) {
   if (hoards_) return RingStatus::full;
-  provision(bytes);
-  const auto session = this->session();
-  const auto current = lane();
-  if (!session || !current) return RingStatus::flushing;
-  // Slots in host memory may be read as well as written.
-  const bool readable = current->ring().mapping()->cpu_readable();
-  const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
-  const SlowSlots::Next next = readable ? SlowSlots::Next::slot : slow_slots_.next();
-  if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
   WriteLease lease;
-  const RingStatus status = wait_for_slot(*session, *current, lease, stopped, patience, 0);
+  SlowSlots::Next next{};
+  RingStatus status{};
+  std::shared_ptr<const Session> session;
+  while (true) {
+    provision(bytes);
+    session = this->session();
+    const auto current = lane();
+    if (!session || !current) return RingStatus::flushing;
+    // Slots in host memory may be read as well as written.
+    const bool readable = current->ring().mapping()->cpu_readable();
+    const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
+    next = readable ? SlowSlots::Next::slot : slow_slots_.next();
+    if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
+    status = wait_for_slot(*session, *current, lease, stopped, patience, 0);
+    if (status != RingStatus::timeout || !is_outgrown(*session, current->ring())) break;
+  }
   if (status == RingStatus::ok) {
     slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
@@ -222,7 +230,14 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
   info.flags = GST_BUFFER_FLAGS(buffer);
   if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
-  lane.put(lease.slot(), carrier_of(buffer));
+  GstBuffer* carrier = carrier_of(buffer);
+  if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
+    GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
+  }
+  GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
+          frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
+          static_cast<void*>(&lane.ring()));
+  lane.put(lease.slot(), carrier);
   lane.ring().publish(lease, info);
   frames_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -248,7 +263,8 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
   bytes_copied_.fetch_add(at, std::memory_order_relaxed);
 }
 
-GstFlowReturn SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin) {
+std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
+                                            const std::function<bool()>& stopped, Patience patience) {
   const auto session = this->session();
   if (!session) return GST_FLOW_FLUSHING;
   const Channel& channel = *session->channel;
@@ -277,24 +293,31 @@ GstFlowReturn SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin) {
     }
   }
 
-  const auto never = [] { return false; };
   WriteLease lease;
   RingStatus status = RingStatus::full;
-  // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is free.
-  for (const Renewal renewal : {Renewal::where_too_small, Renewal::always}) {
+  Renewal renewal = Renewal::where_too_small;
+  while (true) {
     current.reset();  // provision() may have to wait until the old ring is gone
     provision(bytes, renewal);
     current = lane();
     if (!current) return GST_FLOW_FLUSHING;
-    status = wait_for_slot(*session, *current, lease, never, Patience::waits, 1);
-    if (status != RingStatus::full || session->settings.when_full != WhenFull::block) break;
+    status = wait_for_slot(*session, *current, lease, stopped, patience, 1);
+    if (status == RingStatus::timeout && is_outgrown(*session, current->ring())) continue;
+    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is free.
+    const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
+    if (!starved || std::exchange(renewal, Renewal::always) == Renewal::always) break;
     give_host_memory(session->settings);
   }
   switch (status) {
     case RingStatus::ok:
       break;
+    case RingStatus::timeout:
+      return std::nullopt;
     case RingStatus::full:
+      GST_DEBUG("channel %s: the ring is full: dropped pts %" GST_TIME_FORMAT, session->settings.channel.c_str(),
+                GST_TIME_ARGS(GST_BUFFER_PTS(buffer)));
       drops_.fetch_add(1, std::memory_order_relaxed);
+      mark_hole();
       if (session->log) session->log->add_dropped(1);
       return GST_FLOW_OK;
     case RingStatus::closed:

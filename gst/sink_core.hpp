@@ -53,9 +53,9 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
   void provision(std::size_t bytes, Renewal renewal = Renewal::where_too_small);
   enum class Patience { waits, does_not_wait };
-  /// A slot to write, for upstream; waits as the ring does, and gives up with `flushing` once `stopped()`; does not
-  /// wait: `timeout` at once. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
-  /// had). Throws Error.
+  /// A slot to write, for upstream; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once
+  /// where it does not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
+  /// had, the element flushes). Throws Error.
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot,
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits);
   /// A frame is in the element while this lives, be it that it waits for the clock.
@@ -69,8 +69,12 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
    private:
     SinkCore& core_;
   };
-  /// Send a frame across, under a Rendering: publishes the buffer's slot, or copies the buffer into one. Throws Error.
-  GstFlowReturn send(GstBuffer* buffer, const FrameOrigin& origin);
+  /// Send a frame across, under a Rendering: publishes the buffer's slot, or copies the buffer into one. Nothing where
+  /// the wait for a slot ended because `stopped()`, or would be one at all. Throws Error.
+  [[nodiscard]] std::optional<GstFlowReturn> send(GstBuffer* buffer, const FrameOrigin& origin,
+                                                  const std::function<bool()>& stopped, Patience patience);
+  /// A frame was dropped before it came here: the next one is marked as discontinuous.
+  void mark_hole() noexcept { hole_ = true; }
   /// Frames' ways are followed.
   [[nodiscard]] bool stamping() const noexcept { return stamping_.load(std::memory_order_relaxed); }
 
@@ -114,12 +118,21 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
                            Patience patience, int own);
   [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
   void give_host_memory(const SinkSettings& settings);
+  /// How many slots the ring should have: as many as are set, and as many more as downstream of the src keeps.
+  [[nodiscard]] std::uint32_t wanted_slots(const Session& session) const;
+  [[nodiscard]] bool is_outgrown(const Session& session, const Ring& ring) const {
+    return ring.slots() < wanted_slots(session);
+  }
+  /// Null, and no further try until the next start, where there is no memory for that.
+  [[nodiscard]] std::shared_ptr<Ring> grow_ring(const Session& session, const Ring& ring);
 
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
   FrameCopier copier_;
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
+  std::atomic<bool> hole_{false};               ///< frames are missing before the next one
+  std::atomic<std::uint32_t> most_slots_{0};    ///< for more there was no memory
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;

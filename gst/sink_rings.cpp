@@ -35,26 +35,31 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   std::shared_ptr<const Session> session;
   std::weak_ptr<Mapping> old;
   std::optional<Transport> replaced;
+  std::shared_ptr<Lane> present;  ///< that has slots enough in size, but not in number
   {
     const std::lock_guard lock(mutex_);
-    if (lane_ && lane_->ring().slot_bytes() >= bytes) {
-      if (renewal == Renewal::where_too_small) return;
-      bytes = lane_->ring().slot_bytes();
-    }
     if (!session_ || flushing_) return;
     session = session_;
+    if (lane_ && lane_->ring().slot_bytes() >= bytes) {
+      if (renewal == Renewal::where_too_small) {
+        if (!is_outgrown(*session, lane_->ring())) return;
+        present = lane_;
+      }
+      bytes = lane_->ring().slot_bytes();
+    }
     if (lane_) {
       old = lane_->ring().mapping();
       replaced = lane_->ring().transport();
     }
   }
   const SinkSettings& settings = session->settings;
-  if (settings.slot_bytes != 0 && bytes > settings.slot_bytes) {
+  if (!present && settings.slot_bytes != 0 && bytes > settings.slot_bytes) {
     throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes does not fit slot-size {}: set slot-size to {} or "
                                                 "more, or to 0 to take it from the caps",
                                                 bytes, settings.slot_bytes, bytes));
   }
-  std::shared_ptr<Ring> ring = make_ring(*session, bytes, old, replaced);
+  std::shared_ptr<Ring> ring =
+      present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
   if (!ring) return;
   report_fallback(*session->channel, *ring);
   const std::lock_guard lock(mutex_);
@@ -67,6 +72,30 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   auto made = std::make_shared<Lane>(std::move(ring), gone_.published, session->log);
   session->channel->push_lane(made);
   lane_ = std::move(made);
+}
+
+std::uint32_t SinkCore::wanted_slots(const Session& session) const {
+  const std::uint64_t wanted = std::uint64_t{session.settings.slots} + session.channel->kept_slots();
+  // The settings are met or the start fails; what comes on top may have to do with less.
+  const std::uint64_t most = std::max(most_slots_.load(std::memory_order_relaxed), session.settings.slots);
+  return static_cast<std::uint32_t>(std::min(wanted, most));
+}
+
+std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ring) {
+  RingOptions options;
+  options.slots = wanted_slots(session);
+  options.slot_bytes = ring.slot_bytes();
+  options.spin = std::chrono::microseconds(session.settings.busy_poll_us);
+  options.transport = ring.transport();
+  try {
+    return Ring::create(session.device, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    GST_INFO("channel %s: no memory for %u slots instead of %u: %s", session.settings.channel.c_str(), options.slots,
+             ring.slots(), error.what());
+    most_slots_ = ring.slots();
+    return nullptr;
+  }
 }
 
 std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Mapping>& old,
