@@ -20,6 +20,32 @@ bool is_system(const GstCapsFeatures* features) {
   return true;
 }
 
+/// A copy (transfer full) with this memory feature in every structure; null: system memory.
+GstCaps* with_memory(const GstCaps* caps, const char* memory) {
+  GstCaps* copy = gst_caps_copy(caps);
+  for (guint i = 0; i < gst_caps_get_size(copy); ++i) {
+    GstCapsFeatures* features = gst_caps_features_new_empty();
+    const GstCapsFeatures* before = gst_caps_get_features(caps, i);
+    for (guint j = 0; j < gst_caps_features_get_size(before); ++j) {
+      const gchar* feature = gst_caps_features_get_nth(before, j);
+      if (!is_memory(feature)) gst_caps_features_add(features, feature);
+    }
+    if (memory != nullptr) gst_caps_features_add(features, memory);
+    gst_caps_set_features(copy, i, features);
+  }
+  return copy;
+}
+
+/// A CAPS query finds its way through queue, tee, identity and capsfilter, where ACCEPT_CAPS may end at a template.
+bool peer_takes(GstPad* srcpad, const GstCaps* caps, const char* memory) {
+  GstCaps* asked = with_memory(caps, memory);
+  GstCaps* answer = gst_pad_peer_query_caps(srcpad, asked);
+  const bool takes = gst_caps_can_intersect(answer, asked) != 0;  // some answer more than they were asked
+  gst_caps_unref(answer);
+  gst_caps_unref(asked);
+  return takes;
+}
+
 }  // namespace
 
 bool is_gpu_caps(const GstCaps* caps) {
@@ -37,18 +63,13 @@ bool is_system_caps(const GstCaps* caps) {
 }
 
 GstCaps* with_feature(const GstCaps* caps, bool gpu) {
-  GstCaps* copy = gst_caps_copy(caps);
-  for (guint i = 0; i < gst_caps_get_size(copy); ++i) {
-    GstCapsFeatures* features = gst_caps_features_new_empty();
-    const GstCapsFeatures* before = gst_caps_get_features(caps, i);
-    for (guint j = 0; j < gst_caps_features_get_size(before); ++j) {
-      const gchar* feature = gst_caps_features_get_nth(before, j);
-      if (!is_memory(feature)) gst_caps_features_add(features, feature);
-    }
-    if (gpu) gst_caps_features_add(features, feature_name);
-    gst_caps_set_features(copy, i, features);
-  }
-  return copy;
+  return with_memory(caps, gpu ? feature_name : nullptr);
+}
+
+GstCaps* in_either_memory(const GstCaps* caps) {
+  GstCaps* both = with_feature(caps, true);
+  gst_caps_append(both, with_feature(caps, false));
+  return both;
 }
 
 GstCaps* system_only(const GstCaps* caps) {
@@ -62,6 +83,11 @@ GstCaps* system_only(const GstCaps* caps) {
     gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)), kept_features);
   }
   return kept;
+}
+
+bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature) {
+  constexpr const char* of_no_one = "memory:GPUMapNobody";
+  return peer_takes(srcpad, caps, feature) && !peer_takes(srcpad, caps, of_no_one);
 }
 
 }  // namespace gpumap::gst

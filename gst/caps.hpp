@@ -15,7 +15,17 @@ inline constexpr const char* feature_name = "memory:GPUMap";
 /// A copy (transfer full) with the memory feature of every structure set to GPUMap or to system memory; other features
 /// stay.
 [[nodiscard]] GstCaps* with_feature(const GstCaps* caps, bool gpu);
+/// `caps`, which are not ANY, in either of the two memories (transfer full), GPUMap first.
+[[nodiscard]] GstCaps* in_either_memory(const GstCaps* caps);
 /// The structures of `caps` (transfer full) that are for system memory.
 [[nodiscard]] GstCaps* system_only(const GstCaps* caps);
+
+/// Whether what follows `srcpad` takes `caps` with this memory feature because it knows that memory. Elements that take
+/// anything (filesink, fakesink, textoverlay) also take memory that they know nothing of, and then write padding to a
+/// file or leave out a text in silence: they do not name it, and neither does a pad that is linked to nothing.
+[[nodiscard]] bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature);
+[[nodiscard]] inline bool peer_names_gpu_memory(GstPad* srcpad, const GstCaps* caps) {
+  return peer_names_memory(srcpad, caps, feature_name);
+}
 
 }  // namespace gpumap::gst

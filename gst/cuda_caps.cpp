@@ -71,16 +71,20 @@ GstCaps* offer_cuda(GstCaps* caps) {
   return offered;
 }
 
-GstCaps* nearest_memory(GstCaps* caps) {
+GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps) {
+  GstCaps* nearest = nullptr;
   for (const char* feature : {feature_name, cuda_feature_name}) {
-    GstCaps* nearest = with_or_without(caps, feature, true);
-    if (!gst_caps_is_empty(nearest)) {
-      gst_caps_unref(caps);
-      return nearest;
-    }
-    gst_caps_unref(nearest);
+    nearest = with_or_without(caps, feature, true);
+    if (!gst_caps_is_empty(nearest) && peer_names_memory(srcpad, nearest, feature)) break;
+    gst_clear_caps(&nearest);
   }
-  return caps;
+  if (nearest == nullptr) nearest = system_only(caps);
+  if (gst_caps_is_empty(nearest)) {
+    gst_caps_unref(nearest);
+    return caps;
+  }
+  gst_caps_unref(caps);
+  return nearest;
 }
 
 GstCaps* without_system_memory(const GstCaps* caps) {

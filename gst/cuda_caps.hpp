@@ -19,9 +19,9 @@ inline constexpr const char* cuda_feature_name = "memory:CUDAMemory";
 /// that which asks for memory:GPUMap: raw video in the formats that every libgstcuda knows.
 [[nodiscard]] GstCaps* offer_cuda(GstCaps* caps);
 
-/// Of `caps` (transfer full, both) only those of the memory nearest to the GPU among them: GPUMap, else CUDA memory,
-/// else what there is.
-[[nodiscard]] GstCaps* nearest_memory(GstCaps* caps);
+/// Of `caps` (transfer full, both), which what follows `srcpad` takes, only those of the memory nearest to the GPU that
+/// it names: GPUMap, else CUDA memory, else system memory. Where it takes no system memory either: `caps`.
+[[nodiscard]] GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps);
 
 /// `caps` (transfer full) without what is for system memory, where some of the rest asks for CUDA memory; else null.
 [[nodiscard]] GstCaps* without_system_memory(const GstCaps* caps);

@@ -137,8 +137,7 @@ GstCaps* transform_declared_caps(const DeclaredCaps& declared, GstPadDirection d
     gst_caps_unref(given);
   }
   if (gst_caps_is_any(taken)) return taken;
-  GstCaps* result = with_feature(taken, true);
-  gst_caps_append(result, with_feature(taken, false));
+  GstCaps* result = in_either_memory(taken);
   gst_caps_unref(taken);
   return result;
 }

@@ -120,6 +120,11 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   const std::string params = properties.settings.params;
   GST_OBJECT_UNLOCK(trans);
   GstCaps* made = gpumap::gst::transform_kernel_caps(kernel, params, declared, direction, caps);
+  if (filter != nullptr && gst_caps_is_any(made) && !gst_caps_is_any(filter)) {
+    // Any media type is not any memory: who asks about one that is not ours is told no.
+    gst_caps_unref(made);
+    made = gpumap::gst::in_either_memory(filter);
+  }
   // Before the start no one knows; but elements that cannot be linked could not say why.
   const auto runner = runner_of(trans);
   if (!runner || runner->cuda_obstacle().empty()) made = gpumap::gst::offer_cuda(made);
@@ -129,10 +134,10 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   return filtered;
 }
 
-/// Where downstream takes several (another gpumapkernel does), frames stay in GPU memory.
+/// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction == GST_PAD_SINK) {
-    others = gst_caps_make_writable(gpumap::gst::nearest_memory(others));
+    others = gst_caps_make_writable(gpumap::gst::nearest_memory(trans->srcpad, others));
     gpumap::gst::fixate_rate(others, caps);
   }
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->fixate_caps(trans, direction, caps, others);

@@ -183,8 +183,7 @@ GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& param
   }
   gst_caps_unref(from);
   // System memory at the input too, though set_caps() refuses it: it can say what is missing, a link that fails cannot.
-  GstCaps* result = with_feature(made, true);
-  gst_caps_append(result, with_feature(made, false));
+  GstCaps* result = in_either_memory(made);
   gst_caps_unref(made);
   return result;
 }

@@ -115,14 +115,26 @@ TEST(CudaCaps, OfferWhatTheAllocatorLaysOut) {
   EXPECT_EQ(offered("ANY"), "ANY");
 }
 
+// Of what downstream names: one that takes anything gets system memory.
 TEST(CudaCaps, NearestMemoryIsTaken) {
-  const auto nearest = [](const char* text) {
-    const Caps made(nearest_memory(gst_caps_from_string(text)));
-    return std::pair(is_cuda_caps(made.get()), gst_caps_get_size(made.get()));
+  const auto nearest = [](const std::string& taken, const char* offered) {
+    const Pipeline pipeline("identity name=before ! capsfilter caps=\"" + taken + "\" ! fakesink");
+    const Pad pad(gst_element_get_static_pad(pipeline.element("before"), "src"));
+    const Caps made(nearest_memory(pad.get(), gst_caps_from_string(offered)));
+    gchar* features = gst_caps_features_to_string(gst_caps_get_features(made.get(), 0));
+    const std::string memory = features;
+    g_free(features);
+    return std::pair(memory, gst_caps_get_size(made.get()));
   };
-  EXPECT_EQ(nearest("video/x-raw;video/x-raw(memory:CUDAMemory)"), std::pair(true, 1U));
-  EXPECT_EQ(nearest("video/x-raw;video/x-raw(memory:CUDAMemory);video/x-raw(memory:GPUMap)"), std::pair(false, 1U));
-  EXPECT_EQ(nearest("video/x-raw;video/x-bayer"), std::pair(false, 2U));
+  constexpr const char* every = "video/x-raw;video/x-raw(memory:CUDAMemory);video/x-raw(memory:GPUMap)";
+  constexpr const char* cuda = "video/x-raw(memory:CUDAMemory);video/x-raw";
+  EXPECT_EQ(nearest(every, cuda), std::pair(std::string("memory:CUDAMemory"), 1U));
+  EXPECT_EQ(nearest(every, every), std::pair(std::string("memory:GPUMap"), 1U));
+  EXPECT_EQ(nearest("video/x-raw;video/x-bayer", "video/x-raw;video/x-bayer"),
+            std::pair(std::string("memory:SystemMemory"), 2U));
+  for (const char* anything : {"ANY", "video/x-raw(ANY)"}) {
+    EXPECT_EQ(nearest(anything, every), std::pair(std::string("memory:SystemMemory"), 1U)) << anything;
+  }
 }
 
 TEST(CudaCaps, SystemMemoryIsLeftOutBesideCuda) {
