@@ -36,6 +36,22 @@ GstCaps* with_memory(const GstCaps* caps, const char* memory) {
   return copy;
 }
 
+/// The structures (transfer full) whose features `fit`; ANY features intersect with any, so they are narrowed to system
+/// memory instead of dropped.
+template <typename Fits>
+GstCaps* only(const GstCaps* caps, Fits fits) {
+  if (gst_caps_is_any(caps)) return gst_caps_new_any();
+  GstCaps* kept = gst_caps_new_empty();
+  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
+    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
+    const bool any = gst_caps_features_is_any(features) != 0;
+    if (!any && !fits(features)) continue;
+    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)),
+                                   any ? nullptr : gst_caps_features_copy(features));
+  }
+  return kept;
+}
+
 /// A CAPS query finds its way through queue, tee, identity and capsfilter, where ACCEPT_CAPS may end at a template.
 bool peer_takes(GstPad* srcpad, const GstCaps* caps, const char* memory) {
   GstCaps* asked = with_memory(caps, memory);
@@ -73,16 +89,18 @@ GstCaps* in_either_memory(const GstCaps* caps) {
 }
 
 GstCaps* system_only(const GstCaps* caps) {
-  if (gst_caps_is_any(caps)) return gst_caps_new_any();
-  GstCaps* kept = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
-    // ANY features intersect with system memory, so narrow them instead of dropping them.
-    if (!is_system(features) && !gst_caps_features_is_any(features)) continue;
-    GstCapsFeatures* kept_features = is_system(features) ? gst_caps_features_copy(features) : nullptr;
-    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)), kept_features);
-  }
-  return kept;
+  return only(caps, [](const GstCapsFeatures* features) { return is_system(features); });
+}
+
+GstCaps* from_either_memory(const GstCaps* caps) {
+  GstCaps* kept = only(caps, [](const GstCapsFeatures* features) {
+    return is_system(features) || gst_caps_features_contains(features, feature_name) != 0;
+  });
+  if (gst_caps_is_any(kept)) return kept;
+  GstCaps* plain = with_feature(kept, false);
+  gst_caps_unref(kept);
+  GstCaps* simple = gst_caps_simplify(plain);  // both memories of a format are one now
+  return simple;
 }
 
 bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature) {

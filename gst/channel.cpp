@@ -5,9 +5,19 @@
 #include <map>
 #include <utility>
 
+#include "pipeline_state.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
 namespace gpumap::gst {
 
 namespace {
+
+/// So many events between two frames, and gaps become one; so many, and upstream waits. A full ring holds frames back,
+/// but events without frames (GAP, tags of a stream that no one takes) would grow without end.
+constexpr std::size_t many_events = 64;
+constexpr std::size_t most_events = 4096;
 
 bool is_sticky(GstEvent* event) {  // GST_EVENT_IS_STICKY mixes enumerations, which C++20 frowns on
   return (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_STICKY) != 0;
@@ -30,6 +40,7 @@ std::shared_ptr<Channel> Channel::open(const std::string& name) {
 }
 
 Channel::~Channel() {
+  stop_keeping();
   clear(items_);
   for (GstEvent* event : delivered_) gst_event_unref(event);
 }
@@ -62,25 +73,60 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     const std::lock_guard lock(mutex_);
     if (!take_side(sink_, sink, holder)) return false;
     kept.swap(kept_);
+    stop_keeping();
   }
   if (kept) drop_all(false);
   return true;
 }
 
-void Channel::detach_sink(bool drained) {
+void Channel::detach_sink(bool drained, GstClockTime linger) {
   if (!drained) drop_all(false);
   const std::lock_guard lock(mutex_);
   sink_ = nullptr;
   // A src that began to take this stream and left had its chance: the next one may have nothing to do with it.
   const bool untouched = src_ == nullptr && !current_ && delivered_.empty();
-  if (untouched && !items_.empty()) kept_ = shared_from_this();
+  if (!untouched || items_.empty()) return;
+  kept_ = shared_from_this();
+  if (!GST_CLOCK_TIME_IS_VALID(linger)) return;
+  GstClock* clock = gst_system_clock_obtain();
+  end_of_keeping_ = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + linger);
+  gst_object_unref(clock);
+  using Weak = std::weak_ptr<Channel>;
+  gst_clock_id_wait_async(
+      end_of_keeping_,
+      [](GstClock*, GstClockTime, GstClockID id, gpointer data) -> gboolean {
+        if (const auto channel = static_cast<Weak*>(data)->lock()) channel->end_keeping(id);
+        return TRUE;
+      },
+      new Weak(kept_), [](gpointer data) { delete static_cast<Weak*>(data); });
 }
 
-bool Channel::attach_src(GstElement* src, FlushHandler on_flush, std::string& holder) {
+void Channel::stop_keeping() {
+  if (end_of_keeping_ == nullptr) return;
+  gst_clock_id_unschedule(end_of_keeping_);
+  gst_clock_id_unref(end_of_keeping_);
+  end_of_keeping_ = nullptr;
+}
+
+void Channel::end_keeping(GstClockID id) {
+  std::shared_ptr<Channel> kept;
+  {
+    const std::lock_guard lock(mutex_);
+    if (id != end_of_keeping_) return;
+    kept.swap(kept_);
+  }
+  if (!kept) return;
+  GST_INFO("channel %s: no gpumapsrc came for the frames of the ended stream: dropped", name_.c_str());
+  drop_all(false);
+}
+
+bool Channel::attach_src(GstElement* src, EventHandler on_event, std::string& holder) {
   const std::lock_guard lock(mutex_);
   if (!take_side(src_, src, holder)) return false;
   kept_.reset();  // from here on the src holds it
-  on_flush_ = std::move(on_flush);
+  stop_keeping();
+  on_event_ = std::move(on_event);
+  kept_slots_ = 0;
   src_flushing_ = false;
   interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
@@ -103,7 +149,7 @@ bool Channel::attach_src(GstElement* src, FlushHandler on_flush, std::string& ho
 void Channel::detach_src() {
   const std::lock_guard lock(mutex_);
   src_ = nullptr;
-  on_flush_ = nullptr;
+  on_event_ = nullptr;
   held_ = {};
   flow_ = GST_FLOW_OK;
 }
@@ -116,14 +162,23 @@ void Channel::set_downstream_flow(GstFlowReturn flow) noexcept {
   if (current_) current_->ring().drop_queued();
 }
 
-void Channel::set_sink_playing(bool playing) noexcept {
-  sink_playing_.store(playing, std::memory_order_release);
-  plays_.fetch_add(1, std::memory_order_release);
+Channel::SinkTime Channel::sink_time() const {
+  const std::lock_guard lock(mutex_);
+  if (sink_ == nullptr) return {};
+  GST_OBJECT_LOCK(sink_);
+  const GstClockTime base = sink_->base_time;
+  GST_OBJECT_UNLOCK(sink_);
+  return {sink_, base, sink_playing()};
 }
 
-void Channel::set_src_playing(bool playing) noexcept {
-  src_playing_.store(playing, std::memory_order_release);
-  plays_.fetch_add(1, std::memory_order_release);
+void Channel::set_src_pad(GstPad* pad) {
+  const std::lock_guard lock(mutex_);
+  src_pad_ = pad;
+}
+
+GstPad* Channel::src_pad() const {
+  const std::lock_guard lock(mutex_);
+  return src_pad_ != nullptr ? GST_PAD(gst_object_ref(src_pad_)) : nullptr;
 }
 
 GstElement* Channel::sink() const {
@@ -156,8 +211,33 @@ void Channel::retire_lane() {
   add({0, nullptr, nullptr});
 }
 
-void Channel::push_event(GstEvent* event) {
-  add({0, event, nullptr});
+bool Channel::push_event(GstEvent* event) {
+  if (pending_.load(std::memory_order_acquire) >= many_events) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
+    if (pending_.load(std::memory_order_acquire) >= most_events) return false;
+  }
+  add({0, gst_event_ref(event), nullptr});
+  return true;
+}
+
+/// Make the last event in the queue span this gap as well, where it is a gap with no frame behind it.
+bool Channel::join_gap(GstEvent* gap) {
+  const std::lock_guard lock(mutex_);
+  if (items_.empty()) return false;
+  Item& last = items_.back();
+  const bool follows = last.event != nullptr && GST_EVENT_TYPE(last.event) == GST_EVENT_GAP &&
+                       (!newest_ || last.before == newest_->ring().published());
+  if (!follows) return false;
+  GstClockTime start = 0;
+  GstClockTime begin = 0;
+  GstClockTime duration = 0;
+  gst_event_parse_gap(last.event, &start, nullptr);
+  gst_event_parse_gap(gap, &begin, &duration);
+  if (!GST_CLOCK_TIME_IS_VALID(duration)) duration = 0;
+  GstEvent* both = gst_event_new_gap(start, begin > start ? begin - start + duration : duration);
+  gst_event_set_seqnum(both, gst_event_get_seqnum(gap));
+  gst_event_take(&last.event, both);
+  return true;
 }
 
 void Channel::drop_all(bool keep_sticky) {
@@ -191,12 +271,19 @@ void Channel::drop_all(bool keep_sticky) {
 }
 
 void Channel::flush(GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) drop_all(true);
-  FlushHandler handler;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    drop_all(true);
+    flushed_ = true;
+  }
+  pass(event);
+}
+
+void Channel::pass(GstEvent* event) {
+  EventHandler handler;
   GstElement* src = nullptr;
   {
     const std::lock_guard lock(mutex_);
-    handler = on_flush_;
+    handler = on_event_;
     if (src_ != nullptr) src = GST_ELEMENT(gst_object_ref(src_));
   }
   if (handler) {
@@ -205,6 +292,33 @@ void Channel::flush(GstEvent* event) {
     gst_event_unref(event);
   }
   if (src != nullptr) gst_object_unref(src);
+}
+
+bool Channel::seek_once(GstEvent* seek, const std::function<bool(GstEvent*)>& push) {
+  const guint32 seqnum = gst_event_get_seqnum(seek);
+  {
+    const std::lock_guard lock(mutex_);
+    if (seqnum == last_seek_) {
+      gst_event_unref(seek);
+      return last_seek_done_;
+    }
+    last_seek_ = seqnum;
+    last_seek_done_ = true;  // for whoever comes while it is under way
+  }
+  const bool done = push(seek);
+  const std::lock_guard lock(mutex_);
+  if (seqnum == last_seek_) last_seek_done_ = done;
+  return done;
+}
+
+void Channel::tell_latency() const {
+  GstElement* sink = this->sink();
+  GstElement* src = this->src();
+  if (sink != nullptr && src != nullptr && !same_pipeline(sink, src)) {
+    gst_element_post_message(src, gst_message_new_latency(GST_OBJECT_CAST(src)));
+  }
+  gst_clear_object(&sink);
+  gst_clear_object(&src);
 }
 
 void Channel::set_src_flushing(bool flushing) {
@@ -247,8 +361,13 @@ void Channel::remember(GstEvent* event) {
   ended_ = type == GST_EVENT_EOS;
   if (ended_) return;
   if (type == GST_EVENT_STREAM_START) {
-    for (GstEvent* old : delivered_) gst_event_unref(old);
-    delivered_.clear();
+    // As on a pad: caps and segment hold until others come.
+    std::erase_if(delivered_, [](GstEvent* old) {
+      const GstEventType kind = GST_EVENT_TYPE(old);
+      const bool holds = kind == GST_EVENT_STREAM_START || kind == GST_EVENT_CAPS || kind == GST_EVENT_SEGMENT;
+      if (!holds) gst_event_unref(old);
+      return !holds;
+    });
   }
   const bool many = (static_cast<unsigned>(type) & GST_EVENT_TYPE_STICKY_MULTI) != 0;
   const auto old = std::find_if(delivered_.begin(), delivered_.end(), [&](GstEvent* other) {
@@ -260,6 +379,17 @@ void Channel::remember(GstEvent* event) {
   } else {
     delivered_.push_back(gst_event_ref(event));
   }
+}
+
+Channel::Next Channel::frame_of(Lane& lane, ReadLease lease) {
+  const std::uint64_t sequence = lane.sequence(lease);
+  Next frame{.kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence};
+  frame.carrier.reset(lane.take(frame.lease.slot()));
+  frame.trace = lane.follow(frame.lease);
+  frame.loans = lane.loans();
+  frame.after_hole = sequence != next_sequence_ || flushed_.exchange(false, std::memory_order_relaxed);
+  next_sequence_ = sequence + 1;
+  return frame;
 }
 
 Channel::Next Channel::next(Deadline deadline) {
@@ -286,13 +416,7 @@ Channel::Next Channel::next(Deadline deadline) {
           return {.kind = Next::Kind::event, .event = item.event};
         }
       }
-      if (held_) {
-        const std::uint64_t sequence = current_->sequence(held_);
-        Next frame{.kind = Next::Kind::frame, .lease = std::move(held_), .sequence = sequence};
-        frame.carrier.reset(current_->take(frame.lease.slot()));
-        frame.trace = current_->follow(frame.lease);
-        return frame;
-      }
+      if (held_) return frame_of(*current_, std::move(held_));
       if (!current_) {
         const auto ready = [&] { return src_flushing_ || interrupted_ || !items_.empty(); };
         if (deadline == no_deadline) {
@@ -314,14 +438,7 @@ Channel::Next Channel::next(Deadline deadline) {
         if (current_ == lane) held_ = std::move(lease);
         continue;
       }
-      BufferPtr carrier(lane->take(lease.slot()));
-      const std::uint64_t sequence = lane->sequence(lease);
-      auto trace = lane->follow(lease);
-      return {.kind = Next::Kind::frame,
-              .lease = std::move(lease),
-              .sequence = sequence,
-              .carrier = std::move(carrier),
-              .trace = std::move(trace)};
+      return frame_of(*lane, std::move(lease));
     }
     if (status == RingStatus::flushing) return {.kind = Next::Kind::flushing};
     if (pending_.load(std::memory_order_acquire) != 0) continue;

@@ -22,8 +22,9 @@ namespace gpumap::gst {
 /// path. Thread safety: every member from any thread; next() from one thread at a time.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  /// What the src side does when the sink side flushes. Called in the flushing thread.
-  using FlushHandler = std::function<void(GstEvent*)>;
+  /// What the src side does with what overtakes the queue: flushes, and events that are not serialized. Takes the
+  /// event. Called in the thread that sends it.
+  using EventHandler = std::function<void(GstEvent*)>;
 
   [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name);
   explicit Channel(std::string name) : name_(std::move(name)) {}
@@ -37,25 +38,47 @@ class Channel : public std::enable_shared_from_this<Channel> {
   // and no src is there to take is dropped.
   [[nodiscard]] bool attach_sink(GstElement* sink, std::string& holder);
   /// `drained`: after EOS, what is queued still goes to the src; else it is dropped. Of a stream that no src has seen
-  /// yet it waits here, even once both elements are gone, until a src or another sink comes.
-  void detach_sink(bool drained);
+  /// yet it waits here, even once both elements are gone, until a src or another sink comes, but for `linger` at most.
+  void detach_sink(bool drained, GstClockTime linger);
   void push_lane(const std::shared_ptr<Lane>& lane);
-  void retire_lane();                ///< let its memory go once its last frame has been taken
-  void push_event(GstEvent* event);  ///< takes it
-  void flush(GstEvent* event);       ///< FLUSH_START or FLUSH_STOP; takes it
+  void retire_lane();  ///< let its memory go once its last frame has been taken
+  /// Adds a reference. False: too many events wait already, try again once frames have been taken.
+  [[nodiscard]] bool push_event(GstEvent* event);
+  void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
+  void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
+  /// A seek reaches the sink from its bin and through the src: `push` (which takes it) gets the first of them, the
+  /// other has what became of that one for an answer. Takes `seek`.
+  [[nodiscard]] bool seek_once(GstEvent* seek, const std::function<bool(GstEvent*)>& push);
+  /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
+  void tell_latency() const;
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
   [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
 
   /// Each side says when it starts and stops playing: only in between is its base time worth reading.
-  void set_sink_playing(bool playing) noexcept;
-  void set_src_playing(bool playing) noexcept;
+  void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
+  void set_src_playing(bool playing) noexcept { src_playing_.store(playing, std::memory_order_release); }
   [[nodiscard]] bool sink_playing() const noexcept { return sink_playing_.load(std::memory_order_acquire); }
   [[nodiscard]] bool src_playing() const noexcept { return src_playing_.load(std::memory_order_acquire); }
-  /// Changes with every call of these two.
-  [[nodiscard]] guint plays() const noexcept { return plays_.load(std::memory_order_acquire); }
+
+  /// What the sink's running time counts from; nothing of it where there is no sink.
+  struct SinkTime {
+    const GstElement* sink = nullptr;  ///< for comparing only
+    GstClockTime base = GST_CLOCK_TIME_NONE;
+    bool playing = false;
+    bool operator==(const SinkTime&) const = default;
+  };
+  [[nodiscard]] SinkTime sink_time() const;
+
+  /// How many more slots than are set the ring should have, for downstream of the src keeps so many.
+  [[nodiscard]] std::uint32_t kept_slots() const noexcept { return kept_slots_.load(std::memory_order_relaxed); }
+  void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
 
   // Src side.
-  [[nodiscard]] bool attach_src(GstElement* src, FlushHandler on_flush, std::string& holder);
+  /// The pad behind which caps are decided (borrowed; null: none any more), from READY on: upstream of the sink may ask
+  /// before the src starts.
+  void set_src_pad(GstPad* pad);
+  [[nodiscard]] GstPad* src_pad() const;  ///< transfer full, or null
+  [[nodiscard]] bool attach_src(GstElement* src, EventHandler on_event, std::string& holder);
   void detach_src();
   void set_downstream_flow(GstFlowReturn flow) noexcept;
   void set_src_flushing(bool flushing);
@@ -79,6 +102,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::uint64_t sequence = 0;         ///< frame: its number on the channel
     BufferPtr carrier;                  ///< frame
     std::shared_ptr<FrameTrace> trace;  ///< frame; null where its way is not followed
+    std::shared_ptr<Loans> loans;       ///< frame: where its slot counts as lent to downstream
+    bool after_hole = false;            ///< frame: some before it are missing
     GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
@@ -91,16 +116,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
 
   void add(Item item);
+  [[nodiscard]] bool join_gap(GstEvent* gap);
+  [[nodiscard]] Next frame_of(Lane& lane, ReadLease lease);
   void drop_all(bool keep_sticky);
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
+  void stop_keeping();  ///< under mutex_
+  void end_keeping(GstClockID id);
 
   const std::string name_;
   mutable std::mutex mutex_;
   std::condition_variable arrived_;
   GstElement* sink_ = nullptr;
   GstElement* src_ = nullptr;
-  FlushHandler on_flush_;
+  GstPad* src_pad_ = nullptr;
+  EventHandler on_event_;
   std::deque<Item> items_;
   std::atomic<std::size_t> pending_{0};
   std::shared_ptr<Lane> newest_;      ///< the sink side's lane
@@ -111,11 +141,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool src_flushing_ = false;
   bool interrupted_ = false;
   std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
+  GstClockID end_of_keeping_ = nullptr;
+  std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
+  std::atomic<bool> flushed_{false};  ///< since the src took a frame
+  guint32 last_seek_ = GST_SEQNUM_INVALID;
+  bool last_seek_done_ = false;
   std::chrono::nanoseconds src_spin_{0};
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
-  std::atomic<guint> plays_{0};
+  std::atomic<std::uint32_t> kept_slots_{0};
 };
 
 }  // namespace gpumap::gst

@@ -10,6 +10,7 @@
 
 #include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
+#include "loans.hpp"
 
 namespace gpumap::gst {
 
@@ -24,6 +25,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
+  [[nodiscard]] const std::shared_ptr<Loans>& loans() const noexcept { return loans_; }
   /// Of a frame on its channel: a ring counts its own only.
   [[nodiscard]] std::uint64_t sequence(const ReadLease& lease) const noexcept { return first_ + lease.info().sequence; }
   /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
@@ -37,6 +39,7 @@ class Lane {
   std::shared_ptr<Ring> ring_;
   std::uint64_t first_;
   std::vector<std::atomic<GstBuffer*>> carriers_;
+  std::shared_ptr<Loans> loans_ = std::make_shared<Loans>();
   std::shared_ptr<LatencyLog> log_;
   std::uint64_t expected_ = 0;  ///< the ring's sequence of the next frame, when none is dropped
 };

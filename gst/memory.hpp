@@ -19,6 +19,7 @@
 #include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
+#include "loans.hpp"
 
 namespace gpumap::gst {
 
@@ -62,6 +63,8 @@ class Bytes {
 
   /// A received slot only: the way of its frame, which ends for the slot when this does. Null: it is not followed.
   void set_trace(std::shared_ptr<FrameTrace> trace) noexcept { trace_ = std::move(trace); }
+  /// A received slot only: counts as lent until it is given back.
+  void set_loan(Loans::Loan loan) noexcept { loan_ = std::move(loan); }
   /// A stamp of the slot's frame, where this is its slot.
   void stamp(Stamp stamp, std::int64_t at_ns) const noexcept;
 
@@ -95,6 +98,7 @@ class Bytes {
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
 
+  Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
   std::variant<std::monostate, WriteLease, ReadLease, OutputBlock> holder_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Mapping> mapping_;

@@ -28,17 +28,22 @@ bool is_changing_state(GstElement* element) {
   return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
 }
 
-bool same_pipeline(GstElement* one, GstElement* other) {
-  const auto top = [](GstElement* element) {
-    GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
-    while (GstObject* parent = gst_object_get_parent(at)) {
-      gst_object_unref(at);
-      at = parent;
-    }
+GstElement* top_level(GstElement* element) {
+  GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
+  while (GstObject* parent = gst_object_get_parent(at)) {
     gst_object_unref(at);
-    return at;  // for comparing only
-  };
-  return top(one) == top(other);
+    at = parent;
+  }
+  return GST_ELEMENT_CAST(at);
+}
+
+bool same_pipeline(GstElement* one, GstElement* other) {
+  GstElement* top = top_level(one);
+  GstElement* other_top = top_level(other);
+  const bool same = top == other_top;
+  gst_object_unref(top);
+  gst_object_unref(other_top);
+  return same;
 }
 
 }  // namespace gpumap::gst

@@ -112,8 +112,9 @@ GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAc
     const bool waits = params == nullptr || (params->flags & GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT) == 0;
     const auto patience = waits ? SinkCore::Patience::waits : SinkCore::Patience::does_not_wait;
     const RingStatus status = state.core->acquire(state.bytes, bytes, stopped, patience);
-    if (status == RingStatus::flushing) return GST_FLOW_FLUSHING;
+    if (GST_BUFFER_POOL_IS_FLUSHING(pool)) return GST_FLOW_FLUSHING;
     if (status == RingStatus::timeout) return GST_FLOW_EOS;  // as GstBufferPool says it
+    // Where only the element flushes, the pool is in order: a decoder takes anything but a buffer for an error.
   } catch (const std::exception& error) {
     state.core->report(error);
     return GST_FLOW_ERROR;

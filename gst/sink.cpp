@@ -31,8 +31,9 @@ struct SinkState {
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkPreroll preroll;
-  GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's
-  bool rendered = false;      ///< the streaming thread's
+  GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's, as:
+  GstFlowReturn sent_flow = GST_FLOW_OK;
+  bool rendered = false;
   std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
 };
 
@@ -95,7 +96,8 @@ std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore
   try {
     FrameOrigin origin;
     if (state.core->stamping()) origin = {due_ns(sink, buffer), gpumap::gst::captured_ns(buffer)};
-    return state.core->send(buffer, origin, [&] { return state.preroll.is_unlocked(); }, patience);
+    return state.core->send(
+        buffer, origin, [&] { return state.preroll.is_unlocked(); }, patience);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
     return GST_FLOW_ERROR;
@@ -106,21 +108,20 @@ std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore
 /// there. What finds no slot is rendered in its turn.
 GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
-  GstFlowReturn flow = GST_FLOW_OK;
   if (state.sent != buffer && (!state.preroll.is_done() || src_prerolls(state))) {
-    if (const auto sent = send(sink, buffer, SinkCore::Patience::does_not_wait)) {
+    if (const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait)) {
       state.sent = buffer;
-      flow = *sent;
+      state.sent_flow = *flow;  // for render(): what is returned here but OK counts as a failed change of state
     }
   }
   state.preroll.finish();
-  return flow;
+  return GST_FLOW_OK;
 }
 
 GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   state.rendered = true;
-  if (std::exchange(state.sent, nullptr) == buffer) return GST_FLOW_OK;
+  if (std::exchange(state.sent, nullptr) == buffer) return state.sent_flow;
   auto patience = SinkCore::Patience::waits;
   while (true) {
     if (!state.preroll.plays()) {
@@ -160,9 +161,12 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
       state.sent = nullptr;
       if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
       return flow;
-    case SinkPreroll::Verdict::wanted:
-      if (const auto sent = send(sink, buffer, SinkCore::Patience::waits)) flow = *sent;
+    case SinkPreroll::Verdict::wanted: {
+      std::optional<GstFlowReturn> sent;
+      while (!sent) sent = send(sink, buffer, SinkCore::Patience::waits);  // a flush ends it
+      flow = *sent;
       break;
+    }
     case SinkPreroll::Verdict::flushing:
       break;
   }
@@ -274,8 +278,7 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   const auto parent = GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event;
   const auto channel = state_of(element).core->channel();
   if (channel && GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
-    return static_cast<gboolean>(
-        channel->seek_once(event, [&](GstEvent* seek) { return parent(element, seek) != 0; }));
+    return static_cast<gboolean>(channel->seek_once(event, [&](GstEvent* seek) { return parent(element, seek) != 0; }));
   }
   if (channel && GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
     event = gpumap::gst::own_latency(GST_BASE_SINK(element), event);
@@ -289,8 +292,7 @@ gboolean send_event(GstElement* element, GstEvent* event) {
 /// Where the clock is the monotonic one, whose time the stamps are in.
 void note_base_time(GstElement* element, bool playing) {
   GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
-  state_of(element).base =
-      gpumap::gst::is_monotonic(clock) ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
+  state_of(element).base = gpumap::gst::is_monotonic(clock) ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
   if (clock != nullptr) gst_object_unref(clock);
 }
 

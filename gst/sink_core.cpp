@@ -103,7 +103,10 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
 
 void SinkCore::stop(bool drained) {
   set_flushing(true);
-  if (const auto channel = this->channel()) channel->detach_sink(drained);
+  if (const auto session = this->session()) {
+    const guint linger_ms = session->settings.linger_ms;
+    session->channel->detach_sink(drained, linger_ms != G_MAXUINT ? linger_ms * GST_MSECOND : GST_CLOCK_TIME_NONE);
+  }
   copier_.stop();
   reports_.reset();
   const std::lock_guard lock(mutex_);
@@ -303,7 +306,8 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     if (!current) return GST_FLOW_FLUSHING;
     status = wait_for_slot(*session, *current, lease, stopped, patience, 1);
     if (status == RingStatus::timeout && is_outgrown(*session, current->ring())) continue;
-    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is free.
+    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is
+    // free.
     const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
     if (!starved || std::exchange(renewal, Renewal::always) == Renewal::always) break;
     give_host_memory(session->settings);

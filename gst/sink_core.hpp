@@ -35,6 +35,7 @@ struct SinkSettings {
   std::optional<Transport> transport;     ///< empty: bar, or pinned where the window has no room
   bool stamps = false;                    ///< follow every frame's way, see gpumap/latency.hpp
   std::uint32_t latency_interval_ms = 0;  ///< post what became of them this often; 0: never
+  guint linger_ms = 60000;                ///< how long an ended stream waits for a src; G_MAXUINT: for ever
 };
 
 /// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
@@ -131,8 +132,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   FrameCopier copier_;
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
-  std::atomic<bool> hole_{false};               ///< frames are missing before the next one
-  std::atomic<std::uint32_t> most_slots_{0};    ///< for more there was no memory
+  std::atomic<bool> hole_{false};             ///< frames are missing before the next one
+  std::atomic<std::uint32_t> most_slots_{0};  ///< for more there was no memory
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;

@@ -46,6 +46,7 @@ SinkPreroll::Verdict SinkPreroll::wait(const std::function<bool()>& wanted) {
     if (sink_->flushing) return Verdict::flushing;
     const bool plays = this->plays();
     if (plays && !unlocked_) return Verdict::plays;
+    if (sink_->playing_async != 0) return Verdict::plays;  // a step: GstBaseSink wants a frame to preroll with anew
     if (!plays && wanted()) return Verdict::wanted;
     g_cond_wait_until(&sink_->preroll_cond, &sink_->preroll_lock, g_get_monotonic_time() + look_again_us);
   }
@@ -63,9 +64,9 @@ void SinkPreroll::leave_to_base() {
 void SinkPreroll::set_playing(bool playing) {
   const PrerollLock lock(sink_);
   playing_ = playing;
-  // GstBaseSink believes itself prerolled while it holds a frame back. Here frames lie in the ring: a sink whose ring is
-  // full has nothing to hold, and is prerolled all the same.
-  sink_->have_preroll = static_cast<gboolean>(done_);
+  // GstBaseSink believes itself prerolled while it holds a frame back. Here frames lie in the ring: a sink whose ring
+  // is full has nothing to hold, and is prerolled all the same.
+  if (done_) sink_->have_preroll = TRUE;
   GST_BASE_SINK_PREROLL_BROADCAST(sink_);
 }
 

@@ -13,9 +13,9 @@ namespace gpumap::gst {
 /// (an encoder wants fifty), and in one pipeline nobody else can bring them. GstBaseSink blocks upstream with the first
 /// frame; so its waiting is done here instead, and ends for a frame that is wanted over there, too.
 ///
-/// GstBaseSink keeps everything else: the state and its messages, the clock, QoS, the position. Its fields `need_preroll`,
-/// `have_preroll` and `playing_async` are the subclass's to write under GST_BASE_SINK_PREROLL_LOCK, which every member
-/// asks for but those that say otherwise.
+/// GstBaseSink keeps everything else: the state and its messages, the clock, QoS, the position. Its fields
+/// `need_preroll`, `have_preroll` and `playing_async` are the subclass's to write under GST_BASE_SINK_PREROLL_LOCK,
+/// which every member asks for but those that say otherwise.
 class SinkPreroll {
  public:
   enum class Verdict {

@@ -15,7 +15,7 @@ enum {
   PROP_LEAKY,
   PROP_BUSY_POLL,
   PROP_COPY_THREADS,
-  PROP_SYNC,
+  PROP_LINGER,
   PROP_TRANSPORT,
   PROP_STAMPS,
   PROP_LATENCY_INTERVAL,
@@ -62,8 +62,8 @@ void set_sink_property(GObject* object, SinkProperties& properties, guint id, co
     case PROP_COPY_THREADS:
       settings.copy_threads = g_value_get_uint(value);
       break;
-    case PROP_SYNC:
-      properties.sync = g_value_get_boolean(value) != 0;
+    case PROP_LINGER:
+      settings.linger_ms = g_value_get_uint(value);
       break;
     case PROP_TRANSPORT:
       settings.transport = transport_from_enum(g_value_get_enum(value));
@@ -105,8 +105,8 @@ void get_sink_property(GObject* object, const SinkProperties& properties, guint 
     case PROP_COPY_THREADS:
       g_value_set_uint(value, settings.copy_threads);
       break;
-    case PROP_SYNC:
-      g_value_set_boolean(value, static_cast<gboolean>(properties.sync));
+    case PROP_LINGER:
+      g_value_set_uint(value, settings.linger_ms);
       break;
     case PROP_TRANSPORT:
       g_value_set_enum(value, to_enum(settings.transport));
@@ -161,8 +161,11 @@ void install_sink_properties(GObjectClass* object_class) {
       g_param_spec_uint("copy-threads", "Copy threads", "Threads that copy frames into slots (0: as many as pay)", 0,
                         64, initial.copy_threads, rw));
   g_object_class_install_property(
-      object_class, PROP_SYNC,
-      g_param_spec_boolean("sync", "Sync", "Publish each frame at its running time on the clock", FALSE, rw));
+      object_class, PROP_LINGER,
+      g_param_spec_uint("linger", "Linger",
+                        "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this "
+                        "element has stopped (4294967295: for ever)",
+                        0, G_MAXUINT, initial.linger_ms, rw));
   g_object_class_install_property(
       object_class, PROP_TRANSPORT,
       g_param_spec_enum("transport", "Transport", "How the bytes that upstream writes reach the GPU", transport_type(),

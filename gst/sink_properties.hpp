@@ -3,16 +3,13 @@
 
 #include <gst/gst.h>
 
-#include <atomic>
-
 #include "sink_core.hpp"
 
 namespace gpumap::gst {
 
 /// What the properties of a gpumapsink say. Written under the object's lock.
 struct SinkProperties {
-  SinkSettings settings;          ///< counts from the next start on
-  std::atomic<bool> sync{false};  ///< counts from the next frame on
+  SinkSettings settings;  ///< counts from the next start on
 };
 
 /// The property `stats` is not kept here but counted.

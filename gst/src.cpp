@@ -4,7 +4,7 @@
 #include "error.hpp"
 #include "src_stream.hpp"
 
-GST_DEBUG_CATEGORY_STATIC(gpumap_src_debug);
+GST_DEBUG_CATEGORY(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 using gpumap::gst::SrcSettings;
@@ -40,7 +40,7 @@ SrcState& state_of(gpointer object) {
   return *self_of(object)->state;
 }
 
-enum { PROP_CHANNEL = 1, PROP_TIMEOUT, PROP_IS_LIVE, PROP_BUSY_POLL, PROP_STATS };
+enum { PROP_CHANNEL = 1, PROP_TIMEOUT, PROP_IS_LIVE, PROP_BUSY_POLL, PROP_DO_TIMESTAMP, PROP_NUM_BUFFERS, PROP_STATS };
 
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
   SrcSettings& settings = state_of(object).settings;
@@ -57,6 +57,12 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
       break;
     case PROP_BUSY_POLL:
       settings.busy_poll_us = g_value_get_uint(value);
+      break;
+    case PROP_DO_TIMESTAMP:
+      settings.do_timestamp = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_NUM_BUFFERS:
+      settings.num_buffers = g_value_get_int(value);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -80,6 +86,12 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
     case PROP_BUSY_POLL:
       g_value_set_uint(value, settings.busy_poll_us);
       break;
+    case PROP_DO_TIMESTAMP:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.do_timestamp));
+      break;
+    case PROP_NUM_BUFFERS:
+      g_value_set_int(value, settings.num_buffers);
+      break;
     case PROP_STATS:
       g_value_take_boxed(value, state_of(object).stream.stats());
       break;
@@ -97,22 +109,17 @@ gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboo
 }
 
 gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE || GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
-    return gst_pad_event_default(pad, parent, event);
+  SrcStream& stream = state_of(parent).stream;
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_LATENCY:
+      return gst_pad_event_default(pad, parent, event);
+    case GST_EVENT_RECONFIGURE:
+      // The pad notes it by itself; upstream of the sink may give other caps, too.
+      (void)stream.send_upstream(event);
+      return TRUE;
+    default:  // seeks, QoS, navigation: for whoever made the frames
+      return static_cast<gboolean>(stream.send_upstream(event));
   }
-  // Seeks, QoS, navigation: for whoever made the frames.
-  if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
-    event = state_of(parent).stream.qos_for_sink(event);
-    if (event == nullptr) return TRUE;
-  }
-  GstPad* sinkpad = state_of(parent).stream.far_pad();
-  if (sinkpad == nullptr) {
-    gst_event_unref(event);
-    return FALSE;
-  }
-  const gboolean handled = gst_pad_push_event(sinkpad, event);
-  gst_object_unref(sinkpad);
-  return handled;
 }
 
 gboolean latency(GstGpumapSrc* self, GstQuery* query) {
@@ -162,10 +169,11 @@ gboolean send_event(GstElement* element, GstEvent* event) {
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   SrcState& state = state_of(element);
+  GST_OBJECT_LOCK(element);
+  const SrcSettings settings = state.settings;
+  GST_OBJECT_UNLOCK(element);
+  if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
-    GST_OBJECT_LOCK(element);
-    const SrcSettings settings = state.settings;
-    GST_OBJECT_UNLOCK(element);
     try {
       state.stream.start(settings);
     } catch (const std::exception& error) {
@@ -180,6 +188,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (result == GST_STATE_CHANGE_FAILURE) return result;
 
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.stream.stop();
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) state.stream.withdraw();
   const bool to_paused =
       transition == GST_STATE_CHANGE_READY_TO_PAUSED || transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED;
   return state.stream.is_live() && to_paused ? GST_STATE_CHANGE_NO_PREROLL : result;
@@ -217,9 +226,19 @@ static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
       g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a frame before sleeping", 0, 1000000, 0,
                         rw));
   g_object_class_install_property(
+      object_class, PROP_DO_TIMESTAMP,
+      g_param_spec_boolean("do-timestamp", "Do timestamp",
+                           "Stamp each frame with the running time at which it is taken from the ring", FALSE, rw));
+  g_object_class_install_property(
+      object_class, PROP_NUM_BUFFERS,
+      g_param_spec_int("num-buffers", "Num buffers", "Frames to give before EOS (-1: no end)", -1, G_MAXINT, -1, rw));
+  g_object_class_install_property(
       object_class, PROP_STATS,
-      g_param_spec_boxed("stats", "Statistics", "frames, bytes", GST_TYPE_STRUCTURE,
-                         static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
+      g_param_spec_boxed(
+          "stats", "Statistics",
+          "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in "
+          "host memory because it keeps so many; latency of frames that gpumapsink follows (stamps=true)",
+          GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
 
   static GstStaticPadTemplate pad_template =
       GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);

@@ -1,56 +1,27 @@
 // SPDX-License-Identifier: MIT
-// What a gpumapsrc does with what lies between frames: caps, segments and the running time that they stand for.
+// What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
+// downstream.
+#include <algorithm>
 #include <utility>
 
 #include "pipeline_state.hpp"
 #include "src_stream.hpp"
 
-namespace gpumap::gst {
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
 
-/// Two pipelines have two base times: what is due at a moment on the clock there is due at that moment here.
-GstClockTimeDiff SrcStream::running_time_shift() const {
-  GstElement* sink = channel_->sink();
-  GstClockTimeDiff shift = shift_;
-  if (sink == nullptr) return shift;
-  if (same_pipeline(element_, sink)) {
-    // One base time, which the elements are told one after the other: comparing them in between would go wrong.
-    shift = 0;
-  } else if (channel_->sink_playing()) {
-    GstClock* here = gst_element_get_clock(element_);
-    GstClock* there = gst_element_get_clock(sink);
-    if (there != nullptr) {
-      // Before this pipeline plays, its base time is still to come: soon after now.
-      const bool known = channel_->src_playing() && here == there;
-      const GstClockTime base = known ? gst_element_get_base_time(element_) : gst_clock_get_time(there);
-      const bool other_clock = here != nullptr && here != there;
-      shift = other_clock ? 0 : GST_CLOCK_DIFF(base, gst_element_get_base_time(sink));
-    }
-    gst_clear_object(&here);
-    gst_clear_object(&there);
-  }
-  gst_object_unref(sink);
-  return shift;
-}
+namespace gpumap::gst {
 
 void SrcStream::push_segment() {
   GstSegment segment;
   gst_event_copy_segment(segment_, &segment);
-  const bool moved = shift_ != 0 && segment.format == GST_FORMAT_TIME &&
-                     gst_segment_offset_running_time(&segment, GST_FORMAT_TIME, shift_);
+  const GstClockTimeDiff shift = shift_.value();
+  const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME &&
+                     gst_segment_offset_running_time(&segment, GST_FORMAT_TIME, shift);
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
+  GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
   gst_pad_push_event(pad_, event);
-}
-
-/// Base times are known once both sides play, and change when either has paused: look again then.
-void SrcStream::follow_base_times() {
-  const guint plays = channel_->plays();
-  if (plays == plays_) return;
-  plays_ = plays;
-  const GstClockTimeDiff shift = running_time_shift();
-  if (shift == shift_) return;
-  shift_ = shift;
-  if (segment_ != nullptr) push_segment();
 }
 
 void SrcStream::push_stream_start() {
@@ -62,10 +33,92 @@ void SrcStream::push_stream_start() {
   started_ = true;
 }
 
+/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
+void SrcStream::begin_anew() {
+  GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
+  ended_ = false;
+  gst_pad_push_event(pad_, gst_event_new_flush_start());
+  gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+}
+
+/// Caps go before what they are for.
+bool SrcStream::settle() {
+  if (!output_.settle()) {
+    refuse();
+    return false;
+  }
+  channel_->set_kept_slots(std::max(channel_->kept_slots(), output_.kept_buffers()));
+  return true;
+}
+
+void SrcStream::push(GstEvent* event) {
+  const GstEventType type = GST_EVENT_TYPE(event);
+  GST_DEBUG_OBJECT(element_, "%" GST_PTR_FORMAT, static_cast<void*>(event));
+  if (ended_ && type == GST_EVENT_STREAM_START) begin_anew();
+  // Downstream needs some caps, and before the segment.
+  const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
+  if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !settle()) {
+    gst_event_unref(event);
+    return;
+  }
+  switch (type) {
+    case GST_EVENT_STREAM_START:
+      started_ = true;
+      break;
+    case GST_EVENT_CAPS: {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      output_.set_caps(caps);
+      gst_event_unref(event);
+      return;
+    }
+    case GST_EVENT_SEGMENT:
+      gst_event_take(&segment_, event);
+      static_cast<void>(shift_.update(*channel_, true));
+      push_segment();
+      // Upstream may be another one now, with another latency.
+      gst_element_post_message(element_, gst_message_new_latency(GST_OBJECT_CAST(element_)));
+      return;
+    case GST_EVENT_EOS:
+      ended_ = true;
+      break;
+    default:
+      break;
+  }
+  gst_pad_push_event(pad_, event);
+}
+
+void SrcStream::on_event(GstEvent* event) {
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      gst_pad_push_event(pad_, event);
+      set_flushing(true);
+      return;
+    case GST_EVENT_FLUSH_STOP:
+      break;
+    default:
+      gst_pad_push_event(pad_, event);
+      return;
+  }
+  // Without a FLUSH_START before it the task still waits for a frame, and holds the lock.
+  set_flushing(true);
+  GST_PAD_STREAM_LOCK(pad_);
+  {
+    const std::lock_guard lock(mutex_);
+    gst_clear_event(&eos_);
+  }
+  ended_ = false;
+  gst_pad_push_event(pad_, event);
+  if (const auto channel = this->channel()) channel->set_downstream_flow(GST_FLOW_OK);
+  set_flushing(false);
+  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) (void)start_task();
+  GST_PAD_STREAM_UNLOCK(pad_);
+}
+
 /// What is said in the running time here means this time there. Null: a moment before time began there, which is of no
 /// use. Takes `qos`.
 GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
-  const GstClockTimeDiff shift = shift_;
+  const GstClockTimeDiff shift = shift_.value();
   if (shift == 0) return qos;
   GstQOSType type = GST_QOS_TYPE_UNDERFLOW;
   gdouble proportion = 1;
@@ -79,40 +132,22 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
   return made;
 }
 
-/// False: the stream is over.
-bool SrcStream::push(GstEvent* event) {
-  const GstEventType type = GST_EVENT_TYPE(event);
-  // Caps go before what they are for. Downstream needs some, and before the segment.
-  const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
-  if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !output_.settle()) {
+bool SrcStream::send_upstream(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+    event = qos_for_sink(event);
+    if (event == nullptr) return true;
+  }
+  const auto channel = this->channel();
+  GstPad* sinkpad = far_pad();
+  if (sinkpad == nullptr) {
     gst_event_unref(event);
-    refuse();
     return false;
   }
-  switch (type) {
-    case GST_EVENT_STREAM_START:
-      started_ = true;
-      break;
-    case GST_EVENT_CAPS: {
-      GstCaps* caps = nullptr;
-      gst_event_parse_caps(event, &caps);
-      output_.set_caps(caps);
-      gst_event_unref(event);
-      return true;
-    }
-    case GST_EVENT_SEGMENT:
-      gst_event_take(&segment_, event);
-      shift_ = running_time_shift();
-      push_segment();
-      return true;
-    case GST_EVENT_EOS:
-      gst_pad_push_event(pad_, event);
-      return false;
-    default:
-      break;
-  }
-  gst_pad_push_event(pad_, event);
-  return true;
+  const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
+  const bool seek = GST_EVENT_TYPE(event) == GST_EVENT_SEEK && channel;
+  const bool handled = seek ? channel->seek_once(event, push) : push(event);
+  gst_object_unref(sinkpad);
+  return handled;
 }
 
 }  // namespace gpumap::gst

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "src_output.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "caps.hpp"
+#include "gpumap/error.hpp"
 #include "latency_meta.hpp"
 #include "memory.hpp"
 #include "refusal.hpp"
@@ -34,6 +38,7 @@ void SrcOutput::reset() {
   settled_ = false;
   gpu_ = false;
   default_layout_only_ = false;
+  kept_buffers_ = 0;
 }
 
 void SrcOutput::set_caps(GstCaps* upstream) {
@@ -50,8 +55,7 @@ bool SrcOutput::settle() {
   if (upstream_ == nullptr) upstream_ = gst_caps_new_empty_simple(bytes_name);
   GstCaps* gpu = with_feature(upstream_, true);
   GstCaps* plain = with_feature(upstream_, false);
-  // Asked one at a time: a downstream that takes anything must not make us guess which of the two it meant.
-  gpu_ = peer_takes(pad_, gpu);
+  gpu_ = peer_names_gpu_memory(pad_, upstream_);
   // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
   if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain)) {
     gst_caps_unref(gpu);
@@ -66,27 +70,71 @@ bool SrcOutput::settle() {
   }
   if (current != nullptr) gst_caps_unref(current);
 
-  default_layout_only_ = false;
-  if (!gpu_ && gst_structure_has_name(gst_caps_get_structure(plain, 0), "video/x-raw") &&
-      gst_video_info_from_caps(&info_, plain)) {
-    default_layout_only_ = !peer_reads_video_meta(pad_, plain);
-  }
+  ask_allocation(chosen);
   gst_caps_unref(gpu);
   gst_caps_unref(plain);
   settled_ = pushed;
   return pushed;
 }
 
-GstBuffer* SrcOutput::wrap(Channel::Next frame) const {
-  GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
+void SrcOutput::ask_allocation(GstCaps* caps) {
+  GstQuery* query = gst_query_new_allocation(caps, FALSE);
+  const bool answered = gst_pad_peer_query(pad_, query) != 0;
+  kept_buffers_ = 0;
+  for (guint i = 0; answered && i < gst_query_get_n_allocation_pools(query); ++i) {
+    guint least = 0;
+    gst_query_parse_nth_allocation_pool(query, i, nullptr, nullptr, &least, nullptr);
+    kept_buffers_ = std::max(kept_buffers_, least);
+  }
+  const bool reads_meta = answered && gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
+  gst_query_unref(query);
+  const bool video = gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
+  default_layout_only_ = !gpu_ && !reads_meta && video && gst_video_info_from_caps(&info_, caps) != 0;
+}
+
+namespace {
+
+constexpr std::chrono::seconds patience_for_upload{30};
+
+/// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
+GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
+  if (lease.written().wait(Clock::now() + patience_for_upload) != WaitResult::ready) {
+    throw Error(ErrorCode::io, fmt::format("a frame of {} bytes did not reach the GPU within {} s: see what else keeps "
+                                           "the GPU busy",
+                                           bytes, patience_for_upload.count()));
+  }
+  GstMemory* memory = gst_allocator_alloc(nullptr, bytes, nullptr);
+  GstMapInfo map;
+  if (memory == nullptr || gst_memory_map(memory, &map, GST_MAP_WRITE) == 0) {
+    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes", bytes));
+  }
+  if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
+  gst_memory_unmap(memory, &map);
+  return memory;
+}
+
+}  // namespace
+
+GstBuffer* SrcOutput::wrap(Channel::Next frame, Memory memory) const {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
-  auto slot = std::make_unique<Bytes>(std::move(frame.lease));
-  slot->set_sequence(frame.sequence);
-  slot->set_trace(frame.trace);
-  add_latency_meta(buffer, std::move(frame.trace));
-  // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
-  GstMemory* memory = memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY);
-  gst_buffer_append_memory(buffer, memory);
+  GstMemory* copied = memory == Memory::copy ? copy_of(frame.lease, bytes) : nullptr;
+  GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
+  if (frame.after_hole) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+  if (copied != nullptr) {
+    const std::int64_t released = frame.lease.release();
+    if (frame.trace) frame.trace->stamp(Stamp::released, released);
+    add_latency_meta(buffer, std::move(frame.trace));
+    gst_buffer_append_memory(buffer, copied);
+  } else {
+    auto slot = std::make_unique<Bytes>(std::move(frame.lease));
+    slot->set_sequence(frame.sequence);
+    slot->set_trace(frame.trace);
+    slot->set_loan(Loans::Loan(std::move(frame.loans)));
+    add_latency_meta(buffer, std::move(frame.trace));
+    // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
+    gst_buffer_append_memory(buffer,
+                             memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY));
+  }
   return default_layout_only_ ? in_default_layout(buffer, info_) : buffer;
 }
 

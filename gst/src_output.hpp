@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <cstdint>
 #include <string>
 
 #include "channel.hpp"
@@ -24,21 +25,31 @@ class SrcOutput {
   /// send others before the first frame.
   void set_caps(GstCaps* upstream);
   void reconsider() noexcept { settled_ = false; }  ///< downstream changed its mind
-  /// Where caps have changed, choose `memory:GPUMap` where downstream takes it, else the plain caps, and push them. An
+  /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else the plain caps, and push them. An
   /// upstream that named none (filesrc) has bytes. False when downstream takes neither; refusal() then says why.
   [[nodiscard]] bool settle();
   [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
-  /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot.
-  [[nodiscard]] GstBuffer* wrap(Channel::Next frame) const;
+  /// Downstream asked for memory:GPUMap: it could do nothing with a copy in host memory.
+  [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_; }
+  /// How many buffers downstream keeps, as it says itself in the ALLOCATION query for the caps of the moment.
+  [[nodiscard]] std::uint32_t kept_buffers() const noexcept { return kept_buffers_; }
+
+  enum class Memory { slot, copy };
+  /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot, or a copy of that in host
+  /// memory. Throws Error.
+  [[nodiscard]] GstBuffer* wrap(Channel::Next frame, Memory memory) const;
 
  private:
+  void ask_allocation(GstCaps* caps);
+
   GstPad* pad_;
   GstCaps* upstream_ = nullptr;
   bool settled_ = false;
   GstVideoInfo info_{};
   bool gpu_ = false;
   bool default_layout_only_ = false;  ///< downstream reads raw video, but no GstVideoMeta
+  std::uint32_t kept_buffers_ = 0;
 };
 
 }  // namespace gpumap::gst

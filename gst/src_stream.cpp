@@ -11,31 +11,50 @@
 #include "latency_report.hpp"
 #include "pipeline_state.hpp"
 
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
 namespace gpumap::gst {
 
 SrcStream::~SrcStream() {
+  withdraw();
   gst_clear_event(&segment_);
   gst_clear_event(&eos_);
+}
+
+void SrcStream::announce(const std::string& channel) {
+  withdraw();
+  announced_ = Channel::open(channel);
+  announced_->set_src_pad(pad_);
+}
+
+void SrcStream::withdraw() {
+  if (announced_) announced_->set_src_pad(nullptr);
+  announced_.reset();
 }
 
 void SrcStream::start(const SrcSettings& settings) {
   auto channel = Channel::open(settings.channel);
   std::string holder;
   if (!channel->attach_src(
-          element_, [this](GstEvent* event) { on_flush(event); }, holder)) {
+          element_, [this](GstEvent* event) { on_event(event); }, holder)) {
     throw Error(ErrorCode::invalid,
                 fmt::format("channel \"{}\" has a gpumapsrc already ({}): put a tee after that one, "
                             "or give each pair a channel name of its own",
                             settings.channel, holder));
   }
   channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
+  announce(settings.channel);  // it may have been renamed since READY
   settings_ = settings;
   live_ = settings.is_live;
   started_ = false;
-  shift_ = 0;
-  plays_ = 0;
+  ended_ = false;
+  keeps_ = false;
+  keeping_told_ = false;
+  shift_.reset();
   frames_ = 0;
   bytes_ = 0;
+  host_copies_ = 0;
   const std::lock_guard lock(mutex_);
   played_ = false;
   channel_ = std::move(channel);
@@ -46,6 +65,7 @@ void SrcStream::stop() {
   {
     const std::lock_guard lock(mutex_);
     channel_.reset();
+    loans_.reset();
     gst_clear_event(&eos_);
   }
   gst_clear_event(&segment_);
@@ -53,9 +73,15 @@ void SrcStream::stop() {
 }
 
 GstStructure* SrcStream::stats() {
-  GstStructure* made =
-      gst_structure_new("gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes",
-                        G_TYPE_UINT64, bytes_.load(std::memory_order_relaxed), nullptr);
+  std::shared_ptr<Loans> loans;
+  {
+    const std::lock_guard lock(mutex_);
+    loans = loans_;
+  }
+  GstStructure* made = gst_structure_new(
+      "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
+      bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
+      G_TYPE_UINT64, host_copies_.load(std::memory_order_relaxed), nullptr);
   if (const auto channel = this->channel()) add_latency(made, channel->log().get());
   return made;
 }
@@ -93,6 +119,14 @@ bool SrcStream::send_eos(GstEvent* event) {
     gst_event_unref(event);
     return false;
   }
+  GstElement* sink = channel->sink();
+  const bool comes = sink != nullptr && same_pipeline(element_, sink);
+  gst_clear_object(&sink);
+  if (comes) {
+    GST_DEBUG_OBJECT(element_, "EOS of the pipeline: left to the one that comes through the ring");
+    gst_event_unref(event);
+    return true;
+  }
   {
     const std::lock_guard lock(mutex_);
     gst_event_take(&eos_, event);
@@ -114,38 +148,6 @@ GstPad* SrcStream::far_pad() {
   GstPad* pad = gst_element_get_static_pad(sink, "sink");
   gst_object_unref(sink);
   return pad;
-}
-
-void SrcStream::on_flush(GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) {
-    gst_pad_push_event(pad_, event);
-    set_flushing(true);
-    return;
-  }
-  GST_PAD_STREAM_LOCK(pad_);
-  {
-    const std::lock_guard lock(mutex_);
-    gst_clear_event(&eos_);
-  }
-  gst_pad_push_event(pad_, event);
-  if (const auto channel = this->channel()) channel->set_downstream_flow(GST_FLOW_OK);
-  set_flushing(false);
-  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) (void)start_task();
-  GST_PAD_STREAM_UNLOCK(pad_);
-}
-
-void SrcStream::push(Channel::Next& frame) {
-  if (!started_) push_stream_start();
-  if (gst_pad_check_reconfigure(pad_)) output_.reconsider();
-  if (!output_.settle()) {
-    refuse();
-    return;
-  }
-  follow_base_times();
-  frames_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(frame.lease.info().bytes, std::memory_order_relaxed);
-  const GstFlowReturn flow = gst_pad_push(pad_, output_.wrap(std::move(frame)));
-  if (flow != GST_FLOW_OK) end(flow);
 }
 
 void SrcStream::time_out() const {
@@ -203,6 +205,7 @@ bool SrcStream::end_asked() {
 
 /// Whether time without a frame counts: while playing, and before that while someone waits for the preroll.
 bool SrcStream::wants_frames() {
+  if (ended_) return false;
   {
     const std::lock_guard lock(mutex_);
     if (played_) return playing_;
@@ -229,7 +232,7 @@ void SrcStream::step() {
         }
         break;
       case Channel::Next::Kind::event:
-        if (!push(next.event)) gst_pad_pause_task(pad_);
+        push(next.event);
         break;
       case Channel::Next::Kind::timeout:
         if (wants_frames()) time_out();

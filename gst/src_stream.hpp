@@ -11,6 +11,7 @@
 
 #include "channel.hpp"
 #include "src_output.hpp"
+#include "time_shift.hpp"
 
 namespace gpumap::gst {
 
@@ -19,18 +20,24 @@ struct SrcSettings {
   guint timeout_ms = 0;  ///< 0: wait for ever
   guint busy_poll_us = 0;
   bool is_live = false;
+  bool do_timestamp = false;
+  gint num_buffers = -1;  ///< -1: no end
 };
 
 /// What a gpumapsrc does: takes frames and events out of the channel and pushes them on, in the thread of the pad's
 /// task. Thread safety: as each member says.
 class SrcStream {
  public:
-  SrcStream(GstElement* element, GstPad* pad) : element_(element), pad_(pad), output_(pad) {}
+  SrcStream(GstElement* element, GstPad* pad) : element_(element), pad_(pad), output_(pad), shift_(element) {}
   ~SrcStream();
   SrcStream(const SrcStream&) = delete;
   SrcStream& operator=(const SrcStream&) = delete;
 
-  /// Meet the channel. Throws Error(invalid) when it has a src already. State changes only, as stop().
+  /// From READY on upstream of the channel's sink learns what downstream takes. State changes only, as all up to
+  /// stop().
+  void announce(const std::string& channel);
+  void withdraw();
+  /// Meet the channel. Throws Error(invalid) when it has a src already.
   void start(const SrcSettings& settings);
   void stop();
 
@@ -38,12 +45,13 @@ class SrcStream {
   void set_flushing(bool flushing);
   void set_playing(bool playing);
   [[nodiscard]] bool start_task();
-  /// Takes `event`. EOS goes out behind the frame of the moment, and upstream of the sink is told. False: not started.
+  /// Takes `event`. EOS goes out behind the frame of the moment, and upstream of the sink is told. Where the sink is in
+  /// the same pipeline, its own EOS comes, behind what is queued, and this one is dropped. False: not started.
   bool send_eos(GstEvent* event);
+  /// Takes an event from downstream for whoever feeds the sink. False: there is no one, or it was refused.
+  bool send_upstream(GstEvent* event);
   /// The pad at which frames enter the channel, transfer full, or null. From any thread.
   [[nodiscard]] GstPad* far_pad();
-  /// Takes a QoS event from downstream, gives it (transfer full) as whoever feeds the sink understands it, or null.
-  [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 
@@ -56,18 +64,25 @@ class SrcStream {
   [[nodiscard]] bool wait_while_paused();
   [[nodiscard]] bool end_asked();
   [[nodiscard]] bool wants_frames();
-  [[nodiscard]] bool push(GstEvent* event);
-  void push(Channel::Next& frame);
-  void push_stream_start();
-  void push_segment();
-  void follow_base_times();
-  [[nodiscard]] GstClockTimeDiff running_time_shift() const;
   void refuse();
   [[noreturn]] void time_out() const;
   void end(GstFlowReturn flow);
+  // src_frames.cpp
+  void push(Channel::Next& frame);
+  [[nodiscard]] SrcOutput::Memory memory_for(const Channel::Next& frame);
+  [[nodiscard]] bool waits_for_return(Loans& loans);
+  void tell_of_keeping(const Channel::Next& frame, bool more_slots);
+  void stamp_time(GstBuffer* buffer) const;
+  // src_events.cpp
+  void push(GstEvent* event);
+  void push_stream_start();
+  void push_segment();
+  void begin_anew();
+  [[nodiscard]] bool settle();
+  [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
 
   // The sink's thread.
-  void on_flush(GstEvent* event);
+  void on_event(GstEvent* event);
 
   [[nodiscard]] std::shared_ptr<Channel> channel();
 
@@ -75,16 +90,20 @@ class SrcStream {
   GstPad* pad_;
   SrcSettings settings_;
   SrcOutput output_;
-  bool started_ = false;                    ///< stream-start went out
-  GstEvent* segment_ = nullptr;             ///< as it came from the sink
-  std::atomic<GstClockTimeDiff> shift_{0};  ///< running time here minus running time there
-  guint plays_ = 0;                         ///< of the channel, when shift_ was last computed
-  std::atomic<guint64> frames_{0}, bytes_{0};
+  TimeShift shift_;
+  bool started_ = false;         ///< stream-start went out
+  bool ended_ = false;           ///< EOS came through the ring
+  GstEvent* segment_ = nullptr;  ///< as it came from the sink
+  bool keeps_ = false;           ///< downstream keeps so many slots that it gets copies
+  bool keeping_told_ = false;
+  std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::shared_ptr<Channel> channel_;  ///< changes only while the task is stopped
+  std::shared_ptr<Channel> channel_;    ///< changes only while the task is stopped
+  std::shared_ptr<Channel> announced_;  ///< from READY on
+  std::shared_ptr<Loans> loans_;        ///< of the ring of the moment
   bool playing_ = false;
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+#include "sink_queries.hpp"
+
+#include <gst/video/video.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "caps.hpp"
+#include "pipeline_state.hpp"
+#include "pool.hpp"
+#include "upstream.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+/// Set while this thread asks upstream what it can give: upstream then asks this sink in turn.
+thread_local bool asks_upstream = false;
+
+/// What follows the gpumapsrc takes of `offered`, in system memory (transfer full); null where there is no one to ask.
+GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
+  const auto channel = core.channel();
+  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
+  if (srcpad == nullptr) return nullptr;
+  GstCaps* takes = gst_pad_is_linked(srcpad) != 0 ? gst_pad_peer_query_caps(srcpad, nullptr) : nullptr;
+  gst_object_unref(srcpad);
+  if (takes == nullptr || gst_caps_is_any(takes)) return takes;
+  GstCaps* plain = from_either_memory(takes);
+  gst_caps_unref(takes);
+  GstCaps* common = gst_caps_intersect_full(plain, offered, GST_CAPS_INTERSECT_FIRST);
+  gst_caps_unref(plain);
+  return common;
+}
+
+bool upstream_can_give(GstPad* sinkpad, GstCaps* caps) {
+  if (gst_caps_is_empty(caps)) return false;
+  asks_upstream = true;
+  GstCaps* given = gst_pad_peer_query_caps(sinkpad, caps);
+  asks_upstream = false;
+  const bool can = gst_caps_is_empty(given) == 0;
+  gst_caps_unref(given);
+  return can;
+}
+
+GstCaps* taken(GstBaseSink* sink, const SinkCore& core, GstCaps* filter) {
+  GstCaps* offered = filter != nullptr ? system_only(filter) : gst_caps_new_any();
+  if (asks_upstream) return offered;
+  GstCaps* takes = taken_downstream(core, offered);
+  if (takes != nullptr && !gst_caps_is_any(takes) && upstream_can_give(GST_BASE_SINK_PAD(sink), takes)) {
+    std::swap(offered, takes);
+  }
+  gst_clear_caps(&takes);
+  return offered;
+}
+
+}  // namespace
+
+void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuery* query) {
+  GstCaps* caps = nullptr;
+  gboolean need_pool = FALSE;
+  gst_query_parse_allocation(query, &caps, &need_pool);
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  // Without caps (filesrc) nothing is known of the buffers' size; those are copied.
+  if (caps == nullptr) return;
+  core.set_upstream(find_upstream(pad, caps));
+  GstVideoInfo info;
+  if (gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") && gst_video_info_from_caps(&info, caps)) {
+    const auto bytes = static_cast<guint>(info.size);
+    if (!need_pool) {
+      gst_query_add_allocation_pool(query, nullptr, bytes, 0, 0);
+      return;
+    }
+    GstBufferPool* pool = pool_new(core.shared_from_this());
+    GstStructure* config = gst_buffer_pool_get_config(pool);
+    gst_buffer_pool_config_set_params(config, caps, bytes, 0, 0);
+    if (gst_buffer_pool_set_config(pool, config)) gst_query_add_allocation_pool(query, pool, bytes, 0, 0);
+    gst_object_unref(pool);
+    return;
+  }
+  // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  gst_query_add_allocation_param(query, allocator, &params);
+}
+
+GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
+  return allocator_new([core](std::size_t bytes) {
+    std::unique_ptr<Bytes> slot;
+    try {
+      (void)core->acquire(
+          bytes, slot, [] { return false; }, SinkCore::Patience::waits);
+    } catch (const std::exception& error) {
+      core->report(error);
+    }
+    return slot;
+  });
+}
+
+bool answer_caps_query(GstBaseSink* sink, SinkCore& core, GstQuery* query) {
+  GstCaps* caps = nullptr;
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_CAPS: {
+      gst_query_parse_caps(query, &caps);
+      GstCaps* result = taken(sink, core, caps);
+      gst_query_set_caps_result(query, result);
+      gst_caps_unref(result);
+      return true;
+    }
+    case GST_QUERY_ACCEPT_CAPS:
+      gst_query_parse_accept_caps(query, &caps);
+      gst_query_set_accept_caps_result(query, static_cast<gboolean>(is_system_caps(caps)));
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::optional<gboolean> answer_position(GstBaseSink* sink, const SinkCore& core, GstQuery* query) {
+  if (GST_QUERY_TYPE(query) != GST_QUERY_POSITION) return {};
+  const auto channel = core.channel();
+  GstElement* src = channel ? channel->src() : nullptr;
+  if (src == nullptr) return {};
+  const bool same = same_pipeline(GST_ELEMENT_CAST(sink), src);
+  gst_object_unref(src);
+  if (!same) return {};
+  GstPad* srcpad = channel->src_pad();
+  if (srcpad == nullptr) return FALSE;
+  const gboolean answered = gst_pad_peer_query(srcpad, query);
+  gst_object_unref(srcpad);
+  return answered;
+}
+
+GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {
+  GstClockTime whole = 0;
+  gst_event_parse_latency(event, &whole);
+  GstQuery* query = gst_query_new_latency();
+  GstClockTime least = 0;
+  if (gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query)) gst_query_parse_latency(query, nullptr, &least, nullptr);
+  gst_query_unref(query);
+  if (least >= whole) return event;
+  GstEvent* own = gst_event_new_latency(least);
+  gst_event_set_seqnum(own, gst_event_get_seqnum(event));
+  gst_event_unref(event);
+  return own;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// What a gpumapsink answers: which caps and which memory it takes, and where it is.
+#pragma once
+
+#include <gst/base/gstbasesink.h>
+#include <gst/gst.h>
+
+#include <memory>
+#include <optional>
+
+#include "sink_core.hpp"
+
+namespace gpumap::gst {
+
+/// Answer an ALLOCATION query: a pool of slots for raw video, `allocator` for anything else.
+void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuery* query);
+/// An allocator (transfer full) of slots.
+[[nodiscard]] GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core);
+
+/// Answer a query for caps or for their acceptance; false for any other. What follows the gpumapsrc of the channel
+/// decides, where upstream can give what it takes. Where upstream cannot, everything is welcome: the gpumapsrc then
+/// says why it cannot go on, and an upstream of another pipeline is not stopped by a consumer that does not fit.
+[[nodiscard]] bool answer_caps_query(GstBaseSink* sink, SinkCore& core, GstQuery* query);
+
+/// Where the gpumapsrc is in the same pipeline, what follows it knows the position: this sink runs ahead of it by what
+/// is queued, and a bin believes the sink that is furthest. Empty: the query is for someone else to answer.
+[[nodiscard]] std::optional<gboolean> answer_position(GstBaseSink* sink, const SinkCore& core, GstQuery* query);
+
+/// The LATENCY event (taken) as it counts for this sink, transfer full: with sync=true a frame is published once it is
+/// due and upstream could have given it. The rest of the pipeline's latency is for what follows the gpumapsrc to use.
+[[nodiscard]] GstEvent* own_latency(GstBaseSink* sink, GstEvent* event);
+
+}  // namespace gpumap::gst
