@@ -53,6 +53,9 @@ namespace {
 
 GstPadChainFunction base_chain = nullptr;
 
+/// From preroll() through GstBaseSink to chain(): the frame is across, and need not wait for the clock.
+constexpr GstFlowReturn sent_early = GST_FLOW_CUSTOM_SUCCESS_1;
+
 SinkState& state_of(gpointer object) {
   return *reinterpret_cast<GstGpumapSink*>(object)->state;
 }
@@ -104,14 +107,36 @@ std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore
   }
 }
 
-/// The first frame goes across at once, so that what follows the src can preroll, and so do later ones that are wanted
-/// there. What finds no slot is rendered in its turn.
+bool send_at_once(GstBaseSink* sink, GstBuffer* buffer) {
+  SinkState& state = state_of(sink);
+  const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait);
+  if (!flow) return false;
+  state.sent = buffer;
+  state.sent_flow = *flow;
+  state.rendered = true;
+  return true;
+}
+
+/// The first frame goes across at once, so that what follows the src can preroll; one that finds no slot is rendered in
+/// its turn. A frame that waited for the clock when the sink paused waits here.
 GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
-  if (state.sent != buffer && (!state.preroll.is_done() || src_prerolls(state))) {
-    if (const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait)) {
-      state.sent = buffer;
-      state.sent_flow = *flow;  // for render(): what is returned here but OK counts as a failed change of state
+  const auto wanted = [&] { return src_prerolls(state); };
+  if (!state.preroll.is_done()) {
+    // What is returned here but OK counts as a failed change of state: render() returns what became of it.
+    (void)send_at_once(sink, buffer);
+  } else {
+    while (!state.preroll.plays()) {
+      switch (state.preroll.wait(wanted)) {
+        case SinkPreroll::Verdict::flushing:
+          return GST_FLOW_FLUSHING;
+        case SinkPreroll::Verdict::wanted:
+          if (state.sent == buffer || send_at_once(sink, buffer)) return sent_early;
+          continue;
+        case SinkPreroll::Verdict::plays:
+          break;
+      }
+      break;
     }
   }
   state.preroll.finish();
@@ -158,6 +183,7 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
     case SinkPreroll::Verdict::plays:
       state.rendered = false;
       flow = base_chain(pad, parent, buffer);
+      if (flow == sent_early) flow = state.sent_flow;
       state.sent = nullptr;
       if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
       return flow;
@@ -334,6 +360,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   const bool eos = GST_BASE_SINK(element)->eos != 0;
   const GstStateChangeReturn result =
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
+  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.preroll.hold();
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(eos);
   return result;
 }

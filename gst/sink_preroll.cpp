@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "sink_preroll.hpp"
 
+#include <utility>
+
 namespace gpumap::gst {
 
 namespace {
@@ -42,12 +44,17 @@ void SinkPreroll::finish() {
 }
 
 SinkPreroll::Verdict SinkPreroll::wait(const std::function<bool()>& wanted) {
+  // What is on its way over there may be enough: the first one is given time.
+  bool ask = std::exchange(was_wanted_, false);
   while (true) {
     if (sink_->flushing) return Verdict::flushing;
     const bool plays = this->plays();
     if (plays && !unlocked_) return Verdict::plays;
     if (sink_->playing_async != 0) return Verdict::plays;  // a step: GstBaseSink wants a frame to preroll with anew
-    if (!plays && wanted()) return Verdict::wanted;
+    if (std::exchange(ask, true) && !plays && wanted()) {
+      was_wanted_ = true;
+      return Verdict::wanted;
+    }
     g_cond_wait_until(&sink_->preroll_cond, &sink_->preroll_lock, g_get_monotonic_time() + look_again_us);
   }
 }
@@ -62,12 +69,21 @@ void SinkPreroll::leave_to_base() {
 }
 
 void SinkPreroll::set_playing(bool playing) {
+  // A frame that waits for a slot holds the lock until it sees this, which GstBaseSink takes back in unlock_stop().
+  if (!playing) set_unlocked(true);
   const PrerollLock lock(sink_);
   playing_ = playing;
   // GstBaseSink believes itself prerolled while it holds a frame back. Here frames lie in the ring: a sink whose ring
   // is full has nothing to hold, and is prerolled all the same.
   if (done_) sink_->have_preroll = TRUE;
   GST_BASE_SINK_PREROLL_BROADCAST(sink_);
+}
+
+void SinkPreroll::hold() {
+  const PrerollLock lock(sink_);
+  if (!done_ || playing_) return;
+  sink_->need_preroll = TRUE;
+  if (sink_->clock_id != nullptr) gst_clock_id_unschedule(sink_->clock_id);
 }
 
 void SinkPreroll::restart() {

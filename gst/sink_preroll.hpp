@@ -38,9 +38,11 @@ class SinkPreroll {
   /// GstBaseSink waits by itself for the event that comes next (EOS), if it is not playing.
   void leave_to_base();
 
-  /// State changes and flushes; they take the lock.
+  /// State changes and flushes; they take the lock. Before GstBaseSink's own change of state.
   void set_playing(bool playing);
   void restart();
+  /// After GstBaseSink's change to PAUSED: a frame that waits for the clock comes to preroll() again.
+  void hold();
 
   /// As GstBaseSink's unlock() and unlock_stop(): without the lock.
   void set_unlocked(bool unlocked) noexcept { unlocked_ = unlocked; }
@@ -50,6 +52,7 @@ class SinkPreroll {
   GstBaseSink* sink_;
   bool playing_ = false;
   bool done_ = false;
+  bool was_wanted_ = false;  ///< the last frame that waited
   std::atomic<bool> unlocked_{false};
 };
 

@@ -108,6 +108,7 @@ void SrcStream::on_event(GstEvent* event) {
     gst_clear_event(&eos_);
   }
   ended_ = false;
+  keeps_ = false;
   gst_pad_push_event(pad_, event);
   if (const auto channel = this->channel()) channel->set_downstream_flow(GST_FLOW_OK);
   set_flushing(false);

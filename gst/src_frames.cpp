@@ -51,10 +51,7 @@ bool SrcStream::waits_for_return(Loans& loans) {
 SrcOutput::Memory SrcStream::memory_for(const Channel::Next& frame) {
   const std::uint32_t slots = frame.lease.ring()->slots();
   const std::uint32_t lent = frame.loans->count();
-  if (lent + 1 < slots) {
-    if (lent * 2 < slots) keeps_ = false;
-    return SrcOutput::Memory::slot;
-  }
+  if (lent + 1 < slots) return SrcOutput::Memory::slot;
   // With this one downstream would have them all, and upstream none to write into.
   if (!keeps_ && waits_for_return(*frame.loans)) return SrcOutput::Memory::slot;
   {
@@ -108,7 +105,10 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
 
 void SrcStream::push(Channel::Next& frame) {
   if (!started_) push_stream_start();
-  if (gst_pad_check_reconfigure(pad_)) output_.reconsider();
+  if (gst_pad_check_reconfigure(pad_)) {
+    output_.reconsider();
+    keeps_ = false;
+  }
   if (!settle()) return;
   if (shift_.update(*channel_, false) && segment_ != nullptr) push_segment();
   {

@@ -94,7 +94,7 @@ class SrcStream {
   bool started_ = false;         ///< stream-start went out
   bool ended_ = false;           ///< EOS came through the ring
   GstEvent* segment_ = nullptr;  ///< as it came from the sink
-  bool keeps_ = false;           ///< downstream keeps so many slots that it gets copies
+  bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
   bool keeping_told_ = false;
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
