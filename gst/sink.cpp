@@ -73,12 +73,14 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
 }
 
-/// Whether what follows the src waits for a frame, to change its state, and none is on its way.
+/// Whether what follows the src waits for a frame, to change its state, and none is on its way; or will take no more,
+/// which upstream is to hear.
 bool src_prerolls(const SinkState& state) {
   const auto channel = state.core->channel();
   GstElement* src = channel ? channel->src() : nullptr;
   if (src == nullptr) return false;
-  const bool prerolls = gpumap::gst::is_changing_state(src) && state.core->queue_is_empty();
+  const bool ended = channel->downstream_flow() != GST_FLOW_OK;
+  const bool prerolls = ended || (gpumap::gst::is_changing_state(src) && state.core->queue_is_empty());
   gst_object_unref(src);
   return prerolls;
 }
@@ -143,28 +145,33 @@ GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   return GST_FLOW_OK;
 }
 
+/// Wait for a slot while paused, without the lock: the wait would keep the sink from playing.
+GstFlowReturn send_wanted(GstBaseSink* sink, GstBuffer* buffer) {
+  GST_BASE_SINK_PREROLL_UNLOCK(sink);
+  std::optional<GstFlowReturn> flow;
+  while (!flow) flow = send(sink, buffer, SinkCore::Patience::waits);  // a flush and a stop end it
+  GST_BASE_SINK_PREROLL_LOCK(sink);
+  return *flow;
+}
+
 GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   state.rendered = true;
   if (std::exchange(state.sent, nullptr) == buffer) return state.sent_flow;
-  auto patience = SinkCore::Patience::waits;
-  while (true) {
-    if (!state.preroll.plays()) {
-      switch (state.preroll.wait([&] { return src_prerolls(state); })) {
-        case SinkPreroll::Verdict::flushing:
-          return GST_FLOW_FLUSHING;
-        case SinkPreroll::Verdict::plays:
-          return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
-        case SinkPreroll::Verdict::wanted:
-          // Waiting under the lock would keep the sink from playing.
-          patience = SinkCore::Patience::does_not_wait;
-          break;
-      }
-    }
-    if (const auto sent = send(sink, buffer, patience)) return *sent;
-    patience = SinkCore::Patience::waits;
+  while (state.preroll.plays()) {
+    if (const auto flow = send(sink, buffer, SinkCore::Patience::waits)) return *flow;
+    // The sink is to pause or to flush, which takes the lock.
     if (state.preroll.wait_a_while() == SinkPreroll::Verdict::flushing) return GST_FLOW_FLUSHING;
   }
+  switch (state.preroll.wait([&] { return src_prerolls(state); })) {
+    case SinkPreroll::Verdict::wanted:
+      return send_wanted(sink, buffer);
+    case SinkPreroll::Verdict::plays:
+      return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
+    case SinkPreroll::Verdict::flushing:
+      break;
+  }
+  return GST_FLOW_FLUSHING;
 }
 
 /// Before GstBaseSink sees the frame: while paused it waits here, where it can still be wanted.
@@ -173,30 +180,22 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   const SinkCore::Rendering rendering(*state.core);
   auto verdict = SinkPreroll::Verdict::plays;
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
   GST_BASE_SINK_PREROLL_LOCK(sink);
   if (!state.preroll.plays() && state.preroll.is_done() && sink->playing_async == 0) {
     verdict = state.preroll.wait([&] { return src_prerolls(state); });
   }
+  if (verdict == SinkPreroll::Verdict::wanted) flow = send_wanted(sink, buffer);
   GST_BASE_SINK_PREROLL_UNLOCK(sink);
-  GstFlowReturn flow = GST_FLOW_FLUSHING;
-  switch (verdict) {
-    case SinkPreroll::Verdict::plays:
-      state.rendered = false;
-      flow = base_chain(pad, parent, buffer);
-      if (flow == sent_early) flow = state.sent_flow;
-      state.sent = nullptr;
-      if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
-      return flow;
-    case SinkPreroll::Verdict::wanted: {
-      std::optional<GstFlowReturn> sent;
-      while (!sent) sent = send(sink, buffer, SinkCore::Patience::waits);  // a flush ends it
-      flow = *sent;
-      break;
-    }
-    case SinkPreroll::Verdict::flushing:
-      break;
+  if (verdict != SinkPreroll::Verdict::plays) {
+    gst_buffer_unref(buffer);
+    return flow;
   }
-  gst_buffer_unref(buffer);
+  state.rendered = false;
+  flow = base_chain(pad, parent, buffer);
+  if (flow == sent_early) flow = state.sent_flow;
+  state.sent = nullptr;
+  if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
   return flow;
 }
 

@@ -123,7 +123,9 @@ void SrcStream::push(Channel::Next& frame) {
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));
   const GstFlowReturn flow = gst_pad_push(pad_, buffer);
-  if (flow != GST_FLOW_OK) {
+  if (flow == GST_FLOW_NOT_NEGOTIATED && !output_.has_caps()) {
+    refuse();
+  } else if (flow != GST_FLOW_OK) {
     end(flow);
   } else if (settings_.num_buffers > 0 && number + 1 >= static_cast<guint64>(settings_.num_buffers)) {
     end(GST_FLOW_EOS);

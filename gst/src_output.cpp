@@ -47,12 +47,23 @@ void SrcOutput::set_caps(GstCaps* upstream) {
 }
 
 std::string SrcOutput::refusal() const {
-  return refusal_text(pad_, upstream_);
+  if (upstream_ != nullptr) return refusal_text(pad_, upstream_);
+  GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
+  std::string text = refusal_text(pad_, bytes);
+  gst_caps_unref(bytes);
+  return text;
 }
 
 bool SrcOutput::settle() {
   if (settled_) return true;
-  if (upstream_ == nullptr) upstream_ = gst_caps_new_empty_simple(bytes_name);
+  if (upstream_ == nullptr) {
+    // Caps that upstream did not name would mislead typefind and demuxers; but GPU memory is agreed on by caps.
+    GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
+    if (peer_names_gpu_memory(pad_, bytes)) upstream_ = gst_caps_ref(bytes);
+    gst_caps_unref(bytes);
+    settled_ = upstream_ == nullptr;
+    if (settled_) return true;
+  }
   GstCaps* gpu = with_feature(upstream_, true);
   GstCaps* plain = with_feature(upstream_, false);
   gpu_ = peer_names_gpu_memory(pad_, upstream_);

@@ -26,7 +26,8 @@ class SrcOutput {
   void set_caps(GstCaps* upstream);
   void reconsider() noexcept { settled_ = false; }  ///< downstream changed its mind
   /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else the plain caps, and push them. An
-  /// upstream that named none (filesrc) has bytes. False when downstream takes neither; refusal() then says why.
+  /// upstream that named none (filesrc) has bytes: downstream gets no caps, or those of bytes where it names
+  /// memory:GPUMap. False when downstream takes neither; refusal() then says why.
   [[nodiscard]] bool settle();
   [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }

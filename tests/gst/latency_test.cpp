@@ -196,7 +196,7 @@ TEST_F(Latency, AClockThatStepsMovesNoStamp) {
   Watched watched(new_channel());
   Pipeline pipeline(
       watched.line("appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink channel=$CHANNEL "
-                   "stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
+                   "async=false stamps=true   gpumapsrc channel=$CHANNEL ! gpumapkernel kernel=checksum ! fakesink "
                    "enable-last-sample=false async=false sync=false"));
   GstClock* clock = gst_test_clock_new();
   gst_pipeline_use_clock(GST_PIPELINE(pipeline.get()), clock);
