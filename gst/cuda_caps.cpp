@@ -89,15 +89,11 @@ GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps) {
 
 GstCaps* without_system_memory(const GstCaps* caps) {
   if (gst_caps_is_any(caps)) return nullptr;
-  bool has_cuda = false;
-  GstCaps* kept = gst_caps_new_empty();
-  for (const char* feature : {feature_name, cuda_feature_name}) {
-    GstCaps* of_it = with_or_without(caps, feature, true);
-    has_cuda = !gst_caps_is_empty(of_it);
-    gst_caps_append(kept, of_it);
-  }
-  if (!has_cuda) gst_clear_caps(&kept);
-  return kept;
+  GstCaps* cuda = with_or_without(caps, cuda_feature_name, true);
+  GstCaps* ours = with_or_without(caps, feature_name, true);
+  if (gst_caps_is_empty(cuda) || !gst_caps_is_empty(ours)) gst_clear_caps(&cuda);
+  gst_caps_unref(ours);
+  return cuda;
 }
 
 std::string cuda_refusal_text(const std::string& obstacle, const std::string& format) {

@@ -37,8 +37,9 @@ struct KernelState {
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
   std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
   KernelParameters parameters;
-  std::atomic<bool> context_told{false};  ///< see answer_context()
-  bool caps_refused = false;              ///< and told; upstream may send them again. The streaming thread's
+  std::atomic<bool> context_told{false};       ///< see answer_context()
+  std::atomic<bool> downstream_changed{true};  ///< or its caps: it is to be asked what it reads
+  bool caps_refused = false;                   ///< and told; upstream may send them again. The streaming thread's
 };
 
 struct GstGpumapKernel {
@@ -146,18 +147,17 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   const auto runner = runner_of(trans);
   if (!runner) return FALSE;
-  if (!gpumap::gst::is_gpu_caps(in) && !gpumap::gst::is_cuda_caps(in)) {
+  // Plain caps are fine: behind a tee whose other branch is on the CPU, the frames still lie in GPU memory.
+  if (!gpumap::gst::is_gpu_caps(in) && !gpumap::gst::is_cuda_caps(in) && !gpumap::gst::is_system_caps(in)) {
     GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
                       ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
                       ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));
     state_of(trans).caps_refused = true;
     return FALSE;
   }
-  const bool gpu_output = gpumap::gst::is_gpu_caps(out);
-  const bool reads_meta =
-      gpu_output || gpumap::gst::is_cuda_caps(out) || gpumap::gst::peer_reads_video_meta(trans->srcpad, out);
   try {
-    runner->set_caps(in, out, gpu_output, reads_meta);
+    runner->set_caps(in, out);
+    state_of(trans).downstream_changed = true;
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
     state_of(trans).caps_refused = true;
@@ -169,6 +169,8 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
 gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, GstQuery* query) {
   const auto runner = runner_of(trans);
   if (runner && gpumap::gst::propose_cuda(query, *runner)) return TRUE;
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->propose_allocation(trans, decide_query, query);
 }
 
@@ -185,6 +187,17 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
     gpumap::gst::correct_caps(trans, query);
   }
   return answered;
+}
+
+/// Before a frame: a downstream that does not say that it reads GstVideoMeta gets none of another layout than the
+/// default one. Asked after the caps went out, without which it may not answer.
+void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
+  if (!state_of(trans).downstream_changed.exchange(false)) return;
+  GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
+  if (caps == nullptr) return;
+  runner.set_default_layout_only(gpumap::gst::is_system_caps(caps) &&
+                                 !gpumap::gst::peer_reads_video_meta(trans->srcpad, caps));
+  gst_caps_unref(caps);
 }
 
 /// Parameters that were set or are controlled, for the frame `in` and those after it.
@@ -224,6 +237,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     if (runner) {
       update_params(trans, *runner, in);
       tell_reload(trans, runner->reload());
+      ask_for_layout(trans, *runner);
       gpumap::gst::provide_cuda_pool(trans, *runner);
       *out = runner->run(in);
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
@@ -274,6 +288,11 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
   return taken;
 }
 
+gboolean src_event(GstBaseTransform* trans, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE) state_of(trans).downstream_changed = true;
+  return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->src_event(trans, event);
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
     if (const auto runner = runner_of(element)) runner->cancel(true);
@@ -309,6 +328,7 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   klass->base.query = query;
   klass->base.generate_output = generate_output;
   klass->base.sink_event = sink_event;
+  klass->base.src_event = src_event;
 
   gpumap::gst::install_kernel_properties(object_class);
 

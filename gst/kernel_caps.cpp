@@ -182,7 +182,8 @@ GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& param
     }
   }
   gst_caps_unref(from);
-  // System memory at the input too, though set_caps() refuses it: it can say what is missing, a link that fails cannot.
+  // System memory at the input, too: a tee may leave only that of frames that lie in GPU memory. Of others the first
+  // frame can say what is missing, a link that fails cannot.
   GstCaps* result = in_either_memory(made);
   gst_caps_unref(made);
   return result;

@@ -37,8 +37,9 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   Bytes* bytes = memory_bytes(memory);
   if (memory == nullptr || bytes == nullptr) {
     throw Error(ErrorCode::invalid,
-                "a buffer that is not in GPU memory reached gpumapkernel: feed it from gpumapsrc or "
-                "another gpumapkernel, with nothing between that changes frames on the CPU");
+                "a frame that is not in GPU memory reached gpumapkernel: put gpumapsink and gpumapsrc before it, with "
+                "nothing between gpumapsrc and gpumapkernel that changes frames on the CPU, nor a gpumapkernel whose "
+                "tee also feeds an element on the CPU");
   }
   if (bytes->device() != device_) {
     throw Error(
@@ -268,7 +269,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     return nullptr;
   }
   if (has_result_) result_->read(out, frame_.sequence);
-  if (to_host && !video_meta_ok_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
+  if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   return out;
 }
 

@@ -17,10 +17,10 @@ namespace gpumap::gst {
 [[nodiscard]] bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings,
                                   std::atomic<bool>& told);
 
-/// Correct the answer to a CAPS query on the sink pad, once started. An upstream that can give both is not asked for
-/// system memory, which is offered only so that its refusal can be told. And where downstream takes nothing but CUDA
-/// memory that cannot be given, it is as if it could: the caps then come, and post_refusal() can say what is missing,
-/// which caps that no one sends could not.
+/// Correct the answer to a CAPS query on the sink pad, once started. A CUDA element upstream that can give both is not
+/// asked for system memory, which is offered only for frames that lie in GPU memory all the same. And where downstream
+/// takes nothing but CUDA memory that cannot be given, it is as if it could: the caps then come, and post_refusal() can
+/// say what is missing, which caps that no one sends could not.
 void correct_caps(GstBaseTransform* kernel, GstQuery* query);
 /// After `caps` that were refused: an error, where the reason is that downstream takes nothing but CUDA memory.
 void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps);

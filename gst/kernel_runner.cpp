@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "caps.hpp"
 #include "cuda_caps.hpp"
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
@@ -100,7 +101,7 @@ void KernelRunner::set_params(const std::string& params) {
   params_ = params;
 }
 
-void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta) {
+void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   cuda_input_ = is_cuda_caps(in);
   cuda_output_ = is_cuda_caps(out);
   cuda_pool_.reset();
@@ -114,8 +115,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out, bool gpu_outp
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
-  gpu_output_ = gpu_output;
-  video_meta_ok_ = downstream_reads_video_meta;
+  gpu_output_ = is_gpu_caps(out);
   has_caps_ = true;
   begin();
 }

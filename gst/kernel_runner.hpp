@@ -35,9 +35,11 @@ class KernelRunner {
   KernelRunner(const KernelRunner&) = delete;
   KernelRunner& operator=(const KernelRunner&) = delete;
 
-  /// The stream's caps. `gpu_output`: results stay in GPU memory, else they come down to host memory, or go into CUDA
-  /// memory where `out` asks for that. Throws Error.
-  void set_caps(const GstCaps* in, const GstCaps* out, bool gpu_output, bool downstream_reads_video_meta);
+  /// The stream's caps. What comes out stays in GPU memory or goes into CUDA memory where `out` asks for that, else it
+  /// comes down to host memory. Throws Error.
+  void set_caps(const GstCaps* in, const GstCaps* out);
+  /// Whether what follows knows raw video in GStreamer's default layout alone.
+  void set_default_layout_only(bool only) noexcept { default_layout_only_ = only; }
   /// True between caps that ask for CUDA memory and choose_cuda_pool(), which comes before the first frame of theirs.
   [[nodiscard]] bool lacks_cuda_pool() const noexcept { return cuda_output_ && !cuda_pool_; }
   /// The pool for frames of `caps`: downstream's where `query` (may be null) has one that fits. Throws
@@ -150,7 +152,7 @@ class KernelRunner {
   CudaPool cuda_pool_;
   std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
   std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
-  bool video_meta_ok_ = true;
+  bool default_layout_only_ = false;
   bool has_caps_ = false;
   bool only_remembered_ = false;
   FrameTimes times_;  ///< of a program that knows what its frames give

@@ -2,6 +2,7 @@
 // Who gets GPU memory: an element that names it. One that takes anything gets ordinary memory, without padding.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <fstream>
 
 #include "caps.hpp"
@@ -93,6 +94,97 @@ TEST(MemoryChoice, AKernelGivesOrdinaryMemoryToAnyone) {
   ASSERT_NE(sample, nullptr);
   EXPECT_TRUE(is_gpu_caps(gst_sample_get_caps(sample.get())));
   EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+}
+
+// A tee leaves the caps that all of its branches take: plain ones, of frames that lie in GPU memory all the same.
+TEST(MemoryChoice, OneTeeFeedsAKernelAndAnElementOnTheCpu) {
+  for (const char* kernel : {"kernel=identity", "kernel=checksum"}) {
+    Pipeline pipeline(on_new_channel(
+        std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! tee name=t ! queue ! "
+                    "gpumapkernel name=kernel ") +
+        kernel + " ! appsink name=out sync=false t. ! queue ! jpegenc ! appsink name=jpeg sync=false"));
+    const Caps caps = new_caps("video/x-raw,format=I420,width=34,height=8,framerate=30/1");
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      const Data data = random_data(frame_bytes(caps.get()), i);
+      push(pipeline.appsrc(), new_buffer(data, i * GST_MSECOND));
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_NE(sample, nullptr) << kernel << ": " << pipeline.wait(1ms);
+      EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+      EXPECT_NE(pull(pipeline.appsink("jpeg")), nullptr);
+    }
+  }
+}
+
+TEST(MemoryChoice, AloneAKernelGetsGpuMemory) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=3 ! video/x-raw,format=RGB,width=33,height=7 ! "
+                     "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! queue ! gpumapkernel name=first ! "
+                     "tee ! queue ! gpumapkernel name=second ! fakesink"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  for (const char* name : {"first", "second"}) {
+    const Pad pad(gst_element_get_static_pad(pipeline.element(name), "sink"));
+    const Caps caps(gst_pad_get_current_caps(pad.get()));
+    ASSERT_NE(caps, nullptr) << name;
+    EXPECT_TRUE(is_gpu_caps(caps.get())) << name;
+  }
+}
+
+TEST(MemoryChoice, FramesInOrdinaryMemoryAreAnError) {
+  Pipeline pipeline("videotestsrc ! video/x-raw,format=RGB,width=33,height=7 ! gpumapkernel name=kernel ! fakesink");
+  EXPECT_THAT(pipeline.run(), ::testing::HasSubstr("put gpumapsink and gpumapsrc before it"));
+  EXPECT_EQ(pipeline.culprit(), "kernel");
+}
+
+/// Counts the frames that leave the element `kernel` with padded rows, and the others.
+struct Rows {
+  explicit Rows(const Pipeline& pipeline) : pad(gst_element_get_static_pad(pipeline.element("kernel"), "src")) {
+    const auto look = [](GstPad* of, GstPadProbeInfo* info, gpointer self) {
+      auto* rows = static_cast<Rows*>(self);
+      GstVideoInfo packed;
+      const Caps caps(gst_pad_get_current_caps(of));
+      if (!gst_video_info_from_caps(&packed, caps.get())) return GST_PAD_PROBE_OK;
+      const GstVideoMeta* meta = gst_buffer_get_video_meta(GST_PAD_PROBE_INFO_BUFFER(info));
+      ++(meta != nullptr && meta->stride[0] != packed.stride[0] ? rows->padded : rows->tight);
+      return GST_PAD_PROBE_OK;
+    };
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, look, this, nullptr);
+  }
+  std::atomic<int> padded{0}, tight{0};
+  Pad pad;
+};
+
+void push_padded(const Pipeline& pipeline) {
+  const Caps caps = video_caps("RGB", 33, 7);
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  gint stride[] = {128};
+  gsize offset[] = {64};
+  Buffer buffer = new_buffer(random_data(64 + 7 * 128, 3));
+  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_RGB, 33, 7, 1, offset,
+                                 stride);
+  push(pipeline.appsrc(), std::move(buffer));
+}
+
+// An element that cannot answer before it has its caps is asked after them, and again where another takes its place.
+TEST(MemoryChoice, WhoReadsVideoMetaIsAskedAnewWhenLinked) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel name=kernel ! "
+                     "videoconvert name=after ! video/x-raw,format=BGR ! fakesink name=out sync=false async=false"));
+  Rows rows(pipeline);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push_padded(pipeline);
+  ASSERT_TRUE(eventually([&] { return rows.padded + rows.tight == 1; })) << pipeline.wait(1ms);
+  EXPECT_EQ(rows.padded, 1);
+  GstElement* fakesink = gst_element_factory_make("fakesink", nullptr);
+  g_object_set(fakesink, "async", FALSE, nullptr);
+  gst_bin_add(GST_BIN(pipeline.get()), fakesink);
+  gst_element_unlink(pipeline.element("kernel"), pipeline.element("after"));
+  ASSERT_TRUE(gst_element_link(pipeline.element("kernel"), fakesink));
+  ASSERT_TRUE(gst_element_sync_state_with_parent(fakesink));
+  push_padded(pipeline);
+  ASSERT_TRUE(eventually([&] { return rows.padded + rows.tight == 2; })) << pipeline.wait(1ms);
+  EXPECT_EQ(rows.tight, 1);
 }
 
 }  // namespace
