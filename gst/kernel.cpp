@@ -81,6 +81,13 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
 }
 
+KernelSettings settings_of(gpointer object) {
+  GST_OBJECT_LOCK(object);
+  KernelSettings settings = state_of(object).properties.settings;
+  GST_OBJECT_UNLOCK(object);
+  return settings;
+}
+
 gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
@@ -115,7 +122,7 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
   KernelProperties& properties = state.properties;
-  const std::string kernel = properties.settings.location.empty() ? properties.settings.kernel : std::string();
+  const std::string kernel(gpumap::gst::builtin_name(properties.settings));
   if (!properties.declared) properties.declared = gpumap::gst::declared_caps(properties.settings);
   const gpumap::gst::DeclaredCaps declared = *properties.declared;
   const std::string params = properties.settings.params;
@@ -138,7 +145,10 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
 /// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction == GST_PAD_SINK) {
-    others = gst_caps_make_writable(gpumap::gst::nearest_memory(trans->srcpad, others));
+    const KernelSettings settings = settings_of(trans);
+    others = gpumap::gst::nearest_memory(trans->srcpad, others);
+    others = gpumap::gst::fixate_size(gpumap::gst::builtin_name(settings), settings.params, caps, others);
+    others = gst_caps_make_writable(others);
     gpumap::gst::fixate_rate(others, caps);
   }
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->fixate_caps(trans, direction, caps, others);
@@ -177,9 +187,7 @@ gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, Gst
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
   if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
-    GST_OBJECT_LOCK(trans);
-    const KernelSettings settings = state.properties.settings;
-    GST_OBJECT_UNLOCK(trans);
+    const KernelSettings settings = settings_of(trans);
     if (gpumap::gst::answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;
   }
   const gboolean answered = GST_BASE_TRANSFORM_CLASS(gst_gpumap_kernel_parent_class)->query(trans, direction, query);

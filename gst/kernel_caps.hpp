@@ -16,4 +16,9 @@ namespace gpumap::gst {
 [[nodiscard]] GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& params,
                                              const DeclaredCaps& declared, GstPadDirection direction, GstCaps* caps);
 
+/// Where `others` (transfer full, both), which downstream takes for pictures as `in`, leave the size open, the nearest
+/// to that of what is shown, of its shape if there is one.
+[[nodiscard]] GstCaps* fixate_size(std::string_view kernel, const std::string& params, const GstCaps* in,
+                                   GstCaps* others);
+
 }  // namespace gpumap::gst

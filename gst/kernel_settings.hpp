@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "declared_caps.hpp"
 #include "gpumap/declaration.hpp"
@@ -35,6 +36,10 @@ struct KernelSettings {
 
 [[nodiscard]] const char* to_string(Backend backend) noexcept;
 
+/// Of the built-in that is meant; empty where it is a file.
+[[nodiscard]] inline std::string_view builtin_name(const KernelSettings& settings) {
+  return settings.location.empty() ? std::string_view(settings.kernel) : std::string_view();
+}
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
 /// that contradict each other: which one is the mistake, only the user knows.
 [[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);

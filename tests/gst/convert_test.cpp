@@ -166,6 +166,43 @@ TEST_P(Convert, PaddedRowsGiveTheSame) {
   expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
 }
 
+/// What convert makes of a picture of this size and pixels for a downstream that takes `to`: its width and height.
+std::pair<int, int> size_for(int width, int height, const std::string& to, const char* pixels = "1/1",
+                             const std::string& params = "") {
+  const Caps caps = video_caps("RGB", width, height);
+  gst_caps_set_simple(caps.get(), "pixel-aspect-ratio", GST_TYPE_FRACTION, atoi(pixels), atoi(pixels + 2), nullptr);
+  GstVideoInfo info = info_of(caps.get());
+  const Sample sample = convert(caps, info, random_data(info.size, 1), to, false, params);
+  std::pair<int, int> size;
+  if (!sample) return size;
+  const GstStructure* made = gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0);
+  EXPECT_TRUE(gst_structure_get(made, "width", G_TYPE_INT, &size.first, "height", G_TYPE_INT, &size.second, nullptr));
+  return size;
+}
+
+// The nearest to what comes in, and of its shape, as videoscale has it.
+TEST(ConvertSize, IsTheNearestThatDownstreamTakes) {
+  using Size = std::pair<int, int>;
+  for (const char* kind : {"video/x-raw,", "video/x-raw(memory:GPUMap),", "application/x-tensor,"}) {
+    SCOPED_TRACE(kind);
+    const std::string of = kind;
+    EXPECT_EQ(size_for(640, 480, of + "width=[1,320],height=[1,240]"), Size(320, 240));
+    EXPECT_EQ(size_for(640, 480, of + "width=[1,320],height=[1,2000]"), Size(320, 240));
+    EXPECT_EQ(size_for(640, 480, of + "width=[1,2000],height=[1,120]"), Size(160, 120));
+    EXPECT_EQ(size_for(640, 480, of + "width=[1,320]"), Size(320, 240));
+    EXPECT_EQ(size_for(64, 48, of + "width=[100,200],height=[90,200]"), Size(120, 90));
+    EXPECT_EQ(size_for(33, 7, of + "width=[1,4000],height=[1,4000]"), Size(33, 7));
+    EXPECT_EQ(size_for(64, 48, of + "width={100,32},height={100,24}"), Size(32, 24));
+    EXPECT_EQ(size_for(64, 48, of + "width=[1,32],height=48"), Size(32, 48));
+  }
+  // A size that is left out stays as it is.
+  EXPECT_EQ(size_for(64, 48, "video/x-raw,width=32"), Size(32, 48));
+  // Pixels twice as wide as high become square ones.
+  EXPECT_EQ(size_for(64, 48, "video/x-raw,width=[1,4000],height=[1,24],pixel-aspect-ratio=1/1", "2/1"), Size(64, 24));
+  // Only what is shown counts.
+  EXPECT_EQ(size_for(64, 48, "video/x-raw,width=[1,20],height=[1,48]", "1/1", "params=crop=[3,4,40,10]"), Size(20, 5));
+}
+
 // Two rows of a field share their chroma, whatever the picture's height.
 TEST(ConvertInterlaced, ChromaIsKeptByField) {
   for (const char* mode : {"interleaved", "mixed", "progressive"}) {
