@@ -145,7 +145,7 @@ TEST_F(LatencyDelay, OnTheGpu) {
 
 TEST_F(LatencyDelay, AfterTheKernel) {
   expect_delay_in(
-      run_line("gpumapkernel kernel=checksum ! application/octet-stream(memory:GPUMap) ! identity sleep-time=20000"),
+      run_line("gpumapkernel kernel=checksum ! video/x-raw(memory:GPUMap) ! identity sleep-time=20000"),
       Stage::release);
 }
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// What the files of the element gpumapkernel share, and no other includes.
+#pragma once
+
+#include <gst/base/gstbasetransform.h>
+
+#include <atomic>
+#include <memory>
+
+#include "kernel_parameter.hpp"
+#include "kernel_properties.hpp"
+#include "kernel_runner.hpp"
+#include "kernel_settings.hpp"
+#include "watchdog.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
+
+namespace gpumap::gst {
+
+struct KernelState {
+  KernelProperties properties;           ///< under the object lock
+  std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
+  std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
+  KernelParameters parameters;
+  std::atomic<bool> context_told{false};       ///< see answer_context()
+  std::atomic<bool> downstream_changed{true};  ///< or its caps: it is to be asked what it reads
+  bool caps_refused = false;                   ///< and told; upstream may send them again. The streaming thread's
+};
+
+struct GstGpumapKernel {
+  GstBaseTransform base;
+  KernelState* state;
+};
+
+[[nodiscard]] inline KernelState& state_of(gpointer kernel) {
+  return *reinterpret_cast<GstGpumapKernel*>(kernel)->state;
+}
+/// Null before start() and after stop(). From any thread.
+[[nodiscard]] std::shared_ptr<KernelRunner> runner_of(gpointer kernel);
+/// From any thread.
+[[nodiscard]] KernelSettings settings_of(gpointer kernel);
+[[nodiscard]] inline GstBaseTransformClass* kernel_parent_class() {
+  return GST_BASE_TRANSFORM_CLASS(g_type_class_peek(GST_TYPE_BASE_TRANSFORM));
+}
+
+/// Set what agrees on caps and answers queries.
+void install_kernel_negotiation(GstBaseTransformClass* klass);
+/// Set what takes buffers and events.
+void install_kernel_stream(GstBaseTransformClass* klass);
+
+}  // namespace gpumap::gst

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// gpumapkernel agrees on caps and answers queries.
+#include <string>
+
+#include "caps.hpp"
+#include "cuda_caps.hpp"
+#include "error.hpp"
+#include "kernel_caps.hpp"
+#include "kernel_element.hpp"
+#include "kernel_neighbours.hpp"
+#include "radio_caps.hpp"
+
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* filter) {
+  KernelState& state = state_of(trans);
+  GST_OBJECT_LOCK(trans);
+  KernelProperties& properties = state.properties;
+  const std::string kernel(builtin_name(properties.settings));
+  if (!properties.declared) properties.declared = declared_caps(properties.settings);
+  const DeclaredCaps declared = *properties.declared;
+  const std::string params = properties.settings.params;
+  GST_OBJECT_UNLOCK(trans);
+  GstCaps* made = transform_kernel_caps(kernel, params, declared, direction, caps);
+  if (filter != nullptr && gst_caps_is_any(made) && !gst_caps_is_any(filter)) {
+    // Any media type is not any memory: who asks about one that is not ours is told no.
+    gst_caps_unref(made);
+    made = in_either_memory(filter);
+  }
+  // Before the start no one knows; but elements that cannot be linked could not say why.
+  const auto runner = runner_of(trans);
+  if (!runner || runner->cuda_obstacle().empty()) made = offer_cuda(made);
+  if (filter == nullptr) return made;
+  GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
+  gst_caps_unref(made);
+  return filtered;
+}
+
+/// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
+GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
+  if (direction == GST_PAD_SINK) {
+    const KernelSettings settings = settings_of(trans);
+    others = nearest_memory(trans->srcpad, others);
+    others = fixate_size(builtin_name(settings), settings.params, caps, others);
+    others = gst_caps_make_writable(others);
+    fixate_rate(others, caps);
+  }
+  return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
+}
+
+gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
+  const auto runner = runner_of(trans);
+  if (!runner) return FALSE;
+  // Plain caps are fine: behind a tee whose other branch is on the CPU, the frames still lie in GPU memory.
+  if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_system_caps(in)) {
+    GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
+                      ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
+                      ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));
+    state_of(trans).caps_refused = true;
+    return FALSE;
+  }
+  try {
+    runner->set_caps(in, out);
+    state_of(trans).downstream_changed = true;
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+    state_of(trans).caps_refused = true;
+    return FALSE;
+  }
+  return TRUE;
+}
+
+gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, GstQuery* query) {
+  const auto runner = runner_of(trans);
+  if (runner && propose_cuda(query, *runner)) return TRUE;
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+
+  return kernel_parent_class()->propose_allocation(trans, decide_query, query);
+}
+
+gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
+  KernelState& state = state_of(trans);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
+    const KernelSettings settings = settings_of(trans);
+    if (answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;
+  }
+  const gboolean answered = kernel_parent_class()->query(trans, direction, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0 && runner_of(trans)) {
+    correct_caps(trans, query);
+  }
+  return answered;
+}
+
+}  // namespace
+
+void install_kernel_negotiation(GstBaseTransformClass* klass) {
+  klass->transform_caps = transform_caps;
+  klass->fixate_caps = fixate_caps;
+  klass->set_caps = set_caps;
+  klass->propose_allocation = propose_allocation;
+  klass->query = query;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: MIT
+// gpumapkernel takes buffers and events.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "caps.hpp"
+#include "error.hpp"
+#include "kernel_element.hpp"
+#include "kernel_neighbours.hpp"
+#include "video_layout.hpp"
+
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+/// Before a frame: a downstream that does not say that it reads GstVideoMeta gets none of another layout than the
+/// default one. Asked after the caps went out, without which it may not answer.
+void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
+  if (!state_of(trans).downstream_changed.exchange(false)) return;
+  GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
+  if (caps == nullptr) return;
+  runner.set_default_layout_only(is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps));
+  gst_caps_unref(caps);
+}
+
+/// Parameters that were set or are controlled, for the frame `in` and those after it.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
+  KernelState& state = state_of(trans);
+  GST_OBJECT_LOCK(trans);
+  const bool set = std::exchange(state.properties.params_changed, false);
+  GST_OBJECT_UNLOCK(trans);
+  const bool timed = trans->segment.format == GST_FORMAT_TIME;
+  const GstClockTime time =
+      timed ? gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in)) : GST_CLOCK_TIME_NONE;
+  const bool controlled = state.parameters.changed(time);
+  if (!set && !controlled) return;
+  GST_OBJECT_LOCK(trans);
+  const std::string params = state.properties.settings.params;
+  GST_OBJECT_UNLOCK(trans);
+  runner.set_params(state.parameters.over(params));
+}
+
+void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
+  if (!outcome) return;
+  if (outcome->empty()) {
+    GST_INFO_OBJECT(trans, "the kernel was loaded again");
+  } else {
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", outcome->c_str()), (nullptr));
+  }
+}
+
+GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
+  *out = nullptr;
+  GstBuffer* in = trans->queued_buf;
+  trans->queued_buf = nullptr;
+  if (in == nullptr) return GST_FLOW_OK;
+  const auto runner = runner_of(trans);
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
+  try {
+    if (runner) {
+      update_params(trans, *runner, in);
+      tell_reload(trans, runner->reload());
+      ask_for_layout(trans, *runner);
+      provide_cuda_pool(trans, *runner);
+      *out = runner->run(in);
+      // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
+      if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
+      if (GstStructure* found = runner->take_result()) {
+        gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
+      }
+    }
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+    flow = GST_FLOW_ERROR;
+  }
+  gst_buffer_unref(in);
+  return flow;
+}
+
+gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
+  const auto runner = runner_of(trans);
+  if (runner) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+      runner->cancel(false);
+      try {
+        runner->begin();
+      } catch (const std::exception& error) {
+        post_error(GST_ELEMENT_CAST(trans), error);
+      }
+    }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+      // A fault in the last frames' kernels shows only when someone waits for them.
+      try {
+        runner->drain();
+      } catch (const std::exception& error) {
+        post_error(GST_ELEMENT_CAST(trans), error);
+      }
+    }
+  }
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+    gst_event_parse_caps(event, &caps);
+    gst_caps_ref(caps);
+  }
+  const gboolean taken = kernel_parent_class()->sink_event(trans, event);
+  if (caps != nullptr && taken == 0 && runner && !std::exchange(state_of(trans).caps_refused, true)) {
+    post_refusal(trans, *runner, caps);
+  }
+  gst_clear_caps(&caps);
+  return taken;
+}
+
+gboolean src_event(GstBaseTransform* trans, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE) state_of(trans).downstream_changed = true;
+  return kernel_parent_class()->src_event(trans, event);
+}
+
+}  // namespace
+
+void install_kernel_stream(GstBaseTransformClass* klass) {
+  klass->generate_output = generate_output;
+  klass->sink_event = sink_event;
+  klass->src_event = src_event;
+}
+
+}  // namespace gpumap::gst
