@@ -9,11 +9,12 @@
 #include "cuda_memory.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "kernel_device.hpp"
 
 namespace gpumap::gst {
 
 std::string cuda_obstacle(const Device& device, Backend backend) {
-  const std::string& gpu = device.info().name;
+  const std::string gpu = name_of(device.info());
   if (!device.has(Backend::cuda)) {
     return fmt::format("{} has no CUDA here: use an NVIDIA GPU with its driver (gpumap-info lists the devices)", gpu);
   }

@@ -8,6 +8,7 @@
 #include "cuda_context.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "kernel_device.hpp"
 #include "video_layout.hpp"
 
 namespace gpumap::gst {
@@ -41,14 +42,14 @@ void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo
           ErrorCode::invalid,
           fmt::format("a frame in the CUDA memory of GPU {} reached a gpumapkernel on {}, which is CUDA's GPU "
                       "{}: give both elements the same GPU (device of gpumapkernel, cuda-device-id of the other)",
-                      other, device.info().name, own));
+                      other, name_of(device.info()), own));
     }
     throw Error(ErrorCode::invalid,
                 fmt::format("a frame in another CUDA context of {} reached gpumapkernel, and an address in one context "
                             "means nothing in another: let gpumapkernel give its context, which it does to elements "
                             "linked to it and by a have-context message, instead of setting another on the pipeline; "
                             "or put cudadownload, gpumapsink and gpumapsrc between the two",
-                            device.info().name));
+                            name_of(device.info())));
   }
   if (GST_VIDEO_INFO_FORMAT(&memory.info) != GST_VIDEO_INFO_FORMAT(&expected) ||
       GST_VIDEO_INFO_WIDTH(&memory.info) < GST_VIDEO_INFO_WIDTH(&expected) ||
@@ -140,7 +141,7 @@ CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {
     g_free(text);
     throw Error(ErrorCode::no_memory,
                 fmt::format("no CUDA memory on {} for frames of {}: nvidia-smi tells what else is on the GPU",
-                            device.info().name, frames));
+                            name_of(device.info()), frames));
   }
   return CudaPool(pool);
 }
@@ -181,7 +182,7 @@ void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, con
     library.CuGetErrorName(result, &name);
     throw Error(ErrorCode::device_lost,
                 fmt::format("CUDA cannot copy plane {} of a frame of {} within {}: {}", plane, text_of(info),
-                            device.info().name, name != nullptr ? name : "an unknown error"));
+                            name_of(device.info()), name != nullptr ? name : "an unknown error"));
   }
 }
 

@@ -14,11 +14,9 @@ using gpumap::gst::GstGpumapKernel;
 using gpumap::gst::kernel_parent_class;
 using gpumap::gst::KernelParameters;
 using gpumap::gst::KernelRunner;
-using gpumap::gst::KernelSettings;
 using gpumap::gst::KernelState;
 using gpumap::gst::runner_of;
 using gpumap::gst::state_of;
-using gpumap::gst::Watchdog;
 
 namespace {
 
@@ -38,6 +36,17 @@ std::shared_ptr<KernelRunner> runner_of(gpointer kernel) {
   auto runner = state_of(kernel).runner;
   GST_OBJECT_UNLOCK(kernel);
   return runner;
+}
+
+void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) {
+  KernelState& state = state_of(kernel);
+  state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
+  GST_OBJECT_LOCK(kernel);
+  state.runner.swap(runner);
+  // The children's values are not in the settings.
+  state.properties.params_changed = true;
+  GST_OBJECT_UNLOCK(kernel);
+  state.downstream_changed = true;
 }
 
 KernelSettings settings_of(gpointer kernel) {
@@ -65,19 +74,9 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 }
 
 gboolean start(GstBaseTransform* trans) {
-  KernelState& state = state_of(trans);
-  GST_OBJECT_LOCK(trans);
-  const KernelSettings settings = state.properties.settings;
-  // The children's values are not in the settings.
-  state.properties.params_changed = true;
-  GST_OBJECT_UNLOCK(trans);
-  state.caps_refused = false;
+  state_of(trans).caps_refused = false;
   try {
-    auto runner = std::make_shared<KernelRunner>(settings);
-    state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(trans), runner, settings.timeout_ms);
-    GST_OBJECT_LOCK(trans);
-    state.runner = std::move(runner);
-    GST_OBJECT_UNLOCK(trans);
+    gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(gpumap::gst::settings_of(trans)));
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
     return FALSE;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "kernel_device.hpp"
 #include "kernel_runner.hpp"
 #include "video_layout.hpp"
 
@@ -32,7 +33,7 @@ CudaFrame KernelRunner::take_cuda_frame() {
     throw Error(ErrorCode::no_memory,
                 fmt::format("no CUDA memory on {} for a frame of {}x{}: nvidia-smi tells what else is on the GPU, and "
                             "queues downstream hold a frame for each of their buffers",
-                            device_->info().name, GST_VIDEO_INFO_WIDTH(&out_format_.video()),
+                            name_of(device_->info()), GST_VIDEO_INFO_WIDTH(&out_format_.video()),
                             GST_VIDEO_INFO_HEIGHT(&out_format_.video())));
   }
   return map_cuda(*device_, buffer, GST_MAP_WRITE, out_format_.video());

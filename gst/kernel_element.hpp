@@ -20,7 +20,7 @@ namespace gpumap::gst {
 struct KernelState {
   KernelProperties properties;           ///< under the object lock
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
-  std::unique_ptr<Watchdog> watchdog;    ///< from start to stop
+  std::unique_ptr<Watchdog> watchdog;    ///< of the runner
   KernelParameters parameters;
   std::atomic<bool> context_told{false};       ///< see answer_context()
   std::atomic<bool> downstream_changed{true};  ///< or its caps: it is to be asked what it reads
@@ -37,6 +37,8 @@ struct GstGpumapKernel {
 }
 /// Null before start() and after stop(). From any thread.
 [[nodiscard]] std::shared_ptr<KernelRunner> runner_of(gpointer kernel);
+/// Put this one in its place, under the watchdog's eye. The streaming thread, or start().
+void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner);
 /// From any thread.
 [[nodiscard]] KernelSettings settings_of(gpointer kernel);
 [[nodiscard]] inline GstBaseTransformClass* kernel_parent_class() {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "kernel_device.hpp"
 #include "kernel_runner.hpp"
 #include "latency_meta.hpp"
 #include "memory.hpp"
@@ -41,24 +42,17 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
                 "nothing between gpumapsrc and gpumapkernel that changes frames on the CPU, nor a gpumapkernel whose "
                 "tee also feeds an element on the CPU");
   }
-  if (bytes->device() != device_) {
-    throw Error(
-        ErrorCode::invalid,
-        fmt::format("a frame in the memory of {} reached a gpumapkernel on {}: give gpumapsink and gpumapkernel "
-                    "the same device",
-                    bytes->device()->info().name, device_->info().name));
-  }
   Input made;
   made.bytes = bytes;
   made.offset = bytes->offset() + memory->offset;
   made.size = memory->size;
   made.address = bytes->mapping().address(backend_);
   if (made.address == 0) {
-    throw Error(
-        ErrorCode::invalid,
-        fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
-                    "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
-                    name_, to_string(backend_), device_->info().name, backend_ == Backend::cuda ? "vulkan" : "cuda"));
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
+                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
+                            name_, to_string(backend_), name_of(device_->info()),
+                            backend_ == Backend::cuda ? "vulkan" : "cuda"));
   }
   made.address += made.offset;
   // Of samples, whole frames only: the output has room for no more.

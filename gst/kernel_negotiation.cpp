@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpumapkernel agrees on caps and answers queries.
 #include <string>
+#include <utility>
 
 #include "caps.hpp"
 #include "cuda_caps.hpp"
@@ -16,23 +17,27 @@ namespace gpumap::gst {
 
 namespace {
 
+/// What is set counts from the next start on, but for `params`: the caps are those of the kernel that runs.
+KernelSettings settings_in_force(gpointer kernel, const KernelRunner* runner) {
+  KernelSettings settings = settings_of(kernel);
+  if (runner == nullptr) return settings;
+  std::string params = std::move(settings.params);
+  settings = runner->settings();
+  settings.params = std::move(params);
+  return settings;
+}
+
 GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* filter) {
-  KernelState& state = state_of(trans);
-  GST_OBJECT_LOCK(trans);
-  KernelProperties& properties = state.properties;
-  const std::string kernel(builtin_name(properties.settings));
-  if (!properties.declared) properties.declared = declared_caps(properties.settings);
-  const DeclaredCaps declared = *properties.declared;
-  const std::string params = properties.settings.params;
-  GST_OBJECT_UNLOCK(trans);
-  GstCaps* made = transform_kernel_caps(kernel, params, declared, direction, caps);
+  const auto runner = runner_of(trans);
+  const KernelSettings settings = settings_in_force(trans, runner.get());
+  GstCaps* made = transform_kernel_caps(builtin_name(settings), settings.params,
+                                        runner ? runner->declared() : declared_caps(settings), direction, caps);
   if (filter != nullptr && gst_caps_is_any(made) && !gst_caps_is_any(filter)) {
     // Any media type is not any memory: who asks about one that is not ours is told no.
     gst_caps_unref(made);
     made = in_either_memory(filter);
   }
   // Before the start no one knows; but elements that cannot be linked could not say why.
-  const auto runner = runner_of(trans);
   if (!runner || runner->cuda_obstacle().empty()) made = offer_cuda(made);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
@@ -43,7 +48,7 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
 /// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction == GST_PAD_SINK) {
-    const KernelSettings settings = settings_of(trans);
+    const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
     others = nearest_memory(trans->srcpad, others);
     others = fixate_size(builtin_name(settings), settings.params, caps, others);
     others = gst_caps_make_writable(others);

@@ -83,7 +83,6 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     const gchar* given = g_value_get_string(value);
     *text = given != nullptr ? given : *text_of(unset, id);
     properties.params_changed = properties.params_changed || id == PROP_PARAMS;
-    if (id != PROP_PARAMS) properties.declared.reset();
     GST_OBJECT_UNLOCK(object);
     return;
   }

@@ -14,8 +14,6 @@ namespace gpumap::gst {
 struct KernelProperties {
   KernelSettings settings;      ///< counts from the next start on, but for `params`
   bool params_changed = false;  ///< since the last frame
-  /// Of the file, read when first asked for.
-  std::optional<DeclaredCaps> declared;
 };
 
 /// Read-only, and the element's to answer.

@@ -30,13 +30,16 @@ auto naming(const std::string& kernel, Call&& call) {
 
 }  // namespace
 
-KernelRunner::KernelRunner(const KernelSettings& settings)
-    : device_(Device::open(settings.device)), backend_(Backend::vulkan) {
+KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Device> device)
+    : settings_(settings),
+      device_(device ? std::move(device) : Device::open(settings.device)),
+      backend_(Backend::vulkan) {
   KernelPlan plan = plan_of(settings, *device_);
   builtin_ = plan.builtin;
   backend_ = backend_of(plan.source.language);
   name_ = builtin_ != nullptr ? std::string(builtin_->name) : plan.source.name;
-  check_declared_caps(caps_of(plan.declaration));
+  declared_ = caps_of(plan.declaration);
+  check_declared_caps(declared_);
   auto program = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
                                      : Program::load(device_, plan.source, plan.declaration);
   program->set_params(settings.params);
@@ -63,7 +66,7 @@ std::optional<std::string> KernelRunner::reload() {
   if (!wait(last_)) return {};
   std::optional<KernelReload::News> news = std::exchange(news_, std::nullopt);
   if (!news->program) return news->problem;
-  if (caps_of(news->plan.declaration) != caps_of(declaration_)) {
+  if (caps_of(news->plan.declaration) != declared_) {
     return fmt::format("kernel {}: it declares other caps: start the pipeline again", name_);
   }
   try {

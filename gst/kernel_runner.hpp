@@ -29,7 +29,8 @@ namespace gpumap::gst {
 /// Runs one kernel on each frame of a stream. Thread safety: one thread at a time; cancel() from any thread.
 class KernelRunner {
  public:
-  explicit KernelRunner(const KernelSettings& settings);  ///< compiles and loads; throws Error
+  /// Compiles and loads, for `device`, or for the one that `settings` choose where that is null. Throws Error.
+  explicit KernelRunner(const KernelSettings& settings, std::shared_ptr<Device> device = nullptr);
   /// Waits 5 s for what was launched; then what it uses stays allocated for good.
   ~KernelRunner();
   KernelRunner(const KernelRunner&) = delete;
@@ -74,6 +75,10 @@ class KernelRunner {
     return last_;
   }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// As they were when it was made. From any thread, as the next one.
+  [[nodiscard]] const KernelSettings& settings() const noexcept { return settings_; }
+  /// What the kernel that runs takes and gives; one that takes its place gives the same.
+  [[nodiscard]] const DeclaredCaps& declared() const noexcept { return declared_; }
 
   /// "gpumapkernel-stats" (transfer full): kernel, backend, frames since the start, and "latency" of the channel whose
   /// frames come with stamps. From any thread.
@@ -131,6 +136,8 @@ class KernelRunner {
   void submit(const Input& input, const FrameTrace* trace);
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
+  KernelSettings settings_;
+  DeclaredCaps declared_;
   std::shared_ptr<Device> device_;
   std::unique_ptr<Program> program_;
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "kernel_device.hpp"
 
 namespace gpumap::gst {
 
@@ -120,12 +121,12 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
                     to_string(backend), to_string(*settings.backend), cuda ? ".comp or .spv" : ".cu, .ptx or .cubin"));
   }
   if (!device.has(backend)) {
-    throw Error(
-        ErrorCode::not_supported,
-        fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend), device.info().name,
-                    cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver and build "
-                           "gpumap with the CUDA Toolkit"
-                         : "install a Vulkan driver for it"));
+    throw Error(ErrorCode::not_supported,
+                fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend),
+                            name_of(device.info()),
+                            cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver and build "
+                                   "gpumap with the CUDA Toolkit"
+                                 : "install a Vulkan driver for it"));
   }
   return plan;
 }

@@ -6,6 +6,7 @@
 
 #include "caps.hpp"
 #include "error.hpp"
+#include "kernel_device.hpp"
 #include "kernel_element.hpp"
 #include "kernel_neighbours.hpp"
 #include "video_layout.hpp"
@@ -15,6 +16,25 @@
 namespace gpumap::gst {
 
 namespace {
+
+/// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
+/// from here on. Throws Error.
+std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_ptr<KernelRunner>& runner,
+                                     GstBuffer* in) {
+  if (!runner) return nullptr;
+  const auto device = device_to_follow(runner->settings().device, runner->device(), device_of(in));
+  if (!device) return runner;
+  GST_INFO_OBJECT(trans, "from %s to the GPU of the frames, %s", name_of(runner->device().info()).c_str(),
+                  name_of(device->info()).c_str());
+  auto other = std::make_shared<KernelRunner>(runner->settings(), device);
+  GstCaps* taken = gst_pad_get_current_caps(trans->sinkpad);
+  GstCaps* given = gst_pad_get_current_caps(trans->srcpad);
+  if (taken != nullptr && given != nullptr) other->set_caps(taken, given);
+  gst_clear_caps(&taken);
+  gst_clear_caps(&given);
+  set_runner(trans, other);
+  return other;
+}
 
 /// Before a frame: a downstream that does not say that it reads GstVideoMeta gets none of another layout than the
 /// default one. Asked after the caps went out, without which it may not answer.
@@ -57,10 +77,9 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   GstBuffer* in = trans->queued_buf;
   trans->queued_buf = nullptr;
   if (in == nullptr) return GST_FLOW_OK;
-  const auto runner = runner_of(trans);
   GstFlowReturn flow = GST_FLOW_FLUSHING;
   try {
-    if (runner) {
+    if (const auto runner = follow(trans, runner_of(trans), in)) {
       update_params(trans, *runner, in);
       tell_reload(trans, runner->reload());
       ask_for_layout(trans, *runner);

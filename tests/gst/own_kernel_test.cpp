@@ -112,6 +112,30 @@ TEST(OwnKernel, PropertiesComeBeforeTheFile) {
   EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("width=(int)8"), HasSubstr("height=(int)3")));
 }
 
+// The caps are those of the kernel that runs: one that trusts its declaration would write out of bounds in others.
+TEST(OwnKernel, CapsAndCodeAreOfOneVersion) {
+  const File file(gray("// gpumap: output video/x-raw,format=GRAY8,width=8,height=8\n", "7u"));
+  Own own("location=" + file.path());
+  const Pad pad(gst_element_get_static_pad(own.pipeline().element("kernel"), "src"));
+  const auto shown = [&pad] {
+    const Caps caps(gst_pad_query_caps(pad.get(), nullptr));
+    gint width = 0;
+    if (gst_caps_is_any(caps.get())) return width;
+    gst_structure_get_int(gst_caps_get_structure(caps.get(), 0), "width", &width);
+    return width;
+  };
+  EXPECT_EQ(shown(), 0);
+  file.write(gray("// gpumap: output video/x-raw,format=GRAY8,width=68,height=5\n", "9u"));
+  EXPECT_THAT(own.bytes(), testing::AllOf(testing::SizeIs(68 * 5), testing::Each(std::byte{9})));
+  // Neither another file nor another property counts before the next start.
+  file.write(gray("// gpumap: output video/x-raw,format=GRAY8,width=200,height=200\n", "11u"));
+  g_object_set(own.pipeline().element("kernel"), "location", "elsewhere.comp", "output-caps", "video/x-raw,width=12",
+               nullptr);
+  EXPECT_EQ(shown(), 68);
+  ASSERT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_reconfigure()));
+  EXPECT_THAT(own.bytes(), testing::AllOf(testing::SizeIs(68 * 5), testing::Each(std::byte{9})));
+}
+
 TEST(OwnKernel, FramesOfOtherMediaTypesAndSizes) {
   const File file(
       "// gpumap: output application/x-histogram\n"
