@@ -43,7 +43,6 @@ void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) 
   state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
   GST_OBJECT_LOCK(kernel);
   state.runner.swap(runner);
-  // The children's values are not in the settings.
   state.properties.params_changed = true;
   GST_OBJECT_UNLOCK(kernel);
   state.downstream_changed = true;
@@ -62,6 +61,7 @@ namespace {
 
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
   gpumap::gst::set_kernel_property(object, state_of(object).properties, id, value, spec);
+  if (gpumap::gst::chooses_kernel(id)) state_of(object).parameters.adopt(GST_ELEMENT_CAST(object));
 }
 
 void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
@@ -74,9 +74,12 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 }
 
 gboolean start(GstBaseTransform* trans) {
-  state_of(trans).caps_refused = false;
+  KernelState& state = state_of(trans);
+  state.caps_refused = false;
   try {
-    gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(gpumap::gst::settings_of(trans)));
+    auto settings = gpumap::gst::settings_of(trans);
+    settings.params = state.parameters.over(settings.params);
+    gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(settings));
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
     return FALSE;

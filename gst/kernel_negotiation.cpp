@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gpumapkernel agrees on caps and answers queries.
 #include <string>
-#include <utility>
 
 #include "caps.hpp"
 #include "cuda_caps.hpp"
@@ -17,13 +16,14 @@ namespace gpumap::gst {
 
 namespace {
 
-/// What is set counts from the next start on, but for `params`: the caps are those of the kernel that runs.
+/// What is set counts from the next start on, or the next frame: the caps are those of the kernel that runs.
 KernelSettings settings_in_force(gpointer kernel, const KernelRunner* runner) {
-  KernelSettings settings = settings_of(kernel);
-  if (runner == nullptr) return settings;
-  std::string params = std::move(settings.params);
-  settings = runner->settings();
-  settings.params = std::move(params);
+  KernelSettings settings = runner != nullptr ? runner->settings() : settings_of(kernel);
+  try {
+    settings.params = runner != nullptr ? runner->params() : state_of(kernel).parameters.over(settings.params);
+  } catch (const std::exception&) {
+    settings.params.clear();  // said where the kernel starts
+  }
   return settings;
 }
 

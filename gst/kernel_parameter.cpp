@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel_element.hpp"
 
 namespace {
 
@@ -21,6 +24,38 @@ struct GstGpumapParameterClass {
 };
 
 enum { PROP_VALUE = 1 };
+
+using gpumap::gst::KernelSettings;
+using gpumap::gst::NamedValues;
+
+/// The number that `name`, as "gain" or "taps[1]", has among these: null where there is none.
+const float* number_of(const NamedValues& values, const std::string& name) {
+  const std::size_t open = name.find('[');
+  const std::string list = name.substr(0, open);
+  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == list; });
+  if (found == values.end()) return nullptr;
+  if (open == name.npos) return found->second.size() == 1 ? found->second.data() : nullptr;
+  guint64 index = 0;
+  const std::string digits = name.substr(open + 1, name.size() - open - 2);
+  if (name.back() != ']' || g_ascii_string_to_unsigned(digits.c_str(), 10, 0, GPUMAP_MAX_PARAMS, &index, nullptr) == 0)
+    return nullptr;
+  return index < found->second.size() ? &found->second[index] : nullptr;
+}
+
+/// What holds where the child itself was not set: what `params` say, else what the kernel begins with.
+double value_in_force(const KernelSettings& settings, const std::string& name) {
+  try {
+    NamedValues given = gpumap::parse_parameters(settings.params);
+    const auto itself = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == name; });
+    if (itself != given.end() && itself->second.size() == 1) return double{itself->second[0]};
+    if (const float* number = number_of(given, name)) return double{*number};
+    const auto known = gpumap::gst::parameters_of(settings);
+    const float* number = known ? number_of(*known, name) : nullptr;
+    return number != nullptr ? double{*number} : 0.0;
+  } catch (const gpumap::Error&) {
+    return 0.0;  // said where the kernel starts
+  }
+}
 
 }  // namespace
 
@@ -46,8 +81,14 @@ static void gst_gpumap_parameter_class_init(GstGpumapParameterClass* klass) {
     }
     auto* self = reinterpret_cast<GstGpumapParameter*>(object);
     GST_OBJECT_LOCK(self);
+    const bool set = self->set != 0;
     g_value_set_double(value, self->value);
     GST_OBJECT_UNLOCK(self);
+    if (set) return;
+    GstObject* kernel = gst_object_get_parent(GST_OBJECT_CAST(self));
+    if (kernel == nullptr) return;
+    g_value_set_double(value, value_in_force(gpumap::gst::settings_of(kernel), GST_OBJECT_NAME(self)));
+    gst_object_unref(kernel);
   };
   g_object_class_install_property(
       object_class, PROP_VALUE,
@@ -81,16 +122,56 @@ struct KernelParameters::Child {
 KernelParameters::KernelParameters() = default;
 KernelParameters::~KernelParameters() = default;
 
-GObject* KernelParameters::child(GstElement* element, const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  auto found = std::find_if(children_.begin(), children_.end(), [&](const auto& one) { return one->name == name; });
-  if (found == children_.end()) {
+GObject* KernelParameters::find_or_add(GstElement* element, const std::string& name) {
+  GObject* object = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found =
+        std::find_if(children_.begin(), children_.end(), [&](const auto& one) { return one->name == name; });
+    if (found != children_.end()) return G_OBJECT(gst_object_ref((*found)->object));
     auto* made = static_cast<GstGpumapParameter*>(g_object_new(gst_gpumap_parameter_get_type(), nullptr));
     gst_object_set_name(GST_OBJECT_CAST(made), name.c_str());
     gst_object_set_parent(GST_OBJECT_CAST(made), GST_OBJECT_CAST(element));
-    found = children_.insert(children_.end(), std::make_unique<Child>(name, made));
+    children_.push_back(std::make_unique<Child>(name, made));
+    object = G_OBJECT(gst_object_ref(made));
   }
-  return G_OBJECT(gst_object_ref((*found)->object));
+  gst_child_proxy_child_added(GST_CHILD_PROXY(element), object, name.c_str());
+  return object;
+}
+
+GObject* KernelParameters::child(GstElement* element, const std::string& name) {
+  try {
+    const auto known = parameters_of(settings_of(element));
+    if (known && number_of(*known, name) == nullptr) return nullptr;
+  } catch (const Error&) {
+    return nullptr;  // what is wrong with the file is said where the kernel starts
+  }
+  return find_or_add(element, name);
+}
+
+void KernelParameters::adopt(GstElement* element) {
+  NamedValues known;
+  try {
+    known = parameters_of(settings_of(element)).value_or(NamedValues());
+  } catch (const Error&) {
+    known.clear();
+  }
+  std::vector<std::unique_ptr<Child>> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first_gone = std::stable_partition(
+        children_.begin(), children_.end(), [&](const auto& one) { return number_of(known, one->name) != nullptr; });
+    std::move(first_gone, children_.end(), std::back_inserter(gone));
+    children_.erase(first_gone, children_.end());
+  }
+  for (const auto& one : gone) {
+    gst_child_proxy_child_removed(GST_CHILD_PROXY(element), G_OBJECT(one->object), one->name.c_str());
+  }
+  for (const auto& [name, values] : known) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      g_object_unref(find_or_add(element, values.size() == 1 ? name : fmt::format("{}[{}]", name, i)));
+    }
+  }
 }
 
 GObject* KernelParameters::child(guint index) const {

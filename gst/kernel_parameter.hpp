@@ -12,8 +12,8 @@ namespace gpumap::gst {
 
 /// The parameters of a kernel as children of its element (GstChildProxy), each with a controllable property `value`:
 /// `gpumapkernel gain::value=2.5`, gst_child_proxy_set(kernel, "gain::value", 2.5, NULL), or a GstControlSource bound
-/// to `value` of the child "gain". A number of a list is the child "taps[1]". A child is made when it is first asked
-/// for. Thread safety: every member from any thread.
+/// to `value` of the child "gain". A number of a list is the child "taps[1]". One that was not set shows what the
+/// element's `params` say. Thread safety: every member from any thread.
 class KernelParameters {
  public:
   KernelParameters();
@@ -21,7 +21,9 @@ class KernelParameters {
   KernelParameters(const KernelParameters&) = delete;
   KernelParameters& operator=(const KernelParameters&) = delete;
 
-  /// The child, transfer full; made a child of `element` where there is none.
+  /// The kernel of `element` is another one: its parameters are the children from here on. Those that it has not go.
+  void adopt(GstElement* element);
+  /// The child, transfer full; null where the kernel has no such parameter. Of a file that declares none it has any.
   [[nodiscard]] GObject* child(GstElement* element, const std::string& name);
   /// Transfer full, or null.
   [[nodiscard]] GObject* child(guint index) const;
@@ -38,6 +40,7 @@ class KernelParameters {
 
  private:
   struct Child;
+  GObject* find_or_add(GstElement* element, const std::string& name);
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Child>> children_;
 };

@@ -74,6 +74,10 @@ std::string* text_of(KernelSettings& settings, guint id) {
 
 }  // namespace
 
+bool chooses_kernel(guint id) noexcept {
+  return id == PROP_KERNEL || id == PROP_LOCATION;
+}
+
 void set_kernel_property(GObject* object, KernelProperties& properties, guint id, const GValue* value,
                          GParamSpec* spec) {
   KernelSettings& settings = properties.settings;

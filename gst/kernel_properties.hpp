@@ -19,6 +19,8 @@ struct KernelProperties {
 /// Read-only, and the element's to answer.
 inline constexpr guint kernel_stats_id = 100;
 
+/// Whether the property `id` says which kernel it is.
+[[nodiscard]] bool chooses_kernel(guint id) noexcept;
 void install_kernel_properties(GObjectClass* object_class);
 void set_kernel_property(GObject* object, KernelProperties& properties, guint id, const GValue* value,
                          GParamSpec* spec);

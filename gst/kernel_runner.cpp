@@ -101,7 +101,13 @@ KernelRunner::~KernelRunner() {
 
 void KernelRunner::set_params(const std::string& params) {
   program_->set_params(params);
+  const std::lock_guard lock(last_mutex_);
   params_ = params;
+}
+
+std::string KernelRunner::params() const {
+  const std::lock_guard lock(last_mutex_);
+  return params_;
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {

@@ -49,7 +49,8 @@ class KernelRunner {
   /// As gpumap::gst::cuda_obstacle() of its device and backend. From any thread.
   [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(*device_, backend_); }
   [[nodiscard]] const Device& device() const noexcept { return *device_; }  ///< from any thread
-  void set_params(const std::string& params);                               ///< throws Error(invalid)
+  void set_params(const std::string& params);  ///< throws Error(invalid), and then leaves them as they were
+  [[nodiscard]] std::string params() const;    ///< in force; from any thread
   /// Go on with another version of the kernel where its file has changed and compiles. The text is what became of a
   /// change: empty where it runs now, else why it does not; nothing where there was none.
   [[nodiscard]] std::optional<std::string> reload();
@@ -142,9 +143,9 @@ class KernelRunner {
   std::unique_ptr<Program> program_;
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
-  std::string params_;
-  Declaration declaration_;              ///< of a kernel of the user's
-  std::unique_ptr<BoundsCheck> bounds_;  ///< null where it was not asked for
+  std::string params_;                      ///< under last_mutex_
+  Declaration declaration_;                 ///< of a kernel of the user's
+  std::unique_ptr<BoundsCheck> bounds_;     ///< null where it was not asked for
   const Builtin* builtin_ = nullptr;
   std::string name_;
   Backend backend_;

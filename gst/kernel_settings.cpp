@@ -131,6 +131,21 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   return plan;
 }
 
+std::optional<NamedValues> parameters_of(const KernelSettings& settings) {
+  NamedValues made;
+  if (settings.location.empty()) {
+    const Builtin* builtin = find_builtin(settings.kernel);
+    if (builtin == nullptr) return made;
+    for (const Parameter& parameter : builtin->parameters) {
+      made.emplace_back(parameter.name, std::vector<float>(parameter.count, parameter.initial));
+    }
+    return made;
+  }
+  made = declaration_of(load_kernel_file(settings.location)).params;
+  if (made.empty()) return std::nullopt;
+  return made;
+}
+
 DeclaredCaps declared_caps(const KernelSettings& settings) {
   if (settings.location.empty()) return {};
   KernelPlan plan;

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "declared_caps.hpp"
 #include "gpumap/declaration.hpp"
@@ -43,6 +45,11 @@ struct KernelSettings {
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
 /// that contradict each other: which one is the mistake, only the user knows.
 [[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);
+
+/// Names of the kernel's parameters, with initial values. Empty optional: a file that declares none takes any. Throws
+/// Error(invalid | io) for a file that cannot be read.
+using NamedValues = std::vector<std::pair<std::string, std::vector<float>>>;
+[[nodiscard]] std::optional<NamedValues> parameters_of(const KernelSettings& settings);
 
 /// What is to be run: a built-in, or a file with what it and the properties declare.
 struct KernelPlan {

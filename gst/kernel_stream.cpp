@@ -6,6 +6,7 @@
 
 #include "caps.hpp"
 #include "error.hpp"
+#include "gpumap/error.hpp"
 #include "kernel_device.hpp"
 #include "kernel_element.hpp"
 #include "kernel_neighbours.hpp"
@@ -46,21 +47,27 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   gst_caps_unref(caps);
 }
 
-/// Parameters that were set or are controlled, for the frame `in` and those after it.
-void update_params(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
+/// Parameters that were set or are controlled, from stream time `time` on. A mistake in them leaves those of before.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
   const bool set = std::exchange(state.properties.params_changed, false);
+  const std::string params = set ? state.properties.settings.params : std::string();
   GST_OBJECT_UNLOCK(trans);
-  const bool timed = trans->segment.format == GST_FORMAT_TIME;
-  const GstClockTime time =
-      timed ? gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in)) : GST_CLOCK_TIME_NONE;
   const bool controlled = state.parameters.changed(time);
   if (!set && !controlled) return;
-  GST_OBJECT_LOCK(trans);
-  const std::string params = state.properties.settings.params;
-  GST_OBJECT_UNLOCK(trans);
-  runner.set_params(state.parameters.over(params));
+  try {
+    runner.set_params(state.parameters.over(set ? params : settings_of(trans).params));
+    GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid) throw;
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: the parameters of before hold", error.what()), (nullptr));
+  }
+}
+
+[[nodiscard]] GstClockTime stream_time_of(const GstBaseTransform* trans, const GstBuffer* in) {
+  if (trans->segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
+  return gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
 }
 
 void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
@@ -80,7 +87,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   GstFlowReturn flow = GST_FLOW_FLUSHING;
   try {
     if (const auto runner = follow(trans, runner_of(trans), in)) {
-      update_params(trans, *runner, in);
+      update_params(trans, *runner, stream_time_of(trans, in));
       tell_reload(trans, runner->reload());
       ask_for_layout(trans, *runner);
       provide_cuda_pool(trans, *runner);
@@ -99,31 +106,33 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   return flow;
 }
 
+/// What goes wrong in `call` is the element's error.
+template <typename Call>
+void telling(GstBaseTransform* trans, Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+  }
+}
+
 gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
   const auto runner = runner_of(trans);
   if (runner) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
       runner->cancel(false);
-      try {
-        runner->begin();
-      } catch (const std::exception& error) {
-        post_error(GST_ELEMENT_CAST(trans), error);
-      }
+      telling(trans, [&] { runner->begin(); });
     }
-    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
-      // A fault in the last frames' kernels shows only when someone waits for them.
-      try {
-        runner->drain();
-      } catch (const std::exception& error) {
-        post_error(GST_ELEMENT_CAST(trans), error);
-      }
-    }
+    // A fault in the last frames' kernels shows only when someone waits for them.
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) telling(trans, [&] { runner->drain(); });
   }
   GstCaps* caps = nullptr;
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
     gst_event_parse_caps(event, &caps);
     gst_caps_ref(caps);
+    // The caps that come out may hang on them.
+    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE); });
   }
   const gboolean taken = kernel_parent_class()->sink_event(trans, event);
   if (caps != nullptr && taken == 0 && runner && !std::exchange(state_of(trans).caps_refused, true)) {

@@ -284,10 +284,65 @@ TEST(OwnKernel, ParametersAreChildren) {
   EXPECT_EQ(first(), 79) << "a child's value holds over params";
   gst_child_proxy_set(proxy, "gain::value", 2.0, nullptr);
   EXPECT_EQ(first(), 29);
-  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 2U);
-  gst_child_proxy_set(proxy, "speed::value", 2.0, nullptr);
-  push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
-  EXPECT_THAT(own.pipeline().wait(), HasSubstr("has no parameter 'speed': it takes gain (1 number), taps (2 numbers)"));
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 3U);
+}
+
+double value_of(GstElement* kernel, const char* name) {
+  gdouble value = -1;
+  gst_child_proxy_get(GST_CHILD_PROXY(kernel), name, &value, nullptr);
+  return value;
+}
+
+TEST(OwnKernel, ChildrenAreTheParametersThatThereAre) {
+  const File file(gray("// gpumap: params gain=3,taps=[1,2]\n", "0u"));
+  const Element kernel(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
+  auto* proxy = GST_CHILD_PROXY(kernel.get());
+  std::vector<std::string> added;
+  g_signal_connect(proxy, "child-added",
+                   G_CALLBACK(+[](GstChildProxy*, GObject*, const gchar* name, std::vector<std::string>* names) {
+                     names->emplace_back(name);
+                   }),
+                   &added);
+  g_object_set(proxy, "location", file.path().c_str(), nullptr);
+  EXPECT_THAT(added, ElementsAre("gain", "taps[0]", "taps[1]"));
+  for (const char* unknown : {"speed", "taps", "taps[2]", "taps[x]", "gain[", "", "["}) {
+    EXPECT_EQ(gst_child_proxy_get_child_by_name(proxy, unknown), nullptr) << unknown;
+  }
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 3U);
+  // They show what holds.
+  EXPECT_EQ(value_of(kernel.get(), "gain::value"), 3);
+  g_object_set(proxy, "params", "gain=2.5,taps[1]=7", nullptr);
+  EXPECT_EQ(value_of(kernel.get(), "gain::value"), 2.5);
+  EXPECT_EQ(value_of(kernel.get(), "taps[0]::value"), 1);
+  EXPECT_EQ(value_of(kernel.get(), "taps[1]::value"), 7);
+  g_object_set(proxy, "params", "taps=[8,9]", nullptr);
+  EXPECT_EQ(value_of(kernel.get(), "taps[1]::value"), 9);
+  // And those of another kernel are others.
+  g_object_set(proxy, "location", nullptr, "kernel", "spectrum", nullptr);
+  EXPECT_EQ(gst_child_proxy_get_child_by_name(proxy, "gain"), nullptr);
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 5U);
+  g_object_set(proxy, "params", nullptr, nullptr);
+  EXPECT_EQ(value_of(kernel.get(), "size::value"), 1024);
+}
+
+TEST(OwnKernel, AMistakeInParamsWhilePlayingIsAWarning) {
+  const File file(gray("// gpumap: params gain=3\n", shows_gain));
+  Own own("location=" + file.path());
+  ASSERT_FALSE(own.bytes().empty());
+  std::size_t told = 0;
+  for (const char* wrong : {"gian=4", "gain=", "gain=[1,2]"}) {
+    g_object_set(own.pipeline().element("kernel"), "params", wrong, nullptr);
+    const Data data = own.bytes();
+    ASSERT_FALSE(data.empty()) << wrong;
+    EXPECT_EQ(data[0], std::byte{3}) << wrong;
+    EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
+    ASSERT_EQ(own.pipeline().warnings().size(), ++told) << wrong;
+    EXPECT_THAT(own.pipeline().warnings().back(), HasSubstr("the parameters of before hold"));
+  }
+  g_object_set(own.pipeline().element("kernel"), "params", "gain=5", nullptr);
+  const Data data = own.bytes();
+  ASSERT_FALSE(data.empty());
+  EXPECT_EQ(data[0], std::byte{5});
 }
 
 TEST(OwnKernel, ParametersFollowAControlSource) {

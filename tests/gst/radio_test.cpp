@@ -158,6 +158,31 @@ TEST_F(Radio, ChannelizerPutsAToneIntoItsChannel) {
   }
 }
 
+// Before the start, and on the command line before the kernel that has them.
+TEST_F(Radio, ChildrenSetParametersThatCapsHangOn) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"kernel=spectrum size::value=256", "bins=(int)256"},
+      {"size::value=512 kernel=spectrum params=size=64,db=1", "bins=(int)512"},
+      {"kernel=channelizer channels::value=8", "channels=(int)8"},
+      {"kernel=ddc rate::value=48000", "rate=(int)48000"},
+  };
+  for (const auto& [options, field] : cases) {
+    start(std::string("gpumapkernel name=kernel ") + options);
+    push_tone(1000.0, 4);
+    const auto samples = pull_all();
+    ASSERT_FALSE(samples.empty()) << options;
+    EXPECT_THAT(caps_of(samples.front().get()), HasSubstr(field)) << options;
+  }
+  // Set between the start and the first caps.
+  start("gpumapkernel name=kernel kernel=spectrum");
+  gst_child_proxy_set(GST_CHILD_PROXY(pipeline_->element("kernel")), "size::value", 128.0, nullptr);
+  push_tone(1000.0, 4);
+  const auto samples = pull_all();
+  ASSERT_FALSE(samples.empty());
+  EXPECT_THAT(caps_of(samples.front().get()), HasSubstr("bins=(int)128"));
+  EXPECT_EQ(floats_of(samples.front().get()).size() % 128, 0U);
+}
+
 TEST_F(Radio, KernelsFollowEachOther) {
   start(
       "gpumapkernel kernel=ddc params=\"frequency=250000,rate=240000\" ! gpumapkernel kernel=magnitude ! "
