@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "kernel_caps.hpp"
 
+#include <gst/video/video.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -36,39 +38,12 @@ void copy_fields(GstStructure* to, const GstStructure* from, std::initializer_li
   }
 }
 
-/// What convert shows of one axis: `length` pixels from `start` on, where 0 goes to the edge.
-struct CropAxis {
-  gint start = 0, length = 0;
-  [[nodiscard]] bool is_all() const { return start == 0 && length == 0; }
-  [[nodiscard]] gint shown_of(gint size) const { return length != 0 ? length : std::max(size - start, 1); }
-};
-struct Crop {
-  CropAxis width, height;
-};
-
 /// How the sizes of convert's two sides go together.
 struct Resizing {
   Crop crop;
   bool width = false, height = false;  ///< any, instead of what is shown pixel for pixel
   bool to_output = false;
 };
-
-/// Of params that convert refuses when it starts: all of the picture.
-Crop crop_of(const std::string& params) {
-  try {
-    for (const auto& [name, values] : parse_parameters(params)) {
-      const auto is_size = [](float number) { return number >= 0.0F && number < 1e6F; };
-      if (name != "crop" || values.size() != 4 || !std::all_of(values.begin(), values.end(), is_size)) continue;
-      const auto axis = [&values = values](std::size_t which) -> CropAxis {
-        return {static_cast<gint>(values[which]), static_cast<gint>(values[which + 2])};
-      };
-      return {axis(0), axis(1)};
-    }
-  } catch (const Error&) {
-    return {};
-  }
-  return {};
-}
 
 void set_size(GstStructure* made, const GstStructure* from, const char* name, const CropAxis& crop, bool any,
               bool to_output) {
@@ -97,7 +72,7 @@ GstStructure* as_picture(const GstStructure* from, const char* name, const char*
 
 GstStructure* as_video(const GstStructure* from, const char* formats, const Resizing& resizing) {
   GstStructure* made = as_picture(from, "video/x-raw", formats, resizing);
-  copy_fields(made, from, {"interlace-mode"});
+  copy_fields(made, from, {"interlace-mode", "field-order", "multiview-mode", "multiview-flags"});
   // Resized, a picture is stretched to what is asked for, which has the shape of pixels that it says it has.
   if (!resizing.width && !resizing.height) copy_fields(made, from, {"pixel-aspect-ratio"});
   return made;
@@ -190,6 +165,22 @@ bool has_fixed_size(const GstStructure* structure) {
 
 }  // namespace
 
+Crop crop_of(const std::string& params) {
+  try {
+    for (const auto& [name, values] : parse_parameters(params)) {
+      const auto is_size = [](float number) { return number >= 0.0F && number < 1e6F; };
+      if (name != "crop" || values.size() != 4 || !std::all_of(values.begin(), values.end(), is_size)) continue;
+      const auto axis = [&values = values](std::size_t which) -> CropAxis {
+        return {static_cast<gint>(values[which]), static_cast<gint>(values[which + 2])};
+      };
+      return {axis(0), axis(1)};
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return {};
+}
+
 GstCaps* fixate_size(std::string_view kernel, const std::string& params, const GstCaps* in, GstCaps* others) {
   const GstStructure* from = gst_caps_get_structure(in, 0);
   const GstStructure* first = gst_caps_get_structure(others, 0);
@@ -220,6 +211,22 @@ GstCaps* fixate_size(std::string_view kernel, const std::string& params, const G
   size = distortion(by_width) < distortion(by_height) ? by_width : by_height;
   gst_structure_set(structure, "width", G_TYPE_INT, size.width, "height", G_TYPE_INT, size.height, nullptr);
   return one;
+}
+
+void add_colorimetry(const GstCaps* in, GstCaps* out) {
+  const gchar* text = gst_structure_get_string(gst_caps_get_structure(in, 0), "colorimetry");
+  GstStructure* given = gst_caps_get_structure(out, 0);
+  GstVideoColorimetry colorimetry;
+  if (text == nullptr || !gst_video_colorimetry_from_string(&colorimetry, text) ||
+      !gst_structure_has_name(given, "video/x-raw") || gst_structure_has_field(given, "colorimetry")) {
+    return;
+  }
+  const bool gray = g_strcmp0(gst_structure_get_string(given, "format"), "GRAY8") == 0;
+  colorimetry.range = GST_VIDEO_COLOR_RANGE_0_255;
+  colorimetry.matrix = gray ? GST_VIDEO_COLOR_MATRIX_BT601 : GST_VIDEO_COLOR_MATRIX_RGB;
+  gchar* made = gst_video_colorimetry_to_string(&colorimetry);
+  gst_structure_set(given, "colorimetry", G_TYPE_STRING, made, nullptr);
+  g_free(made);
 }
 
 GstCaps* transform_kernel_caps(std::string_view kernel, const std::string& params, const DeclaredCaps& declared,

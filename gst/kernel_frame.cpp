@@ -244,12 +244,11 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
         gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
       }
     }
-    // Metas too; those that describe the input's memory stay behind with it.
     gst_buffer_copy_into(
         out, in,
-        static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                        GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
-        0, static_cast<gsize>(-1));
+        static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS), 0,
+        static_cast<gsize>(-1));
+    copy_metas(out, in, metas_);
     if (out_meta != nullptr && !cuda_output_) {
       gst_buffer_add_video_meta_full(out, out_meta->flags, out_meta->format, out_meta->width, out_meta->height,
                                      out_meta->n_planes, out_meta->offset, out_meta->stride);

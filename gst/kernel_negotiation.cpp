@@ -47,14 +47,14 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
 
 /// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
-  if (direction == GST_PAD_SINK) {
-    const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
-    others = nearest_memory(trans->srcpad, others);
-    others = fixate_size(builtin_name(settings), settings.params, caps, others);
-    others = gst_caps_make_writable(others);
-    fixate_rate(others, caps);
-  }
-  return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
+  if (direction != GST_PAD_SINK) return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
+  const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
+  others = nearest_memory(trans->srcpad, others);
+  others = gst_caps_make_writable(fixate_size(builtin_name(settings), settings.params, caps, others));
+  fixate_rate(others, caps);
+  others = gst_caps_make_writable(kernel_parent_class()->fixate_caps(trans, direction, caps, others));
+  if (builtin_name(settings) == "convert") add_colorimetry(caps, others);
+  return others;
 }
 
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {

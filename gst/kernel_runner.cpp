@@ -103,6 +103,12 @@ void KernelRunner::set_params(const std::string& params) {
   program_->set_params(params);
   const std::lock_guard lock(last_mutex_);
   params_ = params;
+  update_meta_rule();
+}
+
+void KernelRunner::update_meta_rule() {
+  if (in_caps_)
+    metas_ = meta_rule(builtin_name(settings_), params_, keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
 }
 
 std::string KernelRunner::params() const {
@@ -125,7 +131,9 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
   gpu_output_ = is_gpu_caps(out);
-  has_caps_ = true;
+  in_caps_.reset(gst_caps_copy(in));
+  out_caps_.reset(gst_caps_copy(out));
+  update_meta_rule();
   begin();
 }
 
@@ -133,7 +141,7 @@ void KernelRunner::begin() {
   times_.forget();
   loans_->sweep();
   cuda_sequence_ = 0;
-  if (!has_caps_) return;
+  if (!in_caps_) return;
   program_->begin(in_format_.view(0, in_format_.image_bytes(), nullptr),
                   out_format_.view(0, out_format_.image_bytes(), nullptr));
 }

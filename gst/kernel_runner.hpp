@@ -18,6 +18,7 @@
 #include "frame_times.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
+#include "kernel_metas.hpp"
 #include "kernel_reload.hpp"
 #include "kernel_result.hpp"
 #include "kernel_settings.hpp"
@@ -99,6 +100,7 @@ class KernelRunner {
     GstVideoMeta* meta = nullptr;
   };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program);
+  void update_meta_rule();
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
@@ -155,13 +157,15 @@ class KernelRunner {
   std::unique_ptr<KernelResult> result_;
   gpumap_frame frame_{};
   FrameFormat in_format_, out_format_;
+  std::unique_ptr<GstCaps, void (*)(GstCaps*)> in_caps_{nullptr, &gst_caps_unref};  ///< null: none yet
+  std::unique_ptr<GstCaps, void (*)(GstCaps*)> out_caps_{nullptr, &gst_caps_unref};
+  MetaRule metas_;
   bool gpu_output_ = true;
   bool cuda_input_ = false, cuda_output_ = false;  ///< memory:CUDAMemory
   CudaPool cuda_pool_;
   std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
   std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
   bool default_layout_only_ = false;
-  bool has_caps_ = false;
   bool only_remembered_ = false;
   FrameTimes times_;  ///< of a program that knows what its frames give
   std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;
