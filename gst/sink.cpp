@@ -95,23 +95,37 @@ std::int64_t due_ns(GstBaseSink* sink, const GstBuffer* buffer) {
   return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
 }
 
-/// Nothing where the frame would have to wait for a slot, or did so until the sink was to pause or to flush.
-std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore::Patience patience) {
+/// Nothing where the frame would have to wait for a slot, or did so until `stopped()`.
+std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore::Patience patience,
+                                  const std::function<bool()>& stopped) {
   const SinkState& state = state_of(sink);
   try {
     FrameOrigin origin;
     if (state.core->stamping()) origin = {due_ns(sink, buffer), gpumap::gst::captured_ns(buffer)};
-    return state.core->send(
-        buffer, origin, [&] { return state.preroll.is_unlocked(); }, patience);
+    return state.core->send(buffer, origin, stopped, patience);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
     return GST_FLOW_ERROR;
   }
 }
 
+bool never() {
+  return false;
+}
+
+/// The same, and a wait is done without the preroll's lock, which changes of state and flushes take.
+std::optional<GstFlowReturn> send_waiting(GstBaseSink* sink, GstBuffer* buffer, const std::function<bool()>& stopped) {
+  auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait, never);
+  if (flow) return flow;
+  GST_BASE_SINK_PREROLL_UNLOCK(sink);
+  flow = send(sink, buffer, SinkCore::Patience::waits, stopped);
+  GST_BASE_SINK_PREROLL_LOCK(sink);
+  return flow;
+}
+
 bool send_at_once(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
-  const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait);
+  const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait, never);
   if (!flow) return false;
   state.sent = buffer;
   state.sent_flow = *flow;
@@ -145,27 +159,16 @@ GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   return GST_FLOW_OK;
 }
 
-/// Wait for a slot while paused, without the lock: the wait would keep the sink from playing.
-GstFlowReturn send_wanted(GstBaseSink* sink, GstBuffer* buffer) {
-  GST_BASE_SINK_PREROLL_UNLOCK(sink);
-  std::optional<GstFlowReturn> flow;
-  while (!flow) flow = send(sink, buffer, SinkCore::Patience::waits);  // a flush and a stop end it
-  GST_BASE_SINK_PREROLL_LOCK(sink);
-  return *flow;
-}
-
 GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   state.rendered = true;
   if (std::exchange(state.sent, nullptr) == buffer) return state.sent_flow;
   while (state.preroll.plays()) {
-    if (const auto flow = send(sink, buffer, SinkCore::Patience::waits)) return *flow;
-    // The sink is to pause or to flush, which takes the lock.
-    if (state.preroll.wait_a_while() == SinkPreroll::Verdict::flushing) return GST_FLOW_FLUSHING;
+    if (const auto flow = send_waiting(sink, buffer, [&] { return state.preroll.is_paused(); })) return *flow;
   }
   switch (state.preroll.wait([&] { return src_prerolls(state); })) {
     case SinkPreroll::Verdict::wanted:
-      return send_wanted(sink, buffer);
+      return *send_waiting(sink, buffer, never);
     case SinkPreroll::Verdict::plays:
       return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
     case SinkPreroll::Verdict::flushing:
@@ -185,7 +188,7 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
   if (!state.preroll.plays() && state.preroll.is_done() && sink->playing_async == 0) {
     verdict = state.preroll.wait([&] { return src_prerolls(state); });
   }
-  if (verdict == SinkPreroll::Verdict::wanted) flow = send_wanted(sink, buffer);
+  if (verdict == SinkPreroll::Verdict::wanted) flow = *send_waiting(sink, buffer, never);
   GST_BASE_SINK_PREROLL_UNLOCK(sink);
   if (verdict != SinkPreroll::Verdict::plays) {
     gst_buffer_unref(buffer);
@@ -207,15 +210,6 @@ GstFlowReturn chain_list(GstPad* pad, GstObject* parent, GstBufferList* list) {
   }
   gst_buffer_list_unref(list);
   return flow;
-}
-
-gboolean unlock(GstBaseSink* sink) {
-  state_of(sink).preroll.set_unlocked(true);
-  return TRUE;
-}
-gboolean unlock_stop(GstBaseSink* sink) {
-  state_of(sink).preroll.set_unlocked(false);
-  return TRUE;
 }
 
 gboolean accept_caps(GstBaseSink* self, GstEvent* event) {
@@ -385,8 +379,6 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   element_class->query = element_query;
   klass->base.preroll = preroll;
   klass->base.render = render;
-  klass->base.unlock = unlock;
-  klass->base.unlock_stop = unlock_stop;
   klass->base.event = event;
   klass->base.query = query;
   klass->base.propose_allocation = propose_allocation;

@@ -49,7 +49,7 @@ SinkPreroll::Verdict SinkPreroll::wait(const std::function<bool()>& wanted) {
   while (true) {
     if (sink_->flushing) return Verdict::flushing;
     const bool plays = this->plays();
-    if (plays && !unlocked_) return Verdict::plays;
+    if (plays) return Verdict::plays;
     if (sink_->playing_async != 0) return Verdict::plays;  // a step: GstBaseSink wants a frame to preroll with anew
     if (std::exchange(ask, true) && !plays && wanted()) {
       was_wanted_ = true;
@@ -69,8 +69,6 @@ void SinkPreroll::leave_to_base() {
 }
 
 void SinkPreroll::set_playing(bool playing) {
-  // A frame that waits for a slot holds the lock until it sees this, which GstBaseSink takes back in unlock_stop().
-  if (!playing) set_unlocked(true);
   const PrerollLock lock(sink_);
   playing_ = playing;
   // GstBaseSink believes itself prerolled while it holds a frame back. Here frames lie in the ring: a sink whose ring

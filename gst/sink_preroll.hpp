@@ -27,6 +27,8 @@ class SinkPreroll {
   explicit SinkPreroll(GstBaseSink* sink) : sink_(sink) {}
 
   [[nodiscard]] bool plays();
+  /// The same without the lock, of what was known last.
+  [[nodiscard]] bool is_paused() const noexcept { return !playing_.load(std::memory_order_relaxed); }
   /// A frame of this stream has been here since the start or the last flush: the sink is prerolled.
   [[nodiscard]] bool is_done() const noexcept { return done_; }
   /// In the preroll() of the class: let GstBaseSink commit its state, but not wait.
@@ -44,16 +46,11 @@ class SinkPreroll {
   /// After GstBaseSink's change to PAUSED: a frame that waits for the clock comes to preroll() again.
   void hold();
 
-  /// As GstBaseSink's unlock() and unlock_stop(): without the lock.
-  void set_unlocked(bool unlocked) noexcept { unlocked_ = unlocked; }
-  [[nodiscard]] bool is_unlocked() const noexcept { return unlocked_; }
-
  private:
   GstBaseSink* sink_;
-  bool playing_ = false;
+  std::atomic<bool> playing_{false};
   bool done_ = false;
   bool was_wanted_ = false;  ///< the last frame that waited
-  std::atomic<bool> unlocked_{false};
 };
 
 }  // namespace gpumap::gst

@@ -14,6 +14,9 @@
 #include "refusal.hpp"
 #include "video_layout.hpp"
 
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
 namespace gpumap::gst {
 
 namespace {
@@ -27,6 +30,10 @@ bool peer_takes(GstPad* pad, GstCaps* caps) {
   return takes;
 }
 
+bool is_raw_video(const GstCaps* caps) {
+  return gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
+}
+
 }  // namespace
 
 SrcOutput::~SrcOutput() {
@@ -37,7 +44,8 @@ void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
   settled_ = false;
   gpu_ = false;
-  default_layout_only_ = false;
+  video_ = false;
+  reads_video_meta_ = false;
   kept_buffers_ = 0;
 }
 
@@ -73,19 +81,27 @@ bool SrcOutput::settle() {
     gst_caps_unref(plain);
     return false;
   }
-  GstCaps* chosen = gpu_ ? gpu : plain;
-  GstCaps* current = gst_pad_get_current_caps(pad_);
-  bool pushed = true;
-  if (current == nullptr || !gst_caps_is_equal(current, chosen)) {
-    pushed = gst_pad_push_event(pad_, gst_event_new_caps(chosen)) != 0;
+  settled_ = push_caps(gpu_ ? gpu : plain);
+  // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
+  // the first finds GPU memory in the buffers.
+  if (settled_ && gpu_ && is_raw_video(gpu) && !reads_video_meta_ && peer_takes(pad_, plain)) {
+    gpu_ = false;
+    settled_ = push_caps(plain);
   }
-  if (current != nullptr) gst_caps_unref(current);
-
-  ask_allocation(chosen);
+  GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s", static_cast<void*>(gpu_ ? gpu : plain),
+                  kept_buffers_, default_layout_only() ? ", reads no GstVideoMeta" : "");
   gst_caps_unref(gpu);
   gst_caps_unref(plain);
-  settled_ = pushed;
-  return pushed;
+  return settled_;
+}
+
+bool SrcOutput::push_caps(GstCaps* caps) {
+  GstCaps* current = gst_pad_get_current_caps(pad_);
+  const bool same = current != nullptr && gst_caps_is_equal(current, caps) != 0;
+  gst_clear_caps(&current);
+  if (!same && gst_pad_push_event(pad_, gst_event_new_caps(caps)) == 0) return false;
+  ask_allocation(caps);
+  return true;
 }
 
 void SrcOutput::ask_allocation(GstCaps* caps) {
@@ -97,10 +113,9 @@ void SrcOutput::ask_allocation(GstCaps* caps) {
     gst_query_parse_nth_allocation_pool(query, i, nullptr, nullptr, &least, nullptr);
     kept_buffers_ = std::max(kept_buffers_, least);
   }
-  const bool reads_meta = answered && gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
+  reads_video_meta_ = answered && gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
   gst_query_unref(query);
-  const bool video = gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
-  default_layout_only_ = !gpu_ && !reads_meta && video && gst_video_info_from_caps(&info_, caps) != 0;
+  video_ = is_raw_video(caps) && gst_video_info_from_caps(&info_, caps) != 0;
 }
 
 namespace {
@@ -146,7 +161,7 @@ GstBuffer* SrcOutput::wrap(Channel::Next frame, Memory memory) const {
     gst_buffer_append_memory(buffer,
                              memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY));
   }
-  return default_layout_only_ ? in_default_layout(buffer, info_) : buffer;
+  return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
 }
 
 }  // namespace gpumap::gst

@@ -42,14 +42,17 @@ class SrcOutput {
   [[nodiscard]] GstBuffer* wrap(Channel::Next frame, Memory memory) const;
 
  private:
+  [[nodiscard]] bool push_caps(GstCaps* caps);
   void ask_allocation(GstCaps* caps);
+  [[nodiscard]] bool default_layout_only() const noexcept { return video_ && !gpu_ && !reads_video_meta_; }
 
   GstPad* pad_;
   GstCaps* upstream_ = nullptr;
   bool settled_ = false;
   GstVideoInfo info_{};
   bool gpu_ = false;
-  bool default_layout_only_ = false;  ///< downstream reads raw video, but no GstVideoMeta
+  bool video_ = false;             ///< info_ holds
+  bool reads_video_meta_ = false;  ///< downstream does
   std::uint32_t kept_buffers_ = 0;
 };
 

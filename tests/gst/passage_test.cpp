@@ -20,6 +20,7 @@ class Passage : public testing::TestWithParam<const char*> {
                       static_cast<GstPadProbeType>(static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) |
                                                    GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM),
                       record, this, nullptr);
+    gst_harness_add_propose_allocation_meta(out_, GST_VIDEO_META_API_TYPE, nullptr);
     gst_harness_play(out_);
   }
   void TearDown() override {
