@@ -11,6 +11,7 @@
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "radio_caps.hpp"
+#include "video_layout.hpp"
 
 namespace gpumap::gst {
 
@@ -207,6 +208,10 @@ bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
   for (guint component = 0; fits && component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
     const auto plane = static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&video_info_, component));
     if (plane >= planes) continue;
+    if (plane == 1 && GST_VIDEO_FORMAT_INFO_HAS_PALETTE(video_info_.finfo)) {
+      fits = meta.offset[1] <= bytes && palette_bytes <= bytes - meta.offset[1];
+      continue;
+    }
     auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
     // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
     const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;

@@ -67,7 +67,9 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
 void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   if (id == gpumap::gst::kernel_stats_id) {
     const auto runner = runner_of(object);
-    g_value_take_boxed(value, runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats"));
+    GstStructure* stats = runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats");
+    gst_structure_set(stats, "dropped", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped), nullptr);
+    g_value_take_boxed(value, stats);
     return;
   }
   gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
@@ -76,6 +78,8 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
   state.caps_refused = false;
+  state.shortfall_told = false;
+  state.dropped = 0;
   try {
     auto settings = gpumap::gst::settings_of(trans);
     settings.params = state.parameters.over(settings.params);

@@ -60,11 +60,19 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
   if (made.meta != nullptr) {
     in_format_.check(*made.meta, made.size);
-  } else if (made.size < in_format_.image_bytes()) {
-    throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes where the caps say {}: see what upstream sends",
-                                                made.size, in_format_.image_bytes()));
   }
   return made;
+}
+
+std::string KernelRunner::shortfall(GstBuffer* in) const {
+  const std::size_t bytes = gst_buffer_get_size(in);
+  const std::size_t wanted = in_format_.image_bytes();
+  // Where planes and strides are told, these are checked instead.
+  const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
+  if (bytes >= wanted || is_told || cuda_input_) return {};
+  return fmt::format(
+      "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
+      bytes, wanted);
 }
 
 std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
@@ -126,6 +134,8 @@ void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
+  if (GST_BUFFER_IS_DISCONT(in) && !begun_anew_ && program_->remembers()) begin();
+  begun_anew_ = false;
   loans_->sweep();
   Input input = input_of(in);
   OutputBlock packed;

@@ -69,8 +69,12 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
     return FALSE;
   }
   try {
+    const GstClockTime latency = runner->latency();
     runner->set_caps(in, out);
     state_of(trans).downstream_changed = true;
+    if (runner->latency() != latency) {
+      gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));
+    }
   } catch (const std::exception& error) {
     post_error(GST_ELEMENT_CAST(trans), error);
     state_of(trans).caps_refused = true;
@@ -87,6 +91,19 @@ gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, Gst
   return kernel_parent_class()->propose_allocation(trans, decide_query, query);
 }
 
+/// What the kernel gathers before it gives something, on top of what there is before it.
+void add_latency(GstQuery& query, GstBaseTransform* trans) {
+  const auto runner = runner_of(trans);
+  const GstClockTime more = runner ? runner->latency() : 0;
+  gboolean live = FALSE;
+  GstClockTime least = 0;
+  GstClockTime most = 0;
+  gst_query_parse_latency(&query, &live, &least, &most);
+  GST_DEBUG_OBJECT(trans, "%" GST_TIME_FORMAT " of latency on top of %" GST_TIME_FORMAT, GST_TIME_ARGS(more),
+                   GST_TIME_ARGS(least));
+  gst_query_set_latency(&query, live, least + more, GST_CLOCK_TIME_IS_VALID(most) ? most + more : most);
+}
+
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
   if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
@@ -94,6 +111,7 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
     if (answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;
   }
   const gboolean answered = kernel_parent_class()->query(trans, direction, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY && answered != 0) add_latency(*query, trans);
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0 && runner_of(trans)) {
     correct_caps(trans, query);
   }

@@ -103,12 +103,14 @@ void KernelRunner::set_params(const std::string& params) {
   program_->set_params(params);
   const std::lock_guard lock(last_mutex_);
   params_ = params;
-  update_meta_rule();
+  settle_stream();
 }
 
-void KernelRunner::update_meta_rule() {
-  if (in_caps_)
-    metas_ = meta_rule(builtin_name(settings_), params_, keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
+void KernelRunner::settle_stream() {
+  if (!in_caps_) return;
+  metas_ = meta_rule(builtin_name(settings_), params_, keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
+  const std::uint64_t rate = in_format_.view(0, 0, nullptr).rate;
+  latency_ns_ = rate != 0 ? gst_util_uint64_scale_ceil(program_->gathers(), GST_SECOND, rate) : 0;
 }
 
 std::string KernelRunner::params() const {
@@ -133,12 +135,13 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   gpu_output_ = is_gpu_caps(out);
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
-  update_meta_rule();
   begin();
+  settle_stream();
 }
 
 void KernelRunner::begin() {
   times_.forget();
+  begun_anew_ = true;
   loans_->sweep();
   cuda_sequence_ = 0;
   if (!in_caps_) return;

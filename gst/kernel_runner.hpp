@@ -59,9 +59,14 @@ class KernelRunner {
   /// What the kernel keeps from frame to frame is as new: set_caps() does so too.
   void begin();
 
-  /// Launch on `in`. The result (transfer full) carries `in`'s flags, times and, for a kernel with a result, a custom
-  /// meta "GpumapResult". Null when cancelled, or only remembered. Throws Error, of which Error(device_lost) names the
-  /// kernel.
+  /// Why `in` cannot be run on, though the stream goes on: it is shorter than the caps say. Else empty.
+  [[nodiscard]] std::string shortfall(GstBuffer* in) const;
+  /// What comes out is later by this than what went in, in the stream's time. From any thread.
+  [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
+
+  /// Launch on `in`; after a discontinuity what is kept from frame to frame is as new. The result (transfer full)
+  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled, or
+  /// only remembered. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
   /// The last run()'s frame went into what later ones will give, and gives nothing itself.
   [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
@@ -100,7 +105,7 @@ class KernelRunner {
     GstVideoMeta* meta = nullptr;
   };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program);
-  void update_meta_rule();
+  void settle_stream();
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
@@ -167,6 +172,8 @@ class KernelRunner {
   std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
+  bool begun_anew_ = true;  ///< no frame since
+  std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give
   std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;
   mutable std::mutex last_mutex_;  ///< for other threads' sake

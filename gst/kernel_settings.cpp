@@ -21,6 +21,14 @@ const Builtin* builtin_of(const KernelSettings& settings) {
     throw Error(ErrorCode::invalid, fmt::format("kernel={} and location={} are both set: leave one of them out",
                                                 settings.kernel, settings.location));
   }
+  const Builtin* builtin = find_builtin(settings.kernel);
+  if (builtin == nullptr) {
+    std::string names;
+    for (const Builtin& known : builtins()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("no built-in kernel \"{}\": choose one of {}, or set location to a file", settings.kernel, names));
+  }
   // What is for files alone.
   const std::pair<const char*, std::string> of_files[] = {
       {"function", settings.function},
@@ -42,12 +50,7 @@ const Builtin* builtin_of(const KernelSettings& settings) {
                                                 "set location, or leave {} out",
                                                 property, value, settings.kernel, property));
   }
-  const Builtin* builtin = find_builtin(settings.kernel);
-  if (builtin != nullptr) return builtin;
-  std::string names;
-  for (const Builtin& known : builtins()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-  throw Error(ErrorCode::invalid, fmt::format("no built-in kernel \"{}\": choose one of {}, or set location to a file",
-                                              settings.kernel, names));
+  return builtin;
 }
 
 namespace {

@@ -79,6 +79,19 @@ void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outc
   }
 }
 
+/// One frame that is too short need not end the stream.
+bool drops(GstBaseTransform* trans, const KernelRunner& runner, GstBuffer* in) {
+  const std::string why = runner.shortfall(in);
+  if (why.empty()) return false;
+  KernelState& state = state_of(trans);
+  ++state.dropped;
+  GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
+  if (!std::exchange(state.shortfall_told, true)) {
+    GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", why.c_str()), (nullptr));
+  }
+  return true;
+}
+
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
@@ -86,7 +99,10 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   if (in == nullptr) return GST_FLOW_OK;
   GstFlowReturn flow = GST_FLOW_FLUSHING;
   try {
-    if (const auto runner = follow(trans, runner_of(trans), in)) {
+    const auto runner = follow(trans, runner_of(trans), in);
+    if (runner && drops(trans, *runner, in)) {
+      flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
+    } else if (runner) {
       update_params(trans, *runner, stream_time_of(trans, in));
       tell_reload(trans, runner->reload());
       ask_for_layout(trans, *runner);

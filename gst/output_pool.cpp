@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "gpumap/error.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -54,11 +56,20 @@ std::optional<OutputBlock> OutputPool::take_oldest() {
   return block;
 }
 
+std::shared_ptr<Mapping> OutputPool::allocate() {
+  try {
+    return device_->allocate({.placement = placement_, .bytes = bytes_}, backend_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    throw with_remedy(error, "let the kernel give smaller frames, or let what follows it keep fewer of them (queues)");
+  }
+}
+
 std::optional<OutputBlock> OutputPool::take(const std::atomic<bool>& cancelled) {
   std::optional<OutputBlock> block = take_idle();
   if (!block) {
     block = take_oldest();
-    if (!block) return OutputBlock{device_->allocate({.placement = placement_, .bytes = bytes_}, backend_), {}};
+    if (!block) return OutputBlock{allocate(), {}};
     if (!wait_for_readers(*block, no_deadline, &cancelled)) {
       const std::lock_guard lock(mutex_);
       free_.push_front(std::move(*block));

@@ -39,6 +39,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   static constexpr std::size_t most_read = 4;
 
  private:
+  [[nodiscard]] std::shared_ptr<Mapping> allocate();
   [[nodiscard]] std::optional<OutputBlock> take_idle();
   [[nodiscard]] std::optional<OutputBlock> take_oldest();
 

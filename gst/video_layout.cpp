@@ -58,6 +58,7 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
 }
 
 PlaneExtent plane_extent(const GstVideoInfo& info, guint plane) noexcept {
+  if (plane == 1 && GST_VIDEO_FORMAT_INFO_HAS_PALETTE(info.finfo)) return {.row_bytes = palette_bytes, .rows = 1};
   PlaneExtent extent;
   for (guint component = 0; component < GST_VIDEO_INFO_N_COMPONENTS(&info); ++component) {
     if (static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&info, component)) != plane) continue;

@@ -15,6 +15,9 @@ namespace gpumap::gst {
 /// True when downstream of `pad`, at these caps, reads GstVideoMeta.
 [[nodiscard]] bool peer_reads_video_meta(GstPad* pad, GstCaps* caps);
 
+/// The second plane of a format with a palette (RGB8P): four bytes for each value of a pixel, in one row.
+inline constexpr std::size_t palette_bytes = 256 * 4;
+
 /// What a plane of raw video holds, padding left out.
 struct PlaneExtent {
   std::size_t row_bytes = 0;

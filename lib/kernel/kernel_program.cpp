@@ -45,6 +45,9 @@ class KernelProgram final : public Program {
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t /*input_bytes*/) const override { return {}; }
 
+  /// A built-in's state is for the frame at hand.
+  [[nodiscard]] bool remembers() const override { return builtin_ == nullptr && declaration_.state_bytes != 0; }
+
   void run(Queue& queue, const gpumap_frame& frame) override {
     gpumap_frame given = frame;
     std::copy(params_.begin(), params_.end(), std::begin(given.params));

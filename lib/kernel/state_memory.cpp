@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/state_memory.hpp"
 
+#include "gpumap/error.hpp"
+
 namespace gpumap {
 
 StateMemory::StateMemory(Device& device, Backend backend, std::size_t bytes) : bytes_(bytes) {
   // Whole 16-byte units, so that it can be zeroed and read in any of them.
-  if (bytes != 0) memory_ = device.allocate({.placement = Placement::device, .bytes = (bytes + 15) / 16 * 16}, backend);
+  try {
+    if (bytes == 0) return;
+    memory_ = device.allocate({.placement = Placement::device, .bytes = (bytes + 15) / 16 * 16}, backend);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    throw with_remedy(error, "lower the state that the kernel asks for (state-bytes)");
+  }
 }
 
 std::uint64_t StateMemory::ready(Queue& queue) {

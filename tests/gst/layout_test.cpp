@@ -2,6 +2,7 @@
 // Padded rows: a downstream that reads GstVideoMeta gets the slot as it is, one that does not gets default strides.
 #include <cstring>
 
+#include "gpu_buffer.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -151,6 +152,71 @@ TEST(TiledFormats, MayNotReachBeyondTheirBuffer) {
                                  info.offset, stride);
   push(pipeline.appsrc(), std::move(buffer));
   EXPECT_NE(pipeline.wait(20s).find("GstVideoMeta"), std::string::npos) << pipeline.error();
+}
+
+// Four bytes for each value of a pixel, and no rows.
+TEST(Palettes, AreNoRows) {
+  const Caps caps = video_caps("RGB8P", 33, 7);
+  constexpr std::size_t stride = 64, end = 16 + 7 * stride + 1024;
+  for (const std::size_t bytes : {end, end - 1}) {
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                       "gpumapkernel kernel=identity ! appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Data data = random_data(bytes, 6);
+    Buffer buffer = new_buffer(data);
+    gsize offset[] = {16, 16 + 7 * stride};
+    gint strides[] = {stride, 4};
+    gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_RGB8P, 33, 7, 2, offset,
+                                   strides);
+    push(pipeline.appsrc(), std::move(buffer));
+    if (bytes != end) {
+      EXPECT_NE(pipeline.wait().find("a GstVideoMeta describes more than"), std::string::npos) << pipeline.error();
+      continue;
+    }
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    const Data got = data_of(gst_sample_get_buffer(sample.get()));
+    ASSERT_EQ(got.size(), 36U * 7 + 1024);
+    for (std::size_t y = 0; y < 7; ++y) {
+      ASSERT_TRUE(std::equal(got.begin() + 36 * y, got.begin() + 36 * y + 33, data.begin() + 16 + stride * y)) << y;
+    }
+    EXPECT_TRUE(std::equal(got.end() - 1024, got.end(), data.end() - 1024));
+  }
+}
+
+// One frame that is cut off does not end the stream.
+TEST(ShortFrames, AreLeftOutAndTold) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"video/x-raw(memory:GPUMap),format=NV12,width=34,height=8,framerate=30/1", "kernel=convert"},
+      {"video/x-raw(memory:GPUMap),format=NV12,width=34,height=8,framerate=30/1", "kernel=checksum"},
+      {"video/x-bayer(memory:GPUMap),format=rggb,width=36,height=8,framerate=30/1", "kernel=convert"},
+  };
+  for (const auto& [caps, kernel] : cases) {
+    Pipeline pipeline(std::string("appsrc name=in format=time ! gpumapkernel name=kernel ") + kernel +
+                      " ! appsink name=out sync=false");
+    gst_app_src_set_caps(pipeline.appsrc(), new_caps(caps).get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const std::size_t whole = std::string_view(caps).find("NV12") != std::string_view::npos ? 36 * 12 : 36 * 8;
+    for (const std::size_t bytes : {whole, whole - 1, std::size_t{0}, std::size_t{1}, whole, whole}) {
+      push(pipeline.appsrc(), bytes != 0 ? on_gpu(random_data(bytes, bytes)) : Buffer(gst_buffer_new()));
+    }
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    for (int i = 0; i < 3; ++i) {
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_NE(sample, nullptr) << kernel << " " << i << ": " << pipeline.wait(1ms);
+      const bool after_a_hole = i == 1;
+      const bool discont = GST_BUFFER_IS_DISCONT(gst_sample_get_buffer(sample.get())) != 0;
+      EXPECT_EQ(discont, after_a_hole || i == 0) << i;
+    }
+    EXPECT_EQ(pipeline.wait(), "eos") << kernel;
+    EXPECT_EQ(stat(pipeline.element("kernel"), "dropped"), 3U);
+    ASSERT_EQ(pipeline.warnings().size(), 1U);
+    const std::string text =
+        "a frame of " + std::to_string(whole - 1) + " bytes where the caps say " + std::to_string(whole);
+    EXPECT_NE(pipeline.warnings()[0].find(text), std::string::npos) << pipeline.warnings()[0];
+  }
 }
 
 }  // namespace

@@ -3,11 +3,10 @@
 #include <gmock/gmock.h>
 #include <gst/audio/audio.h>
 
-#include <cstring>
 #include <random>
 
+#include "gpu_buffer.hpp"
 #include "kernel_metas.hpp"
-#include "memory.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -144,19 +143,6 @@ TEST(Metas, ConvertSaysOfColoursAndFieldsWhatVideoconvertSays) {
   }
   // A downstream that asks for another one gets what it asks for.
   EXPECT_EQ(said_by(kernel, "format=NV12,colorimetry=bt709", "RGBA,colorimetry=sRGB", "colorimetry"), "sRGB");
-}
-
-/// `data` in the memory of this machine's GPU.
-Buffer on_gpu(const Data& data) {
-  const auto device = Device::open();
-  OutputBlock block{device->allocate({.placement = Placement::host, .bytes = data.size()}), {}};
-  std::memcpy(block.mapping->host(), data.data(), data.size());
-  block.mapping->flush(0, data.size());
-  auto bytes = std::make_unique<Bytes>(device, std::move(block), data.size(), [](OutputBlock&&) {});
-  Buffer buffer(gst_buffer_new());
-  gst_buffer_append_memory(buffer.get(),
-                           memory_new(wrapping_allocator(), std::move(bytes), data.size(), GST_MEMORY_FLAG_READONLY));
-  return buffer;
 }
 
 // Where each channel lies is true of the same bytes only. (GStreamer takes no such meta for a buffer without memory.)

@@ -244,7 +244,7 @@ TEST(OwnKernel, MacrosAreThoseOfTheProperty) {
   EXPECT_EQ(std::to_integer<unsigned>(data[0]), 41U);
 }
 
-TEST(OwnKernel, StateBeginsAnewAfterAFlush) {
+TEST(OwnKernel, StateBeginsAnewAfterAHoleAndAFlush) {
   // Frames are counted once all threads of the frame have read the count.
   const File file(
       "// gpumap: functions show,count\n// gpumap: state 8\n"
@@ -258,6 +258,14 @@ TEST(OwnKernel, StateBeginsAnewAfterAFlush) {
     const Data data = own.bytes();
     ASSERT_FALSE(data.empty());
     EXPECT_EQ(std::to_integer<unsigned>(data[0]), i);
+  }
+  for (const int expected : {0, 1}) {
+    Buffer buffer = new_buffer(random_data(Own::frame_bytes, 2));
+    if (expected == 0) GST_BUFFER_FLAG_SET(buffer.get(), GST_BUFFER_FLAG_DISCONT);
+    push(own.pipeline().appsrc(), std::move(buffer));
+    const Sample sample = pull(own.pipeline().appsink());
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(std::to_integer<int>(data_of(gst_sample_get_buffer(sample.get()))[0]), expected);
   }
   GstElement* source = own.pipeline().element("in");
   ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
@@ -399,6 +407,8 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + fine.path() + " shared-bytes=64", "dynamic shared memory is CUDA's"},
       {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
       {"location=" + fine.path() + " output-bytes=1/0", "division by zero"},
+      {"location=" + fine.path() + " state-bytes=900000000000", "lower the state that the kernel asks for"},
+      {"kernel=blend grid=3", "no built-in kernel \"blend\": choose one of identity"},
       {"kernel=convert grid=3", "grid=3 is for a kernel of yours in a file, and kernel=convert is built in"},
   };
   for (const auto& [options, message] : cases) {

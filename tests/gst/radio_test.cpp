@@ -10,7 +10,9 @@
 #include <cstring>
 #include <numbers>
 #include <optional>
+#include <tuple>
 
+#include "gpu_buffer.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -181,6 +183,76 @@ TEST_F(Radio, ChildrenSetParametersThatCapsHangOn) {
   ASSERT_FALSE(samples.empty());
   EXPECT_THAT(caps_of(samples.front().get()), HasSubstr("bins=(int)128"));
   EXPECT_EQ(floats_of(samples.front().get()).size() % 128, 0U);
+}
+
+// Samples on both sides of a hole do not belong together.
+TEST_F(Radio, BeginsAnewAtADiscontinuity) {
+  start("gpumapkernel kernel=spectrum params=size=2048 ! application/x-spectrum");
+  for (std::size_t i = 0; i < 10; ++i) {
+    Buffer buffer = new_buffer(tone(2400000.0, 300000.0, frame_samples, i * frame_samples), i * GST_MSECOND);
+    GST_BUFFER_DURATION(buffer.get()) = GST_MSECOND;
+    if (i == 0 || i == 2 || i == 5) GST_BUFFER_FLAG_SET(buffer.get(), GST_BUFFER_FLAG_DISCONT);
+    ASSERT_TRUE(push(pipeline_->appsrc(), std::move(buffer)));
+  }
+  gst_app_src_end_of_stream(pipeline_->appsrc());
+  const auto samples = pull_all();
+  // Of frames 0 and 1 nothing comes, of 2 to 4 one, of 5 to 9 two: three frames fill one, and the next needs two more.
+  ASSERT_EQ(samples.size(), 3U);
+  constexpr std::array<GstClockTime, 3> begins{2, 5, 8};
+  for (std::size_t i = 0; i < 3; ++i) {
+    GstBuffer* buffer = gst_sample_get_buffer(samples[i].get());
+    EXPECT_EQ(GST_BUFFER_PTS(buffer), begins[i] * GST_MSECOND) << i;
+    EXPECT_EQ(GST_BUFFER_IS_DISCONT(buffer) != 0, i < 2) << i;
+  }
+}
+
+TEST_F(Radio, LatencyIsWhatIsGathered) {
+  const std::tuple<const char*, int, std::uint64_t> cases[] = {
+      {"kernel=spectrum params=size=1024,overlap=0.5,average=10", 48000, 1024 + 9 * 512},
+      {"kernel=spectrum params=size=256", 48000, 256},
+      {"kernel=channelizer params=channels=64,oversample=2", 96000, 32},
+      {"kernel=ddc params=rate=8000", 48000, 6},
+      {"kernel=magnitude", 48000, 0},
+  };
+  for (const auto& [options, rate, gathered] : cases) {
+    Pipeline pipeline(
+        "appsrc name=in format=time is-live=true min-latency=1000000 max-latency=-1 ! queue ! "
+        "gpumapkernel name=kernel " +
+        std::string(options) + " ! fakesink name=out sync=false");
+    gst_app_src_set_caps(
+        pipeline.appsrc(),
+        new_caps("audio/x-raw(memory:GPUMap),format=S16LE,layout=interleaved,channels=2,rate=" + std::to_string(rate))
+            .get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(push(pipeline.appsrc(), on_gpu(tone(rate, 0.0, 100))));
+    const GstClockTime expected = GST_MSECOND + gst_util_uint64_scale_ceil(gathered, GST_SECOND, rate);
+    const Pad pad(gst_element_get_static_pad(pipeline.element("kernel"), "src"));
+    GstClockTime least = 0, most = 0;
+    gboolean live = FALSE;
+    const bool told = eventually(
+        [&] {
+          GstQuery* query = gst_query_new_latency();
+          const bool answered = gst_pad_query(pad.get(), query) != 0;
+          gst_query_parse_latency(query, &live, &least, &most);
+          gst_query_unref(query);
+          return answered && least == expected;
+        },
+        5s);
+    EXPECT_TRUE(told) << options << ": " << least << " instead of " << expected;
+    EXPECT_TRUE(live);
+    EXPECT_EQ(most, GST_CLOCK_TIME_NONE);
+    // And the pipeline heard that it changed.
+    const bool heard = eventually(
+        [&] {
+          GstMessage* message = gst_bus_pop_filtered(GST_ELEMENT_BUS(pipeline.get()), GST_MESSAGE_LATENCY);
+          const bool from_kernel =
+              message != nullptr && GST_MESSAGE_SRC(message) == GST_OBJECT_CAST(pipeline.element("kernel"));
+          if (message != nullptr) gst_message_unref(message);
+          return from_kernel;
+        },
+        gathered != 0 ? 5s : 0s);
+    EXPECT_EQ(heard, gathered != 0) << options;
+  }
 }
 
 TEST_F(Radio, KernelsFollowEachOther) {

@@ -28,4 +28,10 @@ class Error : public std::runtime_error {
   ErrorCode code_;
 };
 
+/// The same error with another remedy, which is what stands behind the last colon.
+[[nodiscard]] inline Error with_remedy(const Error& error, const std::string& remedy) {
+  const std::string text = error.what();
+  return {error.code(), text.substr(0, text.rfind(": ")) + ": " + remedy};
+}
+
 }  // namespace gpumap

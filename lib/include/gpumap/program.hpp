@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -46,6 +47,12 @@ class Program {
   /// Bytes that the next frame in order, of `input_bytes`, will give; 0: none, it is only remembered. Empty: as the
   /// formats say (a whole image, or as many samples as went in).
   [[nodiscard]] virtual std::optional<std::size_t> output_bytes(std::size_t input_bytes) const = 0;
+
+  /// Whether what comes out hangs on frames before, which begin() makes it forget.
+  [[nodiscard]] virtual bool remembers() const { return false; }
+  /// Samples, at most, from the first that goes into an output to the last, which gives it; 0: each frame gives its
+  /// own.
+  [[nodiscard]] virtual std::uint64_t gathers() const { return 0; }
 
   /// Launch on the next frame in order. Of `frame`, everything but params and state is the caller's to fill in;
   /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory), and Error(invalid) for a field of an

@@ -89,6 +89,9 @@ class Channelizer final : public Program {
     return steps_in(iq_samples(in_.format, input_bytes)) * settings_.channels * 2 * sizeof(float);
   }
 
+  [[nodiscard]] bool remembers() const override { return true; }
+  [[nodiscard]] std::uint64_t gathers() const override { return settings_.hop; }
+
   void run(Queue& queue, const gpumap_frame& frame) override {
     const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
     const std::uint64_t steps = steps_in(samples);

@@ -142,6 +142,9 @@ class Ddc final : public Program {
     return (outputs_of(samples_ + samples) - outputs_of(samples_)) * 2 * sizeof(float);
   }
 
+  [[nodiscard]] bool remembers() const override { return true; }
+  [[nodiscard]] std::uint64_t gathers() const override { return (plan_.down + plan_.up - 1) / plan_.up; }
+
   void run(Queue& queue, const gpumap_frame& frame) override {
     const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
     const std::uint64_t history = plan_.taps - 1;

@@ -122,6 +122,11 @@ class Spectrum final : public Program {
     return (carried_ + transforms) / settings_.average * settings_.size * sizeof(float);
   }
 
+  [[nodiscard]] bool remembers() const override { return true; }
+  [[nodiscard]] std::uint64_t gathers() const override {
+    return settings_.size + std::uint64_t{settings_.average - 1} * settings_.hop;
+  }
+
   void run(Queue& queue, const gpumap_frame& frame) override {
     const std::uint64_t samples = kept_.count() + iq_samples(in_.format, frame.in.bytes);
     const std::uint64_t transforms = transforms_in(samples);
