@@ -7,15 +7,26 @@
 #include "sink.hpp"
 #include "src.hpp"
 
-gboolean gpumap_register_elements(GstPlugin* plugin) {
+namespace {
+
+/// An application may register one element alone: the metas of its frames come with it.
+GType with_metas(GType element) {
   static const gchar* tags[] = {nullptr};
   if (gst_meta_get_info("GpumapResult") == nullptr) {
     gst_meta_register_custom("GpumapResult", tags, nullptr, nullptr, nullptr);
   }
   gpumap::gst::register_latency_meta();
+  return element;
+}
+
+}  // namespace
+
+GST_ELEMENT_REGISTER_DEFINE(gpumapsink, "gpumapsink", GST_RANK_NONE, with_metas(gst_gpumap_sink_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(gpumapsrc, "gpumapsrc", GST_RANK_NONE, with_metas(gst_gpumap_src_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(gpumapkernel, "gpumapkernel", GST_RANK_NONE, with_metas(gst_gpumap_kernel_get_type()))
+
+gboolean gpumap_register_elements(GstPlugin* plugin) {
   return static_cast<gboolean>(
-      gpumap_register_latency_tracer(plugin) != 0 &&
-      gst_element_register(plugin, "gpumapsink", GST_RANK_NONE, gst_gpumap_sink_get_type()) != 0 &&
-      gst_element_register(plugin, "gpumapsrc", GST_RANK_NONE, gst_gpumap_src_get_type()) != 0 &&
-      gst_element_register(plugin, "gpumapkernel", GST_RANK_NONE, gst_gpumap_kernel_get_type()) != 0);
+      gpumap_register_latency_tracer(plugin) != 0 && GST_ELEMENT_REGISTER(gpumapsink, plugin) != 0 &&
+      GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0);
 }

@@ -134,7 +134,7 @@ void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
-  if (GST_BUFFER_IS_DISCONT(in) && !begun_anew_ && program_->remembers()) begin();
+  if (begins_anew_at(in)) begin();
   begun_anew_ = false;
   loans_->sweep();
   Input input = input_of(in);

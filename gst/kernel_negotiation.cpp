@@ -49,11 +49,14 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction != GST_PAD_SINK) return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
   const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
+  GST_DEBUG_OBJECT(trans, "for %" GST_PTR_FORMAT " downstream takes %" GST_PTR_FORMAT, static_cast<void*>(caps),
+                   static_cast<void*>(others));
   others = nearest_memory(trans->srcpad, others);
   others = gst_caps_make_writable(fixate_size(builtin_name(settings), settings.params, caps, others));
   fixate_rate(others, caps);
   others = gst_caps_make_writable(kernel_parent_class()->fixate_caps(trans, direction, caps, others));
   if (builtin_name(settings) == "convert") add_colorimetry(caps, others);
+  GST_DEBUG_OBJECT(trans, "chose %" GST_PTR_FORMAT, static_cast<void*>(others));
   return others;
 }
 
@@ -71,6 +74,8 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   try {
     const GstClockTime latency = runner->latency();
     runner->set_caps(in, out);
+    GST_INFO_OBJECT(trans, "%s runs on %" GST_PTR_FORMAT " and gives %" GST_PTR_FORMAT, runner->name().c_str(),
+                    static_cast<void*>(in), static_cast<void*>(out));
     state_of(trans).downstream_changed = true;
     if (runner->latency() != latency) {
       gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));

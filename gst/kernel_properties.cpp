@@ -72,6 +72,21 @@ std::string* text_of(KernelSettings& settings, guint id) {
   }
 }
 
+/// What each built-in that has any knows: "ddc: rate, taps; ...".
+std::string names_of_parameters() {
+  std::string text;
+  for (const Builtin& builtin : builtins()) {
+    std::string names;
+    for (const Parameter& parameter : builtin.parameters) {
+      names += (names.empty() ? "" : ", ") + std::string(parameter.name);
+      if (parameter.count > 1) names += "[" + std::to_string(parameter.count) + "]";
+    }
+    if (names.empty()) continue;
+    text += (text.empty() ? "" : "; ") + std::string(builtin.name) + ": " + names;
+  }
+  return text;
+}
+
 }  // namespace
 
 bool chooses_kernel(guint id) noexcept {
@@ -173,8 +188,9 @@ void install_kernel_properties(GObjectClass* object_class) {
       PROP_FUNCTION, "function", "Function",
       "Entry point in that file, where it has several; or several, as in blur,sharpen, each run on what the one before "
       "it wrote");
-  text(PROP_PARAMS, "params", "Parameters", "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]", nullptr,
-       true);
+  static const std::string params = "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " +
+                                    names_of_parameters() + "; a file of yours: as it declares";
+  text(PROP_PARAMS, "params", "Parameters", params.c_str(), nullptr, true);
   g_object_class_install_property(
       object_class, PROP_BACKEND,
       g_param_spec_enum("backend", "Backend", "What runs a built-in kernel", backend_type(), BACKEND_AUTO, ready));

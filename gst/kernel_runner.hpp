@@ -61,6 +61,10 @@ class KernelRunner {
 
   /// Why `in` cannot be run on, though the stream goes on: it is shorter than the caps say. Else empty.
   [[nodiscard]] std::string shortfall(GstBuffer* in) const;
+  /// `in` comes after a hole, over which the kernel is to remember nothing.
+  [[nodiscard]] bool begins_anew_at(const GstBuffer* in) const {
+    return GST_BUFFER_IS_DISCONT(in) && !begun_anew_ && program_->remembers();
+  }
   /// What comes out is later by this than what went in, in the stream's time. From any thread.
   [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
 

@@ -43,7 +43,9 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   if (!state_of(trans).downstream_changed.exchange(false)) return;
   GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
   if (caps == nullptr) return;
-  runner.set_default_layout_only(is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps));
+  const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
+  GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
+  runner.set_default_layout_only(default_only);
   gst_caps_unref(caps);
 }
 
@@ -107,7 +109,10 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       tell_reload(trans, runner->reload());
       ask_for_layout(trans, *runner);
       provide_cuda_pool(trans, *runner);
+      if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "a discontinuity: what is kept is as new");
       *out = runner->run(in);
+      GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
+                     static_cast<void*>(*out));
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
       if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
       if (GstStructure* found = runner->take_result()) {

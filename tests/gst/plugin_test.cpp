@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "elements.hpp"
+#include "gpumap/kernel.hpp"
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
 
@@ -40,6 +42,28 @@ TEST(PluginFile, InspectListsTheElements) {
   EXPECT_THAT(text, testing::ContainsRegex("Source module +gpumap"));
   EXPECT_THAT(text, testing::ContainsRegex("Binary package +gpumap"));
   EXPECT_THAT(text, testing::ContainsRegex("Version +" GPUMAP_VERSION));
+  EXPECT_THAT(text, testing::Not(HasSubstr("Unknown package origin")));
+}
+
+// What gst-inspect-1.0 shows of params.
+TEST(PluginFile, ParamsNamesWhatEachKernelKnows) {
+  const Element element(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
+  const std::string blurb =
+      g_param_spec_get_blurb(g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), "params"));
+  EXPECT_THAT(blurb, HasSubstr("convert: mean[3], scale[3], crop[4]; "));
+  EXPECT_THAT(blurb, HasSubstr("spectrum: size, overlap, average, window, db"));
+  for (const Builtin& builtin : builtins()) {
+    for (const Parameter& parameter : builtin.parameters) {
+      EXPECT_THAT(blurb, HasSubstr(std::string(parameter.name))) << builtin.name;
+    }
+  }
+}
+
+TEST(PluginFile, ElementsRegisterOneByOne) {
+  EXPECT_TRUE(GST_ELEMENT_REGISTER(gpumapkernel, nullptr));
+  EXPECT_TRUE(GST_ELEMENT_REGISTER(gpumapsink, nullptr));
+  EXPECT_TRUE(GST_ELEMENT_REGISTER(gpumapsrc, nullptr));
+  EXPECT_NE(gst_meta_get_info("GpumapResult"), nullptr);
 }
 
 TEST(PluginFile, ElementsDescribeTheirProperties) {
