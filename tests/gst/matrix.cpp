@@ -179,6 +179,12 @@ class Recorder {
     } else if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
       GstCaps* caps = nullptr;
       gst_event_parse_caps(event, &caps);
+      // Caps that others replace before a frame came were never anyone's.
+      const bool replaces = !record_.lines.empty() && record_.lines.back() == line;
+      if (replaces) {
+        record_.lines.pop_back();
+        record_.caps.pop_back();
+      }
       record_.caps.push_back(text_of(gst_caps_to_string(caps)));
       // A muxer's have a header in them, with the date.
       if (compared_ != Compared::bytes) record_.caps.back() = gst_structure_get_name(gst_caps_get_structure(caps, 0));
