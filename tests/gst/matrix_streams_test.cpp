@@ -80,7 +80,8 @@ std::vector<Case> of_encoded() {
     cases.push_back({name, upstream + " ! $MAP ! fakesink name=out", "", compared});
     cases.push_back({name + " slots=2", upstream + " ! $MAP ! fakesink name=out", "slots=2", compared});
   };
-  const std::string x264 = std::string(picture) + "x264enc threads=1 bframes=2 key-int-max=8 speed-preset=veryfast";
+  const std::string x264 = std::string(picture) +
+                           "x264enc threads=1 speed-preset=ultrafast pass=quant bframes=2 b-adapt=false key-int-max=8";
   add("h264 byte-stream", x264 + " ! video/x-h264,stream-format=byte-stream,alignment=au");
   add("h264 nal", x264 + " ! video/x-h264,stream-format=byte-stream ! h264parse ! video/x-h264,alignment=nal");
   add("h264 avc", x264 + " ! video/x-h264,stream-format=avc ! h264parse");
