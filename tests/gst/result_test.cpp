@@ -108,7 +108,7 @@ TEST_F(Result, ChecksumAfterAFlushIsOfItsFrameAlone) {
   ASSERT_TRUE(first && second);
   KernelRunner runner({.kernel = "checksum"});
   const GstCaps* caps = gst_sample_get_caps(first.get());
-  runner.set_caps(caps, caps, true, true);
+  runner.set_caps(caps, caps);
   runner.cancel(true);
   EXPECT_EQ(Buffer(runner.run(gst_sample_get_buffer(first.get()))), nullptr);
   runner.cancel(false);
