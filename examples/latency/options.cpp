@@ -176,9 +176,14 @@ std::string own_line(const Case& which, const Options& options, std::size_t fram
   line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : "{sink}  {src} ! ";
   if (options.kernel == "none") return line + end;
   line += fmt::format("gpumapkernel device={} kernel={} ! ", options.device, options.kernel);
-  // A kernel without a result of its own is waited for when its output is to be in ordinary memory.
+  // A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were
+  // only looked at are to stay where they are.
   if (options.kernel != "checksum") {
     line += "capsfilter caps=\"video/x-raw;audio/x-raw;application/octet-stream;application/x-tensor\" ! ";
+  } else {
+    line +=
+        "capsfilter "
+        "caps=\"video/x-raw(memory:GPUMap);audio/x-raw(memory:GPUMap);application/octet-stream(memory:GPUMap)\" ! ";
   }
   return line + end;
 }
