@@ -99,8 +99,7 @@ GstCaps* from_either_memory(const GstCaps* caps) {
   if (gst_caps_is_any(kept)) return kept;
   GstCaps* plain = with_feature(kept, false);
   gst_caps_unref(kept);
-  GstCaps* simple = gst_caps_simplify(plain);  // both memories of a format are one now
-  return simple;
+  return gst_caps_merge(gst_caps_new_empty(), plain);  // what both memories have is there once, in the same order
 }
 
 bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature) {

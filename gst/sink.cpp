@@ -33,6 +33,7 @@ struct SinkState {
   SinkPreroll preroll;
   GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's, as:
   GstFlowReturn sent_flow = GST_FLOW_OK;
+  GstBuffer* again = nullptr;  ///< that was given back to GstBaseSink once
   bool rendered = false;
   std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
 };
@@ -163,6 +164,8 @@ GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   state.rendered = true;
   if (std::exchange(state.sent, nullptr) == buffer) return state.sent_flow;
+  // Outside the segment, and so without a time: GstBaseSink renders it without preroll.
+  if (!state.preroll.is_done()) return *send_waiting(sink, buffer, never);
   while (state.preroll.plays()) {
     if (const auto flow = send_waiting(sink, buffer, [&] { return state.preroll.is_paused(); })) return *flow;
   }
@@ -170,6 +173,7 @@ GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
     case SinkPreroll::Verdict::wanted:
       return *send_waiting(sink, buffer, never);
     case SinkPreroll::Verdict::plays:
+      if (std::exchange(state.again, buffer) == buffer) return *send_waiting(sink, buffer, never);
       return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
     case SinkPreroll::Verdict::flushing:
       break;
@@ -195,6 +199,7 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
     return flow;
   }
   state.rendered = false;
+  state.again = nullptr;
   flow = base_chain(pad, parent, buffer);
   if (flow == sent_early) flow = state.sent_flow;
   state.sent = nullptr;

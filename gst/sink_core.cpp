@@ -29,23 +29,36 @@ constexpr int starved_slices = 10;
 // reader may also be slow, or paused: wait longer.
 constexpr int stalled_slices = 50;
 
-/// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
-/// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
-GstBuffer* carrier_of(GstBuffer* from) {
-  GstBuffer* carrier = gst_buffer_new();
-  constexpr auto parts =
-      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
-  gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
-  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
-  // Without the memory, GStreamer leaves these out.
+/// GStreamer copies these with the memory only.
+void copy_metas_on_memory(GstBuffer* to, GstBuffer* from) {
   static const GQuark on_memory = g_quark_from_static_string(GST_META_TAG_MEMORY_STR);
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta(from, &state)) {
     if (!gst_meta_api_type_has_tag(meta->info->api, on_memory) || meta->info->transform_func == nullptr) continue;
     GstMetaTransformCopy whole{FALSE, 0, static_cast<gsize>(-1)};
-    meta->info->transform_func(carrier, meta, from, g_quark_from_static_string("gst-copy"), &whole);
+    meta->info->transform_func(to, meta, from, g_quark_from_static_string("gst-copy"), &whole);
   }
+}
+
+/// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
+/// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
+GstBuffer* carrier_of(GstBuffer* from) {
+  GstBuffer* carrier = gst_buffer_new();
+  gpointer state = nullptr;
+  const bool has_metas = gst_buffer_iterate_meta(from, &state) != nullptr;
+  // Some metas (GstAudioMeta) look at how much memory there is: it is lent meanwhile.
+  for (guint i = 0; has_metas && i < gst_buffer_n_memory(from); ++i) {
+    gst_buffer_append_memory(carrier, gst_buffer_get_memory(from, i));
+  }
+  constexpr auto parts =
+      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
+                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
+  gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
+  if (has_metas) {
+    copy_metas_on_memory(carrier, from);
+    gst_buffer_remove_all_memory(carrier);
+  }
+  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
   return carrier;
 }
 

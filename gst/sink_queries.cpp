@@ -23,14 +23,18 @@ GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
   const auto channel = core.channel();
   GstPad* srcpad = channel ? channel->src_pad() : nullptr;
   if (srcpad == nullptr) return nullptr;
-  GstCaps* takes = gst_pad_is_linked(srcpad) != 0 ? gst_pad_peer_query_caps(srcpad, nullptr) : nullptr;
+  GstCaps* takes = nullptr;
+  if (gst_pad_is_linked(srcpad) != 0) {
+    // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
+    GstCaps* filter = gst_caps_is_any(offered) ? nullptr : in_either_memory(offered);
+    takes = gst_pad_peer_query_caps(srcpad, filter);
+    gst_clear_caps(&filter);
+  }
   gst_object_unref(srcpad);
   if (takes == nullptr || gst_caps_is_any(takes)) return takes;
   GstCaps* plain = from_either_memory(takes);
   gst_caps_unref(takes);
-  GstCaps* common = gst_caps_intersect_full(plain, offered, GST_CAPS_INTERSECT_FIRST);
-  gst_caps_unref(plain);
-  return common;
+  return plain;
 }
 
 bool upstream_can_give(GstPad* sinkpad, GstCaps* caps) {
