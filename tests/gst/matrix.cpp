@@ -113,7 +113,7 @@ class Recorder {
   void watch(GstElement* out) {
     const Pad pad(gst_element_get_static_pad(out, "sink"));
     const auto types = static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) | GST_PAD_PROBE_TYPE_BUFFER_LIST |
-                       GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM;
+                       GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH;
     gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
   }
   [[nodiscard]] Record take() {
@@ -206,21 +206,6 @@ class Recorder {
   Record record_;
 };
 
-std::string replaced(std::string text, const std::string& mark, const std::string& by) {
-  for (std::size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += by.size()) {
-    text.replace(at, mark.size(), by);
-  }
-  return text;
-}
-
-/// Each $MAP of a line has its own channel.
-std::string with_gpumap(std::string text, const std::string& options) {
-  for (std::size_t at = 0; (at = text.find("$MAP", at)) != std::string::npos;) {
-    text.replace(at, 4, on_new_channel("gpumapsink $CHANNEL " + options + " gpumapsrc $CHANNEL"));
-  }
-  return text;
-}
-
 /// The first line that differs, with the one before it.
 std::string difference(const Record& expected, const Record& got) {
   const std::size_t both = std::min(expected.lines.size(), got.lines.size());
@@ -233,27 +218,46 @@ std::string difference(const Record& expected, const Record& got) {
 
 }  // namespace
 
-Record record_of(const std::string& description, Compared compared) {
+std::string play(Pipeline& pipeline) {
+  return pipeline.run(case_limit);
+}
+
+Record record_of(const std::string& description, Compared compared, const Act& act) {
   Recorder recorder(compared);  // outlives the pipeline
   Pipeline pipeline(description);
   recorder.watch(pipeline.element("out"));
-  const std::string verdict = pipeline.run(case_limit);
+  const std::string verdict = act(pipeline);
   pipeline.stop();
   Record record = recorder.take();
   record.verdict = verdict;
   return record;
 }
 
+std::string with_queue(std::string text) {
+  for (std::size_t at = 0; (at = text.find("$MAP", at)) != std::string::npos;) text.replace(at, 4, "queue");
+  return text;
+}
+
+std::string with_gpumap(std::string text, const std::string& options) {
+  for (std::size_t at = 0; (at = text.find("$MAP", at)) != std::string::npos;) {
+    text.replace(at, 4, on_new_channel("gpumapsink $CHANNEL " + options + " gpumapsrc $CHANNEL"));
+  }
+  return text;
+}
+
+void expect_same(const Record& expected, const Record& got) {
+  EXPECT_EQ(got.verdict, expected.verdict) << got.frames << " frames of " << expected.frames;
+  EXPECT_EQ(got.lines == expected.lines, true) << difference(expected, got);
+  EXPECT_EQ(got.caps, expected.caps);
+}
+
 void expect_same_as_queue(const Case& tried) {
   Complaints complaints;
-  const Record expected = record_of(replaced(tried.pipeline, "$MAP", "queue"), tried.compared);
+  const Record expected = record_of(with_queue(tried.pipeline), tried.compared);
   ASSERT_EQ(expected.verdict, "eos") << "without gpumap";
   ASSERT_GT(expected.frames, 0U) << "without gpumap";
   ASSERT_EQ(complaints.text(), "") << "without gpumap";
-  const Record got = record_of(with_gpumap(tried.pipeline, tried.options), tried.compared);
-  EXPECT_EQ(got.verdict, "eos") << got.frames << " frames of " << expected.frames;
-  EXPECT_EQ(got.lines == expected.lines, true) << difference(expected, got);
-  EXPECT_EQ(got.caps, expected.caps);
+  expect_same(expected, record_of(with_gpumap(tried.pipeline, tried.options), tried.compared));
   EXPECT_EQ(complaints.text(), "");
 }
 

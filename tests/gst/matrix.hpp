@@ -5,6 +5,7 @@
 // line of text, and the lines of both runs are compared.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -32,7 +33,17 @@ struct Record {
   std::string verdict;
 };
 
-[[nodiscard]] Record record_of(const std::string& description, Compared compared = Compared::bytes);
+/// What is done with a pipeline, and how that ended.
+using Act = std::function<std::string(Pipeline& pipeline)>;
+/// Played until EOS.
+[[nodiscard]] std::string play(Pipeline& pipeline);
+
+[[nodiscard]] Record record_of(const std::string& description, Compared compared = Compared::bytes,
+                               const Act& act = play);
+/// `text` with each $MAP replaced by a queue, and by the elements on a channel of its own.
+[[nodiscard]] std::string with_queue(std::string text);
+[[nodiscard]] std::string with_gpumap(std::string text, const std::string& options = "");
+void expect_same(const Record& expected, const Record& got);
 
 /// Both runs end, with the same lines and without a warning or a critical message of GLib's.
 void expect_same_as_queue(const Case& tried);

@@ -70,8 +70,8 @@ std::vector<Case> of_muxers() {
                          " ! queue ! m.  " + muxer + " name=m ! fakesink name=out",
                      "", compared});
     cases.push_back({name + " with encoded sound",
-                     source + video + " ! $MAP ! m.  " + sound + "audioconvert ! " + codec + " ! $MAP ! m.  " + muxer +
-                         " name=m ! fakesink name=out",
+                     source + video + " ! $MAP ! video/x-h264 ! m.  " + sound + "audioconvert ! " + codec +
+                         " ! $MAP ! video/x-h264 ! m.  " + muxer + " name=m ! fakesink name=out",
                      "", compared});
   }
   return cases;

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// A stream that begins again: a new stream-start clears EOS, as on ordinary pads, and a gpumapsrc that comes again gets
+// stream-start, caps and segment before the first frame, whatever upstream has sent again.
+#include <gst/check/gstharness.h>
+
+#include "watch.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+const std::string film = "videotestsrc num-buffers=20 ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! ";
+
+class Producer : public testing::TestWithParam<GstState> {};
+INSTANTIATE_TEST_SUITE_P(From, Producer, testing::Values(GST_STATE_NULL, GST_STATE_READY),
+                         [](const auto& test) { return gst_element_state_get_name(test.param); });
+
+// The consumer plays all the time.
+TEST_P(Producer, StartsAgainAfterEos) {
+  const std::string channel = new_channel();
+  Watch watch;
+  Pipeline out("gpumapsrc channel=" + channel + " ! video/x-raw ! fakesink name=out sync=false");
+  watch.on(out.element("out"));
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Pipeline in(film + "gpumapsink channel=" + channel);
+  for (std::size_t round = 1; round <= 4; ++round) {
+    SCOPED_TRACE(round);
+    ASSERT_EQ(in.run(10s), "eos");
+    EXPECT_TRUE(eventually([&] { return watch.count() == round * 20; }, 10s)) << watch.count();
+    EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == round; }, 10s));
+    EXPECT_EQ(watch.events(GST_EVENT_STREAM_START), round);
+    ASSERT_TRUE(in.reach(GetParam()));
+  }
+}
+
+// Another pipeline takes the place of the one that has ended, with other caps.
+TEST(NextProducer, GoesOnWhereTheLastOneEnded) {
+  const std::string channel = new_channel();
+  Watch watch;
+  Pipeline out("gpumapsrc channel=" + channel + " ! video/x-raw ! fakesink name=out sync=false");
+  watch.on(out.element("out"));
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::size_t frames = 0;
+  for (const char* format : {"I420", "RGB", "I420", "GRAY8"}) {
+    SCOPED_TRACE(format);
+    Pipeline in(std::string("videotestsrc num-buffers=20 ! video/x-raw,width=64,height=48,format=") + format +
+                " ! gpumapsink channel=" + channel);
+    ASSERT_EQ(in.run(10s), "eos");
+    frames += 20;
+    EXPECT_TRUE(eventually([&] { return watch.count() == frames; }, 10s)) << watch.count();
+  }
+}
+
+// Cut off in the middle, with no EOS, again and again.
+TEST_P(Producer, StartsAgainWithoutEos) {
+  const std::string channel = new_channel();
+  Watch watch;
+  Pipeline out("gpumapsrc channel=" + channel + " ! video/x-raw ! fakesink name=out sync=false");
+  watch.on(out.element("out"));
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Pipeline in("videotestsrc ! video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! gpumapsink channel=" +
+              channel);
+  for (int round = 0; round < 6; ++round) {
+    SCOPED_TRACE(round);
+    watch.forget();
+    ASSERT_TRUE(in.reach(GST_STATE_PLAYING, 10s)) << in.error();
+    EXPECT_TRUE(eventually([&] { return watch.count() > 10; }, 10s)) << watch.order();
+    ASSERT_TRUE(in.reach(GetParam()));
+  }
+}
+
+// As a player's second film: the whole pipeline to READY and back after its end, as with a queue.
+TEST_P(Producer, AndConsumerTogether) {
+  Watch watch;
+  Pipeline pipeline(on_new_channel(film + "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! video/x-raw ! fakesink name=out"));
+  watch.on(pipeline.element("out"));
+  for (std::size_t round = 1; round <= 4; ++round) {
+    ASSERT_EQ(pipeline.run(10s), "eos");
+    EXPECT_EQ(watch.count(), round * 20);
+    ASSERT_TRUE(pipeline.reach(GetParam()));
+  }
+}
+
+class Consumer : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string channel = new_channel();
+    in_ = gst_harness_new_parse(("gpumapsink slots=16 channel=" + channel).c_str());
+    out_ = std::make_unique<Pipeline>("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false async=false");
+    watch_.on(out_->element("out"));
+  }
+  void TearDown() override {
+    out_.reset();
+    gst_harness_teardown(in_);
+  }
+  void stream_start() {
+    ASSERT_TRUE(
+        gst_harness_push_event(in_, gst_event_new_stream_start(("stream" + std::to_string(++streams_)).c_str())));
+  }
+  void caps() { ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_caps(video_caps("GRAY8", 8, 8).get()))); }
+  void segment() {
+    GstSegment time;
+    gst_segment_init(&time, GST_FORMAT_TIME);
+    ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_segment(&time)));
+  }
+  void frame() { ASSERT_EQ(gst_harness_push(in_, new_buffer(random_data(64, 1), 0).release()), GST_FLOW_OK); }
+  void restart() {
+    ASSERT_TRUE(out_->reach(GST_STATE_NULL));
+    watch_.forget();
+    ASSERT_NE(out_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  }
+  /// Stream-start, caps and segment come in this order, before the frame, and the caps are those of the stream.
+  void expect_begins_well() {
+    ASSERT_TRUE(eventually([&] { return watch_.count() > 0; }, 5s)) << watch_.order() << out_->wait(1ms);
+    EXPECT_EQ(watch_.order().find("stream-start caps segment "), 0U) << watch_.order();
+    const Pad pad(gst_element_get_static_pad(out_->element("out"), "sink"));
+    const Caps got(gst_pad_get_current_caps(pad.get()));
+    ASSERT_NE(got, nullptr);
+    EXPECT_STREQ(gst_structure_get_name(gst_caps_get_structure(got.get(), 0)), "video/x-raw");
+  }
+
+  Watch watch_;
+  GstHarness* in_ = nullptr;
+  std::unique_ptr<Pipeline> out_;
+  int streams_ = 0;
+};
+
+TEST_F(Consumer, ComesAgainInTheMiddle) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  for (int round = 0; round < 5; ++round) {
+    restart();
+    frame();
+    frame();
+    expect_begins_well();
+  }
+}
+
+// Upstream begins anew and sends no caps, since they stay: what sticks on a pad sticks in the ring.
+TEST_F(Consumer, ComesAgainAfterAStreamStartWithoutCaps) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  stream_start();
+  segment();
+  frame();
+  restart();
+  frame();
+  expect_begins_well();
+  ASSERT_TRUE(out_->reach(GST_STATE_NULL));
+  stream_start();  // and no segment: the last one is good
+  frame();
+  restart();
+  frame();
+  expect_begins_well();
+}
+
+TEST_F(Consumer, ComesAgainAfterEos) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
+  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  stream_start();
+  segment();
+  restart();
+  frame();
+  expect_begins_well();
+}
+
+TEST_F(Consumer, ComesAgainAfterAFlush) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  ASSERT_TRUE(out_->reach(GST_STATE_NULL));
+  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_flush_stop(TRUE)));
+  segment();
+  restart();
+  frame();
+  expect_begins_well();
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT
+// Seeks: time begins anew at a flush, frames come at their pace afterwards, the position is where was sought, each
+// frame comes once. Held to what a pipeline with a queue does.
+#include "matrix.hpp"
+#include "watch.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+const std::string source =
+    "videotestsrc name=source pattern=ball ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! ";
+
+bool seek(GstElement* element, double rate, unsigned flags, GstClockTime start,
+          GstClockTime stop = GST_CLOCK_TIME_NONE) {
+  return gst_element_seek(element, rate, GST_FORMAT_TIME, static_cast<GstSeekFlags>(flags), GST_SEEK_TYPE_SET,
+                          static_cast<gint64>(start),
+                          GST_CLOCK_TIME_IS_VALID(stop) ? GST_SEEK_TYPE_SET : GST_SEEK_TYPE_NONE,
+                          static_cast<gint64>(stop)) != FALSE;
+}
+
+/// Wait for a message; false when the time is up or an error came.
+bool await(Pipeline& pipeline, GstMessageType type, Time limit = 10s) {
+  GstBus* bus = gst_element_get_bus(pipeline.get());
+  GstMessage* message =
+      gst_bus_timed_pop_filtered(bus, static_cast<GstClockTime>(std::chrono::nanoseconds(limit).count()),
+                                 static_cast<GstMessageType>(static_cast<unsigned>(type) | GST_MESSAGE_ERROR));
+  const bool came = message != nullptr && GST_MESSAGE_TYPE(message) == type;
+  if (message != nullptr) gst_message_unref(message);
+  gst_object_unref(bus);
+  return came;
+}
+
+void clear_bus(Pipeline& pipeline) {
+  GstBus* bus = gst_element_get_bus(pipeline.get());
+  gst_bus_set_flushing(bus, TRUE);
+  gst_bus_set_flushing(bus, FALSE);
+  gst_object_unref(bus);
+}
+
+GstClockTime position(GstElement* element) {
+  gint64 at = -1;
+  EXPECT_TRUE(gst_element_query_position(element, GST_FORMAT_TIME, &at));
+  return static_cast<GstClockTime>(at);
+}
+
+double seconds(GstClockTime time) {
+  return static_cast<double>(time) / GST_SECOND;
+}
+
+// A second after a seek holds thirty frames, whichever side keeps the clock.
+class Pace : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(
+    Synchronised, Pace,
+    testing::Values("queue ! fakesink name=out sync=true",
+                    "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true",
+                    "gpumapsink $CHANNEL sync=true gpumapsrc $CHANNEL ! fakesink name=out sync=false",
+                    "gpumapsink $CHANNEL sync=true gpumapsrc $CHANNEL ! fakesink name=out sync=true"),
+    [](const auto& test) { return std::to_string(test.index) + '_' + as_name(test.param); });
+
+TEST_P(Pace, IsKeptAfterAFlushingSeek) {
+  Watch rendered;
+  Pipeline pipeline(on_new_channel(source + GetParam()));
+  rendered.on_rendered(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  for (const int second : {100, 5, 0, 40}) {
+    const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
+    SCOPED_TRACE(second);
+    g_usleep(300000);
+    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
+    const std::size_t frames = rendered.counted_in(1s);
+    // A ring of eight may be full at once; a busy machine may be slow.
+    EXPECT_LE(frames, 30U + 25U);
+    EXPECT_GE(frames, 8U);
+    EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to) + 1, 0.9);
+  }
+}
+
+// The producer is sought, or the consumer: the positions of both follow, and do not drift from seek to seek.
+class TwoPipelines : public testing::TestWithParam<std::tuple<bool, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Sought, TwoPipelines, testing::Combine(testing::Bool(), testing::Bool()),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param) ? "Producer" : "Consumer") +
+                                  (std::get<1>(test.param) ? "BothSynchronised" : "OneSynchronised");
+                         });
+
+TEST_P(TwoPipelines, PositionsDoNotDrift) {
+  const auto [producer, both] = GetParam();
+  const std::string channel = new_channel();
+  Watch rendered;
+  Pipeline in(source + "gpumapsink sync=true channel=" + channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=" + (both ? "true" : "false"));
+  rendered.on_rendered(out.element("out"));
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING)) << out.error();
+  g_usleep(300000);
+  for (int round = 1; round <= 4; ++round) {
+    SCOPED_TRACE(round);
+    const GstClockTime to = static_cast<GstClockTime>(round) * 20 * GST_SECOND;
+    ASSERT_TRUE(seek(producer ? in.get() : out.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
+    const std::size_t frames = rendered.counted_in(1s);
+    EXPECT_LE(frames, 55U);
+    EXPECT_GE(frames, 8U);
+    EXPECT_NEAR(seconds(position(in.get())), seconds(to) + 1, 0.9);
+    EXPECT_NEAR(seconds(position(out.get())), seconds(to) + 1, 0.9);
+  }
+}
+
+class Position : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Rings, Position, testing::Values("queue", "slots=2", "slots=8", "slots=32"),
+                         [](const auto& test) { return as_name(test.param); });
+
+std::string through(const char* ring) {
+  return std::string_view(ring) == "queue" ? with_queue("$MAP") : with_gpumap("$MAP", ring);
+}
+
+// What is shown is where the pipeline is, however many frames wait behind it.
+TEST_P(Position, IsWhereWasSought) {
+  Pipeline pipeline(source + through(GetParam()) + " ! fakesink name=out sync=true");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  for (const int second : {10, 7, 50, 0}) {
+    const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
+    SCOPED_TRACE(second);
+    clear_bus(pipeline);
+    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
+    ASSERT_TRUE(await(pipeline, GST_MESSAGE_ASYNC_DONE));
+    EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to), 0.034);
+    g_usleep(100000);
+    EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to), 0.034) << "a while later";
+  }
+}
+
+// One seek of the application's is one seek for the source, by whichever way it came, and one flush for who follows.
+TEST_P(Position, SeeksGoUpstreamOnce) {
+  Watch at_source, at_sink;
+  Pipeline pipeline(source + through(GetParam()) + " ! fakesink name=out sync=true");
+  at_source.on(pipeline.element("source"), "src");
+  at_sink.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  for (int round = 1; round <= 3; ++round) {
+    at_source.forget();
+    at_sink.forget();
+    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH, static_cast<GstClockTime>(round) * 10 * GST_SECOND));
+    EXPECT_TRUE(eventually([&] { return at_sink.count() > 3; }, 10s));
+    EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_START), 1U);
+    EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_STOP), 1U);
+    EXPECT_EQ(at_sink.events(GST_EVENT_SEGMENT), 1U);
+    EXPECT_EQ(at_source.events(GST_EVENT_FLUSH_START), 1U);
+  }
+}
+
+/// What comes behind the last flush, without what lay before it: how much was under way is chance.
+Record behind_flush(Record record) {
+  const auto last = std::find(record.lines.rbegin(), record.lines.rend(), "flush-stop");
+  EXPECT_NE(last, record.lines.rend());
+  record.lines.erase(record.lines.begin(), last.base());
+  record.frames = 0;
+  return record;
+}
+
+struct Kind {
+  const char* name;
+  double rate;
+  unsigned flags;
+  GstClockTime start, stop;
+};
+class Kinds : public testing::TestWithParam<Kind> {};
+constexpr auto flush = static_cast<unsigned>(GST_SEEK_FLAG_FLUSH);
+INSTANTIATE_TEST_SUITE_P(Of, Kinds,
+                         testing::Values(Kind{"Plain", 1.0, flush, 3 * GST_SECOND, 5 * GST_SECOND},
+                                         Kind{"Accurate", 1.0, flush | GST_SEEK_FLAG_ACCURATE,
+                                              3 * GST_SECOND + 10 * GST_MSECOND, 5 * GST_SECOND},
+                                         Kind{"KeyUnit", 1.0, flush | GST_SEEK_FLAG_KEY_UNIT, 3 * GST_SECOND,
+                                              4 * GST_SECOND},
+                                         Kind{"Double", 2.0, flush, 1 * GST_SECOND, 5 * GST_SECOND},
+                                         Kind{"Half", 0.5, flush, 1 * GST_SECOND, 2 * GST_SECOND},
+                                         Kind{"Reverse", -1.0, flush, 1 * GST_SECOND, 3 * GST_SECOND},
+                                         Kind{"Trick", 4.0, flush | GST_SEEK_FLAG_TRICKMODE, 0, 8 * GST_SECOND},
+                                         Kind{"Nothing", 1.0, flush, 2 * GST_SECOND, 2 * GST_SECOND}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(Kinds, InPausedGiveWhatAQueueGives) {
+  const Kind& kind = GetParam();
+  const auto act = [&](Pipeline& pipeline) -> std::string {
+    EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+    EXPECT_TRUE(seek(pipeline.get(), kind.rate, kind.flags, kind.start, kind.stop));
+    return pipeline.run(15s);
+  };
+  const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
+  const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
+  for (const char* options : {"", "slots=2", "transport=pinned"}) {
+    SCOPED_TRACE(options);
+    expect_same(expected, behind_flush(record_of(with_gpumap(line, options), Compared::bytes, act)));
+  }
+}
+
+// A loop as players make it: to the end of a segment, from its beginning again, without a flush. No frame twice.
+TEST(Loops, OfSegmentsRepeatNoFrame) {
+  const auto act = [](Pipeline& pipeline) -> std::string {
+    EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+    EXPECT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_SEGMENT, 0, GST_SECOND));
+    pipeline.set_state(GST_STATE_PLAYING);
+    for (int loop = 0; loop < 4; ++loop) {
+      if (!await(pipeline, GST_MESSAGE_SEGMENT_DONE)) return "no segment-done in loop " + std::to_string(loop);
+      EXPECT_TRUE(seek(pipeline.get(), 1.0, loop == 3 ? GST_SEEK_FLAG_NONE : GST_SEEK_FLAG_SEGMENT, 0, GST_SECOND));
+    }
+    return pipeline.wait(10s);
+  };
+  const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
+  const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
+  EXPECT_EQ(expected.verdict, "eos");
+  for (const char* options : {"", "slots=2"}) {
+    SCOPED_TRACE(options);
+    expect_same(expected, behind_flush(record_of(with_gpumap(line, options), Compared::bytes, act)));
+  }
+}
+
+// Seeks faster than frames, as a slider sends them: the last one counts.
+TEST(Sliders, EndWhereTheyWereLetGo) {
+  for (const std::string& line : {with_queue(source + "$MAP ! fakesink name=out sync=true"),
+                                  with_gpumap(source + "$MAP ! fakesink name=out sync=true")}) {
+    SCOPED_TRACE(line);
+    Pipeline pipeline(line);
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    for (int step = 0; step < 60; ++step) {
+      ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_KEY_UNIT,
+                       static_cast<GstClockTime>(step) * GST_SECOND));
+      g_usleep(step % 3 == 0 ? 15000 : 0);
+    }
+    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, 500 * GST_SECOND));
+    g_usleep(500000);
+    EXPECT_NEAR(seconds(position(pipeline.get())), 500.5, 0.9);
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

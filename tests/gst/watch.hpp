@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// What passes a pad, counted while it passes: for the tests of time, where a record at the end is not enough.
+#pragma once
+
+#include <algorithm>
+#include <mutex>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+
+/// Frames and events at a pad of `element`. Outlives the pipeline.
+class Watch {
+ public:
+  struct Frame {
+    GstClockTime pts = 0;
+    bool discont = false;
+    std::chrono::steady_clock::time_point arrived;
+  };
+
+  /// Before the element works on them; a sink that waits for a frame's time has not done so yet.
+  void on(GstElement* element, const char* pad_name = "sink") {
+    const Pad pad(gst_element_get_static_pad(element, pad_name));
+    const auto types = static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM |
+                       GST_PAD_PROBE_TYPE_EVENT_FLUSH;
+    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
+  }
+  /// When a fakesink has rendered a frame: at its time, where it is synchronised.
+  void on_rendered(GstElement* fakesink) {
+    g_object_set(fakesink, "signal-handoffs", TRUE, nullptr);
+    g_signal_connect(fakesink, "handoff", G_CALLBACK(+[](GstElement*, GstBuffer* buffer, GstPad*, gpointer user) {
+                       static_cast<Watch*>(user)->add(buffer);
+                     }),
+                     this);
+  }
+
+  [[nodiscard]] std::vector<Frame> frames() const {
+    const std::lock_guard lock(mutex_);
+    return frames_;
+  }
+  [[nodiscard]] std::size_t count() const {
+    const std::lock_guard lock(mutex_);
+    return frames_.size();
+  }
+  [[nodiscard]] std::vector<GstClockTime> times() const {
+    std::vector<GstClockTime> times;
+    for (const Frame& frame : frames()) times.push_back(frame.pts);
+    return times;
+  }
+  /// Frames and events of downstream: "stream-start caps segment frame frame eos ".
+  [[nodiscard]] std::string order() const {
+    const std::lock_guard lock(mutex_);
+    return order_;
+  }
+  /// Events of one type.
+  [[nodiscard]] std::size_t events(GstEventType type) const {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::size_t>(std::count(events_.begin(), events_.end(), type));
+  }
+  [[nodiscard]] std::size_t counted_in(Time span) const {
+    const std::size_t before = count();
+    g_usleep(static_cast<gulong>(std::chrono::microseconds(span).count()));
+    return count() - before;
+  }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    frames_.clear();
+    events_.clear();
+    order_.clear();
+  }
+
+ private:
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
+    auto* self = static_cast<Watch*>(user);
+    if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+      self->add(GST_PAD_PROBE_INFO_BUFFER(info));
+    } else {
+      const std::lock_guard lock(self->mutex_);
+      self->events_.push_back(GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)));
+      self->order_ += std::string(GST_EVENT_TYPE_NAME(GST_PAD_PROBE_INFO_EVENT(info))) + ' ';
+    }
+    return GST_PAD_PROBE_OK;
+  }
+  void add(GstBuffer* buffer) {
+    const std::lock_guard lock(mutex_);
+    frames_.push_back({GST_BUFFER_PTS(buffer), GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT) != FALSE,
+                       std::chrono::steady_clock::now()});
+    order_ += "frame ";
+  }
+
+  mutable std::mutex mutex_;
+  std::vector<Frame> frames_;
+  std::vector<GstEventType> events_;
+  std::string order_;
+};
+
+}  // namespace gpumap::gst::test
