@@ -107,4 +107,23 @@ bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature)
   return peer_takes(srcpad, caps, feature) && !peer_takes(srcpad, caps, of_no_one);
 }
 
+namespace {
+
+constexpr const char* reads_query = "gpumap-reads-gpu-memory";
+
+}  // namespace
+
+bool peer_reads_gpu_memory(GstPad* srcpad) {
+  // Elements pass on what they do not know, a tee to one branch after the other until one answers.
+  GstQuery* query = gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(reads_query));
+  const bool reads = gst_pad_peer_query(srcpad, query) != 0;
+  gst_query_unref(query);
+  return reads;
+}
+
+bool answer_reads_gpu_memory(const GstQuery* query) {
+  return GST_QUERY_TYPE(query) == GST_QUERY_CUSTOM &&
+         gst_structure_has_name(gst_query_get_structure(const_cast<GstQuery*>(query)), reads_query) != 0;
+}
+
 }  // namespace gpumap::gst

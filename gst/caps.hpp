@@ -30,4 +30,10 @@ inline constexpr const char* feature_name = "memory:GPUMap";
   return peer_names_memory(srcpad, caps, feature_name);
 }
 
+/// Whether one of the elements behind `srcpad` reads frames in GPU memory whatever the caps say: a gpumapkernel in a
+/// branch of a tee whose other branches name no GPU memory.
+[[nodiscard]] bool peer_reads_gpu_memory(GstPad* srcpad);
+/// Answer the query of peer_reads_gpu_memory() with yes; false for any other query.
+[[nodiscard]] bool answer_reads_gpu_memory(const GstQuery* query);
+
 }  // namespace gpumap::gst

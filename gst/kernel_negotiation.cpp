@@ -111,6 +111,7 @@ void add_latency(GstQuery& query, GstBaseTransform* trans) {
 
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
+  if (direction == GST_PAD_SINK && answer_reads_gpu_memory(query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
     const KernelSettings settings = settings_of(trans);
     if (answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;

@@ -35,6 +35,7 @@ struct SinkState {
   GstFlowReturn sent_flow = GST_FLOW_OK;
   GstBuffer* again = nullptr;  ///< that was given back to GstBaseSink once
   bool rendered = false;
+  bool revives = false;                                 ///< see pad_event()
   std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
 };
 
@@ -53,6 +54,7 @@ G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_BASE_SINK)
 namespace {
 
 GstPadChainFunction base_chain = nullptr;
+GstPadEventFunction base_pad_event = nullptr;
 
 /// From preroll() through GstBaseSink to chain(): the frame is across, and need not wait for the clock.
 constexpr GstFlowReturn sent_early = GST_FLOW_CUSTOM_SUCCESS_1;
@@ -236,7 +238,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
   SinkState& state = state_of(sink);
   const auto channel = state.core->channel();
   GST_DEBUG_OBJECT(sink, "%" GST_PTR_FORMAT, static_cast<void*>(event));
-  if (!channel) return base_event(sink, event);
+  if (!channel || state.revives) return base_event(sink, event);
   const bool serialized = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0;
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
@@ -276,6 +278,21 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     }
   }
   return base_event(sink, event);
+}
+
+/// After EOS GstBaseSink takes nothing but a flush; a queue takes a new stream, and so does this. The flush is this
+/// element's own: the gpumapsrc sees to what follows it when the new stream comes out there.
+gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
+  SinkState& state = state_of(parent);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && GST_BASE_SINK(parent)->eos != 0) {
+    GST_INFO_OBJECT(parent, "a new stream after EOS");
+    state.revives = true;
+    base_pad_event(pad, parent, gst_event_new_flush_start());
+    state.preroll.restart();
+    base_pad_event(pad, parent, gst_event_new_flush_stop(FALSE));
+    state.revives = false;
+  }
+  return base_pad_event(pad, parent, event);
 }
 
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
@@ -406,6 +423,8 @@ static void gst_gpumap_sink_init(GstGpumapSink* self) {
   base_chain = GST_PAD_CHAINFUNC(pad);
   gst_pad_set_chain_function(pad, chain);
   gst_pad_set_chain_list_function(pad, chain_list);
+  base_pad_event = GST_PAD_EVENTFUNC(pad);
+  gst_pad_set_event_function(pad, pad_event);
   gst_base_sink_set_sync(base, FALSE);
   // A sample kept for the application would keep a slot.
   gst_base_sink_set_last_sample_enabled(base, FALSE);

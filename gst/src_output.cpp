@@ -44,6 +44,7 @@ void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
   settled_ = false;
   gpu_ = false;
+  kernel_behind_ = false;
   video_ = false;
   reads_video_meta_ = false;
   kept_buffers_ = 0;
@@ -101,6 +102,7 @@ bool SrcOutput::push_caps(GstCaps* caps) {
   gst_clear_caps(&current);
   if (!same && gst_pad_push_event(pad_, gst_event_new_caps(caps)) == 0) return false;
   ask_allocation(caps);
+  kernel_behind_ = !gpu_ && peer_reads_gpu_memory(pad_);
   return true;
 }
 

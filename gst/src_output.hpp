@@ -31,8 +31,8 @@ class SrcOutput {
   [[nodiscard]] bool settle();
   [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
-  /// Downstream asked for memory:GPUMap: it could do nothing with a copy in host memory.
-  [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_; }
+  /// Some of downstream reads GPU memory: it could do nothing with a copy in host memory.
+  [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_ || kernel_behind_; }
   /// How many buffers downstream keeps, as it says itself in the ALLOCATION query for the caps of the moment.
   [[nodiscard]] std::uint32_t kept_buffers() const noexcept { return kept_buffers_; }
 
@@ -51,6 +51,7 @@ class SrcOutput {
   bool settled_ = false;
   GstVideoInfo info_{};
   bool gpu_ = false;
+  bool kernel_behind_ = false;     ///< a gpumapkernel follows, whatever the caps
   bool video_ = false;             ///< info_ holds
   bool reads_video_meta_ = false;  ///< downstream does
   std::uint32_t kept_buffers_ = 0;

@@ -37,7 +37,9 @@ TEST_P(Preroll, ComesPlaysAndComesAgain) {
       before.forget();
       ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 15s)) << pipeline.error();
       g_usleep(100000);
-      EXPECT_LE(watch.count(), 1U) << "prerolled with one";
+      // One; and before it the first two of x264enc, whose decoding times lie before the segment: sinks do not wait
+      // with those.
+      EXPECT_LE(watch.count(), 3U);
       EXPECT_LE(before.counted_in(300ms), 2U) << "and no more is made";
       ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING, 15s)) << pipeline.error();
       g_usleep(100000);

@@ -144,9 +144,8 @@ TEST_F(LatencyDelay, OnTheGpu) {
 }
 
 TEST_F(LatencyDelay, AfterTheKernel) {
-  expect_delay_in(
-      run_line("gpumapkernel kernel=checksum ! video/x-raw(memory:GPUMap) ! identity sleep-time=20000"),
-      Stage::release);
+  expect_delay_in(run_line("gpumapkernel kernel=checksum ! video/x-raw(memory:GPUMap) ! identity sleep-time=20000"),
+                  Stage::release);
 }
 
 TEST_F(LatencyDelay, InTheRing) {

@@ -81,6 +81,30 @@ Data picture_of(GstVideoFrame& frame) {
   return picture;
 }
 
+std::string text_of(gchar* made) {
+  std::string text = made;
+  g_free(made);
+  return text;
+}
+
+/// Fields by name: which element filled in which of them first is no one's business.
+std::string sorted_text(const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  std::vector<std::string> fields;
+  for (gint i = 0; i < gst_structure_n_fields(structure); ++i) {
+    const gchar* name = gst_structure_nth_field_name(structure, static_cast<guint>(i));
+    fields.push_back(std::string(name) + "=" + text_of(gst_value_serialize(gst_structure_get_value(structure, name))));
+  }
+  std::sort(fields.begin(), fields.end());
+  std::string text = gst_structure_get_name(structure);
+  const GstCapsFeatures* features = gst_caps_get_features(caps, 0);
+  if (!gst_caps_features_is_equal(features, GST_CAPS_FEATURES_MEMORY_SYSTEM_MEMORY)) {
+    text += "(" + text_of(gst_caps_features_to_string(features)) + ")";
+  }
+  for (const std::string& field : fields) text += ", " + field;
+  return text;
+}
+
 std::uint64_t content_of(GstBuffer* buffer, const GstCaps* caps) {
   GstVideoInfo info;
   GstVideoFrame frame;
@@ -169,6 +193,8 @@ class Recorder {
 
   void add(GstEvent* event) {
     std::string line = GST_EVENT_TYPE_NAME(event);
+    // Decoders with threads tell the bit rate at one frame or at the next.
+    if (GST_EVENT_TYPE(event) == GST_EVENT_TAG && compared_ == Compared::times) return;
     if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) {
       const GstSegment* segment = nullptr;
       gst_event_parse_segment(event, &segment);
@@ -185,7 +211,7 @@ class Recorder {
         record_.lines.pop_back();
         record_.caps.pop_back();
       }
-      record_.caps.push_back(text_of(gst_caps_to_string(caps)));
+      record_.caps.push_back(sorted_text(caps));
       // A muxer's have a header in them, with the date.
       if (compared_ != Compared::bytes) record_.caps.back() = gst_structure_get_name(gst_caps_get_structure(caps, 0));
     } else if (GST_EVENT_TYPE(event) == GST_EVENT_GAP ||
@@ -193,12 +219,6 @@ class Recorder {
       line += ' ' + text_of(gst_structure_to_string(gst_event_get_structure(event)));
     }
     record_.lines.push_back(line);
-  }
-
-  static std::string text_of(gchar* made) {
-    std::string text = made;
-    g_free(made);
-    return text;
   }
 
   const Compared compared_;
