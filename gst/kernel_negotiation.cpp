@@ -88,12 +88,11 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   return TRUE;
 }
 
-gboolean propose_allocation(GstBaseTransform* trans, GstQuery* decide_query, GstQuery* query) {
+/// GstBaseTransform's own would ask downstream, whose buffers are others.
+gboolean propose_allocation(GstBaseTransform* trans, GstQuery* /*decide_query*/, GstQuery* query) {
   const auto runner = runner_of(trans);
-  if (runner && propose_cuda(query, *runner)) return TRUE;
-  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
-
-  return kernel_parent_class()->propose_allocation(trans, decide_query, query);
+  if (!runner || !propose_cuda(query, *runner)) gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  return TRUE;
 }
 
 /// What the kernel gathers before it gives something, on top of what there is before it.

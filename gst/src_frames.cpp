@@ -123,7 +123,7 @@ void SrcStream::push(Channel::Next& frame) {
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));
   const GstFlowReturn flow = gst_pad_push(pad_, buffer);
-  if (flow == GST_FLOW_NOT_NEGOTIATED && !output_.has_caps()) {
+  if (flow == GST_FLOW_NOT_NEGOTIATED) {
     refuse();
   } else if (flow != GST_FLOW_OK) {
     end(flow);

@@ -21,9 +21,11 @@ namespace gpumap::gst {
 
 namespace {
 
-/// Elements accept what their template says, so ask for more than that.
+/// Elements accept what their template says, so ask for more than that. But some that have caps (muxers) name only
+/// those, and accept others.
 bool peer_takes(GstPad* pad, GstCaps* caps) {
   if (!gst_pad_peer_query_accept_caps(pad, caps)) return false;
+  if (gst_pad_has_current_caps(pad)) return true;
   GstCaps* allowed = gst_pad_peer_query_caps(pad, caps);
   const bool takes = !gst_caps_is_empty(allowed);
   gst_caps_unref(allowed);
