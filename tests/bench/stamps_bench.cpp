@@ -115,7 +115,7 @@ class Way {
       next = channel_->next(gpumap::no_deadline);
       if (next.event != nullptr) gst_event_unref(next.event);
     } while (next.kind == Channel::Next::Kind::event);
-    buffer = output_.wrap(std::move(next));
+    buffer = output_.wrap(std::move(next), gpumap::gst::SrcOutput::Memory::slot);
     if (meta) gst_buffer_add_meta(buffer, empty_meta(), nullptr);
     clock.received = tick(true);
     gst_buffer_unref(buffer);
