@@ -15,8 +15,8 @@ namespace gpumap::gst {
 /// True when downstream of `pad`, at these caps, reads GstVideoMeta.
 [[nodiscard]] bool peer_reads_video_meta(GstPad* pad, GstCaps* caps);
 
-/// The second plane of a format with a palette (RGB8P): four bytes for each value of a pixel, in one row.
-inline constexpr std::size_t palette_bytes = 256 * 4;
+/// The second plane of a format with a palette (RGB8P): four bytes for each of 256 values, in one row.
+inline constexpr std::size_t palette_bytes = 1024;
 
 /// What a plane of raw video holds, padding left out.
 struct PlaneExtent {

@@ -62,7 +62,7 @@ class Way {
     }
     sink_ = GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapsink", nullptr)));
     g_object_set(sink_, "channel", name_.c_str(), "stamps", static_cast<gboolean>(stamps), nullptr);
-    if (gst_element_set_state(sink_, GST_STATE_PAUSED) == GST_STATE_CHANGE_FAILURE) {
+    if (gst_element_set_state(sink_, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
       throw std::runtime_error("gpumapsink does not start: see GST_DEBUG=2");
     }
     pad_ = gst_element_get_static_pad(sink_, "sink");
