@@ -2,6 +2,7 @@
 #include "sink_core.hpp"
 
 #include <fmt/format.h>
+#include <gst/video/video.h>
 
 #include <algorithm>
 #include <chrono>
@@ -40,13 +41,21 @@ void copy_metas_on_memory(GstBuffer* to, GstBuffer* from) {
   }
 }
 
+/// Than GstVideoMeta, which every frame of a pool has and which looks at no memory.
+bool has_other_metas(GstBuffer* buffer) {
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
+    if (meta->info->api != GST_VIDEO_META_API_TYPE) return true;
+  }
+  return false;
+}
+
 /// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
 /// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
 GstBuffer* carrier_of(GstBuffer* from) {
   GstBuffer* carrier = gst_buffer_new();
-  gpointer state = nullptr;
-  const bool has_metas = gst_buffer_iterate_meta(from, &state) != nullptr;
-  // Some metas (GstAudioMeta) look at how much memory there is: it is lent meanwhile.
+  const bool has_metas = has_other_metas(from);
+  // Some (GstAudioMeta) look at how much memory there is: it is lent meanwhile.
   for (guint i = 0; has_metas && i < gst_buffer_n_memory(from); ++i) {
     gst_buffer_append_memory(carrier, gst_buffer_get_memory(from, i));
   }
@@ -54,10 +63,8 @@ GstBuffer* carrier_of(GstBuffer* from) {
       static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
                                       GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
   gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
-  if (has_metas) {
-    copy_metas_on_memory(carrier, from);
-    gst_buffer_remove_all_memory(carrier);
-  }
+  copy_metas_on_memory(carrier, from);
+  if (has_metas) gst_buffer_remove_all_memory(carrier);
   GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
   return carrier;
 }

@@ -111,7 +111,7 @@ void SrcStream::push(Channel::Next& frame) {
   }
   if (!settle()) return;
   if (shift_.update(*channel_, false) && segment_ != nullptr) push_segment();
-  {
+  if (loans_ != frame.loans) {  // this thread alone writes it
     const std::lock_guard lock(mutex_);
     loans_ = frame.loans;
   }
