@@ -68,9 +68,14 @@ TEST(KeepersKernel, RunsIntoAnEncoder) {
        {"gpumapkernel kernel=identity ! video/x-raw", "gpumapkernel kernel=checksum ! video/x-raw",
         "gpumapkernel kernel=identity ! gpumapkernel kernel=checksum ! video/x-raw"}) {
     SCOPED_TRACE(between);
-    const std::string behind = std::string(" ! ") + x264 + " ! fakesink name=out";
-    const Record expected = record_of(source + "queue" + behind, Compared::times);
-    const Record got = record_of(with_gpumap(source + "$MAP ! " + between + behind), Compared::times);
+    std::string behind = " ! ";
+    behind.append(x264).append(" ! fakesink name=out");
+    std::string plain = source;
+    plain.append("queue").append(behind);
+    std::string mapped = source;
+    mapped.append("$MAP ! ").append(between).append(behind);
+    const Record expected = record_of(plain, Compared::times);
+    const Record got = record_of(with_gpumap(mapped), Compared::times);
     EXPECT_EQ(got.verdict, "eos");
     EXPECT_EQ(got.frames, expected.frames);
   }

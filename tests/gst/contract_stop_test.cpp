@@ -76,7 +76,7 @@ TEST_P(Stop, IsNoError) {
                                      " ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=true"));
     for (int round = 0; round < 8; ++round) {
       ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING, 10s)) << pipeline.error();
-      g_usleep(static_cast<gulong>(20000 + 7000 * round));
+      g_usleep(20000UL + 7000UL * static_cast<gulong>(round));
       // A bin throws away what its bus has on the way to NULL: READY is where an error would be seen.
       ASSERT_TRUE(pipeline.reach(GST_STATE_READY, 10s)) << pipeline.error();
       EXPECT_EQ(pipeline.wait(1ms), "timeout") << "stop " << round;

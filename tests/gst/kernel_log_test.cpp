@@ -52,7 +52,7 @@ TEST(KernelLog, FollowsANegotiationAFrameAndADrop) {
       "appsrc name=in format=time caps=video/x-raw(memory:GPUMap),format=NV12,width=34,height=8,framerate=30/1 ! "
       "gpumapkernel kernel=convert ! fakesink sync=false");
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  push(pipeline.appsrc(), on_gpu(random_data(36 * 12, 1)));
+  push(pipeline.appsrc(), on_gpu(random_data(std::size_t{36} * 12, 1)));
   push(pipeline.appsrc(), on_gpu(random_data(7, 1)));
   gst_app_src_end_of_stream(pipeline.appsrc());
   ASSERT_EQ(pipeline.wait(), "eos");

@@ -21,7 +21,7 @@ enum class Compared { bytes, sizes, times };
 struct Case {
   std::string name;
   std::string pipeline;
-  std::string options = "";  ///< of gpumapsink
+  std::string options{};  ///< of gpumapsink
   Compared compared = Compared::bytes;
 };
 

@@ -5,6 +5,8 @@
 #include "matrix.hpp"
 #include "temporary_folder.hpp"
 
+// Tables of pipelines, made once: how fast their texts grow does not matter.
+// NOLINTBEGIN(performance-inefficient-string-concatenation)
 namespace gpumap::gst::test {
 namespace {
 
@@ -127,3 +129,4 @@ TEST_P(Files, AreReadThroughGpumap) {
 
 }  // namespace
 }  // namespace gpumap::gst::test
+// NOLINTEND(performance-inefficient-string-concatenation)

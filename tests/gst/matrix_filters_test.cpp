@@ -3,6 +3,8 @@
 // queue, in whatever memory, layout and number it takes its frames.
 #include "matrix.hpp"
 
+// Tables of pipelines, made once: how fast their texts grow does not matter.
+// NOLINTBEGIN(performance-inefficient-string-concatenation)
 namespace gpumap::gst::test {
 namespace {
 
@@ -118,3 +120,4 @@ INSTANTIATE_TEST_SUITE_P(CapsChanges, Matrix, testing::ValuesIn(of_changes()), c
 
 }  // namespace
 }  // namespace gpumap::gst::test
+// NOLINTEND(performance-inefficient-string-concatenation)

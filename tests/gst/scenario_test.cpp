@@ -11,6 +11,8 @@
 #include "monitor.hpp"
 #include "temporary_folder.hpp"
 
+// Tables of pipelines, made once: how fast their texts grow does not matter.
+// NOLINTBEGIN(performance-inefficient-string-concatenation)
 namespace gpumap::gst::test {
 namespace {
 
@@ -209,3 +211,4 @@ TEST_P(Scenarios, KeepTheRules) {
 
 }  // namespace
 }  // namespace gpumap::gst::test
+// NOLINTEND(performance-inefficient-string-concatenation)
