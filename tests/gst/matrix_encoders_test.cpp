@@ -88,8 +88,7 @@ std::vector<Case> of_keepers() {
         "deinterlace mode=interlaced",
         "tee name=t t. ! queue ! x264enc ! fakesink t. ! queue max-size-buffers=0 max-size-time=0 max-size-bytes=0",
         "videoconvert ! x264enc threads=1 speed-preset=ultrafast pass=quant bframes=2 b-adapt=false",
-        "videoscale ! video/x-raw,width=48,height=32 ! x264enc threads=1 speed-preset=ultrafast pass=quant "
-        "b-adapt=false",
+        "videoscale ! video/x-raw,width=48,height=32 ! x264enc threads=1 b-adapt=false",
         "videoconvert ! video/x-raw,format=NV12 ! $MAP ! x264enc threads=1 b-adapt=false"}) {
     for (const char* options : {"slots=2", "slots=8", "slots=8 transport=pinned"}) {
       cases.push_back(
