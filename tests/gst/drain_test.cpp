@@ -61,6 +61,18 @@ TEST(Drain, NextSinkTakesTheChannel) {
   EXPECT_EQ(out.results().size(), 7U);
 }
 
+// Frames that no one came for do not keep GPU memory for ever.
+TEST(Drain, FramesOfAnEndedStreamLingerForAWhile) {
+  const Pair pair;
+  {
+    Pipeline in(source + pair.sink("slots=32 linger=200"));
+    ASSERT_EQ(in.run(), "eos");
+  }
+  g_usleep(1000000);
+  Pipeline out(pair.src("timeout=300") + " ! fakesink sync=false");
+  EXPECT_NE(out.run().find("no gpumapsink on channel"), std::string::npos);
+}
+
 // A src that stopped in the middle leaves nothing behind for one that has nothing to do with it.
 TEST(Drain, WhatAStoppedSrcLeftIsGone) {
   const Pair pair;
