@@ -66,14 +66,18 @@ std::vector<Case> of_muxers() {
     const std::string name = muxer;
     const std::string codec = name.starts_with("avimux") ? "lamemp3enc ! mpegaudioparse" : "avenc_aac ! aacparse";
     cases.push_back({name, source + "$MAP ! " + video + " ! " + muxer + " ! fakesink name=out", "", compared});
-    cases.push_back({name + " encoded", source + video + " ! $MAP ! " + muxer + " ! fakesink name=out", "", compared});
+    // Not with these two: h264parse names other codec data after the first frame, which they refuse from gpumapsrc.
+    const bool refuses_new_caps = name.starts_with("mp4mux") || name.starts_with("avimux");
+    if (!refuses_new_caps)
+      cases.push_back(
+          {name + " encoded", source + video + " ! $MAP ! " + muxer + " ! fakesink name=out", "", compared});
     cases.push_back({name + " with sound",
                      source + "$MAP ! " + video + " ! queue ! m.  " + sound + "$MAP ! audioconvert ! " + codec +
                          " ! queue ! m.  " + muxer + " name=m ! fakesink name=out",
                      "", compared});
     cases.push_back({name + " with encoded sound",
                      source + video + " ! $MAP ! video/x-h264 ! m.  " + sound + "audioconvert ! " + codec +
-                         " ! $MAP ! video/x-h264 ! m.  " + muxer + " name=m ! fakesink name=out",
+                         " ! $MAP ! audio/mpeg ! m.  " + muxer + " name=m ! fakesink name=out",
                      "", compared});
   }
   return cases;
@@ -88,8 +92,8 @@ std::vector<Case> of_keepers() {
         "deinterlace mode=interlaced",
         "tee name=t t. ! queue ! x264enc ! fakesink t. ! queue max-size-buffers=0 max-size-time=0 max-size-bytes=0",
         "videoconvert ! x264enc threads=1 speed-preset=ultrafast pass=quant bframes=2 b-adapt=false",
-        "videoscale ! video/x-raw,width=48,height=32 ! x264enc threads=1 b-adapt=false",
-        "videoconvert ! video/x-raw,format=NV12 ! $MAP ! x264enc threads=1 b-adapt=false"}) {
+        "videoscale ! video/x-raw,width=48,height=32 ! x264enc threads=1 pass=quant b-adapt=false",
+        "videoconvert ! video/x-raw,format=NV12 ! $MAP ! x264enc threads=1 pass=quant b-adapt=false"}) {
     for (const char* options : {"slots=2", "slots=8", "slots=8 transport=pinned"}) {
       cases.push_back(
           {std::string(keeper) + ' ' + options, source + "$MAP ! " + keeper + " ! fakesink name=out", options});
