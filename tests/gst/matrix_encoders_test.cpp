@@ -68,9 +68,10 @@ std::vector<Case> of_muxers() {
     cases.push_back({name, source + "$MAP ! " + video + " ! " + muxer + " ! fakesink name=out", "", compared});
     // Not with these two: h264parse names other codec data after the first frame, which they refuse from gpumapsrc.
     const bool refuses_new_caps = name.starts_with("mp4mux") || name.starts_with("avimux");
-    if (!refuses_new_caps)
+    if (!refuses_new_caps) {
       cases.push_back(
           {name + " encoded", source + video + " ! $MAP ! " + muxer + " ! fakesink name=out", "", compared});
+    }
     cases.push_back({name + " with sound",
                      source + "$MAP ! " + video + " ! queue ! m.  " + sound + "$MAP ! audioconvert ! " + codec +
                          " ! queue ! m.  " + muxer + " name=m ! fakesink name=out",
