@@ -19,7 +19,7 @@ inline constexpr gulong stress_us = 800000;
 /// A thread of GstHarness's that does something again and again, for as long as it lives.
 class Stress {
  public:
-  Stress(GstHarness* harness, std::function<void()> what, gulong pause_us) : what_(std::move(what)) {
+  Stress(GstHarness* harness, gulong pause_us, std::function<void()> what) : what_(std::move(what)) {
     thread_ = gst_harness_stress_custom_start(harness, nullptr, run, this, pause_us);
   }
   explicit Stress(GstHarnessThread* thread) : thread_(thread) {}

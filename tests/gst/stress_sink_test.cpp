@@ -6,8 +6,6 @@ namespace gpumap::gst::test {
 namespace {
 
 class StressSink : public testing::TestWithParam<std::tuple<unsigned, const char*>> {};
-constexpr const char* names[] = {"States",     "Caps",    "Flushes",  "Events", "Restarts",
-                                 "Properties", "Queries", "Consumer", "All"};
 INSTANTIATE_TEST_SUITE_P(With, StressSink,
                          testing::Combine(testing::Values(states, caps, flushes, events, restarts, properties, queries,
                                                           other_side, flushes | states, flushes | other_side,
@@ -33,43 +31,26 @@ TEST_P(StressSink, GoesOnAfterwards) {
     // GstHarness takes it for a failure if something gets in the way of its first events.
     ASSERT_TRUE(eventually([&] { return stat(sink.get(), "frames") > 0; }));
     if (is(other_side)) {
-      stresses.emplace_back(
-          in,
-          [&] {
-            out.set_state(g_random_boolean() ? GST_STATE_PAUSED : GST_STATE_READY);
-            out.set_state(GST_STATE_PLAYING);
-          },
-          7000);
+      stresses.emplace_back(in, 7000, [&] {
+        out.set_state(g_random_boolean() ? GST_STATE_PAUSED : GST_STATE_READY);
+        out.set_state(GST_STATE_PLAYING);
+      });
     }
     if (is(states)) stresses.emplace_back(gst_harness_stress_statechange_start_full(in, 5000));
-    if (is(caps))
-      stresses.emplace_back(
-          in, [&] { change_caps(in); }, 3000);
-    if (is(flushes))
-      stresses.emplace_back(
-          in, [&] { flush(in); }, 2000);
-    if (is(events))
-      stresses.emplace_back(
-          in, [&] { send_events(in); }, 500);
-    if (is(restarts))
-      stresses.emplace_back(
-          in, [&] { end_and_start(in); }, 4000);
-    if (is(queries))
-      stresses.emplace_back(
-          in, [&] { query(out_pad); }, 500);
+    if (is(caps)) stresses.emplace_back(in, 3000, [&] { change_caps(in); });
+    if (is(flushes)) stresses.emplace_back(in, 2000, [&] { flush(in); });
+    if (is(events)) stresses.emplace_back(in, 500, [&] { send_events(in); });
+    if (is(restarts)) stresses.emplace_back(in, 4000, [&] { end_and_start(in); });
+    if (is(queries)) stresses.emplace_back(in, 500, [&] { query(out_pad); });
     if (is(properties)) {
-      stresses.emplace_back(
-          in,
-          [&] {
-            g_object_set(sink.get(), "sync", static_cast<gboolean>(g_random_boolean()), "busy-poll", 5U, nullptr);
-            EXPECT_GE(stat(sink.get(), "frames") + 1, 1U);
-          },
-          500);
+      stresses.emplace_back(in, 500, [&] {
+        g_object_set(sink.get(), "sync", static_cast<gboolean>(g_random_boolean()), "busy-poll", 5U, nullptr);
+        EXPECT_GE(stat(sink.get(), "frames") + 1, 1U);
+      });
     }
     g_usleep(stress_us);
     // With a consumer that hangs, pushes wait for a slot: they are woken until the last thread has ended.
-    const Stress wakes(
-        in, [&] { gst_harness_push_event(in, gst_event_new_flush_start()); }, 2000);
+    const Stress wakes(in, 2000, [&] { gst_harness_push_event(in, gst_event_new_flush_start()); });
     stresses.clear();
   }
   g_object_set(sink.get(), "sync", FALSE, nullptr);
