@@ -80,6 +80,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
 }
 
 void Channel::detach_sink(bool drained, GstClockTime linger) {
+  end_flush();
   if (!drained) drop_all(false);
   const std::lock_guard lock(mutex_);
   sink_ = nullptr;
@@ -271,11 +272,24 @@ void Channel::drop_all(bool keep_sticky) {
 }
 
 void Channel::flush(GstEvent* event) {
+  {
+    const std::lock_guard lock(mutex_);
+    flush_open_ = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
+  }
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
     drop_all(true);
     flushed_ = true;
   }
   pass(event);
+}
+
+/// The pads of a sink that stops let no FLUSH_STOP through: the src would wait for it for ever.
+void Channel::end_flush() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!flush_open_) return;
+  }
+  flush(gst_event_new_flush_stop(TRUE));
 }
 
 void Channel::pass(GstEvent* event) {

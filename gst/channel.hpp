@@ -121,6 +121,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void drop_all(bool keep_sticky);
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
+  void end_flush();
   void stop_keeping();  ///< under mutex_
   void end_keeping(GstClockID id);
 
@@ -144,6 +145,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   GstClockID end_of_keeping_ = nullptr;
   std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
   std::atomic<bool> flushed_{false};  ///< since the src took a frame
+  bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
   guint32 last_seek_ = GST_SEQNUM_INVALID;
   bool last_seek_done_ = false;
   std::chrono::nanoseconds src_spin_{0};

@@ -61,7 +61,7 @@ SrcOutput::Memory SrcStream::memory_for(const Channel::Next& frame) {
   const std::uint32_t kept = channel_->kept_slots();
   if (output_.needs_gpu_memory()) {
     // Frames to come lie in a larger ring.
-    channel_->set_kept_slots(std::max(kept, slots));
+    channel_->set_kept_slots(kept + slots);
     tell_of_keeping(frame, true);
     return SrcOutput::Memory::slot;
   }
