@@ -42,7 +42,13 @@ std::shared_ptr<Channel> Channel::open(const std::string& name) {
 Channel::~Channel() {
   stop_keeping();
   clear(items_);
+  forget_delivered();
+}
+
+void Channel::forget_delivered() {
+  owed_ = false;
   for (GstEvent* event : delivered_) gst_event_unref(event);
+  delivered_.clear();
 }
 
 void Channel::clear(std::deque<Item>& items) {
@@ -74,6 +80,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     if (!take_side(sink_, sink, holder)) return false;
     kept.swap(kept_);
     stop_keeping();
+    if (ended_) forget_delivered();  // caps hold on the pad that they came to
   }
   if (kept) drop_all(false);
   return true;
@@ -132,19 +139,21 @@ bool Channel::attach_src(GstElement* src, EventHandler on_event, std::string& ho
   interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
   flow_ = GST_FLOW_OK;
-  // Whatever an earlier src took of the stream's state comes first again, unless that stream is over.
-  std::deque<Item> again;
-  for (GstEvent* event : delivered_) {
-    if (ended_) {
-      gst_event_unref(event);
-    } else {
-      again.push_back({0, event, nullptr});
-    }
-  }
-  delivered_.clear();
-  items_.insert(items_.begin(), again.begin(), again.end());
-  pending_ = items_.size();
+  // Whatever an earlier src took of the stream's state comes first again. Of a stream that is over only what still
+  // holds when the next one begins.
+  owed_ = ended_;
+  if (!owed_) show_again();
   return true;
+}
+
+/// What a src took of the stream's state comes again, ahead of all that is queued. Under mutex_.
+void Channel::show_again() {
+  owed_ = false;
+  std::for_each(delivered_.rbegin(), delivered_.rend(), [this](GstEvent* event) {
+    items_.push_front({0, event, nullptr});
+  });
+  delivered_.clear();
+  pending_ = items_.size();
 }
 
 void Channel::detach_src() {
@@ -260,10 +269,12 @@ void Channel::drop_all(bool keep_sticky) {
   }
   items_ = std::move(kept);
   pending_ = items_.size();
-  if (keep_sticky) return;
+  if (keep_sticky) {
+    if (owed_) show_again();
+    return;
+  }
   // The stream is over: let its memory go, and do not show its state to the next one's src.
-  for (GstEvent* event : delivered_) gst_event_unref(event);
-  delivered_.clear();
+  forget_delivered();
   items_.clear();
   pending_ = 0;
   if (current_) current_->ring().nudge_consumer();
@@ -427,6 +438,12 @@ Channel::Next Channel::next(Deadline deadline) {
             continue;
           }
           remember(item.event);
+          if (owed_ && GST_EVENT_TYPE(item.event) == GST_EVENT_STREAM_START) {
+            // It stands in its place among what holds.
+            gst_event_unref(item.event);
+            show_again();
+            continue;
+          }
           return {.kind = Next::Kind::event, .event = item.event};
         }
       }

@@ -122,7 +122,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
   void end_flush();
-  void stop_keeping();  ///< under mutex_
+  void show_again();        ///< under mutex_, as the next two
+  void forget_delivered();
+  void stop_keeping();
   void end_keeping(GstClockID id);
 
   const std::string name_;
@@ -138,6 +140,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<Lane> current_;     ///< the src side's lane
   std::vector<GstEvent*> delivered_;  ///< sticky events that a src took: a src that comes later needs them too
   bool ended_ = false;                ///< the last event that a src took was EOS
+  bool owed_ = false;                 ///< to a src that came after this: what was delivered and still holds
   ReadLease held_;                    ///< received from current_, but events go first
   bool src_flushing_ = false;
   bool interrupted_ = false;

@@ -161,6 +161,40 @@ TEST_F(Consumer, ComesAgainAfterAStreamStartWithoutCaps) {
   expect_begins_well();
 }
 
+// What sticks on a pad outlives EOS, whether the new stream begins before the src leaves, or while it is away.
+TEST_F(Consumer, IsAwayWhileAStreamWithoutCapsFollowsEos) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
+  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  ASSERT_TRUE(out_->reach(GST_STATE_NULL));
+  stream_start();
+  segment();
+  restart();
+  frame();
+  expect_begins_well();
+}
+
+TEST_F(Consumer, IsThereAgainBeforeAStreamWithoutCapsFollowsEos) {
+  stream_start();
+  caps();
+  segment();
+  frame();
+  restart();
+  expect_begins_well();
+  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
+  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  restart();
+  ASSERT_TRUE(out_->reach(GST_STATE_PLAYING));
+  stream_start();
+  frame();  // the segment holds, too
+  expect_begins_well();
+}
+
 TEST_F(Consumer, ComesAgainAfterEos) {
   stream_start();
   caps();
