@@ -9,6 +9,7 @@
 #include "caps.hpp"
 #include "error.hpp"
 #include "frame_origin.hpp"
+#include "known_sinks.hpp"
 #include "pipeline_state.hpp"
 #include "sink_core.hpp"
 #include "sink_preroll.hpp"
@@ -381,6 +382,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 }
 
 void finalize(GObject* object) {
+  gpumap::gst::forget_sink(GST_ELEMENT_CAST(object));
   SinkState* state = reinterpret_cast<GstGpumapSink*>(object)->state;
   gst_clear_object(&state->allocator);
   delete state;
@@ -431,4 +433,5 @@ static void gst_gpumap_sink_init(GstGpumapSink* self) {
   // What is outside the segment is for the sinks behind the src to drop, as behind a queue.
   gst_base_sink_set_drop_out_of_segment(base, FALSE);
   gst_base_sink_set_processing_deadline(base, 0);
+  gpumap::gst::know_sink(GST_ELEMENT_CAST(self));
 }

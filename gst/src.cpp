@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "src.hpp"
 
+#include <string>
+
 #include "error.hpp"
+#include "src_queries.hpp"
 #include "src_stream.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_src_debug);
@@ -122,43 +125,12 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   }
 }
 
-gboolean latency(GstGpumapSrc* self, GstQuery* query) {
-  GstPad* sinkpad = self->state->stream.far_pad();
-  gboolean live = FALSE;
-  GstClockTime min = 0;
-  GstClockTime max = GST_CLOCK_TIME_NONE;
-  if (sinkpad != nullptr) {
-    GstQuery* upstream = gst_query_new_latency();
-    if (gst_pad_peer_query(sinkpad, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
-    gst_query_unref(upstream);
-    gst_object_unref(sinkpad);
-  }
-  // The ring adds no delay of its own: a frame can be taken the moment it is published.
-  gst_query_set_latency(query, static_cast<gboolean>(live || self->state->stream.is_live()), min, max);
-  return TRUE;
-}
-
 gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
-  GstGpumapSrc* self = self_of(parent);
-  switch (GST_QUERY_TYPE(query)) {
-    case GST_QUERY_LATENCY:
-      return latency(self, query);
-    case GST_QUERY_POSITION:
-    case GST_QUERY_DURATION:
-    case GST_QUERY_SEEKING: {
-      GstPad* sinkpad = self->state->stream.far_pad();
-      if (sinkpad == nullptr) return FALSE;
-      const gboolean answered = gst_pad_peer_query(sinkpad, query);
-      gst_object_unref(sinkpad);
-      return answered;
-    }
-    case GST_QUERY_SCHEDULING:
-      gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEQUENTIAL, 1, -1, 0);
-      gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
-      return TRUE;
-    default:
-      return gst_pad_query_default(pad, parent, query);
-  }
+  SrcState& state = state_of(parent);
+  GST_OBJECT_LOCK(parent);
+  const std::string channel = state.settings.channel;
+  GST_OBJECT_UNLOCK(parent);
+  return gpumap::gst::answer_src_query(state.stream, channel.c_str(), pad, query);
 }
 
 /// EOS that the application sends to its pipeline reaches every source.

@@ -2,6 +2,7 @@
 // What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
 // downstream.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "pipeline_state.hpp"
@@ -11,6 +12,8 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
+
+using namespace std::chrono_literals;
 
 void SrcStream::push_segment() {
   GstSegment segment;
@@ -33,8 +36,21 @@ void SrcStream::push_stream_start() {
   started_ = true;
 }
 
+/// Sinks lose their state in a flush. A bin that is on its way to another state in that moment (to PLAYING, in a thread
+/// of its own) does not notice, and would leave them in PAUSED for ever. Not for long: a sink that nobody feeds keeps
+/// its bin on its way.
+void SrcStream::wait_for_state() {
+  constexpr auto most = 1000ms;
+  const auto end = Clock::now() + most;
+  std::unique_lock lock(mutex_);
+  while (is_changing_state(element_) && Clock::now() < end) {
+    if (changed_.wait_for(lock, 1ms, [this] { return flushing_; })) return;
+  }
+}
+
 /// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
 void SrcStream::begin_anew() {
+  wait_for_state();
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());

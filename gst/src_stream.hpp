@@ -78,6 +78,7 @@ class SrcStream {
   void push_stream_start();
   void push_segment();
   void begin_anew();
+  void wait_for_state();
   [[nodiscard]] bool settle();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
 

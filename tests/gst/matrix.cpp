@@ -165,12 +165,12 @@ class Recorder {
     ++record_.frames;
     // Whether memory was changed since a pool gave it says nothing about the frame.
     const unsigned flags = GST_BUFFER_FLAGS(buffer) & ~static_cast<unsigned>(GST_BUFFER_FLAG_TAG_MEMORY);
-    std::string line =
-        fmt::format("frame pts={} dts={} duration={} offset={} end={} flags={:x}", time_text(GST_BUFFER_PTS(buffer)),
-                    time_text(GST_BUFFER_DTS(buffer)), time_text(GST_BUFFER_DURATION(buffer)),
-                    time_text(GST_BUFFER_OFFSET(buffer)), time_text(GST_BUFFER_OFFSET_END(buffer)), flags);
+    std::string line = fmt::format("frame pts={} dts={} duration={} flags={:x}", time_text(GST_BUFFER_PTS(buffer)),
+                                   time_text(GST_BUFFER_DTS(buffer)), time_text(GST_BUFFER_DURATION(buffer)), flags);
     if (compared_ != Compared::times) {
-      line += fmt::format(" size={}{}", gst_buffer_get_size(buffer), is_tight(buffer, caps) ? "" : " padded");
+      line += fmt::format(" offset={} end={} size={}{}", time_text(GST_BUFFER_OFFSET(buffer)),
+                          time_text(GST_BUFFER_OFFSET_END(buffer)), gst_buffer_get_size(buffer),
+                          is_tight(buffer, caps) ? "" : " padded");
     }
     if (compared_ == Compared::bytes) line += fmt::format(" content={:016x}", content_of(buffer, caps));
     record_.lines.push_back(line + metas_of(buffer));
@@ -198,6 +198,11 @@ class Recorder {
     if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) {
       const GstSegment* segment = nullptr;
       gst_event_parse_segment(event, &segment);
+      const bool places = segment->format == GST_FORMAT_BYTES;
+      if (places && compared_ == Compared::times) {
+        record_.lines.push_back(line + " bytes");
+        return;
+      }
       line += fmt::format(" {} flags={:x} rate={} applied={} base={} offset={} start={} stop={} time={} duration={}",
                           gst_format_get_name(segment->format), static_cast<unsigned>(segment->flags), segment->rate,
                           segment->applied_rate, segment->base, segment->offset, segment->start,

@@ -14,7 +14,7 @@
 namespace gpumap::gst::test {
 
 /// How much of a frame two runs of one pipeline have in common without gpumap: an encoder that decides by the clock is
-/// good for its times alone, a muxer that writes the date for sizes.
+/// good for its times alone (sizes and places in a file differ), a muxer that writes the date for sizes.
 enum class Compared { bytes, sizes, times };
 
 /// A pipeline with $MAP where either stands, and `name=out` on its last element.

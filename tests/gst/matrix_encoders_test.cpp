@@ -57,28 +57,24 @@ std::vector<Case> of_muxers() {
   std::vector<Case> cases;
   const std::string video =
       "x264enc threads=1 speed-preset=ultrafast pass=quant bframes=2 b-adapt=false key-int-max=25 ! h264parse";
+  // matroskamux gives each track a random number, which takes more bytes or fewer.
   for (const auto& [muxer, compared] : {std::pair{"mp4mux fragment-duration=400 streamable=true", Compared::sizes},
-                                        {"matroskamux", Compared::sizes},
-                                        {"matroskamux streamable=true", Compared::sizes},
+                                        {"matroskamux", Compared::times},
+                                        {"matroskamux streamable=true", Compared::times},
                                         {"avimux", Compared::bytes},
                                         {"mpegtsmux", Compared::bytes},
                                         {"flvmux", Compared::sizes}}) {
     const std::string name = muxer;
     const std::string codec = name.starts_with("avimux") ? "lamemp3enc ! mpegaudioparse" : "avenc_aac ! aacparse";
     cases.push_back({name, source + "$MAP ! " + video + " ! " + muxer + " ! fakesink name=out", "", compared});
-    // Not with these two: h264parse names other codec data after the first frame, which they refuse from gpumapsrc.
-    const bool refuses_new_caps = name.starts_with("mp4mux") || name.starts_with("avimux");
-    if (!refuses_new_caps) {
-      cases.push_back(
-          {name + " encoded", source + video + " ! $MAP ! " + muxer + " ! fakesink name=out", "", compared});
-    }
+    cases.push_back({name + " encoded", source + video + " ! $MAP ! " + muxer + " ! fakesink name=out", "", compared});
     cases.push_back({name + " with sound",
                      source + "$MAP ! " + video + " ! queue ! m.  " + sound + "$MAP ! audioconvert ! " + codec +
                          " ! queue ! m.  " + muxer + " name=m ! fakesink name=out",
                      "", compared});
     cases.push_back({name + " with encoded sound",
-                     source + video + " ! $MAP ! video/x-h264 ! m.  " + sound + "audioconvert ! " + codec +
-                         " ! $MAP ! audio/mpeg ! m.  " + muxer + " name=m ! fakesink name=out",
+                     source + video + " ! $MAP ! m.  " + sound + "audioconvert ! " + codec + " ! $MAP ! m.  " + muxer +
+                         " name=m ! fakesink name=out",
                      "", compared});
   }
   return cases;

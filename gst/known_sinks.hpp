@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+namespace gpumap::gst {
+
+// The gpumapsinks of this process, in any state: links are made, and caps asked for, before a channel is opened.
+// Thread safety: from any thread.
+
+void know_sink(GstElement* sink);    ///< once, when it is made
+void forget_sink(GstElement* sink);  ///< when it is finalized
+/// The sink pad (transfer full) of the one gpumapsink whose property `channel` is this; null where there is none or
+/// more than one.
+[[nodiscard]] GstPad* pad_of_sole_sink(const char* channel);
+
+}  // namespace gpumap::gst

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT
+#include "src_queries.hpp"
+
+#include <memory>
+
+#include "caps.hpp"
+#include "known_sinks.hpp"
+#include "src_stream.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+struct UnrefPad {
+  void operator()(GstPad* pad) const { gst_object_unref(pad); }
+};
+using PadPtr = std::unique_ptr<GstPad, UnrefPad>;
+
+gboolean answer_latency(const SrcStream& stream, GstPad* far, GstQuery* query) {
+  gboolean live = FALSE;
+  GstClockTime min = 0;
+  GstClockTime max = GST_CLOCK_TIME_NONE;
+  if (far != nullptr) {
+    GstQuery* upstream = gst_query_new_latency();
+    if (gst_pad_peer_query(far, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
+    gst_query_unref(upstream);
+  }
+  // The ring adds no delay of its own: a frame can be taken the moment it is published.
+  gst_query_set_latency(query, static_cast<gboolean>(live || stream.is_live()), min, max);
+  return TRUE;
+}
+
+/// Before caps are chosen: what upstream of the sink can give, in either memory. So an element with pads of several
+/// kinds (a muxer) is linked at the right one, as behind a queue.
+gboolean answer_caps(GstPad* far, GstQuery* query) {
+  GstCaps* filter = nullptr;
+  gst_query_parse_caps(query, &filter);
+  GstCaps* asked = filter != nullptr && !gst_caps_is_any(filter) ? from_either_memory(filter) : nullptr;
+  GstCaps* given = gst_pad_peer_query_caps(far, asked);
+  gst_clear_caps(&asked);
+  if (!gst_caps_is_any(given)) {
+    GstCaps* plain = system_only(given);
+    gst_caps_unref(given);
+    given = in_either_memory(plain);
+    gst_caps_unref(plain);
+  }
+  if (filter != nullptr) {
+    GstCaps* both = gst_caps_intersect_full(filter, given, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(given);
+    given = both;
+  }
+  gst_query_set_caps_result(query, given);
+  gst_caps_unref(given);
+  return TRUE;
+}
+
+}  // namespace
+
+gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, GstQuery* query) {
+  GstObject* parent = GST_OBJECT_PARENT(pad);
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_LATENCY:
+      return answer_latency(stream, PadPtr(stream.far_pad()).get(), query);
+    case GST_QUERY_POSITION:
+    case GST_QUERY_DURATION:
+    case GST_QUERY_SEEKING: {
+      const PadPtr far(stream.far_pad());
+      return far ? gst_pad_peer_query(far.get(), query) : FALSE;
+    }
+    case GST_QUERY_SCHEDULING:
+      gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEQUENTIAL, 1, -1, 0);
+      gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
+      return TRUE;
+    case GST_QUERY_CAPS: {
+      if (gst_pad_has_current_caps(pad)) break;
+      PadPtr far(stream.far_pad());
+      if (!far) far.reset(pad_of_sole_sink(channel));
+      if (!far || !gst_pad_is_linked(far.get())) break;
+      return answer_caps(far.get(), query);
+    }
+    default:
+      break;
+  }
+  return gst_pad_query_default(pad, parent, query);
+}
+
+}  // namespace gpumap::gst
