@@ -135,6 +135,7 @@ bool Channel::attach_src(GstElement* src, EventHandler on_event, std::string& ho
   stop_keeping();
   on_event_ = std::move(on_event);
   kept_slots_ = 0;
+  flush_seen_ = false;
   src_flushing_ = false;
   interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
@@ -283,11 +284,17 @@ void Channel::drop_all(bool keep_sticky) {
 }
 
 void Channel::flush(GstEvent* event) {
+  const bool starts = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
+  bool unseen = false;
   {
     const std::lock_guard lock(mutex_);
-    flush_open_ = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
+    unseen = !starts && flush_open_ && !flush_seen_;
+    flush_open_ = starts;
+    if (starts) flush_seen_ = on_event_ != nullptr;
   }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+  // A src that came within the flush, and what follows it: they may wait, with locks that FLUSH_STOP takes.
+  if (unseen) pass(gst_event_new_flush_start());
+  if (!starts) {
     drop_all(true);
     flushed_ = true;
   }
@@ -412,7 +419,8 @@ Channel::Next Channel::frame_of(Lane& lane, ReadLease lease) {
   frame.carrier.reset(lane.take(frame.lease.slot()));
   frame.trace = lane.follow(frame.lease);
   frame.loans = lane.loans();
-  frame.after_hole = sequence != next_sequence_ || flushed_.exchange(false, std::memory_order_relaxed);
+  const bool flushed = flushed_.exchange(false, std::memory_order_relaxed);
+  frame.after_hole = flushed || sequence != next_sequence_;
   next_sequence_ = sequence + 1;
   return frame;
 }

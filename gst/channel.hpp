@@ -122,7 +122,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
   void end_flush();
-  void show_again();        ///< under mutex_, as the next two
+  void show_again();  ///< under mutex_, as the next two
   void forget_delivered();
   void stop_keeping();
   void end_keeping(GstClockID id);
@@ -149,6 +149,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
   std::atomic<bool> flushed_{false};  ///< since the src took a frame
   bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
+  bool flush_seen_ = false;           ///< the src got it
   guint32 last_seek_ = GST_SEQNUM_INVALID;
   bool last_seek_done_ = false;
   std::chrono::nanoseconds src_spin_{0};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "pipeline_state.hpp"
 
-#include <functional>
+#include <chrono>
+#include <thread>
 
 namespace gpumap::gst {
 
@@ -26,6 +27,17 @@ bool is_stopping(GstElement* element) {
 
 bool is_changing_state(GstElement* element) {
   return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
+}
+
+void wait_for_playing(GstElement* element, const std::function<bool()>& given_up) {
+  using namespace std::chrono_literals;
+  const auto goes_to_play = [](GstElement* at) {
+    return GST_STATE(at) == GST_STATE_PAUSED && GST_STATE_PENDING(at) == GST_STATE_PLAYING;
+  };
+  const auto end = std::chrono::steady_clock::now() + 500ms;
+  while (any_around(element, goes_to_play) && std::chrono::steady_clock::now() < end && !given_up()) {
+    std::this_thread::sleep_for(200us);
+  }
 }
 
 GstElement* top_level(GstElement* element) {

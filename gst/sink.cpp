@@ -320,6 +320,7 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   const auto parent = GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event;
   const auto channel = state_of(element).core->channel();
   if (channel && GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+    gpumap::gst::wait_for_playing(element);
     return static_cast<gboolean>(channel->seek_once(event, [&](GstEvent* seek) { return parent(element, seek) != 0; }));
   }
   if (channel && GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {

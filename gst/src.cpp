@@ -107,7 +107,7 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboolean active) {
   if (mode != GST_PAD_MODE_PUSH) return FALSE;
   GstGpumapSrc* self = self_of(parent);
-  self->state->stream.set_flushing(active == 0);
+  self->state->stream.set_flushing(SrcStream::inactive, active == 0);
   return active != 0 ? static_cast<gboolean>(self->state->stream.start_task()) : gst_pad_stop_task(self->pad);
 }
 

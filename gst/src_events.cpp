@@ -2,7 +2,6 @@
 // What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
 // downstream.
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "pipeline_state.hpp"
@@ -12,8 +11,6 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
-
-using namespace std::chrono_literals;
 
 void SrcStream::push_segment() {
   GstSegment segment;
@@ -36,21 +33,12 @@ void SrcStream::push_stream_start() {
   started_ = true;
 }
 
-/// Sinks lose their state in a flush. A bin that is on its way to another state in that moment (to PLAYING, in a thread
-/// of its own) does not notice, and would leave them in PAUSED for ever. Not for long: a sink that nobody feeds keeps
-/// its bin on its way.
-void SrcStream::wait_for_state() {
-  constexpr auto most = 1000ms;
-  const auto end = Clock::now() + most;
-  std::unique_lock lock(mutex_);
-  while (is_changing_state(element_) && Clock::now() < end) {
-    if (changed_.wait_for(lock, 1ms, [this] { return flushing_; })) return;
-  }
-}
-
 /// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
 void SrcStream::begin_anew() {
-  wait_for_state();
+  wait_for_playing(element_, [this] {
+    const std::lock_guard lock(mutex_);
+    return flushing_ != 0;
+  });
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
@@ -107,17 +95,22 @@ void SrcStream::push(GstEvent* event) {
 void SrcStream::on_event(GstEvent* event) {
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
+      if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
       gst_pad_push_event(pad_, event);
-      set_flushing(true);
+      set_flushing(open, true);
       return;
     case GST_EVENT_FLUSH_STOP:
-      break;
+      flush_stop(event);
+      return;
     default:
       gst_pad_push_event(pad_, event);
-      return;
   }
+}
+
+void SrcStream::flush_stop(GstEvent* event) {
   // Without a FLUSH_START before it the task still waits for a frame, and holds the lock.
-  set_flushing(true);
+  set_flushing(ending, true);
+  set_flushing(open, false);
   GST_PAD_STREAM_LOCK(pad_);
   {
     const std::lock_guard lock(mutex_);
@@ -125,10 +118,13 @@ void SrcStream::on_event(GstEvent* event) {
   }
   ended_ = false;
   keeps_ = false;
+  // A pad that is not active lets nothing through.
+  const bool active = GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH;
   gst_pad_push_event(pad_, event);
+  if (active) flushes_downstream_ = false;
   if (const auto channel = this->channel()) channel->set_downstream_flow(GST_FLOW_OK);
-  set_flushing(false);
-  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) (void)start_task();
+  set_flushing(ending, false);
+  if (active) (void)start_task();
   GST_PAD_STREAM_UNLOCK(pad_);
 }
 
@@ -162,6 +158,7 @@ bool SrcStream::send_upstream(GstEvent* event) {
   }
   const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
   const bool seek = GST_EVENT_TYPE(event) == GST_EVENT_SEEK && channel;
+  if (seek) wait_for_playing(element_);
   const bool handled = seek ? channel->seek_once(event, push) : push(event);
   gst_object_unref(sinkpad);
   return handled;

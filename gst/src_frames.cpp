@@ -37,7 +37,7 @@ bool SrcStream::waits_for_return(Loans& loans) {
     bool playing = false;
     {
       const std::lock_guard lock(mutex_);
-      if (flushing_) return false;
+      if (flushing_ != 0) return false;
       playing = playing_;
     }
     const bool prerolls = is_changing_state(element_);
@@ -56,7 +56,7 @@ SrcOutput::Memory SrcStream::memory_for(const Channel::Next& frame) {
   if (!keeps_ && waits_for_return(*frame.loans)) return SrcOutput::Memory::slot;
   {
     const std::lock_guard lock(mutex_);
-    if (flushing_) return SrcOutput::Memory::slot;
+    if (flushing_ != 0) return SrcOutput::Memory::slot;
   }
   const std::uint32_t kept = channel_->kept_slots();
   if (output_.needs_gpu_memory()) {

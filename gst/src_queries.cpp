@@ -30,27 +30,34 @@ gboolean answer_latency(const SrcStream& stream, GstPad* far, GstQuery* query) {
   return TRUE;
 }
 
-/// Before caps are chosen: what upstream of the sink can give, in either memory. So an element with pads of several
-/// kinds (a muxer) is linked at the right one, as behind a queue.
+/// The media types in `caps`, in either memory (transfer full).
+GstCaps* media_types_of(const GstCaps* caps) {
+  GstCaps* types = gst_caps_new_empty();
+  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
+    types = gst_caps_merge_structure(types,
+                                     gst_structure_new_empty(gst_structure_get_name(gst_caps_get_structure(caps, i))));
+  }
+  GstCaps* both = in_either_memory(types);
+  gst_caps_unref(types);
+  return both;
+}
+
+/// Before caps are chosen: which media types upstream of the sink can give. So an element with pads of several kinds (a
+/// muxer) is linked at the right one, as behind a queue. No more than that: formats that do not fit are refused once
+/// frames flow, with the reason and the remedy, which a link has no words for.
 gboolean answer_caps(GstPad* far, GstQuery* query) {
   GstCaps* filter = nullptr;
   gst_query_parse_caps(query, &filter);
-  GstCaps* asked = filter != nullptr && !gst_caps_is_any(filter) ? from_either_memory(filter) : nullptr;
-  GstCaps* given = gst_pad_peer_query_caps(far, asked);
-  gst_clear_caps(&asked);
-  if (!gst_caps_is_any(given)) {
-    GstCaps* plain = system_only(given);
-    gst_caps_unref(given);
-    given = in_either_memory(plain);
-    gst_caps_unref(plain);
-  }
-  if (filter != nullptr) {
-    GstCaps* both = gst_caps_intersect_full(filter, given, GST_CAPS_INTERSECT_FIRST);
-    gst_caps_unref(given);
-    given = both;
-  }
-  gst_query_set_caps_result(query, given);
+  GstCaps* given = gst_pad_peer_query_caps(far, nullptr);
+  GstCaps* answer = gst_caps_is_any(given) ? gst_caps_ref(given) : media_types_of(given);
   gst_caps_unref(given);
+  if (filter != nullptr) {
+    GstCaps* both = gst_caps_intersect_full(filter, answer, GST_CAPS_INTERSECT_FIRST);
+    gst_caps_unref(answer);
+    answer = both;
+  }
+  gst_query_set_caps_result(query, answer);
+  gst_caps_unref(answer);
   return TRUE;
 }
 

@@ -55,7 +55,9 @@ void SrcStream::start(const SrcSettings& settings) {
   frames_ = 0;
   bytes_ = 0;
   host_copies_ = 0;
+  left_flushing_ = flushes_downstream_.exchange(false);
   const std::lock_guard lock(mutex_);
+  flushing_ &= ~static_cast<unsigned>(open);
   played_ = false;
   channel_ = std::move(channel);
 }
@@ -91,13 +93,14 @@ std::shared_ptr<Channel> SrcStream::channel() {
   return channel_;
 }
 
-void SrcStream::set_flushing(bool flushing) {
+void SrcStream::set_flushing(Flushing why, bool flushing) {
   {
     const std::lock_guard lock(mutex_);
-    flushing_ = flushing;
+    flushing_ = flushing ? flushing_ | why : flushing_ & ~static_cast<unsigned>(why);
+    // Under the lock: of two that come at once the channel is told what holds.
+    if (channel_) channel_->set_src_flushing(flushing_ != 0);
   }
   changed_.notify_all();
-  if (const auto channel = this->channel()) channel->set_src_flushing(flushing);
 }
 
 void SrcStream::set_playing(bool playing) {
@@ -185,8 +188,8 @@ void SrcStream::end(GstFlowReturn flow) {
 bool SrcStream::wait_while_paused() {
   if (!settings_.is_live) return true;
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return playing_ || flushing_ || eos_ != nullptr; });
-  return !flushing_;
+  changed_.wait(lock, [this] { return playing_ || flushing_ != 0 || eos_ != nullptr; });
+  return flushing_ == 0;
 }
 
 /// The application asked for the end.
@@ -218,6 +221,7 @@ void SrcStream::step() {
     gst_pad_pause_task(pad_);
     return;
   }
+  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
   try {
     const bool limited = settings_.timeout_ms != 0 && wants_frames();
     const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;

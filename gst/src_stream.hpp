@@ -41,8 +41,13 @@ class SrcStream {
   void start(const SrcSettings& settings);
   void stop();
 
-  /// From any thread. Flushing ends every wait; unset, the task may be started.
-  void set_flushing(bool flushing);
+  /// Why nothing waits and nothing is pushed. From any thread.
+  enum Flushing : unsigned {
+    inactive = 1,  ///< the pad is not active
+    open = 2,      ///< a FLUSH_START came
+    ending = 4,    ///< its FLUSH_STOP is on its way
+  };
+  void set_flushing(Flushing why, bool flushing);
   void set_playing(bool playing);
   [[nodiscard]] bool start_task();
   /// Takes `event`. EOS goes out behind the frame of the moment, and upstream of the sink is told. Where the sink is in
@@ -78,12 +83,12 @@ class SrcStream {
   void push_stream_start();
   void push_segment();
   void begin_anew();
-  void wait_for_state();
   [[nodiscard]] bool settle();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
 
   // The sink's thread.
   void on_event(GstEvent* event);
+  void flush_stop(GstEvent* event);
 
   [[nodiscard]] std::shared_ptr<Channel> channel();
 
@@ -95,10 +100,12 @@ class SrcStream {
   bool started_ = false;         ///< stream-start went out
   bool ended_ = false;           ///< EOS came through the ring
   GstEvent* segment_ = nullptr;  ///< as it came from the sink
+  bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
   bool keeping_told_ = false;
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
+  std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -108,7 +115,7 @@ class SrcStream {
   bool playing_ = false;
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent
-  bool flushing_ = true;
+  unsigned flushing_ = inactive;
 };
 
 }  // namespace gpumap::gst

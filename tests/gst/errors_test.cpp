@@ -147,10 +147,12 @@ TEST_F(Errors, SlotJustLargeEnough) {
   EXPECT_EQ(pipeline.run(), "eos");
 }
 
+// Where the sink is there first, it cannot even be linked.
 TEST_F(Errors, ConvertOfWhatIsNoVideo) {
-  Pipeline pipeline(
-      on_new_channel("audiotestsrc num-buffers=5 ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL ! "
-                     "gpumapkernel kernel=convert ! fakesink"));
+  const std::string channel = new_channel();
+  Pipeline pipeline("gpumapsrc name=src channel=" + channel + " ! gpumapkernel kernel=convert ! fakesink");
+  Pipeline producer("audiotestsrc num-buffers=5 ! gpumapsink channel=" + channel);
+  ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
   EXPECT_EQ(pipeline.culprit(), "src");
   EXPECT_LT(pipeline.stop(), 5s);
