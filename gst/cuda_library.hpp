@@ -4,6 +4,7 @@
 #define GST_USE_UNSTABLE_API  // libgstcuda calls itself unstable: what is used of it is the same from 1.22 to 1.26
 #include <gst/cuda/gstcudabufferpool.h>
 #include <gst/cuda/gstcudacontext.h>
+#include <gst/cuda/gstcudaloader.h>
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
 

@@ -101,7 +101,7 @@ std::string overview(const Json& report) {
     }
     const Json& times = one.at("times").at(headline);
     if (times.at("count") == 0) continue;
-    double& least = best[std::find(frames.begin(), frames.end(), one.at("frame")) - frames.begin()];
+    double& least = best[std::find(frames.begin(), frames.end(), one.at("frame").get<std::string>()) - frames.begin()];
     if (const double p50 = times.at("p50"); least == 0 || p50 < least) least = p50;
   }
   std::string made = "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>us, P50 and P99</th>";

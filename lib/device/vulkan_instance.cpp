@@ -83,13 +83,15 @@ VulkanInstance::VulkanInstance() : context_(open_loader()) {
     const vk::ApplicationInfo application("gpumap", 1, "gpumap", 1, VK_API_VERSION_1_3);
     instance_ = vk::raii::Instance(context_, vk::InstanceCreateInfo({}, &application, layers, extensions));
     if (validate) {
-      using Severity = vk::DebugUtilsMessageSeverityFlagBitsEXT;
-      using Type = vk::DebugUtilsMessageTypeFlagBitsEXT;
-      vk::DebugUtilsMessengerCreateInfoEXT messenger;
-      messenger.messageSeverity = Severity::eWarning | Severity::eError;
-      messenger.messageType = Type::eValidation | Type::ePerformance;
-      messenger.pfnUserCallback = reinterpret_cast<decltype(messenger.pfnUserCallback)>(&on_message);
-      messenger_ = vk::raii::DebugUtilsMessengerEXT(instance_, messenger);
+      // Vulkan's own structure: Vulkan-Hpp's has had two types for the callback.
+      VkDebugUtilsMessengerCreateInfoEXT messenger{};
+      messenger.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
+      messenger.messageSeverity =
+          VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+      messenger.messageType =
+          VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT | VK_DEBUG_UTILS_MESSAGE_TYPE_PERFORMANCE_BIT_EXT;
+      messenger.pfnUserCallback = &on_message;
+      messenger_ = vk::raii::DebugUtilsMessengerEXT(instance_, vk::DebugUtilsMessengerCreateInfoEXT(messenger));
     }
     for (auto& device : vk::raii::PhysicalDevices(instance_)) devices_.push_back(std::move(device));
   } catch (const vk::IncompatibleDriverError&) {

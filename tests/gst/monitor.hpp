@@ -87,13 +87,13 @@ class Monitor {
       case GST_EVENT_FLUSH_START:
         state_.flushing = true;
         rule(seqnum_ == 0 || number == seqnum_, "FLUSH_START has another number than its seek");
-        numbered_ = seqnum_ != 0;
+        flushed_by_ = seqnum_ != 0 ? number : 0;
         break;
       case GST_EVENT_FLUSH_STOP:
         rule(state_.flushing, "FLUSH_STOP without FLUSH_START");
         state_.flushing = state_.segment = state_.ended = false;
         state_.last = GST_CLOCK_TIME_NONE;
-        rule(!numbered_ || number == seqnum_, "FLUSH_STOP has another number than its seek");
+        rule(flushed_by_ == 0 || number == flushed_by_, "FLUSH_STOP has another number than its seek");
         break;
       case GST_EVENT_STREAM_START:
         state_.stream = true;
@@ -108,8 +108,9 @@ class Monitor {
         state_.segment = true;
         gst_event_copy_segment(event, &state_.format);
         state_.last = GST_CLOCK_TIME_NONE;
-        rule(!numbered_ || number == seqnum_, "a segment has another number than its seek");
-        numbered_ = false;
+        // Not that of the next seek, which may be announced already.
+        rule(flushed_by_ == 0 || number == flushed_by_, "a segment has another number than its seek");
+        flushed_by_ = 0;
         break;
       case GST_EVENT_EOS:
         rule(state_.stream, "EOS before stream-start");
@@ -127,7 +128,7 @@ class Monitor {
   std::size_t frames_ = 0;
   State state_;
   guint32 seqnum_ = 0;
-  bool numbered_ = false;  ///< between the flush and the segment of a seek whose number is known
+  guint32 flushed_by_ = 0;  ///< between the flush and the segment of a seek whose number is known
 };
 
 }  // namespace gpumap::gst::test
