@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "channel.hpp"
 
+#include <gst/base/gstbasesink.h>
+
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "pipeline_state.hpp"
@@ -60,24 +63,26 @@ void Channel::clear(std::deque<Item>& items) {
 
 namespace {
 
-bool take_side(GstElement*& side, GstElement* element, std::string& holder) {
-  if (side != nullptr) {
-    gchar* path = gst_object_get_path_string(GST_OBJECT(side));
-    holder = path;
-    g_free(path);
-    return false;
-  }
-  side = element;
-  return true;
+/// Takes `element`. Outside the channel's lock: the path takes those of objects, whose holders may wait for the
+/// channel.
+std::string path_of(GstElement* element) {
+  if (element == nullptr) return "";
+  gchar* text = gst_object_get_path_string(GST_OBJECT(element));
+  std::string path = text;
+  g_free(text);
+  gst_object_unref(element);
+  return path;
 }
 
 }  // namespace
 
 bool Channel::attach_sink(GstElement* sink, std::string& holder) {
+  holder = path_of(this->sink());
   std::shared_ptr<Channel> kept;
   {
     const std::lock_guard lock(mutex_);
-    if (!take_side(sink_, sink, holder)) return false;
+    if (sink_ != nullptr) return false;
+    sink_ = sink;
     kept.swap(kept_);
     stop_keeping();
     if (ended_) forget_delivered();  // caps hold on the pad that they came to
@@ -117,20 +122,21 @@ void Channel::stop_keeping() {
 }
 
 void Channel::end_keeping(GstClockID id) {
-  std::shared_ptr<Channel> kept;
-  {
-    const std::lock_guard lock(mutex_);
-    if (id != end_of_keeping_) return;
-    kept.swap(kept_);
-  }
+  std::shared_ptr<Channel> kept;  // let go behind the lock
+  const std::lock_guard lock(mutex_);
+  if (id != end_of_keeping_) return;
+  kept.swap(kept_);
   if (!kept) return;
   GST_INFO("channel %s: no gpumapsrc came for the frames of the ended stream: dropped", name_.c_str());
-  drop_all(false);
+  drop_all_locked(false);
 }
 
-bool Channel::attach_src(GstElement* src, EventHandler on_event, std::string& holder) {
+bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, std::string& holder) {
+  holder = path_of(this->src());
   const std::lock_guard lock(mutex_);
-  if (!take_side(src_, src, holder)) return false;
+  if (src_ != nullptr) return false;
+  src_ = src;
+  src_pad_ = pad;
   kept_.reset();  // from here on the src holds it
   stop_keeping();
   on_event_ = std::move(on_event);
@@ -165,8 +171,9 @@ void Channel::detach_src() {
   flow_ = GST_FLOW_OK;
 }
 
-void Channel::set_downstream_flow(GstFlowReturn flow) noexcept {
+void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
   flow_.store(flow, std::memory_order_relaxed);
+  enough_ = of_this_stream;
   if (flow == GST_FLOW_OK) return;
   // A sink that waits for a slot would wait for ever: no one takes frames any more.
   const std::lock_guard lock(mutex_);
@@ -182,9 +189,14 @@ Channel::SinkTime Channel::sink_time() const {
   return {sink_, base, sink_playing()};
 }
 
-void Channel::set_src_pad(GstPad* pad) {
+void Channel::announce_src_pad(GstPad* pad) {
   const std::lock_guard lock(mutex_);
-  src_pad_ = pad;
+  if (src_pad_ == nullptr) src_pad_ = pad;
+}
+
+void Channel::withdraw_src_pad(GstPad* pad) {
+  const std::lock_guard lock(mutex_);
+  if (src_pad_ == pad) src_pad_ = nullptr;
 }
 
 GstPad* Channel::src_pad() const {
@@ -223,6 +235,9 @@ void Channel::retire_lane() {
 }
 
 bool Channel::push_event(GstEvent* event) {
+  // A new stream or segment, for a downstream that had enough of the last one.
+  const bool anew = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT;
+  if (anew && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
   if (pending_.load(std::memory_order_acquire) >= many_events) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
     if (pending_.load(std::memory_order_acquire) >= most_events) return false;
@@ -253,6 +268,10 @@ bool Channel::join_gap(GstEvent* gap) {
 
 void Channel::drop_all(bool keep_sticky) {
   const std::lock_guard lock(mutex_);
+  drop_all_locked(keep_sticky);
+}
+
+void Channel::drop_all_locked(bool keep_sticky) {
   ended_ = false;
   if (current_) current_->ring().drop_queued();
   held_ = {};
@@ -326,20 +345,42 @@ void Channel::pass(GstEvent* event) {
   if (src != nullptr) gst_object_unref(src);
 }
 
-bool Channel::seek_once(GstEvent* seek, const std::function<bool(GstEvent*)>& push) {
-  const guint32 seqnum = gst_event_get_seqnum(seek);
+bool Channel::send_once(Side side, GstEvent* event, const std::function<bool(GstEvent*)>& push) {
+  const guint32 seqnum = gst_event_get_seqnum(event);
+  const GstEventType type = GST_EVENT_TYPE(event);
+  const auto find = [&] {
+    return std::find_if(sent_.begin(), sent_.end(),
+                        [&](const Sent& sent) { return sent.seqnum == seqnum && sent.type == type; });
+  };
   {
     const std::lock_guard lock(mutex_);
-    if (seqnum == last_seek_) {
-      gst_event_unref(seek);
-      return last_seek_done_;
+    const auto before = find();
+    if (before != sent_.end() && before->side != side) {
+      gst_event_unref(event);
+      return before->done;
     }
-    last_seek_ = seqnum;
-    last_seek_done_ = true;  // for whoever comes while it is under way
+    // Done, for whoever comes while it is under way.
+    if (before == sent_.end()) sent_.at(sent_count_++ % sent_.size()) = {seqnum, type, side, true};
   }
-  const bool done = push(seek);
+  const bool done = type == GST_EVENT_SEEK ? push_seek(event, push) : push(event);
   const std::lock_guard lock(mutex_);
-  if (seqnum == last_seek_) last_seek_done_ = done;
+  if (const auto sent = find(); sent != sent_.end()) sent->done = done;
+  return done;
+}
+
+bool Channel::push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& push) const {
+  GstElement* sink = this->sink();
+  GstElement* src = this->src();
+  bool done = false;
+  {
+    const StateHold hold(sink != nullptr ? sink : src);
+    const std::optional<StateHold> other = sink != nullptr && src != nullptr && !same_pipeline(sink, src)
+                                               ? std::optional<StateHold>(std::in_place, src)
+                                               : std::nullopt;
+    done = push(seek);
+  }
+  gst_clear_object(&sink);
+  gst_clear_object(&src);
   return done;
 }
 
@@ -425,7 +466,29 @@ Channel::Next Channel::frame_of(Lane& lane, ReadLease lease) {
   return frame;
 }
 
+void Channel::forget_held() {
+  ReadLease stale;
+  const std::lock_guard lock(mutex_);
+  stale = std::move(held_);
+}
+
+/// Paused, the sink lets through what the src's side needs to preroll, and need not guess when.
+void Channel::begin_to_wait() {
+  if (src_playing()) return;
+  src_waits_.store(true, std::memory_order_release);
+  GstElement* sink = this->sink();
+  if (sink == nullptr) return;
+  GST_BASE_SINK_PREROLL_BROADCAST(sink);
+  gst_object_unref(sink);
+}
+
 Channel::Next Channel::next(Deadline deadline) {
+  Next next = take_next(deadline);
+  if (src_waits()) src_waits_.store(false, std::memory_order_release);
+  return next;
+}
+
+Channel::Next Channel::take_next(Deadline deadline) {
   while (true) {
     std::shared_ptr<Lane> lane;
     {
@@ -467,6 +530,7 @@ Channel::Next Channel::next(Deadline deadline) {
       }
       lane = current_;
     }
+    if (lane->ring().queued() == 0) begin_to_wait();
 
     ReadLease lease;
     const RingStatus status = lane->ring().receive(lease, deadline);

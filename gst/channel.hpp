@@ -3,6 +3,7 @@
 
 #include <gst/gst.h>
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -46,9 +47,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] bool push_event(GstEvent* event);
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
   void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
-  /// A seek reaches the sink from its bin and through the src: `push` (which takes it) gets the first of them, the
-  /// other has what became of that one for an answer. Takes `seek`.
-  [[nodiscard]] bool seek_once(GstEvent* seek, const std::function<bool(GstEvent*)>& push);
+  enum class Side { sink, src };
+  /// What an application sends upstream (a seek, navigation, an event of its own) reaches the sink from its bin and
+  /// through the src: `push` (which takes it) gets the first of them, the other has what became of that one for an
+  /// answer. Takes `event`, which came to `side`.
+  [[nodiscard]] bool send_once(Side side, GstEvent* event, const std::function<bool(GstEvent*)>& push);
   /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
   void tell_latency() const;
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
@@ -74,14 +77,19 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
 
   // Src side.
-  /// The pad behind which caps are decided (borrowed; null: none any more), from READY on: upstream of the sink may ask
-  /// before the src starts.
-  void set_src_pad(GstPad* pad);
+  /// The pad behind which caps are decided (borrowed), from READY on: upstream of the sink may ask before the src
+  /// starts. The first one stays until it is withdrawn, or another src attaches.
+  void announce_src_pad(GstPad* pad);
+  void withdraw_src_pad(GstPad* pad);
   [[nodiscard]] GstPad* src_pad() const;  ///< transfer full, or null
-  [[nodiscard]] bool attach_src(GstElement* src, EventHandler on_event, std::string& holder);
+  [[nodiscard]] bool attach_src(GstElement* src, GstPad* pad, EventHandler on_event, std::string& holder);
   void detach_src();
-  void set_downstream_flow(GstFlowReturn flow) noexcept;
+  /// `of_this_stream`: the next stream or segment is welcome again.
+  void set_downstream_flow(GstFlowReturn flow, bool of_this_stream = false) noexcept;
   void set_src_flushing(bool flushing);
+  /// Whether the src waits for a frame in this moment.
+  [[nodiscard]] bool src_waits() const noexcept { return src_waits_.load(std::memory_order_acquire); }
+  void forget_held();    ///< a frame from before a flush; while next() is not called
   void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
   void set_src_spin(std::chrono::nanoseconds spin);
   /// Where the ways of the channel's frames go; null where they are not followed.
@@ -119,9 +127,13 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] bool join_gap(GstEvent* gap);
   [[nodiscard]] Next frame_of(Lane& lane, ReadLease lease);
   void drop_all(bool keep_sticky);
+  void drop_all_locked(bool keep_sticky);
+  [[nodiscard]] Next take_next(Deadline deadline);
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
+  [[nodiscard]] bool push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& push) const;
   void end_flush();
+  void begin_to_wait();
   void show_again();  ///< under mutex_, as the next two
   void forget_delivered();
   void stop_keeping();
@@ -150,12 +162,19 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<bool> flushed_{false};  ///< since the src took a frame
   bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
   bool flush_seen_ = false;           ///< the src got it
-  guint32 last_seek_ = GST_SEQNUM_INVALID;
-  bool last_seek_done_ = false;
+  struct Sent {
+    guint32 seqnum = GST_SEQNUM_INVALID;
+    GstEventType type = GST_EVENT_UNKNOWN;
+    Side side = Side::sink;
+    bool done = false;
+  };
+  std::array<Sent, 8> sent_;  ///< upstream, the latest
+  std::size_t sent_count_ = 0;
   std::chrono::nanoseconds src_spin_{0};
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
-  std::atomic<bool> sink_playing_{false}, src_playing_{false};
+  std::atomic<bool> enough_{false};  ///< flow_ is of this stream
+  std::atomic<bool> sink_playing_{false}, src_playing_{false}, src_waits_{false};
   std::atomic<std::uint32_t> kept_slots_{0};
 };
 

@@ -29,17 +29,6 @@ bool is_changing_state(GstElement* element) {
   return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
 }
 
-void wait_for_playing(GstElement* element, const std::function<bool()>& given_up) {
-  using namespace std::chrono_literals;
-  const auto goes_to_play = [](GstElement* at) {
-    return GST_STATE(at) == GST_STATE_PAUSED && GST_STATE_PENDING(at) == GST_STATE_PLAYING;
-  };
-  const auto end = std::chrono::steady_clock::now() + 500ms;
-  while (any_around(element, goes_to_play) && std::chrono::steady_clock::now() < end && !given_up()) {
-    std::this_thread::sleep_for(200us);
-  }
-}
-
 GstElement* top_level(GstElement* element) {
   GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
   while (GstObject* parent = gst_object_get_parent(at)) {
@@ -56,6 +45,21 @@ bool same_pipeline(GstElement* one, GstElement* other) {
   gst_object_unref(top);
   gst_object_unref(other_top);
   return same;
+}
+
+StateHold::StateHold(GstElement* element, Millis most, const std::function<bool()>& given_up)
+    : top_(top_level(element)) {
+  const auto end = std::chrono::steady_clock::now() + most;
+  while (true) {
+    held_ = GST_STATE_TRYLOCK(top_) != FALSE;
+    if (held_ || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+}
+
+StateHold::~StateHold() {
+  if (held_) GST_STATE_UNLOCK(top_);
+  gst_object_unref(top_);
 }
 
 }  // namespace gpumap::gst

@@ -3,6 +3,7 @@
 
 #include <gst/gst.h>
 
+#include <chrono>
 #include <functional>
 
 namespace gpumap::gst {
@@ -13,12 +14,25 @@ namespace gpumap::gst {
 [[nodiscard]] bool is_stopping(GstElement* element);
 /// It, or a bin around it, is on its way to another state: before all, a bin whose sinks wait for a frame to preroll.
 [[nodiscard]] bool is_changing_state(GstElement* element);
-/// A flush takes sinks out of PLAYING. A bin that is on its own way from PAUSED to PLAYING in that moment does not
-/// notice and leaves them in PAUSED for ever: wait for the end of that way, but not for long, or until `given_up`.
-void wait_for_playing(
-    GstElement* element, const std::function<bool()>& given_up = [] { return false; });
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);
+
+/// Holds back changes of state of the pipeline around an element, while it lives. A flush takes sinks out of PLAYING; a
+/// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for
+/// ever. gst_element_send_event() holds the same lock, of the element that it is given. Where a change of state is
+/// under way its end is waited for, but for `most` only, for it may wait for the caller; then nothing is held.
+class StateHold {
+ public:
+  using Millis = std::chrono::milliseconds;
+  explicit StateHold(GstElement* element, Millis most = Millis(50), const std::function<bool()>& given_up = {});
+  ~StateHold();
+  StateHold(const StateHold&) = delete;
+  StateHold& operator=(const StateHold&) = delete;
+
+ private:
+  GstElement* top_;
+  bool held_ = false;
+};
 
 }  // namespace gpumap::gst

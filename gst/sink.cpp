@@ -19,6 +19,7 @@
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
+using gpumap::gst::Channel;
 using gpumap::gst::FrameOrigin;
 using gpumap::gst::SinkCore;
 using gpumap::gst::SinkPreroll;
@@ -84,7 +85,8 @@ bool src_prerolls(const SinkState& state) {
   GstElement* src = channel ? channel->src() : nullptr;
   if (src == nullptr) return false;
   const bool ended = channel->downstream_flow() != GST_FLOW_OK;
-  const bool prerolls = ended || (gpumap::gst::is_changing_state(src) && state.core->queue_is_empty());
+  const bool prerolls =
+      ended || (gpumap::gst::is_changing_state(src) && channel->src_waits() && state.core->queue_is_empty());
   gst_object_unref(src);
   return prerolls;
 }
@@ -234,6 +236,8 @@ gboolean base_event(GstBaseSink* sink, GstEvent* event) {
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->event(sink, event);
 }
 
+bool has_src_beside(GstElement* sink, const Channel& channel);
+
 /// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
 gboolean event(GstBaseSink* sink, GstEvent* event) {
   SinkState& state = state_of(sink);
@@ -278,6 +282,11 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       return static_cast<gboolean>(verdict == SinkPreroll::Verdict::wanted);
     }
   }
+  const bool is_told = GST_EVENT_TYPE(event) == GST_EVENT_TAG || GST_EVENT_TYPE(event) == GST_EVENT_SINK_MESSAGE;
+  if (is_told && has_src_beside(GST_ELEMENT_CAST(sink), *channel)) {
+    gst_event_unref(event);  // a message: the sinks behind the src post it
+    return TRUE;
+  }
   return base_event(sink, event);
 }
 
@@ -296,6 +305,14 @@ gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   return base_pad_event(pad, parent, event);
 }
 
+/// In one pipeline the sinks behind the src do what a sink does for its bin.
+bool has_src_beside(GstElement* sink, const Channel& channel) {
+  GstElement* src = channel.src();
+  const bool beside = src != nullptr && gpumap::gst::same_pipeline(sink, src);
+  gst_clear_object(&src);
+  return beside;
+}
+
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
   const SinkState& state = state_of(sink);
   if (!state.core->channel()) return FALSE;
@@ -304,7 +321,7 @@ gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
 }
 
 gboolean query(GstBaseSink* sink, GstQuery* query) {
-  if (gpumap::gst::answer_caps_query(sink, *state_of(sink).core, query)) return TRUE;
+  if (gpumap::gst::answer_caps_query(*state_of(sink).core, query)) return TRUE;
   if (const auto answered = gpumap::gst::answer_position(sink, *state_of(sink).core, query)) return *answered;
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
@@ -319,15 +336,21 @@ gboolean element_query(GstElement* element, GstQuery* query) {
 gboolean send_event(GstElement* element, GstEvent* event) {
   const auto parent = GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event;
   const auto channel = state_of(element).core->channel();
-  if (channel && GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
-    gpumap::gst::wait_for_playing(element);
-    return static_cast<gboolean>(channel->seek_once(event, [&](GstEvent* seek) { return parent(element, seek) != 0; }));
-  }
-  if (channel && GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
+  if (!channel) return parent(element, event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
     event = gpumap::gst::own_latency(GST_BASE_SINK(element), event);
     const gboolean told = parent(element, event);
     channel->tell_latency();
     return told;
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STEP && has_src_beside(element, *channel)) {
+    // The sinks behind the src step over frames: here they would be missing once more.
+    gst_event_unref(event);
+    return TRUE;
+  }
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) != 0) {
+    return static_cast<gboolean>(
+        channel->send_once(Channel::Side::sink, event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));
   }
   return parent(element, event);
 }

@@ -29,6 +29,8 @@ constexpr int starved_slices = 10;
 // So would those that keep all but what the reader keeps, who may keep its last frame until the next one comes. But a
 // reader may also be slow, or paused: wait longer.
 constexpr int stalled_slices = 50;
+// A ring that is full while no gpumapsrc is there: so long, and it is said.
+constexpr int lonely_slices = 150;
 
 /// GStreamer copies these with the memory only.
 void copy_metas_on_memory(GstBuffer* to, GstBuffer* from) {
@@ -114,6 +116,7 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
   maps_->upstream_reads = false;
   slow_slots_.reset();
   hoards_ = false;
+  lonely_told_ = false;
   hole_ = false;
   most_slots_ = max_slots;
   transport_ = settings.transport;
@@ -189,7 +192,23 @@ RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLeas
     if (stopped() || is_outgrown(session, lane.ring())) return RingStatus::timeout;
     if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
     if (waits_for_itself(lane.ring(), slice, own)) return RingStatus::full;
+    if (slice == lonely_slices) tell_of_loneliness(session, lane.ring());
   }
+}
+
+void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {
+  if (lonely_told_ || !session.channel->sink_playing()) return;
+  GstElement* src = session.channel->src();
+  GstElement* sink = session.channel->sink();
+  if (src == nullptr && sink != nullptr) {
+    lonely_told_ = true;
+    post_warning(sink,
+                 fmt::format("all {} slots are full, and no gpumapsrc is there to take a frame from channel \"{}\": "
+                             "start one in this process with the same channel, or set leaky=oldest",
+                             ring.slots(), session.channel->name()));
+  }
+  gst_clear_object(&src);
+  gst_clear_object(&sink);
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped,

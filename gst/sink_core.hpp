@@ -114,6 +114,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
   void watch_upstream(const Session& session, Bytes& bytes);
+  void tell_of_loneliness(const Session& session, const Ring& ring);
   /// `own`: how many frames the caller is rendering.
   RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease, const std::function<bool()>& stopped,
                            Patience patience, int own);
@@ -130,6 +131,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
   FrameCopier copier_;
+  std::atomic<bool> lonely_told_{false};
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
   std::atomic<bool> hole_{false};             ///< frames are missing before the next one

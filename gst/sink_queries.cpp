@@ -15,9 +15,6 @@ namespace gpumap::gst {
 
 namespace {
 
-/// Set while this thread asks upstream what it can give: upstream then asks this sink in turn.
-thread_local bool asks_upstream = false;
-
 /// What follows the gpumapsrc takes of `offered`, in system memory (transfer full); null where there is no one to ask.
 GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
   const auto channel = core.channel();
@@ -37,23 +34,11 @@ GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
   return plain;
 }
 
-bool upstream_can_give(GstPad* sinkpad, GstCaps* caps) {
-  if (gst_caps_is_empty(caps)) return false;
-  asks_upstream = true;
-  GstCaps* given = gst_pad_peer_query_caps(sinkpad, caps);
-  asks_upstream = false;
-  const bool can = gst_caps_is_empty(given) == 0;
-  gst_caps_unref(given);
-  return can;
-}
-
-GstCaps* taken(GstBaseSink* sink, const SinkCore& core, GstCaps* filter) {
+/// What upstream names in its question is what it can give: it is not asked in turn, for it may hold locks.
+GstCaps* taken(const SinkCore& core, GstCaps* filter) {
   GstCaps* offered = filter != nullptr ? system_only(filter) : gst_caps_new_any();
-  if (asks_upstream) return offered;
   GstCaps* takes = taken_downstream(core, offered);
-  if (takes != nullptr && !gst_caps_is_any(takes) && upstream_can_give(GST_BASE_SINK_PAD(sink), takes)) {
-    std::swap(offered, takes);
-  }
+  if (takes != nullptr && !gst_caps_is_any(takes) && !gst_caps_is_empty(takes)) std::swap(offered, takes);
   gst_clear_caps(&takes);
   return offered;
 }
@@ -101,12 +86,12 @@ GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
   });
 }
 
-bool answer_caps_query(GstBaseSink* sink, SinkCore& core, GstQuery* query) {
+bool answer_caps_query(const SinkCore& core, GstQuery* query) {
   GstCaps* caps = nullptr;
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
       gst_query_parse_caps(query, &caps);
-      GstCaps* result = taken(sink, core, caps);
+      GstCaps* result = taken(core, caps);
       gst_query_set_caps_result(query, result);
       gst_caps_unref(result);
       return true;

@@ -18,9 +18,10 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 [[nodiscard]] GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core);
 
 /// Answer a query for caps or for their acceptance; false for any other. What follows the gpumapsrc of the channel
-/// decides, where upstream can give what it takes. Where upstream cannot, everything is welcome: the gpumapsrc then
-/// says why it cannot go on, and an upstream of another pipeline is not stopped by a consumer that does not fit.
-[[nodiscard]] bool answer_caps_query(GstBaseSink* sink, SinkCore& core, GstQuery* query);
+/// decides, where it takes something of what upstream offers. Where it takes nothing, everything is welcome: the
+/// gpumapsrc then says why it cannot go on, and an upstream of another pipeline is not stopped by a consumer that does
+/// not fit.
+[[nodiscard]] bool answer_caps_query(const SinkCore& core, GstQuery* query);
 
 /// Where the gpumapsrc is in the same pipeline, what follows it knows the position: this sink runs ahead of it by what
 /// is queued, and a bin believes the sink that is furthest. Empty: the query is for someone else to answer.

@@ -74,6 +74,10 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
 }
 
 void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+  if (id == PROP_STATS) {  // without the object's lock, which holders of the channel's may wait for
+    g_value_take_boxed(value, state_of(object).stream.stats());
+    return;
+  }
   SrcSettings& settings = state_of(object).settings;
   GST_OBJECT_LOCK(object);
   switch (id) {
@@ -95,9 +99,6 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
     case PROP_NUM_BUFFERS:
       g_value_set_int(value, settings.num_buffers);
       break;
-    case PROP_STATS:
-      g_value_take_boxed(value, state_of(object).stream.stats());
-      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -117,6 +118,7 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
     case GST_EVENT_LATENCY:
       return gst_pad_event_default(pad, parent, event);
     case GST_EVENT_RECONFIGURE:
+      stream.relinked();
       // The pad notes it by itself; upstream of the sink may give other caps, too.
       (void)stream.send_upstream(event);
       return TRUE;

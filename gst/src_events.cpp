@@ -35,7 +35,7 @@ void SrcStream::push_stream_start() {
 
 /// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
 void SrcStream::begin_anew() {
-  wait_for_playing(element_, [this] {
+  const StateHold hold(element_, StateHold::Millis(500), [this] {
     const std::lock_guard lock(mutex_);
     return flushing_ != 0;
   });
@@ -59,6 +59,7 @@ void SrcStream::push(GstEvent* event) {
   const GstEventType type = GST_EVENT_TYPE(event);
   GST_DEBUG_OBJECT(element_, "%" GST_PTR_FORMAT, static_cast<void*>(event));
   if (ended_ && type == GST_EVENT_STREAM_START) begin_anew();
+  if (type == GST_EVENT_STREAM_START || type == GST_EVENT_SEGMENT || type == GST_EVENT_EOS) drops_ = false;
   // Downstream needs some caps, and before the segment.
   const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
   if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !settle()) {
@@ -118,14 +119,30 @@ void SrcStream::flush_stop(GstEvent* event) {
   }
   ended_ = false;
   keeps_ = false;
+  drops_ = false;
   // A pad that is not active lets nothing through.
-  const bool active = GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH;
+  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
   gst_pad_push_event(pad_, event);
-  if (active) flushes_downstream_ = false;
-  if (const auto channel = this->channel()) channel->set_downstream_flow(GST_FLOW_OK);
+  if (const auto channel = this->channel()) {
+    channel->forget_held();
+    channel->set_downstream_flow(GST_FLOW_OK);
+  }
   set_flushing(ending, false);
-  if (active) (void)start_task();
+  restart_task();
   GST_PAD_STREAM_UNLOCK(pad_);
+}
+
+/// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active.
+void SrcStream::restart_task() {
+  const std::lock_guard lock(mutex_);
+  if ((flushing_ & inactive) == 0) (void)start_task();
+}
+
+void SrcStream::relinked() {
+  const auto channel = this->channel();
+  if (!channel || !unlinked_.exchange(false)) return;
+  channel->set_downstream_flow(GST_FLOW_OK);
+  restart_task();
 }
 
 /// What is said in the running time here means this time there. Null: a moment before time began there, which is of no
@@ -157,9 +174,9 @@ bool SrcStream::send_upstream(GstEvent* event) {
     return false;
   }
   const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
-  const bool seek = GST_EVENT_TYPE(event) == GST_EVENT_SEEK && channel;
-  if (seek) wait_for_playing(element_);
-  const bool handled = seek ? channel->seek_once(event, push) : push(event);
+  // Those two come from pads alone, again and again.
+  const bool from_pads = GST_EVENT_TYPE(event) == GST_EVENT_QOS || GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE;
+  const bool handled = channel && !from_pads ? channel->send_once(Channel::Side::src, event, push) : push(event);
   gst_object_unref(sinkpad);
   return handled;
 }

@@ -104,6 +104,7 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
 }
 
 void SrcStream::push(Channel::Next& frame) {
+  if (drops_) return;
   if (!started_) push_stream_start();
   if (gst_pad_check_reconfigure(pad_)) {
     output_.reconsider();
@@ -126,9 +127,7 @@ void SrcStream::push(Channel::Next& frame) {
   if (flow == GST_FLOW_NOT_NEGOTIATED) {
     refuse();
   } else if (flow != GST_FLOW_OK) {
-    end(flow);
-  } else if (settings_.num_buffers > 0 && number + 1 >= static_cast<guint64>(settings_.num_buffers)) {
-    end(GST_FLOW_EOS);
+    give_up(flow);
   }
 }
 

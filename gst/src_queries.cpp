@@ -79,7 +79,8 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
       gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
       return TRUE;
     case GST_QUERY_CAPS: {
-      if (gst_pad_has_current_caps(pad)) break;
+      // Caps of now do not stand in the way of another link: upstream may give others.
+      if (gst_pad_has_current_caps(pad) && gst_pad_is_linked(pad)) break;
       PadPtr far(stream.far_pad());
       if (!far) far.reset(pad_of_sole_sink(channel));
       if (!far || !gst_pad_is_linked(far.get())) break;

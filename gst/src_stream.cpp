@@ -25,11 +25,11 @@ SrcStream::~SrcStream() {
 void SrcStream::announce(const std::string& channel) {
   withdraw();
   announced_ = Channel::open(channel);
-  announced_->set_src_pad(pad_);
+  announced_->announce_src_pad(pad_);
 }
 
 void SrcStream::withdraw() {
-  if (announced_) announced_->set_src_pad(nullptr);
+  if (announced_) announced_->withdraw_src_pad(pad_);
   announced_.reset();
 }
 
@@ -37,7 +37,7 @@ void SrcStream::start(const SrcSettings& settings) {
   auto channel = Channel::open(settings.channel);
   std::string holder;
   if (!channel->attach_src(
-          element_, [this](GstEvent* event) { on_event(event); }, holder)) {
+          element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
     throw Error(ErrorCode::invalid,
                 fmt::format("channel \"{}\" has a gpumapsrc already ({}): put a tee after that one, "
                             "or give each pair a channel name of its own",
@@ -49,6 +49,8 @@ void SrcStream::start(const SrcSettings& settings) {
   live_ = settings.is_live;
   started_ = false;
   ended_ = false;
+  drops_ = false;
+  unlinked_ = false;
   keeps_ = false;
   keeping_told_ = false;
   shift_.reset();
@@ -123,7 +125,9 @@ bool SrcStream::send_eos(GstEvent* event) {
     return false;
   }
   GstElement* sink = channel->sink();
-  const bool comes = sink != nullptr && same_pipeline(element_, sink);
+  // A bin gives the same event to all its sources, and keeps it meanwhile.
+  const bool for_all = GST_MINI_OBJECT_REFCOUNT_VALUE(event) > 1;
+  const bool comes = for_all && sink != nullptr && same_pipeline(element_, sink);
   gst_clear_object(&sink);
   if (comes) {
     GST_DEBUG_OBJECT(element_, "EOS of the pipeline: left to the one that comes through the ring");
@@ -176,11 +180,30 @@ void SrcStream::refuse() {
   gst_pad_push_event(pad_, gst_event_new_eos());
 }
 
-void SrcStream::end(GstFlowReturn flow) {
+/// As a queue does: upstream hears of it, and decides.
+void SrcStream::give_up(GstFlowReturn flow) {
+  if (flow == GST_FLOW_EOS) {  // enough of this stream; another may come
+    drops_ = true;
+    channel_->set_downstream_flow(flow, true);
+    return;
+  }
   gst_pad_pause_task(pad_);
   if (flow == GST_FLOW_FLUSHING) return;
+  GstElement* sink = channel_->sink();
+  const bool told = sink != nullptr && same_pipeline(element_, sink);
+  gst_clear_object(&sink);
+  unlinked_ = flow == GST_FLOW_NOT_LINKED;
   channel_->set_downstream_flow(flow);
-  if (flow == GST_FLOW_NOT_LINKED || flow < GST_FLOW_EOS) GST_ELEMENT_FLOW_ERROR(element_, flow);
+  // An upstream with other branches goes on without this one; else it says so itself.
+  if (unlinked_ && told) return;
+  GST_ELEMENT_FLOW_ERROR(element_, flow);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// num-buffers have been given.
+void SrcStream::finish() {
+  gst_pad_pause_task(pad_);
+  channel_->set_downstream_flow(GST_FLOW_EOS);
   gst_pad_push_event(pad_, gst_event_new_eos());
 }
 
@@ -222,6 +245,11 @@ void SrcStream::step() {
     return;
   }
   if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+  if (has_given_all()) {
+    if (!started_) push_stream_start();
+    finish();
+    return;
+  }
   try {
     const bool limited = settings_.timeout_ms != 0 && wants_frames();
     const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;

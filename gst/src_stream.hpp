@@ -55,6 +55,8 @@ class SrcStream {
   bool send_eos(GstEvent* event);
   /// Takes an event from downstream for whoever feeds the sink. False: there is no one, or it was refused.
   bool send_upstream(GstEvent* event);
+  /// Downstream took no more, for nothing was linked there. Now something may be. From any thread.
+  void relinked();
   /// The pad at which frames enter the channel, transfer full, or null. From any thread.
   [[nodiscard]] GstPad* far_pad();
   /// As it was set when this started.
@@ -71,7 +73,12 @@ class SrcStream {
   [[nodiscard]] bool wants_frames();
   void refuse();
   [[noreturn]] void time_out() const;
-  void end(GstFlowReturn flow);
+  void give_up(GstFlowReturn flow);
+  void finish();
+  [[nodiscard]] bool has_given_all() const {
+    return settings_.num_buffers >= 0 &&
+           frames_.load(std::memory_order_relaxed) >= static_cast<guint64>(settings_.num_buffers);
+  }
   // src_frames.cpp
   void push(Channel::Next& frame);
   [[nodiscard]] SrcOutput::Memory memory_for(const Channel::Next& frame);
@@ -89,6 +96,7 @@ class SrcStream {
   // The sink's thread.
   void on_event(GstEvent* event);
   void flush_stop(GstEvent* event);
+  void restart_task();
 
   [[nodiscard]] std::shared_ptr<Channel> channel();
 
@@ -99,12 +107,14 @@ class SrcStream {
   TimeShift shift_;
   bool started_ = false;         ///< stream-start went out
   bool ended_ = false;           ///< EOS came through the ring
+  bool drops_ = false;           ///< downstream has had enough, until the next stream or segment
   GstEvent* segment_ = nullptr;  ///< as it came from the sink
   bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
   bool keeping_told_ = false;
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
+  std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
   std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
 
   std::mutex mutex_;
