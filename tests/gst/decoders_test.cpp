@@ -2,17 +2,36 @@
 // Upstream elements that read what they wrote, hold frames or send one twice: the picture is right, at one copy a frame
 // and next to no CPU reads of slots.
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
+void copy_pixels(GstVideoFrame& to, const GstVideoFrame& from) {
+  for (guint plane = 0; plane < GST_VIDEO_FRAME_N_PLANES(&from); ++plane) {
+    std::array<gint, GST_VIDEO_MAX_COMPONENTS> components{};
+    gst_video_format_info_component(from.info.finfo, plane, components.data());
+    const auto component = static_cast<guint>(components[0]);
+    const auto bytes = static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_WIDTH(&from, component)) *
+                       static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_PSTRIDE(&from, component));
+    for (gint row = 0; row < GST_VIDEO_FRAME_COMP_HEIGHT(&from, component); ++row) {
+      std::memcpy(static_cast<std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&to, plane)) +
+                      static_cast<std::ptrdiff_t>(row) * GST_VIDEO_FRAME_PLANE_STRIDE(&to, plane),
+                  static_cast<const std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&from, plane)) +
+                      static_cast<std::ptrdiff_t>(row) * GST_VIDEO_FRAME_PLANE_STRIDE(&from, plane),
+                  bytes);
+    }
+  }
+}
+
 std::vector<Data> frames_of(Pipeline& pipeline) {
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   std::vector<Data> frames;
   while (const Sample sample = pull(pipeline.appsink())) {
-    // Without padding, which may hold anything.
+    // Without padding, which may hold anything, and which gst_video_frame_copy() copies from 1.24 on.
     GstVideoInfo info;
     EXPECT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
     GstBuffer* packed = gst_buffer_new_allocate(nullptr, info.size, nullptr);
@@ -20,7 +39,7 @@ std::vector<Data> frames_of(Pipeline& pipeline) {
     GstVideoFrame from, to;
     EXPECT_TRUE(gst_video_frame_map(&from, &info, gst_sample_get_buffer(sample.get()), GST_MAP_READ));
     EXPECT_TRUE(gst_video_frame_map(&to, &info, packed, GST_MAP_WRITE));
-    gst_video_frame_copy(&to, &from);
+    copy_pixels(to, from);
     gst_video_frame_unmap(&to);
     gst_video_frame_unmap(&from);
     frames.push_back(data_of(packed));
@@ -112,11 +131,16 @@ TEST(Decoders, ImagefreezeSendsOneFrameOften) {
       30, 29, 1, "slots=3");
 }
 
+// Since 1.24 it gives some of its duplicates as the frame in our memory that it had from us.
 TEST(Decoders, VideorateDuplicates) {
+  guint major = 0;
+  guint minor = 0;
+  gst_version(&major, &minor, nullptr, nullptr);
+  const bool newer = minor >= 24;
   expect_same(
       "videotestsrc num-buffers=10 pattern=ball ! video/x-raw,format=NV12,width=64,height=48,framerate=5/1 ! "
       "videorate ! video/x-raw,framerate=15/1",
-      27, 27, 0, "slots=4");
+      27, newer ? 17 : 27, newer ? 9 : 0, "slots=4");
 }
 
 }  // namespace

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT
+// In one pipeline there are two elements where a queue is one: what a pipeline sends to all its sinks or sources
+// happens once, and what downstream returns counts for as long as behind a queue.
+#include <gst/check/gstharness.h>
+
+#include <atomic>
+#include <thread>
+
+#include "watch.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+const std::string source = "videotestsrc name=from ! video/x-raw,format=GRAY8,width=16,height=16,framerate=30/1 ! ";
+
+/// `name`s both elements, so that tests find them.
+std::string through(const std::string& upstream, const std::string& downstream, const std::string& of_src = "") {
+  const std::string channel = " channel=" + new_channel();
+  return upstream + "gpumapsink name=sink" + channel + " gpumapsrc name=src" + channel + " " + of_src + " ! " +
+         downstream;
+}
+
+GstMessage* message(const Pipeline& pipeline, GstMessageType type, Time limit) {
+  const std::shared_ptr<GstBus> bus(gst_element_get_bus(pipeline.get()), gst_object_unref);
+  return gst_bus_timed_pop_filtered(bus.get(), static_cast<GstClockTime>(std::chrono::nanoseconds(limit).count()),
+                                    type);
+}
+int messages(const Pipeline& pipeline, GstMessageType type, Time limit) {
+  int count = 0;
+  while (GstMessage* one = message(pipeline, type, limit)) {
+    ++count;
+    gst_message_unref(one);
+  }
+  return count;
+}
+
+GstClockTime position(const Pipeline& pipeline) {
+  gint64 at = -1;
+  return gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at) ? static_cast<GstClockTime>(at)
+                                                                          : GST_CLOCK_TIME_NONE;
+}
+
+TEST(Once, AStep) {
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED));
+  for (GstClockTime step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_step(GST_FORMAT_BUFFERS, 5, 1.0, TRUE, FALSE)));
+    GstMessage* done = message(pipeline, GST_MESSAGE_STEP_DONE, 10s);
+    ASSERT_NE(done, nullptr);
+    gst_message_unref(done);
+    EXPECT_EQ(messages(pipeline, GST_MESSAGE_STEP_DONE, 100ms), 0);
+    EXPECT_EQ(position(pipeline) / GST_MSECOND, step * 5000 / 30);
+  }
+}
+
+TEST(Once, TagsAndMessagesOfSinksAndWhatIsSentUpstream) {
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  Watch out;
+  out.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  static std::atomic<int> upstream;
+  upstream = 0;
+  const Pad from(gst_element_get_static_pad(pipeline.element("from"), "src"));
+  gst_pad_add_probe(
+      from.get(), GST_PAD_PROBE_TYPE_EVENT_UPSTREAM,
+      [](GstPad*, GstPadProbeInfo* info, gpointer) {
+        upstream += GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_CUSTOM_UPSTREAM ? 1 : 0;
+        return GST_PAD_PROBE_OK;
+      },
+      nullptr, nullptr);
+  while (GstMessage* old = message(pipeline, GST_MESSAGE_TAG, 0ms)) gst_message_unref(old);
+  gst_element_send_event(pipeline.get(), gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "title", nullptr)));
+  gst_element_send_event(pipeline.get(),
+                         gst_event_new_custom(GST_EVENT_CUSTOM_UPSTREAM, gst_structure_new_empty("up")));
+  gst_pad_push_event(
+      from.get(), gst_event_new_sink_message("told", gst_message_new_application(GST_OBJECT(pipeline.element("from")),
+                                                                                 gst_structure_new_empty("told"))));
+  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_SINK_MESSAGE) == 1; }, 10s));
+  EXPECT_EQ(out.events(GST_EVENT_TAG), 1U);
+  int tags = 0;
+  int told = 0;
+  while (GstMessage* one = message(pipeline, GST_MESSAGE_ANY, 200ms)) {
+    tags += GST_MESSAGE_TYPE(one) == GST_MESSAGE_TAG ? 1 : 0;
+    told += GST_MESSAGE_TYPE(one) == GST_MESSAGE_APPLICATION ? 1 : 0;
+    gst_message_unref(one);
+  }
+  EXPECT_EQ(tags, 1);
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(upstream, 1);
+}
+
+TEST(Once, TheSrcAloneCanBeToldToEnd) {
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(gst_element_send_event(pipeline.element("src"), gst_event_new_eos()));
+  EXPECT_EQ(pipeline.wait(10s), "eos");
+}
+
+TEST(Once, NumBuffersHoldAfterASeek) {
+  for (const int count : {0, 1, 5}) {
+    SCOPED_TRACE(count);
+    Pipeline pipeline(through(source, "fakesink name=out sync=false", "num-buffers=" + std::to_string(count)));
+    Watch out;
+    out.on(pipeline.element("out"));
+    EXPECT_EQ(pipeline.run(10s), "eos");
+    EXPECT_EQ(out.count(), static_cast<std::size_t>(count));
+    ASSERT_TRUE(gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
+    EXPECT_EQ(pipeline.wait(10s), "eos");
+    EXPECT_EQ(out.count(), static_cast<std::size_t>(count));
+  }
+}
+
+/// What the src's pad gets for each frame from the sixth on, until this says otherwise.
+class Flow : public testing::Test {
+ protected:
+  Flow() {
+    const std::string channel = new_channel();
+    in_.reset(gst_harness_new_parse(("gpumapsink slots=64 channel=" + channel).c_str()));
+    out_ = std::make_unique<Pipeline>("gpumapsrc name=src channel=" + channel +
+                                      " ! fakesink name=out sync=false async=false");
+    watch_.on(out_->element("out"));
+    const Pad pad(gst_element_get_static_pad(out_->element("src"), "src"));
+    gst_pad_add_probe(
+        pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
+        [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+          auto& flow = *static_cast<Flow*>(user);
+          if (flow.returns_ == GST_FLOW_OK || ++flow.seen_ <= 5) return GST_PAD_PROBE_OK;
+          gst_buffer_unref(GST_PAD_PROBE_INFO_BUFFER(info));
+          GST_PAD_PROBE_INFO_DATA(info) = nullptr;
+          GST_PAD_PROBE_INFO_FLOW_RETURN(info) = flow.returns_;
+          return GST_PAD_PROBE_HANDLED;
+        },
+        this, nullptr);
+  }
+  void start(const char* stream) {
+    GstSegment time;
+    gst_segment_init(&time, GST_FORMAT_TIME);
+    gst_harness_push_event(in_.get(), gst_event_new_stream_start(stream));
+    gst_harness_push_event(in_.get(), gst_event_new_caps(video_caps("GRAY8", 8, 8).get()));
+    gst_harness_push_event(in_.get(), gst_event_new_segment(&time));
+  }
+  GstFlowReturn push_frame() { return gst_harness_push(in_.get(), new_buffer(random_data(64, 1), 0).release()); }
+
+  struct Teardown {
+    void operator()(GstHarness* harness) const { gst_harness_teardown(harness); }
+  };
+  std::unique_ptr<GstHarness, Teardown> in_;
+  std::unique_ptr<Pipeline> out_;
+  Watch watch_;
+  std::atomic<GstFlowReturn> returns_{GST_FLOW_OK};
+  std::atomic<int> seen_{0};
+};
+
+TEST_F(Flow, EosFromDownstreamIsOfTheStream) {
+  returns_ = GST_FLOW_EOS;
+  ASSERT_NE(out_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  start("first");
+  EXPECT_TRUE(eventually([&] { return push_frame() == GST_FLOW_EOS; }, 10s));
+  EXPECT_EQ(watch_.count(), 5U);
+  EXPECT_EQ(watch_.events(GST_EVENT_EOS), 0U);
+  returns_ = GST_FLOW_OK;
+  start("second");
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
+  EXPECT_TRUE(eventually([&] { return watch_.count() == 25; }, 10s)) << watch_.order();
+  EXPECT_EQ(watch_.events(GST_EVENT_EOS), 0U);
+}
+
+// As with a branch of a tee that is linked later.
+TEST(Relinked, AnUnlinkedSrcGoesOnOnceItIsLinked) {
+  const std::string channel = new_channel();
+  Pipeline pipeline(
+      source + "tee name=t ! queue ! fakesink sync=true t. ! queue leaky=downstream ! gpumapsink channel=" + channel +
+      " async=false  gpumapsrc name=src channel=" + channel);
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  EXPECT_EQ(pipeline.wait(500ms), "timeout");
+  GstElement* late = gst_element_factory_make("fakesink", "late");
+  g_object_set(late, "async", FALSE, nullptr);
+  Watch watch;
+  watch.on(late);
+  gst_bin_add(GST_BIN(pipeline.get()), late);
+  gst_element_sync_state_with_parent(late);
+  ASSERT_TRUE(gst_element_link(pipeline.element("src"), late));
+  EXPECT_TRUE(eventually([&] { return watch.count() > 5; }, 10s)) << pipeline.wait(1ms);
+}
+
+// Another gpumapsrc of the channel that is not started takes nothing away from the first.
+TEST(Second, SrcInReadyLeavesTheFirstOneItsPlace) {
+  const std::string channel = new_channel();
+  Pipeline pipeline(source + "gpumapsink name=sink channel=" + channel + " gpumapsrc channel=" + channel +
+                    " ! fakesink sync=true");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  gint64 at = -1;
+  ASSERT_TRUE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+  Pipeline second("gpumapsrc channel=" + channel + " ! fakesink");
+  ASSERT_TRUE(second.reach(GST_STATE_READY));
+  second.stop();
+  EXPECT_TRUE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+}
+
+// stats and the refusal of a second gpumapsrc each take two locks.
+TEST(Second, SrcIsRefusedWhileStatsAreRead) {
+  const std::string channel = new_channel();
+  Pipeline pipeline(source + "gpumapsink name=sink channel=" + channel + " gpumapsrc name=src channel=" + channel +
+                    " ! fakesink sync=false");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  std::atomic<bool> ends{false};
+  std::thread reader([&] {
+    while (!ends) (void)stat(pipeline.element("src"), "frames");
+  });
+  for (int i = 0; i < 300; ++i) {
+    Pipeline second("gpumapsrc channel=" + channel + " ! fakesink");
+    EXPECT_EQ(second.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  }
+  ends = true;
+  reader.join();
+}
+
+// Upstream may ask what is taken while it holds a lock that its own answer takes, as playbin does.
+TEST(Caps, AreTakenWithoutAskingUpstream) {
+  const std::string channel = new_channel();
+  Pipeline out("gpumapsrc channel=" + channel + " ! jpegenc ! fakesink");
+  ASSERT_NE(out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  GstHarness* in = gst_harness_new_parse(("gpumapsink channel=" + channel).c_str());
+  static std::atomic<int> asked;
+  asked = 0;
+  gst_pad_set_query_function(
+      in->srcpad, +[](GstPad* pad, GstObject* parent, GstQuery* query) {
+        asked += GST_QUERY_TYPE(query) == GST_QUERY_CAPS ? 1 : 0;
+        return gst_pad_query_default(pad, parent, query);
+      });
+  const Caps raw = new_caps("video/x-raw,format={AYUV64,I420}");
+  const Caps taken(gst_pad_peer_query_caps(in->srcpad, raw.get()));
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(gst_caps_is_subset(taken.get(), new_caps("video/x-raw,format=I420").get()));
+  gst_harness_teardown(in);
+}
+
+// A mistyped channel, or a consumer that has not come.
+TEST(Alone, AFullRingSaysThatNoSrcIsThere) {
+  Pipeline pipeline(on_new_channel(source + "gpumapsink $CHANNEL"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  EXPECT_EQ(pipeline.wait(5s), "timeout");
+  ASSERT_EQ(pipeline.warnings().size(), 1U);
+  EXPECT_NE(pipeline.warnings().front().find("no gpumapsrc is there"), std::string::npos)
+      << pipeline.warnings().front();
+}
+
+// A flush that comes while its consumer stops and starts.
+TEST(Flushes, WhileTheConsumerStopsAndStarts) {
+  const std::string channel = new_channel();
+  GstHarness* in = gst_harness_new_parse(("gpumapsink channel=" + channel).c_str());
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink sync=false async=false");
+  std::atomic<bool> ends{false};
+  std::thread flusher([&] {
+    while (!ends) {
+      gst_harness_push_event(in, gst_event_new_flush_start());
+      gst_harness_push_event(in, gst_event_new_flush_stop(TRUE));
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + 3s;
+  while (std::chrono::steady_clock::now() < end) {
+    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_LT(out.stop(), 5s);
+  }
+  ends = true;
+  flusher.join();
+  gst_harness_teardown(in);
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
