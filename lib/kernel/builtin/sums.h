@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT
- * Given to NVRTC as <gpumap/sums.h>: compensated sums (Kahan): `lost` holds what rounding took from `sum`, negated.
+ * Given to NVRTC as <gpumap/sums.h>, and to the host: compensated sums (Kahan): `lost` holds what rounding took from `sum`, negated.
  * However many are added, the error stays at that of a few additions. gpumap_sums.glsl is its twin.
  */
 #ifndef GPUMAP_SUMS_H
 #define GPUMAP_SUMS_H
 
 #define GPUMAP_PLAIN_SUM 16 /* so many are added up as they are, and then to the rest */
+
+#ifdef __CUDACC_RTC__
 
 __device__ inline void gpumap_add(float& sum, float& lost, float value) {
   const float wanted = value - lost;
@@ -20,5 +22,7 @@ __device__ inline void gpumap_add(float4& sum, float4& lost, const float4& value
   gpumap_add(sum.z, lost.z, value.z);
   gpumap_add(sum.w, lost.w, value.w);
 }
+
+#endif
 
 #endif

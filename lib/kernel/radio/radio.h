@@ -62,7 +62,9 @@ typedef struct radio_columns_job {
 } radio_columns_job;
 
 /* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the
- * sum at in.plane[1] already; what is left over goes to out.plane[1]. spectrum_power windows X: a window that is a sum
+ * sum at in.plane[1] already; what is left over goes to out.plane[1]. Each GPUMAP_PLAIN_SUM of a row are added up as
+ * they are, and those sums with compensation: three arrays of `size` floats, of those not yet together, of the sum, and
+ * of what rounding took from it. spectrum_power windows X: a window that is a sum
  * of cosines, window[0] - 2 window[1] cos(2 pi i / size) + 2 window[2] cos(4 pi i / size) - ..., adds neighbouring
  * bins. spectrum_finish has it windowed already. */
 typedef struct radio_power_job {
