@@ -244,6 +244,39 @@ TEST_P(BuiltinTest, ConvertMakesSmallPicturesOfLargeOnes) {
   }
 }
 
+// What cannot be seen does not colour what can.
+TEST_P(BuiltinTest, ConvertResizesColoursByWhatTheyCover) {
+  for (const std::uint32_t size : {2U, 96U}) {  // of which one pixel is made: at once, and in two passes
+    const Layout in = layout(GPUMAP_FORMAT_RGBA, size, size, true), out = layout(GPUMAP_FORMAT_RGBA, 1, 1, true);
+    std::vector<std::byte> input(in.bytes);
+    for (std::size_t y = 0; y < size; ++y) {
+      for (std::size_t x = 0; x < size; ++x) {
+        std::byte* const pixel = &input[in.planes[0].offset + y * in.planes[0].stride + 4 * x];
+        const bool left = x < size / 2;  // transparent red beside opaque blue
+        pixel[0] = std::byte(left ? 255 : 0), pixel[2] = pixel[3] = std::byte(left ? 0 : 255);
+      }
+    }
+    const auto program = Program::load(bench_->device(), *find_builtin("convert"), GetParam());
+    const auto pixel_of = [&](const std::vector<std::byte>& bytes) {
+      bench_->prepare(bytes, out.bytes + 64);
+      gpumap_frame frame{};
+      frame.in = in.view(bench_->in());
+      frame.out = out.view(bench_->out());
+      frame.color = color_matrix(ColorMatrix::rgb, ColorRange::full);
+      program->begin(in.view(0), out.view(0));
+      bench_->run(*program, frame);
+      std::array<int, 4> pixel{};
+      for (std::size_t i = 0; i < 4; ++i) {
+        pixel[i] = std::to_integer<int>(bench_->output()[out.planes[0].offset + i]);
+      }
+      return pixel;
+    };
+    EXPECT_EQ(pixel_of(input), (std::array{0, 0, 255, 128})) << size;
+    for (std::size_t at = 3; at < input.size(); at += 4) input[at] = std::byte{0};
+    EXPECT_EQ(pixel_of(input), (std::array{0, 0, 0, 0})) << size;
+  }
+}
+
 // A picture of one value stays that, whatever it is resized to: the weights add up.
 TEST_P(BuiltinTest, ConvertKeepsAFlatPicture) {
   const Layout in = layout(GPUMAP_FORMAT_GRAY8, 1920, 30, true);

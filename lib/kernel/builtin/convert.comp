@@ -30,13 +30,13 @@ vec4 resampled(gpumap_view from, uvec2 origin, gpumap_taps across, gpumap_taps d
       gpumap_load_pixels(from, IN_FORMAT, x, origin.y + uint(y), min(4u, from.width - x), pixel);
       for (uint i = 0u; i < 4u; ++i) {
         const float weight = gpumap_weight(across, int(x + i) - int(origin.x));
-        in_row += weight * pixel[i];
+        in_row += weight * gpumap_share(IN_FORMAT, pixel[i]);
       }
     }
     const float weight = gpumap_weight(down, y);
     sum += weight * in_row;
   }
-  return sum / (float(gpumap_weights(across)) * float(gpumap_weights(down)));
+  return gpumap_of_shares(IN_FORMAT, sum, float(gpumap_weights(across)) * float(gpumap_weights(down)));
 }
 
 void main() {

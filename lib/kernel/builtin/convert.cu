@@ -16,8 +16,8 @@
 #else
 #define IN_FORMAT frame.in.format
 #define OUT_FORMAT frame.out.format
-#define RESAMPLES (width != frame.out.width || height != frame.out.height || width != frame.in.width || \
-                   height != frame.in.height)
+#define RESAMPLES \
+  (width != frame.out.width || height != frame.out.height || width != frame.in.width || height != frame.in.height)
 #endif
 
 // The components of an output pixel from all the input pixels that its taps reach; the crop begins at (left, top).
@@ -31,15 +31,15 @@ __device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u
       gpumap_load_pixels(frame.in, IN_FORMAT, x, top + y, min(4u, frame.in.width - x), pixel);
       for (gpumap_u32 i = 0; i < 4; ++i) {
         const float weight = gpumap_weight(across, static_cast<gpumap_i32>(x + i - left));
-        in_row.x += weight * pixel[i].x, in_row.y += weight * pixel[i].y;
-        in_row.z += weight * pixel[i].z, in_row.w += weight * pixel[i].w;
+        const float4 p = gpumap_share(IN_FORMAT, pixel[i]);
+        in_row.x += weight * p.x, in_row.y += weight * p.y, in_row.z += weight * p.z, in_row.w += weight * p.w;
       }
     }
     const float weight = gpumap_weight(down, y);
     sum.x += weight * in_row.x, sum.y += weight * in_row.y, sum.z += weight * in_row.z, sum.w += weight * in_row.w;
   }
   const float weights = static_cast<float>(gpumap_weights(across)) * static_cast<float>(gpumap_weights(down));
-  return make_float4(sum.x / weights, sum.y / weights, sum.z / weights, sum.w / weights);
+  return gpumap_of_shares(IN_FORMAT, sum, weights);
 }
 
 extern "C" __global__ void convert(gpumap_frame frame) {

@@ -27,7 +27,7 @@ void main() {
         }
         gpumap_add(sum, lost, some);
       }
-      const vec4 made = gpumap_in_rgb(color, sum / float(gpumap_weights(taps)));
+      const vec4 made = gpumap_in_rgb(color, gpumap_of_shares(GPUMAP_FIXED_IN, sum, float(gpumap_weights(taps))));
       const vec4 pixel[4] = {made, made, made, made};
       gpumap_store_pixels(to, GPUMAP_FIXED_OUT, x, y, 1u, pixel, mean, scale);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second of two passes of `convert` to a much smaller picture: rows of float4 components that convert_down left at
+// The second of two passes of `convert` to a much smaller picture: rows of float4 shares that convert_down left at
 // in.plane[0], resampled to the output's columns, in the output's colours and format. A thread makes one pixel: there
 // are few. params: as for `convert`; the first of the in.width pixels of a row lies params[6] modulo 4 before the crop.
 #include <gpumap/color.h>
@@ -27,8 +27,7 @@ extern "C" __global__ void convert_across(gpumap_frame frame) {
         gpumap_add(sum, lost, some);
       }
       const float weights = static_cast<float>(gpumap_weights(taps));
-      const float4 mean = make_float4(sum.x / weights, sum.y / weights, sum.z / weights, sum.w / weights);
-      const float4 made = gpumap_in_rgb(frame.color, mean);
+      const float4 made = gpumap_in_rgb(frame.color, gpumap_of_shares(GPUMAP_FIXED_IN, sum, weights));
       const float4 pixel[4] = {made, made, made, made};
       gpumap_store_pixels(frame.out, GPUMAP_FIXED_OUT, x, y, 1, pixel, frame.params);
     }

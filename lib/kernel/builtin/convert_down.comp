@@ -2,6 +2,7 @@
 // The first of two passes of `convert` to a much smaller picture: see convert_down.cu.
 #version 460
 #include <gpumap.glsl>
+#include <gpumap_color.glsl>
 #include <gpumap_pixels.glsl>
 #include <gpumap_sums.glsl>
 #include <gpumap_taps.glsl>
@@ -32,7 +33,7 @@ void main() {
           vec4 pixel[4];
           gpumap_load_pixels(from, GPUMAP_FIXED_IN, x, top + uint(row), count, pixel);
           const float weight = gpumap_weight(taps, row);
-          for (uint i = 0u; i < 4u; ++i) some[i] += weight * pixel[i];
+          for (uint i = 0u; i < 4u; ++i) some[i] += weight * gpumap_share(GPUMAP_FIXED_IN, pixel[i]);
         }
         for (uint i = 0u; i < 4u; ++i) gpumap_add(sum[i], lost[i], some[i]);
       }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The first of two passes of `convert` to a much smaller picture: the crop's columns, each resampled to the output's
-// rows, as float4 components at out.plane[0]. A thread makes 4 neighbouring columns of a row, from a multiple of 4 on,
-// where pixels are loaded; out.width counts such quads. params: 6 to 9 the crop, 10 and 11 which of a row's taps are
-// added up in this launch (0 begins anew, the last one divides by their weights), 12 the first row, 13 rows in all.
+// rows, as float4 shares (see color.h) at out.plane[0]. A thread makes 4 neighbouring columns of a row, from a multiple
+// of 4 on, where pixels are loaded; out.width counts such quads. params: 6 to 9 the crop, 10 and 11 which of a row's
+// taps are added up in this launch (0 begins anew, the last one divides by their weights), 12 the first row, 13 rows in
+// all.
+#include <gpumap/color.h>
 #include <gpumap/kernel.h>
 #include <gpumap/pixels.h>
 #include <gpumap/sums.h>
@@ -31,8 +33,8 @@ extern "C" __global__ void convert_down(gpumap_frame frame) {
           gpumap_load_pixels(frame.in, GPUMAP_FIXED_IN, x, top + row, count, pixel);
           const float weight = gpumap_weight(taps, row);
           for (gpumap_u32 i = 0; i < 4; ++i) {
-            some[i].x += weight * pixel[i].x, some[i].y += weight * pixel[i].y;
-            some[i].z += weight * pixel[i].z, some[i].w += weight * pixel[i].w;
+            const float4 p = gpumap_share(GPUMAP_FIXED_IN, pixel[i]);
+            some[i].x += weight * p.x, some[i].y += weight * p.y, some[i].z += weight * p.z, some[i].w += weight * p.w;
           }
         }
         for (gpumap_u32 i = 0; i < 4; ++i) gpumap_add(sum[i], lost[i], some[i]);
