@@ -48,7 +48,7 @@ template <typename... Args>
 }
 
 DdcSettings read_settings(std::string_view text) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("ddc"), text, values);
   const DdcSettings settings{values[0], values[1], values[2], values[3], values[4]};
   if (settings.rate < 0.0 || settings.rate > 2147483647.0 || settings.rate != std::floor(settings.rate)) {

@@ -47,7 +47,7 @@ template <typename... Args>
 }
 
 SpectrumSettings read_settings(std::string_view text) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("spectrum"), text, values);
   const double size = values[0], overlap = values[1], average = values[2], window = values[3], decibel = values[4];
   SpectrumSettings settings;
