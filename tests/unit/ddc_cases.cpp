@@ -115,6 +115,42 @@ TEST_P(RadioTest, DdcRetunesInTheStream) {
   EXPECT_NEAR(std::abs(as_complex(play(*program, in, {})).back()), 1.0, 1e-3);
 }
 
+// A filter of one tap shows the oscillator itself.
+TEST_P(RadioTest, DdcRetunesWithoutAJumpInPhase) {
+  constexpr std::uint32_t rate = 100000;
+  constexpr std::size_t samples = 5001;
+  const Recording in = tone(rate, samples, 0.0);
+  const auto program = load("ddc", "frequency=777.25,rate=100000,taps=1,bandwidth=90000");
+  program->begin(in.view(), {});
+  double turns = 0.0;
+  for (const double frequency : {777.25, -12345.5, -12345.5, 0.0, 0.0, 50000.0, 1e-3, 33.0}) {
+    program->set_params("frequency=" + std::to_string(frequency) + ",rate=100000,taps=1,bandwidth=90000");
+    const auto out = as_complex(play(*program, in, {{777}}));
+    ASSERT_EQ(out.size(), samples);
+    for (const Complex& value : out) {
+      ASSERT_LE(std::abs(value - std::polar(1.0, -2.0 * pi * turns)), 1e-6) << frequency;
+      turns = std::fmod(turns + frequency / rate, 1.0);
+    }
+  }
+  // A stream that begins anew begins at 0, whatever was before.
+  program->begin(in.view(), {});
+  EXPECT_LE(std::abs(as_complex(play(*program, in, {})).front() - 1.0), 1e-6);
+}
+
+// Where float32 has no more room for a hertz.
+TEST_P(RadioTest, DdcTakesEveryHertz) {
+  gpumap_view downstream{};
+  downstream.rate = 20000001;
+  EXPECT_EQ(refusal("ddc", "rate=20000001", 60000003, downstream), "not refused");
+  constexpr std::uint32_t rate = 100000000;
+  const Recording in = tone(rate, 1000003, 33333333.0);
+  const auto program = load("ddc", "frequency=33333333,rate=1000000");
+  program->begin(in.view(), {});
+  const auto out = as_complex(play(*program, in, {}));
+  ASSERT_GT(out.size(), 9000U);
+  for (std::size_t i = 1000; i < out.size(); ++i) ASSERT_LE(std::abs(out[i] - 1.0), 2e-4) << i;
+}
+
 TEST_P(RadioTest, DdcTellsWhatIsWrong) {
   gpumap_view downstream{};
   downstream.rate = 48000;

@@ -122,8 +122,11 @@ class Ddc final : public Program {
   void set_params(std::string_view text) override {
     const DdcSettings settings = read_settings(text);
     if (in_.rate != 0) adopt(make_plan(settings, in_.rate, out_rate_));
+    // From here on it turns at another pace, and goes on from where it is.
+    if (in_.rate != 0 && settings.frequency != settings_.frequency) {
+      oscillator_ = Oscillator(settings.frequency, in_.rate, samples_, oscillator_.phase(samples_));
+    }
     settings_ = settings;
-    oscillator_ = Oscillator(settings.frequency, std::max(in_.rate, 1U));
   }
 
   void begin(const gpumap_view& in, const gpumap_view& out) override {

@@ -14,10 +14,12 @@
 #define RADIO_FFT_THREADS 256 /* of block_fft.h; CUDA only */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
- * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample. */
+ * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start` on,
+ * in 2^-64 turns. */
 typedef struct radio_keep_job {
   gpumap_i64 first;
   gpumap_u64 count;
+  gpumap_u64 start;
   gpumap_u64 position;
   gpumap_u64 period;
   gpumap_u64 step;
