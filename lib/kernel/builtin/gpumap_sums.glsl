@@ -15,6 +15,14 @@ void gpumap_add(inout float sum, inout float lost, float value) {
   sum = made;
 }
 
+void gpumap_add(inout vec2 sum, inout vec2 lost, vec2 value) {
+  precise const vec2 wanted = value - lost;
+  precise const vec2 made = sum + wanted;
+  precise const vec2 beyond = (made - sum) - wanted;
+  lost = beyond;
+  sum = made;
+}
+
 void gpumap_add(inout vec4 sum, inout vec4 lost, vec4 value) {
   precise const vec4 wanted = value - lost;
   precise const vec4 made = sum + wanted;

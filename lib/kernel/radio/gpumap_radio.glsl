@@ -26,7 +26,9 @@ struct radio_ddc_job {
   uint up;
   uint down;
   uint taps;
-  uint reserved;
+  uint phases;
+  uint begin;
+  uint end;
 };
 struct radio_fft_job {
   uint64_t transforms;

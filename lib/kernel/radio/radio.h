@@ -25,15 +25,19 @@ typedef struct radio_keep_job {
   gpumap_u64 step;
 } radio_keep_job;
 
-/* FIR at `up` times the input's rate, of which each `down`-th value is output. taps: in.plane[1], a row for each phase.
- * The first output's newest sample is in.plane[0], its phase is `phase`. */
+/* FIR at `up` times the input's rate, of which each `down`-th value is output. taps: in.plane[1], a row for each phase;
+ * with fewer `phases` than `up`, for as many equally apart, one row more, and taps interpolated between two rows. The
+ * first output's newest sample is in.plane[0], its phase is `phase`. Taps from `begin` to `end`: from 0 on they make the
+ * outputs, later ones add to them. */
 typedef struct radio_ddc_job {
   gpumap_u64 outputs;
   gpumap_u64 phase;
   gpumap_u32 up;
   gpumap_u32 down;
   gpumap_u32 taps;
-  gpumap_u32 reserved;
+  gpumap_u32 phases;
+  gpumap_u32 begin;
+  gpumap_u32 end;
 } radio_ddc_job;
 
 /* One pass of a batch of FFTs (Stockham): from in.plane[0] to out.plane[0]; in.plane[1]: exp(-2 pi i k / size). */
