@@ -195,8 +195,8 @@ TEST_P(RadioTest, SpectrumAveragesManyTransforms) {
     EXPECT_LE(worst_in_rows(got, expected, test.size), 1e-6);
   };
   const auto noisy = [&](const SpectrumCase& test) { check(test, noise(test.format, 1000000, test.samples, 9)); };
-  noisy({GPUMAP_FORMAT_U8, 128, 128, 30000, 3, 30000 * 128});
-  noisy({GPUMAP_FORMAT_S16, 16, 16, 10000, 1, 20003 * 16});
+  noisy({GPUMAP_FORMAT_U8, 128, 128, 30000, 3, std::size_t{30000} * 128});
+  noisy({GPUMAP_FORMAT_S16, 16, 16, 10000, 1, std::size_t{20003} * 16});
   noisy({GPUMAP_FORMAT_F32, 256, 100, 17, 1, 20000});
   // What is added is always the same, and so is what rounding makes of it.
   check({GPUMAP_FORMAT_F32, 2, 2, 1U << 20U, 0, 2U << 20U}, tone(1000000, 2U << 20U, 0.0, 0.7));

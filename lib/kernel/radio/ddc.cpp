@@ -133,10 +133,11 @@ DdcPlan make_plan(const DdcBand& band) {
     return plan;
   }
   // Kaiser's formulas are near: more, until it is what was asked for.
-  for (double attenuation = band.attenuation; attenuation <= band.attenuation + 10.0; attenuation += 0.25) {
-    plan.attenuation = attenuation;
-    choose(std::ceil(kaiser_taps(attenuation, 2.0 * (stop - plan.cutoff)) / plan.up));
-    if (LowPass(1.0 * plan.up * plan.taps, plan.cutoff, attenuation).stop_band(stop) >= band.attenuation) break;
+  for (int steps = 0; steps <= 40; ++steps) {
+    plan.attenuation = band.attenuation + 0.25 * steps;
+    choose(std::ceil(kaiser_taps(plan.attenuation, 2.0 * (stop - plan.cutoff)) / plan.up));
+    const LowPass filter(1.0 * plan.up * plan.taps, plan.cutoff, plan.attenuation);
+    if (filter.stop_band(stop) >= band.attenuation) break;
   }
   return plan;
 }
