@@ -83,7 +83,8 @@ struct Builtin {
 [[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
-/// position. At most GPUMAP_MAX_PARAMS numbers, each within the range of a float; a rate or a frequency needs more digits.
+/// position. At most GPUMAP_MAX_PARAMS numbers, each within the range of a float; a rate or a frequency needs more
+/// digits.
 [[nodiscard]] std::vector<std::pair<std::string, std::vector<double>>> parse_parameters(std::string_view text);
 /// The inverse.
 [[nodiscard]] std::string format_parameters(std::span<const std::pair<std::string, std::vector<double>>> parameters);
