@@ -168,6 +168,12 @@ gpumap_color FrameFormat::color() const noexcept {
     case GST_VIDEO_COLOR_MATRIX_BT2020:
       matrix = ColorMatrix::bt2020;
       break;
+    case GST_VIDEO_COLOR_MATRIX_SMPTE240M:
+      matrix = ColorMatrix::smpte240m;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_FCC:
+      matrix = ColorMatrix::fcc;
+      break;
     case GST_VIDEO_COLOR_MATRIX_RGB:
       matrix = ColorMatrix::rgb;
       break;

@@ -168,7 +168,7 @@ bool has_fixed_size(const GstStructure* structure) {
 Crop crop_of(const std::string& params) {
   try {
     for (const auto& [name, values] : parse_parameters(params)) {
-      const auto is_size = [](float number) { return number >= 0.0F && number < 1e6F; };
+      const auto is_size = [](double number) { return number >= 0.0 && number < 1e6; };
       if (name != "crop" || values.size() != 4 || !std::all_of(values.begin(), values.end(), is_size)) continue;
       const auto axis = [&values = values](std::size_t which) -> CropAxis {
         return {static_cast<gint>(values[which]), static_cast<gint>(values[which + 2])};

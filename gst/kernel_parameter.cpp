@@ -29,7 +29,7 @@ using gpumap::gst::KernelSettings;
 using gpumap::gst::NamedValues;
 
 /// The number that `name`, as "gain" or "taps[1]", has among these: null where there is none.
-const float* number_of(const NamedValues& values, const std::string& name) {
+const double* number_of(const NamedValues& values, const std::string& name) {
   const std::size_t open = name.find('[');
   const std::string list = name.substr(0, open);
   const auto found = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == list; });
@@ -47,11 +47,11 @@ double value_in_force(const KernelSettings& settings, const std::string& name) {
   try {
     NamedValues given = gpumap::parse_parameters(settings.params);
     const auto itself = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == name; });
-    if (itself != given.end() && itself->second.size() == 1) return double{itself->second[0]};
-    if (const float* number = number_of(given, name)) return double{*number};
+    if (itself != given.end() && itself->second.size() == 1) return itself->second[0];
+    if (const double* number = number_of(given, name)) return *number;
     const auto known = gpumap::gst::parameters_of(settings);
-    const float* number = known ? number_of(*known, name) : nullptr;
-    return number != nullptr ? double{*number} : 0.0;
+    const double* number = known ? number_of(*known, name) : nullptr;
+    return number != nullptr ? *number : 0.0;
   } catch (const gpumap::Error&) {
     return 0.0;  // said where the kernel starts
   }
@@ -203,8 +203,8 @@ std::string KernelParameters::over(const std::string& params) const {
     const std::optional<double> value = one->value();
     if (!value) continue;
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.first == one->name; });
-    if (found == all.end()) found = all.emplace(all.end(), one->name, std::vector<float>());
-    found->second = {static_cast<float>(*value)};
+    if (found == all.end()) found = all.emplace(all.end(), one->name, std::vector<double>());
+    found->second = {*value};
   }
   return format_parameters(all);
 }

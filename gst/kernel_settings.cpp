@@ -140,7 +140,7 @@ std::optional<NamedValues> parameters_of(const KernelSettings& settings) {
     const Builtin* builtin = find_builtin(settings.kernel);
     if (builtin == nullptr) return made;
     for (const Parameter& parameter : builtin->parameters) {
-      made.emplace_back(parameter.name, std::vector<float>(parameter.count, parameter.initial));
+      made.emplace_back(parameter.name, std::vector<double>(parameter.count, parameter.initial));
     }
     return made;
   }

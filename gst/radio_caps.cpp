@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 4> names{"magnitude", "ddc", "spectrum", 
 
 /// The parameter's first number. What is wrong with the text is said where the kernel starts.
 int number_of(const Builtin& builtin, const std::string& params, std::string_view name) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   try {
     apply_parameters(builtin, params, values);
   } catch (const Error&) {
@@ -23,8 +23,8 @@ int number_of(const Builtin& builtin, const std::string& params, std::string_vie
   }
   const auto found = std::find_if(builtin.parameters.begin(), builtin.parameters.end(),
                                   [&](const Parameter& parameter) { return parameter.name == name; });
-  const float value = found != builtin.parameters.end() ? values[found->first] : 0.0F;
-  return static_cast<int>(std::clamp(double{value}, 0.0, double{G_MAXINT}));
+  const double value = found != builtin.parameters.end() ? values[found->first] : 0.0;
+  return static_cast<int>(std::clamp(value, 0.0, double{G_MAXINT}));
 }
 
 void copy_rate(GstStructure* to, const GstStructure* from) {

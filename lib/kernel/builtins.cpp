@@ -11,17 +11,17 @@ namespace gpumap {
 namespace {
 
 constexpr std::array<Parameter, 3> convert_parameters{{
-    {.name = "mean", .first = 0, .count = 3, .initial = 0.0F},
-    {.name = "scale", .first = 3, .count = 3, .initial = 1.0F},
-    {.name = "crop", .first = 6, .count = 4, .initial = 0.0F},
+    {.name = "mean", .first = 0, .count = 3, .initial = 0.0},
+    {.name = "scale", .first = 3, .count = 3, .initial = 1.0},
+    {.name = "crop", .first = 6, .count = 4, .initial = 0.0},
 }};
 
 constexpr std::array<Parameter, 5> ddc_parameters{{
-    {.name = "frequency", .first = 0, .initial = 0.0F},
-    {.name = "rate", .first = 1, .initial = 0.0F},
-    {.name = "bandwidth", .first = 2, .initial = 0.0F},
-    {.name = "taps", .first = 3, .initial = 0.0F},
-    {.name = "attenuation", .first = 4, .initial = 80.0F},
+    {.name = "frequency", .first = 0, .initial = 0.0},
+    {.name = "rate", .first = 1, .initial = 0.0},
+    {.name = "bandwidth", .first = 2, .initial = 0.0},
+    {.name = "taps", .first = 3, .initial = 0.0},
+    {.name = "attenuation", .first = 4, .initial = 80.0},
 }};
 
 constexpr KernelText radio_keep{"radio_keep", embedded::radio_keep_cu, embedded::radio_keep_comp};
@@ -32,11 +32,11 @@ constexpr std::array<KernelText, 2> ddc_kernels{{
 
 constexpr KernelText radio_fft{"radio_fft", embedded::radio_fft_cu, embedded::radio_fft_comp};
 constexpr std::array<Parameter, 5> spectrum_parameters{{
-    {.name = "size", .first = 0, .initial = 1024.0F},
-    {.name = "overlap", .first = 1, .initial = 0.0F},
-    {.name = "average", .first = 2, .initial = 1.0F},
-    {.name = "window", .first = 3, .initial = 1.0F},
-    {.name = "db", .first = 4, .initial = 0.0F},
+    {.name = "size", .first = 0, .initial = 1024.0},
+    {.name = "overlap", .first = 1, .initial = 0.0},
+    {.name = "average", .first = 2, .initial = 1.0},
+    {.name = "window", .first = 3, .initial = 1.0},
+    {.name = "db", .first = 4, .initial = 0.0},
 }};
 constexpr std::array<KernelText, 4> spectrum_kernels{{
     radio_keep,
@@ -46,10 +46,10 @@ constexpr std::array<KernelText, 4> spectrum_kernels{{
 }};
 
 constexpr std::array<Parameter, 4> channelizer_parameters{{
-    {.name = "channels", .first = 0, .initial = 16.0F},
-    {.name = "taps", .first = 1, .initial = 12.0F},
-    {.name = "oversample", .first = 2, .initial = 1.0F},
-    {.name = "attenuation", .first = 3, .initial = 80.0F},
+    {.name = "channels", .first = 0, .initial = 16.0},
+    {.name = "taps", .first = 1, .initial = 12.0},
+    {.name = "oversample", .first = 2, .initial = 1.0},
+    {.name = "attenuation", .first = 3, .initial = 80.0},
 }};
 constexpr std::array<KernelText, 3> channelizer_kernels{{
     radio_keep,

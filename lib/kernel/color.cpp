@@ -15,6 +15,10 @@ Weights weights_of(ColorMatrix matrix) noexcept {
       return {0.299, 0.114};
     case ColorMatrix::bt2020:
       return {0.2627, 0.0593};
+    case ColorMatrix::smpte240m:
+      return {0.212, 0.087};
+    case ColorMatrix::fcc:
+      return {0.30, 0.11};
     default:
       return {0.2126, 0.0722};
   }

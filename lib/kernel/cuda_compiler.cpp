@@ -21,12 +21,14 @@ namespace gpumap {
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
-constexpr std::array<OwnHeader, 12> own_headers{{
+constexpr std::array<OwnHeader, 14> own_headers{{
     {"gpumap/kernel.h", embedded::kernel_h},
     {"gpumap/grid.h", embedded::grid_h},
     {"gpumap/samples.h", embedded::samples_h},
     {"gpumap/bayer.h", embedded::bayer_h},
+    {"gpumap/color.h", embedded::color_h},
     {"gpumap/pixels.h", embedded::pixels_h},
+    {"gpumap/sums.h", embedded::sums_h},
     {"gpumap/taps.h", embedded::taps_h},
     {"gpumap/tensors.h", embedded::tensors_h},
     {"gpumap/words.h", embedded::words_h},

@@ -162,22 +162,22 @@ Declaration parse_declaration(std::string_view code) {
 
 void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
                     std::span<float> params) {
-  std::vector<float> made(params.size(), 0.0F);
+  std::vector<double> made(params.size(), 0.0);
   std::size_t at = 0;
   if (declaration.params.empty()) {
     for (const auto& [name, values] : parse_parameters(text)) {
-      for (const float value : values) made[at++] = value;
+      for (const double value : values) made[at++] = value;
     }
   } else {
     std::vector<Parameter> known;
     for (const auto& [name, values] : declaration.params) {
       known.push_back(
           {.name = name, .first = static_cast<std::uint32_t>(at), .count = static_cast<std::uint32_t>(values.size())});
-      for (const float value : values) made[at++] = value;
+      for (const double value : values) made[at++] = value;
     }
     apply_parameters(kernel, known, text, made);
   }
-  std::copy(made.begin(), made.end(), params.begin());
+  narrow_parameters(made, params);
 }
 
 }  // namespace gpumap

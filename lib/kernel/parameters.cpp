@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <optional>
 
 #include "gpumap/error.hpp"
@@ -19,7 +20,7 @@
 namespace gpumap {
 namespace {
 
-using Values = std::vector<float>;
+using Values = std::vector<double>;
 
 // The locale has no say in what a name is.
 constexpr bool is_letter(char c) {
@@ -79,13 +80,16 @@ class Parser {
     return values;
   }
 
-  float parse_number() {
+  double parse_number() {
     skip_blanks();
     const std::string_view rest = text_.substr(at_);
-    float value = 0.0F;
+    double value = 0.0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     if (error == std::errc::invalid_argument) fail(at_, fmt::format("expected a number, found {}", found()));
-    if (error != std::errc{} || !std::isfinite(value)) fail(at_, "the number is not a finite 32-bit float");
+    // NaN too; kernels get most of them as such.
+    if (error != std::errc{} || !(std::abs(value) <= std::numeric_limits<float>::max())) {
+      fail(at_, "the number is not a finite 32-bit float");
+    }
     if (++numbers_ > GPUMAP_MAX_PARAMS) {
       fail(at_, fmt::format("more than {} numbers: a kernel gets no more", GPUMAP_MAX_PARAMS));
     }
@@ -134,11 +138,11 @@ std::string numbers(std::size_t count) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::string_view text) {
+std::vector<std::pair<std::string, std::vector<double>>> parse_parameters(std::string_view text) {
   return Parser(text).parse();
 }
 
-std::string format_parameters(std::span<const std::pair<std::string, std::vector<float>>> parameters) {
+std::string format_parameters(std::span<const std::pair<std::string, std::vector<double>>> parameters) {
   std::string text;
   for (const auto& [name, values] : parameters) {
     text += fmt::format("{}{}=[{}]", text.empty() ? "" : ",", name, fmt::join(values, ","));
@@ -147,8 +151,8 @@ std::string format_parameters(std::span<const std::pair<std::string, std::vector
 }
 
 void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                      std::span<float> params) {
-  std::vector<float> made(params.begin(), params.end());
+                      std::span<double> params) {
+  std::vector<double> made(params.begin(), params.end());
   for (const auto& [given_name, values] : parse_parameters(text)) {
     const auto [name, index] = split_index(given_name);
     const auto found =
@@ -177,13 +181,23 @@ void apply_parameters(std::string_view kernel, std::span<const Parameter> known,
   std::copy(made.begin(), made.end(), params.begin());
 }
 
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
-  std::array<float, GPUMAP_MAX_PARAMS> made{};
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<double, GPUMAP_MAX_PARAMS> params) {
+  std::array<double, GPUMAP_MAX_PARAMS> made{};
   for (const Parameter& parameter : builtin.parameters) {
     std::fill_n(made.begin() + parameter.first, parameter.count, parameter.initial);
   }
   apply_parameters(builtin.name, builtin.parameters, text, made);
   std::copy(made.begin(), made.end(), params.begin());
+}
+
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
+  std::array<double, GPUMAP_MAX_PARAMS> made{};
+  apply_parameters(builtin, text, made);
+  narrow_parameters(made, params);
+}
+
+void narrow_parameters(std::span<const double> from, std::span<float> to) {
+  std::transform(from.begin(), from.end(), to.begin(), [](double number) { return static_cast<float>(number); });
 }
 
 }  // namespace gpumap

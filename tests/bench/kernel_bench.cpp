@@ -58,6 +58,10 @@ class Rotating {
 
 using Work = std::function<void()>;
 
+struct Size {
+  gpumap_u32 width = 1920, height = 1080;
+};
+
 class Bench {
  public:
   explicit Bench(const Options& options)
@@ -78,20 +82,23 @@ class Bench {
   [[nodiscard]] Backend backend() const { return backend_; }
   [[nodiscard]] const nlohmann::json& rows() const { return rows_; }
 
-  void convert(const std::string& name, gpumap_u32 format, std::size_t pixel_bytes, unsigned planes) {
+  void convert(const std::string& name, gpumap_u32 format, std::size_t pixel_bytes, unsigned planes, Size out_size = {},
+               double most = 1 / 0.7) {
     constexpr gpumap_u32 width = 1920, height = 1080;
     constexpr std::size_t in_bytes = std::size_t{width} * height * 3 / 2;
-    const std::size_t out_bytes = std::size_t{width} * height * pixel_bytes * planes;
+    const std::size_t out_bytes = std::size_t{out_size.width} * out_size.height * pixel_bytes * planes;
     gpumap_frame frame{};
-    frame.in.width = frame.out.width = width;
-    frame.in.height = frame.out.height = height;
+    frame.in.width = width;
+    frame.in.height = height;
+    frame.out.width = out_size.width;
+    frame.out.height = out_size.height;
     frame.in.format = GPUMAP_FORMAT_NV12;
     frame.in.stride[0] = frame.in.stride[1] = width;
     frame.in.bytes = in_bytes;
     frame.out.format = format;
     frame.out.bytes = out_bytes;
     const auto program = gpumap::Program::load(device_, *gpumap::find_builtin("convert"), backend_);
-    for (unsigned i = 0; i < planes; ++i) frame.out.stride[i] = static_cast<gpumap_u32>(width * pixel_bytes);
+    for (unsigned i = 0; i < planes; ++i) frame.out.stride[i] = static_cast<gpumap_u32>(out_size.width * pixel_bytes);
     program->begin(frame.in, frame.out);
     Rotating in(*device_, *queue_, in_bytes, cache_bytes());
     Rotating out(*device_, *queue_, out_bytes, cache_bytes());
@@ -107,7 +114,7 @@ class Bench {
           for (unsigned i = 0; i < planes; ++i) frame.out.plane[i] = at + i * out_bytes / planes;
           program->run(*queue_, frame);
         },
-        "a copy of as many bytes", [&] { queue_->copy(from.next(), 0, to.next(), 0, copied); }, 1 / 0.7);
+        "a copy of as many bytes", [&] { queue_->copy(from.next(), 0, to.next(), 0, copied); }, most);
   }
 
   void spectrum() {
@@ -271,6 +278,7 @@ int run(const Options& options) {
              "median", "P90", "min", "ratio");
   bench.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
   bench.convert("planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3);
+  bench.convert("224x224, planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3, {.width = 224, .height = 224}, 4.0);
   bench.spectrum();
   bench.transform(1024, 64);
   bench.transform(bench.software() ? 1U << 14U : gpumap::Fft::most_points, 1);

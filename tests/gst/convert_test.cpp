@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // kernel=convert through the pipeline against plain C++: every format, colorimetry, output and memory, odd sizes,
 // padded strides.
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -231,6 +232,62 @@ TEST(ConvertInterlaced, ChromaIsKeptByField) {
           expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
         }
       }
+    }
+  }
+}
+
+/// Bands of colours, so wide that in their middle it does not matter how chroma is resampled.
+std::vector<std::array<int, 4>> colours_of(const Caps& caps, const Data& picture, const std::string& converter) {
+  constexpr std::size_t bands = 16, band = 16;
+  Pipeline pipeline(on_new_channel("appsrc name=in format=time ! " + converter +
+                                   " ! video/x-raw,format=RGBA ! appsink name=out sync=false"));
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push(pipeline.appsrc(), new_buffer(picture));
+  const Sample sample = pull(pipeline.appsink(), 10s);
+  std::vector<std::array<int, 4>> colours;
+  if (!sample) return colours;
+  const Data got = data_of(gst_sample_get_buffer(sample.get()));
+  for (std::size_t i = 0; i < bands; ++i) {
+    auto& colour = colours.emplace_back();
+    for (std::size_t c = 0; c < 4; ++c) {
+      colour[c] = std::to_integer<int>(got[4 * (bands * band * 8 + i * band + band / 2) + c]);
+    }
+  }
+  return colours;
+}
+
+// Its default: the matrix and the range, and neither the transfer function nor the primaries.
+TEST(ConvertColorimetry, IsWhatVideoconvertMakesOfIt) {
+  for (const char* format : {"NV12", "P010_10LE", "RGB"}) {
+    // The last two: the matrix of the FCC, and BT.2020 in full range.
+    for (const char* colorimetry :
+         {"bt601", "bt709", "smpte240m", "bt2020", "bt2020-10", "bt2100-pq", "bt2100-hlg", "2:2:4:2", "1:6:14:7"}) {
+      SCOPED_TRACE(testing::Message() << format << " " << colorimetry);
+      const bool is_rgb = std::string_view(format) == "RGB";
+      Caps caps = video_caps(format, 256, 16);
+      gst_caps_set_simple(caps.get(), "colorimetry", G_TYPE_STRING, is_rgb ? "1:1:14:7" : colorimetry, nullptr);
+      const GstVideoInfo info = info_of(caps.get());
+      Data picture(info.size);
+      for (std::size_t i = 0; i < picture.size(); ++i) {
+        const auto stride = static_cast<std::size_t>(info.stride[0]);
+        const std::size_t pair = is_rgb ? 3 : format[0] == 'P' ? 4 : 2;  // bytes whose values belong together
+        const std::size_t place = i % stride / (is_rgb ? 48 : format[0] == 'P' ? 32 : 16);
+        const std::size_t component = i < info.offset[1] && !is_rgb ? 0 : 1 + i % pair * (pair == 4 ? 1 : 2) / 2;
+        // 40 to 215: of limited range too.
+        picture[i] = std::byte(40 + (place * 67 + component * 101) % 176);
+      }
+      const auto expected =
+          colours_of(caps, picture, "videoconvert dither=none ! video/x-raw,format=ARGB64 ! videoconvert dither=none");
+      const auto got =
+          colours_of(caps, picture, "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=convert");
+      ASSERT_EQ(got.size(), 16U);
+      ASSERT_EQ(expected.size(), 16U);
+      int worst = 0;
+      for (std::size_t i = 0; i < 16; ++i) {
+        for (std::size_t c = 0; c < 4; ++c) worst = std::max(worst, std::abs(got[i][c] - expected[i][c]));
+      }
+      EXPECT_LE(worst, 3);  // videoconvert's own rounding
     }
   }
 }

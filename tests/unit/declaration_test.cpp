@@ -122,7 +122,7 @@ TEST(Expression, Errors) {
 
 TEST(Declared, ParametersByName) {
   Declaration declaration;
-  declaration.params = {{"gain", {2.0F}}, {"taps", {1, 2, 3}}};
+  declaration.params = {{"gain", {2.0}}, {"taps", {1, 2, 3}}};
   std::array<float, 6> params{};
   apply_declared(declaration, "mine", "", params);
   EXPECT_THAT(params, ElementsAre(2, 1, 2, 3, 0, 0));
@@ -151,8 +151,8 @@ TEST(Declared, WithoutADeclarationInTheOrderGiven) {
 }
 
 TEST(Declared, TextOfParametersParsesAsItWas) {
-  const std::vector<std::pair<std::string, std::vector<float>>> parameters{
-      {"a", {0.1F, -1e-20F}}, {"b-c", {3}}, {"d[2]", {16777215}}};
+  const std::vector<std::pair<std::string, std::vector<double>>> parameters{
+      {"a", {0.1, -1e-20}}, {"b-c", {3}}, {"d[2]", {2147483647}}, {"e", {16777217.015625}}};
   EXPECT_EQ(parse_parameters(format_parameters(parameters)), parameters);
   EXPECT_EQ(format_parameters({}), "");
 }

@@ -99,6 +99,32 @@ TEST(Glsl, Includes) {
               HasSubstr("no.glsl"));
 }
 
+// The weights of red and blue as the standards have them.
+TEST(Color, EveryMatrixUndoesItsDefinition) {
+  struct Standard {
+    ColorMatrix matrix;
+    double red, blue;
+  };
+  for (const Standard& of : {Standard{ColorMatrix::bt601, 0.299, 0.114},
+                             {ColorMatrix::bt709, 0.2126, 0.0722},
+                             {ColorMatrix::bt2020, 0.2627, 0.0593},
+                             {ColorMatrix::smpte240m, 0.212, 0.087},
+                             {ColorMatrix::fcc, 0.30, 0.11}}) {
+    for (const auto& rgb : {std::array{0.0, 0.0, 255.0}, {200.0, 10.0, 100.0}, {255.0, 255.0, 0.0}}) {
+      const double luma = of.red * rgb[0] + (1 - of.red - of.blue) * rgb[1] + of.blue * rgb[2];
+      const double cb = (rgb[2] - luma) / (2 - 2 * of.blue), cr = (rgb[0] - luma) / (2 - 2 * of.red);
+      const auto limited =
+          reference::rgb(color_matrix(of.matrix, ColorRange::limited, 10),
+                         {4 * (16 + 219 * luma / 255), 4 * (128 + 224 * cb / 255), 4 * (128 + 224 * cr / 255), 0});
+      const auto full = reference::rgb(color_matrix(of.matrix, ColorRange::full), {luma, cb + 128, cr + 128, 0});
+      for (std::size_t c = 0; c < 3; ++c) {
+        EXPECT_NEAR(limited[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
+        EXPECT_NEAR(full[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
+      }
+    }
+  }
+}
+
 TEST(Color, WhiteBlackAndRed) {
   const auto convert = [](ColorMatrix matrix, ColorRange range, std::array<double, 4> components, unsigned bits = 8) {
     auto values = reference::rgb(color_matrix(matrix, range, bits), components);

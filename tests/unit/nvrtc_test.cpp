@@ -63,9 +63,14 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
     sources.push_back(load_kernel_file(examples.parent_path() / "tests/bench/gpumap_bench/resident.cu", function));
   }
-  for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, false},
-                                        {GPUMAP_FORMAT_V210, GPUMAP_FORMAT_RGB_F16_PLANAR, true},
-                                        {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, false}}) {
+  for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, ConvertPass::same},
+                                        {GPUMAP_FORMAT_V210, GPUMAP_FORMAT_RGB_F16_PLANAR, ConvertPass::resampled},
+                                        {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_RGBA, ConvertPass::resampled},
+                                        {GPUMAP_FORMAT_BGRA, GPUMAP_FORMAT_RGB_U8, ConvertPass::down},
+                                        {GPUMAP_FORMAT_BGRA, GPUMAP_FORMAT_RGB_U8, ConvertPass::across},
+                                        {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGB_F32_PLANAR, ConvertPass::down},
+                                        {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGB_F32_PLANAR, ConvertPass::across},
+                                        {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, ConvertPass::same}}) {
     sources.push_back(convert_source(variant, Backend::cuda));
   }
   for (KernelSource& source : TwoPassSpectrum::sources(1048576, GPUMAP_FORMAT_U8)) sources.push_back(std::move(source));

@@ -26,9 +26,9 @@ TEST(Parameters, NumbersAndLists) {
   EXPECT_THAT(parse_parameters(""), ElementsAre());
   EXPECT_THAT(parse_parameters("  "), ElementsAre());
   EXPECT_THAT(parse_parameters("gain=2.5,taps=[1,-2,3e2]"),
-              ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1.0F, -2.0F, 300.0F))));
+              ElementsAre(Pair("gain", ElementsAre(2.5)), Pair("taps", ElementsAre(1.0, -2.0, 300.0))));
   EXPECT_THAT(parse_parameters(" a_1 = [ 1 ,\t2 ] , b-c=.5 "),
-              ElementsAre(Pair("a_1", ElementsAre(1.0F, 2.0F)), Pair("b-c", ElementsAre(0.5F))));
+              ElementsAre(Pair("a_1", ElementsAre(1.0, 2.0)), Pair("b-c", ElementsAre(0.5))));
 }
 
 TEST(Parameters, ErrorsNameTheColumn) {
@@ -45,6 +45,8 @@ TEST(Parameters, ErrorsNameTheColumn) {
       {"a=1,b=2, a=3", "column 10: 'a' is given twice"},
       {"a=nan", "column 3: the number is not a finite 32-bit float"},
       {"a=-inf", "column 3: the number is not a finite 32-bit float"},
+      {"a=1e39", "column 3: the number is not a finite 32-bit float"},
+      {"a=1e-999", "column 3: the number is not a finite 32-bit float"},
       {"a=1e99", "column 3: the number is not a finite 32-bit float"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(error_of(text), HasSubstr(message)) << text;
@@ -66,6 +68,15 @@ TEST(Parameters, LaidOutOverDefaults) {
   EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 1, 1, 1, 0));
   apply_parameters(convert, "scale=[2,3,4]", params);
   EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 2, 3, 4, 0));
+}
+
+// float32 ends to be exact at 16777216.
+TEST(Parameters, HertzStayWhatTheyAre) {
+  std::array<double, GPUMAP_MAX_PARAMS> params{};
+  apply_parameters(*find_builtin("ddc"), "rate=20000001,frequency=123456789.125", params);
+  EXPECT_EQ(params[1], 20000001.0);
+  EXPECT_EQ(params[0], 123456789.125);
+  EXPECT_EQ(params[4], 80.0);
 }
 
 TEST(Parameters, UnknownNamesAndWrongCountsChangeNothing) {

@@ -238,20 +238,24 @@ inline std::vector<std::pair<std::size_t, double>> taps(std::size_t at, std::siz
   return taps;
 }
 
-/// The components of pixel (x, y) of an output of width x height pixels that shows `crop`.
+/// The components of pixel (x, y) of an output of width x height pixels that shows `crop`. Colours count as much as
+/// they cover; where nothing covers they are 0.
 inline std::array<double, 4> resampled(const Layout& layout, Bytes bytes, const Crop& crop, std::size_t x,
                                        std::size_t y, std::size_t width, std::size_t height) {
   std::array<double, 4> sum{};
-  double weights = 0;
+  double weights = 0, cover = 0;
   const auto across = taps(x, crop.width, width);
   for (const auto& [row, down_weight] : taps(y, crop.height, height)) {
     for (const auto& [column, across_weight] : across) {
       const auto component = components(layout, bytes, crop.x + column, crop.y + row);
-      for (std::size_t i = 0; i < 4; ++i) sum[i] += down_weight * across_weight * component[i];
-      weights += down_weight * across_weight;
+      const double weight = down_weight * across_weight;
+      for (std::size_t i = 0; i < 3; ++i) sum[i] += weight * component[3] * component[i];
+      cover += weight * component[3];
+      weights += weight;
     }
   }
-  for (double& value : sum) value /= weights;
+  for (double& value : sum) value = cover == 0 ? 0 : value / cover;
+  sum[3] = cover / weights;
   return sum;
 }
 

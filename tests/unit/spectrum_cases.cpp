@@ -181,6 +181,31 @@ TEST_P(RadioTest, SpectrumTakesAwayWhatLeaks) {
   }
 }
 
+// More transforms in a row than a loop of lavapipe's has turns, and than a sum of float32 can be naive about.
+TEST_P(RadioTest, SpectrumAveragesManyTransforms) {
+  const auto check = [&](const SpectrumCase& test, const Recording& in) {
+    SCOPED_TRACE(::testing::Message() << "format " << test.format << ", " << params_of(test));
+    const auto program = load("spectrum", params_of(test));
+    const bool exact = TwoPassSpectrum::suits(bench_->backend(), static_cast<std::uint32_t>(test.size),
+                                              static_cast<std::uint32_t>(test.average));
+    const auto got = play_from_begin(*program, in, {}, exact);
+    const auto expected = reference_spectrum(test, in);
+    ASSERT_EQ(got.size(), expected.size());
+    ASSERT_FALSE(got.empty());
+    EXPECT_LE(worst_in_rows(got, expected, test.size), 1e-6);
+  };
+  const auto noisy = [&](const SpectrumCase& test) { check(test, noise(test.format, 1000000, test.samples, 9)); };
+  noisy({GPUMAP_FORMAT_U8, 128, 128, 30000, 3, std::size_t{30000} * 128});
+  noisy({GPUMAP_FORMAT_S16, 16, 16, 10000, 1, std::size_t{20003} * 16});
+  noisy({GPUMAP_FORMAT_F32, 256, 100, 17, 1, 20000});
+  // What is added is always the same, and so is what rounding makes of it.
+  check({GPUMAP_FORMAT_F32, 2, 2, 1U << 20U, 0, 2U << 20U}, tone(1000000, 2U << 20U, 0.0, 0.7));
+  if (bench_->backend() == Backend::cuda) {  // two passes
+    noisy({GPUMAP_FORMAT_F32, 262144, 50000, 20, 3, 262144 + 45 * 50000});
+    noisy({GPUMAP_FORMAT_U8, 1048576, 10000, 70, 3, 1048576 + 75 * 10000});
+  }
+}
+
 // Where only I and Q each are aligned.
 TEST_P(RadioTest, SpectrumTakesSamplesThatLieAnyhow) {
   for (const auto format : iq_formats) {

@@ -6,7 +6,7 @@
 namespace gpumap {
 
 /// How video components relate to red, green and blue.
-enum class ColorMatrix { bt601, bt709, bt2020, rgb };
+enum class ColorMatrix { bt601, bt709, bt2020, smpte240m, fcc, rgb };
 
 /// What 8-bit values mean black and white: 16 to 235 (chroma 16 to 240), or 0 to 255. In 10 bits limited values are
 /// four times as large, full ones go to 1023, and so on.

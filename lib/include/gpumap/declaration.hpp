@@ -29,7 +29,7 @@ namespace gpumap {
 enum class ResultType { u64, i64, f32, f64 };
 
 struct Declaration {
-  std::vector<std::pair<std::string, std::vector<float>>> params;
+  std::vector<std::pair<std::string, std::vector<double>>> params;
   std::vector<std::string> functions;
   std::array<std::uint32_t, 3> block{};  ///< 0: chosen
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen

@@ -43,12 +43,12 @@ struct KernelSource {
 /// Read a .cu, .ptx, .cubin, .comp or .spv file; the extension tells the language. Throws Error(io | invalid).
 [[nodiscard]] KernelSource load_kernel_file(const std::filesystem::path& path, std::string function = {});
 
-/// A named float parameter of a built-in: `count` floats at params[first].
+/// A named parameter of a built-in: `count` numbers at params[first].
 struct Parameter {
   std::string_view name;
   std::uint32_t first = 0;
   std::uint32_t count = 1;
-  float initial = 0.0F;
+  double initial = 0.0;
 };
 
 class Program;
@@ -83,16 +83,21 @@ struct Builtin {
 [[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
-/// position. At most GPUMAP_MAX_PARAMS numbers.
-[[nodiscard]] std::vector<std::pair<std::string, std::vector<float>>> parse_parameters(std::string_view text);
+/// position. At most GPUMAP_MAX_PARAMS numbers, each within the range of a float; a rate or a frequency needs more
+/// digits.
+[[nodiscard]] std::vector<std::pair<std::string, std::vector<double>>> parse_parameters(std::string_view text);
 /// The inverse.
-[[nodiscard]] std::string format_parameters(std::span<const std::pair<std::string, std::vector<float>>> parameters);
+[[nodiscard]] std::string format_parameters(std::span<const std::pair<std::string, std::vector<double>>> parameters);
 /// Put named values, and numbers of lists as "taps[1]=2", where `known` says. `kernel` is for messages. Throws
 /// Error(invalid) for an unknown name or a wrong count, and then leaves `params` alone.
 void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                      std::span<float> params);
+                      std::span<double> params);
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<double, GPUMAP_MAX_PARAMS> params);
+/// The same for a kernel that gets them as they are.
 void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
+/// To the nearest float each; both are of one length.
+void narrow_parameters(std::span<const double> from, std::span<float> to);
 
 /// Compile without a GPU, or take what was compiled before from the user's cache. `architecture` is "sm_90"; the result
 /// is a cubin, or PTX for an architecture newer than NVRTC knows. Throws Error(compile) with NVRTC's log,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Video, or a part of it, to video of another format or size, or to a tensor. A thread makes 4 neighbouring pixels of a
+// Video, or a part of it, to video of another format or size, or to a tensor; to a much smaller size that is for
+// convert_down and convert_across. A thread makes 4 neighbouring pixels of a
 // row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
 // in the code.
 #version 460
 #include <gpumap.glsl>
+#include <gpumap_color.glsl>
 #include <gpumap_pixels.glsl>
 #include <gpumap_taps.glsl>
 #include <gpumap_tensors.glsl>
@@ -18,36 +20,23 @@
 #define RESAMPLES (size != uvec2(to.width, to.height) || size != uvec2(from.width, from.height))
 #endif
 
-// Components to red, green and blue.
-vec4 in_rgb(gpumap_color color, vec4 p) {
-  const float a = p.x - color.offset[0], b = p.y - color.offset[1], c = p.z - color.offset[2];
-  const vec3 rgb = vec3(color.matrix[0] * a + color.matrix[1] * b + color.matrix[2] * c,
-                        color.matrix[3] * a + color.matrix[4] * b + color.matrix[5] * c,
-                        color.matrix[6] * a + color.matrix[7] * b + color.matrix[8] * c);
-  return vec4(clamp(rgb, 0.0, 255.0), p.w);
-}
-
 // The components of an output pixel from all the input pixels that its taps reach; `origin` is where the crop begins.
 vec4 resampled(gpumap_view from, uvec2 origin, gpumap_taps across, gpumap_taps down) {
   vec4 sum = vec4(0.0);
-  float weights = 0.0;
   for (int y = down.first; y < down.end; ++y) {
     vec4 in_row = vec4(0.0);
-    float weights_in_row = 0.0;
     for (uint x = (origin.x + uint(across.first)) & ~3u; x < origin.x + uint(across.end); x += 4u) {
       vec4 pixel[4];
       gpumap_load_pixels(from, IN_FORMAT, x, origin.y + uint(y), min(4u, from.width - x), pixel);
       for (uint i = 0u; i < 4u; ++i) {
         const float weight = gpumap_weight(across, int(x + i) - int(origin.x));
-        in_row += weight * pixel[i];
-        weights_in_row += weight;
+        in_row += weight * gpumap_share(IN_FORMAT, pixel[i]);
       }
     }
     const float weight = gpumap_weight(down, y);
     sum += weight * in_row;
-    weights += weight * weights_in_row;
   }
-  return sum / weights;
+  return gpumap_of_shares(IN_FORMAT, sum, float(gpumap_weights(across)) * float(gpumap_weights(down)));
 }
 
 void main() {
@@ -84,7 +73,7 @@ void main() {
       } else {
         gpumap_load_pixels(from, IN_FORMAT, x, y, count, pixel);
       }
-      for (uint i = 0u; i < 4u; ++i) pixel[i] = in_rgb(color, pixel[i]);
+      for (uint i = 0u; i < 4u; ++i) pixel[i] = gpumap_in_rgb(color, pixel[i]);
       gpumap_store_pixels(to, OUT_FORMAT, x, y, count, pixel, mean, scale);
     }
   }

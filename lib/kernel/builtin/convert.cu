@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
-// Video, or a part of it, to video of another format or size, or to a tensor. A thread makes 4 neighbouring pixels of a
+// Video, or a part of it, to video of another format or size, or to a tensor; to a much smaller size that is for
+// convert_down and convert_across. A thread makes 4 neighbouring pixels of a
 // row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
 // in the code.
+#include <gpumap/color.h>
 #include <gpumap/kernel.h>
 #include <gpumap/pixels.h>
 #include <gpumap/taps.h>
@@ -14,42 +16,30 @@
 #else
 #define IN_FORMAT frame.in.format
 #define OUT_FORMAT frame.out.format
-#define RESAMPLES (width != frame.out.width || height != frame.out.height || width != frame.in.width || \
-                   height != frame.in.height)
+#define RESAMPLES \
+  (width != frame.out.width || height != frame.out.height || width != frame.in.width || height != frame.in.height)
 #endif
-
-// Components to red, green and blue.
-__device__ float4 in_rgb(const gpumap_color& color, const float4& p) {
-  const float a = p.x - color.offset[0], b = p.y - color.offset[1], c = p.z - color.offset[2];
-  const float* m = color.matrix;
-  return make_float4(fminf(fmaxf(m[0] * a + m[1] * b + m[2] * c, 0.0f), 255.0f),
-                     fminf(fmaxf(m[3] * a + m[4] * b + m[5] * c, 0.0f), 255.0f),
-                     fminf(fmaxf(m[6] * a + m[7] * b + m[8] * c, 0.0f), 255.0f), p.w);
-}
 
 // The components of an output pixel from all the input pixels that its taps reach; the crop begins at (left, top).
 __device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u32 top, const gpumap_taps& across,
                             const gpumap_taps& down) {
   float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-  float weights = 0.0f;
   for (gpumap_i32 y = down.first; y < down.end; ++y) {
     float4 in_row = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-    float weights_in_row = 0.0f;
     for (gpumap_u32 x = (left + across.first) & ~3u; x < left + across.end; x += 4) {
       float4 pixel[4];
       gpumap_load_pixels(frame.in, IN_FORMAT, x, top + y, min(4u, frame.in.width - x), pixel);
       for (gpumap_u32 i = 0; i < 4; ++i) {
         const float weight = gpumap_weight(across, static_cast<gpumap_i32>(x + i - left));
-        in_row.x += weight * pixel[i].x, in_row.y += weight * pixel[i].y;
-        in_row.z += weight * pixel[i].z, in_row.w += weight * pixel[i].w;
-        weights_in_row += weight;
+        const float4 p = gpumap_share(IN_FORMAT, pixel[i]);
+        in_row.x += weight * p.x, in_row.y += weight * p.y, in_row.z += weight * p.z, in_row.w += weight * p.w;
       }
     }
     const float weight = gpumap_weight(down, y);
     sum.x += weight * in_row.x, sum.y += weight * in_row.y, sum.z += weight * in_row.z, sum.w += weight * in_row.w;
-    weights += weight * weights_in_row;
   }
-  return make_float4(sum.x / weights, sum.y / weights, sum.z / weights, sum.w / weights);
+  const float weights = static_cast<float>(gpumap_weights(across)) * static_cast<float>(gpumap_weights(down));
+  return gpumap_of_shares(IN_FORMAT, sum, weights);
 }
 
 extern "C" __global__ void convert(gpumap_frame frame) {
@@ -79,7 +69,7 @@ extern "C" __global__ void convert(gpumap_frame frame) {
       } else {
         gpumap_load_pixels(frame.in, IN_FORMAT, x, y, count, pixel);
       }
-      for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = in_rgb(frame.color, pixel[i]);
+      for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = gpumap_in_rgb(frame.color, pixel[i]);
       gpumap_store_pixels(frame.out, OUT_FORMAT, x, y, count, pixel, frame.params);
     }
   }

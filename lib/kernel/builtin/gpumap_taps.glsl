@@ -39,4 +39,16 @@ float gpumap_weight(gpumap_taps taps, int at) {
   return float(taps.reach - abs(taps.distance + (at - taps.first) * taps.step));
 }
 
+uint gpumap_distances(gpumap_taps taps, uint first) {
+  return first * uint(taps.distance) + first * (first - 1u) / 2u * uint(taps.step);
+}
+
+// The sum of all of them, exact: in 32 bits whatever goes beyond them on the way comes back.
+uint gpumap_weights(gpumap_taps taps) {
+  const uint count = uint(taps.end - taps.first);
+  // Those before the centre, whose distances are negative.
+  const uint before = min(uint(max(taps.step - 1 - taps.distance, 0)) / uint(taps.step), count);
+  return count * uint(taps.reach) - (gpumap_distances(taps, count) - 2u * gpumap_distances(taps, before));
+}
+
 #endif

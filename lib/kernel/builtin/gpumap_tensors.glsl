@@ -32,7 +32,7 @@ void gpumap_store_interleaved(uint64_t address, uvec4 r, uvec4 g, uvec4 b, uint 
                       3u * count);
 }
 
-// `count` pixels of row y from x on, which is a multiple of 4. `mean` and `scale` are those of each channel.
+// `count` pixels of row y from x on. `mean` and `scale` are those of each channel.
 void gpumap_store_pixels(gpumap_view to, uint format, uint x, uint y, uint count, vec4 pixel[4], vec3 mean,
                          vec3 scale) {
   const uint64_t row = to.plane[0] + uint64_t(y) * uint64_t(to.stride[0]);

@@ -42,4 +42,13 @@ __device__ inline float gpumap_weight(const gpumap_taps& taps, gpumap_i32 at) {
   return static_cast<float>(taps.reach - abs(taps.distance + (at - taps.first) * taps.step));
 }
 
+// The sum of all of them, exact: in 32 bits whatever goes beyond them on the way comes back.
+__device__ inline gpumap_u32 gpumap_weights(const gpumap_taps& taps) {
+  const gpumap_u32 count = taps.end - taps.first;
+  // Those before the centre, whose distances are negative.
+  const gpumap_u32 before = min(static_cast<gpumap_u32>(max(taps.step - 1 - taps.distance, 0)) / taps.step, count);
+  const auto distances = [&](gpumap_u32 first) { return first * taps.distance + first * (first - 1) / 2 * taps.step; };
+  return count * taps.reach - (distances(count) - 2 * distances(before));
+}
+
 #endif

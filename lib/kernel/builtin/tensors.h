@@ -72,7 +72,7 @@ __device__ inline void gpumap_store_video(gpumap_u64 row, gpumap_u32 format, gpu
   }
 }
 
-// `count` pixels of row y from x on, which is a multiple of 4. `params`: the mean and the scale of each channel.
+// `count` pixels of row y from x on. `params`: the mean and the scale of each channel.
 __device__ inline void gpumap_store_pixels(const gpumap_view& out, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                            gpumap_u32 count, const float4 (&pixel)[4], const float* params) {
   const gpumap_u64 row = out.plane[0] + static_cast<gpumap_u64>(y) * out.stride[0];

@@ -34,7 +34,7 @@ template <typename... Args>
 }
 
 ChannelizerSettings read_settings(std::string_view text) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("channelizer"), text, values);
   const double channels = values[0], taps = values[1], oversample = values[2], attenuation = values[3];
   if (channels < 2.0 || channels > most_channels || channels != std::floor(channels) ||

@@ -4,11 +4,15 @@
 //
 // Output n stands at n * down / up input samples, up / down being output rate over input rate in lowest terms. The
 // filter is designed at up times the input's rate; of its taps those of one phase, each up-th, meet input samples at
-// any output.
+// any output. Where up is so large that all phases would take too much memory, there are fewer, and taps are
+// interpolated between two of them.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "gpumap/error.hpp"
@@ -21,8 +25,15 @@
 namespace gpumap {
 namespace {
 
-// 16 MiB of filter: beyond that it no longer fits into a GPU's cache, and a rate a little aside needs a fraction of it.
+// 16 MiB of filter: beyond that it no longer fits into a GPU's cache.
 constexpr double most_filter_taps = 4194304.0;
+
+// Of interpolation between two phases, against those of exactly this place.
+constexpr double largest_error = 1e-6;
+// What a launch does at most. lavapipe (Mesa 22.3) ends a thread's loops after 65,535 turns in all: a thread adds up a
+// 32nd of an output's taps, and makes one output.
+constexpr std::uint64_t most_outputs = std::uint64_t{65535} * (RADIO_BLOCK_THREADS / RADIO_SUM_THREADS);
+constexpr std::uint32_t most_taps = 1U << 20U;
 
 struct DdcSettings {
   double frequency = 0.0;
@@ -32,14 +43,20 @@ struct DdcSettings {
   double attenuation = 80.0;
 };
 
-/// What settings and rates make together.
+/// What a filter is made for.
+struct DdcBand {
+  std::uint32_t in_rate = 0, out_rate = 0;
+  double bandwidth = 0.0, taps = 0.0, attenuation = 0.0;
+
+  [[nodiscard]] bool operator==(const DdcBand&) const = default;
+};
+
 struct DdcPlan {
   std::uint32_t up = 1, down = 1;
-  std::uint32_t taps = 1;  ///< of each phase
-  double cutoff = 0.5;     ///< in parts of the filter's rate, up times the input's
+  std::uint32_t taps = 1;    ///< of each phase
+  std::uint32_t phases = 1;  ///< up, or fewer
+  double cutoff = 0.5;       ///< in parts of the filter's rate, up times the input's
   double attenuation = 80.0;
-
-  [[nodiscard]] bool operator==(const DdcPlan&) const = default;
 };
 
 template <typename... Args>
@@ -48,7 +65,7 @@ template <typename... Args>
 }
 
 DdcSettings read_settings(std::string_view text) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("ddc"), text, values);
   const DdcSettings settings{values[0], values[1], values[2], values[3], values[4]};
   if (settings.rate < 0.0 || settings.rate > 2147483647.0 || settings.rate != std::floor(settings.rate)) {
@@ -65,7 +82,7 @@ DdcSettings read_settings(std::string_view text) {
   return settings;
 }
 
-DdcPlan make_plan(const DdcSettings& settings, std::uint32_t in_rate, std::uint32_t out_rate) {
+DdcBand band_of(const DdcSettings& settings, std::uint32_t in_rate, std::uint32_t out_rate) {
   if (out_rate == 0) refuse("no output rate: set the parameter rate, or caps with a rate after it");
   if (settings.rate != 0.0 && settings.rate != static_cast<double>(out_rate)) {
     refuse("rate={} where the caps after it say {}: a stream keeps its rate", settings.rate, out_rate);
@@ -82,33 +99,67 @@ DdcPlan make_plan(const DdcSettings& settings, std::uint32_t in_rate, std::uint3
     refuse("bandwidth={} does not fit into rate={}: the filter's edges need room, give up to 0.95 of the rate",
            bandwidth, out_rate);
   }
-  const std::uint32_t common = std::gcd(in_rate, out_rate);
-  DdcPlan plan{.up = out_rate / common, .down = in_rate / common, .attenuation = settings.attenuation};
+  return {in_rate, out_rate, bandwidth, settings.taps, settings.attenuation};
+}
+
+/// As many phases as interpolation between them needs: its error is an 8th of the second derivative times the distance
+/// squared, and that of a low-pass at most (2 pi cutoff)^2 times its own, whose magnitudes add up to some 3.
+std::uint32_t interpolated_phases(const DdcBand& band) {
+  const double error = std::min(largest_error, std::pow(10.0, -band.attenuation / 20.0) / 4.0);
+  const double cutoff = 0.5 * band.out_rate / band.in_rate;
+  return std::bit_ceil(static_cast<std::uint32_t>(2.0 * std::numbers::pi * cutoff * std::sqrt(0.4 / error)) + 1);
+}
+
+DdcPlan make_plan(const DdcBand& band) {
+  const std::uint32_t common = std::gcd(band.in_rate, band.out_rate);
+  DdcPlan plan{.up = band.out_rate / common, .down = band.in_rate / common, .attenuation = band.attenuation};
   // What passes is bandwidth / 2 on either side; what would fold into that begins at rate - bandwidth / 2.
-  const double filter_rate = 1.0 * plan.up * in_rate;
-  plan.cutoff = out_rate / 2.0 / filter_rate;
-  const double needed = kaiser_taps(settings.attenuation, (out_rate - bandwidth) / filter_rate);
-  const double taps = settings.taps != 0.0 ? settings.taps : std::ceil(needed / plan.up);
-  if (taps * plan.up > most_filter_taps) {
-    refuse(
-        "from {} to {} samples a second it takes a filter of {} phases with {} taps, more than {}: choose a rate that "
-        "has a larger common divisor with the input's, a smaller bandwidth or fewer taps",
-        in_rate, out_rate, plan.up, taps, most_filter_taps);
+  const double filter_rate = 1.0 * plan.up * band.in_rate;
+  const double stop = (band.out_rate - band.bandwidth / 2.0) / filter_rate;
+  plan.cutoff = band.out_rate / 2.0 / filter_rate;
+  const auto choose = [&](double taps) {
+    plan.phases = taps * plan.up <= most_filter_taps ? plan.up : interpolated_phases(band);
+    if (taps * plan.phases > most_filter_taps) {
+      refuse(
+          "from {} to {} samples a second, a filter for bandwidth={} and attenuation={} takes {} phases of {} taps, "
+          "more "
+          "than {}: choose a smaller bandwidth or fewer taps",
+          band.in_rate, band.out_rate, band.bandwidth, band.attenuation, plan.phases, taps, most_filter_taps);
+    }
+    plan.taps = static_cast<std::uint32_t>(taps);
+  };
+  if (band.taps != 0.0) {
+    choose(band.taps);
+    return plan;
   }
-  plan.taps = static_cast<std::uint32_t>(taps);
+  // Kaiser's formulas are near: more, until it is what was asked for.
+  for (int steps = 0; steps <= 40; ++steps) {
+    plan.attenuation = band.attenuation + 0.25 * steps;
+    choose(std::ceil(kaiser_taps(plan.attenuation, 2.0 * (stop - plan.cutoff)) / plan.up));
+    const LowPass filter(1.0 * plan.up * plan.taps, plan.cutoff, plan.attenuation);
+    if (filter.stop_band(stop) >= band.attenuation) break;
+  }
   return plan;
 }
 
-/// The filter by phases, a row for each.
+/// The filter by phases, a row for each; where taps lie between two of them, with one more row at the end.
 std::vector<float> filter_rows(const DdcPlan& plan) {
-  const std::vector<double> filter = design_low_pass(std::size_t{plan.up} * plan.taps, plan.cutoff, plan.attenuation);
-  std::vector<float> rows(filter.size());
-  for (std::size_t phase = 0; phase < plan.up; ++phase) {
+  const LowPass filter(1.0 * plan.up * plan.taps, plan.cutoff, plan.attenuation);
+  const bool all = plan.phases == plan.up;
+  const std::size_t rows = plan.phases + (all ? 0U : 1U);
+  std::vector<double> made(rows * plan.taps);
+  double sum = 0.0;
+  for (std::size_t row = 0; row < rows; ++row) {
+    const double phase = static_cast<double>(row) * plan.up / plan.phases;
     for (std::size_t k = 0; k < plan.taps; ++k) {
-      rows[phase * plan.taps + k] = static_cast<float>(filter[k * plan.up + phase] * plan.up);
+      sum += made[row * plan.taps + k] = filter.at(static_cast<double>(k * plan.up) + phase);
     }
   }
-  return rows;
+  if (!all) sum = filter.sum(std::size_t{plan.phases} * plan.taps);
+  std::vector<float> table(made.size());
+  std::transform(made.begin(), made.end(), table.begin(),
+                 [&](double tap) { return static_cast<float>(tap * plan.up / sum); });
+  return table;
 }
 
 class Ddc final : public Program {
@@ -121,15 +172,18 @@ class Ddc final : public Program {
 
   void set_params(std::string_view text) override {
     const DdcSettings settings = read_settings(text);
-    if (in_.rate != 0) adopt(make_plan(settings, in_.rate, out_rate_));
+    if (in_.rate != 0) adopt(band_of(settings, in_.rate, out_rate_));
+    // From here on it turns at another pace, and goes on from where it is.
+    if (in_.rate != 0 && settings.frequency != settings_.frequency) {
+      oscillator_ = Oscillator(settings.frequency, in_.rate, samples_, oscillator_.phase(samples_));
+    }
     settings_ = settings;
-    oscillator_ = Oscillator(settings.frequency, std::max(in_.rate, 1U));
   }
 
   void begin(const gpumap_view& in, const gpumap_view& out) override {
     check_iq(builtin_, in);
     const std::uint32_t out_rate = out.rate != 0 ? out.rate : static_cast<std::uint32_t>(settings_.rate);
-    adopt(make_plan(settings_, in.rate, out_rate));
+    adopt(band_of(settings_, in.rate, out_rate));
     in_ = in;
     out_rate_ = out_rate;
     oscillator_ = Oscillator(settings_.frequency, in.rate);
@@ -154,30 +208,37 @@ class Ddc final : public Program {
     kept_.lend(given);
     const std::uint64_t line =
         kept_.keep(queue, given, -static_cast<std::int64_t>(history), history + samples, oscillator_.at(samples_));
-    if (outputs != 0) {
-      // Where the first output stands: after the frame's first sample, by less than one step.
-      const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
-      const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
-      given.in.plane[0] = line + 2 * sizeof(float) * history;
+    // Where the first output stands: after the frame's first sample, by less than one step.
+    const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
+    const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
+    given.in.plane[0] = line + 2 * sizeof(float) * history;
+    for (std::uint64_t done = 0; done < outputs; done += most_outputs) {
+      const std::uint64_t some = std::min(outputs - done, most_outputs);
       given.in.plane[1] = rows_.ready(queue);
-      filter_.launch(queue, given,
-                     radio_ddc_job{.outputs = outputs,
-                                   .phase = first,
-                                   .up = plan_.up,
-                                   .down = plan_.down,
-                                   .taps = plan_.taps,
-                                   .reserved = 0},
-                     outputs * RADIO_SUM_THREADS);
+      given.out.plane[0] = frame.out.plane[0] + done * 2 * sizeof(float);
+      for (std::uint32_t tap = 0; tap < plan_.taps; tap += most_taps) {
+        filter_.launch(queue, given,
+                       radio_ddc_job{.outputs = some,
+                                     .phase = first + done * plan_.down,
+                                     .up = plan_.up,
+                                     .down = plan_.down,
+                                     .taps = plan_.taps,
+                                     .phases = plan_.phases,
+                                     .begin = tap,
+                                     .end = std::min(plan_.taps, tap + most_taps)},
+                       some * RADIO_SUM_THREADS);
+      }
     }
     samples_ += samples;
   }
 
  private:
-  void adopt(const DdcPlan& plan) {
-    if (designed_ && plan == plan_) return;
+  void adopt(const DdcBand& band) {
+    if (band == band_) return;
+    const DdcPlan plan = make_plan(band);
     rows_.set(filter_rows(plan));
     plan_ = plan;
-    designed_ = true;
+    band_ = band;
   }
 
   /// Outputs that stand before sample number `samples`: the ceiling of samples * up / down, of any stream's length.
@@ -191,8 +252,8 @@ class Ddc final : public Program {
   KeptSamples kept_;
   DeviceTable rows_;
   DdcSettings settings_;
+  DdcBand band_;  ///< of plan_
   DdcPlan plan_;
-  bool designed_ = false;
   Oscillator oscillator_;
   gpumap_view in_{};
   std::uint32_t out_rate_ = 0;

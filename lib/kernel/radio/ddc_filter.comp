@@ -3,6 +3,7 @@
 #version 460
 #define RADIO_JOB radio_ddc_job
 #include <gpumap_radio.glsl>
+#include <gpumap_sums.glsl>
 
 shared vec2 partial[RADIO_BLOCK_THREADS];
 
@@ -14,18 +15,34 @@ void main() {
   const uint64_t up = uint64_t(job.up);
   const uint64_t down = uint64_t(job.down);
   const uint taps = job.taps;
+  const bool between = job.phases != job.up;
   const uint64_t samples = frame.in_view.plane[0];
   const uint64_t filter_rows = frame.in_view.plane[1];
   const uint64_t step = uint64_t(gl_NumWorkGroups.x) * uint64_t(outputs_per_block);
   for (uint64_t base = uint64_t(gl_WorkGroupID.x) * uint64_t(outputs_per_block); base < outputs; base += step) {
     const uint64_t n = base + uint64_t(thread / RADIO_SUM_THREADS);
-    vec2 sum = vec2(0.0);
+    vec2 sum = vec2(0.0), lost = vec2(0.0);
     if (n < outputs) {
       const uint64_t at = job.phase + n * down;
       const uint64_t newest = samples + 8ul * (at / up);
-      const uint64_t filter_row = filter_rows + 4ul * (at % up) * uint64_t(taps);
-      for (uint k = lane; k < taps; k += RADIO_SUM_THREADS) {
-        sum += load_f32(filter_row + 4ul * uint64_t(k)) * load_iq(newest - 8ul * uint64_t(k), 0ul);
+      uint64_t row = at % up;
+      float part = 0.0;
+      if (between) {
+        const uint64_t place = row * uint64_t(job.phases);
+        row = place / up;
+        part = float(uint(place % up)) / float(job.up);
+      }
+      const uint64_t filter_row = filter_rows + 4ul * row * uint64_t(taps);
+      for (uint k = job.begin + lane; k < job.end;) {
+        vec2 some = vec2(0.0);
+        for (uint i = 0u; i < GPUMAP_PLAIN_SUM && k < job.end; ++i) {
+          const uint64_t tap_at = filter_row + 4ul * uint64_t(k);
+          float tap = load_f32(tap_at);
+          if (between) tap += part * (load_f32(tap_at + 4ul * uint64_t(taps)) - tap);
+          some += tap * load_iq(newest - 8ul * uint64_t(k), 0ul);
+          k += RADIO_SUM_THREADS;
+        }
+        gpumap_add(sum, lost, some);
       }
     }
     partial[thread] = sum;
@@ -33,7 +50,11 @@ void main() {
       barrier();
       if (lane < half_left) partial[thread] += partial[thread + half_left];
     }
-    if (lane == 0u && n < outputs) store_iq(frame.out_view.plane[0], n, partial[thread]);
+    if (lane == 0u && n < outputs) {
+      vec2 made = partial[thread];
+      if (job.begin != 0u) made += load_iq(frame.out_view.plane[0], n);
+      store_iq(frame.out_view.plane[0], n, made);
+    }
     barrier();
   }
 }

@@ -2,6 +2,7 @@
 // The polyphase FIR of ddc: see radio_ddc_job. A warp makes one output: neighbouring threads read neighbouring samples,
 // and a strong decimation, of few outputs with many taps each, still fills the GPU.
 #include <gpumap/radio.h>
+#include <gpumap/sums.h>
 
 extern "C" __global__ void ddc_filter(gpumap_frame frame) {
   __shared__ float2 partial[RADIO_BLOCK_THREADS];
@@ -13,15 +14,31 @@ extern "C" __global__ void ddc_filter(gpumap_frame frame) {
   for (gpumap_u64 base = 1ull * blockIdx.x * outputs_per_block; base < job.outputs;
        base += 1ull * gridDim.x * outputs_per_block) {
     const gpumap_u64 n = base + threadIdx.x / RADIO_SUM_THREADS;
-    float2 sum = make_float2(0.0f, 0.0f);
+    float2 sum = make_float2(0.0f, 0.0f), lost = sum;
     if (n < job.outputs) {
       const gpumap_u64 at = job.phase + n * job.down;
       const float2* newest = samples + at / job.up;
-      const float* taps = filters + at % job.up * job.taps;
-      for (gpumap_u32 k = lane; k < job.taps; k += RADIO_SUM_THREADS) {
-        const float2 iq = *(newest - k);
-        sum.x += taps[k] * iq.x;
-        sum.y += taps[k] * iq.y;
+      const gpumap_u32 phase = at % job.up;
+      gpumap_u64 row = phase;
+      float part = 0.0f;
+      const bool between = job.phases != job.up;
+      if (between) {
+        const gpumap_u64 place = 1ull * phase * job.phases;
+        row = place / job.up;
+        part = static_cast<float>(place % job.up) / static_cast<float>(job.up);
+      }
+      const float* taps = filters + row * job.taps;
+      for (gpumap_u32 k = job.begin + lane; k < job.end;) {
+        float2 some = make_float2(0.0f, 0.0f);
+        for (gpumap_u32 i = 0; i < GPUMAP_PLAIN_SUM && k < job.end; ++i, k += RADIO_SUM_THREADS) {
+          const float2 iq = *(newest - k);
+          float tap = taps[k];
+          if (between) tap += part * (taps[job.taps + k] - tap);
+          some.x += tap * iq.x;
+          some.y += tap * iq.y;
+        }
+        gpumap_add(sum.x, lost.x, some.x);
+        gpumap_add(sum.y, lost.y, some.y);
       }
     }
     partial[threadIdx.x] = sum;
@@ -32,7 +49,12 @@ extern "C" __global__ void ddc_filter(gpumap_frame frame) {
         partial[threadIdx.x].y += partial[threadIdx.x + half].y;
       }
     }
-    if (lane == 0 && n < job.outputs) radio_iq(frame.out.plane[0])[n] = partial[threadIdx.x];
+    if (lane == 0 && n < job.outputs) {
+      float2* const out = radio_iq(frame.out.plane[0]) + n;
+      float2 made = partial[threadIdx.x];
+      if (job.begin != 0) made.x += out->x, made.y += out->y;
+      *out = made;
+    }
     __syncthreads();
   }
 }

@@ -10,6 +10,23 @@ namespace gpumap {
 /// to stop band is `transition` wide; in parts of the sampling rate.
 [[nodiscard]] double kaiser_taps(double attenuation, double transition);
 
+/// A symmetric low-pass of `taps` taps, as what it is made from: a sinc that cuts off at `cutoff` parts of the sampling
+/// rate, times a Kaiser window for this attenuation. Not scaled: 1 in its middle.
+class LowPass {
+ public:
+  LowPass(double taps, double cutoff, double attenuation);
+  /// Tap `i`, from 0 to taps - 1; also between two taps, and a little beyond the ends.
+  [[nodiscard]] double at(double i) const;
+  /// The sum of its taps, from `steps` values: more than it has waves.
+  [[nodiscard]] double sum(std::size_t steps) const;
+  /// What it leaves of a frequency from `from` parts of the sampling rate on, in dB below its gain at 0, at most: the
+  /// response of its taps as float32 or, where they are many, of points as far apart as its waves allow.
+  [[nodiscard]] double stop_band(double from) const;
+
+ private:
+  double taps_, cutoff_, beta_, window_scale_;
+};
+
 /// A low-pass of `taps` taps, symmetric, of sum 1: a sinc that cuts off at `cutoff` parts of the sampling rate, times a
 /// Kaiser window for this attenuation.
 [[nodiscard]] std::vector<double> design_low_pass(std::size_t taps, double cutoff, double attenuation);

@@ -15,6 +15,7 @@ layout(local_size_x = RADIO_BLOCK_THREADS) in;
 struct radio_keep_job {
   int64_t first;
   uint64_t count;
+  uint64_t start;
   uint64_t position;
   uint64_t period;
   uint64_t step;
@@ -25,7 +26,9 @@ struct radio_ddc_job {
   uint up;
   uint down;
   uint taps;
-  uint reserved;
+  uint phases;
+  uint begin;
+  uint end;
 };
 struct radio_fft_job {
   uint64_t transforms;

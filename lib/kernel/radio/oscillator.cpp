@@ -6,7 +6,8 @@
 
 namespace gpumap {
 
-Oscillator::Oscillator(double frequency, std::uint32_t rate) {
+Oscillator::Oscillator(double frequency, std::uint32_t rate, std::uint64_t first, std::uint64_t start)
+    : first_(first), start_(start) {
   constexpr double units = 1073741824.0;  // 2^30 in a hertz: rates of 32 bits still fit
   const std::uint64_t turn = std::uint64_t{rate} << 30;
   const std::int64_t offset = std::llround(frequency * units) % static_cast<std::int64_t>(turn);

@@ -14,24 +14,30 @@
 #define RADIO_FFT_THREADS 256 /* of block_fft.h; CUDA only */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
- * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample. */
+ * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start` on,
+ * in 2^-64 turns. */
 typedef struct radio_keep_job {
   gpumap_i64 first;
   gpumap_u64 count;
+  gpumap_u64 start;
   gpumap_u64 position;
   gpumap_u64 period;
   gpumap_u64 step;
 } radio_keep_job;
 
-/* FIR at `up` times the input's rate, of which each `down`-th value is output. taps: in.plane[1], a row for each phase.
- * The first output's newest sample is in.plane[0], its phase is `phase`. */
+/* FIR at `up` times the input's rate, of which each `down`-th value is output. taps: in.plane[1], a row for each phase;
+ * with fewer `phases` than `up`, for as many equally apart, one row more, and taps interpolated between two rows. The
+ * first output's newest sample is in.plane[0], its phase is `phase`. Taps from `begin` to `end`: from 0 on they make the
+ * outputs, later ones add to them. */
 typedef struct radio_ddc_job {
   gpumap_u64 outputs;
   gpumap_u64 phase;
   gpumap_u32 up;
   gpumap_u32 down;
   gpumap_u32 taps;
-  gpumap_u32 reserved;
+  gpumap_u32 phases;
+  gpumap_u32 begin;
+  gpumap_u32 end;
 } radio_ddc_job;
 
 /* One pass of a batch of FFTs (Stockham): from in.plane[0] to out.plane[0]; in.plane[1]: exp(-2 pi i k / size). */
@@ -62,7 +68,9 @@ typedef struct radio_columns_job {
 } radio_columns_job;
 
 /* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the
- * sum at in.plane[1] already; what is left over goes to out.plane[1]. spectrum_power windows X: a window that is a sum
+ * sum at in.plane[1] already; what is left over goes to out.plane[1]. Each GPUMAP_PLAIN_SUM of a row are added up as
+ * they are, and those sums with compensation: three arrays of `size` floats, of those not yet together, of the sum, and
+ * of what rounding took from it. spectrum_power windows X: a window that is a sum
  * of cosines, window[0] - 2 window[1] cos(2 pi i / size) + 2 window[2] cos(4 pi i / size) - ..., adds neighbouring
  * bins. spectrum_finish has it windowed already. */
 typedef struct radio_power_job {

@@ -13,8 +13,8 @@ void main() {
     const int64_t i = given.first + int64_t(n);
     vec2 iq = radio_sample(stream, i);
     // Those kept were turned when they came.
-    if (i >= 0l && given.step != 0ul) {
-      iq = radio_multiply(iq, radio_phasor((given.position + uint64_t(i)) % given.period * given.step));
+    if (i >= 0l && (given.start | given.step) != 0ul) {
+      iq = radio_multiply(iq, radio_phasor(given.start + (given.position + uint64_t(i)) % given.period * given.step));
     }
     store_iq(to, n, iq);
   }

@@ -9,8 +9,9 @@ extern "C" __global__ void radio_keep(gpumap_frame frame) {
     const gpumap_i64 i = job.first + static_cast<gpumap_i64>(n);
     float2 iq = radio_sample(frame, i);
     // Those kept were turned when they came.
-    if (i >= 0 && job.step != 0) {
-      iq = radio_multiply(iq, radio_phasor((job.position + static_cast<gpumap_u64>(i)) % job.period * job.step));
+    if (i >= 0 && (job.start | job.step) != 0) {
+      iq = radio_multiply(
+          iq, radio_phasor(job.start + (job.position + static_cast<gpumap_u64>(i)) % job.period * job.step));
     }
     out[n] = iq;
   }

@@ -54,6 +54,7 @@ std::uint64_t KeptSamples::keep(Queue& queue, const gpumap_frame& frame, std::in
     given.out.plane[0] = address + before * sample_bytes;
     const radio_keep_job job{.first = first + static_cast<std::int64_t>(before),
                              .count = count - before,
+                             .start = turn.start,
                              .position = turn.position,
                              .period = turn.period,
                              .step = turn.step};

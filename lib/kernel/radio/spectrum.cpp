@@ -12,6 +12,7 @@
 #include <numbers>
 
 #include "gpumap/error.hpp"
+#include "kernel/builtin/sums.h"
 #include "kernel/radio/fft.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 #include "kernel/radio/radio_memory.hpp"
@@ -23,6 +24,9 @@ namespace {
 
 // Transforms at a time: 32 MiB between two kernels stay in the cache of a large GPU, and in reason with overlap.
 constexpr std::uint64_t most_values = 1U << 22U;
+// Transforms of a row at a time. One has up to 5 turns of loops in spectrum_power, and lavapipe (Mesa 22.3) ends a
+// thread's loops after 65,535 turns in all.
+constexpr std::uint64_t most_of_a_row = 8192;
 constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
 
 enum class Window { rectangle, hann, hamming, blackman_harris };
@@ -43,7 +47,7 @@ template <typename... Args>
 }
 
 SpectrumSettings read_settings(std::string_view text) {
-  std::array<float, GPUMAP_MAX_PARAMS> values{};
+  std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("spectrum"), text, values);
   const double size = values[0], overlap = values[1], average = values[2], window = values[3], decibel = values[4];
   SpectrumSettings settings;
@@ -133,10 +137,10 @@ class Spectrum final : public Program {
     gpumap_frame given = frame;
     kept_.lend(given);
     const auto oldest = -static_cast<std::int64_t>(kept_.count());
-    const std::uint64_t at_a_time = std::max<std::uint64_t>(most_values / settings_.size, 1);
-    for (std::uint64_t done = 0; done < transforms; done += at_a_time) {
-      transform(queue, given, oldest + static_cast<std::int64_t>(done * settings_.hop),
-                std::min(at_a_time, transforms - done));
+    for (std::uint64_t done = 0; done < transforms;) {
+      const std::uint64_t some = std::min(at_a_time(), transforms - done);
+      transform(queue, given, oldest + static_cast<std::int64_t>(done * settings_.hop), some);
+      done += some;
     }
     const std::uint64_t used = transforms * settings_.hop;
     kept_.keep(queue, given, oldest + static_cast<std::int64_t>(used), samples - used);
@@ -145,6 +149,17 @@ class Spectrum final : public Program {
  private:
   [[nodiscard]] std::uint64_t transforms_in(std::uint64_t samples) const {
     return samples < settings_.size ? 0 : (samples - settings_.size) / settings_.hop + 1;
+  }
+
+  /// How many to make next, at most.
+  [[nodiscard]] std::uint64_t at_a_time() const {
+    const std::uint64_t most = std::max<std::uint64_t>(most_values / settings_.size, 1);
+    // See spectrum_finish.cu.
+    if (two_pass_ != nullptr && settings_.average > GPUMAP_PLAIN_SUM) {
+      const std::uint32_t together = GPUMAP_PLAIN_SUM - carried_ % GPUMAP_PLAIN_SUM;
+      return std::min<std::uint64_t>(most, std::min(together, settings_.average - carried_));
+    }
+    return settings_.average > most_of_a_row ? std::min(most, most_of_a_row) : most;
   }
 
   void choose_transform(std::uint32_t format) {
@@ -210,7 +225,8 @@ class Spectrum final : public Program {
   /// Rows go to frame.out, which is moved on behind them.
   void transform(Queue& queue, gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
     const std::uint64_t rows = (carried_ + transforms + settings_.average - 1) / settings_.average;
-    const std::uint64_t sum_bytes = settings_.size * sizeof(float);
+    const std::uint64_t row_bytes = settings_.size * sizeof(float);
+    const std::uint64_t sum_bytes = 3 * row_bytes;
     gpumap_frame given = frame;
     // By turns: one row may be finished with an old sum while another thread leaves a new one.
     given.in.plane[1] = sums_[0].ready(queue, sum_bytes);
@@ -226,7 +242,7 @@ class Spectrum final : public Program {
       power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
     }
     std::swap(sums_[0], sums_[1]);
-    frame.out.plane[0] += (carried_ + transforms) / settings_.average * sum_bytes;
+    frame.out.plane[0] += (carried_ + transforms) / settings_.average * row_bytes;
     carried_ = static_cast<std::uint32_t>((carried_ + transforms) % settings_.average);
   }
 

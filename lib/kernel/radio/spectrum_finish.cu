@@ -3,6 +3,7 @@
 // transformed, and its power added up over the transforms of a row of the spectrum. See radio_power_job; a block has
 // the same bins of all of them, so that the sum is the same wherever frames end.
 #include <gpumap/spectrum.h>
+#include <gpumap/sums.h>
 #include <gpumap/two_pass.h>
 
 constexpr int radix = SPECTRUM_ROW_RADIX;
@@ -16,6 +17,27 @@ constexpr int row_pitch = 32 * value_pitch + (rows < 32 ? 32 / rows : 1);
 // The bin of value i of those that a block has in the end, neighbouring rows' next to one another.
 __device__ gpumap_u32 bin_of(gpumap_u32 first_row, int i) {
   return (i / rows * column_points + first_row + i % rows + SPECTRUM_SIZE / 2) % SPECTRUM_SIZE;
+}
+
+// What is in `some` goes to the sum of its row, of which a launch has a part, none that is more than GPUMAP_PLAIN_SUM
+// transforms or goes on beyond a multiple of that.
+__device__ void add_to_row(const gpumap_frame& frame, const radio_power_job& job, const SpectrumRow& row,
+                           gpumap_u32 first_row, const float* some) {
+  const bool together = row.finished || (job.carried + job.transforms) % GPUMAP_PLAIN_SUM == 0;
+#pragma unroll 1  // short: the instruction cache is for the transform
+  for (int i = threadIdx.x; i < rows * SPECTRUM_ROW_POINTS; i += RADIO_FFT_THREADS) {
+    const gpumap_u32 bin = bin_of(first_row, i);
+    const float* const carried = reinterpret_cast<const float*>(frame.in.plane[1]) + bin;
+    float sum = row.resumed ? carried[SPECTRUM_SIZE] : 0.0f;
+    float lost = row.resumed ? carried[2 * SPECTRUM_SIZE] : 0.0f;
+    if (together) gpumap_add(sum, lost, some[i]);
+    if (row.finished) {
+      reinterpret_cast<float*>(frame.out.plane[0])[bin] = spectrum_power_of(job, sum);
+    } else {
+      float* const left = reinterpret_cast<float*>(frame.out.plane[1]) + bin;
+      left[0] = together ? 0.0f : some[i], left[SPECTRUM_SIZE] = sum, left[2 * SPECTRUM_SIZE] = lost;
+    }
+  }
 }
 
 extern "C" __global__ void __launch_bounds__(RADIO_FFT_THREADS, 2) spectrum_finish(gpumap_frame frame) {
@@ -63,6 +85,10 @@ extern "C" __global__ void __launch_bounds__(RADIO_FFT_THREADS, 2) spectrum_fini
 #pragma unroll
   for (int i = 0; i < BLOCK_FFT_VALUES; ++i) shared[own(i)] = sums[i];
   __syncthreads();
+  if (job.average > GPUMAP_PLAIN_SUM) {
+    add_to_row(frame, job, row, first_row, shared);
+    return;
+  }
   float* const out = row.finished ? reinterpret_cast<float*>(frame.out.plane[0]) + sum_row * SPECTRUM_SIZE
                                   : reinterpret_cast<float*>(frame.out.plane[1]);
 #pragma unroll 4

@@ -3,6 +3,7 @@
 #version 460
 #define RADIO_JOB radio_power_job
 #include <gpumap_radio.glsl>
+#include <gpumap_sums.glsl>
 
 // Bin k of what the window leaves: see radio_power_job.
 vec2 windowed(uint64_t row, uint64_t k) {
@@ -31,15 +32,29 @@ void main() {
     const uint64_t begin = row == 0ul ? 0ul : row * average - carried;
     const uint64_t full = (row + 1ul) * average - carried;
     const uint64_t end = min(full, transforms);
-    float sum = 0.0;
-    if (row == 0ul && carried != 0ul) sum = load_f32(frame.in_view.plane[1] + 4ul * bin);
+    const uint64_t carried_at = frame.in_view.plane[1] + 4ul * bin;
+    float some = 0.0, sum = 0.0, lost = 0.0;
+    uint64_t in_row = 0ul;
+    if (row == 0ul && carried != 0ul) {
+      some = load_f32(carried_at);
+      sum = load_f32(carried_at + 4ul * size);
+      lost = load_f32(carried_at + 8ul * size);
+      in_row = carried;
+    }
     for (uint64_t t = begin; t < end; ++t) {
       const vec2 x = windowed(transformed + 8ul * t * size, k);
-      sum += x.x * x.x + x.y * x.y;
+      some += x.x * x.x + x.y * x.y;
+      if (++in_row % GPUMAP_PLAIN_SUM != 0ul) continue;
+      gpumap_add(sum, lost, some);
+      some = 0.0;
     }
     if (full > transforms) {
-      store_f32(frame.out_view.plane[1] + 4ul * bin, sum);
+      const uint64_t left_at = frame.out_view.plane[1] + 4ul * bin;
+      store_f32(left_at, some);
+      store_f32(left_at + 4ul * size, sum);
+      store_f32(left_at + 8ul * size, lost);
     } else {
+      gpumap_add(sum, lost, some);
       const float power = sum * job.scale;
       // 10 log10 is 3.01 log2.
       store_f32(frame.out_view.plane[0] + 4ul * n,

@@ -2,6 +2,7 @@
 // The rows of spectrum, frequency zero in the middle: see radio_power_job. A thread adds up bins of a row, transform by
 // transform, so that the sum is the same wherever frames end.
 #include <gpumap/spectrum.h>
+#include <gpumap/sums.h>
 
 // |X|^2 of what the window leaves of a bin, from three bins before it to three after it.
 __device__ float windowed(const radio_power_job& job, const float2* at) {
@@ -21,18 +22,31 @@ __device__ void bin_by_bin(const gpumap_frame& frame, const radio_power_job& job
     const SpectrumRow row = spectrum_row(job, n >> shift);
     const gpumap_u32 bin = static_cast<gpumap_u32>(n) & last;
     const gpumap_u32 k = (bin + job.size / 2) & last;
-    float sum = row.resumed ? reinterpret_cast<const float*>(frame.in.plane[1])[bin] : 0.0f;
-    for (gpumap_u64 t = row.begin; t < row.end; ++t) {
-      const float2* in = radio_iq(frame.in.plane[0]) + t * job.size;
-      float2 near[7];
+    const float* const carried = reinterpret_cast<const float*>(frame.in.plane[1]) + bin;
+    float some = row.resumed ? carried[0] : 0.0f;
+    float sum = row.resumed ? carried[job.size] : 0.0f;
+    float lost = row.resumed ? carried[2ull * job.size] : 0.0f;
+    gpumap_u64 in_row = row.resumed ? job.carried : 0;
+    for (gpumap_u64 t = row.begin; t < row.end;) {
+      const gpumap_u64 end = min(row.end, t + GPUMAP_PLAIN_SUM - in_row % GPUMAP_PLAIN_SUM);
+      in_row += end - t;
+      for (; t < end; ++t) {
+        const float2* in = radio_iq(frame.in.plane[0]) + t * job.size;
+        float2 near[7];
 #pragma unroll
-      for (gpumap_u32 i = 0; i < 7; ++i) near[i] = in[(k + i - 3) & last];
-      sum += windowed(job, near + 3);
+        for (gpumap_u32 i = 0; i < 7; ++i) near[i] = in[(k + i - 3) & last];
+        some += windowed(job, near + 3);
+      }
+      if (in_row % GPUMAP_PLAIN_SUM != 0) break;
+      gpumap_add(sum, lost, some);
+      some = 0.0f;
     }
     if (row.finished) {
+      gpumap_add(sum, lost, some);
       reinterpret_cast<float*>(frame.out.plane[0])[n] = spectrum_power_of(job, sum);
     } else {
-      reinterpret_cast<float*>(frame.out.plane[1])[bin] = sum;
+      float* const left = reinterpret_cast<float*>(frame.out.plane[1]) + bin;
+      left[0] = some, left[job.size] = sum, left[2ull * job.size] = lost;
     }
   }
 }
