@@ -16,6 +16,9 @@ namespace gpumap::gst {
 
 namespace {
 
+/// Room for what is put behind an output stays countable.
+constexpr std::uint64_t most_output_bytes = std::uint64_t{1} << 62U;
+
 GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block, std::size_t bytes) {
   struct Loan {
     std::shared_ptr<OutputPool> pool;
@@ -75,16 +78,32 @@ std::string KernelRunner::shortfall(GstBuffer* in) const {
       bytes, wanted);
 }
 
-std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
+std::size_t KernelRunner::output_bytes(const Input& input) const {
+  const std::size_t input_bytes = input.size;
+  if (in_place()) return input_bytes;
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
   if (!declaration_.output_bytes.empty()) {
-    const gpumap_view in = in_format_.view(0, input_bytes, nullptr);
+    const gpumap_view in = in_format_.view(0, input_bytes, input.meta);
     const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
                                                                     {"width", in.width},
                                                                     {"height", in.height},
                                                                     {"rate", in.rate},
                                                                     {"channels", in.channels}};
-    return evaluate(declaration_.output_bytes, variables);
+    const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
+    // A kernel that keeps to the format and the size that it is told writes as much as these take.
+    if (!out_format_.fits(keeps_layout() ? input.meta : nullptr, bytes)) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("kernel {}: an output of {} bytes (\"{}\") has no room for the picture that its caps say, "
+                      "which takes {}: leave the line bytes and output-bytes out",
+                      name_, bytes, declaration_.output_bytes, out_format_.image_bytes()));
+    }
+    if (bytes > most_output_bytes) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for it", name_, bytes,
+                              declaration_.output_bytes));
+    }
+    return bytes;
   }
   if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
@@ -142,7 +161,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   Unpacked unpacked;
   if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;
   const bool in_place = hands_on(input);
-  const std::size_t bytes = output_bytes(input.size);
+  const std::size_t bytes = output_bytes(input);
 
   const bool own_size = program_->output_bytes(input.size).has_value();
 

@@ -129,6 +129,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
                   fmt::format("memory:CUDAMemory cannot be {} here: {}", cuda_output_ ? "given" : "taken", obstacle));
     }
   }
+  check_picture_size(in);
+  check_picture_size(out);
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();

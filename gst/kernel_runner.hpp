@@ -122,7 +122,8 @@ class KernelRunner {
     return (builtin_ == nullptr && declaration_.output.empty()) || on_bytes_;
   }
   [[nodiscard]] bool hands_on(const Input& input) const noexcept { return in_place() && (!input.cuda || cuda_output_); }
-  [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
+  /// Throws Error(invalid) for what is declared and has no room for the picture.
+  [[nodiscard]] std::size_t output_bytes(const Input& input) const;
   /// A picture in CUDA memory is copied within the GPU before the kernel sees it where the kernel knows bytes only, and
   /// the padding of rows is none of them, or where the copy is what goes on.
   [[nodiscard]] bool is_packed(const Input& input) const noexcept {

@@ -419,6 +419,40 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   }
 }
 
+// A kernel that keeps to the contract would write behind what is allocated.
+TEST(OwnKernel, OutputsHaveRoomForTheirPicture) {
+  const File pixels(gray("", "1u"));
+  const std::string at = "location=" + pixels.path();
+  const std::pair<std::string, const char*> cases[] = {
+      {at + " output-bytes=100",
+       "output of 100 bytes (\"100\") has no room for the picture that its caps say, which "
+       "takes 2924"},
+      {at + " output-bytes=2923", "has no room"},
+      {at + " output-bytes=16 output-caps=video/x-raw,format=RGBA,width=1920,height=1080", "takes 8294400"},
+      {at + " output-bytes=16 output-caps=video/x-bayer,format=bggr,width=40,height=4", "takes 160"},
+      {at + " output-bytes=16 output-caps=application/x-tensor,width=4,height=4", "takes 192"},
+      {at + " output-bytes=18446744073709551615 check-bounds=true", "no memory has room for it"},
+      {at + " output-caps=\"video/x-raw,format=GRAY8,width={width/100}\"", "its width has to be from 1 to 32767"},
+      {at + " output-caps=video/x-raw,format=GRAY8,width=100000,height=100000", "its width has to be from 1 to 32767"},
+      {at + " output-caps=\"application/x-tensor,width=7,height={0}\"", "its height has to be from 1 to"},
+  };
+  for (const auto& [options, message] : cases) {
+    Own own(options);
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
+    EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
+  }
+  for (const char* enough : {"2924", "2*bytes", "width*height+129"}) {
+    Own own(at + " output-bytes=" + enough);
+    EXPECT_GE(own.bytes().size(), Own::frame_bytes) << enough;
+  }
+}
+
+TEST(OwnKernel, WhatOnlyLooksGivesAsManyBytesAsItTook) {
+  const File file("// gpumap: output unchanged\n// gpumap: bytes 2*bytes\nvoid main() {}\n");
+  Own own("location=" + file.path());
+  EXPECT_EQ(own.bytes(), random_data(Own::frame_bytes, 11));
+}
+
 /// What a frame shows, again and again until it is `wanted`.
 bool comes_to_show(Own& own, unsigned wanted) {
   return eventually(
