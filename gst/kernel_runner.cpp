@@ -94,6 +94,7 @@ KernelRunner::~KernelRunner() {
     keep_for_good(std::shared_ptr<CudaLoans>(std::move(loans_)));
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
     keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
+    keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }
