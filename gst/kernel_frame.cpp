@@ -212,7 +212,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
   const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
-  launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
+  // Built-ins that make another picture do so with each field; a kernel of the user's is to ask for that.
+  const bool by_field = builtin_ != nullptr ? !on_bytes_ : declaration_.per_field;
+  launch(by_field && in_format_.has_chroma_by_field(in));
   if (span) {
     queue_->end_span(*span);
     trace->add_span(span);

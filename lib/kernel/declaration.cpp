@@ -90,13 +90,18 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declare_output(declaration, value);
   } else if (key == "input") {
     declaration.input = value;
+  } else if (key == "launch") {
+    if (value != "per-frame" && value != "per-field") {
+      throw Error(ErrorCode::invalid, fmt::format("no launch \"{}\": choose per-frame or per-field", value));
+    }
+    declaration.per_field = value == "per-field";
   } else if (key == "bytes") {
     declaration.output_bytes = value;
   } else if (key == "results") {
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, bytes and results",
+                                                "shared, state, input, output, launch, bytes and results",
                                                 key));
   }
 }

@@ -224,6 +224,69 @@ TEST(OwnKernel, AKernelThatOnlyLooksHandsTheFrameOn) {
   }
 }
 
+TEST(OwnKernel, SeveralFunctionsThatOnlyLookSeeTheSameFrame) {
+  const File file(
+      "// gpumap: functions first,other,last\n// gpumap: output unchanged\n// gpumap: results a=u64,b=u64,c=u64\n"
+      "void tell(uint word) { if (gpumap_thread() == 0ul) store_u64(frame.result + 8 * word,\n"
+      "  uint64_t(load_u32(frame.in_view.plane[0])) | uint64_t(frame.in_view.plane[0] == frame.out_view.plane[0]) << "
+      "32);"
+      " }\n"
+      "void first() { tell(0); }\nvoid other() { tell(1); }\nvoid last() { tell(2); }\n");
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  guint64 wanted = 1;
+  for (int x = 3; x >= 0; --x) wanted = wanted << 8U | own.pixel(x, 0);
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(gst_sample_get_buffer(sample.get()), "GpumapResult");
+  ASSERT_NE(meta, nullptr);
+  for (const char* name : {"a", "b", "c"}) {
+    guint64 found = 0;
+    EXPECT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), name, &found));
+    EXPECT_EQ(found, wanted) << name;
+  }
+}
+
+/// What a frame of interlaced NV12 of 16x8 shows of its launches: their number so far, how often the result was added
+/// to, and the height that the last one saw.
+std::array<guint64, 3> launches_of(Pipeline& pipeline) {
+  std::array<guint64, 3> found{};
+  push(pipeline.appsrc(), new_buffer(Data(16 * 8 * 3 / 2)));
+  const Sample sample = pull(pipeline.appsink());
+  if (!sample) return found;
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(gst_sample_get_buffer(sample.get()), "GpumapResult");
+  if (meta == nullptr) return found;
+  gst_structure_get(gst_custom_meta_get_structure(meta), "launches", G_TYPE_UINT64, &found[0], "added", G_TYPE_UINT64,
+                    &found[1], "height", G_TYPE_UINT64, &found[2], nullptr);
+  return found;
+}
+
+TEST(OwnKernel, InterlacedFramesAreLaunchedByFieldOnRequest) {
+  const std::string counts =
+      "// gpumap: results launches=u64,added=u64,height=u64\n// gpumap: state 8\n"
+      "void main() { if (gpumap_thread() != 0ul) return;\n"
+      "  store_u32(frame.state, load_u32(frame.state) + 1u); store_u64(frame.result, "
+      "uint64_t(load_u32(frame.state)));\n"
+      "  store_u64(frame.result + 8, load_u64(frame.result + 8) + 1ul);\n"
+      "  store_u64(frame.result + 16, uint64_t(frame.in_view.height)); }\n";
+  const std::string gray_out = "// gpumap: output video/x-raw,format=GRAY8\n";
+  for (const auto& [declared, launches, height] : {std::tuple<std::string, guint64, guint64>{gray_out, 1, 8},
+                                                   {"// gpumap: launch per-frame\n" + gray_out, 1, 8},
+                                                   {"", 1, 8},
+                                                   {"// gpumap: launch per-field\n" + gray_out, 2, 4},
+                                                   {"// gpumap: launch per-field\n", 2, 4}}) {
+    const File file(declared + counts);
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in format=time caps=video/x-raw,format=NV12,width=16,height=8,framerate=25/1,"
+                       "interlace-mode=interleaved ! gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel "
+                       "location=" +
+                       file.path() + " ! appsink name=out sync=false"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (guint64 frame = 1; frame <= 2; ++frame) {
+      EXPECT_THAT(launches_of(pipeline), ElementsAre(frame * launches, launches, height)) << declared;
+    }
+  }
+}
+
 TEST(OwnKernel, TakesWhatItsFileDeclares) {
   const File grey(gray("// gpumap: input video/x-raw,format={GRAY8,NV12}\n", input_pixel));
   Own fits("location=" + grey.path());

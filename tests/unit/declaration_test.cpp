@@ -38,6 +38,7 @@ TEST(Declaration, EveryKey) {
       "// gpumap: output video/x-raw,format=GRAY8,width={width/2}\n"
       "// gpumap: input video/x-raw,format={GRAY8,NV12}\n"
       "// gpumap: bytes bytes/2\n"
+      "// gpumap: launch per-field\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
   EXPECT_THAT(declaration.params, ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1, 2, 3))));
   EXPECT_THAT(declaration.functions, ElementsAre("one", "other"));
@@ -48,6 +49,7 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(declaration.output, "video/x-raw,format=GRAY8,width={width/2}");
   EXPECT_EQ(declaration.input, "video/x-raw,format={GRAY8,NV12}");
   EXPECT_FALSE(declaration.unchanged);
+  EXPECT_TRUE(declaration.per_field);
   EXPECT_EQ(declaration.output_bytes, "bytes/2");
   EXPECT_THAT(declaration.results, ElementsAre(Pair("sharpness", ResultType::f32), Pair("count", ResultType::u64),
                                                Pair("a", ResultType::i64), Pair("b", ResultType::f64)));
@@ -71,6 +73,7 @@ TEST(Declaration, ErrorsNameTheLine) {
       {"// gpumap: grid 99999999999\n", "is no dimension"},
       {"// gpumap: state -1\n", "\"-1\" is no number of bytes"},
       {"// gpumap: shared 1k\n", "\"1k\" is no number of bytes"},
+      {"// gpumap: launch twice\n", "no launch \"twice\": choose per-frame or per-field"},
       {"// gpumap: results a\n", "\"a\" is no result"},
       {"// gpumap: results a=f16\n", "no result type \"f16\""},
       {"// gpumap: results a=f32,a=u64\n", "\"a\" is named twice"},

@@ -10,6 +10,7 @@
 //   // gpumap: state 65536                            bytes at frame.state, kept from frame to frame
 //   // gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}
 //   // gpumap: output unchanged                       the frame goes on as it came: the kernel only looks at it
+//   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
@@ -38,6 +39,7 @@ struct Declaration {
   std::string input;         ///< caps; empty: any
   std::string output;        ///< caps, with expressions in braces; empty: as the input
   bool unchanged = false;    ///< writes no output: the input is handed on
+  bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;  ///< an expression; empty: as the caps say
   std::vector<std::pair<std::string, ResultType>> results;
 };

@@ -101,7 +101,7 @@ typedef struct gpumap_frame {
   gpumap_u64 sequence; /* of the frame on its channel, from 0 */
   gpumap_i64 pts;      /* ns, -1 when none */
   gpumap_i64 duration; /* ns, -1 when none */
-  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each launch and tells
+  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each frame and tells
                           them after it, where any is not zero: element message and buffer meta, see the README */
   gpumap_u64 state;    /* address of state_bytes bytes that are yours: zero at the stream's first frame and wherever it
                           begins anew (new caps, after a flush), else as the frame before left them. 16-aligned */
