@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "gpumap/error.hpp"
+#include "kernel/compiler_log.hpp"
 #include "kernel/embedded_sources.hpp"
 #include "kernel/nvrtc.hpp"
 #include "kernel/ptx.hpp"
@@ -63,10 +64,9 @@ class Compilation {
       log.resize(size);
       nvrtc_.nvrtcGetProgramLog(program_, log.data());
     }
-    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
     throw Error(ErrorCode::compile,
                 fmt::format("kernel {} does not compile (NVRTC {}, {}): {}\n{}", name_, nvrtc_.version, options.front(),
-                            nvrtc_.nvrtcGetErrorString(result), log));
+                            nvrtc_.nvrtcGetErrorString(result), shortened_log(std::move(log))));
   }
 
   [[nodiscard]] std::string ptx() const { return output(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX); }

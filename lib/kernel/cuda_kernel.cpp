@@ -7,6 +7,7 @@
 
 #include "device/executable.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/cubin.hpp"
 #include "kernel/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
@@ -55,6 +56,7 @@ class LoadedCudaKernel final : public CudaKernel {
         find(choose_entry(source, ptx_entries(source.code)));
         break;
       default:
+        check_cubin(source);
         load(source.code);
         find(source.function.empty() ? only_function() : source.function);
     }

@@ -364,6 +364,29 @@ double value_of(GstElement* kernel, const char* name) {
   return value;
 }
 
+TEST(OwnKernel, AsManyChildrenAsThereAreNumbersBesideParams) {
+  std::string ones = "1", twos = "2";
+  for (int i = 1; i < 40; ++i) {
+    ones += ",1";
+    twos += ",2";
+  }
+  const File file(gray("// gpumap: params taps=[" + ones + "],gain=1\n",
+                       "uint(frame.params[0] + frame.params[24] * 5 + frame.params[25] * 25 + frame.params[40])"));
+  const std::string at = "location=" + file.path() + " params=\"";
+  for (const auto& [params, last] :
+       {std::pair{"taps=[" + twos + "]", 2}, {"taps[25]=9,gain=1,taps=[" + twos + "]", 2}, {"taps[25]=4", 4}}) {
+    Own own(at + params + "\"");
+    for (int i = 0; i < 25; ++i) {
+      gst_child_proxy_set(GST_CHILD_PROXY(own.pipeline().element("kernel")),
+                          ("taps[" + std::to_string(i) + "]::value").c_str(), 3.0, nullptr);
+    }
+    const Data data = own.bytes();
+    ASSERT_FALSE(data.empty()) << params << own.pipeline().wait(1s);
+    EXPECT_EQ(std::to_integer<int>(data[0]), 3 + 3 * 5 + last * 25 + 1) << params;
+    EXPECT_THAT(own.pipeline().warnings(), testing::IsEmpty());
+  }
+}
+
 TEST(OwnKernel, ChildrenAreTheParametersThatThereAre) {
   const File file(gray("// gpumap: params gain=3,taps=[1,2]\n", "0u"));
   const Element kernel(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make("gpumapkernel", nullptr))));
@@ -471,6 +494,7 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
       {"location=" + fine.path() + " output-bytes=1/0", "division by zero"},
       {"location=" + fine.path() + " state-bytes=900000000000", "lower the state that the kernel asks for"},
+      {"location=" + fine.path() + " state-bytes=18446744073709551615", "lower the state that the kernel asks for"},
       {"kernel=blend grid=3", "no built-in kernel \"blend\": choose one of identity"},
       {"kernel=convert grid=3", "grid=3 is for a kernel of yours in a file, and kernel=convert is built in"},
   };

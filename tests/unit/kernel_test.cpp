@@ -2,6 +2,7 @@
 #include "gpumap/kernel.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -64,6 +65,25 @@ TEST(KernelFile, Errors) {
   EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
 }
 
+// To open a pipe waits for who writes into it, and a device has no end.
+TEST(KernelFile, PipesAndDevicesAreNone) {
+  const fs::path pipe = fs::path(::testing::TempDir()) / "pipe.cu";
+  const fs::path device = fs::path(::testing::TempDir()) / "device.comp";
+  fs::remove(pipe);
+  fs::remove(device);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", device);
+  for (const fs::path& path : {pipe, device}) {
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(path); }), HasSubstr("is a pipe or a device"));
+  }
+  const auto including = [&](const char* name) {
+    return glsl("#version 460\n#include \"" + (fs::path(::testing::TempDir()) / name).string() + "\"\n");
+  };
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including("pipe.cu")); }), HasSubstr("pipe.cu"));
+  fs::remove(pipe);
+  fs::remove(device);
+}
+
 TEST(Builtins, AreFoundByName) {
   EXPECT_EQ(builtins().size(), 9U);
   EXPECT_EQ(find_builtin("nothing"), nullptr);
@@ -97,6 +117,31 @@ TEST(Glsl, Includes) {
               HasSubstr("neither comes with gpumap"));
   EXPECT_THAT(error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#version 460\n#include \"no.glsl\"\n")); }),
               HasSubstr("no.glsl"));
+}
+
+TEST(Glsl, FilesThatIncludeThemselvesEnd) {
+  const fs::path once = write_file("once.comp", "#version 460\n#include \"once.comp\"\nvoid main() {}\n");
+  const fs::path twice = write_file("twice.comp", "#version 460\n#include \"twice.comp\"\n#include \"twice.comp\"\n");
+  for (const fs::path& path : {once, twice}) {
+    const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path)); });
+    EXPECT_THAT(error, HasSubstr("include one another more than 64 deep")) << path;
+  }
+}
+
+TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
+  const auto error =
+      error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#include <gpumap.glsl>\nvoid main() {}\n")); });
+  EXPECT_THAT(error, HasSubstr("begin it with the line #version 460"));
+  EXPECT_LT(error.size(), 200U);
+  EXPECT_FALSE(compile_glsl(glsl("// Mine.\n  #  version 460\n#include <gpumap.glsl>\nvoid main() {}\n")).empty());
+}
+
+TEST(Glsl, LongLogsAreShortened) {
+  std::string code = "#version 460\nvoid main() {\n";
+  for (int i = 0; i < 500; ++i) code += "  unknown" + std::to_string(i) + "();\n";
+  const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(glsl(code + "}\n")); });
+  EXPECT_THAT(error, AllOf(HasSubstr("unknown0"), HasSubstr("unknown19"), HasSubstr("more lines)")));
+  EXPECT_LT(std::count(error.begin(), error.end(), '\n'), 50);
 }
 
 TEST(Color, WhiteBlackAndRed) {
