@@ -369,6 +369,49 @@ TEST_P(KernelTest, LoadErrors) {
   }
 }
 
+// What a driver makes of what was not enabled is undefined; what the device has is enabled.
+TEST_P(KernelTest, RefusesCapabilitiesThatAreNotEnabled) {
+  const auto with = [](const std::string& extension, const std::string& body) {
+    return glsl("#version 460\n#extension " + extension +
+                " : require\n#include <gpumap.glsl>\n"
+                "void main() { " +
+                body + " }\n");
+  };
+  const std::pair<KernelSource, const char*> cases[] = {
+      {with("GL_EXT_shader_atomic_float2", "atomicMax(gpumap_f32_at(frame.result).value, 1.0);"),
+       "needs least and most of 32-bit floats as atomics"},
+      {with("GL_ARB_shader_clock", "store_u64(frame.result, clockARB());"), "needs the shader's clock"},
+      {with("GL_EXT_shader_realtime_clock", "store_u64(frame.result, clockRealtimeEXT());"), "the shader's clock"},
+  };
+  for (const auto& [source, message] : cases) {
+    EXPECT_THAT(error_of(ErrorCode::not_supported, [&, &asked = source] { return load(asked); }), HasSubstr(message))
+        << source.code;
+  }
+  KernelSource unknown{.language = Language::spirv, .name = "unknown.spv", .code = {}, .function = {}};
+  unknown.code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
+  const std::uint32_t declares[] = {2U << 16U | 17U, 31337};
+  unknown.code.insert(20, reinterpret_cast<const char*>(declares), sizeof declares);
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(unknown); }),
+              HasSubstr("needs the SPIR-V capability 31337"));
+}
+
+TEST_P(KernelTest, DoublesAndSubgroupsWhereTheDeviceHasThem) {
+  const auto kernel =
+      load(glsl("#version 460\n#extension GL_KHR_shader_subgroup_arithmetic : require\n#include <gpumap.glsl>\n"
+                "layout(buffer_reference, scalar) buffer Real { double value; };\n"
+                "void main() { uint lanes = subgroupAdd(1u);\n"
+                "  if (gpumap_thread() == 0ul) { Real(frame.result).value = 1.0LF / 3.0LF;\n"
+                "    store_u64(frame.result + 8, uint64_t(lanes)); } }\n"));
+  bench_->prepare({}, 64);
+  gpumap_frame frame{};
+  frame.out.plane[0] = bench_->out();
+  frame.out.bytes = 64;
+  frame.result = bench_->result();
+  bench_->run(*kernel, frame);
+  EXPECT_EQ(std::bit_cast<double>(bench_->result_word(0)), 1.0 / 3.0);
+  EXPECT_GT(bench_->result_word(1), 0U);
+}
+
 // A driver takes such modules and crashes at the launch.
 TEST_P(KernelTest, RefusesWhatALaunchDoesNotGive) {
   const auto with = [](const std::string& declaration, const std::string& use) {
