@@ -96,6 +96,9 @@ TEST(Expression, Arithmetic) {
   EXPECT_EQ(evaluate("(2+3)*4-1", variables), 19U);
   EXPECT_EQ(evaluate("width*height*3/2", variables), 1917U * 1081 * 3 / 2);
   EXPECT_EQ(evaluate("20-5-5", variables), 10U);
+  EXPECT_EQ(evaluate("width % 2 + 100 % 7 * 3", variables), 1U + 2 * 3);
+  EXPECT_EQ(evaluate("min(width,height)+max( width , height )*2", variables), 1081U + 1917 * 2);
+  EXPECT_EQ(evaluate("max(min(width, 640), (height+1)%1000)", variables), 640U);
   EXPECT_EQ(expand("w={(width+1)/2},h={height}!", variables), "w=959,h=1081!");
   EXPECT_EQ(expand("none", variables), "none");
 }
@@ -107,6 +110,10 @@ TEST(Expression, Errors) {
       {"1+", "column 3: expected a number"},
       {"depth", "no variable 'depth' here: there are width, bytes"},
       {"1/0", "division by zero"},
+      {"1%0", "division by zero"},
+      {"min", "column 4: expected '('"},
+      {"min(1)", "column 6: expected ','"},
+      {"max(1,2,3)", "column 8: expected ')'"},
       {"bytes-width", "below zero"},
       {"99999999999999999999", "too large"},
       {"9999999999999*9999999999999", "too large"},
@@ -120,6 +127,9 @@ TEST(Expression, Errors) {
   }
   EXPECT_THAT(error_of([] { return evaluate("1+x", {}); }), HasSubstr("there is none"));
   EXPECT_THAT(error_of([] { return evaluate(std::string(100000, '('), {}); }), HasSubstr("too many parentheses"));
+  std::string minima;
+  for (int i = 0; i < 100000; ++i) minima += "min(";
+  EXPECT_THAT(error_of([&] { return evaluate(minima, {}); }), HasSubstr("too many parentheses"));
   EXPECT_THAT(error_of([] { return expand("w={1", {}); }), HasSubstr("'{' without '}'"));
 }
 

@@ -56,7 +56,7 @@ void declare_output(Declaration& declaration, std::string_view value);
 [[nodiscard]] std::vector<std::string> parse_names(std::string_view text);
 
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
-/// An expression of whole numbers, variables, + - * / and parentheses. Throws Error(invalid) for what is none, for an
+/// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for what is none, for an
 /// unknown variable, a division by zero and a result below zero or beyond 64 bits.
 [[nodiscard]] std::uint64_t evaluate(std::string_view expression, Variables variables);
 /// `text` with each {expression} replaced by its value. Throws as evaluate().
