@@ -84,11 +84,9 @@ std::size_t KernelRunner::output_bytes(const Input& input) const {
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
   if (!declaration_.output_bytes.empty()) {
     const gpumap_view in = in_format_.view(0, input_bytes, input.meta);
-    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
-                                                                    {"width", in.width},
-                                                                    {"height", in.height},
-                                                                    {"rate", in.rate},
-                                                                    {"channels", in.channels}};
+    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes}, {"width", in.width},
+                                                                    {"height", in.height},  {"stride", in.stride[0]},
+                                                                    {"rate", in.rate},      {"channels", in.channels}};
     const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
     // A kernel that keeps to the format and the size that it is told writes as much as these take.
     if (!out_format_.fits(keeps_layout() ? input.meta : nullptr, bytes)) {
@@ -153,10 +151,14 @@ void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
+  const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
+  frame_.flags = gap ? GPUMAP_FRAME_GAP : 0;
   loans_->sweep();
   Input input = input_of(in);
+  const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
+  continuity_.add(in, rate != 0 ? input.size / in_format_.bytes_per_sample() : 0, rate);
   OutputBlock packed;
   Unpacked unpacked;
   if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;

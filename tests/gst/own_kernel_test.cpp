@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "gpumap/kernel.h"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -149,6 +150,18 @@ TEST(OwnKernel, FramesOfOtherMediaTypesAndSizes) {
   const Data data = data_of(gst_sample_get_buffer(sample.get()));
   ASSERT_EQ(data.size(), 65U * 4 + 43);
   EXPECT_THAT(data, testing::Each(std::byte{(65 * 4 + 43) % 256}));
+}
+
+TEST(OwnKernel, ExpressionsKnowStridesAndWhatIsLess) {
+  const File file(
+      "// gpumap: output application/x-rows,wide={min(width,64)},odd={height%2}\n"
+      "// gpumap: bytes stride*max(height,50)\n"
+      "void main() {}\n");
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("wide=(int)64"), HasSubstr("odd=(int)1")));
+  EXPECT_EQ(gst_buffer_get_size(gst_sample_get_buffer(sample.get())), std::size_t{Own::stride} * 50);
 }
 
 TEST(OwnKernel, SeveralFunctionsAndNamedResults) {
@@ -336,6 +349,39 @@ TEST(OwnKernel, StateBeginsAnewAfterAHoleAndAFlush) {
   const Data data = own.bytes();
   ASSERT_FALSE(data.empty());
   EXPECT_EQ(std::to_integer<unsigned>(data[0]), 0U);
+}
+
+TEST(OwnKernel, GapsAndTheFrameRateAreTold) {
+  const File file(gray("", "x == 0u ? frame.flags : x == 1u ? frame.frame_rate : frame.frame_rate_scale"));
+  Own own("location=" + file.path());
+  GstElement* source = own.pipeline().element("in");
+  const auto gap_at = [&own](bool discont = false, std::size_t bytes = Own::frame_bytes) {
+    EXPECT_NE(own.pipeline().set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    Buffer buffer = new_buffer(random_data(bytes, 2), 0);
+    if (discont) GST_BUFFER_FLAG_SET(buffer.get(), GST_BUFFER_FLAG_DISCONT);
+    push(own.pipeline().appsrc(), std::move(buffer));
+    if (bytes != Own::frame_bytes) return -1;
+    const Sample sample = pull(own.pipeline().appsink());
+    if (!sample) return -2;
+    const Data data = data_of(gst_sample_get_buffer(sample.get()));
+    EXPECT_EQ(data[1], std::byte{30});
+    EXPECT_EQ(data[2], std::byte{1});
+    return std::to_integer<int>(data[0]);
+  };
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "the first";
+  EXPECT_EQ(gap_at(), 0);
+  EXPECT_EQ(gap_at(true), GPUMAP_FRAME_GAP) << "marked";
+  EXPECT_EQ(gap_at(), 0);
+  EXPECT_EQ(gap_at(false, 100), -1);
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "one was too short and was left out";
+  EXPECT_EQ(gap_at(), 0);
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_gap(0, GST_SECOND)));
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "a gap event";
+  EXPECT_EQ(gap_at(), 0);
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "after a flush";
+  EXPECT_EQ(gap_at(), 0);
 }
 
 constexpr const char* shows_gain = "uint(frame.params[0])";

@@ -153,6 +153,9 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(result);
   SAME_OFFSET(state);
   SAME_OFFSET(state_bytes);
+  SAME_OFFSET(flags);
+  SAME_OFFSET(frame_rate);
+  SAME_OFFSET(frame_rate_scale);
   SAME_OFFSET(color);
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);
