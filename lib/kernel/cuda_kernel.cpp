@@ -53,7 +53,7 @@ class LoadedCudaKernel final : public CudaKernel {
       }
       case Language::ptx:
         load(source.code);
-        find(choose_entry(source, ptx_entries(source.code)));
+        find(choose_entry(source, source.code));
         break;
       default:
         check_cubin(source);

@@ -60,6 +60,15 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(none.block[0], 0U);
 }
 
+TEST(Declaration, NamesOfTemplates) {
+  EXPECT_THAT(parse_functions("blur<5,2>, sharpen,scale<float, f(1,2)>"),
+              ElementsAre("blur<5,2>", "sharpen", "scale<float, f(1,2)>"));
+  EXPECT_THAT(parse_declaration("// gpumap: functions blur<5,2>,sharpen").functions,
+              ElementsAre("blur<5,2>", "sharpen"));
+  EXPECT_THAT(error_of([] { return parse_functions("a,,b<1>"); }), HasSubstr("a name is missing"));
+  EXPECT_THAT(parse_names("WIDE=8<<1,NARROW"), ElementsAre("WIDE=8<<1", "NARROW"));
+}
+
 TEST(Declaration, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> cases[] = {
       {"\n\n// gpumap: gain 2\n", "line 3: // gpumap: no declaration \"gain\": there are params, functions"},

@@ -52,12 +52,14 @@ void declare_output(Declaration& declaration, std::string_view value);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
-/// "blur,sharpen". Throws Error(invalid) for an empty name.
+/// "one,other". Throws Error(invalid) for an empty name.
 [[nodiscard]] std::vector<std::string> parse_names(std::string_view text);
+/// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().
+[[nodiscard]] std::vector<std::string> parse_functions(std::string_view text);
 
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
-/// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for what is none, for an
-/// unknown variable, a division by zero and a result below zero or beyond 64 bits.
+/// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for
+/// what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
 [[nodiscard]] std::uint64_t evaluate(std::string_view expression, Variables variables);
 /// `text` with each {expression} replaced by its value. Throws as evaluate().
 [[nodiscard]] std::string expand(std::string_view text, Variables variables);
