@@ -232,8 +232,13 @@ bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
   return fits;
 }
 
+bool FrameFormat::fits(const GstVideoMeta* meta, std::size_t bytes) const {
+  if (meta == nullptr) return bytes >= image_bytes_;
+  return GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? tiles_fit(*meta, bytes) : rows_fit(*meta, bytes);
+}
+
 void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
-  if (GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? tiles_fit(meta, bytes) : rows_fit(meta, bytes)) return;
+  if (fits(&meta, bytes)) return;
   throw Error(ErrorCode::invalid, fmt::format("a GstVideoMeta describes more than the {} bytes of its buffer: see what "
                                               "upstream sends",
                                               bytes));
@@ -262,6 +267,26 @@ gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const Gs
     }
   }
   return made;
+}
+
+void check_picture_size(const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  const bool is_video = gst_structure_has_name(structure, "video/x-raw") != 0;
+  if (!is_video && !gst_structure_has_name(structure, bayer_name) && !gst_structure_has_name(structure, tensor_name)) {
+    return;
+  }
+  // GStreamer's own limit of raw video; else a row of a view, of pixels of 12 bytes at most, is counted in 32 bits.
+  const gint most = is_video ? 32767 : G_MAXINT / 12;
+  for (const char* side : {"width", "height"}) {
+    gint length = 0;
+    if (!gst_structure_has_field(structure, side)) continue;
+    if (gst_structure_get_int(structure, side, &length) != 0 && length >= 1 && length <= most) continue;
+    gchar* text = gst_caps_to_string(caps);
+    const std::string shown = text;
+    g_free(text);
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} are the caps of no picture: its {} has to be from 1 to {}", shown, side, most));
+  }
 }
 
 gpumap_view field_of(gpumap_view view, gpumap_u32 field) {

@@ -35,6 +35,8 @@ class FrameFormat {
   /// True where `frame` is interlaced and two rows of the same field, not of the same picture, share a row of chroma.
   [[nodiscard]] bool has_chroma_by_field(const GstBuffer* frame) const noexcept;
 
+  /// Whether `bytes` bytes have room for the picture as `meta` lays it out, or in the default layout where it is null.
+  [[nodiscard]] bool fits(const GstVideoMeta* meta, std::size_t bytes) const;
   /// Throws Error(invalid) where planes and strides of `meta` reach beyond `bytes` bytes: they come from upstream, and
   /// a kernel follows them unchecked.
   void check(const GstVideoMeta& meta, std::size_t bytes) const;
@@ -59,6 +61,9 @@ class FrameFormat {
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
 };
+
+/// Throws Error(invalid) for a picture without pixels, or of a size beyond what GStreamer and gpumap_view can tell.
+void check_picture_size(const GstCaps* caps);
 
 /// Every other row of `view`, from row 0 or 1 on: a field (0 or 1) of an interlaced picture, as a picture of its own.
 [[nodiscard]] gpumap_view field_of(gpumap_view view, gpumap_u32 field);

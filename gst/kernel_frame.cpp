@@ -16,6 +16,9 @@ namespace gpumap::gst {
 
 namespace {
 
+/// Room for what is put behind an output stays countable.
+constexpr std::uint64_t most_output_bytes = std::uint64_t{1} << 62U;
+
 GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block, std::size_t bytes) {
   struct Loan {
     std::shared_ptr<OutputPool> pool;
@@ -75,16 +78,30 @@ std::string KernelRunner::shortfall(GstBuffer* in) const {
       bytes, wanted);
 }
 
-std::size_t KernelRunner::output_bytes(std::size_t input_bytes) const {
+std::size_t KernelRunner::output_bytes(const Input& input) const {
+  const std::size_t input_bytes = input.size;
+  if (in_place()) return input_bytes;
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
   if (!declaration_.output_bytes.empty()) {
-    const gpumap_view in = in_format_.view(0, input_bytes, nullptr);
-    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes},
-                                                                    {"width", in.width},
-                                                                    {"height", in.height},
-                                                                    {"rate", in.rate},
-                                                                    {"channels", in.channels}};
-    return evaluate(declaration_.output_bytes, variables);
+    const gpumap_view in = in_format_.view(0, input_bytes, input.meta);
+    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes}, {"width", in.width},
+                                                                    {"height", in.height},  {"stride", in.stride[0]},
+                                                                    {"rate", in.rate},      {"channels", in.channels}};
+    const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
+    // A kernel that keeps to the format and the size that it is told writes as much as these take.
+    if (!out_format_.fits(keeps_layout() ? input.meta : nullptr, bytes)) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("kernel {}: an output of {} bytes (\"{}\") has no room for the picture that its caps say, "
+                      "which takes {}: leave the line bytes and output-bytes out",
+                      name_, bytes, declaration_.output_bytes, out_format_.image_bytes()));
+    }
+    if (bytes > most_output_bytes) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for it", name_, bytes,
+                              declaration_.output_bytes));
+    }
+    return bytes;
   }
   if (keeps_layout()) return input_bytes;
   if (out_format_.image_bytes() != 0) return out_format_.image_bytes();
@@ -134,15 +151,19 @@ void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = false;
+  const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
+  frame_.flags = gap ? GPUMAP_FRAME_GAP : 0;
   loans_->sweep();
   Input input = input_of(in);
+  const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
+  continuity_.add(in, rate != 0 ? input.size / in_format_.bytes_per_sample() : 0, rate);
   OutputBlock packed;
   Unpacked unpacked;
   if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;
   const bool in_place = hands_on(input);
-  const std::size_t bytes = output_bytes(input.size);
+  const std::size_t bytes = output_bytes(input);
 
   const bool own_size = program_->output_bytes(input.size).has_value();
 
@@ -193,7 +214,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
   const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
-  launch(!keeps_layout() && in_format_.has_chroma_by_field(in));
+  // Built-ins that make another picture do so with each field; a kernel of the user's is to ask for that.
+  const bool by_field = builtin_ != nullptr ? !on_bytes_ : declaration_.per_field;
+  launch(by_field && in_format_.has_chroma_by_field(in));
   if (span) {
     queue_->end_span(*span);
     trace->add_span(span);

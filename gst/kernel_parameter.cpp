@@ -29,7 +29,8 @@ using gpumap::gst::KernelSettings;
 using gpumap::gst::NamedValues;
 
 /// The number that `name`, as "gain" or "taps[1]", has among these: null where there is none.
-const double* number_of(const NamedValues& values, const std::string& name) {
+template <typename Values>
+auto number_of(Values& values, const std::string& name) -> decltype(values.front().second.data()) {
   const std::size_t open = name.find('[');
   const std::string list = name.substr(0, open);
   const auto found = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == list; });
@@ -203,6 +204,12 @@ std::string KernelParameters::over(const std::string& params) const {
     const std::optional<double> value = one->value();
     if (!value) continue;
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.first == one->name; });
+    // Into its list, where that is there, and nowhere else: a number that is told twice counts as two.
+    if (double* listed = number_of(all, one->name)) {
+      *listed = *value;
+      if (found != all.end() && one->name.back() == ']') all.erase(found);
+      continue;
+    }
     if (found == all.end()) found = all.emplace(all.end(), one->name, std::vector<double>());
     found->second = {*value};
   }

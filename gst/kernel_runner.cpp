@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <tuple>
 #include <utility>
 
 #include "caps.hpp"
@@ -26,6 +27,14 @@ auto naming(const std::string& kernel, Call&& call) {
     if (error.code() != ErrorCode::device_lost) throw;
     throw Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, error.what()));
   }
+}
+
+/// As gpumap_frame tells it.
+std::pair<gpumap_u32, gpumap_u32> frame_rate_of(const GstCaps* caps) {
+  gint rate = 0, scale = 1;
+  gst_structure_get_fraction(gst_caps_get_structure(caps, 0), "framerate", &rate, &scale);
+  if (rate <= 0 || scale <= 0) return {0, 1};
+  return {static_cast<gpumap_u32>(rate), static_cast<gpumap_u32>(scale)};
 }
 
 }  // namespace
@@ -94,6 +103,7 @@ KernelRunner::~KernelRunner() {
     keep_for_good(std::shared_ptr<CudaLoans>(std::move(loans_)));
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
     keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
+    keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }
@@ -129,9 +139,12 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
                   fmt::format("memory:CUDAMemory cannot be {} here: {}", cuda_output_ ? "given" : "taken", obstacle));
     }
   }
+  check_picture_size(in);
+  check_picture_size(out);
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
+  std::tie(frame_.frame_rate, frame_.frame_rate_scale) = frame_rate_of(in);
   gpu_output_ = is_gpu_caps(out);
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
@@ -142,6 +155,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
 void KernelRunner::begin() {
   times_.forget();
   begun_anew_ = true;
+  continuity_.break_off();
   loans_->sweep();
   cuda_sequence_ = 0;
   if (!in_caps_) return;

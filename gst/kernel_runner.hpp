@@ -12,6 +12,7 @@
 #include <string>
 
 #include "bounds_check.hpp"
+#include "continuity.hpp"
 #include "cuda_frame.hpp"
 #include "cuda_memory.hpp"
 #include "frame_format.hpp"
@@ -61,14 +62,16 @@ class KernelRunner {
 
   /// Why `in` cannot be run on, though the stream goes on: it is shorter than the caps say. Else empty.
   [[nodiscard]] std::string shortfall(GstBuffer* in) const;
+  /// Frames are missing before the next one, though it may not say so.
+  void break_off() noexcept { continuity_.break_off(); }
   /// `in` comes after a hole, over which the kernel is to remember nothing.
   [[nodiscard]] bool begins_anew_at(const GstBuffer* in) const {
-    return GST_BUFFER_IS_DISCONT(in) && !begun_anew_ && program_->remembers();
+    return continuity_.breaks_at(in) && !begun_anew_ && program_->remembers();
   }
   /// What comes out is later by this than what went in, in the stream's time. From any thread.
   [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
 
-  /// Launch on `in`; after a discontinuity what is kept from frame to frame is as new. The result (transfer full)
+  /// Launch on `in`; after a hole what is kept from frame to frame is as new. The result (transfer full)
   /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled, or
   /// only remembered. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
@@ -122,7 +125,8 @@ class KernelRunner {
     return (builtin_ == nullptr && declaration_.output.empty()) || on_bytes_;
   }
   [[nodiscard]] bool hands_on(const Input& input) const noexcept { return in_place() && (!input.cuda || cuda_output_); }
-  [[nodiscard]] std::size_t output_bytes(std::size_t input_bytes) const;
+  /// Throws Error(invalid) for what is declared and has no room for the picture.
+  [[nodiscard]] std::size_t output_bytes(const Input& input) const;
   /// A picture in CUDA memory is copied within the GPU before the kernel sees it where the kernel knows bytes only, and
   /// the padding of rows is none of them, or where the copy is what goes on.
   [[nodiscard]] bool is_packed(const Input& input) const noexcept {
@@ -177,6 +181,7 @@ class KernelRunner {
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
   bool begun_anew_ = true;  ///< no frame since
+  Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give
   std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;

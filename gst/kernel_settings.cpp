@@ -89,7 +89,7 @@ auto property(const char* name, const std::string& text, Parse parse) {
 /// What properties say comes before what the file does.
 void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   Declaration& declaration = plan.declaration;
-  if (!settings.function.empty()) declaration.functions = property("function", settings.function, parse_names);
+  if (!settings.function.empty()) declaration.functions = property("function", settings.function, parse_functions);
   if (!settings.block.empty()) declaration.block = property("block", settings.block, parse_dimensions);
   if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
   if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;

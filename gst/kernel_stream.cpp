@@ -82,11 +82,12 @@ void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outc
 }
 
 /// One frame that is too short need not end the stream.
-bool drops(GstBaseTransform* trans, const KernelRunner& runner, GstBuffer* in) {
+bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   const std::string why = runner.shortfall(in);
   if (why.empty()) return false;
   KernelState& state = state_of(trans);
   ++state.dropped;
+  runner.break_off();
   GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
   if (!std::exchange(state.shortfall_told, true)) {
     GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", why.c_str()), (nullptr));
@@ -109,7 +110,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       tell_reload(trans, runner->reload());
       ask_for_layout(trans, *runner);
       provide_cuda_pool(trans, *runner);
-      if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "a discontinuity: what is kept is as new");
+      if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
       *out = runner->run(in);
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
                      static_cast<void*>(*out));
@@ -145,6 +146,7 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
       runner->cancel(false);
       telling(trans, [&] { runner->begin(); });
     }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
     // A fault in the last frames' kernels shows only when someone waits for them.
     if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) telling(trans, [&] { runner->drain(); });
   }

@@ -19,13 +19,15 @@ struct Watchdog::Watched {
     {
       const std::lock_guard lock(mutex);
       if (!runner) return;
-      const auto now = std::chrono::steady_clock::now();
+      const GstClockTime now = gst_clock_get_time(clock);
       if (launched.signalled()) {
         launched = runner->last_launched();
         since = now;
-        return;
       }
-      if (now - since < timeout) return;
+      // What waits behind other frames takes as long as these do: it hangs only where none of them ends either.
+      const std::uint64_t reached = launched.timeline() ? launched.timeline()->completed() : 0;
+      if (std::exchange(ended, reached) != reached) since = now;
+      if (now - since < timeout_ms * GST_MSECOND) return;
       endless = std::exchange(runner, nullptr);
       teller = GST_ELEMENT_CAST(gst_object_ref(element));
     }
@@ -35,16 +37,23 @@ struct Watchdog::Watched {
                Error(ErrorCode::device_lost,
                      fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
                                  "long, raise timeout",
-                                 endless->name(), timeout.count())));
+                                 endless->name(), timeout_ms)));
     gst_object_unref(teller);
   }
 
+  Watched() = default;
+  ~Watched() { gst_object_unref(clock); }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  GstClock* const clock = gst_system_clock_obtain();
   std::mutex mutex;
-  GstElement* element;                   ///< outlives the watchdog
+  GstElement* element = nullptr;         ///< outlives the watchdog
   std::shared_ptr<KernelRunner> runner;  ///< null: nothing to look at any more
-  std::chrono::milliseconds timeout;
+  std::uint32_t timeout_ms = 0;
   Fence launched;
-  std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
+  std::uint64_t ended = 0;  ///< what the timeline of `launched` had reached
+  GstClockTime since = gst_clock_get_time(clock);
 };
 
 Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms) {
@@ -52,8 +61,8 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
   watched_ = std::make_shared<Watched>();
   watched_->element = element;
   watched_->runner = std::move(runner);
-  watched_->timeout = std::chrono::milliseconds(timeout_ms);
-  GstClock* clock = gst_system_clock_obtain();
+  watched_->timeout_ms = timeout_ms;
+  GstClock* clock = watched_->clock;
   const GstClockTime period = timeout_ms * GST_MSECOND / 4;
   alarm_ = gst_clock_new_periodic_id(clock, gst_clock_get_time(clock) + period, period);
   gst_clock_id_wait_async(
@@ -64,7 +73,6 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
       },
       new std::shared_ptr<Watched>(watched_),
       [](gpointer data) { delete static_cast<std::shared_ptr<Watched>*>(data); });
-  gst_object_unref(clock);
 }
 
 Watchdog::~Watchdog() {

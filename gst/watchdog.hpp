@@ -3,7 +3,6 @@
 
 #include <gst/gst.h>
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -12,8 +11,9 @@
 namespace gpumap::gst {
 
 /// Tells of a kernel that does not end. Looks now and then, in GStreamer's clock thread: the streaming thread may be
-/// waiting for that kernel, or for a frame that cannot come before it ends. An error comes after `timeout_ms` and at
-/// most half as much again. Thread safety: made and destroyed by one thread.
+/// waiting for that kernel, or for a frame that cannot come before it ends. The time of one frame counts, not that of
+/// those it waits behind. An error comes after `timeout_ms` and at most half as much again. Thread safety: made and
+/// destroyed by one thread.
 class Watchdog {
  public:
   /// `timeout_ms` 0: never looks.

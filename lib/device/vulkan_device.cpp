@@ -9,6 +9,7 @@
 #include <string>
 
 #include "device/vulkan_clock.hpp"
+#include "device/vulkan_features.hpp"
 #include "gpumap/error.hpp"
 #include "memory/vulkan_staging.hpp"
 
@@ -86,37 +87,14 @@ VulkanContext::VulkanContext(VulkanInstance& instance, std::uint32_t index, std:
   optional_.calibrated_timestamps = can_calibrate(physical_);
   if (optional_.calibrated_timestamps) extensions.push_back(VK_EXT_CALIBRATED_TIMESTAMPS_EXTENSION_NAME);
 
-  const auto has = physical_.getFeatures2<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
-                                          vk::PhysicalDeviceVulkan12Features>();
-  const auto& has_core = has.get<vk::PhysicalDeviceFeatures2>().features;
-  const auto& has_11 = has.get<vk::PhysicalDeviceVulkan11Features>();
-  const auto& has_12 = has.get<vk::PhysicalDeviceVulkan12Features>();
-  optional_.int16 = has_core.shaderInt16 && has_11.storageBuffer16BitAccess;
-  optional_.float16 = has_12.shaderFloat16;
-  optional_.int64_atomics = has_12.shaderBufferInt64Atomics;
-  optional_.memory_model = has_12.vulkanMemoryModel && has_12.vulkanMemoryModelDeviceScope;
-
-  vk::StructureChain<vk::DeviceCreateInfo, vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
-                     vk::PhysicalDeviceVulkan12Features>
-      want;
-  auto& core = want.get<vk::PhysicalDeviceFeatures2>().features;
-  core.shaderInt64 = VK_TRUE;
-  core.shaderInt16 = optional_.int16;
-  want.get<vk::PhysicalDeviceVulkan11Features>().storageBuffer16BitAccess = optional_.int16;
-  auto& v12 = want.get<vk::PhysicalDeviceVulkan12Features>();
-  v12.timelineSemaphore = VK_TRUE;
-  v12.bufferDeviceAddress = VK_TRUE;
-  v12.storageBuffer8BitAccess = VK_TRUE;
-  v12.shaderInt8 = VK_TRUE;
-  v12.scalarBlockLayout = VK_TRUE;
-  v12.shaderFloat16 = optional_.float16;
-  v12.shaderBufferInt64Atomics = optional_.int64_atomics;
-  v12.vulkanMemoryModel = optional_.memory_model;
-  v12.vulkanMemoryModelDeviceScope = optional_.memory_model;
+  const VulkanFeatures features(physical_);
+  extensions.insert(extensions.end(), features.extensions().begin(), features.extensions().end());
+  capabilities_ = features.capabilities();
 
   constexpr float priority = 1.0F;
   const vk::DeviceQueueCreateInfo queue({}, queue_family_, 1, &priority);
-  auto& info = want.get<vk::DeviceCreateInfo>();
+  vk::DeviceCreateInfo info;
+  info.setPNext(&features.chain());
   info.setQueueCreateInfos(queue);
   info.setPEnabledExtensionNames(extensions);
   try {

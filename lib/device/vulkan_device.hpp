@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 #include <vulkan/vulkan_raii.hpp>
 
 #include "device/health.hpp"
@@ -18,18 +19,14 @@ namespace gpumap {
 class VulkanClock;
 class VulkanStaging;
 
-/// An open Vulkan device with one compute queue. Vulkan 1.2 core features that are always on: timelineSemaphore,
-/// bufferDeviceAddress, storageBuffer8BitAccess, shaderInt8, shaderInt64, scalarBlockLayout. On where the driver has
-/// them: see Optional. Thread safety: every member from any thread.
+/// An open Vulkan device with one compute queue, and with the features that VulkanFeatures enables. Thread safety:
+/// every member from any thread.
 class VulkanContext {
  public:
+  /// Of the driver, where it has them.
   struct Optional {
     bool memory_budget = false;  ///< VK_EXT_memory_budget
     bool export_fd = false;      ///< VK_KHR_external_memory_fd, and buffers can be exported as OPAQUE_FD
-    bool int16 = false;          ///< shaderInt16 and storageBuffer16BitAccess
-    bool float16 = false;        ///< shaderFloat16
-    bool int64_atomics = false;  ///< shaderBufferInt64Atomics
-    bool memory_model = false;   ///< vulkanMemoryModel and its device scope
     /// VK_EXT_calibrated_timestamps, with CLOCK_MONOTONIC (and GPUMAP_VULKAN_CLOCK is not "bracket")
     bool calibrated_timestamps = false;
   };
@@ -43,6 +40,8 @@ class VulkanContext {
   [[nodiscard]] const vk::raii::Device& device() const noexcept { return device_; }
   [[nodiscard]] std::uint32_t queue_family() const noexcept { return queue_family_; }
   [[nodiscard]] const Optional& optional() const noexcept { return optional_; }
+  /// SpvCapability values that a shader may declare.
+  [[nodiscard]] const std::vector<std::uint32_t>& capabilities() const noexcept { return capabilities_; }
   [[nodiscard]] const vk::PhysicalDeviceMemoryProperties& memory() const noexcept { return memory_; }
   [[nodiscard]] std::uint32_t timestamp_bits() const noexcept { return timestamp_bits_; }  ///< 0: the queue has none
   [[nodiscard]] std::uint64_t non_coherent_atom() const noexcept { return non_coherent_atom_; }
@@ -70,6 +69,7 @@ class VulkanContext {
   vk::raii::PhysicalDevice physical_;
   std::shared_ptr<Health> health_;
   Optional optional_;
+  std::vector<std::uint32_t> capabilities_;
   vk::PhysicalDeviceMemoryProperties memory_;
   std::uint64_t non_coherent_atom_ = 1;
   std::uint64_t max_allocation_ = 0;

@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "gpumap/error.hpp"
+#include "kernel/compiler_log.hpp"
 #include "kernel/embedded_sources.hpp"
 #include "kernel/nvrtc.hpp"
 #include "kernel/ptx.hpp"
@@ -54,6 +55,15 @@ class Compilation {
   Compilation(const Compilation&) = delete;
   Compilation& operator=(const Compilation&) = delete;
 
+  /// Have what `function` names in C++ made, too; before compile().
+  void ask_for(const std::string& function) { check(nvrtc_.nvrtcAddNameExpression(program_, function.c_str())); }
+  /// And how that is called in the PTX; behind compile().
+  [[nodiscard]] std::string lowered_name(const std::string& function) const {
+    const char* name = nullptr;
+    check(nvrtc_.nvrtcGetLoweredName(program_, function.c_str(), &name));
+    return name;
+  }
+
   void compile(const std::vector<std::string>& options) {
     std::vector<const char*> words;
     for (const std::string& option : options) words.push_back(option.c_str());
@@ -65,10 +75,9 @@ class Compilation {
       log.resize(size);
       nvrtc_.nvrtcGetProgramLog(program_, log.data());
     }
-    while (!log.empty() && (log.back() == '\0' || log.back() == '\n')) log.pop_back();
     throw Error(ErrorCode::compile,
                 fmt::format("kernel {} does not compile (NVRTC {}, {}): {}\n{}", name_, nvrtc_.version, options.front(),
-                            nvrtc_.nvrtcGetErrorString(result), log));
+                            nvrtc_.nvrtcGetErrorString(result), shortened_log(std::move(log))));
   }
 
   [[nodiscard]] std::string ptx() const { return output(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX); }
@@ -152,20 +161,24 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
   for (const std::string& define : source.defines) options.push_back("--define-macro=" + define);
   for (std::string& option : include_options(source)) options.push_back(std::move(option));
 
+  const bool by_expression = is_name_expression(source.function);
   CacheKey key;
   key.add_compiler(nvrtc.identity);
+  key.add(by_expression ? source.function : std::string());
   key.add(nvrtc.version);
   for (const std::string& option : options) key.add(option);
   key.add_source(source.name, source.code, own_headers);
   Compiled compiled = cache.get(key, [&]() -> Compiled {
     Compilation program(nvrtc, source);
+    if (by_expression) program.ask_for(source.function);
     program.compile(options);
     std::string ptx = program.ptx();
     while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
+    if (by_expression) ptx = with_lowered_name(ptx, program.lowered_name(source.function));
     if (!exact) return {.code = std::move(ptx), .listing = {}};
     return {.code = program.cubin(), .listing = std::move(ptx)};
   });
-  std::string function = choose_entry(source, ptx_entries(exact ? compiled.listing : compiled.code));
+  std::string function = choose_entry(source, exact ? compiled.listing : compiled.code);
   return {.code = std::move(compiled.code), .function = std::move(function)};
 }
 

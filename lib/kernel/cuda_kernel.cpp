@@ -7,6 +7,7 @@
 
 #include "device/executable.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/cubin.hpp"
 #include "kernel/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
@@ -52,9 +53,10 @@ class LoadedCudaKernel final : public CudaKernel {
       }
       case Language::ptx:
         load(source.code);
-        find(choose_entry(source, ptx_entries(source.code)));
+        find(choose_entry(source, source.code));
         break;
       default:
+        check_cubin(source);
         load(source.code);
         find(source.function.empty() ? only_function() : source.function);
     }

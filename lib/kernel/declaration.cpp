@@ -33,6 +33,30 @@ Number parse_number(std::string_view text, Number least, std::string_view what) 
   return value;
 }
 
+/// What stands between commas; `end_of(at)` is where the one that begins at `at` ends.
+template <typename EndOf>
+std::vector<std::string> parse_list(std::string_view text, EndOf end_of) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = end_of(at);
+    const std::string_view name = trimmed(text.substr(at, end - at));
+    if (name.empty()) throw Error(ErrorCode::invalid, fmt::format("\"{}\": a name is missing: write one,other", text));
+    names.emplace_back(name);
+    at = end + 1;
+  }
+  return names;
+}
+
+/// The next comma that is not between the arguments of a template.
+std::size_t end_of_function(std::string_view text, std::size_t at) {
+  int depth = 0;
+  for (; at < text.size() && (text[at] != ',' || depth > 0); ++at) {
+    if (text[at] == '<' || text[at] == '(') ++depth;
+    if (text[at] == '>' || text[at] == ')') --depth;
+  }
+  return at;
+}
+
 ResultType parse_result_type(std::string_view text) {
   if (text == "u64") return ResultType::u64;
   if (text == "i64") return ResultType::i64;
@@ -77,7 +101,7 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
       throw Error(ErrorCode::invalid, fmt::format("\"{}\": declare the whole list, as in taps=[1,2,3]", name));
     }
   } else if (key == "functions") {
-    declaration.functions = parse_names(value);
+    declaration.functions = parse_functions(value);
   } else if (key == "block") {
     declaration.block = parse_dimensions(value);
   } else if (key == "grid") {
@@ -90,13 +114,18 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declare_output(declaration, value);
   } else if (key == "input") {
     declaration.input = value;
+  } else if (key == "launch") {
+    if (value != "per-frame" && value != "per-field") {
+      throw Error(ErrorCode::invalid, fmt::format("no launch \"{}\": choose per-frame or per-field", value));
+    }
+    declaration.per_field = value == "per-field";
   } else if (key == "bytes") {
     declaration.output_bytes = value;
   } else if (key == "results") {
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, bytes and results",
+                                                "shared, state, input, output, launch, bytes and results",
                                                 key));
   }
 }
@@ -123,15 +152,11 @@ std::array<std::uint32_t, 3> parse_dimensions(std::string_view text) {
 }
 
 std::vector<std::string> parse_names(std::string_view text) {
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string_view name = trimmed(text.substr(at, end - at));
-    if (name.empty()) throw Error(ErrorCode::invalid, fmt::format("\"{}\": a name is missing: write one,other", text));
-    names.emplace_back(name);
-    at = end + 1;
-  }
-  return names;
+  return parse_list(text, [&](std::size_t at) { return std::min(text.find(',', at), text.size()); });
+}
+
+std::vector<std::string> parse_functions(std::string_view text) {
+  return parse_list(text, [&](std::size_t at) { return end_of_function(text, at); });
 }
 
 Declaration parse_declaration(std::string_view code) {

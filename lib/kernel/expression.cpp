@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // sum     = product *( ( "+" / "-" ) product )
-// product = atom *( ( "*" / "/" ) atom )
-// atom    = number / variable / "(" sum ")"
+// product = atom *( ( "*" / "/" / "%" ) atom )
+// atom    = number / variable / "(" sum ")" / ( "min" / "max" ) "(" sum "," sum ")"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -51,6 +51,10 @@ class Evaluator {
         const std::uint64_t by = atom();
         if (by == 0) fail("division by zero");
         value /= by;
+      } else if (take('%')) {
+        const std::uint64_t by = atom();
+        if (by == 0) fail("division by zero");
+        value %= by;
       } else {
         return value;
       }
@@ -58,13 +62,7 @@ class Evaluator {
   }
 
   std::uint64_t atom() {
-    if (take('(')) {
-      if (++levels_ > most_levels) fail("too many parentheses");
-      const std::uint64_t value = sum();
-      if (!take(')')) fail("expected ')'");
-      --levels_;
-      return value;
-    }
+    if (take('(')) return inner(')');
     const std::string_view rest = text_.substr(at_);
     std::uint64_t value = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
@@ -76,6 +74,13 @@ class Evaluator {
     const std::size_t length = std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), rest.size());
     if (length == 0) fail("expected a number, a variable or '('");
     const std::string_view name = rest.substr(0, length);
+    if (name == "min" || name == "max") {
+      at_ += length;
+      if (!take('(')) fail("expected '('");
+      const std::uint64_t first = inner(',');
+      const std::uint64_t second = inner(')');
+      return name == "min" ? std::min(first, second) : std::max(first, second);
+    }
     const auto known =
         std::find_if(variables_.begin(), variables_.end(), [&](const auto& v) { return v.first == name; });
     if (known == variables_.end()) {
@@ -86,6 +91,15 @@ class Evaluator {
     }
     at_ += length;
     return known->second;
+  }
+
+  /// What stands between parentheses, up to `end`.
+  std::uint64_t inner(char end) {
+    if (++levels_ > most_levels) fail("too many parentheses");
+    const std::uint64_t value = sum();
+    if (!take(end)) fail(fmt::format("expected '{}'", end));
+    --levels_;
+    return value;
   }
 
   void skip_blanks() {

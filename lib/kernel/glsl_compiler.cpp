@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <shaderc/shaderc.hpp>
 
 #include "gpumap/error.hpp"
+#include "kernel/compiler_log.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {
@@ -35,10 +37,14 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   explicit Includer(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
 
   shaderc_include_result* GetInclude(const char* requested, shaderc_include_type type, const char* requesting,
-                                     std::size_t) override {
+                                     std::size_t depth) override {
     // shaderc sees a failure as an empty name with a message for content.
     auto* answer = new Answer;
-    if (type == shaderc_include_type_standard) {
+    // A file that includes itself twice would, however shallow, take time without end.
+    if (depth > deepest || ++included_ > most_included) {
+      answer->content = "too many files";
+      exceeded_ = true;
+    } else if (type == shaderc_include_type_standard) {
       // A name in quotes is asked for here too when no such file was found beside the one that includes it.
       answer->content =
           "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file or in an include path";
@@ -59,6 +65,11 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
 
   void ReleaseInclude(shaderc_include_result* view) override { delete static_cast<Answer*>(view->user_data); }
 
+  static constexpr std::size_t deepest = 64;
+  static constexpr std::size_t most_included = 1000;
+  /// More were asked for, and refused.
+  [[nodiscard]] bool exceeded() const noexcept { return exceeded_; }
+
  private:
   struct Answer {
     std::string name;
@@ -67,15 +78,28 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   };
 
   static void read(const std::filesystem::path& path, Answer& answer) {
+    // Looked at first: to open a pipe waits for who writes into it.
     std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) return;
     std::ifstream file(path, std::ios::binary);
-    if (!file || !std::filesystem::is_regular_file(path, ignored)) return;
+    if (!file) return;
     answer.name = path.string();
     answer.content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
 
   std::vector<std::filesystem::path> folders_;
+  std::size_t included_ = 0;
+  bool exceeded_ = false;
 };
+
+/// Without a #version a compiler takes the source for a language of another time and stumbles over each line of
+/// gpumap.glsl.
+void check_version(const KernelSource& source) {
+  static const std::regex directive("(^|\\n)[ \\t]*#[ \\t]*version\\b");
+  if (std::regex_search(source.code, directive)) return;
+  throw Error(ErrorCode::compile,
+              fmt::format("kernel {}: no #version in it: begin it with the line #version 460", source.name));
+}
 
 /// The function that becomes main; empty where that is the one.
 std::string renamed_to_main(const KernelSource& source) {
@@ -86,10 +110,13 @@ std::string renamed_to_main(const KernelSource& source) {
 const std::string shaderc_identity = identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize));
 
 std::string run_shaderc(const KernelSource& source) {
+  check_version(source);
   shaderc::CompileOptions options;
   options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
   options.SetOptimizationLevel(shaderc_optimization_level_performance);
-  options.SetIncluder(std::make_unique<Includer>(source.include_folders));
+  auto owned = std::make_unique<Includer>(source.include_folders);
+  const Includer& includer = *owned;
+  options.SetIncluder(std::move(owned));
   for (const std::string& define : source.defines) {
     const std::size_t equals = std::min(define.find('='), define.size());
     options.AddMacroDefinition(define.substr(0, equals), equals == define.size() ? "1" : define.substr(equals + 1));
@@ -105,10 +132,16 @@ std::string run_shaderc(const KernelSource& source) {
   const shaderc::Compiler compiler;
   const shaderc::SpvCompilationResult result = compiler.CompileGlslToSpv(
       source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), "main", options);
+  if (includer.exceeded()) {
+    throw Error(
+        ErrorCode::compile,
+        fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
+                    "itself?",
+                    source.name, Includer::deepest, Includer::most_included));
+  }
   if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
-    std::string log = result.GetErrorMessage();
-    while (!log.empty() && log.back() == '\n') log.pop_back();
-    throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name, log));
+    throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,
+                                                shortened_log(result.GetErrorMessage())));
   }
   return {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())};
 }

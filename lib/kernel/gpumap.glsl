@@ -17,6 +17,8 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_shader_atomic_int64 : enable
+#extension GL_EXT_shader_atomic_float : enable
 
 // The launch chooses the workgroup size. A shader that needs a size of its own defines GPUMAP_OWN_WORKGROUP_SIZE
 // before the include and writes its own layout(local_size_x = ...) in.
@@ -63,6 +65,8 @@ const uint GPUMAP_FORMAT_S16 = 130;
 const uint GPUMAP_FORMAT_F32 = 131;
 const uint GPUMAP_FORMAT_AUDIO_OTHER = 191;
 
+const uint GPUMAP_FRAME_GAP = 1;
+
 struct gpumap_view {
   uint64_t plane[GPUMAP_MAX_PLANES];
   uint stride[GPUMAP_MAX_PLANES];
@@ -89,6 +93,10 @@ struct gpumap_frame {
   uint64_t result;
   uint64_t state;
   uint64_t state_bytes;
+  uint flags;
+  uint frame_rate;
+  uint frame_rate_scale;
+  uint reserved;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 };
@@ -101,6 +109,13 @@ layout(push_constant, scalar) uniform gpumap_push_constant {
 } gpumap_push;
 #define frame (gpumap_frame_at(gpumap_push.frame_address).value)
 
+layout(buffer_reference, scalar, buffer_reference_align = 1) buffer gpumap_i8_at { int8_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 2) buffer gpumap_i16_at { int16_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 4) buffer gpumap_i32_at { int value; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_i64_at { int64_t value; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_f64_at { double value; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_u32x2_at { uvec2 value; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_f32x2_at { vec2 value; };
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer gpumap_u8_at { uint8_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer gpumap_u16_at { uint16_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer gpumap_u32_at { uint value; };
@@ -124,6 +139,51 @@ void store_f32(uint64_t address, float value) { gpumap_f32_at(address).value = v
 void store_u64(uint64_t address, uint64_t value) { gpumap_u64_at(address).value = value; }
 void store_u32x4(uint64_t address, uvec4 value) { gpumap_u32x4_at(address).value = value; }
 void store_f32x4(uint64_t address, vec4 value) { gpumap_f32x4_at(address).value = value; }
+
+int load_i8(uint64_t address) { return int(gpumap_i8_at(address).value); }
+int load_i16(uint64_t address) { return int(gpumap_i16_at(address).value); }
+int load_i32(uint64_t address) { return gpumap_i32_at(address).value; }
+int64_t load_i64(uint64_t address) { return gpumap_i64_at(address).value; }
+float load_f16(uint64_t address) { return unpackHalf2x16(load_u16(address)).x; }
+uvec2 load_u32x2(uint64_t address) { return gpumap_u32x2_at(address).value; }
+vec2 load_f32x2(uint64_t address) { return gpumap_f32x2_at(address).value; }
+void store_i8(uint64_t address, int value) { gpumap_i8_at(address).value = int8_t(value); }
+void store_i16(uint64_t address, int value) { gpumap_i16_at(address).value = int16_t(value); }
+void store_i32(uint64_t address, int value) { gpumap_i32_at(address).value = value; }
+void store_i64(uint64_t address, int64_t value) { gpumap_i64_at(address).value = value; }
+void store_f16(uint64_t address, float value) { store_u16(address, packHalf2x16(vec2(value, 0.0)) & 0xffffu); }
+void store_u32x2(uint64_t address, uvec2 value) { gpumap_u32x2_at(address).value = value; }
+void store_f32x2(uint64_t address, vec2 value) { gpumap_f32x2_at(address).value = value; }
+
+// Macros: a function, though nobody calls it, makes a shader need what not every device has.
+#define load_f64(address) (gpumap_f64_at(address).value)
+#define store_f64(address, number) (gpumap_f64_at(address).value = (number))
+
+// Atomics on memory; they give what was there before. Sums of 64 bits and of floats need a device that has them.
+uint atomic_add_u32(uint64_t address, uint number) { return atomicAdd(gpumap_u32_at(address).value, number); }
+uint atomic_min_u32(uint64_t address, uint number) { return atomicMin(gpumap_u32_at(address).value, number); }
+uint atomic_max_u32(uint64_t address, uint number) { return atomicMax(gpumap_u32_at(address).value, number); }
+int atomic_min_i32(uint64_t address, int number) { return atomicMin(gpumap_i32_at(address).value, number); }
+int atomic_max_i32(uint64_t address, int number) { return atomicMax(gpumap_i32_at(address).value, number); }
+float atomic_min_f32(uint64_t address, float number) {
+  uint before = load_u32(address);
+  for (uint found = ~before; uintBitsToFloat(before) > number; before = found) {
+    found = atomicCompSwap(gpumap_u32_at(address).value, before, floatBitsToUint(number));
+    if (found == before) break;
+  }
+  return uintBitsToFloat(before);
+}
+float atomic_max_f32(uint64_t address, float number) {
+  uint before = load_u32(address);
+  for (uint found = ~before; uintBitsToFloat(before) < number; before = found) {
+    found = atomicCompSwap(gpumap_u32_at(address).value, before, floatBitsToUint(number));
+    if (found == before) break;
+  }
+  return uintBitsToFloat(before);
+}
+#define atomic_add_f32(address, number) atomicAdd(gpumap_f32_at(address).value, (number))
+#define atomic_add_f64(address, number) atomicAdd(gpumap_f64_at(address).value, (number))
+#define atomic_add_u64(address, number) atomicAdd(gpumap_u64_at(address).value, (number))
 
 bool gpumap_aligned(uint64_t address, uint bytes) { return (uint(address) & (bytes - 1u)) == 0u; }
 

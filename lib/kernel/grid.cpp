@@ -54,13 +54,15 @@ Work work_of(const KernelSource& source) {
 }
 
 Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
-  if (shape.blocks[0] != 0) return {.blocks = shape.blocks, .threads = shape.threads_2d};
+  const bool has_pixels = frame.out.width != 0 || frame.in.width != 0;
+  if (shape.blocks[0] != 0) {
+    return {.blocks = shape.blocks, .threads = has_pixels ? shape.threads_2d : shape.threads_1d};
+  }
   if (shape.work == Work::chunk) {
     return grid_1d(shape, divide_up(frame.in.bytes, chunk_bytes), max_chunk_blocks);
   }
-  const bool video_out = frame.out.width != 0;
-  if (video_out || frame.in.width != 0) {
-    const gpumap_view& view = video_out ? frame.out : frame.in;
+  if (has_pixels) {
+    const gpumap_view& view = frame.out.width != 0 ? frame.out : frame.in;
     return grid_2d(shape, shape.work == Work::quad ? divide_up(view.width, 4) : view.width, view.height);
   }
   const gpumap_view& view = frame.out.bytes != 0 ? frame.out : frame.in;

@@ -29,8 +29,12 @@ Language language_of(const std::filesystem::path& path) {
 
 KernelSource load_kernel_file(const std::filesystem::path& path, std::string function) {
   const Language language = language_of(path);
-  if (std::error_code ignored; std::filesystem::is_directory(path, ignored)) {
-    throw Error(ErrorCode::io, fmt::format("kernel file {}: is a directory: name a file", path.string()));
+  // Looked at first: to open a pipe waits for who writes into it, and a device may have no end.
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    const bool is_folder = std::filesystem::is_directory(path, ignored);
+    throw Error(ErrorCode::io, fmt::format("kernel file {}: is a {}: name a file", path.string(),
+                                           is_folder ? "directory" : "pipe or a device"));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {

@@ -54,10 +54,11 @@ class KernelProgram final : public Program {
     given.state = state_.ready(queue);
     given.state_bytes = state_.bytes();
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
-      const bool last = i + 1 == kernels_.size();
-      given.out = last ? frame.out : moved(frame.out, between(i % 2, frame.out.bytes));
+      // Where none writes an output, all look at the same frame.
+      const bool hands_over = i + 1 != kernels_.size() && !declaration_.unchanged;
+      given.out = hands_over ? moved(frame.out, between(i % 2, frame.out.bytes)) : frame.out;
       queue.launch(*kernels_[i], kernels_[i]->grid_for(given), given);
-      given.in = given.out;
+      if (hands_over) given.in = given.out;
     }
   }
 

@@ -18,6 +18,8 @@
   X(nvrtcCreateProgram)           \
   X(nvrtcDestroyProgram)          \
   X(nvrtcCompileProgram)          \
+  X(nvrtcAddNameExpression)       \
+  X(nvrtcGetLoweredName)          \
   X(nvrtcGetProgramLogSize)       \
   X(nvrtcGetProgramLog)           \
   X(nvrtcGetPTXSize)              \

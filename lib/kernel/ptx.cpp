@@ -12,6 +12,7 @@ namespace gpumap {
 namespace {
 
 constexpr std::string_view directive = ".entry";
+constexpr std::string_view lowered_as = "// gpumap: the function is ";
 
 bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
@@ -40,7 +41,20 @@ std::vector<PtxEntry> ptx_entries(std::string_view ptx) {
   return entries;
 }
 
-std::string choose_entry(const KernelSource& source, const std::vector<PtxEntry>& entries) {
+bool is_name_expression(std::string_view function) {
+  return function.find('<') != function.npos || function.find("::") != function.npos;
+}
+
+std::string with_lowered_name(std::string_view ptx, std::string_view name) {
+  return fmt::format("{}{}\n{}", lowered_as, name, ptx);
+}
+
+std::string choose_entry(const KernelSource& source, std::string_view ptx) {
+  const std::vector<PtxEntry> entries = ptx_entries(ptx);
+  std::string_view wanted = source.function;
+  if (ptx.starts_with(lowered_as)) {
+    wanted = ptx.substr(lowered_as.size(), ptx.find('\n') - lowered_as.size());
+  }
   const auto fail = [&source](const std::string& what) -> void {
     throw Error(ErrorCode::compile, fmt::format("kernel {}: {}", source.name, what));
   };
@@ -48,13 +62,12 @@ std::string choose_entry(const KernelSource& source, const std::vector<PtxEntry>
   for (const PtxEntry& entry : entries) names.push_back(entry.name);
 
   if (entries.empty()) fail("no kernel in it: write extern \"C\" __global__ void name(gpumap_frame frame)");
-  if (source.function.empty() && entries.size() > 1) {
+  if (wanted.empty() && entries.size() > 1) {
     fail(fmt::format("{} kernels in it: choose a function from {}", entries.size(), fmt::join(names, ", ")));
   }
-  const auto found = source.function.empty()
-                         ? entries.begin()
-                         : std::find_if(entries.begin(), entries.end(),
-                                        [&source](const PtxEntry& entry) { return entry.name == source.function; });
+  const auto found = wanted.empty() ? entries.begin()
+                                    : std::find_if(entries.begin(), entries.end(),
+                                                   [wanted](const PtxEntry& entry) { return entry.name == wanted; });
   if (found == entries.end()) {
     fail(fmt::format("no kernel '{}' in it, only {}; a kernel keeps its name when it is extern \"C\"", source.function,
                      fmt::join(names, ", ")));

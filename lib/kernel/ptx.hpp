@@ -18,8 +18,13 @@ struct PtxEntry {
 /// The kernels of a PTX text, in order.
 [[nodiscard]] std::vector<PtxEntry> ptx_entries(std::string_view ptx);
 
+/// Whether a function is named as C++ does, as in "blur<5>" or "filters::blur", and not as PTX does.
+[[nodiscard]] bool is_name_expression(std::string_view function);
+/// `ptx` with a line before it that says how the function that was asked for is called in it.
+[[nodiscard]] std::string with_lowered_name(std::string_view ptx, std::string_view name);
+
 /// The entry that `source` means: the one named by source.function, or the only one. Throws Error(compile) naming the
 /// candidates, or when the kernel does not take one gpumap_frame.
-[[nodiscard]] std::string choose_entry(const KernelSource& source, const std::vector<PtxEntry>& entries);
+[[nodiscard]] std::string choose_entry(const KernelSource& source, std::string_view ptx);
 
 }  // namespace gpumap

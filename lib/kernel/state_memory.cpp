@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/state_memory.hpp"
 
+#include <algorithm>
+
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -9,7 +11,9 @@ StateMemory::StateMemory(Device& device, Backend backend, std::size_t bytes) : b
   // Whole 16-byte units, so that it can be zeroed and read in any of them.
   try {
     if (bytes == 0) return;
-    memory_ = device.allocate({.placement = Placement::device, .bytes = (bytes + 15) / 16 * 16}, backend);
+    // Rounding up may begin again at 0: then there is no room for `bytes` either.
+    const std::size_t whole = std::max(bytes, (bytes + 15) / 16 * 16);
+    memory_ = device.allocate({.placement = Placement::device, .bytes = whole}, backend);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
     throw with_remedy(error, "lower the state that the kernel asks for (state-bytes)");

@@ -59,31 +59,33 @@ void check_interface(const KernelSource& source, const SpirvModule& module) {
   }
 }
 
-/// A driver may crash on a module that uses what was not enabled: refuse it here.
+/// What is likely to be missing, in words.
+std::string name_of_capability(std::uint32_t capability) {
+  constexpr std::array<std::pair<std::uint32_t, const char*>, 12> names{{
+      {9, "16-bit floats (shaderFloat16)"},
+      {10, "64-bit floats (shaderFloat64)"},
+      {12, "64-bit atomics (shaderBufferInt64Atomics)"},
+      {22, "16-bit integers (shaderInt16, storageBuffer16BitAccess)"},
+      {4433, "16-bit integers (shaderInt16, storageBuffer16BitAccess)"},
+      {4472, "ray queries"},
+      {5055, "the shader's clock"},
+      {5357, "cooperative matrices"},
+      {5612, "least and most of 32-bit floats as atomics"},
+      {6022, "cooperative matrices"},
+      {6033, "sums of 32-bit floats as atomics (shaderBufferFloat32AtomicAdd)"},
+      {6034, "sums of 64-bit floats as atomics (shaderBufferFloat64AtomicAdd)"},
+  }};
+  const auto found = std::ranges::find(names, capability, &std::pair<std::uint32_t, const char*>::first);
+  return found != names.end() ? found->second : fmt::format("the SPIR-V capability {}", capability);
+}
+
+/// What a driver makes of a module that uses what was not enabled is undefined.
 void check_capabilities(const KernelSource& source, const SpirvModule& module, const GpuDevice& device) {
-  const VulkanContext::Optional& optional = device.vulkan()->optional();
-  const auto refuse = [&](std::string_view what) {
-    throw Error(ErrorCode::not_supported,
-                fmt::format("kernel {}: needs {}, which {} does not have here", source.name, what, device.info().name));
-  };
+  const std::vector<std::uint32_t>& allowed = device.vulkan()->capabilities();
   for (const std::uint32_t capability : module.capabilities) {
-    switch (capability) {
-      case 9:  // Float16
-        if (!optional.float16) refuse("16-bit floats (shaderFloat16)");
-        break;
-      case 10:  // Float64
-        refuse("64-bit floats (shaderFloat64)");
-        break;
-      case 12:  // Int64Atomics
-        if (!optional.int64_atomics) refuse("64-bit atomics (shaderBufferInt64Atomics)");
-        break;
-      case 22:    // Int16
-      case 4433:  // StorageBuffer16BitAccess
-        if (!optional.int16) refuse("16-bit integers (shaderInt16, storageBuffer16BitAccess)");
-        break;
-      default:
-        break;
-    }
+    if (std::ranges::find(allowed, capability) != allowed.end()) continue;
+    throw Error(ErrorCode::not_supported, fmt::format("kernel {}: needs {}, which gpumap does not have on {}",
+                                                      source.name, name_of_capability(capability), device.info().name));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "gpumap/kernel.h"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -151,6 +152,18 @@ TEST(OwnKernel, FramesOfOtherMediaTypesAndSizes) {
   EXPECT_THAT(data, testing::Each(std::byte{(65 * 4 + 43) % 256}));
 }
 
+TEST(OwnKernel, ExpressionsKnowStridesAndWhatIsLess) {
+  const File file(
+      "// gpumap: output application/x-rows,wide={min(width,64)},odd={height%2}\n"
+      "// gpumap: bytes stride*max(height,50)\n"
+      "void main() {}\n");
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("wide=(int)64"), HasSubstr("odd=(int)1")));
+  EXPECT_EQ(gst_buffer_get_size(gst_sample_get_buffer(sample.get())), std::size_t{Own::stride} * 50);
+}
+
 TEST(OwnKernel, SeveralFunctionsAndNamedResults) {
   const std::string body =
       "{ uint x = gl_GlobalInvocationID.x, y = gl_GlobalInvocationID.y;\n"
@@ -224,6 +237,69 @@ TEST(OwnKernel, AKernelThatOnlyLooksHandsTheFrameOn) {
   }
 }
 
+TEST(OwnKernel, SeveralFunctionsThatOnlyLookSeeTheSameFrame) {
+  const File file(
+      "// gpumap: functions first,other,last\n// gpumap: output unchanged\n// gpumap: results a=u64,b=u64,c=u64\n"
+      "void tell(uint word) { if (gpumap_thread() == 0ul) store_u64(frame.result + 8 * word,\n"
+      "  uint64_t(load_u32(frame.in_view.plane[0])) | uint64_t(frame.in_view.plane[0] == frame.out_view.plane[0]) << "
+      "32);"
+      " }\n"
+      "void first() { tell(0); }\nvoid other() { tell(1); }\nvoid last() { tell(2); }\n");
+  Own own("location=" + file.path());
+  const Sample sample = own.frame();
+  ASSERT_TRUE(sample) << own.pipeline().wait(1s);
+  guint64 wanted = 1;
+  for (int x = 3; x >= 0; --x) wanted = wanted << 8U | own.pixel(x, 0);
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(gst_sample_get_buffer(sample.get()), "GpumapResult");
+  ASSERT_NE(meta, nullptr);
+  for (const char* name : {"a", "b", "c"}) {
+    guint64 found = 0;
+    EXPECT_TRUE(gst_structure_get_uint64(gst_custom_meta_get_structure(meta), name, &found));
+    EXPECT_EQ(found, wanted) << name;
+  }
+}
+
+/// What a frame of interlaced NV12 of 16x8 shows of its launches: their number so far, how often the result was added
+/// to, and the height that the last one saw.
+std::array<guint64, 3> launches_of(Pipeline& pipeline) {
+  std::array<guint64, 3> found{};
+  push(pipeline.appsrc(), new_buffer(Data(16 * 8 * 3 / 2)));
+  const Sample sample = pull(pipeline.appsink());
+  if (!sample) return found;
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(gst_sample_get_buffer(sample.get()), "GpumapResult");
+  if (meta == nullptr) return found;
+  gst_structure_get(gst_custom_meta_get_structure(meta), "launches", G_TYPE_UINT64, &found[0], "added", G_TYPE_UINT64,
+                    &found[1], "height", G_TYPE_UINT64, &found[2], nullptr);
+  return found;
+}
+
+TEST(OwnKernel, InterlacedFramesAreLaunchedByFieldOnRequest) {
+  const std::string counts =
+      "// gpumap: results launches=u64,added=u64,height=u64\n// gpumap: state 8\n"
+      "void main() { if (gpumap_thread() != 0ul) return;\n"
+      "  store_u32(frame.state, load_u32(frame.state) + 1u); store_u64(frame.result, "
+      "uint64_t(load_u32(frame.state)));\n"
+      "  store_u64(frame.result + 8, load_u64(frame.result + 8) + 1ul);\n"
+      "  store_u64(frame.result + 16, uint64_t(frame.in_view.height)); }\n";
+  const std::string gray_out = "// gpumap: output video/x-raw,format=GRAY8\n";
+  for (const auto& [declared, launches, height] : {std::tuple<std::string, guint64, guint64>{gray_out, 1, 8},
+                                                   {"// gpumap: launch per-frame\n" + gray_out, 1, 8},
+                                                   {"", 1, 8},
+                                                   {"// gpumap: launch per-field\n" + gray_out, 2, 4},
+                                                   {"// gpumap: launch per-field\n", 2, 4}}) {
+    const File file(declared + counts);
+    Pipeline pipeline(
+        on_new_channel("appsrc name=in format=time caps=video/x-raw,format=NV12,width=16,height=8,framerate=25/1,"
+                       "interlace-mode=interleaved ! gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel "
+                       "location=" +
+                       file.path() + " ! appsink name=out sync=false"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    for (guint64 frame = 1; frame <= 2; ++frame) {
+      EXPECT_THAT(launches_of(pipeline), ElementsAre(frame * launches, launches, height)) << declared;
+    }
+  }
+}
+
 TEST(OwnKernel, TakesWhatItsFileDeclares) {
   const File grey(gray("// gpumap: input video/x-raw,format={GRAY8,NV12}\n", input_pixel));
   Own fits("location=" + grey.path());
@@ -275,6 +351,39 @@ TEST(OwnKernel, StateBeginsAnewAfterAHoleAndAFlush) {
   EXPECT_EQ(std::to_integer<unsigned>(data[0]), 0U);
 }
 
+TEST(OwnKernel, GapsAndTheFrameRateAreTold) {
+  const File file(gray("", "x == 0u ? frame.flags : x == 1u ? frame.frame_rate : frame.frame_rate_scale"));
+  Own own("location=" + file.path());
+  GstElement* source = own.pipeline().element("in");
+  const auto gap_at = [&own](bool discont = false, std::size_t bytes = Own::frame_bytes) {
+    EXPECT_NE(own.pipeline().set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    Buffer buffer = new_buffer(random_data(bytes, 2), 0);
+    if (discont) GST_BUFFER_FLAG_SET(buffer.get(), GST_BUFFER_FLAG_DISCONT);
+    push(own.pipeline().appsrc(), std::move(buffer));
+    if (bytes != Own::frame_bytes) return -1;
+    const Sample sample = pull(own.pipeline().appsink());
+    if (!sample) return -2;
+    const Data data = data_of(gst_sample_get_buffer(sample.get()));
+    EXPECT_EQ(data[1], std::byte{30});
+    EXPECT_EQ(data[2], std::byte{1});
+    return std::to_integer<int>(data[0]);
+  };
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "the first";
+  EXPECT_EQ(gap_at(), 0);
+  EXPECT_EQ(gap_at(true), GPUMAP_FRAME_GAP) << "marked";
+  EXPECT_EQ(gap_at(), 0);
+  EXPECT_EQ(gap_at(false, 100), -1);
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "one was too short and was left out";
+  EXPECT_EQ(gap_at(), 0);
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_gap(0, GST_SECOND)));
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "a gap event";
+  EXPECT_EQ(gap_at(), 0);
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
+  EXPECT_EQ(gap_at(), GPUMAP_FRAME_GAP) << "after a flush";
+  EXPECT_EQ(gap_at(), 0);
+}
+
 constexpr const char* shows_gain = "uint(frame.params[0])";
 
 TEST(OwnKernel, ParametersAreChildren) {
@@ -299,6 +408,29 @@ double value_of(GstElement* kernel, const char* name) {
   gdouble value = -1;
   gst_child_proxy_get(GST_CHILD_PROXY(kernel), name, &value, nullptr);
   return value;
+}
+
+TEST(OwnKernel, AsManyChildrenAsThereAreNumbersBesideParams) {
+  std::string ones = "1", twos = "2";
+  for (int i = 1; i < 40; ++i) {
+    ones += ",1";
+    twos += ",2";
+  }
+  const File file(gray("// gpumap: params taps=[" + ones + "],gain=1\n",
+                       "uint(frame.params[0] + frame.params[24] * 5 + frame.params[25] * 25 + frame.params[40])"));
+  const std::string at = "location=" + file.path() + " params=\"";
+  for (const auto& [params, last] :
+       {std::pair{"taps=[" + twos + "]", 2}, {"taps[25]=9,gain=1,taps=[" + twos + "]", 2}, {"taps[25]=4", 4}}) {
+    Own own(at + params + "\"");
+    for (int i = 0; i < 25; ++i) {
+      gst_child_proxy_set(GST_CHILD_PROXY(own.pipeline().element("kernel")),
+                          ("taps[" + std::to_string(i) + "]::value").c_str(), 3.0, nullptr);
+    }
+    const Data data = own.bytes();
+    ASSERT_FALSE(data.empty()) << params << own.pipeline().wait(1s);
+    EXPECT_EQ(std::to_integer<int>(data[0]), 3 + 3 * 5 + last * 25 + 1) << params;
+    EXPECT_THAT(own.pipeline().warnings(), testing::IsEmpty());
+  }
 }
 
 TEST(OwnKernel, ChildrenAreTheParametersThatThereAre) {
@@ -408,6 +540,7 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
       {"location=" + fine.path() + " output-bytes=1/0", "division by zero"},
       {"location=" + fine.path() + " state-bytes=900000000000", "lower the state that the kernel asks for"},
+      {"location=" + fine.path() + " state-bytes=18446744073709551615", "lower the state that the kernel asks for"},
       {"kernel=blend grid=3", "no built-in kernel \"blend\": choose one of identity"},
       {"kernel=convert grid=3", "grid=3 is for a kernel of yours in a file, and kernel=convert is built in"},
   };
@@ -417,6 +550,40 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
     EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
     EXPECT_EQ(own.pipeline().culprit(), "kernel");
   }
+}
+
+// A kernel that keeps to the contract would write behind what is allocated.
+TEST(OwnKernel, OutputsHaveRoomForTheirPicture) {
+  const File pixels(gray("", "1u"));
+  const std::string at = "location=" + pixels.path();
+  const std::pair<std::string, const char*> cases[] = {
+      {at + " output-bytes=100",
+       "output of 100 bytes (\"100\") has no room for the picture that its caps say, which "
+       "takes 2924"},
+      {at + " output-bytes=2923", "has no room"},
+      {at + " output-bytes=16 output-caps=video/x-raw,format=RGBA,width=1920,height=1080", "takes 8294400"},
+      {at + " output-bytes=16 output-caps=video/x-bayer,format=bggr,width=40,height=4", "takes 160"},
+      {at + " output-bytes=16 output-caps=application/x-tensor,width=4,height=4", "takes 192"},
+      {at + " output-bytes=18446744073709551615 check-bounds=true", "no memory has room for it"},
+      {at + " output-caps=\"video/x-raw,format=GRAY8,width={width/100}\"", "its width has to be from 1 to 32767"},
+      {at + " output-caps=video/x-raw,format=GRAY8,width=100000,height=100000", "its width has to be from 1 to 32767"},
+      {at + " output-caps=\"application/x-tensor,width=7,height={0}\"", "its height has to be from 1 to"},
+  };
+  for (const auto& [options, message] : cases) {
+    Own own(options);
+    push(own.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
+    EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
+  }
+  for (const char* enough : {"2924", "2*bytes", "width*height+129"}) {
+    Own own(at + " output-bytes=" + enough);
+    EXPECT_GE(own.bytes().size(), Own::frame_bytes) << enough;
+  }
+}
+
+TEST(OwnKernel, WhatOnlyLooksGivesAsManyBytesAsItTook) {
+  const File file("// gpumap: output unchanged\n// gpumap: bytes 2*bytes\nvoid main() {}\n");
+  Own own("location=" + file.path());
+  EXPECT_EQ(own.bytes(), random_data(Own::frame_bytes, 11));
 }
 
 /// What a frame shows, again and again until it is `wanted`.

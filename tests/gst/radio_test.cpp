@@ -206,6 +206,27 @@ TEST_F(Radio, BeginsAnewAtADiscontinuity) {
   }
 }
 
+// Nor do those that are due at another time, whether or not upstream says so.
+TEST_F(Radio, BeginsAnewWhereSamplesAreNotDue) {
+  start("gpumapkernel kernel=spectrum params=size=2048 ! application/x-spectrum");
+  // Jitter, a hole of 10 s, no time at all, and a way back.
+  const std::array<GstClockTime, 12> times{
+      0, 7000, 20000, 31000, GST_CLOCK_TIME_NONE, GST_CLOCK_TIME_NONE, 10031, 10032, 10033, 5000, 5001, 5002};
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    const GstClockTime pts = i < 4                             ? times[i] * GST_USECOND
+                             : times[i] == GST_CLOCK_TIME_NONE ? times[i]
+                                                               : times[i] * GST_MSECOND;
+    ASSERT_TRUE(
+        push(pipeline_->appsrc(), new_buffer(tone(2400000.0, 300000.0, frame_samples, i * frame_samples), pts)));
+  }
+  gst_app_src_end_of_stream(pipeline_->appsrc());
+  const auto samples = pull_all();
+  // Two of frames 0 to 5, one of 6 to 8 and one of 9 to 11.
+  ASSERT_EQ(samples.size(), 4U);
+  EXPECT_EQ(GST_BUFFER_PTS(gst_sample_get_buffer(samples[2].get())), 10031 * GST_MSECOND);
+  EXPECT_EQ(GST_BUFFER_PTS(gst_sample_get_buffer(samples[3].get())), 5000 * GST_MSECOND);
+}
+
 TEST_F(Radio, LatencyIsWhatIsGathered) {
   const std::tuple<const char*, int, std::uint64_t> cases[] = {
       {"kernel=spectrum params=size=1024,overlap=0.5,average=10", 48000, 1024 + 9 * 512},

@@ -38,6 +38,7 @@ TEST(Declaration, EveryKey) {
       "// gpumap: output video/x-raw,format=GRAY8,width={width/2}\n"
       "// gpumap: input video/x-raw,format={GRAY8,NV12}\n"
       "// gpumap: bytes bytes/2\n"
+      "// gpumap: launch per-field\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
   EXPECT_THAT(declaration.params, ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1, 2, 3))));
   EXPECT_THAT(declaration.functions, ElementsAre("one", "other"));
@@ -48,6 +49,7 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(declaration.output, "video/x-raw,format=GRAY8,width={width/2}");
   EXPECT_EQ(declaration.input, "video/x-raw,format={GRAY8,NV12}");
   EXPECT_FALSE(declaration.unchanged);
+  EXPECT_TRUE(declaration.per_field);
   EXPECT_EQ(declaration.output_bytes, "bytes/2");
   EXPECT_THAT(declaration.results, ElementsAre(Pair("sharpness", ResultType::f32), Pair("count", ResultType::u64),
                                                Pair("a", ResultType::i64), Pair("b", ResultType::f64)));
@@ -56,6 +58,15 @@ TEST(Declaration, EveryKey) {
   const Declaration none = parse_declaration("// nothing here\n");
   EXPECT_TRUE(none.params.empty() && none.functions.empty() && none.output.empty());
   EXPECT_EQ(none.block[0], 0U);
+}
+
+TEST(Declaration, NamesOfTemplates) {
+  EXPECT_THAT(parse_functions("blur<5,2>, sharpen,scale<float, f(1,2)>"),
+              ElementsAre("blur<5,2>", "sharpen", "scale<float, f(1,2)>"));
+  EXPECT_THAT(parse_declaration("// gpumap: functions blur<5,2>,sharpen").functions,
+              ElementsAre("blur<5,2>", "sharpen"));
+  EXPECT_THAT(error_of([] { return parse_functions("a,,b<1>"); }), HasSubstr("a name is missing"));
+  EXPECT_THAT(parse_names("WIDE=8<<1,NARROW"), ElementsAre("WIDE=8<<1", "NARROW"));
 }
 
 TEST(Declaration, ErrorsNameTheLine) {
@@ -71,6 +82,7 @@ TEST(Declaration, ErrorsNameTheLine) {
       {"// gpumap: grid 99999999999\n", "is no dimension"},
       {"// gpumap: state -1\n", "\"-1\" is no number of bytes"},
       {"// gpumap: shared 1k\n", "\"1k\" is no number of bytes"},
+      {"// gpumap: launch twice\n", "no launch \"twice\": choose per-frame or per-field"},
       {"// gpumap: results a\n", "\"a\" is no result"},
       {"// gpumap: results a=f16\n", "no result type \"f16\""},
       {"// gpumap: results a=f32,a=u64\n", "\"a\" is named twice"},
@@ -93,6 +105,9 @@ TEST(Expression, Arithmetic) {
   EXPECT_EQ(evaluate("(2+3)*4-1", variables), 19U);
   EXPECT_EQ(evaluate("width*height*3/2", variables), 1917U * 1081 * 3 / 2);
   EXPECT_EQ(evaluate("20-5-5", variables), 10U);
+  EXPECT_EQ(evaluate("width % 2 + 100 % 7 * 3", variables), 1U + 2 * 3);
+  EXPECT_EQ(evaluate("min(width,height)+max( width , height )*2", variables), 1081U + 1917 * 2);
+  EXPECT_EQ(evaluate("max(min(width, 640), (height+1)%1000)", variables), 640U);
   EXPECT_EQ(expand("w={(width+1)/2},h={height}!", variables), "w=959,h=1081!");
   EXPECT_EQ(expand("none", variables), "none");
 }
@@ -104,6 +119,10 @@ TEST(Expression, Errors) {
       {"1+", "column 3: expected a number"},
       {"depth", "no variable 'depth' here: there are width, bytes"},
       {"1/0", "division by zero"},
+      {"1%0", "division by zero"},
+      {"min", "column 4: expected '('"},
+      {"min(1)", "column 6: expected ','"},
+      {"max(1,2,3)", "column 8: expected ')'"},
       {"bytes-width", "below zero"},
       {"99999999999999999999", "too large"},
       {"9999999999999*9999999999999", "too large"},
@@ -117,6 +136,9 @@ TEST(Expression, Errors) {
   }
   EXPECT_THAT(error_of([] { return evaluate("1+x", {}); }), HasSubstr("there is none"));
   EXPECT_THAT(error_of([] { return evaluate(std::string(100000, '('), {}); }), HasSubstr("too many parentheses"));
+  std::string minima;
+  for (int i = 0; i < 100000; ++i) minima += "min(";
+  EXPECT_THAT(error_of([&] { return evaluate(minima, {}); }), HasSubstr("too many parentheses"));
   EXPECT_THAT(error_of([] { return expand("w={1", {}); }), HasSubstr("'{' without '}'"));
 }
 

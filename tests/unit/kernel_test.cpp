@@ -2,10 +2,13 @@
 #include "gpumap/kernel.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 
 #include "backend_bench.hpp"
 #include "gpumap/color.hpp"
@@ -62,6 +65,25 @@ TEST(KernelFile, Errors) {
   const fs::path folder = fs::path(::testing::TempDir()) / "folder.cu";
   fs::create_directories(folder);
   EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
+}
+
+// To open a pipe waits for who writes into it, and a device has no end.
+TEST(KernelFile, PipesAndDevicesAreNone) {
+  const fs::path pipe = fs::path(::testing::TempDir()) / "pipe.cu";
+  const fs::path device = fs::path(::testing::TempDir()) / "device.comp";
+  fs::remove(pipe);
+  fs::remove(device);
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("/dev/zero", device);
+  for (const fs::path& path : {pipe, device}) {
+    EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(path); }), HasSubstr("is a pipe or a device"));
+  }
+  const auto including = [&](const char* name) {
+    return glsl("#version 460\n#include \"" + (fs::path(::testing::TempDir()) / name).string() + "\"\n");
+  };
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including("pipe.cu")); }), HasSubstr("pipe.cu"));
+  fs::remove(pipe);
+  fs::remove(device);
 }
 
 TEST(Builtins, AreFoundByName) {
@@ -123,6 +145,31 @@ TEST(Color, EveryMatrixUndoesItsDefinition) {
       }
     }
   }
+}
+
+TEST(Glsl, FilesThatIncludeThemselvesEnd) {
+  const fs::path once = write_file("once.comp", "#version 460\n#include \"once.comp\"\nvoid main() {}\n");
+  const fs::path twice = write_file("twice.comp", "#version 460\n#include \"twice.comp\"\n#include \"twice.comp\"\n");
+  for (const fs::path& path : {once, twice}) {
+    const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path)); });
+    EXPECT_THAT(error, HasSubstr("include one another more than 64 deep")) << path;
+  }
+}
+
+TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
+  const auto error =
+      error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#include <gpumap.glsl>\nvoid main() {}\n")); });
+  EXPECT_THAT(error, HasSubstr("begin it with the line #version 460"));
+  EXPECT_LT(error.size(), 200U);
+  EXPECT_FALSE(compile_glsl(glsl("// Mine.\n  #  version 460\n#include <gpumap.glsl>\nvoid main() {}\n")).empty());
+}
+
+TEST(Glsl, LongLogsAreShortened) {
+  std::string code = "#version 460\nvoid main() {\n";
+  for (int i = 0; i < 500; ++i) code += "  unknown" + std::to_string(i) + "();\n";
+  const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(glsl(code + "}\n")); });
+  EXPECT_THAT(error, AllOf(HasSubstr("unknown0"), HasSubstr("unknown19"), HasSubstr("more lines)")));
+  EXPECT_LT(std::count(error.begin(), error.end(), '\n'), 50);
 }
 
 TEST(Color, WhiteBlackAndRed) {
@@ -191,6 +238,10 @@ void main() {
   put(frame.result);
   put(frame.state);
   put(frame.state_bytes);
+  put(uint64_t(frame.flags));
+  put(uint64_t(frame.frame_rate));
+  put(uint64_t(frame.frame_rate_scale));
+  put(uint64_t(frame.reserved));
   for (uint i = 0u; i < 9u; ++i) put(uint64_t(floatBitsToUint(frame.color.matrix[i])));
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
@@ -217,9 +268,10 @@ void main() {
   };
   put_view(frame.in);
   put_view(frame.out);
-  expected.insert(expected.end(),
-                  {frame.sequence, static_cast<std::uint64_t>(frame.pts), static_cast<std::uint64_t>(frame.duration),
-                   frame.result, frame.state, frame.state_bytes});
+  expected.insert(
+      expected.end(),
+      {frame.sequence, static_cast<std::uint64_t>(frame.pts), static_cast<std::uint64_t>(frame.duration), frame.result,
+       frame.state, frame.state_bytes, frame.flags, frame.frame_rate, frame.frame_rate_scale, frame.reserved});
   for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
@@ -348,6 +400,143 @@ TEST_P(KernelTest, LoadErrors) {
     const auto cuda = source_of(*find_builtin("identity"), Backend::cuda);
     EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }), HasSubstr("has no CUDA"));
   }
+}
+
+// What a driver makes of what was not enabled is undefined; what the device has is enabled.
+TEST_P(KernelTest, RefusesCapabilitiesThatAreNotEnabled) {
+  const auto with = [](const std::string& extension, const std::string& body) {
+    return glsl("#version 460\n#extension " + extension +
+                " : require\n#include <gpumap.glsl>\n"
+                "void main() { " +
+                body + " }\n");
+  };
+  const std::pair<KernelSource, const char*> cases[] = {
+      {with("GL_EXT_shader_atomic_float2", "atomicMax(gpumap_f32_at(frame.result).value, 1.0);"),
+       "needs least and most of 32-bit floats as atomics"},
+      {with("GL_ARB_shader_clock", "store_u64(frame.result, clockARB());"), "needs the shader's clock"},
+      {with("GL_EXT_shader_realtime_clock", "store_u64(frame.result, clockRealtimeEXT());"), "the shader's clock"},
+  };
+  for (const auto& [source, message] : cases) {
+    EXPECT_THAT(error_of(ErrorCode::not_supported, [&, &asked = source] { return load(asked); }), HasSubstr(message))
+        << source.code;
+  }
+  KernelSource unknown{.language = Language::spirv, .name = "unknown.spv", .code = {}, .function = {}};
+  unknown.code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
+  const std::uint32_t declares[] = {2U << 16U | 17U, 31337};
+  unknown.code.insert(20, reinterpret_cast<const char*>(declares), sizeof declares);
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(unknown); }),
+              HasSubstr("needs the SPIR-V capability 31337"));
+}
+
+TEST_P(KernelTest, DoublesAndSubgroupsWhereTheDeviceHasThem) {
+  const auto kernel =
+      load(glsl("#version 460\n#extension GL_KHR_shader_subgroup_arithmetic : require\n#include <gpumap.glsl>\n"
+                "layout(buffer_reference, scalar) buffer Real { double value; };\n"
+                "void main() { uint lanes = subgroupAdd(1u);\n"
+                "  if (gpumap_thread() == 0ul) { Real(frame.result).value = 1.0LF / 3.0LF;\n"
+                "    store_u64(frame.result + 8, uint64_t(lanes)); } }\n"));
+  bench_->prepare({}, 64);
+  gpumap_frame frame{};
+  frame.out.plane[0] = bench_->out();
+  frame.out.bytes = 64;
+  frame.result = bench_->result();
+  bench_->run(*kernel, frame);
+  EXPECT_EQ(std::bit_cast<double>(bench_->result_word(0)), 1.0 / 3.0);
+  EXPECT_GT(bench_->result_word(1), 0U);
+}
+
+TEST(Glsl, WhatAShaderDoesNotUseItDoesNotNeed) {
+  const std::string code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
+  std::vector<std::uint32_t> words(code.size() / sizeof(std::uint32_t));
+  std::memcpy(words.data(), code.data(), code.size());
+  for (std::size_t at = 5; at < words.size(); at += words[at] >> 16U) {
+    ASSERT_NE(words[at] >> 16U, 0U);
+    constexpr std::uint32_t declares_capability = 17;
+    if ((words[at] & 0xFFFFU) != declares_capability) continue;
+    EXPECT_NE(words[at + 1], 10U) << "Float64";
+    EXPECT_NE(words[at + 1], 12U) << "Int64Atomics";
+    EXPECT_NE(words[at + 1], 6033U) << "AtomicFloat32AddEXT";
+  }
+}
+
+TEST_P(KernelTest, LoadsStoresAndAtomics) {
+  const auto kernel = load(glsl(
+      "#version 460\n#include <gpumap.glsl>\nvoid main() {\n"
+      "  uint64_t i = frame.in_view.plane[0], o = frame.out_view.plane[0], r = frame.result;\n"
+      "  if (gpumap_thread() == 0ul) {\n"
+      "    store_i8(o, load_i8(i) - 1); store_i16(o + 2, load_i16(i + 2) - 1); store_i32(o + 4, load_i32(i + 4) - 1);\n"
+      "    store_i64(o + 8, load_i64(i + 8) - 1l); store_f64(o + 16, load_f64(i + 16) / 3.0LF);\n"
+      "    store_u32x2(o + 24, load_u32x2(i + 24).yx); store_f32x2(o + 32, load_f32x2(i + 32).yx);\n"
+      "    store_f16(o + 40, load_f16(i + 40) * 2.0);\n"
+      "  }\n"
+      "  uint t = uint(gpumap_thread());\n"
+      "  float f = float(t) - 100.0;\n"
+      "  atomic_add_u32(r, 1u); atomic_min_f32(r + 8, f); atomic_max_f32(r + 16, f);\n"
+      "  atomic_min_f32(r + 24, f + 200.0); atomic_max_f32(r + 32, f - 1000.0);\n"
+      "  atomic_min_i32(r + 40, int(t) - 7); atomic_max_u32(r + 48, t + 0x80000000u);\n"
+      "}\n"));
+  struct Numbers {
+    std::int8_t i8 = -128 + 1;
+    std::int16_t i16 = -300;
+    std::int32_t i32 = -70000;
+    std::int64_t i64 = -5000000000;
+    double f64 = 1.0;
+    std::uint32_t u32x2[2] = {1, 0xFFFFFFFF};
+    float f32x2[2] = {1.5F, -2.5F};
+    std::uint16_t f16 = 0x3E00;  // 1.5
+  } in, out;
+  bench_->prepare(std::as_bytes(std::span(&in, 1)), sizeof in);
+  gpumap_frame frame{};
+  frame.in.plane[0] = bench_->in();
+  frame.out.plane[0] = bench_->out();
+  frame.in.bytes = frame.out.bytes = 1000;
+  frame.result = bench_->result();
+  const Grid grid = kernel->grid_for(frame);
+  const std::uint32_t threads = grid.blocks[0] * grid.threads[0];
+  bench_->run(*kernel, frame);
+  std::memcpy(&out, bench_->output(), sizeof out);
+  EXPECT_EQ(out.i8, -128);
+  EXPECT_EQ(out.i16, -301);
+  EXPECT_EQ(out.i32, -70001);
+  EXPECT_EQ(out.i64, -5000000001);
+  EXPECT_EQ(out.f64, 1.0 / 3.0);
+  EXPECT_THAT(out.u32x2, ElementsAre(0xFFFFFFFF, 1));
+  EXPECT_THAT(out.f32x2, ElementsAre(-2.5F, 1.5F));
+  EXPECT_EQ(out.f16, 0x4200);
+  const auto real = [this](int word) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(bench_->result_word(word)));
+  };
+  EXPECT_EQ(bench_->result_word(0), threads);
+  EXPECT_EQ(real(1), -100.0F);
+  EXPECT_EQ(real(2), static_cast<float>(threads) - 101.0F);
+  EXPECT_EQ(real(3), 0.0F) << "what was there is less";
+  EXPECT_EQ(real(4), 0.0F) << "what was there is more";
+  EXPECT_EQ(static_cast<std::int32_t>(bench_->result_word(5)), -7);
+  EXPECT_EQ(bench_->result_word(6), threads - 1 + 0x80000000U);
+}
+
+// Sums of floats, where the device has them as atomics; else that is what is said.
+TEST_P(KernelTest, AtomicSumsOfFloats) {
+  const auto source = glsl(
+      "#version 460\n#include <gpumap.glsl>\nvoid main() { atomic_add_f32(frame.result, 0.5); "
+      "atomic_add_u64(frame.result + 8, 1ul << 32); }\n");
+  std::shared_ptr<Kernel> kernel;
+  try {
+    kernel = load(source);
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("as atomics"));
+    GTEST_SKIP() << error.what();
+  }
+  gpumap_frame frame{};
+  frame.in.bytes = 1000;
+  bench_->prepare({}, 64);
+  frame.result = bench_->result();
+  const Grid grid = kernel->grid_for(frame);
+  const std::uint32_t threads = grid.blocks[0] * grid.threads[0];
+  bench_->run(*kernel, frame);
+  EXPECT_EQ(std::bit_cast<float>(static_cast<std::uint32_t>(bench_->result_word(0))),
+            0.5F * static_cast<float>(threads));
+  EXPECT_EQ(bench_->result_word(1), std::uint64_t{threads} << 32U);
 }
 
 // A driver takes such modules and crashes at the launch.

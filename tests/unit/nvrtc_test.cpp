@@ -9,6 +9,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/convert_program.hpp"
+#include "kernel/cuda_compiler.hpp"
 #include "kernel/radio/two_pass_spectrum.hpp"
 #include "sanitizers.hpp"
 
@@ -132,6 +133,27 @@ TEST_F(NvrtcTest, FindsTheOnlyKernelAndListsSeveral) {
   EXPECT_THAT(error_of(cuda("")), HasSubstr("no kernel in it"));
 }
 
+TEST_F(NvrtcTest, InstancesOfTemplatesByName) {
+  const std::string code =
+      "template <int radius, typename T = float> __global__ void blur(gpumap_frame frame) {\n"
+      "  *(T*)frame.out.plane[0] = T(radius);\n}\n"
+      "namespace filters { __global__ void sharpen(gpumap_frame) {} }\n"
+      "template <int n> __global__ void wrong(gpumap_frame, int) {}\n";
+  CodeCache cache(std::nullopt);
+  const auto function = [&](const char* name, const char* architecture) {
+    return build_cuda(cuda(code, name), architecture, cache).function;
+  };
+  // Again, from the cache; and where only PTX can be made.
+  for (const char* architecture : {"sm_90", "sm_90", "sm_999"}) {
+    EXPECT_THAT(function("blur<5>", architecture), HasSubstr("blurILi5Ef"));
+    EXPECT_THAT(function("blur<9, double>", architecture), HasSubstr("blurILi9Ed"));
+    EXPECT_THAT(function("filters::sharpen", architecture), HasSubstr("sharpen"));
+  }
+  EXPECT_THAT(error_of(cuda(code, "blur<width>")), HasSubstr("width"));
+  EXPECT_THAT(error_of(cuda(code, "wrong<1>")), HasSubstr("does not take one gpumap_frame by value"));
+  EXPECT_NE(error_of(cuda(code, "unknown<1>")), "no error");
+}
+
 TEST_F(NvrtcTest, RefusesKernelsThatDoNotTakeAFrame) {
   const char* message = "'f' does not take one gpumap_frame by value";
   EXPECT_THAT(error_of(cuda("extern \"C\" __global__ void f(float* p, int n) { p[n] = 0; }\n")), HasSubstr(message));
@@ -158,6 +180,9 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(result);
   SAME_OFFSET(state);
   SAME_OFFSET(state_bytes);
+  SAME_OFFSET(flags);
+  SAME_OFFSET(frame_rate);
+  SAME_OFFSET(frame_rate_scale);
   SAME_OFFSET(color);
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);

@@ -10,6 +10,7 @@
 //   // gpumap: state 65536                            bytes at frame.state, kept from frame to frame
 //   // gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}
 //   // gpumap: output unchanged                       the frame goes on as it came: the kernel only looks at it
+//   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
@@ -38,6 +39,7 @@ struct Declaration {
   std::string input;         ///< caps; empty: any
   std::string output;        ///< caps, with expressions in braces; empty: as the input
   bool unchanged = false;    ///< writes no output: the input is handed on
+  bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;  ///< an expression; empty: as the caps say
   std::vector<std::pair<std::string, ResultType>> results;
 };
@@ -50,12 +52,14 @@ void declare_output(Declaration& declaration, std::string_view value);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
-/// "blur,sharpen". Throws Error(invalid) for an empty name.
+/// "one,other". Throws Error(invalid) for an empty name.
 [[nodiscard]] std::vector<std::string> parse_names(std::string_view text);
+/// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().
+[[nodiscard]] std::vector<std::string> parse_functions(std::string_view text);
 
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
-/// An expression of whole numbers, variables, + - * / and parentheses. Throws Error(invalid) for what is none, for an
-/// unknown variable, a division by zero and a result below zero or beyond 64 bits.
+/// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for
+/// what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
 [[nodiscard]] std::uint64_t evaluate(std::string_view expression, Variables variables);
 /// `text` with each {expression} replaced by its value. Throws as evaluate().
 [[nodiscard]] std::string expand(std::string_view text, Variables variables);

@@ -95,17 +95,25 @@ typedef struct gpumap_color {
   float offset[3];
 } gpumap_color;
 
+enum gpumap_frame_flags {
+  GPUMAP_FRAME_GAP = 1 /* does not follow on the frame before it: a stream begins, or some is missing between them */
+};
+
 typedef struct gpumap_frame {
   gpumap_view in;
   gpumap_view out;
   gpumap_u64 sequence; /* of the frame on its channel, from 0 */
   gpumap_i64 pts;      /* ns, -1 when none */
   gpumap_i64 duration; /* ns, -1 when none */
-  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each launch and tells
+  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each frame and tells
                           them after it, where any is not zero: element message and buffer meta, see the README */
   gpumap_u64 state;    /* address of state_bytes bytes that are yours: zero at the stream's first frame and wherever it
-                          begins anew (new caps, after a flush), else as the frame before left them. 16-aligned */
+                          begins anew (new caps, a flush, a gap), else as the frame before left them. 16-aligned */
   gpumap_u64 state_bytes;
+  gpumap_u32 flags;            /* enum gpumap_frame_flags */
+  gpumap_u32 frame_rate;       /* frames a second, over frame_rate_scale (30000 over 1001); 0 where they vary, or */
+  gpumap_u32 frame_rate_scale; /* where the caps do not say: then 1 */
+  gpumap_u32 reserved;         /* 0 */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 } gpumap_frame;

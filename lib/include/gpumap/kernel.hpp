@@ -30,7 +30,8 @@ struct KernelSource {
   Language language = Language::cuda;
   std::string name;  ///< file or built-in name, for messages
   std::string code;  ///< text, or the bytes of a .ptx, .cubin or .spv
-  /// Entry point. Empty: "main" of a shader, the only kernel of a CUDA file. A .comp may have functions of any names
+  /// Entry point; of CUDA C++ also as in "blur<5>" or "filters::blur", which need not be extern "C". Empty: "main" of a
+  /// shader, the only kernel of a CUDA file. A .comp may have functions of any names
   /// and no main: the one asked for is compiled as main.
   std::string function;
   std::vector<std::string> defines;                    ///< "NAME" or "NAME=value"; for .cu and .comp

@@ -66,7 +66,7 @@ struct radio_fold_job {
 // params are the last of a frame.
 struct radio_before_params {
   gpumap_view views[2];
-  uint64_t words[6];
+  uint64_t words[8];
   gpumap_color color;
 };
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer radio_job_at {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gpumap::gst {
+
+/// Whether a stream's frames follow on one another. Upstream marks a hole, or sends a gap, or samples show it: they
+/// last as long as there are, and then the next ones are due. Thread safety: one thread at a time.
+class Continuity {
+ public:
+  /// How far samples may be from where they are due: live sources have jitter. As GStreamer's audio encoders have it.
+  static constexpr GstClockTime tolerance = 40 * GST_MSECOND;
+
+  /// Whatever comes next follows on nothing.
+  void break_off() noexcept { *this = {}; }
+
+  [[nodiscard]] bool breaks_at(const GstBuffer* in) const noexcept {
+    if (broken_ || GST_BUFFER_IS_DISCONT(in)) return true;
+    const GstClockTime pts = GST_BUFFER_PTS(in);
+    if (!GST_CLOCK_TIME_IS_VALID(due_) || !GST_CLOCK_TIME_IS_VALID(pts)) return false;
+    return (pts > due_ ? pts - due_ : due_ - pts) > std::max(tolerance, length_);
+  }
+
+  /// A frame goes in, of so many samples at so many a second; 0: what it is of does not count its time.
+  void add(const GstBuffer* in, std::uint64_t samples, std::uint64_t rate) noexcept {
+    length_ = rate != 0 ? gst_util_uint64_scale(samples, GST_SECOND, rate) : 0;
+    const GstClockTime pts = GST_BUFFER_PTS(in);
+    const GstClockTime begins = GST_CLOCK_TIME_IS_VALID(pts) ? pts : due_;
+    due_ = rate != 0 && GST_CLOCK_TIME_IS_VALID(begins) ? begins + length_ : GST_CLOCK_TIME_NONE;
+    broken_ = false;
+  }
+
+ private:
+  bool broken_ = true;
+  GstClockTime due_ = GST_CLOCK_TIME_NONE;
+  GstClockTime length_ = 0;  ///< of the last frame
+};
+
+}  // namespace gpumap::gst

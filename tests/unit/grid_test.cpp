@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/grid.hpp"
+
+#include <gmock/gmock.h>
+
+namespace gpumap {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(Grid, OfAGivenNumberOfBlocksEachHasTheThreadsOfItsData) {
+  GridShape shape;
+  shape.blocks = {7, 1, 1};
+  gpumap_frame frame{};
+  frame.in.bytes = frame.out.bytes = 100000;
+  EXPECT_THAT(make_grid(shape, frame).threads, ElementsAre(256, 1, 1));
+  EXPECT_THAT(make_grid(shape, frame).blocks, ElementsAre(7, 1, 1));
+  frame.out.width = frame.out.height = 40;
+  EXPECT_THAT(make_grid(shape, frame).threads, ElementsAre(32, 8, 1)) << "samples in, a picture out";
+  frame.in.width = frame.in.height = 40;
+  frame.out.width = frame.out.height = 0;
+  EXPECT_THAT(make_grid(shape, frame).threads, ElementsAre(32, 8, 1)) << "a picture in, a histogram out";
+}
+
+}  // namespace
+}  // namespace gpumap
