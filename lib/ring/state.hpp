@@ -44,8 +44,21 @@ struct Ring::State {
 
   /// The oldest free slot whose fences have signalled, leased. Throws Error(invalid) for a corrupt block.
   bool take_free(std::uint32_t& slot);
-  /// Drop published frames, oldest first, until one gives a slot, leased.
+  /// Drop published frames, oldest first, until one gives a slot, leased. False where there is none, and where the
+  /// upload of the oldest still reads its slot: those of later frames end later, so no frame is dropped for nothing.
+  /// Throws Error(device_lost), as check_seldom() does, before anything is dropped.
   bool take_back(std::uint32_t& slot);
+  /// Ask the driver, every 20 ms at most, whether the fence that keeps us from a slot can still signal.
+  template <typename Check>
+  void check_seldom(Check&& check) {
+    constexpr std::int64_t interval_ns = 20'000'000;
+    const std::int64_t now = monotonic_ns();
+    std::int64_t last = fence_check_ns.load(std::memory_order_relaxed);
+    if (now - last >= interval_ns && fence_check_ns.compare_exchange_strong(last, now)) check();
+  }
+  void check_pending() {
+    if (pending.any()) check_seldom([this] { pending.check_oldest(); });
+  }
   bool lease(std::uint32_t slot) noexcept;
   void end_lease(std::uint32_t slot, bool published) noexcept;
   /// Skips what is corrupt. Throws Error(invalid) when nothing else comes.

@@ -48,7 +48,8 @@ struct RingOptions {
 enum class WhenFull {
   block,        ///< wait for a slot
   drop_newest,  ///< give up at once: the caller drops what it holds
-  drop_oldest,  ///< take back the oldest queued slot; give up at once when the consumer holds them all
+  drop_oldest,  ///< take back the oldest queued slot; give up at once when the consumer holds them all, or the oldest
+                ///< one's upload is still under way
 };
 
 enum class RingStatus {
