@@ -29,7 +29,7 @@ constexpr nanoseconds longest_slice{200'000};
 
 RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
   State& state = *state_;
-  lease.end();
+  State::Hold hold(*this, state.write_leases, lease);
   std::uint32_t slot = 0;
   const auto attempt = [&]() -> std::optional<RingStatus> {
     if (state.producer_flushing.load()) return RingStatus::flushing;
@@ -59,8 +59,7 @@ RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadlin
   }
   if (status != RingStatus::ok) return status;
   if (ring::stamps(state.block)) ring::begin_stamps(state.block, slot, monotonic_ns());
-  state.keep(state.write_leases);
-  lease.ring_ = this;
+  hold.pass_to(lease);
   lease.slot_ = slot;
   lease.published_ = false;
   return status;
@@ -108,12 +107,15 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     ring::drop_published(state.block, state.limits);
 }
 
+void WriteLease::give_back() noexcept {
+  ring_->state_->end_lease(slot_, published_);
+}
+
 void WriteLease::end() noexcept {
   if (ring_ == nullptr) return;
+  give_back();
   Ring* const ring = std::exchange(ring_, nullptr);
-  Ring::State& state = *ring->state_;
-  state.end_lease(slot_, published_);
-  if (state.let_go(state.write_leases)) delete ring;
+  if (ring->state_->let_go(ring->state_->write_leases)) delete ring;
 }
 
 WriteLease::WriteLease(WriteLease&& other) noexcept

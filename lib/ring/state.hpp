@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpumap/ring.hpp"
@@ -41,6 +42,38 @@ struct Ring::State {
     return side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
            sides.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
+
+  /// What a lease that is given to acquire() or receive() holds of the ring: it may be the last, so it lasts for the
+  /// whole call, and goes on to the new lease.
+  class Hold {
+   public:
+    /// Ends the lease, but for the hold where it is one on `ring`.
+    template <typename Lease>
+    Hold(Ring& ring, Leases& side, Lease& lease) noexcept : ring_(ring), side_(side), held_(lease.ring_ == &ring) {
+      if (held_) {
+        lease.give_back();
+        lease.ring_ = nullptr;
+      } else {
+        lease.end();
+      }
+    }
+    ~Hold() {
+      if (held_ && ring_.state_->let_go(side_)) delete &ring_;
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    template <typename Lease>
+    void pass_to(Lease& lease) noexcept {
+      if (!std::exchange(held_, false)) ring_.state_->keep(side_);
+      lease.ring_ = &ring_;
+    }
+
+   private:
+    Ring& ring_;
+    Leases& side_;
+    bool held_;
+  };
 
   /// The oldest free slot whose fences have signalled, leased. Throws Error(invalid) for a corrupt block.
   bool take_free(std::uint32_t& slot);

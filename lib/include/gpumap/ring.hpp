@@ -97,6 +97,7 @@ class WriteLease {
  private:
   friend class Ring;
   void end() noexcept;
+  void give_back() noexcept;  ///< the slot, but not the hold on the ring
   Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   bool published_ = false;
@@ -131,6 +132,7 @@ class ReadLease {
  private:
   friend class Ring;
   std::int64_t end() noexcept;
+  std::int64_t give_back() noexcept;  ///< the slot, but not the hold on the ring
   Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   FrameInfo info_;
