@@ -20,7 +20,7 @@ constexpr double mebibyte = 1024.0 * 1024.0;
 
 void set_flag(std::atomic<bool>& flag, bool value, ring::Bell& bell) noexcept {
   flag.store(value);
-  if (value) ring::sound(bell);
+  if (value) ring::wake_all(bell);
 }
 
 void check(const std::shared_ptr<Device>& device, const RingOptions& options) {
@@ -126,16 +126,16 @@ const std::string& Ring::fallback_reason() const noexcept {
 
 void Ring::close_producer() noexcept {
   state_->block.producer_side.store(static_cast<std::uint32_t>(ring::Side::closed));
-  ring::sound(state_->block.consumer_bell);
-  ring::sound(state_->block.producer_bell);
+  ring::wake_all(state_->block.consumer_bell);
+  ring::wake_all(state_->block.producer_bell);
 }
 
 void Ring::close_consumer() noexcept {
   state_->block.consumer_side.store(static_cast<std::uint32_t>(ring::Side::closed));
   // A publish that does not see the store above is seen here: both sides are seq_cst.
   ring::drop_published(state_->block, state_->limits);
-  ring::sound(state_->block.producer_bell);
-  ring::sound(state_->block.consumer_bell);
+  ring::wake_all(state_->block.producer_bell);
+  ring::wake_all(state_->block.consumer_bell);
 }
 
 void Ring::set_producer_flushing(bool flushing) noexcept {
@@ -148,11 +148,12 @@ void Ring::set_consumer_flushing(bool flushing) noexcept {
 
 void Ring::nudge_consumer() noexcept {
   state_->block.nudges.fetch_add(1);
-  ring::sound(state_->block.consumer_bell);
+  ring::wake_all(state_->block.consumer_bell);
 }
 
 void Ring::drop_queued() noexcept {
   ring::drop_published(state_->block, state_->limits);
+  ring::wake_all(state_->block.producer_bell);
 }
 
 void Ring::set_spin(std::chrono::nanoseconds spin) noexcept {
