@@ -7,10 +7,12 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ring/bell.hpp"
 #include "ring/slot_queue.hpp"
+#include "ring/writers.hpp"
 #include "ring_foreign.hpp"
 #include "ring_helpers.hpp"
 
@@ -149,6 +151,33 @@ TEST(RingForeign, SlotFreedTwiceIsLeasedOnce) {
   const WriteLease two = must_acquire(*ring);
   EXPECT_NE(two.slot(), one.slot());
   EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full);
+}
+
+TEST(RingForeign, SlotFreedTwiceIsLeasedByOneOfTwoThreads) {
+  constexpr std::uint32_t rounds = 20'000;
+  ring::Writers writers;
+  std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::uint32_t> leases{0};
+  // Both leave the meeting within some ns of each other, where each has a core.
+  const auto meet = [&](std::uint32_t meeting) {
+    ++arrived;
+    for (int turn = 0; arrived.load() < 2 * meeting; ++turn) {
+      if (turn > 1000) std::this_thread::yield();
+    }
+  };
+  const auto lease_all = [&] {
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      meet(2 * round + 1);
+      const bool leased = writers.lease(0);
+      if (leased) ++leases;
+      meet(2 * round + 2);
+      if (leased) (void)writers.end(0);
+    }
+  };
+  std::thread other(lease_all);
+  lease_all();
+  other.join();
+  EXPECT_EQ(leases.load(), rounds) << "one in each round";
 }
 
 // A peer that dies between taking the sleepers' word and waking them, or that lies, leaves a sleeper whom no publish
