@@ -27,8 +27,8 @@ struct Measured {
   std::map<std::string, copy::Plans, std::less<>> plans;
 };
 Measured& measured() {
-  static Measured all;
-  return all;
+  static auto* const all = new Measured;
+  return *all;
 }
 
 /// -1: the best for each size.

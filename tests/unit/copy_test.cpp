@@ -219,5 +219,33 @@ TEST(CopyChoiceDeathTest, EnvironmentChooses) {
               testing::ExitedWithCode(0), "^gpumap: GPUMAP_COPY=nonsense [^\n]*\n$");
 }
 
+// Threads may copy while main() has returned: nothing of the library's is destroyed before the process ends.
+void copy_while_the_process_exits() {
+  const auto copies = [] {
+    const auto data = random_bytes(100'000);
+    std::vector<std::byte> to(100'000);
+    Copier copier;
+    copier.calibrate(to, "a key");
+    copier.copy(to.data(), data.data(), to.size());
+    store_fence();
+    return std::equal(to.begin(), to.end(), data.begin());
+  };
+  // Before the first use, so it is called after whatever that registers.
+  std::atexit([] {
+    // What was freed is overwritten.
+    std::vector<std::vector<char>> taken;
+    for (std::size_t bytes = 16; bytes < 1024; bytes += 16) {
+      for (int turn = 0; turn < 8; ++turn) taken.emplace_back(bytes, 'x');
+    }
+    std::_Exit(decltype(copies)()() ? 0 : 1);
+  });
+  std::exit(copies() ? 2 : 1);
+}
+
+TEST(CopyChoiceDeathTest, GoesOnWhileTheProcessExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(copy_while_the_process_exits(), testing::ExitedWithCode(0), "");
+}
+
 }  // namespace
 }  // namespace gpumap
