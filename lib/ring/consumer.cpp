@@ -14,6 +14,8 @@ namespace gpumap {
 RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   State& state = *state_;
   State::Hold hold(*this, state.read_leases, lease);
+  if (!state.process.here()) [[unlikely]]
+    return RingStatus::closed;
   std::uint32_t slot = 0;
   FrameInfo info;
   const auto closed = [](const std::atomic<std::uint32_t>& side) {
@@ -46,6 +48,8 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
 std::int64_t ReadLease::give_back() noexcept {
   Ring::State& state = *ring_->state_;
   std::int64_t released_ns = 0;
+  if (!state.process.here()) [[unlikely]]
+    return released_ns;
   if (ring::stamps(state.block)) {
     released_ns = monotonic_ns();
     ring::stamp_of(state.block, slot_, Stamp::released).store(released_ns, std::memory_order_relaxed);

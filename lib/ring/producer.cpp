@@ -30,6 +30,8 @@ constexpr nanoseconds longest_slice{200'000};
 RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
   State& state = *state_;
   State::Hold hold(*this, state.write_leases, lease);
+  if (!state.process.here()) [[unlikely]]
+    return RingStatus::closed;
   std::uint32_t slot = 0;
   const auto attempt = [&]() -> std::optional<RingStatus> {
     if (state.producer_flushing.load()) return RingStatus::flushing;
@@ -72,6 +74,9 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
                                         ? "publish of a lease of another ring: publish it where it was acquired"
                                         : "publish of an empty lease: acquire a slot first");
   }
+  if (!state.process.here()) [[unlikely]] {
+    throw Error(ErrorCode::invalid, "publish after fork(): a ring serves the process that made it, not its children");
+  }
   if (lease.published_) {
     throw Error(ErrorCode::invalid,
                 fmt::format("slot {} is published already: acquire a new lease for each frame", lease.slot_));
@@ -108,7 +113,7 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
 }
 
 void WriteLease::give_back() noexcept {
-  ring_->state_->end_lease(slot_, published_);
+  if (ring_->state_->process.here()) ring_->state_->end_lease(slot_, published_);
 }
 
 void WriteLease::end() noexcept {

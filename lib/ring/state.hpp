@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpumap/ring.hpp"
+#include "own_process.hpp"
 #include "ring/control_block.hpp"
 #include "ring/read_fences.hpp"
 #include "ring/slot_queue.hpp"
@@ -37,9 +38,9 @@ struct Ring::State {
   void keep(Leases& side) noexcept {
     if (side.count.fetch_add(1, std::memory_order_relaxed) == 0) sides.fetch_add(1, std::memory_order_relaxed);
   }
-  /// True for the last of all: delete the ring.
+  /// True for the last of all: delete the ring, which a child of fork() never does.
   [[nodiscard]] bool let_go(Leases& side) noexcept {
-    return side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
+    return process.here() && side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
            sides.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
@@ -98,6 +99,7 @@ struct Ring::State {
   bool take_published(std::uint32_t& slot, FrameInfo& info);
   [[nodiscard]] bool take_nudge() noexcept;
 
+  const OwnProcess process;  ///< the block is mapped by children of fork(), too
   std::shared_ptr<Device> device;
   std::shared_ptr<Mapping> mapping;
   std::byte* host;

@@ -144,6 +144,9 @@ class ReadLease {
 ///
 /// It lives as long as a shared_ptr from create() or a lease. A weak_ptr tells of the shared_ptrs alone: leases are
 /// counted apart, each side's by itself. Whether the memory is gone, a weak_ptr to mapping() tells.
+///
+/// It serves the process that made it. In a child of its fork() all handles do nothing and free nothing: acquire() and
+/// receive() give closed, publish() throws Error(invalid).
 class alignas(64) Ring {  // a line of its own: leases read the pointer in it, copies of the handle write beside it
  public:
   /// Throws Error(invalid | no_memory | not_supported).
