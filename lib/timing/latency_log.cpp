@@ -93,13 +93,20 @@ void LatencyLog::count_pending() {
     std::ranges::move(arrived_, std::back_inserter(waiting_));
     arrived_.clear();
   }
-  // Without the lock that frames need: reading may take a millisecond.
-  while (!waiting_.empty() && read(waiting_.front())) {
-    const std::lock_guard lock(mutex_);
-    count(waiting_.front().frame);
-    waiting_.pop_front();
-    --pending_;
+  // All of them, as a kernel that never ends is no reason not to count the others. Without the lock that frames need:
+  // reading may take a millisecond.
+  auto last = waiting_.begin();
+  for (Pending& pending : waiting_) {
+    if (read(pending)) {
+      const std::lock_guard lock(mutex_);
+      count(pending.frame);
+      --pending_;
+    } else {
+      if (&*last != &pending) *last = std::move(pending);
+      ++last;
+    }
   }
+  waiting_.erase(last, waiting_.end());
 }
 
 bool LatencyLog::read(Pending& pending) noexcept {
@@ -205,6 +212,8 @@ std::vector<FrameRecord> LatencyLog::take_frames() {
   taken.swap(kept_);
   kept_.reserve(most_kept_);
   next_kept_ = 0;
+  // They were counted as the GPU ended them.
+  std::ranges::stable_sort(taken, {}, [](const FrameRecord& frame) { return frame.at(Stamp::published); });
   return taken;
 }
 
