@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <csetjmp>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "copy/store_kernel.hpp"
@@ -195,6 +197,55 @@ TEST(CopySelfTestDeathTest, LeavesTheSignalAsItWas) {
         no_such_instruction(nullptr, nullptr, 0);
       },
       testing::KilledBySignal(SIGILL), "");
+}
+
+thread_local sigjmp_buf* applications_way_back = nullptr;
+int calls_of_applications_handler = 0;
+
+void applications_handler(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  if (applications_way_back == nullptr || info->si_addr == nullptr) std::_Exit(3);
+  ++calls_of_applications_handler;
+  siglongjmp(*applications_way_back, 1);
+}
+
+/// An illegal instruction on another thread, which is the application's, and then one of its own.
+void meet_another_thread(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  std::thread([] {
+    sigjmp_buf here;
+    applications_way_back = &here;
+    if (sigsetjmp(here, 1) == 0) no_such_instruction(nullptr, nullptr, 0);
+  }).join();
+  no_such_instruction(to, from, bytes);
+}
+
+void try_beside_another_thread() {
+  struct sigaction action {};
+  action.sa_sigaction = applications_handler;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGILL, &action, nullptr);
+  const std::array kernels{copy::StoreKernel{"good", copy::copy_memcpy, yes},
+                           copy::StoreKernel{"meets", meet_another_thread, yes},
+                           copy::StoreKernel{"again", meet_another_thread, yes}};
+  if (copy::try_kernels(kernels).size() != 1 || calls_of_applications_handler != 2) std::_Exit(4);
+  struct sigaction now {};
+  sigaction(SIGILL, nullptr, &now);
+  std::_Exit(now.sa_sigaction == applications_handler ? 0 : 5);
+}
+
+/// As an application that is just starting up.
+void set_a_handler(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) noexcept {
+  std::signal(SIGILL, [](int) { std::_Exit(6); });
+}
+
+void try_while_a_handler_is_set() {
+  (void)copy::try_kernels(std::array{copy::StoreKernel{"sets", set_a_handler, yes}});
+  no_such_instruction(nullptr, nullptr, 0);
+}
+
+TEST(CopySelfTestDeathTest, OtherThreadsKeepTheirHandler) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(try_beside_another_thread(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(try_while_a_handler_is_set(), testing::ExitedWithCode(6), "");
 }
 
 // The public functions read the environment once in a process, so each choice gets a process.
