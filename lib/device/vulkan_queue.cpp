@@ -160,6 +160,12 @@ class VulkanQueue final : public Queue {
       wait_values_.clear();
       return {timeline_, submitted_};
     } catch (const vk::SystemError& error) {
+      // Nothing of it will run, or wait.
+      recording_ = false;
+      arguments_.recycle(current_.arguments);
+      current_.clear();
+      wait_semaphores_.clear();
+      wait_values_.clear();
       context_.fail(error, "submitting");
     }
   }
