@@ -159,6 +159,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   Input input = input_of(in);
   const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
   continuity_.add(in, rate != 0 ? input.size / in_format_.bytes_per_sample() : 0, rate);
+  const Queue::Current current(*queue_);
+  // Before anything is taken: where the frame came by another backend, the CPU waits here.
+  if (input.bytes != nullptr && queue_->wait(input.bytes->written(), &cancelled_) != WaitResult::ready) return nullptr;
   OutputBlock packed;
   Unpacked unpacked;
   if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;
@@ -205,11 +208,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
   frame_.result = result_->address();
 
-  const Queue::Current current(*queue_);
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
   if (has_result_) result_->clear();
-  if (input.bytes != nullptr) queue_->wait(input.bytes->written());
   if (unpacked.to) pack(unpacked);
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);

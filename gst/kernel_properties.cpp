@@ -176,20 +176,20 @@ void install_kernel_properties(GObjectClass* object_class) {
     g_object_class_install_property(object_class, id,
                                     g_param_spec_string(name, nick, blurb, otherwise, while_playing ? playing : ready));
   };
-  static const std::string kernels = [] {
+  static const auto& kernels = *new std::string([] {
     std::string names;
     for (const Builtin& builtin : builtins())
       names += (names.empty() ? "Built-in: " : ", ") + std::string(builtin.name);
     return names;
-  }();
+  }());
   text(PROP_KERNEL, "kernel", "Kernel", kernels.c_str(), "identity");
   text(PROP_LOCATION, "location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv");
   text(
       PROP_FUNCTION, "function", "Function",
       "Entry point in that file, where it has several; or several, as in blur,sharpen, each run on what the one before "
       "it wrote");
-  static const std::string params = "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " +
-                                    names_of_parameters() + "; a file of yours: as it declares";
+  static const auto& params = *new std::string("Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " +
+                                               names_of_parameters() + "; a file of yours: as it declares");
   text(PROP_PARAMS, "params", "Parameters", params.c_str(), nullptr, true);
   g_object_class_install_property(
       object_class, PROP_BACKEND,

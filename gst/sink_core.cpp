@@ -270,12 +270,12 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   info.duration = ring_time(GST_BUFFER_DURATION(buffer));
   info.offset = GST_BUFFER_OFFSET(buffer);
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
-  info.flags = GST_BUFFER_FLAGS(buffer);
   if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
   GstBuffer* carrier = carrier_of(buffer);
   if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
     GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
   }
+  info.flags = GST_BUFFER_FLAGS(carrier);
   GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
           frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
           static_cast<void*>(&lane.ring()));

@@ -10,6 +10,7 @@
 #include "copy/cpus.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
+#include "own_process.hpp"
 
 namespace gpumap {
 namespace {
@@ -27,8 +28,8 @@ struct Measured {
   std::map<std::string, copy::Plans, std::less<>> plans;
 };
 Measured& measured() {
-  static Measured all;
-  return all;
+  static auto* const all = new Measured;
+  return *all;
 }
 
 /// -1: the best for each size.
@@ -77,7 +78,7 @@ struct Copier::State {
 
   void share(copy::Job job, SizePlan plan) {
     const std::unique_lock lock(mutex, std::try_to_lock);
-    copy::Helpers* const crew = lock.owns_lock() ? helpers.get() : nullptr;
+    copy::Helpers* const crew = lock.owns_lock() && process.here() ? helpers.get() : nullptr;
     unsigned threads = 1;
     if (crew != nullptr) {
       const unsigned most = std::min<unsigned>(plan.threads, crew->count() + 1);
@@ -92,6 +93,7 @@ struct Copier::State {
     if (crew != nullptr) crew->note_end();
   }
 
+  const OwnProcess process;
   const std::span<const copy::StoreKernel> kernels = copy::usable_kernels();
   const unsigned asked;
   const int kernel;
@@ -103,10 +105,13 @@ struct Copier::State {
 };
 
 Copier::Copier(const CopierOptions& options) : state_(std::make_unique<State>(options)) {}
-Copier::~Copier() = default;
+Copier::~Copier() {
+  if (!state_->process.here()) static_cast<void>(state_.release());
+}
 
 void Copier::calibrate(std::span<std::byte> scratch, std::string_view key) {
   State& state = *state_;
+  if (!state.process.here()) return;
   const std::lock_guard lock(state.mutex);
   Measured& all = measured();
   // Held while measuring: two at once would measure each other, and with one key the second need not measure.

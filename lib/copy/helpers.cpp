@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <csignal>
-#include <system_error>
+#include <exception>
 
 #include "gpumap/copy.hpp"
 
@@ -61,24 +61,29 @@ void Job::copy_rows(std::size_t begin, std::size_t end) const {
 }
 
 Helpers::Helpers(unsigned count, const cpu_set_t& cpus) {
-  // The application's signals are for its own threads.
-  sigset_t all;
+  // All that may throw comes before the first thread.
+  for (unsigned i = 0; i < count; ++i) crew_.push_back(std::make_unique<Helper>());
+  // The application's signals are for its own threads, but for those that a thread's own fault raises: the source of a
+  // copy may be a file that is cut short, and a fault whose signal is blocked ends the process.
+  sigset_t others;
   sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (unsigned i = 0; i < count; ++i) {
-    auto helper = std::make_unique<Helper>();
+  sigfillset(&others);
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS}) sigdelset(&others, own);
+  pthread_sigmask(SIG_SETMASK, &others, &before);
+  unsigned started = 0;
+  for (; started < count; ++started) {
+    Helper& helper = *crew_[started];
     try {
-      helper->thread = std::thread([this, self = helper.get()] { help(*self); });
-    } catch (const std::system_error&) {
-      break;  // no more threads for this process: those that there are have to do
+      helper.thread = std::thread([this, &helper] { help(helper); });
+    } catch (const std::exception&) {
+      break;  // no more threads, or memory, for this process: those that there are have to do
     }
-    const pthread_t handle = helper->thread.native_handle();
+    const pthread_t handle = helper.thread.native_handle();
     pthread_setname_np(handle, "gpumap-copy");
     if (CPU_COUNT(&cpus) > 0) pthread_setaffinity_np(handle, sizeof cpus, &cpus);
-    crew_.push_back(std::move(helper));
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  crew_.resize(started);
 }
 
 Helpers::~Helpers() {

@@ -16,11 +16,41 @@ namespace {
 thread_local sigjmp_buf* way_back = nullptr;
 struct sigaction before_trial;
 
-void on_illegal_instruction(int /*signal*/) {
+void on_illegal_instruction(int signal, siginfo_t* info, void* context) {
   if (way_back != nullptr) siglongjmp(*way_back, 1);
-  // Another thread's: it meets its own handler when it repeats the instruction.
-  sigaction(SIGILL, &before_trial, nullptr);
+  // Another thread's, which is the application's business: a handler is the whole process's.
+  if ((before_trial.sa_flags & SA_SIGINFO) != 0) {
+    before_trial.sa_sigaction(signal, info, context);
+  } else if (before_trial.sa_handler != SIG_DFL && before_trial.sa_handler != SIG_IGN) {
+    before_trial.sa_handler(signal);
+  } else {
+    // Ends the process when the thread repeats the instruction.
+    sigaction(SIGILL, &before_trial, nullptr);
+  }
 }
+
+/// While it lives, illegal instructions of this thread are the trial's.
+class TrialHandler {
+ public:
+  TrialHandler() {
+    sigaction(SIGILL, nullptr, &before_trial);
+    struct sigaction ours {};
+    ours.sa_sigaction = on_illegal_instruction;
+    ours.sa_mask = before_trial.sa_mask;
+    ours.sa_flags = SA_SIGINFO | (before_trial.sa_flags & (SA_ONSTACK | SA_NODEFER));
+    sigaction(SIGILL, &ours, nullptr);
+  }
+  ~TrialHandler() {
+    struct sigaction now {};
+    sigaction(SIGILL, nullptr, &now);
+    // Not where the application has set one meanwhile.
+    if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_illegal_instruction) {
+      sigaction(SIGILL, &before_trial, nullptr);
+    }
+  }
+  TrialHandler(const TrialHandler&) = delete;
+  TrialHandler& operator=(const TrialHandler&) = delete;
+};
 
 bool copies_well(const StoreKernel& kernel) {
   constexpr std::size_t guard_bytes = 64;
@@ -66,10 +96,7 @@ const char* fault_of(const StoreKernel& kernel) {
 std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> kernels) {
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
-  struct sigaction ours {};
-  ours.sa_handler = on_illegal_instruction;
-  sigemptyset(&ours.sa_mask);
-  sigaction(SIGILL, &ours, &before_trial);
+  const TrialHandler handler;
   std::vector<StoreKernel> usable;
   for (const StoreKernel& kernel : kernels) {
     if (!kernel.available()) continue;
@@ -79,7 +106,6 @@ std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> kernels) {
       usable.push_back(kernel);
     }
   }
-  sigaction(SIGILL, &before_trial, nullptr);
   return usable;
 }
 

@@ -61,7 +61,7 @@ std::span<const StoreKernel> store_kernels() noexcept {
 }
 
 std::span<const StoreKernel> usable_kernels() {
-  static const std::vector<StoreKernel> usable = try_kernels(kernels);
+  static const auto& usable = *new std::vector<StoreKernel>(try_kernels(kernels));
   return usable;
 }
 

@@ -76,7 +76,12 @@ namespace {
 
 /// Errors after which every call on the context fails: only a new process helps.
 bool is_sticky(CUresult result) noexcept {
-  switch (result) {
+  // Younger than the oldest headers that this builds with.
+  constexpr int contained = 226;
+  constexpr int tensor_memory_leak = 721;
+  switch (static_cast<int>(result)) {
+    case contained:
+    case tensor_memory_leak:
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -89,6 +94,8 @@ bool is_sticky(CUresult result) noexcept {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_UNKNOWN:
       return true;
     default:
@@ -124,16 +131,21 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
     check(driver_.cuStreamCreate(&upload_stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
     clock_ = std::make_unique<CudaClock>(*this);
   } catch (...) {
-    driver_.cuDevicePrimaryCtxRelease(device_);
+    release();
     throw;
   }
 }
 
 CudaContext::~CudaContext() {
+  release();
+}
+
+void CudaContext::release() noexcept {
   clock_.reset();
   if (const CleanupScope scope(*this); scope) {
-    driver_.cuStreamDestroy(download_stream_);
-    driver_.cuStreamDestroy(upload_stream_);
+    for (const CUstream stream : {download_stream_, upload_stream_}) {
+      if (stream != nullptr) driver_.cuStreamDestroy(stream);
+    }
   }
   driver_.cuDevicePrimaryCtxRelease(device_);
 }

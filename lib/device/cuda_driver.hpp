@@ -162,6 +162,8 @@ class CudaContext {
   [[nodiscard]] CudaClock& clock() const noexcept { return *clock_; }
 
  private:
+  void release() noexcept;
+
   const cuda::Driver& driver_;
   std::string gpu_name_;
   std::shared_ptr<Health> health_;

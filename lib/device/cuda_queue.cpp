@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
@@ -31,18 +33,17 @@ class CudaQueue final : public Queue {
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
 
-  void wait(const Fence& fence) override {
+  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
     device_->check_alive();
-    if (fence.signalled()) return;
+    if (fence.signalled()) return WaitResult::ready;
     const auto timeline = std::dynamic_pointer_cast<CudaTimeline>(fence.timeline());
-    if (timeline == timeline_) return;  // a stream is in order
-    if (!timeline || &timeline->context() != &context_) {
-      static_cast<void>(fence.wait());
-      return;
-    }
+    if (timeline == timeline_) return WaitResult::ready;  // a stream is in order
+    if (!timeline || &timeline->context() != &context_) return fence.wait(no_deadline, cpu_wait_spin, cancel);
     const CudaContext::Scope scope(context_);
+    keep(timeline);
     timeline->make_wait(timeline_->stream(), fence.value());
     dirty_ = true;
+    return WaitResult::ready;
   }
 
   void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
@@ -126,12 +127,30 @@ class CudaQueue final : public Queue {
   }
 
  private:
+  struct Awaited {
+    std::shared_ptr<CudaTimeline> timeline;
+    std::uint64_t until;  ///< of this queue's timeline: then its stream is past the wait
+  };
+  /// The stream may come to the wait when nobody else has the timeline any more, and the word that the driver reads is
+  /// the timeline's.
+  void keep(const std::shared_ptr<CudaTimeline>& timeline) {
+    const auto known = std::ranges::find(awaited_, timeline, &Awaited::timeline);
+    if (known != awaited_.end()) {
+      known->until = submitted_ + 1;
+      return;
+    }
+    const std::uint64_t completed = timeline_->completed();
+    std::erase_if(awaited_, [completed](const Awaited& one) { return one.until <= completed; });
+    awaited_.push_back({timeline, submitted_ + 1});
+  }
+
   void make_current() override { current_.emplace(context_); }
   void end_current() noexcept override { current_.reset(); }
 
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const std::shared_ptr<CudaTimeline> timeline_;
+  std::vector<Awaited> awaited_;
   std::optional<CudaContext::Scope> current_;
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
   std::uint64_t submitted_ = 0;

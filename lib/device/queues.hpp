@@ -3,6 +3,7 @@
 
 #include <vulkan/vulkan_core.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -14,6 +15,9 @@
 #endif
 
 namespace gpumap {
+
+/// Before a CPU wait of a queue sleeps.
+inline constexpr std::chrono::nanoseconds cpu_wait_spin = std::chrono::microseconds(50);
 
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
 /// Throws Error(not_supported) in a build without CUDA.

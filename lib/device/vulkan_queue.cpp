@@ -58,19 +58,17 @@ class VulkanQueue final : public Queue {
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::vulkan; }
 
-  void wait(const Fence& fence) override {
+  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
     device_->check_alive();
-    if (fence.signalled()) return;
+    if (fence.signalled()) return WaitResult::ready;
     auto timeline = std::dynamic_pointer_cast<VulkanTimeline>(fence.timeline());
-    if (timeline == timeline_) return;  // the barriers keep this queue in order
-    if (!timeline || &timeline->context() != &context_) {
-      static_cast<void>(fence.wait());
-      return;
-    }
+    if (timeline == timeline_) return WaitResult::ready;  // the barriers keep this queue in order
+    if (!timeline || &timeline->context() != &context_) return fence.wait(no_deadline, cpu_wait_spin, cancel);
     // The wait holds for the whole batch: what was recorded before waits too, which is late but never wrong.
     wait_semaphores_.push_back(timeline->semaphore());
     wait_values_.push_back(fence.value());
     recording().owners.push_back(std::move(timeline));
+    return WaitResult::ready;
   }
 
   void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
@@ -162,6 +160,12 @@ class VulkanQueue final : public Queue {
       wait_values_.clear();
       return {timeline_, submitted_};
     } catch (const vk::SystemError& error) {
+      // Nothing of it will run, or wait.
+      recording_ = false;
+      arguments_.recycle(current_.arguments);
+      current_.clear();
+      wait_semaphores_.clear();
+      wait_values_.clear();
       context_.fail(error, "submitting");
     }
   }

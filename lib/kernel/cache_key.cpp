@@ -12,7 +12,7 @@ namespace gpumap {
 namespace {
 
 // As libgpumap was when this process loaded it. It stands for more than the version: shaderc may be linked into it.
-const std::string own_identity = identity_of_code(&own_identity);
+const std::string* const own_identity = new std::string(identity_of_code(&own_identity));
 
 bool continues_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
@@ -86,7 +86,7 @@ std::string identity_of_code(const void* address) {
 
 CacheKey::CacheKey() {
   add(GPUMAP_VERSION);
-  add_compiler(own_identity);
+  add_compiler(*own_identity);
 }
 
 void CacheKey::add(std::string_view field) {

@@ -107,7 +107,8 @@ std::string renamed_to_main(const KernelSource& source) {
 }
 
 // As it was when this process loaded it: libgpumap itself where shaderc is linked into that.
-const std::string shaderc_identity = identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize));
+const auto& shaderc_identity =
+    *new std::string(identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize)));
 
 std::string run_shaderc(const KernelSource& source) {
   check_version(source);

@@ -27,6 +27,9 @@ namespace gpumap::ring {
 /// wait at 4 either sees another value and returns or is already queued when e wakes it. A waker that loses the
 /// exchange at c leaves the waking to the winner, and the sleeper's next 2 comes after that c, so its 3 sees this a.
 ///
+/// A waker that dies between c and e, or one that lies, leaves a sleeper whom no later waker sees: no sleep lasts
+/// longer than longest_sleep, and then the sleeper begins at 1 again.
+///
 /// A word instead of a count of sleepers: a process killed in its sleep would leave a count above zero for ever, and
 /// every later publish would make a system call for the dead. The word heals with the first of them. Waking all is what
 /// makes one word enough; with several threads on a side, those that find nothing sleep again.
@@ -36,7 +39,12 @@ namespace gpumap::ring {
 /// System calls made by bells of this process, ever. For tests and benchmarks.
 [[nodiscard]] std::uint64_t futex_calls() noexcept;
 
+/// What a waker that died costs, beside one look each time.
+inline constexpr std::chrono::nanoseconds longest_sleep = std::chrono::milliseconds(100);
+
 void wake_sleepers(Bell& bell) noexcept;
+/// Wake them whatever the bell's words say, at the price of a system call: for commands, not for frames.
+void wake_all(Bell& bell) noexcept;
 /// Until `rung` differs from `seen`, a wake, the deadline, or for no reason.
 void sleep_on(Bell& bell, std::uint32_t seen, Deadline deadline) noexcept;
 
@@ -55,7 +63,8 @@ inline void relax_cpu() noexcept {
 }
 
 /// Ask `attempt` (giving optional<RingStatus>) until it answers: spinning for `spin`, then asleep on `bell`.
-/// `slice` tells for how long one sleep may last at most; zero: until woken. `waits` counts calls that slept.
+/// `slice` tells for how long one sleep may last at most, if not for longest_sleep; zero: for that long. `waits` counts
+/// calls that slept.
 template <typename Attempt, typename Slice>
 RingStatus wait_on(Bell& bell, Deadline deadline, std::chrono::nanoseconds spin, std::atomic<std::uint64_t>& waits,
                    Attempt&& attempt, Slice&& slice) {
@@ -79,13 +88,10 @@ RingStatus wait_on(Bell& bell, Deadline deadline, std::chrono::nanoseconds spin,
     const std::uint32_t seen = bell.rung.load();
     bell.sleepers.store(static_cast<std::uint32_t>(Sleepers::some));
     if (const std::optional<RingStatus> status = attempt()) return *status;
-    Deadline until = deadline;
     const std::chrono::nanoseconds at_most = slice();
-    if (deadline != no_deadline || at_most.count() > 0) {
-      const Deadline now = Clock::now();
-      if (deadline <= now) return RingStatus::timeout;
-      if (at_most.count() > 0) until = std::min(deadline, now + at_most);
-    }
+    const Deadline now = Clock::now();
+    if (deadline <= now) return RingStatus::timeout;
+    const Deadline until = std::min(deadline, now + (at_most.count() > 0 ? at_most : longest_sleep));
     if (!counted) waits.fetch_add(1, std::memory_order_relaxed);
     counted = true;
     sleep_on(bell, seen, until);

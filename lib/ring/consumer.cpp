@@ -13,7 +13,9 @@ namespace gpumap {
 
 RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   State& state = *state_;
-  lease.end();
+  State::Hold hold(*this, state.read_leases, lease);
+  if (!state.process.here()) [[unlikely]]
+    return RingStatus::closed;
   std::uint32_t slot = 0;
   FrameInfo info;
   const auto closed = [](const std::atomic<std::uint32_t>& side) {
@@ -36,26 +38,32 @@ RingStatus Ring::receive(ReadLease& lease, Deadline deadline) {
   if (ring::stamps(state.block)) {
     ring::stamp_of(state.block, slot, Stamp::received).store(monotonic_ns(), std::memory_order_relaxed);
   }
-  state.keep(state.read_leases);
-  lease.ring_ = this;
+  hold.pass_to(lease);
   lease.slot_ = slot;
   lease.info_ = info;
   lease.written_ = state.written[slot];
   return status;
 }
 
-std::int64_t ReadLease::end() noexcept {
-  if (ring_ == nullptr) return 0;
-  Ring* const ring = std::exchange(ring_, nullptr);
-  Ring::State& state = *ring->state_;
+std::int64_t ReadLease::give_back() noexcept {
+  Ring::State& state = *ring_->state_;
   std::int64_t released_ns = 0;
+  if (!state.process.here()) [[unlikely]]
+    return released_ns;
   if (ring::stamps(state.block)) {
     released_ns = monotonic_ns();
     ring::stamp_of(state.block, slot_, Stamp::released).store(released_ns, std::memory_order_relaxed);
   }
   ring::release_reader(state.block, state.limits, slot_);
   written_ = Fence();
-  if (state.let_go(state.read_leases)) delete ring;
+  return released_ns;
+}
+
+std::int64_t ReadLease::end() noexcept {
+  if (ring_ == nullptr) return 0;
+  const std::int64_t released_ns = give_back();
+  Ring* const ring = std::exchange(ring_, nullptr);
+  if (ring->state_->let_go(ring->state_->read_leases)) delete ring;
   return released_ns;
 }
 

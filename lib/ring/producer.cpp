@@ -22,41 +22,16 @@ bool closed(const std::atomic<std::uint32_t>& side) noexcept {
   return side.load() != static_cast<std::uint32_t>(ring::Side::open);
 }
 
-constexpr nanoseconds check_every{20'000'000};
-
-/// Ask the driver, seldom, whether the fence that keeps us from a slot can still signal.
-void check_seldom(ring::PendingSlots& pending, std::atomic<std::int64_t>& last_ns) {
-  if (!pending.any()) return;
-  const std::int64_t now = std::chrono::duration_cast<nanoseconds>(Clock::now().time_since_epoch()).count();
-  std::int64_t last = last_ns.load(std::memory_order_relaxed);
-  if (now - last >= check_every.count() && last_ns.compare_exchange_strong(last, now)) pending.check_oldest();
-}
-
-/// How long a producer may sleep without looking at fences, which ring no bell: 20 us at first, 200 us at most.
-class FenceSlices {
- public:
-  FenceSlices(ring::PendingSlots& pending, std::atomic<std::int64_t>& last_ns) : pending_(pending), last_ns_(last_ns) {}
-
-  nanoseconds operator()() {
-    if (!pending_.any()) return nanoseconds(0);
-    const nanoseconds slice = next_;
-    next_ = std::min<nanoseconds>(next_ * 2, longest);
-    check_seldom(pending_, last_ns_);
-    return slice;
-  }
-
- private:
-  static constexpr nanoseconds longest{200'000};
-  ring::PendingSlots& pending_;
-  std::atomic<std::int64_t>& last_ns_;
-  nanoseconds next_{20'000};
-};
+constexpr nanoseconds shortest_slice{20'000};
+constexpr nanoseconds longest_slice{200'000};
 
 }  // namespace
 
 RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
   State& state = *state_;
-  lease.end();
+  State::Hold hold(*this, state.write_leases, lease);
+  if (!state.process.here()) [[unlikely]]
+    return RingStatus::closed;
   std::uint32_t slot = 0;
   const auto attempt = [&]() -> std::optional<RingStatus> {
     if (state.producer_flushing.load()) return RingStatus::flushing;
@@ -64,24 +39,29 @@ RingStatus Ring::acquire(WriteLease& lease, WhenFull when_full, Deadline deadlin
     if (state.take_free(slot)) return RingStatus::ok;
     return std::nullopt;
   };
+  // How long to sleep without looking at fences, which ring no bell.
+  auto slice = [&state, next = shortest_slice]() mutable {
+    if (!state.pending.any()) return nanoseconds(0);
+    state.check_pending();
+    return std::exchange(next, std::min(next * 2, longest_slice));
+  };
   RingStatus status = RingStatus::full;
   if (when_full == WhenFull::block) {
     status =
         ring::wait_on(state.block.producer_bell, deadline, nanoseconds(state.spin_ns.load(std::memory_order_relaxed)),
-                      state.producer_waits, attempt, FenceSlices(state.pending, state.fence_check_ns));
+                      state.producer_waits, attempt, slice);
   } else if (const auto now = attempt()) {
     status = *now;
   } else if (when_full == WhenFull::drop_oldest && (state.take_back(slot) || state.take_free(slot))) {
     // Free ones are asked again: the consumer may have taken and released what we were about to take back.
     status = RingStatus::ok;
   } else {
-    check_seldom(state.pending, state.fence_check_ns);
+    state.check_pending();
     state.block.dropped_refused.fetch_add(1, std::memory_order_relaxed);
   }
   if (status != RingStatus::ok) return status;
   if (ring::stamps(state.block)) ring::begin_stamps(state.block, slot, monotonic_ns());
-  state.keep(state.write_leases);
-  lease.ring_ = this;
+  hold.pass_to(lease);
   lease.slot_ = slot;
   lease.published_ = false;
   return status;
@@ -93,6 +73,9 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     throw Error(ErrorCode::invalid, lease.ring_ != nullptr
                                         ? "publish of a lease of another ring: publish it where it was acquired"
                                         : "publish of an empty lease: acquire a slot first");
+  }
+  if (!state.process.here()) [[unlikely]] {
+    throw Error(ErrorCode::invalid, "publish after fork(): a ring serves the process that made it, not its children");
   }
   if (lease.published_) {
     throw Error(ErrorCode::invalid,
@@ -129,12 +112,15 @@ void Ring::publish(WriteLease& lease, const FrameInfo& info) {
     ring::drop_published(state.block, state.limits);
 }
 
+void WriteLease::give_back() noexcept {
+  if (ring_->state_->process.here()) ring_->state_->end_lease(slot_, published_);
+}
+
 void WriteLease::end() noexcept {
   if (ring_ == nullptr) return;
+  give_back();
   Ring* const ring = std::exchange(ring_, nullptr);
-  Ring::State& state = *ring->state_;
-  state.end_lease(slot_, published_);
-  if (state.let_go(state.write_leases)) delete ring;
+  if (ring->state_->let_go(ring->state_->write_leases)) delete ring;
 }
 
 WriteLease::WriteLease(WriteLease&& other) noexcept

@@ -31,9 +31,13 @@ bool ReadFences::drain() {
   return fences_.empty();
 }
 
-std::shared_ptr<Timeline> ReadFences::blocker() {
-  const std::lock_guard guard(lock_);
-  return fences_.empty() ? nullptr : fences_.front().timeline();
+void ReadFences::check() {
+  std::shared_ptr<Timeline> timeline;
+  {
+    const std::lock_guard guard(lock_);
+    if (!fences_.empty()) timeline = fences_.front().timeline();
+  }
+  if (timeline) timeline->check();
 }
 
 PendingSlots::PendingSlots(std::uint32_t slots) : fences_(std::make_unique<ReadFences[]>(slots)) {
@@ -58,12 +62,12 @@ bool PendingSlots::take(std::uint32_t& slot) {
 }
 
 void PendingSlots::check_oldest() {
-  std::shared_ptr<Timeline> timeline;
+  ReadFences* oldest = nullptr;
   {
     const std::lock_guard guard(lock_);
-    if (!slots_.empty()) timeline = fences_[slots_.front()].blocker();
+    if (!slots_.empty()) oldest = &fences_[slots_.front()];
   }
-  if (timeline) timeline->check();
+  if (oldest != nullptr) oldest->check();
 }
 
 }  // namespace gpumap::ring

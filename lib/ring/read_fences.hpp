@@ -20,8 +20,8 @@ class ReadFences {
   [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
   /// Forget those that have signalled; true when none is left.
   [[nodiscard]] bool drain();
-  /// The timeline of a fence that is still to come; null when none.
-  [[nodiscard]] std::shared_ptr<Timeline> blocker();
+  /// Throws Error(device_lost) when a fence that is still to come can no longer signal.
+  void check();
 
  private:
   std::atomic<std::uint32_t> count_{0};

@@ -20,7 +20,7 @@ constexpr double mebibyte = 1024.0 * 1024.0;
 
 void set_flag(std::atomic<bool>& flag, bool value, ring::Bell& bell) noexcept {
   flag.store(value);
-  if (value) ring::sound(bell);
+  if (value) ring::wake_all(bell);
 }
 
 void check(const std::shared_ptr<Device>& device, const RingOptions& options) {
@@ -125,34 +125,39 @@ const std::string& Ring::fallback_reason() const noexcept {
 }
 
 void Ring::close_producer() noexcept {
+  if (!state_->process.here()) return;
   state_->block.producer_side.store(static_cast<std::uint32_t>(ring::Side::closed));
-  ring::sound(state_->block.consumer_bell);
-  ring::sound(state_->block.producer_bell);
+  ring::wake_all(state_->block.consumer_bell);
+  ring::wake_all(state_->block.producer_bell);
 }
 
 void Ring::close_consumer() noexcept {
+  if (!state_->process.here()) return;
   state_->block.consumer_side.store(static_cast<std::uint32_t>(ring::Side::closed));
   // A publish that does not see the store above is seen here: both sides are seq_cst.
   ring::drop_published(state_->block, state_->limits);
-  ring::sound(state_->block.producer_bell);
-  ring::sound(state_->block.consumer_bell);
+  ring::wake_all(state_->block.producer_bell);
+  ring::wake_all(state_->block.consumer_bell);
 }
 
 void Ring::set_producer_flushing(bool flushing) noexcept {
-  set_flag(state_->producer_flushing, flushing, state_->block.producer_bell);
+  if (state_->process.here()) set_flag(state_->producer_flushing, flushing, state_->block.producer_bell);
 }
 
 void Ring::set_consumer_flushing(bool flushing) noexcept {
-  set_flag(state_->consumer_flushing, flushing, state_->block.consumer_bell);
+  if (state_->process.here()) set_flag(state_->consumer_flushing, flushing, state_->block.consumer_bell);
 }
 
 void Ring::nudge_consumer() noexcept {
+  if (!state_->process.here()) return;
   state_->block.nudges.fetch_add(1);
-  ring::sound(state_->block.consumer_bell);
+  ring::wake_all(state_->block.consumer_bell);
 }
 
 void Ring::drop_queued() noexcept {
+  if (!state_->process.here()) return;
   ring::drop_published(state_->block, state_->limits);
+  ring::wake_all(state_->block.producer_bell);
 }
 
 void Ring::set_spin(std::chrono::nanoseconds spin) noexcept {
@@ -162,12 +167,13 @@ void Ring::set_spin(std::chrono::nanoseconds spin) noexcept {
 }
 
 void Ring::set_stamping(bool stamping) noexcept {
+  if (!state_->process.here()) return;
   state_->block.stamping.store(static_cast<std::uint32_t>(stamping ? ring::Stamping::on : ring::Stamping::off),
                                std::memory_order_relaxed);
 }
 
 bool Ring::stamping() const noexcept {
-  return ring::stamps(state_->block);
+  return state_->process.here() && ring::stamps(state_->block);
 }
 
 std::uint32_t Ring::queued() const noexcept {

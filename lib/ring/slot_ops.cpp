@@ -31,9 +31,11 @@ void make_free(ControlBlock& block, const Limits& limits, std::uint32_t slot) no
 
 /// Pop the oldest published slot and set the consumer's word, as whoever popped the ticket may: nobody else does until
 /// the slot is free again. No compare-and-swap, for nobody else writes it meanwhile.
-Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase next) noexcept {
-  switch (pop(PublishedQueue{block}, limits, ticket)) {
+template <typename... Wanted>
+Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase next, const Wanted&... wanted) {
+  switch (pop(PublishedQueue{block}, limits, ticket, wanted...)) {
     case Pop::empty:
+    case Pop::unwanted:
       return Take::nothing;
     case Pop::corrupt:
       return Take::corrupt;
@@ -56,6 +58,7 @@ Take take_free(ControlBlock& block, const Limits& limits, SeenEntries& seen, std
   Ticket ticket;
   switch (pop(SeenFreedQueue{{block}, seen}, limits, ticket)) {
     case Pop::empty:
+    case Pop::unwanted:
       return Take::nothing;
     case Pop::corrupt:
       return Take::corrupt;
@@ -117,9 +120,10 @@ Take take_published(ControlBlock& block, const Limits& limits, std::uint32_t& sl
   return Take::taken;
 }
 
-Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept {
+Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot,
+               const std::function<bool(std::uint32_t)>& writable) {
   Ticket ticket;
-  const Take take = unqueue(block, limits, ticket, Phase::none);
+  const Take take = unqueue(block, limits, ticket, Phase::none, writable);
   if (take == Take::taken) {
     slot = ticket.slot;
     block.dropped_queued.fetch_add(1, std::memory_order_relaxed);
@@ -139,10 +143,12 @@ void release_reader(ControlBlock& block, const Limits& limits, std::uint32_t slo
 void drop_published(ControlBlock& block, const Limits& limits) noexcept {
   // At most one round: a producer that goes on publishing does not keep us here.
   for (std::uint32_t turn = 0; turn < limits.slots; ++turn) {
-    std::uint32_t slot = 0;
-    const Take take = take_back(block, limits, slot);
+    Ticket ticket;
+    const Take take = unqueue(block, limits, ticket, Phase::none);
     if (take == Take::nothing) return;
-    if (take == Take::taken) make_free(block, limits, slot);
+    if (take != Take::taken) continue;
+    block.dropped_queued.fetch_add(1, std::memory_order_relaxed);
+    make_free(block, limits, ticket.slot);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "ring/control_block.hpp"
@@ -45,8 +46,10 @@ void expect_publish(ControlBlock& block, const Limits& limits, std::uint32_t slo
 /// Pop the oldest published slot, to hold it. `info` is a private copy with bytes <= limits.slot_bytes.
 [[nodiscard]] Take take_published(ControlBlock& block, const Limits& limits, std::uint32_t& slot,
                                   FrameInfo& info) noexcept;
-/// Pop the oldest published slot and drop its frame: the slot is the caller's, and in no queue.
-[[nodiscard]] Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot) noexcept;
+/// Pop the oldest published slot and drop its frame, if `writable` says that the slot may be written: the slot is the
+/// caller's, and in no queue. Throws what `writable` does, and has then done nothing.
+[[nodiscard]] Take take_back(ControlBlock& block, const Limits& limits, std::uint32_t& slot,
+                             const std::function<bool(std::uint32_t)>& writable);
 /// Held -> none; queue the slot as free and wake the producer.
 void release_reader(ControlBlock& block, const Limits& limits, std::uint32_t slot) noexcept;
 [[nodiscard]] inline bool stamps(const ControlBlock& block) noexcept {

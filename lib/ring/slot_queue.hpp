@@ -43,7 +43,7 @@ struct Ticket {
   std::uint32_t slot = 0;
 };
 
-enum class Pop { empty, got, corrupt };
+enum class Pop { empty, got, corrupt, unwanted };
 
 /// Entry: [ ticket + 1: 56 | slot: 8 ].
 namespace entry {
@@ -136,25 +136,33 @@ bool push(Queue queue, const Limits& limits, std::uint32_t slot) noexcept {
   return push(queue, limits, slot, [](std::uint64_t) {});
 }
 
-/// Pop the oldest. `got` promises slot < limits.slots. `corrupt`: the oldest entry was thrown away where that was
-/// possible; try again a bounded number of times.
-template <typename Queue>
-Pop pop(Queue queue, const Limits& limits, Ticket& ticket) noexcept {
+/// Pop the oldest, if `wanted` says so of its slot, which it may be asked more than once. `got` promises
+/// slot < limits.slots. `corrupt`: the oldest entry was thrown away where that was possible; try again a bounded number
+/// of times. What `wanted` throws leaves the queue as it was.
+template <typename Queue, typename Wanted>
+Pop pop(Queue queue, const Limits& limits, Ticket& ticket, Wanted&& wanted) {
   auto& popped = queue.cursors().popped.value;
   std::uint64_t oldest = popped.load();
   for (;;) {
     const std::uint64_t word = queue.read(oldest, limits.mask);
     if (entry::stamp(word) <= oldest) return Pop::empty;
     if (entry::stamp(word) == oldest + 1) {
+      const auto slot = static_cast<std::uint32_t>(word & 0xffU);
+      if (slot < limits.slots && !wanted(slot)) return Pop::unwanted;
       if (!popped.compare_exchange_weak(oldest, oldest + 1)) continue;
-      ticket = {oldest, static_cast<std::uint32_t>(word & 0xffU)};
-      return ticket.slot < limits.slots ? Pop::got : Pop::corrupt;
+      ticket = {oldest, slot};
+      return slot < limits.slots ? Pop::got : Pop::corrupt;
     }
     // A later lap: our cursor value is stale, or the words are corrupt.
     const std::uint64_t again = popped.load();
     if (again == oldest) return Pop::corrupt;
     oldest = again;
   }
+}
+
+template <typename Queue>
+Pop pop(Queue queue, const Limits& limits, Ticket& ticket) noexcept {
+  return pop(queue, limits, ticket, [](std::uint32_t) { return true; });
 }
 
 }  // namespace gpumap::ring

@@ -50,7 +50,7 @@ Ring::State::~State() {
     for (std::uint32_t slot = 0; slot < limits.slots; ++slot) {
       for (auto pause = 20us; !pending.fences(slot).drain();
            pause = std::min(pause * 2, std::chrono::microseconds(1000))) {
-        if (const auto timeline = pending.fences(slot).blocker()) timeline->check();
+        pending.fences(slot).check();
         if (Clock::now() >= end) {
           std::fprintf(stderr,
                        "gpumap: GPU work still reads slot %u of a ring 5 s after its end: %zu bytes stay allocated\n",
@@ -118,8 +118,15 @@ void Ring::State::end_lease(std::uint32_t slot, bool published) noexcept {
 }
 
 bool Ring::State::take_back(std::uint32_t& slot) {
+  // Nobody but its upload reads a slot that is queued.
+  const auto uploaded = [this](std::uint32_t queued) {
+    ring::ReadFences& upload = pending.fences(queued);
+    if (!upload.any() || upload.drain()) return true;
+    check_seldom([&upload] { upload.check(); });
+    return false;
+  };
   for (std::uint32_t bad = 0; bad < limits.slots;) {
-    switch (ring::take_back(block, limits, slot)) {
+    switch (ring::take_back(block, limits, slot, uploaded)) {
       case ring::Take::nothing:
         return false;
       case ring::Take::corrupt:
@@ -139,8 +146,6 @@ bool Ring::State::take_back(std::uint32_t& slot) {
       case ring::Writers::Freed::ours:
         break;
     }
-    // Its upload may still read it. Nobody else does: it was queued.
-    static_cast<void>(written[slot].wait());
     if (lease(slot)) return true;
     ++bad;
   }

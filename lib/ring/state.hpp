@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gpumap/ring.hpp"
+#include "own_process.hpp"
 #include "ring/control_block.hpp"
 #include "ring/read_fences.hpp"
 #include "ring/slot_queue.hpp"
@@ -36,22 +38,68 @@ struct Ring::State {
   void keep(Leases& side) noexcept {
     if (side.count.fetch_add(1, std::memory_order_relaxed) == 0) sides.fetch_add(1, std::memory_order_relaxed);
   }
-  /// True for the last of all: delete the ring.
+  /// True for the last of all: delete the ring, which a child of fork() never does.
   [[nodiscard]] bool let_go(Leases& side) noexcept {
-    return side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
+    return process.here() && side.count.fetch_sub(1, std::memory_order_acq_rel) == 1 &&
            sides.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
+  /// What a lease that is given to acquire() or receive() holds of the ring: it may be the last, so it lasts for the
+  /// whole call, and goes on to the new lease.
+  class Hold {
+   public:
+    /// Ends the lease, but for the hold where it is one on `ring`.
+    template <typename Lease>
+    Hold(Ring& ring, Leases& side, Lease& lease) noexcept : ring_(ring), side_(side), held_(lease.ring_ == &ring) {
+      if (held_) {
+        lease.give_back();
+        lease.ring_ = nullptr;
+      } else {
+        lease.end();
+      }
+    }
+    ~Hold() {
+      if (held_ && ring_.state_->let_go(side_)) delete &ring_;
+    }
+    Hold(const Hold&) = delete;
+    Hold& operator=(const Hold&) = delete;
+
+    template <typename Lease>
+    void pass_to(Lease& lease) noexcept {
+      if (!std::exchange(held_, false)) ring_.state_->keep(side_);
+      lease.ring_ = &ring_;
+    }
+
+   private:
+    Ring& ring_;
+    Leases& side_;
+    bool held_;
+  };
+
   /// The oldest free slot whose fences have signalled, leased. Throws Error(invalid) for a corrupt block.
   bool take_free(std::uint32_t& slot);
-  /// Drop published frames, oldest first, until one gives a slot, leased.
+  /// Drop published frames, oldest first, until one gives a slot, leased. False where there is none, and where the
+  /// upload of the oldest still reads its slot: those of later frames end later, so no frame is dropped for nothing.
+  /// Throws Error(device_lost), as check_seldom() does, before anything is dropped.
   bool take_back(std::uint32_t& slot);
+  /// Ask the driver, every 20 ms at most, whether the fence that keeps us from a slot can still signal.
+  template <typename Check>
+  void check_seldom(Check&& check) {
+    constexpr std::int64_t interval_ns = 20'000'000;
+    const std::int64_t now = monotonic_ns();
+    std::int64_t last = fence_check_ns.load(std::memory_order_relaxed);
+    if (now - last >= interval_ns && fence_check_ns.compare_exchange_strong(last, now)) check();
+  }
+  void check_pending() {
+    if (pending.any()) check_seldom([this] { pending.check_oldest(); });
+  }
   bool lease(std::uint32_t slot) noexcept;
   void end_lease(std::uint32_t slot, bool published) noexcept;
   /// Skips what is corrupt. Throws Error(invalid) when nothing else comes.
   bool take_published(std::uint32_t& slot, FrameInfo& info);
   [[nodiscard]] bool take_nudge() noexcept;
 
+  const OwnProcess process;  ///< the block is mapped by children of fork(), too
   std::shared_ptr<Device> device;
   std::shared_ptr<Mapping> mapping;
   std::byte* host;

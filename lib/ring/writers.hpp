@@ -23,11 +23,11 @@ class Writers {
   /// What a slot that was popped as free is.
   enum class Freed { ours, parked, corrupt };
 
-  /// False when a lease has the slot, which only a corrupt block can bring about.
+  /// False when a lease has the slot, which only a corrupt block can bring about: a peer that frees it twice may have
+  /// two threads here at once.
   [[nodiscard]] bool lease(std::uint32_t slot) noexcept {
-    if (of(slot).load(std::memory_order_acquire) != none) return false;
-    of(slot).store(leased, std::memory_order_relaxed);
-    return true;
+    std::uint8_t state = none;
+    return of(slot).compare_exchange_strong(state, leased, std::memory_order_acq_rel, std::memory_order_relaxed);
   }
   /// Before the frame is queued, for it may be read and freed at once.
   void publish(std::uint32_t slot) noexcept { of(slot).store(kept, std::memory_order_relaxed); }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpumap/latency.hpp"
+#include "own_process.hpp"
 
 namespace gpumap {
 namespace {
@@ -25,12 +26,19 @@ constexpr std::chrono::milliseconds read_interval{10};
 
 }  // namespace
 
-LatencyLog::LatencyLog(std::string channel) : channel_(std::move(channel)) {}
+/// What a child of fork() does not have, and must not destroy: destroying a condition variable waits for its waiters.
+struct LatencyLog::Reader {
+  const OwnProcess process;
+  std::condition_variable ending;
+  std::thread thread;  ///< from the first frame on
+};
+
+LatencyLog::LatencyLog(std::string channel) : channel_(std::move(channel)), reader_(std::make_unique<Reader>()) {}
 
 std::shared_ptr<LatencyLog> LatencyLog::of_channel(const std::string& channel) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  if (auto log = all.logs[channel].lock()) return log;
+  if (auto log = all.logs[channel].lock(); log && log->reader_->process.here()) return log;
   std::erase_if(all.logs, [](const auto& entry) { return entry.second.expired(); });
   auto log = std::make_shared<LatencyLog>(channel);
   all.logs[channel] = log;
@@ -38,15 +46,20 @@ std::shared_ptr<LatencyLog> LatencyLog::of_channel(const std::string& channel) {
 }
 
 LatencyLog::~LatencyLog() {
+  if (!reader_->process.here()) {
+    static_cast<void>(reader_.release());
+    return;
+  }
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
   }
-  ending_.notify_all();
-  if (reader_.joinable()) reader_.join();
+  reader_->ending.notify_all();
+  if (reader_->thread.joinable()) reader_->thread.join();
 }
 
 void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans) {
+  if (!reader_->process.here()) return;
   const std::lock_guard lock(mutex_);
   if (pending_ == most_pending) {
     if (!spans.empty()) ++without_gpu_times_;
@@ -55,10 +68,10 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
   }
   arrived_.emplace_back(frame, std::move(spans));
   ++pending_;
-  if (reader_.joinable()) return;
-  reader_ = std::thread([this] {
+  if (reader_->thread.joinable()) return;
+  reader_->thread = std::thread([this] {
     std::unique_lock waits(mutex_);
-    while (!ending_.wait_for(waits, read_interval, [this] { return ends_; })) {
+    while (!reader_->ending.wait_for(waits, read_interval, [this] { return ends_; })) {
       if (pending_ == 0) continue;
       waits.unlock();
       count_pending();
@@ -68,6 +81,7 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
 }
 
 void LatencyLog::add_dropped(std::uint64_t frames) {
+  if (!reader_->process.here()) return;
   const std::lock_guard lock(mutex_);
   dropped_ += frames;
 }
@@ -79,13 +93,20 @@ void LatencyLog::count_pending() {
     std::ranges::move(arrived_, std::back_inserter(waiting_));
     arrived_.clear();
   }
-  // Without the lock that frames need: reading may take a millisecond.
-  while (!waiting_.empty() && read(waiting_.front())) {
-    const std::lock_guard lock(mutex_);
-    count(waiting_.front().frame);
-    waiting_.pop_front();
-    --pending_;
+  // All of them, as a kernel that never ends is no reason not to count the others. Without the lock that frames need:
+  // reading may take a millisecond.
+  auto last = waiting_.begin();
+  for (Pending& pending : waiting_) {
+    if (read(pending)) {
+      const std::lock_guard lock(mutex_);
+      count(pending.frame);
+      --pending_;
+    } else {
+      if (&*last != &pending) *last = std::move(pending);
+      ++last;
+    }
   }
+  waiting_.erase(last, waiting_.end());
 }
 
 bool LatencyLog::read(Pending& pending) noexcept {
@@ -144,10 +165,11 @@ void LatencyLog::count(FrameRecord frame) {
 }
 
 LatencySummary LatencyLog::summary() {
-  count_pending();
-  const std::lock_guard lock(mutex_);
   LatencySummary made;
   made.channel = channel_;
+  if (!reader_->process.here()) return made;
+  count_pending();
+  const std::lock_guard lock(mutex_);
   made.frames = frames_;
   made.dropped = dropped_;
   made.without_gpu_times = without_gpu_times_;
@@ -158,6 +180,7 @@ LatencySummary LatencyLog::summary() {
 }
 
 void LatencyLog::reset() {
+  if (!reader_->process.here()) return;
   const std::lock_guard reads(reading_);
   waiting_.clear();
   const std::lock_guard lock(mutex_);
@@ -172,6 +195,7 @@ void LatencyLog::reset() {
 }
 
 void LatencyLog::keep_frames(std::size_t frames) {
+  if (!reader_->process.here()) return;
   const std::lock_guard lock(mutex_);
   most_kept_ = frames;
   kept_.clear();
@@ -180,6 +204,7 @@ void LatencyLog::keep_frames(std::size_t frames) {
 }
 
 std::vector<FrameRecord> LatencyLog::take_frames() {
+  if (!reader_->process.here()) return {};
   count_pending();
   const std::lock_guard lock(mutex_);
   std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(next_kept_), kept_.end());
@@ -187,6 +212,8 @@ std::vector<FrameRecord> LatencyLog::take_frames() {
   taken.swap(kept_);
   kept_.reserve(most_kept_);
   next_kept_ = 0;
+  // They were counted as the GPU ended them.
+  std::ranges::stable_sort(taken, {}, [](const FrameRecord& frame) { return frame.at(Stamp::published); });
   return taken;
 }
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <csetjmp>
 #include <csignal>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "copy/store_kernel.hpp"
@@ -197,6 +199,55 @@ TEST(CopySelfTestDeathTest, LeavesTheSignalAsItWas) {
       testing::KilledBySignal(SIGILL), "");
 }
 
+thread_local sigjmp_buf* applications_way_back = nullptr;
+int calls_of_applications_handler = 0;
+
+void applications_handler(int /*signal*/, siginfo_t* info, void* /*context*/) {
+  if (applications_way_back == nullptr || info->si_addr == nullptr) std::_Exit(3);
+  ++calls_of_applications_handler;
+  siglongjmp(*applications_way_back, 1);
+}
+
+/// An illegal instruction on another thread, which is the application's, and then one of its own.
+void meet_another_thread(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  std::thread([] {
+    sigjmp_buf here;
+    applications_way_back = &here;
+    if (sigsetjmp(here, 1) == 0) no_such_instruction(nullptr, nullptr, 0);
+  }).join();
+  no_such_instruction(to, from, bytes);
+}
+
+void try_beside_another_thread() {
+  struct sigaction action {};
+  action.sa_sigaction = applications_handler;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGILL, &action, nullptr);
+  const std::array kernels{copy::StoreKernel{"good", copy::copy_memcpy, yes},
+                           copy::StoreKernel{"meets", meet_another_thread, yes},
+                           copy::StoreKernel{"again", meet_another_thread, yes}};
+  if (copy::try_kernels(kernels).size() != 1 || calls_of_applications_handler != 2) std::_Exit(4);
+  struct sigaction now {};
+  sigaction(SIGILL, nullptr, &now);
+  std::_Exit(now.sa_sigaction == applications_handler ? 0 : 5);
+}
+
+/// As an application that is just starting up.
+void set_a_handler(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) noexcept {
+  std::signal(SIGILL, [](int) { std::_Exit(6); });
+}
+
+void try_while_a_handler_is_set() {
+  (void)copy::try_kernels(std::array{copy::StoreKernel{"sets", set_a_handler, yes}});
+  no_such_instruction(nullptr, nullptr, 0);
+}
+
+TEST(CopySelfTestDeathTest, OtherThreadsKeepTheirHandler) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(try_beside_another_thread(), testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(try_while_a_handler_is_set(), testing::ExitedWithCode(6), "");
+}
+
 // The public functions read the environment once in a process, so each choice gets a process.
 void copy_in_fresh_process(const char* wanted, const char* expected) {
   setenv("GPUMAP_COPY", wanted, 1);
@@ -217,6 +268,34 @@ TEST(CopyChoiceDeathTest, EnvironmentChooses) {
   // Once: the text has one line, whatever the number of copies. (POSIX regex: no newline before the end.)
   EXPECT_EXIT(copy_in_fresh_process("nonsense", std::string(copy::choose(nullptr).name).c_str()),
               testing::ExitedWithCode(0), "^gpumap: GPUMAP_COPY=nonsense [^\n]*\n$");
+}
+
+// Threads may copy while main() has returned: nothing of the library's is destroyed before the process ends.
+void copy_while_the_process_exits() {
+  const auto copies = [] {
+    const auto data = random_bytes(100'000);
+    std::vector<std::byte> to(100'000);
+    Copier copier;
+    copier.calibrate(to, "a key");
+    copier.copy(to.data(), data.data(), to.size());
+    store_fence();
+    return std::equal(to.begin(), to.end(), data.begin());
+  };
+  // Before the first use, so it is called after whatever that registers.
+  std::atexit([] {
+    // What was freed is overwritten.
+    std::vector<std::vector<char>> taken;
+    for (std::size_t bytes = 16; bytes < 1024; bytes += 16) {
+      for (int turn = 0; turn < 8; ++turn) taken.emplace_back(bytes, 'x');
+    }
+    std::_Exit(decltype(copies)()() ? 0 : 1);
+  });
+  std::exit(copies() ? 2 : 1);
+}
+
+TEST(CopyChoiceDeathTest, GoesOnWhileTheProcessExits) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(copy_while_the_process_exits(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: MIT
 // The helpers themselves, more of them than this machine may have CPUs: awake, asleep, late, and memory taken away.
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
+#include <cstdlib>
+#include <new>
 #include <random>
 #include <thread>
 
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"
+#include "sanitizers.hpp"
 
 namespace gpumap {
 namespace {
@@ -22,6 +31,9 @@ using test::guard_bytes;
 using test::Pages;
 using test::random_bytes;
 using test::same;
+
+/// Of this thread, before one fails; negative: none does.
+thread_local int allocations_to_come = -1;
 
 cpu_set_t anywhere() {
   cpu_set_t cpus;
@@ -136,7 +148,79 @@ TEST_P(CopyHelpers, ComeAndGo) {
   }
 }
 
+/// Faults in a helper only, while the caller waits with its own chunk.
+std::atomic<bool> helper_has_a_chunk{false};
+void read_in_a_helper(std::byte* /*to*/, const std::byte* from, std::size_t /*bytes*/) noexcept {
+  if (gettid() == getpid()) {
+    while (!helper_has_a_chunk) std::this_thread::yield();
+    return;
+  }
+  helper_has_a_chunk = true;
+  static_cast<void>(*const_cast<const volatile std::byte*>(from));
+}
+
+/// Ends with 0 where the application's handler is called for the fault that reading `from` is.
+[[noreturn]] void fault_in_a_helper(int signal, const std::byte* from) {
+  struct sigaction action {};
+  action.sa_handler = [](int) { std::_Exit(0); };
+  sigaction(signal, &action, nullptr);
+  copy::Helpers helpers(1, anywhere());
+  copy::Job job = job_of(nullptr, from, std::size_t{1} << 20U, 2);
+  job.copy = read_in_a_helper;
+  helpers.run(job, 1);
+  std::_Exit(1);
+}
+
+// Frames may come from mapped files. The kernel ends a process whose thread blocks the signal of its own fault.
+TEST(CopyHelpersDeathTest, FaultsReachTheApplicationsHandler) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const Pages none(std::size_t{1} << 20U);
+  none.allow(false);
+  EXPECT_EXIT(fault_in_a_helper(SIGSEGV, none.first()), testing::ExitedWithCode(0), "");
+  const int empty = memfd_create("empty", 0);
+  const void* behind_its_end = mmap(nullptr, std::size_t{1} << 20U, PROT_READ, MAP_SHARED, empty, 0);
+  ASSERT_NE(behind_its_end, MAP_FAILED);
+  EXPECT_EXIT(fault_in_a_helper(SIGBUS, static_cast<const std::byte*>(behind_its_end)), testing::ExitedWithCode(0), "");
+}
+
+TEST(CopyHelpersWithoutMemory, LeaveNeitherAThreadNorASignalMask) {
+  if (sanitized) GTEST_SKIP() << "operator new is the sanitizer's";
+  const auto blocked = [] {
+    sigset_t now;
+    pthread_sigmask(SIG_SETMASK, nullptr, &now);
+    return sigismember(&now, SIGTERM) == 1;
+  };
+  bool made = false;
+  for (int allocations = 0; !made; ++allocations) {
+    ASSERT_LT(allocations, 100);
+    try {
+      allocations_to_come = allocations;
+      const copy::Helpers helpers(3, anywhere());
+      allocations_to_come = -1;
+      made = helpers.count() == 3;
+    } catch (const std::bad_alloc&) {
+      allocations_to_come = -1;
+    }
+    EXPECT_FALSE(blocked()) << allocations;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Copy, CopyHelpers, testing::Values(1U, 3U, 7U));
 
 }  // namespace
 }  // namespace gpumap
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+void* operator new(std::size_t bytes) {
+  if (gpumap::allocations_to_come >= 0 && gpumap::allocations_to_come-- == 0) throw std::bad_alloc();
+  void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+#endif

@@ -26,6 +26,8 @@ inline std::atomic<double> clock_rate{1};      ///< ns of the GPU's in a ns of t
 inline std::atomic<bool> stream_memory{true};  ///< stream memory operations work
 inline std::atomic<bool> stalled{false};       ///< no stream goes on
 inline std::atomic<CUresult> write_value{CUDA_SUCCESS}, event_query{CUDA_SUCCESS};  ///< what these calls answer
+inline std::atomic<int> streams_to_come{1 << 20};                                   ///< then there is no memory for one
+inline std::atomic<int> retained{0};                                                ///< primary contexts
 inline thread_local std::vector<CUcontext> contexts;                                ///< pushed, the last one current
 inline thread_local int pushes = 0;                                                 ///< of contexts
 
@@ -115,6 +117,7 @@ inline void reset() {
   clock_rate = 1;
   stream_memory = true;
   write_value = event_query = CUDA_SUCCESS;
+  streams_to_come = 1 << 20;
 }
 
 inline Stream& of(CUstream stream) {
@@ -175,6 +178,12 @@ inline void fill_events(cuda::Driver& driver) {
     });
     return CUDA_SUCCESS;
   };
+  driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
+    of(stream).push([&waited = of(event)] {
+      while (waited.pending != 0) std::this_thread::yield();
+    });
+    return CUDA_SUCCESS;
+  };
   driver.cuEventQuery = [](CUevent event) {
     if (event_query != CUDA_SUCCESS) return event_query.load();
     return of(event).pending == 0 ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -203,14 +212,17 @@ inline void fill_events(cuda::Driver& driver) {
     made->cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       return *value = stream_memory ? 1 : 0, CUDA_SUCCESS;
     };
-    made->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) { return *context = primary(), CUDA_SUCCESS; };
-    made->cuDevicePrimaryCtxRelease = [](CUdevice) { return CUDA_SUCCESS; };
+    made->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
+      return *context = primary(), ++retained, CUDA_SUCCESS;
+    };
+    made->cuDevicePrimaryCtxRelease = [](CUdevice) { return --retained, CUDA_SUCCESS; };
     made->cuCtxGetCurrent = [](CUcontext* context) {
       return *context = contexts.empty() ? nullptr : contexts.back(), CUDA_SUCCESS;
     };
     made->cuCtxPushCurrent = [](CUcontext context) { return contexts.push_back(context), ++pushes, CUDA_SUCCESS; };
     made->cuCtxPopCurrent = [](CUcontext*) { return contexts.pop_back(), CUDA_SUCCESS; };
     made->cuStreamCreate = [](CUstream* stream, unsigned) {
+      if (streams_to_come-- <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
       return *stream = reinterpret_cast<CUstream>(streams.add(new Stream)), CUDA_SUCCESS;
     };
     made->cuStreamDestroy = [](CUstream stream) { return delete streams.remove(&of(stream)), CUDA_SUCCESS; };

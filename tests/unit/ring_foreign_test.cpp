@@ -3,12 +3,16 @@
 // do is the fuzzer's business (control_block_fuzz.cpp); here is what a user of Ring sees.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "ring/bell.hpp"
 #include "ring/slot_queue.hpp"
+#include "ring/writers.hpp"
 #include "ring_foreign.hpp"
 #include "ring_helpers.hpp"
 
@@ -147,6 +151,76 @@ TEST(RingForeign, SlotFreedTwiceIsLeasedOnce) {
   const WriteLease two = must_acquire(*ring);
   EXPECT_NE(two.slot(), one.slot());
   EXPECT_EQ(ring->acquire(other, WhenFull::drop_newest), RingStatus::full);
+}
+
+TEST(RingForeign, SlotFreedTwiceIsLeasedByOneOfTwoThreads) {
+  constexpr std::uint32_t rounds = 20'000;
+  ring::Writers writers;
+  std::atomic<std::uint32_t> arrived{0};
+  std::atomic<std::uint32_t> leases{0};
+  // Both leave the meeting within some ns of each other, where each has a core.
+  const auto meet = [&](std::uint32_t meeting) {
+    ++arrived;
+    for (int turn = 0; arrived.load() < 2 * meeting; ++turn) {
+      if (turn > 1000) std::this_thread::yield();
+    }
+  };
+  const auto lease_all = [&] {
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      meet(2 * round + 1);
+      const bool leased = writers.lease(0);
+      if (leased) ++leases;
+      meet(2 * round + 2);
+      if (leased) (void)writers.end(0);
+    }
+  };
+  std::thread other(lease_all);
+  lease_all();
+  other.join();
+  EXPECT_EQ(leases.load(), rounds) << "one in each round";
+}
+
+// A peer that dies between taking the sleepers' word and waking them, or that lies, leaves a sleeper whom no publish
+// wakes: it looks again by itself.
+TEST(RingForeign, SleeperWhomNobodyWakesLooksAgain) {
+  const auto ring = make_ring(2, 100);
+  auto consumer = asleep(*ring, [ring] {
+    ReadLease lease;
+    return ring->receive(lease, in(1min));
+  });
+  foreign_view().consumer_bell.sleepers = static_cast<std::uint32_t>(ring::Sleepers::none);
+  send(*ring);
+  ASSERT_EQ(consumer.wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(consumer.get(), RingStatus::ok);
+}
+
+TEST(RingForeign, SleepingProducerWhomNobodyWakesLooksAgain) {
+  const auto full = full_ring();
+  ReadLease lease = must_receive(*full);
+  auto producer = asleep(*full, [full] {
+    WriteLease write;
+    return full->acquire(write, WhenFull::block, in(1min));
+  });
+  foreign_view().producer_bell.sleepers = static_cast<std::uint32_t>(ring::Sleepers::none);
+  lease = ReadLease();
+  ASSERT_EQ(producer.wait_for(10s), std::future_status::ready);
+  EXPECT_EQ(producer.get(), RingStatus::ok);
+}
+
+// What this process wants of its own sleepers does not hang on a word that a peer may write.
+TEST(RingForeign, CommandsWakeWhateverThePeerSays) {
+  const auto ring = make_ring(2, 100);
+  const auto wakes = [&](auto command) {
+    const std::uint64_t calls = ring::futex_calls();
+    command(*ring);
+    return ring::futex_calls() - calls;
+  };
+  EXPECT_EQ(wakes([](Ring& one) { one.set_producer_flushing(true); }), 1U);
+  EXPECT_EQ(wakes([](Ring& one) { one.set_consumer_flushing(true); }), 1U);
+  EXPECT_EQ(wakes([](Ring& one) { one.nudge_consumer(); }), 1U);
+  EXPECT_EQ(wakes([](Ring& one) { one.drop_queued(); }), 1U);
+  EXPECT_EQ(wakes([](Ring& one) { one.close_producer(); }), 2U) << "both sides";
+  EXPECT_EQ(wakes([](Ring& one) { one.close_consumer(); }), 2U) << "both sides";
 }
 
 }  // namespace

@@ -268,6 +268,51 @@ TEST(Ring, LeasesOutliveTheHandle) {
   EXPECT_TRUE(watch.expired());
 }
 
+// The calls let go of the lease that they are given, and use the ring after that.
+TEST(Ring, ALeaseThatIsTheLastHolderMayBeGivenAgain) {
+  auto ring = make_ring(2);
+  const std::weak_ptr<Mapping> memory = ring->mapping();
+  send(*ring, 1);
+  send(*ring, 2);
+  ReadLease read = must_receive(*ring);
+  ring.reset();
+  ASSERT_EQ(read.ring()->receive(read, at_once()), RingStatus::ok);
+  EXPECT_EQ(read.info().offset, 2U);
+  WriteLease write;
+  ASSERT_EQ(read.ring()->acquire(write), RingStatus::ok);
+  read = ReadLease();
+  ASSERT_EQ(write.ring()->acquire(write), RingStatus::ok);
+  ASSERT_EQ(write.ring()->acquire(write), RingStatus::ok);
+  ASSERT_EQ(write.ring()->receive(read, at_once()), RingStatus::timeout);
+  EXPECT_FALSE(memory.expired());
+  write.ring()->close_producer();
+  EXPECT_EQ(write.ring()->acquire(write), RingStatus::closed);
+  EXPECT_FALSE(write);
+  EXPECT_TRUE(memory.expired()) << "nobody has the ring any more";
+}
+
+TEST(Ring, ACallThatFailsLetsGoOfTheLastLease) {
+  auto ring = make_ring(2);
+  const std::weak_ptr<Mapping> memory = ring->mapping();
+  send(*ring);
+  ReadLease read = must_receive(*ring);
+  ring.reset();
+  EXPECT_EQ(read.ring()->receive(read, at_once()), RingStatus::timeout);
+  EXPECT_FALSE(read);
+  EXPECT_TRUE(memory.expired());
+}
+
+TEST(Ring, ALeaseOfAnotherRingIsLetGoAtOnce) {
+  const auto ring = make_ring(2);
+  auto other = make_ring(2);
+  const std::weak_ptr<Mapping> memory = other->mapping();
+  WriteLease write = must_acquire(*other);
+  other.reset();
+  ASSERT_EQ(ring->acquire(write), RingStatus::ok);
+  EXPECT_EQ(write.ring(), ring.get());
+  EXPECT_TRUE(memory.expired());
+}
+
 TEST(Ring, ALeaseOfOneSideIsEnoughToCallTheOther) {
   auto ring = make_ring(4);
   const std::weak_ptr<Mapping> watch = ring->mapping();

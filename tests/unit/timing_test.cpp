@@ -290,6 +290,33 @@ TEST(LatencyLog, AMillionFramesTakeNoMoreMemory) {
   EXPECT_EQ(log.take_frames().size(), 1000U);
 }
 
+TEST(LatencyLog, OneSpanThatNeverEndsHoldsUpNoOther) {
+  LatencyLog log("stuck");
+  constexpr std::uint64_t others = 10'000;
+  log.keep_frames(others + 1);
+  auto stuck = std::make_shared<FakeSpan>();
+  auto done = std::make_shared<FakeSpan>();
+  done->end({.began_ns = 1, .ended_ns = 2, .error_ns = 1});
+  for (std::uint64_t i = 0; i <= others; ++i) {
+    FrameRecord frame = whole_frame(1000 + static_cast<std::int64_t>(i), 10);
+    frame.sequence = i;
+    log.add(frame, {i == 3 ? stuck : done});
+    if (i % 1000 == 999) {
+      EXPECT_EQ(log.summary().frames, i);
+    }
+  }
+  auto summary = log.summary();
+  EXPECT_EQ(summary.frames, others);
+  EXPECT_EQ(summary.without_gpu_times, 0U);
+  stuck->fails = true;
+  summary = log.summary();
+  EXPECT_EQ(summary.frames, others + 1);
+  EXPECT_EQ(summary.without_gpu_times, 1U);
+  const auto frames = log.take_frames();
+  ASSERT_EQ(frames.size(), others + 1);
+  for (std::uint64_t i = 0; i <= others; ++i) ASSERT_EQ(frames[i].sequence, i) << "in the order of their publishing";
+}
+
 TEST(LatencyLog, KeepsTheLastFramesInOrder) {
   LatencyLog log("kept");
   log.keep_frames(8);

@@ -33,7 +33,8 @@ struct CopierOptions {
 
 /// Copies into slots with streaming stores, by as many threads as pay. Helpers spin only while copies follow each other
 /// closely, else they sleep.
-/// Thread safety: every member from any thread. Of several callers at once one has the helpers, the others copy alone.
+/// Thread safety: every member from any thread. Of several callers at once one has the helpers, the others copy alone,
+/// and so does a child that fork() made.
 class Copier {
  public:
   /// Throws Error(invalid) for a kernel that this CPU has not.

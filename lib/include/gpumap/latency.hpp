@@ -124,8 +124,8 @@ class Histogram {
   double sum_ = 0;
 };
 
-/// What became of a channel's frames. Memory is bounded, whatever number of frames comes.
-/// Thread safety: every member from any thread.
+/// What became of a channel's frames. Memory is bounded, whatever number of frames comes. In a child that fork() made
+/// it does nothing and is empty. Thread safety: every member from any thread.
 class LatencyLog {
  public:
   explicit LatencyLog(std::string channel);
@@ -179,8 +179,8 @@ class LatencyLog {
   std::vector<FrameRecord> kept_;  ///< a ring of most_kept_
   std::size_t most_kept_ = 0, next_kept_ = 0;
   bool ends_ = false;
-  std::condition_variable ending_;
-  std::thread reader_;  ///< from the first frame on
+  struct Reader;
+  std::unique_ptr<Reader> reader_;
 };
 
 /// A frame on its way past the ring: who has it adds stamps, and when the last one lets go, it goes into the log.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,8 +49,9 @@ class Queue {
 
   [[nodiscard]] virtual Backend backend() const noexcept = 0;
 
-  /// Later work starts after `fence`: on the GPU where both sides are the same backend, else by a CPU wait.
-  virtual void wait(const Fence& fence) = 0;
+  /// Later work starts after `fence`: on the GPU where both sides are the same backend, else by a CPU wait, which ends
+  /// with `cancelled` once `cancel`, which may be null, is set.
+  virtual WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel = nullptr) = 0;
   /// Launch on one frame. `frame` is copied before this returns. The kernel's backend is this queue's: Error(invalid).
   virtual void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) = 0;
   /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).

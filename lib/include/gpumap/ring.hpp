@@ -48,7 +48,8 @@ struct RingOptions {
 enum class WhenFull {
   block,        ///< wait for a slot
   drop_newest,  ///< give up at once: the caller drops what it holds
-  drop_oldest,  ///< take back the oldest queued slot; give up at once when the consumer holds them all
+  drop_oldest,  ///< take back the oldest queued slot; give up at once when the consumer holds them all, or the oldest
+                ///< one's upload is still under way
 };
 
 enum class RingStatus {
@@ -96,6 +97,7 @@ class WriteLease {
  private:
   friend class Ring;
   void end() noexcept;
+  void give_back() noexcept;  ///< the slot, but not the hold on the ring
   Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   bool published_ = false;
@@ -130,6 +132,7 @@ class ReadLease {
  private:
   friend class Ring;
   std::int64_t end() noexcept;
+  std::int64_t give_back() noexcept;  ///< the slot, but not the hold on the ring
   Ring* ring_ = nullptr;
   std::uint32_t slot_ = 0;
   FrameInfo info_;
@@ -141,6 +144,9 @@ class ReadLease {
 ///
 /// It lives as long as a shared_ptr from create() or a lease. A weak_ptr tells of the shared_ptrs alone: leases are
 /// counted apart, each side's by itself. Whether the memory is gone, a weak_ptr to mapping() tells.
+///
+/// It serves the process that made it. In a child of its fork() all handles do nothing and free nothing: acquire() and
+/// receive() give closed, publish() throws Error(invalid).
 class alignas(64) Ring {  // a line of its own: leases read the pointer in it, copies of the handle write beside it
  public:
   /// Throws Error(invalid | no_memory | not_supported).
