@@ -14,6 +14,7 @@
 #include "gpumap/error.hpp"
 #include "kernel/compiler_log.hpp"
 #include "kernel/embedded_sources.hpp"
+#include "kernel/spirv_constants.hpp"
 
 namespace gpumap {
 namespace {
@@ -144,7 +145,8 @@ std::string run_shaderc(const KernelSource& source) {
     throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,
                                                 shortened_log(result.GetErrorMessage())));
   }
-  return {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())};
+  return with_capabilities_of_constants(
+      {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())});
 }
 
 }  // namespace

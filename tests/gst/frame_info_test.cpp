@@ -14,7 +14,7 @@ class Reader {
   explicit Reader(const std::string& name) : channel_(Channel::open(name)) {
     std::string holder;
     EXPECT_TRUE(channel_->attach_src(
-        element_, [](GstEvent* event) { gst_event_unref(event); }, holder));
+        element_, nullptr, [](GstEvent* event) { gst_event_unref(event); }, holder));
   }
   ~Reader() {
     channel_->detach_src();
