@@ -472,10 +472,18 @@ void Channel::forget_held() {
   stale = std::move(held_);
 }
 
+std::optional<std::chrono::microseconds> Channel::src_waits() const noexcept {
+  const gint64 since = src_waits_since_.load(std::memory_order_acquire);
+  if (since == 0) return std::nullopt;
+  return std::chrono::microseconds(g_get_monotonic_time() - since);
+}
+
 /// Paused, the sink lets through what the src's side needs to preroll, and need not guess when.
 void Channel::begin_to_wait() {
+  if (src_waits_since_.load(std::memory_order_relaxed) == 0) {
+    src_waits_since_.store(g_get_monotonic_time(), std::memory_order_release);
+  }
   if (src_playing()) return;
-  src_waits_.store(true, std::memory_order_release);
   GstElement* sink = this->sink();
   if (sink == nullptr) return;
   GST_BASE_SINK_PREROLL_BROADCAST(sink);
@@ -484,7 +492,7 @@ void Channel::begin_to_wait() {
 
 Channel::Next Channel::next(Deadline deadline) {
   Next next = take_next(deadline);
-  if (src_waits()) src_waits_.store(false, std::memory_order_release);
+  if (src_waits_since_.load(std::memory_order_relaxed) != 0) src_waits_since_.store(0, std::memory_order_release);
   return next;
 }
 

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -87,8 +88,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// `of_this_stream`: the next stream or segment is welcome again.
   void set_downstream_flow(GstFlowReturn flow, bool of_this_stream = false) noexcept;
   void set_src_flushing(bool flushing);
-  /// Whether the src waits for a frame in this moment.
-  [[nodiscard]] bool src_waits() const noexcept { return src_waits_.load(std::memory_order_acquire); }
+  /// For how long the src has been waiting for a frame, with none on its way; empty where it does not.
+  [[nodiscard]] std::optional<std::chrono::microseconds> src_waits() const noexcept;
   void forget_held();    ///< a frame from before a flush; while next() is not called
   void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
   void set_src_spin(std::chrono::nanoseconds spin);
@@ -174,7 +175,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> enough_{false};  ///< flow_ is of this stream
-  std::atomic<bool> sink_playing_{false}, src_playing_{false}, src_waits_{false};
+  std::atomic<bool> sink_playing_{false}, src_playing_{false};
+  std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not
   std::atomic<std::uint32_t> kept_slots_{0};
 };
 

@@ -158,7 +158,10 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE); });
   }
   const gboolean taken = kernel_parent_class()->sink_event(trans, event);
-  if (caps != nullptr && taken == 0 && runner && !std::exchange(state_of(trans).caps_refused, true)) {
+  // What follows a flush takes caps again, and gets them.
+  const bool flushing = GST_PAD_IS_FLUSHING(trans->sinkpad) || GST_PAD_IS_FLUSHING(trans->srcpad);
+  const bool refused = caps != nullptr && taken == 0 && !flushing;
+  if (refused && runner && !std::exchange(state_of(trans).caps_refused, true)) {
     post_refusal(trans, *runner, caps);
   }
   gst_clear_caps(&caps);

@@ -29,6 +29,12 @@ bool is_changing_state(GstElement* element) {
   return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
 }
 
+bool is_prerolling(GstElement* element) {
+  return any_around(element, [](GstElement* at) {
+    return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING && GST_STATE_NEXT(at) != GST_STATE_PLAYING;
+  });
+}
+
 GstElement* top_level(GstElement* element) {
   GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
   while (GstObject* parent = gst_object_get_parent(at)) {

@@ -14,6 +14,8 @@ namespace gpumap::gst {
 [[nodiscard]] bool is_stopping(GstElement* element);
 /// It, or a bin around it, is on its way to another state: before all, a bin whose sinks wait for a frame to preroll.
 [[nodiscard]] bool is_changing_state(GstElement* element);
+/// The same, but for the way to PLAYING, which needs no frames: its sinks have theirs.
+[[nodiscard]] bool is_prerolling(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);

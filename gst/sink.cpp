@@ -81,12 +81,16 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
 /// Whether what follows the src waits for a frame, to change its state, and none is on its way; or will take no more,
 /// which upstream is to hear.
 bool src_prerolls(const SinkState& state) {
+  // On the way to PLAYING most sinks have their frame already, but not those of a live pipeline.
+  constexpr std::chrono::milliseconds on_the_way_to_playing(20);
   const auto channel = state.core->channel();
   GstElement* src = channel ? channel->src() : nullptr;
   if (src == nullptr) return false;
-  const bool ended = channel->downstream_flow() != GST_FLOW_OK;
-  const bool prerolls =
-      ended || (gpumap::gst::is_changing_state(src) && channel->src_waits() && state.core->queue_is_empty());
+  bool prerolls = channel->downstream_flow() != GST_FLOW_OK;
+  if (const auto waits = channel->src_waits(); !prerolls && waits && state.core->queue_is_empty()) {
+    prerolls =
+        gpumap::gst::is_prerolling(src) || (*waits >= on_the_way_to_playing && gpumap::gst::is_changing_state(src));
+  }
   gst_object_unref(src);
   return prerolls;
 }

@@ -135,7 +135,9 @@ TEST(Decoders, ImagefreezeSendsOneFrameOften) {
 TEST(Decoders, VideorateDuplicates) {
   guint major = 0;
   guint minor = 0;
-  gst_version(&major, &minor, nullptr, nullptr);
+  guint micro = 0;
+  guint nano = 0;
+  gst_version(&major, &minor, &micro, &nano);
   const bool newer = minor >= 24;
   expect_same(
       "videotestsrc num-buffers=10 pattern=ball ! video/x-raw,format=NV12,width=64,height=48,framerate=5/1 ! "

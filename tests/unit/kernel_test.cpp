@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <span>
 
 #include "backend_bench.hpp"
@@ -155,30 +154,6 @@ TEST(Glsl, FilesThatIncludeThemselvesEnd) {
     const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path)); });
     EXPECT_THAT(error, HasSubstr("include one another more than 64 deep")) << path;
   }
-}
-
-// shaderc's optimizer folds the conversions into constants, which need the capabilities of such arithmetic.
-TEST(Glsl, SmallConstantsHaveTheirCapabilities) {
-  const std::string spirv =
-      compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\n"
-                        "void main() { store_u8(frame.out_view.plane[0], 9u); "
-                        "store_u16(frame.out_view.plane[0] + 2ul, 999u); }\n"));
-  std::vector<std::uint32_t> words(spirv.size() / 4);
-  std::memcpy(words.data(), spirv.data(), words.size() * 4);
-  constexpr std::uint32_t capability = 17, type_int = 21, constant = 43;
-  constexpr std::uint32_t int16 = 22, int8 = 39;
-  std::set<std::uint32_t> declared, of_8_bits, of_16_bits;
-  std::set<std::uint32_t> needed;
-  for (std::size_t at = 5; at < words.size(); at += words[at] >> 16) {
-    const std::uint32_t opcode = words[at] & 0xFFFF;
-    if (opcode == capability) declared.insert(words[at + 1]);
-    if (opcode == type_int && words[at + 2] == 8) of_8_bits.insert(words[at + 1]);
-    if (opcode == type_int && words[at + 2] == 16) of_16_bits.insert(words[at + 1]);
-    if (opcode == constant && of_8_bits.contains(words[at + 1])) needed.insert(int8);
-    if (opcode == constant && of_16_bits.contains(words[at + 1])) needed.insert(int16);
-  }
-  EXPECT_FALSE(needed.empty()) << "another optimizer: this test sees nothing";
-  for (const std::uint32_t one : needed) EXPECT_TRUE(declared.contains(one)) << one;
 }
 
 TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
