@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
- * Given to NVRTC as <gpumap/sums.h>, and to the host: compensated sums (Kahan): `lost` holds what rounding took from `sum`, negated.
- * However many are added, the error stays at that of a few additions. gpumap_sums.glsl is its twin.
+ * Given to NVRTC as <gpumap/sums.h>, and to the host: compensated sums (Kahan): `lost` holds what rounding took from
+ * `sum`, negated. However many are added, the error stays at that of a few additions. gpumap_sums.glsl is its twin.
  */
 #ifndef GPUMAP_SUMS_H
 #define GPUMAP_SUMS_H

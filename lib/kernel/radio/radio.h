@@ -14,8 +14,8 @@
 #define RADIO_FFT_THREADS 256 /* of block_fft.h; CUDA only */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
- * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start` on,
- * in 2^-64 turns. */
+ * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start`
+ * on, in 2^-64 turns. */
 typedef struct radio_keep_job {
   gpumap_i64 first;
   gpumap_u64 count;
@@ -27,8 +27,8 @@ typedef struct radio_keep_job {
 
 /* FIR at `up` times the input's rate, of which each `down`-th value is output. taps: in.plane[1], a row for each phase;
  * with fewer `phases` than `up`, for as many equally apart, one row more, and taps interpolated between two rows. The
- * first output's newest sample is in.plane[0], its phase is `phase`. Taps from `begin` to `end`: from 0 on they make the
- * outputs, later ones add to them. */
+ * first output's newest sample is in.plane[0], its phase is `phase`. Taps from `begin` to `end`: from 0 on they make
+ * the outputs, later ones add to them. */
 typedef struct radio_ddc_job {
   gpumap_u64 outputs;
   gpumap_u64 phase;
