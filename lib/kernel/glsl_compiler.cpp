@@ -96,7 +96,7 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
 /// Without a #version a compiler takes the source for a language of another time and stumbles over each line of
 /// gpumap.glsl.
 void check_version(const KernelSource& source) {
-  static const std::regex directive("(^|\\n)[ \\t]*#[ \\t]*version\\b");
+  static const auto& directive = *new std::regex("(^|\\n)[ \\t]*#[ \\t]*version\\b");
   if (std::regex_search(source.code, directive)) return;
   throw Error(ErrorCode::compile,
               fmt::format("kernel {}: no #version in it: begin it with the line #version 460", source.name));
