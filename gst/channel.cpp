@@ -373,10 +373,10 @@ bool Channel::push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& pu
   GstElement* src = this->src();
   bool done = false;
   {
-    const StateHold hold(sink != nullptr ? sink : src);
-    const std::optional<StateHold> other = sink != nullptr && src != nullptr && !same_pipeline(sink, src)
-                                               ? std::optional<StateHold>(std::in_place, src)
-                                               : std::nullopt;
+    // Either may have left meanwhile.
+    std::optional<StateHold> of_sink, of_src;
+    if (sink != nullptr) of_sink.emplace(sink);
+    if (src != nullptr && (sink == nullptr || !same_pipeline(sink, src))) of_src.emplace(src);
     done = push(seek);
   }
   gst_clear_object(&sink);

@@ -108,6 +108,18 @@ class Consumer : public testing::Test {
     watch_.forget();
     ASSERT_NE(out_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   }
+  void begin_and_restart() {
+    stream_start();
+    caps();
+    segment();
+    frame();
+    restart();
+    expect_begins_well();
+  }
+  void end_stream() {
+    ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
+    EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  }
   /// Stream-start, caps and segment come in this order, before the frame, and the caps are those of the stream.
   void expect_begins_well() {
     ASSERT_TRUE(eventually([&] { return watch_.count() > 0; }, 5s)) << watch_.order() << out_->wait(1ms);
@@ -125,12 +137,7 @@ class Consumer : public testing::Test {
 };
 
 TEST_F(Consumer, ComesAgainInTheMiddle) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
+  begin_and_restart();
   for (int round = 0; round < 5; ++round) {
     restart();
     frame();
@@ -141,12 +148,7 @@ TEST_F(Consumer, ComesAgainInTheMiddle) {
 
 // Upstream begins anew and sends no caps, since they stay: what sticks on a pad sticks in the ring.
 TEST_F(Consumer, ComesAgainAfterAStreamStartWithoutCaps) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
+  begin_and_restart();
   stream_start();
   segment();
   frame();
@@ -163,14 +165,8 @@ TEST_F(Consumer, ComesAgainAfterAStreamStartWithoutCaps) {
 
 // What sticks on a pad outlives EOS, whether the new stream begins before the src leaves, or while it is away.
 TEST_F(Consumer, IsAwayWhileAStreamWithoutCapsFollowsEos) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
-  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
-  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  begin_and_restart();
+  end_stream();
   ASSERT_TRUE(out_->reach(GST_STATE_NULL));
   stream_start();
   segment();
@@ -180,14 +176,8 @@ TEST_F(Consumer, IsAwayWhileAStreamWithoutCapsFollowsEos) {
 }
 
 TEST_F(Consumer, IsThereAgainBeforeAStreamWithoutCapsFollowsEos) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
-  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
-  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  begin_and_restart();
+  end_stream();
   restart();
   ASSERT_TRUE(out_->reach(GST_STATE_PLAYING));
   stream_start();
@@ -196,14 +186,8 @@ TEST_F(Consumer, IsThereAgainBeforeAStreamWithoutCapsFollowsEos) {
 }
 
 TEST_F(Consumer, ComesAgainAfterEos) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
-  ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
-  EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+  begin_and_restart();
+  end_stream();
   stream_start();
   segment();
   restart();
@@ -212,12 +196,7 @@ TEST_F(Consumer, ComesAgainAfterEos) {
 }
 
 TEST_F(Consumer, ComesAgainAfterAFlush) {
-  stream_start();
-  caps();
-  segment();
-  frame();
-  restart();
-  expect_begins_well();
+  begin_and_restart();
   ASSERT_TRUE(out_->reach(GST_STATE_NULL));
   ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_flush_start()));
   ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_flush_stop(TRUE)));
