@@ -2,49 +2,16 @@
 // Upstream elements that read what they wrote, hold frames or send one twice: the picture is right, at one copy a frame
 // and next to no CPU reads of slots.
 #include <algorithm>
-#include <array>
-#include <cstring>
 
-#include "pipeline.hpp"
+#include "pixels.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
-void copy_pixels(GstVideoFrame& to, const GstVideoFrame& from) {
-  for (guint plane = 0; plane < GST_VIDEO_FRAME_N_PLANES(&from); ++plane) {
-    std::array<gint, GST_VIDEO_MAX_COMPONENTS> components{};
-    gst_video_format_info_component(from.info.finfo, plane, components.data());
-    const auto component = static_cast<guint>(components[0]);
-    const auto bytes = static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_WIDTH(&from, component)) *
-                       static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_PSTRIDE(&from, component));
-    for (gint row = 0; row < GST_VIDEO_FRAME_COMP_HEIGHT(&from, component); ++row) {
-      std::memcpy(static_cast<std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&to, plane)) +
-                      static_cast<std::ptrdiff_t>(row) * GST_VIDEO_FRAME_PLANE_STRIDE(&to, plane),
-                  static_cast<const std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&from, plane)) +
-                      static_cast<std::ptrdiff_t>(row) * GST_VIDEO_FRAME_PLANE_STRIDE(&from, plane),
-                  bytes);
-    }
-  }
-}
-
 std::vector<Data> frames_of(Pipeline& pipeline) {
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   std::vector<Data> frames;
-  while (const Sample sample = pull(pipeline.appsink())) {
-    // Without padding, which may hold anything, and which gst_video_frame_copy() copies from 1.24 on.
-    GstVideoInfo info;
-    EXPECT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
-    GstBuffer* packed = gst_buffer_new_allocate(nullptr, info.size, nullptr);
-    gst_buffer_memset(packed, 0, 0, info.size);
-    GstVideoFrame from, to;
-    EXPECT_TRUE(gst_video_frame_map(&from, &info, gst_sample_get_buffer(sample.get()), GST_MAP_READ));
-    EXPECT_TRUE(gst_video_frame_map(&to, &info, packed, GST_MAP_WRITE));
-    copy_pixels(to, from);
-    gst_video_frame_unmap(&to);
-    gst_video_frame_unmap(&from);
-    frames.push_back(data_of(packed));
-    gst_buffer_unref(packed);
-  }
+  while (const Sample sample = pull(pipeline.appsink())) frames.push_back(pixels_of(sample.get()));
   EXPECT_EQ(pipeline.wait(), "eos");
   return frames;
 }
