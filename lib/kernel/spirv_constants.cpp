@@ -20,6 +20,7 @@ constexpr std::uint32_t float16 = 9, int16 = 22, int8 = 39;
 
 std::string with_capabilities_of_constants(std::string spirv) {
   std::vector<std::uint32_t> words(spirv.size() / sizeof(std::uint32_t));
+  if (words.empty()) return spirv;
   std::memcpy(words.data(), spirv.data(), words.size() * sizeof(std::uint32_t));
   std::map<std::uint32_t, std::uint32_t> needed_by;  // type: capability
   std::set<std::uint32_t> needed, declared;

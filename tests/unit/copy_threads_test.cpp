@@ -165,7 +165,8 @@ void read_in_a_helper(std::byte* /*to*/, const std::byte* from, std::size_t /*by
   action.sa_handler = [](int) { std::_Exit(0); };
   sigaction(signal, &action, nullptr);
   copy::Helpers helpers(1, anywhere());
-  copy::Job job = job_of(nullptr, from, std::size_t{1} << 20U, 2);
+  std::vector<std::byte> to(std::size_t{1} << 20U);
+  copy::Job job = job_of(to.data(), from, to.size(), 2);
   job.copy = read_in_a_helper;
   helpers.run(job, 1);
   std::_Exit(1);
