@@ -86,23 +86,32 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     kept.swap(kept_);
     stop_keeping();
     if (ended_) forget_delivered();  // caps hold on the pad that they came to
+    if (src_ == nullptr) drop_all_locked(false);
   }
-  if (kept) drop_all(false);
   return true;
 }
 
 void Channel::detach_sink(bool drained, GstClockTime linger) {
   end_flush();
-  if (!drained) drop_all(false);
   const std::lock_guard lock(mutex_);
+  if (!drained) drop_all_locked(false);
   sink_ = nullptr;
-  // A src that began to take this stream and left had its chance: the next one may have nothing to do with it.
-  const bool untouched = src_ == nullptr && !current_ && delivered_.empty();
-  if (!untouched || items_.empty()) return;
+  linger_ = linger;
+  if (src_ == nullptr) keep_or_drop();
+}
+
+/// Both elements have left, the sink at the end of its stream. A src that began to take this stream and left had its
+/// chance: the next one may have nothing to do with it.
+void Channel::keep_or_drop() {
+  if (current_ || !delivered_.empty()) {
+    drop_all_locked(false);
+    return;
+  }
+  if (items_.empty()) return;
   kept_ = shared_from_this();
-  if (!GST_CLOCK_TIME_IS_VALID(linger)) return;
+  if (!GST_CLOCK_TIME_IS_VALID(linger_)) return;
   GstClock* clock = gst_system_clock_obtain();
-  end_of_keeping_ = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + linger);
+  end_of_keeping_ = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + linger_);
   gst_object_unref(clock);
   using Weak = std::weak_ptr<Channel>;
   gst_clock_id_wait_async(
@@ -169,6 +178,12 @@ void Channel::detach_src() {
   on_event_ = nullptr;
   held_ = {};
   flow_ = GST_FLOW_OK;
+  if (sink_ == nullptr) keep_or_drop();
+}
+
+std::uint32_t Channel::slots() const {
+  const std::lock_guard lock(mutex_);
+  return newest_ ? newest_->ring().slots() : 0;
 }
 
 void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
@@ -202,6 +217,18 @@ void Channel::withdraw_src_pad(GstPad* pad) {
 GstPad* Channel::src_pad() const {
   const std::lock_guard lock(mutex_);
   return src_pad_ != nullptr ? GST_PAD(gst_object_ref(src_pad_)) : nullptr;
+}
+
+bool Channel::has_src_beside(Linked linked) const {
+  GstElement* sink = this->sink();
+  GstPad* pad = src_pad();
+  GstElement* src = pad != nullptr ? gst_pad_get_parent_element(pad) : nullptr;
+  const bool beside = sink != nullptr && src != nullptr && same_pipeline(sink, src) &&
+                      (linked == Linked::or_not || gst_pad_is_linked(pad) != 0);
+  gst_clear_object(&sink);
+  gst_clear_object(&src);
+  gst_clear_object(&pad);
+  return beside;
 }
 
 GstElement* Channel::sink() const {
@@ -345,30 +372,8 @@ void Channel::pass(GstEvent* event) {
   if (src != nullptr) gst_object_unref(src);
 }
 
-bool Channel::send_once(Side side, GstEvent* event, const std::function<bool(GstEvent*)>& push) {
-  const guint32 seqnum = gst_event_get_seqnum(event);
-  const GstEventType type = GST_EVENT_TYPE(event);
-  const auto find = [&] {
-    return std::find_if(sent_.begin(), sent_.end(),
-                        [&](const Sent& sent) { return sent.seqnum == seqnum && sent.type == type; });
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    const auto before = find();
-    if (before != sent_.end() && before->side != side) {
-      gst_event_unref(event);
-      return before->done;
-    }
-    // Done, for whoever comes while it is under way.
-    if (before == sent_.end()) sent_.at(sent_count_++ % sent_.size()) = {seqnum, type, side, true};
-  }
-  const bool done = type == GST_EVENT_SEEK ? push_seek(event, push) : push(event);
-  const std::lock_guard lock(mutex_);
-  if (const auto sent = find(); sent != sent_.end()) sent->done = done;
-  return done;
-}
-
-bool Channel::push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& push) const {
+bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const {
+  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return push(event);
   GstElement* sink = this->sink();
   GstElement* src = this->src();
   bool done = false;
@@ -377,7 +382,7 @@ bool Channel::push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& pu
     std::optional<StateHold> of_sink, of_src;
     if (sink != nullptr) of_sink.emplace(sink);
     if (src != nullptr && (sink == nullptr || !same_pipeline(sink, src))) of_src.emplace(src);
-    done = push(seek);
+    done = push(event);
   }
   gst_clear_object(&sink);
   gst_clear_object(&src);
@@ -529,6 +534,9 @@ Channel::Next Channel::take_next(Deadline deadline) {
       if (held_) return frame_of(*current_, std::move(held_));
       if (!current_) {
         const auto ready = [&] { return src_flushing_ || interrupted_ || !items_.empty(); };
+        lock.unlock();
+        begin_to_wait();
+        lock.lock();
         if (deadline == no_deadline) {
           arrived_.wait(lock, ready);
         } else if (!arrived_.wait_until(lock, deadline, ready)) {

@@ -3,7 +3,6 @@
 
 #include <gst/gst.h>
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
@@ -48,11 +47,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] bool push_event(GstEvent* event);
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
   void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
-  enum class Side { sink, src };
-  /// What an application sends upstream (a seek, navigation, an event of its own) reaches the sink from its bin and
-  /// through the src: `push` (which takes it) gets the first of them, the other has what became of that one for an
-  /// answer. Takes `event`, which came to `side`.
-  [[nodiscard]] bool send_once(Side side, GstEvent* event, const std::function<bool(GstEvent*)>& push);
+  /// One that goes upstream of the sink, by `push`, which takes it. Changes of state wait while it is a seek.
+  [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const;
   /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
   void tell_latency() const;
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
@@ -73,6 +69,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   };
   [[nodiscard]] SinkTime sink_time() const;
 
+  /// Of the ring that the sink puts frames into now; 0 where there is none.
+  [[nodiscard]] std::uint32_t slots() const;
   /// How many more slots than are set the ring should have, for downstream of the src keeps so many.
   [[nodiscard]] std::uint32_t kept_slots() const noexcept { return kept_slots_.load(std::memory_order_relaxed); }
   void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
@@ -96,6 +94,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// Where the ways of the channel's frames go; null where they are not followed.
   void set_log(std::shared_ptr<LatencyLog> log);
   [[nodiscard]] std::shared_ptr<LatencyLog> log() const;
+  enum class Linked { yes, or_not };
+  /// Whether the src is in the sink's pipeline: there the sinks behind it do what a sink does for its bin. From the
+  /// src's READY on.
+  [[nodiscard]] bool has_src_beside(Linked linked) const;
   /// The other side's element, transfer full, or null.
   [[nodiscard]] GstElement* sink() const;
   [[nodiscard]] GstElement* src() const;
@@ -132,11 +134,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] Next take_next(Deadline deadline);
   void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
-  [[nodiscard]] bool push_seek(GstEvent* seek, const std::function<bool(GstEvent*)>& push) const;
   void end_flush();
   void begin_to_wait();
-  void show_again();  ///< under mutex_, as the next two
+  void show_again();  ///< under mutex_, as the next three
   void forget_delivered();
+  void keep_or_drop();
   void stop_keeping();
   void end_keeping(GstClockID id);
 
@@ -158,19 +160,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   bool src_flushing_ = false;
   bool interrupted_ = false;
   std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
+  GstClockTime linger_ = 0;        ///< how long it may
   GstClockID end_of_keeping_ = nullptr;
   std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
   std::atomic<bool> flushed_{false};  ///< since the src took a frame
   bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
   bool flush_seen_ = false;           ///< the src got it
-  struct Sent {
-    guint32 seqnum = GST_SEQNUM_INVALID;
-    GstEventType type = GST_EVENT_UNKNOWN;
-    Side side = Side::sink;
-    bool done = false;
-  };
-  std::array<Sent, 8> sent_;  ///< upstream, the latest
-  std::size_t sent_count_ = 0;
   std::chrono::nanoseconds src_spin_{0};
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};

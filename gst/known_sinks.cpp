@@ -2,9 +2,12 @@
 #include "known_sinks.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include "pipeline_state.hpp"
 
 namespace gpumap::gst {
 
@@ -36,6 +39,25 @@ bool has_channel(GstElement* sink, const char* channel) {
   return same;
 }
 
+struct Unref {
+  void operator()(GstElement* element) const { gst_object_unref(element); }
+};
+using ElementPtr = std::unique_ptr<GstElement, Unref>;
+
+/// Those that `are_wanted`.
+std::vector<ElementPtr> living(const std::function<bool(GstElement*)>& are_wanted) {
+  // The last reference to one may end here, and its end takes the mutex.
+  std::vector<ElementPtr> sinks;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& known : all()) {
+      if (gpointer sink = g_weak_ref_get(&known->ref)) sinks.emplace_back(GST_ELEMENT_CAST(sink));
+    }
+  }
+  std::erase_if(sinks, [&](const ElementPtr& sink) { return !are_wanted(sink.get()); });
+  return sinks;
+}
+
 }  // namespace
 
 void know_sink(GstElement* sink) {
@@ -49,19 +71,12 @@ void forget_sink(GstElement* sink) {
 }
 
 GstPad* pad_of_sole_sink(const char* channel) {
-  // The last reference to one may end here, and its end takes the mutex.
-  std::vector<GstElement*> sinks;
-  {
-    const std::lock_guard lock(mutex);
-    for (const auto& known : all()) {
-      if (gpointer sink = g_weak_ref_get(&known->ref)) sinks.push_back(GST_ELEMENT_CAST(sink));
-    }
-  }
-  const auto end =
-      std::stable_partition(sinks.begin(), sinks.end(), [&](GstElement* sink) { return has_channel(sink, channel); });
-  GstPad* pad = end - sinks.begin() == 1 ? gst_element_get_static_pad(sinks.front(), "sink") : nullptr;
-  for (GstElement* sink : sinks) gst_object_unref(sink);
-  return pad;
+  const auto sinks = living([&](GstElement* sink) { return has_channel(sink, channel); });
+  return sinks.size() == 1 ? gst_element_get_static_pad(sinks.front().get(), "sink") : nullptr;
+}
+
+bool is_among_others(GstElement* sink) {
+  return !living([&](GstElement* other) { return other != sink && same_pipeline(sink, other); }).empty();
 }
 
 }  // namespace gpumap::gst

@@ -14,4 +14,7 @@ void forget_sink(GstElement* sink);  ///< when it is finalized
 /// more than one.
 [[nodiscard]] GstPad* pad_of_sole_sink(const char* channel);
 
+/// Whether the pipeline of `sink` has more of them.
+[[nodiscard]] bool is_among_others(GstElement* sink);
+
 }  // namespace gpumap::gst

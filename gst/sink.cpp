@@ -35,7 +35,8 @@ struct SinkState {
   SinkPreroll preroll;
   GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's, as:
   GstFlowReturn sent_flow = GST_FLOW_OK;
-  GstBuffer* again = nullptr;  ///< that was given back to GstBaseSink once
+  GstBuffer* again = nullptr;    ///< that was given back to GstBaseSink once
+  GstBuffer* nothing = nullptr;  ///< in preroll(), in place of a frame
   bool rendered = false;
   bool revives = false;                                 ///< see pad_event()
   std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
@@ -148,7 +149,9 @@ bool send_at_once(GstBaseSink* sink, GstBuffer* buffer) {
 GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   SinkState& state = state_of(sink);
   const auto wanted = [&] { return src_prerolls(state); };
-  if (!state.preroll.is_done()) {
+  if (buffer == state.nothing) {
+    // Nothing to send.
+  } else if (!state.preroll.is_done()) {
     // What is returned here but OK counts as a failed change of state: render() returns what became of it.
     (void)send_at_once(sink, buffer);
   } else {
@@ -167,6 +170,15 @@ GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
   }
   state.preroll.finish();
   return GST_FLOW_OK;
+}
+
+/// A stream that begins with a GAP: GstBaseSink would hold that one until the sink plays, and the frames behind it,
+/// which what follows the src may need to preroll.
+void preroll_with_nothing(GstBaseSink* sink) {
+  SinkState& state = state_of(sink);
+  state.nothing = gst_buffer_new();
+  (void)gst_base_sink_do_preroll(sink, GST_MINI_OBJECT_CAST(state.nothing));
+  gst_clear_buffer(&state.nothing);
 }
 
 GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
@@ -240,7 +252,7 @@ gboolean base_event(GstBaseSink* sink, GstEvent* event) {
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->event(sink, event);
 }
 
-bool has_src_beside(GstElement* sink, const Channel& channel);
+GstEvent* start_among_others(GstElement* sink, GstEvent* start);
 
 /// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
 gboolean event(GstBaseSink* sink, GstEvent* event) {
@@ -279,6 +291,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     return FALSE;
   }
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.preroll.leave_to_base();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.preroll.is_done()) preroll_with_nothing(sink);
   if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.preroll.is_done() && !state.preroll.plays()) {
     const auto verdict = state.preroll.wait([&] { return src_prerolls(state); });
     if (verdict != SinkPreroll::Verdict::plays) {
@@ -286,12 +299,18 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       return static_cast<gboolean>(verdict == SinkPreroll::Verdict::wanted);
     }
   }
-  const bool is_told = GST_EVENT_TYPE(event) == GST_EVENT_TAG || GST_EVENT_TYPE(event) == GST_EVENT_SINK_MESSAGE;
-  if (is_told && has_src_beside(GST_ELEMENT_CAST(sink), *channel)) {
-    gst_event_unref(event);  // a message: the sinks behind the src post it
-    return TRUE;
+  if (!channel->has_src_beside(Channel::Linked::or_not)) return base_event(sink, event);
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_TAG:
+    case GST_EVENT_TOC:
+    case GST_EVENT_SINK_MESSAGE:  // messages, which the sinks behind the src post
+      gst_event_unref(event);
+      return TRUE;
+    case GST_EVENT_STREAM_START:
+      return base_event(sink, start_among_others(GST_ELEMENT_CAST(sink), event));
+    default:
+      return base_event(sink, event);
   }
-  return base_event(sink, event);
 }
 
 /// After EOS GstBaseSink takes nothing but a flush; a queue takes a new stream, and so does this. The flush is this
@@ -309,12 +328,16 @@ gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   return base_pad_event(pad, parent, event);
 }
 
-/// In one pipeline the sinks behind the src do what a sink does for its bin.
-bool has_src_beside(GstElement* sink, const Channel& channel) {
-  GstElement* src = channel.src();
-  const bool beside = src != nullptr && gpumap::gst::same_pipeline(sink, src);
-  gst_clear_object(&src);
-  return beside;
+/// A bin tells of a stream's start once all its sinks have, if they are of one group: of several gpumapsinks, whose
+/// streams may meet behind their srcs, each is of its own. Takes `start`.
+GstEvent* start_among_others(GstElement* sink, GstEvent* start) {
+  if (!gpumap::gst::is_among_others(sink)) return start;
+  const gchar* id = nullptr;
+  gst_event_parse_stream_start(start, &id);
+  GstEvent* without_group = gst_event_new_stream_start(id);
+  gst_event_set_seqnum(without_group, gst_event_get_seqnum(start));
+  gst_event_unref(start);
+  return without_group;
 }
 
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
@@ -326,14 +349,12 @@ gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
 
 gboolean query(GstBaseSink* sink, GstQuery* query) {
   if (gpumap::gst::answer_caps_query(*state_of(sink).core, query)) return TRUE;
-  if (const auto answered = gpumap::gst::answer_position(sink, *state_of(sink).core, query)) return *answered;
+  if (gpumap::gst::leaves_position(*state_of(sink).core, query)) return FALSE;
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
 
 gboolean element_query(GstElement* element, GstQuery* query) {
-  if (const auto answered = gpumap::gst::answer_position(GST_BASE_SINK(element), *state_of(element).core, query)) {
-    return *answered;
-  }
+  if (gpumap::gst::leaves_position(*state_of(element).core, query)) return FALSE;
   return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->query(element, query);
 }
 
@@ -347,16 +368,17 @@ gboolean send_event(GstElement* element, GstEvent* event) {
     channel->tell_latency();
     return told;
   }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_STEP && has_src_beside(element, *channel)) {
-    // The sinks behind the src step over frames: here they would be missing once more.
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) == 0) return parent(element, event);
+  // A bin gives the same event to all its sinks, and keeps it meanwhile. The sinks behind the src send it through all
+  // that lies between, which may answer it, or make another one of it. They step over frames, too, which would be
+  // missing here once more.
+  const bool for_all = GST_MINI_OBJECT_REFCOUNT_VALUE(event) > 1 || GST_EVENT_TYPE(event) == GST_EVENT_STEP;
+  if (for_all && channel->has_src_beside(Channel::Linked::yes)) {
     gst_event_unref(event);
     return TRUE;
   }
-  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) != 0) {
-    return static_cast<gboolean>(
-        channel->send_once(Channel::Side::sink, event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));
-  }
-  return parent(element, event);
+  return static_cast<gboolean>(
+      channel->send_upstream(event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));
 }
 
 /// Where the clock is the monotonic one, whose time the stamps are in.

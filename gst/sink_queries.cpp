@@ -105,19 +105,10 @@ bool answer_caps_query(const SinkCore& core, GstQuery* query) {
   }
 }
 
-std::optional<gboolean> answer_position(GstBaseSink* sink, const SinkCore& core, GstQuery* query) {
-  if (GST_QUERY_TYPE(query) != GST_QUERY_POSITION) return {};
+bool leaves_position(const SinkCore& core, GstQuery* query) {
+  if (GST_QUERY_TYPE(query) != GST_QUERY_POSITION) return false;
   const auto channel = core.channel();
-  GstElement* src = channel ? channel->src() : nullptr;
-  if (src == nullptr) return {};
-  const bool same = same_pipeline(GST_ELEMENT_CAST(sink), src);
-  gst_object_unref(src);
-  if (!same) return {};
-  GstPad* srcpad = channel->src_pad();
-  if (srcpad == nullptr) return FALSE;
-  const gboolean answered = gst_pad_peer_query(srcpad, query);
-  gst_object_unref(srcpad);
-  return answered;
+  return channel && channel->has_src_beside(Channel::Linked::yes);
 }
 
 GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {

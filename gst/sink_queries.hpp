@@ -24,8 +24,8 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 [[nodiscard]] bool answer_caps_query(const SinkCore& core, GstQuery* query);
 
 /// Where the gpumapsrc is in the same pipeline, what follows it knows the position: this sink runs ahead of it by what
-/// is queued, and a bin believes the sink that is furthest. Empty: the query is for someone else to answer.
-[[nodiscard]] std::optional<gboolean> answer_position(GstBaseSink* sink, const SinkCore& core, GstQuery* query);
+/// is queued, and a bin believes the sink that is furthest, of those that answer.
+[[nodiscard]] bool leaves_position(const SinkCore& core, GstQuery* query);
 
 /// The LATENCY event (taken) as it counts for this sink, transfer full: with sync=true a frame is published once it is
 /// due and upstream could have given it. The rest of the pipeline's latency is for what follows the gpumapsrc to use.

@@ -174,9 +174,7 @@ bool SrcStream::send_upstream(GstEvent* event) {
     return false;
   }
   const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
-  // Those two come from pads alone, again and again.
-  const bool from_pads = GST_EVENT_TYPE(event) == GST_EVENT_QOS || GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE;
-  const bool handled = channel && !from_pads ? channel->send_once(Channel::Side::src, event, push) : push(event);
+  const bool handled = channel ? channel->send_upstream(event, push) : push(event);
   gst_object_unref(sinkpad);
   return handled;
 }

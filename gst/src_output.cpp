@@ -45,6 +45,7 @@ SrcOutput::~SrcOutput() {
 void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
   settled_ = false;
+  agreed_ = false;
   gpu_ = false;
   kernel_behind_ = false;
   video_ = false;
@@ -55,6 +56,7 @@ void SrcOutput::reset() {
 void SrcOutput::set_caps(GstCaps* upstream) {
   gst_caps_replace(&upstream_, upstream);
   settled_ = false;
+  agreed_ = false;
 }
 
 std::string SrcOutput::refusal() const {
@@ -82,7 +84,9 @@ bool SrcOutput::settle() {
   if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain)) {
     gst_caps_unref(gpu);
     gst_caps_unref(plain);
-    return false;
+    // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
+    settled_ = agreed_;
+    return settled_;
   }
   settled_ = push_caps(gpu_ ? gpu : plain);
   // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
@@ -95,6 +99,7 @@ bool SrcOutput::settle() {
                   kept_buffers_, default_layout_only() ? ", reads no GstVideoMeta" : "");
   gst_caps_unref(gpu);
   gst_caps_unref(plain);
+  agreed_ = settled_;
   return settled_;
 }
 

@@ -49,6 +49,7 @@ class SrcOutput {
   GstPad* pad_;
   GstCaps* upstream_ = nullptr;
   bool settled_ = false;
+  bool agreed_ = false;  ///< downstream once took these caps of upstream's
   GstVideoInfo info_{};
   bool gpu_ = false;
   bool kernel_behind_ = false;     ///< a gpumapkernel follows, whatever the caps

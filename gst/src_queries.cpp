@@ -16,7 +16,21 @@ struct UnrefPad {
 };
 using PadPtr = std::unique_ptr<GstPad, UnrefPad>;
 
-gboolean answer_latency(const SrcStream& stream, GstPad* far, GstQuery* query) {
+/// For how long the ring holds frames back before upstream has to wait; without end where that is not known.
+GstClockTime held_at_most(SrcStream& stream, GstPad* pad) {
+  const guint64 slots = stream.slots();
+  GstCaps* caps = gst_pad_get_current_caps(pad);
+  if (caps == nullptr) return GST_CLOCK_TIME_NONE;
+  gint frames = 0;
+  gint seconds = 0;
+  const bool known = gst_structure_get_fraction(gst_caps_get_structure(caps, 0), "framerate", &frames, &seconds) != 0 &&
+                     frames > 0 && seconds > 0 && slots > 0;
+  gst_caps_unref(caps);
+  return known ? gst_util_uint64_scale(slots * static_cast<guint64>(seconds), GST_SECOND, static_cast<guint64>(frames))
+               : GST_CLOCK_TIME_NONE;
+}
+
+gboolean answer_latency(SrcStream& stream, GstPad* pad, GstPad* far, GstQuery* query) {
   gboolean live = FALSE;
   GstClockTime min = 0;
   GstClockTime max = GST_CLOCK_TIME_NONE;
@@ -25,7 +39,9 @@ gboolean answer_latency(const SrcStream& stream, GstPad* far, GstQuery* query) {
     if (gst_pad_peer_query(far, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
     gst_query_unref(upstream);
   }
-  // The ring adds no delay of its own: a frame can be taken the moment it is published.
+  // The ring adds no delay of its own: a frame can be taken the moment it is published. But it can hold frames back.
+  const GstClockTime held = held_at_most(stream, pad);
+  max = GST_CLOCK_TIME_IS_VALID(max) && GST_CLOCK_TIME_IS_VALID(held) ? max + held : GST_CLOCK_TIME_NONE;
   gst_query_set_latency(query, static_cast<gboolean>(live || stream.is_live()), min, max);
   return TRUE;
 }
@@ -67,13 +83,7 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
   GstObject* parent = GST_OBJECT_PARENT(pad);
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_LATENCY:
-      return answer_latency(stream, PadPtr(stream.far_pad()).get(), query);
-    case GST_QUERY_POSITION:
-    case GST_QUERY_DURATION:
-    case GST_QUERY_SEEKING: {
-      const PadPtr far(stream.far_pad());
-      return far ? gst_pad_peer_query(far.get(), query) : FALSE;
-    }
+      return answer_latency(stream, pad, PadPtr(stream.far_pad()).get(), query);
     case GST_QUERY_SCHEDULING:
       gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEQUENTIAL, 1, -1, 0);
       gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
@@ -86,8 +96,13 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
       if (!far || !gst_pad_is_linked(far.get())) break;
       return answer_caps(far.get(), query);
     }
-    default:
+    case GST_QUERY_ACCEPT_CAPS:
+    case GST_QUERY_ALLOCATION:
       break;
+    default: {  // upstream's to answer, as through a queue
+      const PadPtr far(stream.far_pad());
+      return far ? gst_pad_peer_query(far.get(), query) : FALSE;
+    }
   }
   return gst_pad_query_default(pad, parent, query);
 }

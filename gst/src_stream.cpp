@@ -95,6 +95,11 @@ std::shared_ptr<Channel> SrcStream::channel() {
   return channel_;
 }
 
+std::uint32_t SrcStream::slots() {
+  const auto channel = this->channel();
+  return channel ? channel->slots() : 0;
+}
+
 void SrcStream::set_flushing(Flushing why, bool flushing) {
   {
     const std::lock_guard lock(mutex_);

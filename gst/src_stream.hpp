@@ -59,6 +59,8 @@ class SrcStream {
   void relinked();
   /// The pad at which frames enter the channel, transfer full, or null. From any thread.
   [[nodiscard]] GstPad* far_pad();
+  /// Of the channel's ring; 0 where there is none yet. From any thread.
+  [[nodiscard]] std::uint32_t slots();
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 

@@ -54,8 +54,8 @@ TEST(Once, AStep) {
 }
 
 TEST(Once, TagsAndMessagesOfSinksAndWhatIsSentUpstream) {
-  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
   Watch out;
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
   out.on(pipeline.element("out"));
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
   static std::atomic<int> upstream;
@@ -87,6 +87,20 @@ TEST(Once, TagsAndMessagesOfSinksAndWhatIsSentUpstream) {
   EXPECT_EQ(tags, 1);
   EXPECT_EQ(told, 1);
   EXPECT_EQ(upstream, 1);
+}
+
+TEST(Once, ATableOfContents) {
+  Watch out;
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  out.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  GstToc* toc = gst_toc_new(GST_TOC_SCOPE_GLOBAL);
+  gst_toc_append_entry(toc, gst_toc_entry_new(GST_TOC_ENTRY_TYPE_CHAPTER, "one"));
+  const Pad from(gst_element_get_static_pad(pipeline.element("from"), "src"));
+  gst_pad_push_event(from.get(), gst_event_new_toc(toc, FALSE));
+  gst_toc_unref(toc);
+  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_TOC) == 1; }, 10s));
+  EXPECT_EQ(messages(pipeline, GST_MESSAGE_TOC, 200ms), 1);
 }
 
 TEST(Once, TheSrcAloneCanBeToldToEnd) {
@@ -167,6 +181,7 @@ TEST_F(Flow, EosFromDownstreamIsOfTheStream) {
 
 // As with a branch of a tee that is linked later.
 TEST(Relinked, AnUnlinkedSrcGoesOnOnceItIsLinked) {
+  Watch watch;
   const std::string channel = new_channel();
   Pipeline pipeline(
       source + "tee name=t ! queue ! fakesink sync=true t. ! queue leaky=downstream ! gpumapsink channel=" + channel +
@@ -175,7 +190,6 @@ TEST(Relinked, AnUnlinkedSrcGoesOnOnceItIsLinked) {
   EXPECT_EQ(pipeline.wait(500ms), "timeout");
   GstElement* late = gst_element_factory_make("fakesink", "late");
   g_object_set(late, "async", FALSE, nullptr);
-  Watch watch;
   watch.on(late);
   gst_bin_add(GST_BIN(pipeline.get()), late);
   gst_element_sync_state_with_parent(late);
@@ -189,12 +203,15 @@ TEST(Second, SrcInReadyLeavesTheFirstOneItsPlace) {
   Pipeline pipeline(source + "gpumapsink name=sink channel=" + channel + " gpumapsrc channel=" + channel +
                     " ! fakesink sync=true");
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  // It is the sinks behind the first one that are asked.
   gint64 at = -1;
-  ASSERT_TRUE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+  ASSERT_FALSE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+  ASSERT_TRUE(gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at));
   Pipeline second("gpumapsrc channel=" + channel + " ! fakesink");
   ASSERT_TRUE(second.reach(GST_STATE_READY));
   second.stop();
-  EXPECT_TRUE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+  EXPECT_FALSE(gst_element_query_position(pipeline.element("sink"), GST_FORMAT_TIME, &at));
+  EXPECT_TRUE(gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at));
 }
 
 // stats and the refusal of a second gpumapsrc each take two locks.

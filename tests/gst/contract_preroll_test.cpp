@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A pipeline prerolls with as many frames as what is behind gpumapsrc wants, and makes no more of them until it plays.
+#include <atomic>
+
 #include "matrix.hpp"
 #include "watch.hpp"
 
@@ -49,6 +51,50 @@ TEST_P(Preroll, ComesPlaysAndComesAgain) {
       EXPECT_EQ(before.count(), 150U);
       ASSERT_TRUE(pipeline.reach(GST_STATE_READY));
     }
+  }
+}
+
+/// As of a silent beginning.
+class GapFirst : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Behind, GapFirst,
+                         testing::Values("fakesink name=out", "jpegenc ! fakesink name=out",
+                                         "x264enc ! fakesink name=out", "videorate ! identity ! fakesink name=out"),
+                         [](const auto& test) { return as_name(test.param); });
+
+TEST_P(GapFirst, PrerollsWithWhatFollows) {
+  for (const bool frames : {true, false}) {
+    SCOPED_TRACE(frames);
+    Watch watch;
+    Pipeline pipeline(on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! " +
+                                     std::string(frames ? GetParam() : "fakesink name=out")));
+    watch.on(pipeline.element("out"));
+    GstElement* in = pipeline.element("in");
+    const Caps caps = new_caps("video/x-raw,format=I420,width=64,height=48,framerate=30/1");
+    g_object_set(in, "caps", caps.get(), nullptr);
+    pipeline.set_state(GST_STATE_PAUSED);
+    // Ahead of the frames, where appsrc would put it behind its queue.
+    const Pad pad(gst_element_get_static_pad(in, "src"));
+    static std::atomic<bool> sent;
+    sent = false;
+    gst_pad_add_probe(
+        pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
+        [](GstPad* self, GstPadProbeInfo*, gpointer) {
+          if (!sent.exchange(true)) gst_pad_push_event(self, gst_event_new_gap(0, GST_SECOND / 30));
+          return GST_PAD_PROBE_OK;
+        },
+        nullptr, nullptr);
+    const int count = frames ? 100 : 1;
+    for (int i = 0; i < count; ++i) {
+      Buffer frame = new_buffer(random_data(64 * 48 * 3 / 2, static_cast<std::uint64_t>(i)),
+                                gst_util_uint64_scale(static_cast<guint64>(i) + 1, GST_SECOND, 30));
+      GST_BUFFER_DURATION(frame.get()) = GST_SECOND / 30;
+      ASSERT_TRUE(push(pipeline.appsrc(), std::move(frame)));
+    }
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 15s)) << pipeline.error();
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING, 15s)) << pipeline.error();
+    EXPECT_EQ(pipeline.wait(20s), "eos");
+    EXPECT_GE(watch.count(), static_cast<std::size_t>(count));
   }
 }
 

@@ -80,6 +80,24 @@ TEST_P(Producer, AndConsumerTogether) {
   }
 }
 
+// Its end was in the ring, with frames before it, and no one is to see either.
+TEST_P(Producer, AndConsumerTogetherBehindTheEnd) {
+  Watch watch;
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=I420,width=64,height=48,framerate=5/1 "
+                     "! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true"));
+  watch.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  ASSERT_TRUE(eventually([&] { return watch.count() >= 2; }, 10s));
+  g_usleep(50000);  // the rest is in the ring, and EOS
+  ASSERT_TRUE(pipeline.reach(GetParam()));
+  watch.forget();
+  ASSERT_EQ(pipeline.run(10s), "eos");
+  const auto times = watch.times();
+  ASSERT_EQ(times.size(), 5U) << watch.order();
+  for (GstClockTime i = 0; i < 5; ++i) EXPECT_EQ(times[i], i * 200 * GST_MSECOND);
+}
+
 class Consumer : public testing::Test {
  protected:
   void SetUp() override {

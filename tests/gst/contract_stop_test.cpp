@@ -46,10 +46,10 @@ TEST(EosAlone, EndsTheSrc) {
 
 // The consumer's EOS alone ends the consumer, while a producer in another pipeline goes on.
 TEST(EosOfTheConsumer, EndsIt) {
+  Watch watch;
   const std::string channel = new_channel();
   Pipeline in("videotestsrc is-live=true ! " + caps + " ! gpumapsink leaky=oldest channel=" + channel);
   Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out");
-  Watch watch;
   watch.on(out.element("out"));
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+// Elements between gpumapsrc and the sinks that answer for themselves (demuxers, mixers) do so as behind a queue; what
+// they ask of upstream arrives there.
+#include <atomic>
+#include <cstdio>
+
+#include "watch.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+const std::string picture = "video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! ";
+
+/// gpumapsink is the newest of the pipeline's sinks, which is asked first.
+std::string behind(const std::string& head, const std::string& tail, const std::string& name) {
+  return on_new_channel(tail + "   " + head + " ! gpumapsink name=sink $CHANNEL gpumapsrc $CHANNEL name=src ! " + name +
+                        ".");
+}
+
+GstMessage* message(const Pipeline& pipeline, GstMessageType type, Time limit) {
+  const std::shared_ptr<GstBus> bus(gst_element_get_bus(pipeline.get()), gst_object_unref);
+  return gst_bus_timed_pop_filtered(bus.get(), static_cast<GstClockTime>(std::chrono::nanoseconds(limit).count()),
+                                    type);
+}
+
+bool seek(const Pipeline& pipeline, GstClockTime to) {
+  return gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, static_cast<gint64>(to)) != 0;
+}
+
+void expect_position(const Pipeline& pipeline, GstClockTime expected) {
+  GstMessage* done = message(pipeline, GST_MESSAGE_ASYNC_DONE, 10s);
+  ASSERT_NE(done, nullptr);
+  gst_message_unref(done);
+  gint64 at = -1;
+  ASSERT_TRUE(gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at));
+  EXPECT_NEAR(static_cast<double>(at), static_cast<double>(expected), 0.15 * GST_SECOND);
+}
+
+TEST(Seeks, AreTheDemuxersToTranslate) {
+  const std::string path = testing::TempDir() + "gpumap-behind.wav";
+  {
+    Pipeline film(
+        "audiotestsrc wave=white-noise num-buffers=400 samplesperbuffer=441 ! audio/x-raw,rate=44100,channels=1 "
+        "! wavenc ! filesink location=" +
+        path);
+    ASSERT_EQ(film.run(), "eos");
+  }
+  Pipeline pipeline(behind("filesrc location=" + path, "wavparse name=parse ! fakesink name=out sync=true", "parse"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  while (GstMessage* old = message(pipeline, GST_MESSAGE_ASYNC_DONE, 0ms)) gst_message_unref(old);
+  for (const GstClockTime to : {2 * GST_SECOND, 1 * GST_SECOND, 3 * GST_SECOND}) {
+    ASSERT_TRUE(seek(pipeline, to));
+    expect_position(pipeline, to);
+  }
+  EXPECT_EQ(pipeline.wait(), "eos");
+  (void)std::remove(path.c_str());
+}
+
+TEST(Seeks, AreTheMixersToMake) {
+  Pipeline pipeline(
+      behind("videotestsrc ! " + picture + "identity", "compositor name=mix ! fakesink name=out sync=true", "mix"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  while (GstMessage* old = message(pipeline, GST_MESSAGE_ASYNC_DONE, 0ms)) gst_message_unref(old);
+  for (const GstClockTime to : {5 * GST_SECOND, 1 * GST_SECOND, 8 * GST_SECOND}) {
+    ASSERT_TRUE(seek(pipeline, to));
+    expect_position(pipeline, to);
+  }
+}
+
+// To the element itself: there is no other that would do it.
+TEST(Seeks, OfTheSinkAreItsOwn) {
+  Watch out;
+  Pipeline pipeline(behind("videotestsrc ! " + picture + "identity", "fakesink name=out sync=true", "out"));
+  out.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  ASSERT_TRUE(gst_element_seek_simple(pipeline.element("sink"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SECOND));
+  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_FLUSH_STOP) == 1; }, 10s));
+}
+
+TEST(Queries, GoOnUpstream) {
+  Pipeline pipeline(behind("videotestsrc ! " + picture + "identity name=before", "fakesink name=out sync=true", "out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  static std::atomic<unsigned> seen;
+  seen = 0;
+  const Pad before(gst_element_get_static_pad(pipeline.element("before"), "src"));
+  gst_pad_add_probe(
+      before.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_QUERY_UPSTREAM | GST_PAD_PROBE_TYPE_PUSH),
+      [](GstPad*, GstPadProbeInfo*, gpointer) {
+        ++seen;
+        return GST_PAD_PROBE_OK;
+      },
+      nullptr, nullptr);
+  const Pad out(gst_element_get_static_pad(pipeline.element("out"), "sink"));
+  unsigned asked = 0;
+  for (GstQuery* query : {gst_query_new_convert(GST_FORMAT_DEFAULT, 30, GST_FORMAT_TIME),
+                          gst_query_new_segment(GST_FORMAT_TIME), gst_query_new_formats(), gst_query_new_uri(),
+                          gst_query_new_context("other"), gst_query_new_duration(GST_FORMAT_TIME),
+                          gst_query_new_position(GST_FORMAT_TIME), gst_query_new_seeking(GST_FORMAT_TIME),
+                          gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty("question"))}) {
+    const unsigned had = seen;
+    (void)gst_pad_peer_query(out.get(), query);
+    EXPECT_GT(seen, had) << gst_query_type_get_name(GST_QUERY_TYPE(query));
+    gst_query_unref(query);
+    ++asked;
+  }
+  EXPECT_EQ(asked, 9U);
+  // What it says, too.
+  GstQuery* convert = gst_query_new_convert(GST_FORMAT_DEFAULT, 30, GST_FORMAT_TIME);
+  EXPECT_TRUE(gst_pad_peer_query(out.get(), convert));
+  gint64 time = 0;
+  gst_query_parse_convert(convert, nullptr, nullptr, nullptr, &time);
+  EXPECT_EQ(time, static_cast<gint64>(GST_SECOND));
+  gst_query_unref(convert);
+}
+
+// Streams of two channels that become one: each is of a group of its own.
+TEST(StreamStart, IsToldOfSeveralChannels) {
+  const std::string one = "videotestsrc num-buffers=5 ! " + picture;
+  const auto channel = [] { return on_new_channel("gpumapsink $CHANNEL gpumapsrc $CHANNEL ! one. "); };
+  Pipeline pipeline("concat name=one ! fakesink name=out " + one + channel() + one + channel());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  GstMessage* start = message(pipeline, GST_MESSAGE_STREAM_START, 10s);
+  EXPECT_NE(start, nullptr);
+  if (start != nullptr) gst_message_unref(start);
+  EXPECT_EQ(pipeline.wait(), "eos");
+}
+
+TEST(StreamStart, OfOneChannelKeepsItsGroup) {
+  Pipeline pipeline(on_new_channel("videotestsrc num-buffers=5 ! " + picture +
+                                   "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  GstMessage* start = message(pipeline, GST_MESSAGE_STREAM_START, 10s);
+  ASSERT_NE(start, nullptr);
+  guint group = 0;
+  EXPECT_TRUE(gst_message_parse_group_id(start, &group));
+  gst_message_unref(start);
+}
+
+// A GstBaseTransform answers with the time of what passed it last, which is ahead of what is shown.
+TEST(Position, IsThatOfTheSinkBehindATransform) {
+  Pipeline pipeline(behind("videotestsrc ! " + picture + "identity",
+                           "identity name=mid ! queue max-size-buffers=100 ! fakesink name=out sync=true", "mid"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  g_usleep(700000);
+  gint64 all = 0, out = 0;
+  ASSERT_TRUE(gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &all));
+  ASSERT_TRUE(gst_element_query_position(pipeline.element("out"), GST_FORMAT_TIME, &out));
+  EXPECT_NEAR(static_cast<double>(all), static_cast<double>(out), 0.05 * GST_SECOND);
+}
+
+// What was made for the old caps still lies in the ring.
+TEST(Caps, MayBeChangedFromDownstream) {
+  Watch out;
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=60 ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! capsfilter name=filter "
+                     "caps=video/x-raw,width=64,height=64,framerate=30/1 ! fakesink name=out sync=true"));
+  out.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  for (const int width : {128, 64, 130}) {
+    g_usleep(300000);
+    const Caps caps = new_caps("video/x-raw,height=64,framerate=30/1,width=" + std::to_string(width));
+    g_object_set(pipeline.element("filter"), "caps", caps.get(), nullptr);
+  }
+  EXPECT_EQ(pipeline.wait(), "eos");
+  EXPECT_EQ(out.count(), 60U);
+  EXPECT_GE(out.events(GST_EVENT_CAPS), 3U);
+}
+
+/// What `out` is told upstream can hold back, where upstream itself can hold 10 ms.
+GstClockTime most_latency(const std::string& caps) {
+  Pipeline pipeline(on_new_channel("videotestsrc is-live=true ! " + caps +
+                                   "identity name=before ! gpumapsink slots=5 $CHANNEL gpumapsrc $CHANNEL ! fakesink "
+                                   "name=out"));
+  EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  const Pad before(gst_element_get_static_pad(pipeline.element("before"), "sink"));
+  gst_pad_add_probe(
+      before.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_QUERY_UPSTREAM | GST_PAD_PROBE_TYPE_PUSH),
+      [](GstPad*, GstPadProbeInfo* info, gpointer) {
+        GstQuery* query = GST_PAD_PROBE_INFO_QUERY(info);
+        if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return GST_PAD_PROBE_OK;
+        gst_query_set_latency(query, TRUE, 10 * GST_MSECOND, 10 * GST_MSECOND);
+        return GST_PAD_PROBE_HANDLED;
+      },
+      nullptr, nullptr);
+  const Pad out(gst_element_get_static_pad(pipeline.element("out"), "sink"));
+  GstQuery* query = gst_query_new_latency();
+  EXPECT_TRUE(gst_pad_peer_query(out.get(), query));
+  gboolean live = FALSE;
+  GstClockTime least = 0, most = 0;
+  gst_query_parse_latency(query, &live, &least, &most);
+  gst_query_unref(query);
+  EXPECT_TRUE(live);
+  EXPECT_EQ(least, 10 * GST_MSECOND);
+  return most;
+}
+
+TEST(Latency, CountsWhatTheRingHolds) {
+  EXPECT_EQ(most_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! "), 210 * GST_MSECOND);
+}
+
+TEST(Latency, HasNoEndWithoutAFrameRate) {
+  EXPECT_EQ(most_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! capssetter replace=true "
+                         "caps=\"video/x-raw,format=I420,width=64,height=48,framerate=0/1\" ! "),
+            GST_CLOCK_TIME_NONE);
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
