@@ -79,6 +79,7 @@ gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
   state.caps_refused = false;
   state.shortfall_told = false;
+  state.risk_told = false;
   state.dropped = 0;
   try {
     auto settings = gpumap::gst::settings_of(trans);

@@ -75,6 +75,8 @@ class KernelRunner {
   /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled, or
   /// only remembered. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
+  /// What may have gone wrong with the last run()'s frame, see Program::risk.
+  [[nodiscard]] std::string risk() const { return program_->risk(frame_); }
   /// The last run()'s frame went into what later ones will give, and gives nothing itself.
   [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
   /// Wait for all that was launched. Throws Error(device_lost).

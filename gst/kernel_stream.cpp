@@ -95,6 +95,16 @@ bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   return true;
 }
 
+/// Once: a kernel whose threads do little has the same grid and is right.
+void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
+  KernelState& state = state_of(trans);
+  if (state.risk_told) return;
+  const std::string risk = runner.risk();
+  if (risk.empty()) return;
+  state.risk_told = true;
+  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", risk.c_str()), (nullptr));
+}
+
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
@@ -114,6 +124,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       *out = runner->run(in);
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
                      static_cast<void*>(*out));
+      tell_risk(trans, *runner);
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
       if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
       if (GstStructure* found = runner->take_result()) {

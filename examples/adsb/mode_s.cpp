@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <tuple>
+#include <utility>
 
 namespace adsb {
 
@@ -72,16 +74,23 @@ std::string velocity(const Message& message) {
 
 std::vector<Message> Aircraft::messages(std::span<const Record> records, std::int64_t block) {
   std::vector<Record> sorted(records.begin(), records.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const Record& a, const Record& b) { return a.first_sample < b.first_sample; });
+  std::sort(sorted.begin(), sorted.end(), [](const Record& a, const Record& b) {
+    return std::tie(a.first_sample, a.remainder, a.message) < std::tie(b.first_sample, b.remainder, b.message);
+  });
   std::vector<Message> made;
   for (const Record& record : sorted) {
     const auto address = address_of(record);
     if (!address) continue;
-    made.push_back({.first_sample = block + record.first_sample,
-                    .bytes = {record.message, record.message + record.bits / 8},
-                    .address = *address,
-                    .level_db = 10 * std::log10(record.level / full_scale)});
+    Message message = {.first_sample = block + record.first_sample,
+                       .bytes = {record.message.begin(), record.message.begin() + record.bits / 8},
+                       .address = *address,
+                       .level_db = 10 * std::log10(record.level / full_scale)};
+    // Of several readings the one with the smallest remainder counts: an all-call reply may end in wrong bits and pass.
+    // Pulses between two samples may be late for the one and early for the other.
+    if (last_ && message.first_sample == last_->first_sample) continue;
+    if (last_ && message.first_sample == last_->first_sample + 1 && message.bytes == last_->bytes) continue;
+    last_ = message;
+    made.push_back(std::move(message));
   }
   return made;
 }

@@ -4,6 +4,7 @@
 // extended squitter (DF 17 and 18) carries.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,9 +19,9 @@ namespace adsb {
 struct Record {
   std::int32_t first_sample;  ///< of the preamble, from the block's first; below 0 it began in an earlier block
   std::uint32_t bits;         ///< 56 or 112
-  std::uint8_t message[16];   ///< bits / 8 of them, the rest 0
-  std::uint32_t level;        ///< mean power of the preamble's pulses; full_scale at most
-  std::uint32_t remainder;    ///< of the parity
+  std::array<std::uint8_t, 16> message;  ///< bits / 8 of them, the rest 0
+  std::uint32_t level;                   ///< mean power of the preamble's pulses; full_scale at most
+  std::uint32_t remainder;               ///< of the parity
 };
 static_assert(sizeof(Record) == 32);
 inline constexpr double full_scale = 2.0 * 255 * 255;
@@ -33,7 +34,8 @@ struct Message {
 };
 
 /// Tells messages from what only looks like one. An aircraft that said its address in a message with plain parity is
-/// known from then on, and with its address the parity of the other formats can be checked.
+/// known from then on, and with its address the parity of the other formats can be checked. A message that was read in
+/// several ways is told once.
 class Aircraft {
  public:
   /// `records` of one block, in any order, whose first sample is `block` of the stream. In order of time.
@@ -43,6 +45,7 @@ class Aircraft {
   [[nodiscard]] std::optional<std::uint32_t> address_of(const Record& record);
 
   std::set<std::uint32_t> known_;
+  std::optional<Message> last_;
 };
 
 [[nodiscard]] unsigned downlink_format(const Message& message);

@@ -107,9 +107,9 @@ std::vector<std::uint8_t> make_message(const Plane& plane, int kind, Random& ran
   }
 }
 
-/// The pulses of a message, one number for each half microsecond.
+/// The pulses of a message, one number for each half microsecond, and one more: the last may be late.
 std::vector<double> pulses_of(const std::vector<std::uint8_t>& bytes) {
-  std::vector<double> pulses(16 + 16 * bytes.size(), 0.0);
+  std::vector<double> pulses(16 + 16 * bytes.size() + 1, 0.0);
   for (const std::size_t at : {0, 2, 7, 9}) pulses[at] = 1;
   for (std::size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     const bool one = (bytes[bit / 8] >> (7 - bit % 8) & 1) != 0;
@@ -120,7 +120,7 @@ std::vector<double> pulses_of(const std::vector<std::uint8_t>& bytes) {
 
 }  // namespace
 
-Signal make_signal(int messages) {
+Signal make_signal(int messages, double earliest, double latest) {
   Signal made;
   Random random;
   std::vector<double> in_phase, quadrature;
@@ -136,7 +136,7 @@ Signal make_signal(int messages) {
     const auto first = static_cast<std::int64_t>(in_phase.size());
     made.sent.push_back({.first_sample = first, .bytes = bytes});
     const double amplitude = 25 + 90 * random.uniform();
-    const double late = 0.3 * random.uniform();  // of a sample: a pulse begins where it likes
+    const double late = earliest + (latest - earliest) * random.uniform();
     // The receiver is off by a few kilohertz.
     double phase = 2 * std::numbers::pi * random.uniform();
     const double turn = 0.02 * (random.uniform() - 0.5);

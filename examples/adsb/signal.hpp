@@ -16,8 +16,8 @@ struct Signal {
   std::vector<Sent> sent;
 };
 
-/// `messages` (DF 17: callsigns, positions and velocities; DF 11; DF 4) with valid parity, in noise. The same on every
-/// machine.
-[[nodiscard]] Signal make_signal(int messages);
+/// `messages` (DF 17: callsigns, positions and velocities; DF 11; DF 4) with valid parity, in noise. A message begins
+/// `earliest` to `latest` of a sample, below 1, after its first one. The same on every machine.
+[[nodiscard]] Signal make_signal(int messages, double earliest = 0, double latest = 0.3);
 
 }  // namespace adsb

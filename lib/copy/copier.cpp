@@ -51,7 +51,7 @@ int kernel_index(const std::string& option) {
 struct Copier::State {
   explicit State(const CopierOptions& options)
       : asked(options.threads), kernel(kernel_index(options.kernel)), cpus(copy::helper_cpus(options.pci_address)) {
-    const auto available = static_cast<unsigned>(std::max(CPU_COUNT(&cpus), 1));
+    const auto available = std::max(cpus.count(), 1U);
     limit = std::min({asked != 0 ? asked : most_threads_measured, available, most_threads});
     copy::Plans initial = copy::default_plans(asked != 0 ? limit : 1);
     for (SizePlan& plan : initial) {
@@ -97,7 +97,7 @@ struct Copier::State {
   const std::span<const copy::StoreKernel> kernels = copy::usable_kernels();
   const unsigned asked;
   const int kernel;
-  const cpu_set_t cpus;
+  const copy::CpuSet cpus;
   unsigned limit = 1;
   std::array<std::atomic<SizePlan>, copy::size_classes> plans;
   std::mutex mutex;  ///< helpers

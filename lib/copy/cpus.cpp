@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <string>
@@ -29,9 +30,8 @@ std::string cpu_list_of(std::string_view pci_address) {
 
 }  // namespace
 
-cpu_set_t parse_cpu_list(std::string_view text) {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
+CpuSet parse_cpu_list(std::string_view text) {
+  CpuSet cpus;
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
@@ -47,20 +47,25 @@ cpu_set_t parse_cpu_list(std::string_view text) {
       const auto range = std::from_chars(at + 1, end, last);
       at = range.ec == std::errc() ? range.ptr : at + 1;
     }
-    for (unsigned cpu = first; cpu <= last && cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &cpus);
+    for (unsigned cpu = first; cpu <= last && cpu < CpuSet::most_cpus; ++cpu) cpus.add(cpu);
   }
   return cpus;
 }
 
-cpu_set_t helper_cpus(std::string_view pci_address) {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  // Fails on a machine with more CPUs than the set holds: then there is nothing to choose from.
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return allowed;
-  const cpu_set_t node = parse_cpu_list(cpu_list_of(pci_address));
-  cpu_set_t both;
-  CPU_AND(&both, &allowed, &node);
-  return CPU_COUNT(&both) > 0 ? both : allowed;
+CpuSet allowed_cpus(GetAffinity get) {
+  // EINVAL: the system's own set is larger, and only trying tells by how much.
+  for (unsigned room = CPU_SETSIZE; room <= CpuSet::most_cpus; room *= 2) {
+    CpuSet allowed(room);
+    if (get(0, allowed.bytes(), allowed.native()) == 0) return allowed;
+    if (errno != EINVAL) break;
+  }
+  return CpuSet();
+}
+
+CpuSet helper_cpus(std::string_view pci_address) {
+  CpuSet allowed = allowed_cpus();
+  CpuSet both = allowed & parse_cpu_list(cpu_list_of(pci_address));
+  return both.count() > 0 ? both : allowed;
 }
 
 }  // namespace gpumap::copy

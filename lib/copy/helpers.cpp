@@ -60,7 +60,7 @@ void Job::copy_rows(std::size_t begin, std::size_t end) const {
   for (std::size_t row = begin; row < end; ++row) copy(to + row * to_stride, from + row * from_stride, row_bytes);
 }
 
-Helpers::Helpers(unsigned count, const cpu_set_t& cpus) {
+Helpers::Helpers(unsigned count, const CpuSet& cpus) {
   // All that may throw comes before the first thread.
   for (unsigned i = 0; i < count; ++i) crew_.push_back(std::make_unique<Helper>());
   // The application's signals are for its own threads, but for those that a thread's own fault raises: the source of a
@@ -80,7 +80,7 @@ Helpers::Helpers(unsigned count, const cpu_set_t& cpus) {
     }
     const pthread_t handle = helper.thread.native_handle();
     pthread_setname_np(handle, "gpumap-copy");
-    if (CPU_COUNT(&cpus) > 0) pthread_setaffinity_np(handle, sizeof cpus, &cpus);
+    if (cpus.count() > 0) pthread_setaffinity_np(handle, cpus.bytes(), cpus.native());
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   crew_.resize(started);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <sched.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "copy/cpu_set.hpp"
 #include "copy/store_kernel.hpp"
 
 namespace gpumap::copy {
@@ -46,7 +45,7 @@ struct Job {
 class Helpers {
  public:
   /// As many as the system lets start, on these CPUs (none: anywhere).
-  Helpers(unsigned count, const cpu_set_t& cpus);
+  Helpers(unsigned count, const CpuSet& cpus);
   ~Helpers();
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;

@@ -147,21 +147,21 @@ class VulkanQueue final : public Queue {
       batch.commands.end();
       recording_ = false;
 
-      const std::uint64_t value = submitted_ + 1;
-      const vk::TimelineSemaphoreSubmitInfo values(wait_values_, value);
+      const vk::TimelineSemaphoreSubmitInfo values(wait_values_, next_);
       const std::vector<vk::PipelineStageFlags> stages(wait_semaphores_.size(), Stage::eAllCommands);
       const vk::CommandBuffer commands = *batch.commands;
       const vk::Semaphore signal = timeline_->semaphore();
       context_.submit(vk::SubmitInfo(wait_semaphores_, stages, commands, signal, &values));
-      submitted_ = value;
-      batch.value = value;
+      submitted_ = batch.value = next_++;
       in_flight_.push_back(std::exchange(current_, Batch()));
       wait_semaphores_.clear();
       wait_values_.clear();
       return {timeline_, submitted_};
     } catch (const vk::SystemError& error) {
-      // Nothing of it will run, or wait.
+      // Nothing of it will run, or wait. Its value will never be a batch's.
       recording_ = false;
+      if (spans_) spans_->lose(next_);
+      ++next_;
       arguments_.recycle(current_.arguments);
       current_.clear();
       wait_semaphores_.clear();
@@ -174,7 +174,7 @@ class VulkanQueue final : public Queue {
     device_->check_alive();
     try {
       if (!spans_) spans_ = std::make_shared<VulkanSpans>(device_, timeline_);
-      return spans_->begin([this]() -> const vk::raii::CommandBuffer& { return recording().commands; });
+      return spans_->begin([this]() -> const vk::raii::CommandBuffer& { return recording().commands; }, next_);
     } catch (const vk::SystemError& error) {
       context_.fail(error, "beginning a span");
     }
@@ -185,7 +185,7 @@ class VulkanQueue final : public Queue {
     device_->check_alive();
     spans_->check_end(span);
     try {
-      spans_->end(span, recording().commands, submitted_ + 1);
+      spans_->end(span, recording().commands, next_);
     } catch (const vk::SystemError& error) {
       context_.fail(error, "ending a span");
     }
@@ -257,7 +257,8 @@ class VulkanQueue final : public Queue {
   bool recording_ = false;
   std::vector<vk::Semaphore> wait_semaphores_;
   std::vector<std::uint64_t> wait_values_;
-  std::uint64_t submitted_ = 0;
+  std::uint64_t submitted_ = 0;  // of the timeline, what the last batch brings that was submitted
+  std::uint64_t next_ = 1;       // what the one that is being recorded shall bring
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include "device/vulkan_span.hpp"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -12,7 +14,8 @@ namespace gpumap {
 
 class VulkanSpan final : public GpuSpan {
  public:
-  VulkanSpan(std::shared_ptr<VulkanSpans> spans, std::uint32_t first) : spans_(std::move(spans)), first_(first) {}
+  VulkanSpan(std::shared_ptr<VulkanSpans> spans, std::uint32_t first, std::uint64_t begun)
+      : spans_(std::move(spans)), first_(first), begun_(begun) {}
   ~VulkanSpan() override {
     if (!times_) spans_->give_back(first_);
   }
@@ -23,6 +26,7 @@ class VulkanSpan final : public GpuSpan {
     spans_->device_->check_alive();
     // Not the queries' own availability: until the GPU comes to their reset they hold an earlier span's times.
     if (spans_->timeline_->completed() < value_) return std::nullopt;
+    if (spans_->lost(begun_) || spans_->lost(value_)) return std::nullopt;
     VulkanContext& context = spans_->context_;
     try {
       using Ticks = std::array<std::uint64_t, 2>;
@@ -41,6 +45,7 @@ class VulkanSpan final : public GpuSpan {
   /// In the thread of begin() and end().
   [[nodiscard]] bool has_ended() const noexcept { return value_ != 0; }
   [[nodiscard]] std::uint32_t first() const noexcept { return first_; }
+  [[nodiscard]] std::uint64_t begun() const noexcept { return begun_; }
   void set_ended(std::uint64_t value) {
     const std::lock_guard lock(mutex_);
     value_ = value;
@@ -49,6 +54,7 @@ class VulkanSpan final : public GpuSpan {
  private:
   const std::shared_ptr<VulkanSpans> spans_;
   const std::uint32_t first_;  // its queries are the span's own until it has its times
+  const std::uint64_t begun_;  // a value of the queue's timeline
   std::mutex mutex_;
   std::uint64_t value_ = 0;  // of the queue's timeline, when done; 0: not ended
   std::optional<GpuTimes> times_;
@@ -63,7 +69,8 @@ VulkanSpans::VulkanSpans(std::shared_ptr<GpuDevice> device, std::shared_ptr<Vulk
   for (std::uint32_t first = 0; first < count; first += 2) idle_.push_back(first);
 }
 
-std::shared_ptr<GpuSpan> VulkanSpans::begin(const std::function<const vk::raii::CommandBuffer&()>& commands) {
+std::shared_ptr<GpuSpan> VulkanSpans::begin(const std::function<const vk::raii::CommandBuffer&()>& commands,
+                                            std::uint64_t value) {
   reason_.clear();
   if (!*queries_) {
     reason_ = fmt::format("the compute queue of {} takes no timestamps (timestampValidBits is 0): use another device",
@@ -82,7 +89,7 @@ std::shared_ptr<GpuSpan> VulkanSpans::begin(const std::function<const vk::raii::
     first = idle_.back();
     idle_.pop_back();
   }
-  auto span = std::make_shared<VulkanSpan>(shared_from_this(), first);
+  auto span = std::make_shared<VulkanSpan>(shared_from_this(), first, value);
   const vk::raii::CommandBuffer& buffer = commands();
   // A reset comes after what earlier commands do to the same queries: a span may go before the GPU came to its end.
   buffer.resetQueryPool(*queries_, first, 2);
@@ -102,8 +109,21 @@ void VulkanSpans::check_end(const GpuSpan& span) const {
 
 void VulkanSpans::end(GpuSpan& span, const vk::raii::CommandBuffer& commands, std::uint64_t value) {
   auto& own = dynamic_cast<VulkanSpan&>(span);
-  commands.writeTimestamp(vk::PipelineStageFlagBits::eBottomOfPipe, *queries_, own.first() + 1);
+  // What would have made the query ready went with its commands.
+  if (!lost(own.begun())) {
+    commands.writeTimestamp(vk::PipelineStageFlagBits::eBottomOfPipe, *queries_, own.first() + 1);
+  }
   own.set_ended(value);
+}
+
+void VulkanSpans::lose(std::uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  lost_.push_back(value);
+}
+
+bool VulkanSpans::lost(std::uint64_t value) {
+  const std::lock_guard lock(mutex_);
+  return std::find(lost_.begin(), lost_.end(), value) != lost_.end();
 }
 
 void VulkanSpans::give_back(std::uint32_t first) noexcept {

@@ -23,17 +23,23 @@ class VulkanSpans : public std::enable_shared_from_this<VulkanSpans> {
   /// Throws vk::SystemError, as begin() and end().
   VulkanSpans(std::shared_ptr<GpuDevice> device, std::shared_ptr<VulkanTimeline> timeline);
 
-  /// Null where there is no telling; reason() says why. Asks for `commands` only where there is.
-  [[nodiscard]] std::shared_ptr<GpuSpan> begin(const std::function<const vk::raii::CommandBuffer&()>& commands);
+  /// Null where there is no telling; reason() says why. Asks for `commands` only where there is. `value`: what the
+  /// queue's timeline reaches once the commands are done.
+  [[nodiscard]] std::shared_ptr<GpuSpan> begin(const std::function<const vk::raii::CommandBuffer&()>& commands,
+                                               std::uint64_t value);
   /// Throws Error(invalid) for a span that is not of these or has ended.
   void check_end(const GpuSpan& span) const;
-  /// A span that was checked. `value`: what the queue's timeline reaches once the commands are done.
+  /// A span that was checked.
   void end(GpuSpan& span, const vk::raii::CommandBuffer& commands, std::uint64_t value);
+  /// The commands of this value will never be done, whatever the timeline reaches: spans that have a part in them have
+  /// no times.
+  void lose(std::uint64_t value);
   [[nodiscard]] const std::string& reason() const noexcept { return reason_; }
 
  private:
   friend class VulkanSpan;
   void give_back(std::uint32_t first) noexcept;
+  [[nodiscard]] bool lost(std::uint64_t value);
 
   const std::shared_ptr<GpuDevice> device_;
   VulkanContext& context_;
@@ -43,6 +49,7 @@ class VulkanSpans : public std::enable_shared_from_this<VulkanSpans> {
 
   std::mutex mutex_;
   std::vector<std::uint32_t> idle_;  // the first of two queries
+  std::vector<std::uint64_t> lost_;
 };
 
 }  // namespace gpumap

@@ -51,9 +51,10 @@ constexpr std::array<Parameter, 4> channelizer_parameters{{
     {.name = "oversample", .first = 2, .initial = 1.0},
     {.name = "attenuation", .first = 3, .initial = 80.0},
 }};
-constexpr std::array<KernelText, 3> channelizer_kernels{{
+constexpr std::array<KernelText, 4> channelizer_kernels{{
     radio_keep,
     radio_fft,
+    {"radio_chirp", embedded::radio_chirp_cu, embedded::radio_chirp_comp},
     {"channelizer_fold", embedded::channelizer_fold_cu, embedded::channelizer_fold_comp},
 }};
 

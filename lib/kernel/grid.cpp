@@ -53,6 +53,15 @@ Work work_of(const KernelSource& source) {
   return builtin->name == "identity" || builtin->name == "checksum" ? Work::chunk : Work::item;
 }
 
+std::uint64_t items_of(const gpumap_frame& frame) {
+  if (frame.out.width != 0 || frame.in.width != 0) {
+    const gpumap_view& view = frame.out.width != 0 ? frame.out : frame.in;
+    return std::uint64_t{view.width} * view.height;
+  }
+  const gpumap_view& view = frame.out.bytes != 0 ? frame.out : frame.in;
+  return divide_up(view.bytes, item_bytes(view.format));
+}
+
 Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
   const bool has_pixels = frame.out.width != 0 || frame.in.width != 0;
   if (shape.blocks[0] != 0) {
@@ -65,8 +74,7 @@ Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
     const gpumap_view& view = frame.out.width != 0 ? frame.out : frame.in;
     return grid_2d(shape, shape.work == Work::quad ? divide_up(view.width, 4) : view.width, view.height);
   }
-  const gpumap_view& view = frame.out.bytes != 0 ? frame.out : frame.in;
-  return grid_1d(shape, divide_up(view.bytes, item_bytes(view.format)), ~std::uint64_t{0});
+  return grid_1d(shape, items_of(frame), ~std::uint64_t{0});
 }
 
 }  // namespace gpumap

@@ -27,6 +27,8 @@ struct GridShape {
   std::array<std::uint32_t, 3> max_blocks{0x7FFFFFFF, 65535, 65535};  ///< CUDA's
 };
 
+/// Pixels, samples or bytes: what each has a thread where no other grid is asked for.
+[[nodiscard]] std::uint64_t items_of(const gpumap_frame& frame);
 /// See Kernel::grid_for.
 [[nodiscard]] Grid make_grid(const GridShape& shape, const gpumap_frame& frame);
 

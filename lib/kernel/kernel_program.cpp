@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Programs of kernels alone: a built-in that is one, or those of a user's file, one after the other.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -7,10 +9,14 @@
 #include <vector>
 
 #include "gpumap/program.hpp"
+#include "kernel/grid.hpp"
 #include "kernel/state_memory.hpp"
 
 namespace gpumap {
 namespace {
+
+/// lavapipe's (Mesa 22.3), in all loops of a thread together.
+constexpr std::uint64_t most_turns = 65535;
 
 /// The view of what lies as `like` does, at another address.
 gpumap_view moved(gpumap_view like, std::uint64_t address) {
@@ -47,6 +53,22 @@ class KernelProgram final : public Program {
 
   /// A built-in's state is for the frame at hand.
   [[nodiscard]] bool remembers() const override { return builtin_ == nullptr && declaration_.state_bytes != 0; }
+
+  [[nodiscard]] std::string risk(const gpumap_frame& frame) const override {
+    if (builtin_ != nullptr || !device_->info().software) return {};
+    const std::uint64_t items = items_of(frame);
+    for (const auto& kernel : kernels_) {
+      const Grid grid = kernel->grid_for(frame);
+      std::uint64_t threads = 1;
+      for (std::size_t i = 0; i < grid.blocks.size(); ++i) threads *= std::uint64_t{grid.blocks[i]} * grid.threads[i];
+      if (items <= most_turns * threads) continue;
+      return fmt::format(
+          "kernel {}: {} thread(s) in its grid for {} pixels, samples or bytes, and {} may end a thread's loops after "
+          "{} turns without a word: ask for a grid of {} threads or more, or leave it out",
+          kernel->name(), threads, items, device_->info().name, most_turns, items / most_turns + 1);
+    }
+    return {};
+  }
 
   void run(Queue& queue, const gpumap_frame& frame) override {
     gpumap_frame given = frame;

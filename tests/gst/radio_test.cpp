@@ -166,6 +166,7 @@ TEST_F(Radio, ChildrenSetParametersThatCapsHangOn) {
       {"kernel=spectrum size::value=256", "bins=(int)256"},
       {"size::value=512 kernel=spectrum params=size=64,db=1", "bins=(int)512"},
       {"kernel=channelizer channels::value=8", "channels=(int)8"},
+      {"kernel=channelizer params=channels=7", "channels=(int)7, rate=(fraction)2400000/7"},
       {"kernel=ddc rate::value=48000", "rate=(int)48000"},
   };
   for (const auto& [options, field] : cases) {

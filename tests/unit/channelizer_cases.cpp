@@ -10,6 +10,7 @@ namespace gpumap {
 namespace {
 
 using std::numbers::pi;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct ChannelizerCase {
@@ -60,6 +61,12 @@ TEST_P(RadioTest, ChannelizerIsRightToTheStatedError) {
   std::vector<ChannelizerCase> cases{{GPUMAP_FORMAT_F32, 2, 12, 1, 1001},  {GPUMAP_FORMAT_F32, 2, 5, 2, 1001},
                                      {GPUMAP_FORMAT_F32, 4, 16, 1, 2001},  {GPUMAP_FORMAT_F32, 32, 1, 1, 3001},
                                      {GPUMAP_FORMAT_F32, 64, 12, 2, 3001}, {GPUMAP_FORMAT_F32, 512, 8, 1, 6000}};
+  // Any number will do: primes, odd ones, those that libraries know and those that they do not.
+  for (const auto& [channels, taps] :
+       {std::pair<std::int64_t, std::int64_t>{3, 12}, {5, 7}, {12, 12}, {17, 3}, {100, 4}, {127, 5}, {1009, 2}}) {
+    cases.push_back({GPUMAP_FORMAT_F32, channels, taps, 1, static_cast<std::size_t>(5 * channels * taps + 11)});
+  }
+  for (const std::int64_t channels : {6, 30, 34, 254}) cases.push_back({GPUMAP_FORMAT_S16, channels, 6, 2, 4001});
   for (const auto format : iq_formats) cases.push_back({format, 16, 12, 2, 3001});
   double worst = 0.0;
   for (const ChannelizerCase& test : cases) {
@@ -97,8 +104,13 @@ TEST_P(RadioTest, ChannelizerPutsAToneIntoItsChannel) {
 
 TEST_P(RadioTest, ChannelizerTellsWhatIsWrong) {
   EXPECT_EQ(refusal("channelizer", "channels=65536,taps=4,oversample=2", 96000), "not refused");
-  EXPECT_THAT(refusal("channelizer", "channels=100", 96000), HasSubstr("not a power of two"));
-  EXPECT_THAT(refusal("channelizer", "channels=1", 96000), HasSubstr("from 2 to 65536"));
+  EXPECT_EQ(refusal("channelizer", "channels=65521,taps=1", 96000), "not refused");
+  for (const char* wrong : {"channels=1", "channels=2.5", "channels=65537", "channels=-3"}) {
+    EXPECT_THAT(refusal("channelizer", wrong, 96000),
+                AllOf(HasSubstr(wrong), HasSubstr("not a whole number from 2 to 65536")));
+  }
+  EXPECT_THAT(refusal("channelizer", "channels=15,oversample=2", 96000),
+              AllOf(HasSubstr("channels=15 is odd"), HasSubstr("take 16")));
   EXPECT_THAT(refusal("channelizer", "taps=0", 96000), HasSubstr("taps=0"));
   EXPECT_THAT(refusal("channelizer", "oversample=3", 96000), HasSubstr("oversample=3"));
   EXPECT_THAT(refusal("channelizer", "attenuation=10", 96000), HasSubstr("between 20 and 140"));

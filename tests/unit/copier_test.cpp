@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <ctime>
 #include <string>
@@ -225,11 +226,12 @@ TEST(CopySizes, EachStandsForTheNearest) {
 
 TEST(CopyCpus, ListsAsSysfsWritesThem) {
   const auto listed = [](std::string_view text) {
-    const cpu_set_t cpus = copy::parse_cpu_list(text);
+    const copy::CpuSet cpus = copy::parse_cpu_list(text);
     std::vector<int> all;
-    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-      if (CPU_ISSET(cpu, &cpus)) all.push_back(cpu);
+    for (unsigned cpu = 0; cpu < 2 * copy::CpuSet::most_cpus; ++cpu) {
+      if (cpus.has(cpu)) all.push_back(static_cast<int>(cpu));
     }
+    EXPECT_EQ(cpus.count(), all.size());
     return all;
   };
   EXPECT_EQ(listed(""), std::vector<int>());
@@ -237,13 +239,50 @@ TEST(CopyCpus, ListsAsSysfsWritesThem) {
   EXPECT_EQ(listed("0-2,8,10-11\n"), std::vector<int>({0, 1, 2, 8, 10, 11}));
   EXPECT_EQ(listed("x,5-,-,7"), std::vector<int>({5, 7}));
   EXPECT_EQ(listed("1000000-4294967295,1"), std::vector<int>({1}));
+  EXPECT_EQ(listed("1022-1025,7000,65535-65537"), std::vector<int>({1022, 1023, 1024, 1025, 7000, 65535}));
 }
 
 TEST(CopyCpus, NeverNone) {
   for (const char* address : {"", "0000:00:00.0", "ffff:ff:1f.7", "../..", "0000:3B:00.0"}) {
-    const cpu_set_t cpus = copy::helper_cpus(address);
-    EXPECT_GT(CPU_COUNT(&cpus), 0) << address;
+    EXPECT_GT(copy::helper_cpus(address).count(), 0U) << address;
   }
+}
+
+/// A system that knows as many CPUs as a set of so many bytes holds, of which the thread may use three.
+template <std::size_t system_bytes>
+int affinity_of(pid_t /*thread*/, std::size_t bytes, cpu_set_t* cpus) {
+  if (bytes < system_bytes) {
+    errno = EINVAL;
+    return -1;
+  }
+  for (const std::size_t cpu : {std::size_t{5}, 4 * system_bytes, 8 * system_bytes - 1}) CPU_SET_S(cpu, bytes, cpus);
+  return 0;
+}
+
+TEST(CopyCpus, AsManyAsTheSystemHas) {
+  const auto check = [](copy::GetAffinity get, unsigned system_cpus) {
+    const copy::CpuSet cpus = copy::allowed_cpus(get);
+    EXPECT_EQ(cpus.count(), 3U) << system_cpus;
+    EXPECT_TRUE(cpus.has(5) && cpus.has(system_cpus / 2) && cpus.has(system_cpus - 1)) << system_cpus;
+    // Those of a node that has CPUs on both sides of a cpu_set_t's end.
+    const copy::CpuSet node = copy::parse_cpu_list("6-" + std::to_string(system_cpus - 1));
+    EXPECT_EQ((cpus & node).count(), 2U) << system_cpus;
+    EXPECT_EQ((node & cpus).count(), 2U) << system_cpus;
+  };
+  check(&affinity_of<128>, 1024);
+  check(&affinity_of<136>, 1088);
+  check(&affinity_of<1024>, 8192);
+  check(&affinity_of<8192>, 65536);
+  EXPECT_EQ(copy::allowed_cpus(&affinity_of<8200>).count(), 0U) << "asked for ever larger sets";
+  static int asked;
+  asked = 0;
+  const copy::CpuSet none = copy::allowed_cpus([](pid_t, std::size_t, cpu_set_t*) {
+    ++asked;
+    errno = EPERM;
+    return -1;
+  });
+  EXPECT_EQ(none.count(), 0U);
+  EXPECT_EQ(asked, 1);
 }
 
 }  // namespace

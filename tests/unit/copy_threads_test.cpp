@@ -35,10 +35,8 @@ using test::same;
 /// Of this thread, before one fails; negative: none does.
 thread_local int allocations_to_come = -1;
 
-cpu_set_t anywhere() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  return cpus;
+copy::CpuSet anywhere() {
+  return copy::CpuSet();
 }
 
 copy::Job job_of(std::byte* to, const std::byte* from, std::size_t bytes, unsigned threads) {

@@ -7,6 +7,7 @@
 #include <complex>
 #include <cstdlib>
 #include <cstring>
+#include <numbers>
 #include <thread>
 
 #include "backend_bench.hpp"
@@ -24,7 +25,7 @@ class FftTest : public BackendTest {
   }
 
   [[nodiscard]] std::unique_ptr<Fft> make(std::uint32_t size) const {
-    return make_fft(bench_->device(), GetParam(), *find_builtin("spectrum"), size);
+    return make_fft(bench_->device(), GetParam(), *find_builtin("channelizer"), size);
   }
 
   /// Random values from -1 to 1 in memory that kernels read.
@@ -92,6 +93,70 @@ TEST_P(FftTest, IsRightInEverySize) {
     }
     unsetenv("GPUMAP_OWN_FFT");
   }
+}
+
+/// As worst_error(), by the definition of the transform, so of any size; of large ones some values only.
+double worst_error_by_definition(const Mapping& from, const Mapping& got, std::size_t size, std::size_t transforms) {
+  got.invalidate(0, got.bytes());
+  const auto* in = reinterpret_cast<const float*>(from.host());
+  const auto* out = reinterpret_cast<const float*>(got.host());
+  std::vector<Complex> turns;
+  for (std::size_t i = 0; i < size; ++i) {
+    turns.push_back(std::polar(1.0, -2.0 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(size)));
+  }
+  double worst = 0.0;
+  for (std::size_t row = 0; row<transforms; row += transforms> 1000 ? 97 : 1) {
+    double largest = 0.0, error = 0.0;
+    for (std::size_t k = 0; k<size; k += size> 5000 ? 331 : 1) {
+      Complex expected = 0.0;
+      for (std::size_t i = 0; i < size; ++i) {
+        const std::size_t at = 2 * (row * size + i);
+        expected += Complex(in[at], in[at + 1]) * turns[i * k % size];
+      }
+      const std::size_t at = 2 * (row * size + k);
+      const double off = std::abs(Complex(out[at], out[at + 1]) - expected);
+      if (!(off <= error)) error = off;  // a NaN counts
+      largest = std::max(largest, std::abs(expected));
+    }
+    if (!(error / largest <= worst)) worst = error / largest;
+  }
+  return worst;
+}
+
+// Primes, products of small and of large ones, and those beside powers of two.
+TEST_P(FftTest, IsRightInSizesThatAreNoPowerOfTwo) {
+  for (const char* own : {"0", "1"}) {
+    setenv("GPUMAP_OWN_FFT", own, 1);
+    for (const auto& [size, transforms] : std::initializer_list<std::pair<std::uint32_t, std::size_t>>{
+             {3, 70001}, {5, 1},    {6, 33},   {7, 2},    {12, 5},    {13, 1001}, {15, 4},
+             {17, 3},    {31, 3},   {100, 7},  {127, 2},  {169, 3},   {1000, 3},  {1023, 2},
+             {1025, 2},  {2187, 1}, {4093, 2}, {4095, 1}, {65521, 1}, {65535, 1}}) {
+      const auto from = random_values(size * transforms, size);
+      const auto to = poisoned(size * transforms + 1);
+      const auto fft = make(size);
+      fft->forward(*queue_, address(*from), address(*to), transforms);
+      finish();
+      EXPECT_LT(worst_error_by_definition(*from, *to, size, transforms), 1e-6)
+          << transforms << " x " << size << " points, GPUMAP_OWN_FFT=" << own;
+      EXPECT_EQ(to->host()[size * transforms * 8], poison) << "written behind the end";
+      from->invalidate(0, from->bytes());
+      EXPECT_EQ(std::memcmp(from->host(), random_values(size * transforms, size)->host(), from->bytes()), 0);
+    }
+    unsetenv("GPUMAP_OWN_FFT");
+  }
+}
+
+// More than it makes at once.
+TEST_P(FftTest, MakesManyTransformsOfAPrimeInParts) {
+  constexpr std::uint32_t size = 67;
+  constexpr std::size_t transforms = 40'001;
+  const auto from = random_values(size * transforms, 1);
+  const auto to = poisoned(size * transforms);
+  const auto fft = make(size);
+  fft->forward(*queue_, address(*from), address(*to), transforms);
+  fft->forward(*queue_, address(*from), address(*to), transforms);
+  finish();
+  EXPECT_LT(worst_error_by_definition(*from, *to, size, transforms), 1e-6);
 }
 
 TEST_P(FftTest, TakesAnyNumberOfTransformsOneBehindTheOther) {

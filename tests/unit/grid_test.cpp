@@ -22,5 +22,19 @@ TEST(Grid, OfAGivenNumberOfBlocksEachHasTheThreadsOfItsData) {
   EXPECT_THAT(make_grid(shape, frame).threads, ElementsAre(32, 8, 1)) << "a picture in, a histogram out";
 }
 
+TEST(Grid, ItemsArePixelsSamplesOrBytes) {
+  gpumap_frame frame{};
+  frame.in.bytes = frame.out.bytes = 100001;
+  EXPECT_EQ(items_of(frame), 100001U);
+  frame.out.format = GPUMAP_FORMAT_F32;
+  EXPECT_EQ(items_of(frame), 25001U);
+  frame.out.bytes = 0;
+  EXPECT_EQ(items_of(frame), 100001U) << "those of the input, where nothing comes out";
+  frame.in.width = 70000, frame.in.height = 70001;
+  EXPECT_EQ(items_of(frame), 4900070000U);
+  frame.out.width = 3, frame.out.height = 5;
+  EXPECT_EQ(items_of(frame), 15U);
+}
+
 }  // namespace
 }  // namespace gpumap

@@ -54,6 +54,10 @@ class Program {
   /// own.
   [[nodiscard]] virtual std::uint64_t gathers() const { return 0; }
 
+  /// What may go wrong on this device with launches on `frame`, without that anyone could tell, and what helps; empty
+  /// as a rule.
+  [[nodiscard]] virtual std::string risk(const gpumap_frame& /*frame*/) const { return {}; }
+
   /// Launch on the next frame in order. Of `frame`, everything but params and state is the caller's to fill in;
   /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory), and Error(invalid) for a field of an
   /// interlaced picture that cannot be taken on its own.

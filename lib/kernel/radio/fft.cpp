@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// gpumap's own FFT: one kernel, the same for both backends, so that everything works everywhere. Where there is cuFFT
-// or VkFFT, that is the faster one.
+// gpumap's own FFT, of a power of two of points: one kernel, the same for both backends, so that everything works
+// everywhere. Where there is cuFFT or VkFFT, that is the faster one.
 #include "kernel/radio/fft.hpp"
 
 #include <bit>
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernel/radio/chirp_fft.hpp"
 #include "kernel/radio/cuda_fft.hpp"
 #include "kernel/radio/radio_memory.hpp"
 #include "kernel/radio/vulkan_fft.hpp"
@@ -79,7 +80,8 @@ std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend bac
     auto made = backend == Backend::cuda ? make_cuda_fft(device, size) : make_vulkan_fft(device, builtin, size);
     if (made) return made;
   }
-  return std::make_unique<OwnFft>(device, backend, builtin, size);
+  if (std::has_single_bit(size)) return std::make_unique<OwnFft>(device, backend, builtin, size);
+  return make_chirp_fft(device, backend, builtin, size, make_fft(device, backend, builtin, chirp_points(size)));
 }
 
 }  // namespace gpumap

@@ -9,7 +9,7 @@
 
 namespace gpumap {
 
-/// Forward complex transforms in float32, of one size, a power of two from 2 on; not scaled.
+/// Forward complex transforms in float32, of one size, from 2 on; not scaled.
 class Fft {
  public:
   Fft() = default;
@@ -29,7 +29,8 @@ class Fft {
 };
 
 /// cuFFT where the backend is CUDA and it can be opened, VkFFT where it is Vulkan and gpumap was built with it, else
-/// the kernel radio_fft of `builtin`. Throws as Kernel::load.
+/// the kernel radio_fft of `builtin`. Sizes that these do not know are made of larger ones that they know; then
+/// `builtin` has the kernel radio_chirp, too, and `size` is most_points / 2 at most. Throws as Kernel::load.
 [[nodiscard]] std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend,
                                             const Builtin& builtin, std::uint32_t size);
 

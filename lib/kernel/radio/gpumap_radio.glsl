@@ -37,6 +37,13 @@ struct radio_fft_job {
   uint radix;
   uint reserved;
 };
+struct radio_chirp_job {
+  uint64_t transforms;
+  uint from_size;
+  uint to_size;
+  uint backwards;
+  uint reserved;
+};
 struct radio_rows_job {
   int64_t first;
   uint64_t transforms;

@@ -49,6 +49,16 @@ typedef struct radio_fft_job {
   gpumap_u32 reserved;
 } radio_fft_job;
 
+/* `transforms` rows: value i of a row at out.plane[0] is value i of one at in.plane[0] times number i of in.plane[1],
+ * or value -i modulo from_size, if `backwards`. What from_size has no values for is 0. */
+typedef struct radio_chirp_job {
+  gpumap_u64 transforms;
+  gpumap_u32 from_size;
+  gpumap_u32 to_size;
+  gpumap_u32 backwards;
+  gpumap_u32 reserved;
+} radio_chirp_job;
+
 /* Transform t gets samples first + t * hop and on. */
 typedef struct radio_rows_job {
   gpumap_i64 first;

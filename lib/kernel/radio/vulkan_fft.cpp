@@ -245,12 +245,20 @@ class VulkanFft final : public Fft {
   std::map<std::uint64_t, std::shared_ptr<Plan>> plans_;  ///< by the number of transforms
 };
 
+/// For these VkFFT has butterflies; for others it makes tables and passes of a kind that no one has tested here.
+bool made_of_small_primes(std::uint32_t size) {
+  for (const std::uint32_t prime : {2U, 3U, 5U, 7U, 11U, 13U}) {
+    while (size % prime == 0) size /= prime;
+  }
+  return size == 1;
+}
+
 }  // namespace
 
 std::unique_ptr<Fft> make_vulkan_fft(const std::shared_ptr<Device>& device, const Builtin& builtin,
                                      std::uint32_t size) {
   auto gpu = std::dynamic_pointer_cast<GpuDevice>(device);
-  if (!gpu || gpu->vulkan() == nullptr) return nullptr;
+  if (!gpu || gpu->vulkan() == nullptr || !made_of_small_primes(size)) return nullptr;
   return std::make_unique<VulkanFft>(std::move(gpu), builtin, size);
 }
 
