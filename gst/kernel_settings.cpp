@@ -134,13 +134,15 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   return plan;
 }
 
-std::optional<NamedValues> parameters_of(const KernelSettings& settings) {
-  NamedValues made;
+std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings) {
+  std::vector<DeclaredParameter> made;
   if (settings.location.empty()) {
     const Builtin* builtin = find_builtin(settings.kernel);
     if (builtin == nullptr) return made;
     for (const Parameter& parameter : builtin->parameters) {
-      made.emplace_back(parameter.name, std::vector<double>(parameter.count, parameter.initial));
+      made.push_back({.name = std::string(parameter.name),
+                      .type = NumberType::f64,
+                      .values = std::vector<Number>(parameter.count, parameter.initial)});
     }
     return made;
   }

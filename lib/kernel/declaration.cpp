@@ -9,6 +9,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel/declared_parameters.hpp"
 
 namespace gpumap {
 namespace {
@@ -95,11 +96,7 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
 void declare(Declaration& declaration, std::string_view key, std::string_view value) {
   if (value.empty()) throw Error(ErrorCode::invalid, fmt::format("{} without a value", key));
   if (key == "params") {
-    declaration.params = parse_parameters(value);
-    for (const auto& [name, values] : declaration.params) {
-      if (name.find('[') == name.npos) continue;
-      throw Error(ErrorCode::invalid, fmt::format("\"{}\": declare the whole list, as in taps=[1,2,3]", name));
-    }
+    declaration.params = parse_declared_parameters(value);
   } else if (key == "functions") {
     declaration.functions = parse_functions(value);
   } else if (key == "block") {
@@ -183,26 +180,6 @@ Declaration parse_declaration(std::string_view code) {
     }
   }
   return declaration;
-}
-
-void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
-                    std::span<float> params) {
-  std::vector<double> made(params.size(), 0.0);
-  std::size_t at = 0;
-  if (declaration.params.empty()) {
-    for (const auto& [name, values] : parse_parameters(text)) {
-      for (const double value : values) made[at++] = value;
-    }
-  } else {
-    std::vector<Parameter> known;
-    for (const auto& [name, values] : declaration.params) {
-      known.push_back(
-          {.name = name, .first = static_cast<std::uint32_t>(at), .count = static_cast<std::uint32_t>(values.size())});
-      for (const double value : values) made[at++] = value;
-    }
-    apply_parameters(kernel, known, text, made);
-  }
-  narrow_parameters(made, params);
 }
 
 }  // namespace gpumap

@@ -99,6 +99,8 @@ struct gpumap_frame {
   uint reserved;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+
+  uint64_t numbers[GPUMAP_MAX_PARAMS];
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {
@@ -108,6 +110,11 @@ layout(push_constant, scalar) uniform gpumap_push_constant {
   uint64_t frame_address;
 } gpumap_push;
 #define frame (gpumap_frame_at(gpumap_push.frame_address).value)
+
+// Number `at` of params, exactly: an integer where the line `params` says so, else a double. That one is a macro, as
+// load_f64() is.
+int64_t param_i64(uint at) { return int64_t(frame.numbers[at]); }
+#define param_f64(at) packDouble2x32(unpackUint2x32(frame.numbers[at]))
 
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer gpumap_i8_at { int8_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer gpumap_i16_at { int16_t value; };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -19,6 +21,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       const gpumap::Declaration declaration = gpumap::parse_declaration(text);
       if (declaration.results.size() > GPUMAP_RESULT_WORDS) __builtin_trap();
+      // Whatever was declared is laid out, and as text of its own gives the same.
+      std::array<float, GPUMAP_MAX_PARAMS> params{}, again_params{};
+      std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers{}, again_numbers{};
+      apply_declared(declaration, "fuzz", "", params, numbers);
+      gpumap::NamedNumbers initial;
+      for (const gpumap::DeclaredParameter& parameter : declaration.params) {
+        if (parameter.name.empty() || parameter.values.empty()) __builtin_trap();
+        initial.emplace_back(parameter.name, parameter.values);
+      }
+      try {
+        apply_declared(declaration, "fuzz", gpumap::format_parameters(initial), again_params, again_numbers);
+      } catch (const gpumap::Error&) {
+        __builtin_trap();
+      }
+      if (numbers != again_numbers) __builtin_trap();
       for (const auto& name : declaration.functions) {
         if (name.empty()) __builtin_trap();
       }

@@ -116,6 +116,16 @@ typedef struct gpumap_frame {
   gpumap_u32 reserved;         /* 0 */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+
+  /* What the line `params` asks for. */
+  gpumap_u64 numbers[GPUMAP_MAX_PARAMS];  /* those of params without rounding: read them by gpumap_param_i64() where the
+                                             line `params` says i32, u32 or i64, else by gpumap_param_f64() */
 } gpumap_frame;
+
+#ifdef __CUDACC__
+/* Number `at` of params, exactly. Macros: to hand the frame on by reference may copy all of it for each thread. */
+#define gpumap_param_i64(frame, at) (static_cast<gpumap_i64>((frame).numbers[at]))
+#define gpumap_param_f64(frame, at) (__longlong_as_double(static_cast<gpumap_i64>((frame).numbers[at])))
+#endif
 
 #endif
