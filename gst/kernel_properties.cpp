@@ -24,6 +24,7 @@ enum {
   PROP_RELOAD,
   PROP_CHECK_BOUNDS,
   PROP_TIMEOUT,
+  PROP_TABLES,
 };
 enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
 
@@ -51,6 +52,8 @@ std::string* text_of(KernelSettings& settings, guint id) {
       return &settings.function;
     case PROP_PARAMS:
       return &settings.params;
+    case PROP_TABLES:
+      return &settings.tables;
     case PROP_DEVICE:
       return &settings.device;
     case PROP_BLOCK:
@@ -208,6 +211,9 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_uint64("state-bytes", "State bytes",
                           "Memory that the kernel keeps from frame to frame (0: as the file declares)", 0, G_MAXUINT64,
                           0, ready));
+  text(PROP_TABLES, "tables", "Tables",
+       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded again when they "
+       "change");
   text(PROP_INPUT_CAPS, "input-caps", "Input caps",
        "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else anything)");
   text(PROP_OUTPUT_CAPS, "output-caps", "Output caps",

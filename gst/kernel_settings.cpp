@@ -36,6 +36,7 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"grid", settings.grid},
       {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
       {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
+      {"tables", settings.tables},
       {"input-caps", settings.input_caps},
       {"output-caps", settings.output_caps},
       {"output-bytes", settings.output_bytes},

@@ -10,6 +10,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/declared_parameters.hpp"
+#include "kernel/declared_tables.hpp"
 
 namespace gpumap {
 namespace {
@@ -97,6 +98,8 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
   if (value.empty()) throw Error(ErrorCode::invalid, fmt::format("{} without a value", key));
   if (key == "params") {
     declaration.params = parse_declared_parameters(value);
+  } else if (key == "table") {
+    declaration.tables.push_back(parse_declared_table(value, declaration.tables));
   } else if (key == "functions") {
     declaration.functions = parse_functions(value);
   } else if (key == "block") {
@@ -122,7 +125,7 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, launch, bytes and results",
+                                                "shared, state, input, output, launch, bytes, results and table",
                                                 key));
   }
 }
@@ -170,7 +173,7 @@ Declaration parse_declaration(std::string_view code) {
     const std::size_t key_end = std::min(text.find_first_of(" \t"), text.size());
     const std::string_view key = text.substr(0, key_end);
     try {
-      if (std::find(declared.begin(), declared.end(), key) != declared.end()) {
+      if (key != "table" && std::find(declared.begin(), declared.end(), key) != declared.end()) {
         throw Error(ErrorCode::invalid, fmt::format("{} is declared twice", key));
       }
       declare(declaration, key, trimmed(text.substr(key_end)));

@@ -29,6 +29,7 @@ layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 const uint GPUMAP_MAX_PLANES = 4;
 const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
+const uint GPUMAP_MAX_TABLES = 8;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
 const uint GPUMAP_FORMAT_NV12 = 1;
@@ -84,6 +85,11 @@ struct gpumap_color {
   float offset[3];
 };
 
+struct gpumap_table {
+  uint64_t address;
+  uint64_t count;
+};
+
 struct gpumap_frame {
   gpumap_view in_view;   // gpumap_frame::in
   gpumap_view out_view;  // gpumap_frame::out
@@ -101,6 +107,7 @@ struct gpumap_frame {
   float params[GPUMAP_MAX_PARAMS];
 
   uint64_t numbers[GPUMAP_MAX_PARAMS];
+  gpumap_table tables[GPUMAP_MAX_TABLES];
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

@@ -246,6 +246,10 @@ void main() {
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(frame.numbers[i]);
+  for (uint i = 0u; i < GPUMAP_MAX_TABLES; ++i) {
+    put(frame.tables[i].address);
+    put(frame.tables[i].count);
+  }
 }
 )"));
   gpumap_frame frame{};
@@ -279,6 +283,7 @@ void main() {
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
   expected.insert(expected.end(), std::begin(frame.numbers), std::end(frame.numbers));
+  for (const gpumap_table& table : frame.tables) expected.insert(expected.end(), {table.address, table.count});
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

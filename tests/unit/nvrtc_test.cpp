@@ -165,8 +165,9 @@ TEST_F(NvrtcTest, RefusesKernelsThatDoNotTakeAFrame) {
 TEST_F(NvrtcTest, WhatAKernelIsHandedBesideItsFrameOnEveryArchitecture) {
   const std::string code =
       "extern \"C\" __global__ void f(gpumap_frame frame) {\n"
+      "  const float* weights = reinterpret_cast<const float*>(frame.tables[0].address);\n"
       "  double sum = gpumap_param_f64(frame, 1);\n"
-      "  for (gpumap_i64 i = 0; i < gpumap_param_i64(frame, 0); ++i) sum += i;\n"
+      "  for (gpumap_i64 i = 0; i < gpumap_param_i64(frame, 0); ++i) sum += weights[i % frame.tables[0].count];\n"
       "*reinterpret_cast<gpumap_u8*>(frame.past[i].plane[0]);\n"
       "  *reinterpret_cast<double*>(frame.out.plane[0]) = sum;\n"
       "}\n";
@@ -216,6 +217,7 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);
   SAME_OFFSET(numbers);
+  SAME_OFFSET(tables[1].count);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: MIT
-// What a kernel is handed beside its frame: exact numbers. In GLSL on
+// What a kernel is handed beside its frame: exact numbers, and tables from files. In GLSL on
 // whatever Vulkan driver there is; on a GPU in CUDA C++ too.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <bit>
 #include <cstring>
+#include <fstream>
+#include <thread>
 
 #include "backend_bench.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/tables.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap {
 namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
 
 class ProgramInputsTest : public BackendTest {
  protected:
@@ -53,6 +61,19 @@ class ProgramInputsTest : public BackendTest {
     std::memcpy(&value, bench_->output() + at * sizeof value, sizeof value);
     return value;
   }
+  static void replace(const std::filesystem::path& path, const std::vector<std::uint32_t>& table) {
+    const std::filesystem::path other = path.string() + ".new";
+    std::ofstream(other, std::ios::binary)
+        .write(reinterpret_cast<const char*>(table.data()), static_cast<std::streamsize>(4 * table.size()));
+    std::filesystem::rename(other, path);
+  }
+  static std::vector<std::uint32_t> random_table(std::size_t count, std::uint32_t seed) {
+    const auto bytes = reference::random_bytes(count * 4, seed);
+    std::vector<std::uint32_t> table(count);
+    std::memcpy(table.data(), bytes.data(), bytes.size());
+    return table;
+  }
+  TemporaryFolder folder_;
 };
 
 TEST_P(ProgramInputsTest, NumbersAreExact) {
@@ -71,6 +92,84 @@ TEST_P(ProgramInputsTest, NumbersAreExact) {
   EXPECT_EQ(word(1), std::bit_cast<std::uint64_t>(123456789.12345678 * 3));
   EXPECT_EQ(word(2), 2ULL * 4294967295U);
   EXPECT_EQ(word(3), 250U + 4294967296U) << "as floats: rounded";
+}
+
+TEST_P(ProgramInputsTest, TablesComeAndAreReplaced) {
+  const auto path = folder_.path() / "weights=a,b";
+  auto table = random_table(70001, 1);
+  replace(path, table);
+  const std::string kernel = "inputs";
+  Tables tables(bench_->device(), GetParam(), kernel, {{.name = "weights", .type = NumberType::u32, .count = {}}},
+                "weights=" + path.string());
+  const auto reader =
+      program("", "k == 0 ? frame.tables[0].count : ((unsigned*)frame.tables[0].address)[frame.tables[0].count - k]",
+              "k == 0u ? frame.tables[0].count : uint64_t(load_u32(frame.tables[0].address + "
+              "4ul * (frame.tables[0].count - uint64_t(k))))",
+              8);
+  const auto expect_table = [&](const std::vector<std::uint32_t>& expected) {
+    bench_->prepare({}, 64);
+    gpumap_frame given = frame(64);
+    tables.lend(given);
+    EXPECT_EQ(given.tables[0].address % 16, 0U);
+    bench_->run(*reader, given);
+    EXPECT_EQ(word(0), expected.size());
+    for (std::size_t k = 1; k < 8; ++k) EXPECT_EQ(word(k), expected[expected.size() - k]) << k;
+  };
+  expect_table(table);
+  const auto refreshed = [&] {
+    for (int i = 0; i < 400; ++i) {
+      const std::string problem = tables.refresh({});
+      gpumap_frame given{};
+      tables.lend(given);
+      if (!problem.empty() || given.tables[0].count != table.size()) return problem;
+      std::this_thread::sleep_for(10ms);
+    }
+    return std::string("nothing changed");
+  };
+  const auto next = random_table(33, 2);
+  replace(path, next);
+  EXPECT_EQ(refreshed(), "");
+  expect_table(next);
+  table = next;
+  std::ofstream(path, std::ios::binary) << "abcde";
+  EXPECT_THAT(refreshed(), ::testing::AllOf(HasSubstr("has 5 bytes, no multiple of the 4 that a u32 takes"),
+                                            HasSubstr("the table of before goes on")));
+  expect_table(next);
+}
+
+/// A counter that a test raises.
+class HandRaised final : public Timeline {
+ public:
+  std::uint64_t completed() override { return value; }
+  void check() override {}
+  std::atomic<std::uint64_t> value{0};
+};
+
+// What was launched goes on with what it has: that memory goes when its launches are over, and not before.
+TEST_P(ProgramInputsTest, AReplacedTableStaysForWhatWasLaunched) {
+  const auto path = folder_.path() / "t";
+  replace(path, random_table(100, 1));
+  Tables tables(bench_->device(), GetParam(), "inputs", {}, "t=" + path.string());
+  gpumap_frame before{};
+  tables.lend(before);
+  EXPECT_EQ(before.tables[0].count, 400U) << "where none is declared, bytes";
+  const auto timeline = std::make_shared<HandRaised>();
+  const long users = timeline.use_count();
+  replace(path, random_table(50, 2));
+  gpumap_frame after = before;
+  for (int i = 0; i < 400 && after.tables[0].count == 400; ++i) {
+    EXPECT_EQ(tables.refresh(Fence(timeline, 1)), "");
+    tables.lend(after);
+    std::this_thread::sleep_for(10ms);
+  }
+  EXPECT_EQ(after.tables[0].count, 200U);
+  EXPECT_NE(after.tables[0].address, before.tables[0].address);
+  EXPECT_EQ(timeline.use_count(), users + 1) << "kept with the fence of what was launched";
+  EXPECT_EQ(tables.refresh(Fence()), "");
+  EXPECT_EQ(timeline.use_count(), users + 1);
+  timeline->value = 1;
+  EXPECT_EQ(tables.refresh(Fence()), "");
+  EXPECT_EQ(timeline.use_count(), users);
 }
 
 #ifdef GPUMAP_TEST_GPU

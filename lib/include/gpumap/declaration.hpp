@@ -5,6 +5,7 @@
 //   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
 //   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such
 //   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
+//   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number), by itself
 //   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
 //   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
 //   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
@@ -41,8 +42,16 @@ struct DeclaredParameter {
   std::optional<std::pair<Number, Number>> limits;  ///< the least and the most that are taken
 };
 
+/// A line `table`.
+struct DeclaredTable {
+  std::string name;
+  NumberType type = NumberType::u8;
+  std::optional<std::uint64_t> count;  ///< of elements; empty: as many as the file has
+};
+
 struct Declaration {
   std::vector<DeclaredParameter> params;
+  std::vector<DeclaredTable> tables;
   std::vector<std::string> functions;
   std::array<std::uint32_t, 3> block{};  ///< 0: chosen
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
