@@ -66,7 +66,11 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
 void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
   program_ = std::move(program);
   tables_ = std::move(tables);
+  history_.reset();
   std::fill(std::begin(frame_.tables), std::end(frame_.tables), gpumap_table{});
+  frame_.past_count = 0;
+  const std::uint32_t history = plan.declaration.history;
+  if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
   has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
   result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
   declaration_ = std::move(plan.declaration);
@@ -110,6 +114,7 @@ KernelRunner::~KernelRunner() {
     keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
     keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
     keep_for_good(std::shared_ptr<Tables>(std::move(tables_)));
+    keep_for_good(std::shared_ptr<FrameHistory>(std::move(history_)));
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }
@@ -162,6 +167,7 @@ void KernelRunner::begin() {
   times_.forget();
   begun_anew_ = true;
   continuity_.break_off();
+  if (history_) history_->forget();
   loans_->sweep();
   cuda_sequence_ = 0;
   if (!in_caps_) return;

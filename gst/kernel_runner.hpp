@@ -17,6 +17,7 @@
 #include "cuda_memory.hpp"
 #include "frame_format.hpp"
 #include "frame_times.hpp"
+#include "gpumap/frame_history.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
@@ -154,6 +155,9 @@ class KernelRunner {
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
+  /// Tables and history into the frame that is to be launched on, and that frame into the history.
+  void lend_inputs(bool gap);
+  void remember(const Input& input);
   void submit(const Input& input, const FrameTrace* trace);
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
@@ -173,7 +177,8 @@ class KernelRunner {
   bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
   bool has_result_ = false;
   std::unique_ptr<KernelResult> result_;
-  std::unique_ptr<Tables> tables_;  ///< null where the kernel has none
+  std::unique_ptr<Tables> tables_;  ///< null where the kernel has none, as the next
+  std::unique_ptr<FrameHistory> history_;
   gpumap_frame frame_{};
   FrameFormat in_format_, out_format_;
   std::unique_ptr<GstCaps, void (*)(GstCaps*)> in_caps_{nullptr, &gst_caps_unref};  ///< null: none yet

@@ -21,7 +21,8 @@ struct KernelSettings {
   std::string location;
   std::string function;  ///< or several, run in sequence: "one,other"
   std::string params;
-  std::string tables;  ///< "weights=/path,other=/path"
+  std::string tables;         ///< "weights=/path,other=/path"
+  std::uint32_t history = 0;  ///< frames
   std::string device = "auto";
   std::optional<Backend> backend;  ///< empty: the device's own
   std::string block, grid;         ///< as in "32x8"

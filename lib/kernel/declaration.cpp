@@ -100,6 +100,9 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.params = parse_declared_parameters(value);
   } else if (key == "table") {
     declaration.tables.push_back(parse_declared_table(value, declaration.tables));
+  } else if (key == "history") {
+    declaration.history = parse_number<std::uint32_t>(value, 0, "number of frames");
+    check_history(declaration.history);
   } else if (key == "functions") {
     declaration.functions = parse_functions(value);
   } else if (key == "block") {
@@ -125,7 +128,8 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, launch, bytes, results and table",
+                                                "shared, state, input, output, launch, bytes, results, table and "
+                                                "history",
                                                 key));
   }
 }
@@ -135,6 +139,13 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
 void declare_output(Declaration& declaration, std::string_view value) {
   declaration.unchanged = value == "unchanged";
   declaration.output = declaration.unchanged ? std::string() : std::string(value);
+}
+
+void check_history(std::uint32_t frames) {
+  if (frames <= GPUMAP_MAX_HISTORY) return;
+  throw Error(ErrorCode::invalid, fmt::format("a history of {} frames: a kernel sees at most {}; keep what it needs of "
+                                              "more in its state",
+                                              frames, GPUMAP_MAX_HISTORY));
 }
 
 std::array<std::uint32_t, 3> parse_dimensions(std::string_view text) {

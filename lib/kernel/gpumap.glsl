@@ -30,6 +30,7 @@ const uint GPUMAP_MAX_PLANES = 4;
 const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
 const uint GPUMAP_MAX_TABLES = 8;
+const uint GPUMAP_MAX_HISTORY = 8;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
 const uint GPUMAP_FORMAT_NV12 = 1;
@@ -108,6 +109,9 @@ struct gpumap_frame {
 
   uint64_t numbers[GPUMAP_MAX_PARAMS];
   gpumap_table tables[GPUMAP_MAX_TABLES];
+  uint past_count;
+  uint past_reserved;
+  gpumap_view past[GPUMAP_MAX_HISTORY];
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

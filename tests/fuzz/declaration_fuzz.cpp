@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       const gpumap::Declaration declaration = gpumap::parse_declaration(text);
       if (declaration.results.size() > GPUMAP_RESULT_WORDS) __builtin_trap();
-      if (declaration.tables.size() > GPUMAP_MAX_TABLES) __builtin_trap();
+      if (declaration.history > GPUMAP_MAX_HISTORY || declaration.tables.size() > GPUMAP_MAX_TABLES) __builtin_trap();
       for (const gpumap::DeclaredTable& table : declaration.tables) {
         const std::uint64_t count = table.count.value_or(1);
         if (table.name.empty() || count == 0) __builtin_trap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The lines `table` of a kernel of the user's, and the files that are given for tables.
+// The lines `table` and `history` of a kernel of the user's, and the files that are given for tables.
 #include <gmock/gmock.h>
 
 #include "gpumap/error.hpp"
@@ -29,8 +29,8 @@ std::string line(const std::string& text) {
 }
 
 TEST(DeclaredTables, NameTypeAndCount) {
-  const Declaration declaration =
-      parse_declaration(line("table weights float32 256") + line("table a-b_1\tu8") + line("table  last   int16  1  "));
+  const Declaration declaration = parse_declaration(line("table weights float32 256") + line("table a-b_1\tu8") +
+                                                    line("table  last   int16  1  ") + line("history 8"));
   ASSERT_EQ(declaration.tables.size(), 3U);
   EXPECT_EQ(declaration.tables[0].name, "weights");
   EXPECT_EQ(declaration.tables[0].type, NumberType::f32);
@@ -39,6 +39,8 @@ TEST(DeclaredTables, NameTypeAndCount) {
   EXPECT_EQ(declaration.tables[1].type, NumberType::u8);
   EXPECT_FALSE(declaration.tables[1].count);
   EXPECT_EQ(declaration.tables[2].type, NumberType::i16);
+  EXPECT_EQ(declaration.history, 8U);
+  EXPECT_EQ(parse_declaration("").history, 0U);
 }
 
 TEST(DeclaredTables, LinesThatAreWrong) {
@@ -56,6 +58,9 @@ TEST(DeclaredTables, LinesThatAreWrong) {
       {line("table a f32") + line("table a u8"), "line 2: // gpumap: table \"a\" is declared twice"},
       {nine, "line 9: // gpumap: 9 tables: a kernel has at most 8"},
       {line("table"), "table without a value"},
+      {line("history 9"), "a history of 9 frames: a kernel sees at most 8; keep what it needs of more in its state"},
+      {line("history -1"), "\"-1\" is no number of frames"},
+      {line("history 1") + line("history 2"), "history is declared twice"},
   };
   for (const auto& [code, message] : cases) {
     EXPECT_THAT(error_of([&, text = code] { return parse_declaration(text); }), HasSubstr(message)) << code;

@@ -250,6 +250,8 @@ void main() {
     put(frame.tables[i].address);
     put(frame.tables[i].count);
   }
+  put(uint64_t(frame.past_count));
+  for (uint i = 0u; i < GPUMAP_MAX_HISTORY; ++i) put_view(frame.past[i]);
 }
 )"));
   gpumap_frame frame{};
@@ -284,6 +286,8 @@ void main() {
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
   expected.insert(expected.end(), std::begin(frame.numbers), std::end(frame.numbers));
   for (const gpumap_table& table : frame.tables) expected.insert(expected.end(), {table.address, table.count});
+  expected.push_back(frame.past_count);
+  for (const gpumap_view& view : frame.past) put_view(view);
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

@@ -168,6 +168,7 @@ TEST_F(NvrtcTest, WhatAKernelIsHandedBesideItsFrameOnEveryArchitecture) {
       "  const float* weights = reinterpret_cast<const float*>(frame.tables[0].address);\n"
       "  double sum = gpumap_param_f64(frame, 1);\n"
       "  for (gpumap_i64 i = 0; i < gpumap_param_i64(frame, 0); ++i) sum += weights[i % frame.tables[0].count];\n"
+      "  for (unsigned i = 0; i < frame.past_count; ++i) sum += "
       "*reinterpret_cast<gpumap_u8*>(frame.past[i].plane[0]);\n"
       "  *reinterpret_cast<double*>(frame.out.plane[0]) = sum;\n"
       "}\n";
@@ -218,6 +219,8 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(params);
   SAME_OFFSET(numbers);
   SAME_OFFSET(tables[1].count);
+  SAME_OFFSET(past_count);
+  SAME_OFFSET(past[7].bytes);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a kernel is handed beside its frame: exact numbers, and tables from files. In GLSL on
+// What a kernel is handed beside its frame: exact numbers, tables from files, and the frames before. In GLSL on
 // whatever Vulkan driver there is; on a GPU in CUDA C++ too.
 #include <gmock/gmock.h>
 
@@ -10,6 +10,7 @@
 
 #include "backend_bench.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/frame_history.hpp"
 #include "gpumap/tables.hpp"
 #include "temporary_folder.hpp"
 
@@ -170,6 +171,46 @@ TEST_P(ProgramInputsTest, AReplacedTableStaysForWhatWasLaunched) {
   timeline->value = 1;
   EXPECT_EQ(tables.refresh(Fence()), "");
   EXPECT_EQ(timeline.use_count(), users);
+}
+
+TEST_P(ProgramInputsTest, TheLastFramesInOrder) {
+  FrameHistory history(bench_->device(), GetParam(), 3);
+  const auto reader = program("",
+                              "k == 0 ? frame.past_count : k > frame.past_count ? 7 : "
+                              "*(unsigned*)frame.past[k - 1].plane[0] + (frame.past[k - 1].bytes << 32)",
+                              "k == 0u ? uint64_t(frame.past_count) : k > frame.past_count ? 7ul : "
+                              "uint64_t(load_u32(frame.past[k - 1u].plane[0])) + (frame.past[k - 1u].bytes << 32)",
+                              4);
+  const auto queue = bench_->device()->create_queue(GetParam());
+  const auto input =
+      bench_->device()->allocate({.placement = Placement::host, .bytes = std::size_t{1} << 20U}, GetParam());
+  std::vector<std::uint64_t> seen;
+  for (std::uint32_t i = 0; i < 30; ++i) {
+    if (i == 13) {
+      history.forget();
+      seen.clear();
+    }
+    const std::size_t offset = 16U * i;  // planes need not begin where the memory does
+    const auto bytes = reference::random_bytes(4 + (i * 7919) % 50000, i);
+    std::memcpy(input->host() + offset, bytes.data(), bytes.size());
+    input->flush(offset, bytes.size());
+    bench_->prepare({}, 64);
+    gpumap_frame given = frame(64);
+    given.in.plane[0] = input->address(GetParam()) + offset;
+    given.in.bytes = bytes.size();
+    history.lend(given);
+    reader->run(*queue, given);
+    queue->copy(*input, offset, *history.room(bytes.size()), 0, bytes.size());
+    history.add(given.in, given.in.plane[0]);
+    ASSERT_EQ(queue->submit().wait(Clock::now() + 60s), WaitResult::ready);
+    ASSERT_EQ(word(0), std::min<std::size_t>(seen.size(), 3)) << i;
+    for (std::size_t k = 1; k < 4; ++k) {
+      ASSERT_EQ(word(k), k <= seen.size() ? seen[seen.size() - k] : 7) << i << ": " << k;
+    }
+    std::uint32_t first = 0;
+    std::memcpy(&first, bytes.data(), sizeof first);
+    seen.push_back(first + (std::uint64_t{bytes.size()} << 32U));
+  }
 }
 
 #ifdef GPUMAP_TEST_GPU

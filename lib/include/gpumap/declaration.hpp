@@ -6,6 +6,7 @@
 //   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such
 //   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
 //   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number), by itself
+//   // gpumap: history 3                              the last frames before, at frame.past
 //   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
 //   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
 //   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
@@ -52,6 +53,7 @@ struct DeclaredTable {
 struct Declaration {
   std::vector<DeclaredParameter> params;
   std::vector<DeclaredTable> tables;
+  std::uint32_t history = 0;  ///< frames, to GPUMAP_MAX_HISTORY
   std::vector<std::string> functions;
   std::array<std::uint32_t, 3> block{};  ///< 0: chosen
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
@@ -70,6 +72,9 @@ struct Declaration {
 
 /// What the line `output` says, put into `declaration`.
 void declare_output(Declaration& declaration, std::string_view value);
+
+/// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
+void check_history(std::uint32_t frames);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);

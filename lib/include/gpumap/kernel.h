@@ -29,6 +29,7 @@ typedef int64_t gpumap_i64;
 #define GPUMAP_MAX_PARAMS 64
 #define GPUMAP_RESULT_WORDS 32
 #define GPUMAP_MAX_TABLES 8
+#define GPUMAP_MAX_HISTORY 8
 
 /* What the bytes of a view mean. Values are part of the contract: never renumber. */
 enum gpumap_format {
@@ -124,10 +125,13 @@ typedef struct gpumap_frame {
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 
-  /* What the lines `params` and `table` ask for. */
+  /* What the lines `params`, `table` and `history` ask for. */
   gpumap_u64 numbers[GPUMAP_MAX_PARAMS];  /* those of params without rounding: read them by gpumap_param_i64() where the
                                              line `params` says i32, u32 or i64, else by gpumap_param_f64() */
   gpumap_table tables[GPUMAP_MAX_TABLES]; /* in the order of the lines `table` */
+  gpumap_u32 past_count;                  /* how many of past[] there are: 0 to what the line `history` says */
+  gpumap_u32 past_reserved;               /* 0 */
+  gpumap_view past[GPUMAP_MAX_HISTORY];   /* the frames that were `in` before, the last one first. Only read them */
 } gpumap_frame;
 
 #ifdef __CUDACC__
