@@ -168,10 +168,10 @@ bool has_fixed_size(const GstStructure* structure) {
 Crop crop_of(const std::string& params) {
   try {
     for (const auto& [name, values] : parse_parameters(params)) {
-      const auto is_size = [](double number) { return number >= 0.0 && number < 1e6; };
+      const auto is_size = [](const Number& number) { return number.value() >= 0.0 && number.value() < 1e6; };
       if (name != "crop" || values.size() != 4 || !std::all_of(values.begin(), values.end(), is_size)) continue;
       const auto axis = [&values = values](std::size_t which) -> CropAxis {
-        return {static_cast<gint>(values[which]), static_cast<gint>(values[which + 2])};
+        return {static_cast<gint>(values[which].value()), static_cast<gint>(values[which + 2].value())};
       };
       return {axis(0), axis(1)};
     }

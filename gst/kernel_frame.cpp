@@ -128,6 +128,7 @@ void KernelRunner::launch(bool by_field) {
   gpumap_frame part = frame_;
   for (gpumap_u32 field = 0; field < std::min<gpumap_u32>(frame_.in.height, 2); ++field) {
     part.in = field_of(frame_.in, field);
+    for (gpumap_u32 i = 0; i < frame_.past_count; ++i) part.past[i] = field_of(frame_.past[i], field);
     part.out = field_of(frame_.out, field);
     program_->run(*queue_, part);
   }
@@ -207,6 +208,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
   frame_.result = result_->address();
+  lend_inputs(gap);
 
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
@@ -223,6 +225,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     trace->add_span(span);
   }
   if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
+  remember(input);
   if (own_size) times_.add(in);
   if (!gives) {
     submit(input, trace.get());

@@ -14,9 +14,11 @@
 
 namespace {
 
+/// Of both types: where the kernel declares integers, `value` is one, and a double else.
 struct GstGpumapParameter {
   GstObject base;
-  gdouble value;  // under the object lock
+  gdouble value;  // under the object lock; as the next
+  gint64 whole;   // of the type for integers
   gboolean set;   // false: what the element's `params` says holds
 };
 struct GstGpumapParameterClass {
@@ -25,45 +27,64 @@ struct GstGpumapParameterClass {
 
 enum { PROP_VALUE = 1 };
 
+using gpumap::DeclaredParameter;
+using gpumap::NamedNumbers;
+using gpumap::Number;
+using gpumap::NumberType;
 using gpumap::gst::KernelSettings;
-using gpumap::gst::NamedValues;
 
-/// The number that `name`, as "gain" or "taps[1]", has among these: null where there is none.
+/// The place among `values`, those called `list`, of the number that `name` says, as "gain" or "taps[1]": null where
+/// there is none.
 template <typename Values>
-auto number_of(Values& values, const std::string& name) -> decltype(values.front().second.data()) {
+auto at(Values& values, const std::string& name) -> decltype(values.data()) {
   const std::size_t open = name.find('[');
-  const std::string list = name.substr(0, open);
-  const auto found = std::find_if(values.begin(), values.end(), [&](const auto& one) { return one.first == list; });
-  if (found == values.end()) return nullptr;
-  if (open == name.npos) return found->second.size() == 1 ? found->second.data() : nullptr;
+  if (open == name.npos) return values.size() == 1 ? values.data() : nullptr;
   guint64 index = 0;
   const std::string digits = name.substr(open + 1, name.size() - open - 2);
   if (name.back() != ']' || g_ascii_string_to_unsigned(digits.c_str(), 10, 0, GPUMAP_MAX_PARAMS, &index, nullptr) == 0)
     return nullptr;
-  return index < found->second.size() ? &found->second[index] : nullptr;
+  return index < values.size() ? &values[index] : nullptr;
+}
+
+std::string list_of(const std::string& name) {
+  return name.substr(0, name.find('['));
+}
+
+/// What was given for `name` itself, or in its list.
+Number* number_of(NamedNumbers& given, const std::string& name) {
+  const std::string list = list_of(name);
+  const auto found = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == list; });
+  return found != given.end() ? at(found->second, name) : nullptr;
+}
+
+/// The parameter that `name` is a number of; null where there is none.
+const DeclaredParameter* parameter_of(const std::vector<DeclaredParameter>& known, const std::string& name) {
+  const std::string list = list_of(name);
+  const auto found = std::find_if(known.begin(), known.end(), [&](const auto& one) { return one.name == list; });
+  return found != known.end() && at(found->values, name) != nullptr ? &*found : nullptr;
 }
 
 /// What holds where the child itself was not set: what `params` say, else what the kernel begins with.
-double value_in_force(const KernelSettings& settings, const std::string& name) {
+Number value_in_force(const KernelSettings& settings, const std::string& name) {
   try {
-    NamedValues given = gpumap::parse_parameters(settings.params);
+    NamedNumbers given = gpumap::parse_parameters(settings.params);
     const auto itself = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == name; });
     if (itself != given.end() && itself->second.size() == 1) return itself->second[0];
-    if (const double* number = number_of(given, name)) return *number;
+    if (const Number* number = number_of(given, name)) return *number;
     const auto known = gpumap::gst::parameters_of(settings);
-    const double* number = known ? number_of(*known, name) : nullptr;
-    return number != nullptr ? *number : 0.0;
+    const DeclaredParameter* parameter = known ? parameter_of(*known, name) : nullptr;
+    return parameter != nullptr ? *at(parameter->values, name) : Number();
   } catch (const gpumap::Error&) {
-    return 0.0;  // said where the kernel starts
+    return {};  // said where the kernel starts
   }
 }
 
-}  // namespace
+bool is_whole(const DeclaredParameter& parameter) {
+  return parameter.type != NumberType::f32 && parameter.type != NumberType::f64;
+}
 
-G_DEFINE_TYPE(GstGpumapParameter, gst_gpumap_parameter, GST_TYPE_OBJECT)
-
-static void gst_gpumap_parameter_class_init(GstGpumapParameterClass* klass) {
-  auto* object_class = G_OBJECT_CLASS(klass);
+/// Of both types.
+void init_class(GObjectClass* object_class, GParamSpec* value_spec) {
   object_class->set_property = [](GObject* object, guint id, const GValue* value, GParamSpec* spec) {
     if (id != PROP_VALUE) {
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -71,7 +92,11 @@ static void gst_gpumap_parameter_class_init(GstGpumapParameterClass* klass) {
     }
     auto* self = reinterpret_cast<GstGpumapParameter*>(object);
     GST_OBJECT_LOCK(self);
-    self->value = g_value_get_double(value);
+    if (G_VALUE_HOLDS_INT64(value)) {
+      self->whole = g_value_get_int64(value);
+    } else {
+      self->value = g_value_get_double(value);
+    }
     self->set = TRUE;
     GST_OBJECT_UNLOCK(self);
   };
@@ -83,22 +108,48 @@ static void gst_gpumap_parameter_class_init(GstGpumapParameterClass* klass) {
     auto* self = reinterpret_cast<GstGpumapParameter*>(object);
     GST_OBJECT_LOCK(self);
     const bool set = self->set != 0;
-    g_value_set_double(value, self->value);
+    Number shown = self->value;
+    if (G_VALUE_HOLDS_INT64(value)) shown = std::int64_t{self->whole};
     GST_OBJECT_UNLOCK(self);
-    if (set) return;
-    GstObject* kernel = gst_object_get_parent(GST_OBJECT_CAST(self));
-    if (kernel == nullptr) return;
-    g_value_set_double(value, value_in_force(gpumap::gst::settings_of(kernel), GST_OBJECT_NAME(self)));
-    gst_object_unref(kernel);
+    GstObject* kernel = set ? nullptr : gst_object_get_parent(GST_OBJECT_CAST(self));
+    if (kernel != nullptr) {
+      shown = value_in_force(gpumap::gst::settings_of(kernel), GST_OBJECT_NAME(self));
+      gst_object_unref(kernel);
+    }
+    if (G_VALUE_HOLDS_INT64(value)) {
+      g_value_set_int64(value, shown.whole().value_or(0));
+    } else {
+      g_value_set_double(value, shown.value());
+    }
   };
-  g_object_class_install_property(
-      object_class, PROP_VALUE,
-      g_param_spec_double("value", "Value", "The parameter's value, from the next frame on", -G_MAXFLOAT, G_MAXFLOAT, 0,
-                          static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_CONTROLLABLE |
-                                                   GST_PARAM_MUTABLE_PLAYING)));
+  g_object_class_install_property(object_class, PROP_VALUE, value_spec);
+}
+
+constexpr auto value_flags = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
+                                                      GST_PARAM_CONTROLLABLE | GST_PARAM_MUTABLE_PLAYING);
+constexpr const char* value_blurb = "The parameter's value, from the next frame on";
+
+}  // namespace
+
+G_DEFINE_TYPE(GstGpumapParameter, gst_gpumap_parameter, GST_TYPE_OBJECT)
+
+static void gst_gpumap_parameter_class_init(GstGpumapParameterClass* klass) {
+  init_class(G_OBJECT_CLASS(klass),
+             g_param_spec_double("value", "Value", value_blurb, -G_MAXDOUBLE, G_MAXDOUBLE, 0, value_flags));
 }
 
 static void gst_gpumap_parameter_init(GstGpumapParameter* /*self*/) {}
+
+using GstGpumapWholeParameter = GstGpumapParameter;
+using GstGpumapWholeParameterClass = GstGpumapParameterClass;
+G_DEFINE_TYPE(GstGpumapWholeParameter, gst_gpumap_whole_parameter, GST_TYPE_OBJECT)
+
+static void gst_gpumap_whole_parameter_class_init(GstGpumapWholeParameterClass* klass) {
+  init_class(G_OBJECT_CLASS(klass),
+             g_param_spec_int64("value", "Value", value_blurb, G_MININT64, G_MAXINT64, 0, value_flags));
+}
+
+static void gst_gpumap_whole_parameter_init(GstGpumapWholeParameter* /*self*/) {}
 
 namespace gpumap::gst {
 
@@ -108,29 +159,32 @@ struct KernelParameters::Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  [[nodiscard]] std::optional<double> value() const {
+  [[nodiscard]] bool is_whole() const { return G_OBJECT_TYPE(object) == gst_gpumap_whole_parameter_get_type(); }
+  [[nodiscard]] std::optional<Number> value() const {
+    std::optional<Number> found;
     GST_OBJECT_LOCK(object);
-    const std::optional<double> found = object->set != 0 ? std::optional(object->value) : std::nullopt;
+    if (object->set != 0) found = is_whole() ? Number(std::int64_t{object->whole}) : Number(object->value);
     GST_OBJECT_UNLOCK(object);
     return found;
   }
 
   std::string name;
   GstGpumapParameter* object;
-  std::optional<double> told;  ///< by the last changed()
+  std::optional<Number> told;  ///< by the last changed()
 };
 
 KernelParameters::KernelParameters() = default;
 KernelParameters::~KernelParameters() = default;
 
-GObject* KernelParameters::find_or_add(GstElement* element, const std::string& name) {
+GObject* KernelParameters::find_or_add(GstElement* element, const std::string& name, bool whole) {
   GObject* object = nullptr;
   {
     const std::lock_guard lock(mutex_);
     const auto found =
         std::find_if(children_.begin(), children_.end(), [&](const auto& one) { return one->name == name; });
     if (found != children_.end()) return G_OBJECT(gst_object_ref((*found)->object));
-    auto* made = static_cast<GstGpumapParameter*>(g_object_new(gst_gpumap_parameter_get_type(), nullptr));
+    const GType type = whole ? gst_gpumap_whole_parameter_get_type() : gst_gpumap_parameter_get_type();
+    auto* made = static_cast<GstGpumapParameter*>(g_object_new(type, nullptr));
     gst_object_set_name(GST_OBJECT_CAST(made), name.c_str());
     gst_object_set_parent(GST_OBJECT_CAST(made), GST_OBJECT_CAST(element));
     children_.push_back(std::make_unique<Child>(name, made));
@@ -141,36 +195,43 @@ GObject* KernelParameters::find_or_add(GstElement* element, const std::string& n
 }
 
 GObject* KernelParameters::child(GstElement* element, const std::string& name) {
+  bool whole = false;
   try {
     const auto known = parameters_of(settings_of(element));
-    if (known && number_of(*known, name) == nullptr) return nullptr;
+    const DeclaredParameter* parameter = known ? parameter_of(*known, name) : nullptr;
+    if (known && parameter == nullptr) return nullptr;
+    whole = parameter != nullptr && is_whole(*parameter);
   } catch (const Error&) {
     return nullptr;  // what is wrong with the file is said where the kernel starts
   }
-  return find_or_add(element, name);
+  return find_or_add(element, name, whole);
 }
 
 void KernelParameters::adopt(GstElement* element) {
-  NamedValues known;
+  std::vector<DeclaredParameter> known;
   try {
-    known = parameters_of(settings_of(element)).value_or(NamedValues());
+    known = parameters_of(settings_of(element)).value_or(std::vector<DeclaredParameter>());
   } catch (const Error&) {
     known.clear();
   }
   std::vector<std::unique_ptr<Child>> gone;
   {
     const std::lock_guard lock(mutex_);
-    const auto first_gone = std::stable_partition(
-        children_.begin(), children_.end(), [&](const auto& one) { return number_of(known, one->name) != nullptr; });
+    const auto first_gone = std::stable_partition(children_.begin(), children_.end(), [&](const auto& one) {
+      const DeclaredParameter* parameter = parameter_of(known, one->name);
+      return parameter != nullptr && is_whole(*parameter) == one->is_whole();
+    });
     std::move(first_gone, children_.end(), std::back_inserter(gone));
     children_.erase(first_gone, children_.end());
   }
   for (const auto& one : gone) {
     gst_child_proxy_child_removed(GST_CHILD_PROXY(element), G_OBJECT(one->object), one->name.c_str());
   }
-  for (const auto& [name, values] : known) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      g_object_unref(find_or_add(element, values.size() == 1 ? name : fmt::format("{}[{}]", name, i)));
+  for (const DeclaredParameter& parameter : known) {
+    const std::size_t count = parameter.values.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::string name = count == 1 ? parameter.name : fmt::format("{}[{}]", parameter.name, i);
+      g_object_unref(find_or_add(element, name, is_whole(parameter)));
     }
   }
 }
@@ -190,7 +251,7 @@ bool KernelParameters::changed(GstClockTime time) {
   bool any = false;
   for (const auto& one : children_) {
     if (GST_CLOCK_TIME_IS_VALID(time)) gst_object_sync_values(GST_OBJECT_CAST(one->object), time);
-    const std::optional<double> now = one->value();
+    const std::optional<Number> now = one->value();
     any = any || now != one->told;
     one->told = now;
   }
@@ -201,16 +262,16 @@ std::string KernelParameters::over(const std::string& params) const {
   auto all = parse_parameters(params);
   const std::lock_guard lock(mutex_);
   for (const auto& one : children_) {
-    const std::optional<double> value = one->value();
+    const std::optional<Number> value = one->value();
     if (!value) continue;
     auto found = std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.first == one->name; });
     // Into its list, where that is there, and nowhere else: a number that is told twice counts as two.
-    if (double* listed = number_of(all, one->name)) {
+    if (Number* listed = number_of(all, one->name)) {
       *listed = *value;
       if (found != all.end() && one->name.back() == ']') all.erase(found);
       continue;
     }
-    if (found == all.end()) found = all.emplace(all.end(), one->name, std::vector<double>());
+    if (found == all.end()) found = all.emplace(all.end(), one->name, std::vector<Number>());
     found->second = {*value};
   }
   return format_parameters(all);

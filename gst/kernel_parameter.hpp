@@ -12,7 +12,8 @@ namespace gpumap::gst {
 
 /// The parameters of a kernel as children of its element (GstChildProxy), each with a controllable property `value`:
 /// `gpumapkernel gain::value=2.5`, gst_child_proxy_set(kernel, "gain::value", 2.5, NULL), or a GstControlSource bound
-/// to `value` of the child "gain". A number of a list is the child "taps[1]". One that was not set shows what the
+/// to `value` of the child "gain". `value` is a gint64 where the kernel declares integers (i32, u32, i64), else a
+/// double. A number of a list is the child "taps[1]". One that was not set shows what the
 /// element's `params` say. Thread safety: every member from any thread.
 class KernelParameters {
  public:
@@ -40,7 +41,7 @@ class KernelParameters {
 
  private:
   struct Child;
-  GObject* find_or_add(GstElement* element, const std::string& name);
+  GObject* find_or_add(GstElement* element, const std::string& name, bool whole);
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Child>> children_;
 };

@@ -24,6 +24,8 @@ enum {
   PROP_RELOAD,
   PROP_CHECK_BOUNDS,
   PROP_TIMEOUT,
+  PROP_TABLES,
+  PROP_HISTORY,
 };
 enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
 
@@ -51,6 +53,8 @@ std::string* text_of(KernelSettings& settings, guint id) {
       return &settings.function;
     case PROP_PARAMS:
       return &settings.params;
+    case PROP_TABLES:
+      return &settings.tables;
     case PROP_DEVICE:
       return &settings.device;
     case PROP_BLOCK:
@@ -118,6 +122,9 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_STATE_BYTES:
       settings.state_bytes = g_value_get_uint64(value);
       break;
+    case PROP_HISTORY:
+      settings.history = g_value_get_uint(value);
+      break;
     case PROP_RELOAD:
       settings.reload = g_value_get_boolean(value) != 0;
       break;
@@ -153,6 +160,9 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
       break;
     case PROP_STATE_BYTES:
       g_value_set_uint64(value, settings.state_bytes);
+      break;
+    case PROP_HISTORY:
+      g_value_set_uint(value, settings.history);
       break;
     case PROP_RELOAD:
       g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
@@ -208,6 +218,15 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_uint64("state-bytes", "State bytes",
                           "Memory that the kernel keeps from frame to frame (0: as the file declares)", 0, G_MAXUINT64,
                           0, ready));
+  text(PROP_TABLES, "tables", "Tables",
+       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded again when they "
+       "change");
+  g_object_class_install_property(
+      object_class, PROP_HISTORY,
+      g_param_spec_uint("history", "History",
+                        "Frames before the one at hand that the kernel sees (0: as the file "
+                        "declares)",
+                        0, GPUMAP_MAX_HISTORY, 0, ready));
   text(PROP_INPUT_CAPS, "input-caps", "Input caps",
        "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else anything)");
   text(PROP_OUTPUT_CAPS, "output-caps", "Output caps",

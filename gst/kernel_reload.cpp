@@ -7,31 +7,23 @@
 
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
+#include "kernel_inputs.hpp"
 
 namespace gpumap::gst {
 
 using namespace std::chrono_literals;
 
-bool KernelReload::Stamp::operator==(const Stamp& other) const noexcept {
-  return inode == other.inode && bytes == other.bytes && changed.tv_sec == other.changed.tv_sec &&
-         changed.tv_nsec == other.changed.tv_nsec;
-}
-
 KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings)
-    : device_(std::move(device)), settings_(std::move(settings)), compiled_(stamp()) {}
-
-std::optional<KernelReload::Stamp> KernelReload::stamp() const {
-  struct stat found {};
-  if (stat(settings_.location.c_str(), &found) != 0) return {};
-  return Stamp{.inode = found.st_ino, .bytes = found.st_size, .changed = found.st_mtim};
-}
+    : device_(std::move(device)), settings_(std::move(settings)), compiled_(FileStamp::of(settings_.location)) {}
 
 KernelReload::News KernelReload::compile() const {
   News news;
   try {
     news.plan = plan_of(settings_, *device_);
     check_declared_caps(caps_of(news.plan.declaration));
-    news.program = Program::load(device_, news.plan.source, news.plan.declaration);
+    auto program = Program::load(device_, news.plan.source, news.plan.declaration);
+    news.tables = tables_of(news.plan, settings_, device_);
+    news.program = std::move(program);  // last: without one the rest counts for nothing
   } catch (const std::exception& error) {
     news.problem = fmt::format("{}: the kernel of before goes on", error.what());
   }
@@ -46,7 +38,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
     if (compiling_.wait_for(0s) != std::future_status::ready) return {};
     return compiling_.get();
   }
-  const std::optional<Stamp> before = std::exchange(seen_, stamp());
+  const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(settings_.location));
   // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
   if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
   compiled_ = seen_;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <sys/stat.h>
-
 #include <chrono>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "gpumap/file_stamp.hpp"
 #include "gpumap/program.hpp"
+#include "gpumap/tables.hpp"
 #include "kernel_settings.hpp"
 
 namespace gpumap::gst {
@@ -25,26 +25,19 @@ class KernelReload {
   struct News {
     std::unique_ptr<Program> program;
     KernelPlan plan;
+    std::unique_ptr<Tables> tables;  ///< null: the kernel has none
     std::string problem;
   };
   /// Cheap enough for every frame: looks at the file ten times a second.
   [[nodiscard]] std::optional<News> poll();
 
  private:
-  /// Tells one version of a file from another.
-  struct Stamp {
-    ino_t inode = 0;
-    off_t bytes = 0;
-    timespec changed{};
-    [[nodiscard]] bool operator==(const Stamp& other) const noexcept;
-  };
-  [[nodiscard]] std::optional<Stamp> stamp() const;
   [[nodiscard]] News compile() const;
 
   std::shared_ptr<Device> device_;
   KernelSettings settings_;
-  std::optional<Stamp> compiled_;  ///< the version that runs, or that did not compile
-  std::optional<Stamp> seen_;      ///< at the last look
+  std::optional<FileStamp> compiled_;  ///< the version that runs, or that did not compile
+  std::optional<FileStamp> seen_;      ///< at the last look
   std::chrono::steady_clock::time_point next_look_{};
   std::future<News> compiling_;  ///< its destruction waits for the compiler
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "cuda_caps.hpp"
 #include "declared_caps.hpp"
 #include "gpumap/error.hpp"
+#include "kernel_inputs.hpp"
 #include "latency_report.hpp"
 
 namespace gpumap::gst {
@@ -52,16 +54,23 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
   auto program = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
                                      : Program::load(device_, plan.source, plan.declaration);
   program->set_params(settings.params);
+  auto tables = tables_of(plan, settings, device_);
   params_ = settings.params;
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
-  adopt(std::move(plan), std::move(program));
+  adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings);
 }
 
-void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
+void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
   program_ = std::move(program);
+  tables_ = std::move(tables);
+  history_.reset();
+  std::fill(std::begin(frame_.tables), std::end(frame_.tables), gpumap_table{});
+  frame_.past_count = 0;
+  const std::uint32_t history = plan.declaration.history;
+  if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
   has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
   result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
   declaration_ = std::move(plan.declaration);
@@ -83,7 +92,7 @@ std::optional<std::string> KernelRunner::reload() {
   } catch (const Error& error) {
     return fmt::format("kernel {}: {}: the kernel of before goes on", name_, error.what());
   }
-  adopt(std::move(news->plan), std::move(news->program));
+  adopt(std::move(news->plan), std::move(news->program), std::move(news->tables));
   begin();
   return std::string();
 }
@@ -104,6 +113,8 @@ KernelRunner::~KernelRunner() {
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
     keep_for_good(std::shared_ptr<KernelResult>(std::move(result_)));
     keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
+    keep_for_good(std::shared_ptr<Tables>(std::move(tables_)));
+    keep_for_good(std::shared_ptr<FrameHistory>(std::move(history_)));
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }
@@ -156,6 +167,7 @@ void KernelRunner::begin() {
   times_.forget();
   begun_anew_ = true;
   continuity_.break_off();
+  if (history_) history_->forget();
   loans_->sweep();
   cuda_sequence_ = 0;
   if (!in_caps_) return;

@@ -17,8 +17,10 @@
 #include "cuda_memory.hpp"
 #include "frame_format.hpp"
 #include "frame_times.hpp"
+#include "gpumap/frame_history.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
+#include "gpumap/tables.hpp"
 #include "kernel_metas.hpp"
 #include "kernel_reload.hpp"
 #include "kernel_result.hpp"
@@ -56,6 +58,10 @@ class KernelRunner {
   /// Go on with another version of the kernel where its file has changed and compiles. The text is what became of a
   /// change: empty where it runs now, else why it does not; nothing where there was none.
   [[nodiscard]] std::optional<std::string> reload();
+
+  /// Go on with what table files became that have changed. What is wrong with one, for which that of before goes on;
+  /// else empty. Throws Error(device_lost).
+  [[nodiscard]] std::string refresh_tables();
 
   /// What the kernel keeps from frame to frame is as new: set_caps() does so too.
   void begin();
@@ -113,7 +119,7 @@ class KernelRunner {
     std::uint64_t address = 0;
     GstVideoMeta* meta = nullptr;
   };
-  void adopt(KernelPlan plan, std::unique_ptr<Program> program);
+  void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   void settle_stream();
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
@@ -151,6 +157,9 @@ class KernelRunner {
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
+  /// Tables and history into the frame that is to be launched on, and that frame into the history.
+  void lend_inputs(bool gap);
+  void remember(const Input& input);
   void submit(const Input& input, const FrameTrace* trace);
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
@@ -170,6 +179,8 @@ class KernelRunner {
   bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
   bool has_result_ = false;
   std::unique_ptr<KernelResult> result_;
+  std::unique_ptr<Tables> tables_;  ///< null where the kernel has none, as the next
+  std::unique_ptr<FrameHistory> history_;
   gpumap_frame frame_{};
   FrameFormat in_format_, out_format_;
   std::unique_ptr<GstCaps, void (*)(GstCaps*)> in_caps_{nullptr, &gst_caps_unref};  ///< null: none yet

@@ -36,6 +36,8 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"grid", settings.grid},
       {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
       {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
+      {"tables", settings.tables},
+      {"history", settings.history != 0 ? std::to_string(settings.history) : ""},
       {"input-caps", settings.input_caps},
       {"output-caps", settings.output_caps},
       {"output-bytes", settings.output_bytes},
@@ -94,6 +96,7 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
   if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;
   if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
+  if (settings.history != 0) declaration.history = settings.history;
   if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
   if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
   if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
@@ -134,13 +137,15 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   return plan;
 }
 
-std::optional<NamedValues> parameters_of(const KernelSettings& settings) {
-  NamedValues made;
+std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings) {
+  std::vector<DeclaredParameter> made;
   if (settings.location.empty()) {
     const Builtin* builtin = find_builtin(settings.kernel);
     if (builtin == nullptr) return made;
     for (const Parameter& parameter : builtin->parameters) {
-      made.emplace_back(parameter.name, std::vector<double>(parameter.count, parameter.initial));
+      made.push_back({.name = std::string(parameter.name),
+                      .type = NumberType::f64,
+                      .values = std::vector<Number>(parameter.count, parameter.initial)});
     }
     return made;
   }

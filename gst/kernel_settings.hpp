@@ -21,6 +21,8 @@ struct KernelSettings {
   std::string location;
   std::string function;  ///< or several, run in sequence: "one,other"
   std::string params;
+  std::string tables;         ///< "weights=/path,other=/path"
+  std::uint32_t history = 0;  ///< frames
   std::string device = "auto";
   std::optional<Backend> backend;  ///< empty: the device's own
   std::string block, grid;         ///< as in "32x8"
@@ -46,10 +48,9 @@ struct KernelSettings {
 /// that contradict each other: which one is the mistake, only the user knows.
 [[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);
 
-/// Names of the kernel's parameters, with initial values. Empty optional: a file that declares none takes any. Throws
+/// The kernel's parameters, with initial values. Empty optional: a file that declares none takes any. Throws
 /// Error(invalid | io) for a file that cannot be read.
-using NamedValues = std::vector<std::pair<std::string, std::vector<double>>>;
-[[nodiscard]] std::optional<NamedValues> parameters_of(const KernelSettings& settings);
+[[nodiscard]] std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings);
 
 /// What is to be run: a built-in, or a file with what it and the properties declare.
 struct KernelPlan {

@@ -72,6 +72,11 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
   return gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
 }
 
+void refresh_tables(GstBaseTransform* trans, KernelRunner& runner) {
+  const std::string problem = runner.refresh_tables();
+  if (!problem.empty()) GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", problem.c_str()), (nullptr));
+}
+
 void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
   if (!outcome) return;
   if (outcome->empty()) {
@@ -118,6 +123,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     } else if (runner) {
       update_params(trans, *runner, stream_time_of(trans, in));
       tell_reload(trans, runner->reload());
+      refresh_tables(trans, *runner);
       ask_for_layout(trans, *runner);
       provide_cuda_pool(trans, *runner);
       if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");

@@ -9,6 +9,8 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel/declared_parameters.hpp"
+#include "kernel/declared_tables.hpp"
 
 namespace gpumap {
 namespace {
@@ -95,11 +97,12 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
 void declare(Declaration& declaration, std::string_view key, std::string_view value) {
   if (value.empty()) throw Error(ErrorCode::invalid, fmt::format("{} without a value", key));
   if (key == "params") {
-    declaration.params = parse_parameters(value);
-    for (const auto& [name, values] : declaration.params) {
-      if (name.find('[') == name.npos) continue;
-      throw Error(ErrorCode::invalid, fmt::format("\"{}\": declare the whole list, as in taps=[1,2,3]", name));
-    }
+    declaration.params = parse_declared_parameters(value);
+  } else if (key == "table") {
+    declaration.tables.push_back(parse_declared_table(value, declaration.tables));
+  } else if (key == "history") {
+    declaration.history = parse_number<std::uint32_t>(value, 0, "number of frames");
+    check_history(declaration.history);
   } else if (key == "functions") {
     declaration.functions = parse_functions(value);
   } else if (key == "block") {
@@ -125,7 +128,8 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, launch, bytes and results",
+                                                "shared, state, input, output, launch, bytes, results, table and "
+                                                "history",
                                                 key));
   }
 }
@@ -135,6 +139,13 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
 void declare_output(Declaration& declaration, std::string_view value) {
   declaration.unchanged = value == "unchanged";
   declaration.output = declaration.unchanged ? std::string() : std::string(value);
+}
+
+void check_history(std::uint32_t frames) {
+  if (frames <= GPUMAP_MAX_HISTORY) return;
+  throw Error(ErrorCode::invalid, fmt::format("a history of {} frames: a kernel sees at most {}; keep what it needs of "
+                                              "more in its state",
+                                              frames, GPUMAP_MAX_HISTORY));
 }
 
 std::array<std::uint32_t, 3> parse_dimensions(std::string_view text) {
@@ -173,7 +184,7 @@ Declaration parse_declaration(std::string_view code) {
     const std::size_t key_end = std::min(text.find_first_of(" \t"), text.size());
     const std::string_view key = text.substr(0, key_end);
     try {
-      if (std::find(declared.begin(), declared.end(), key) != declared.end()) {
+      if (key != "table" && std::find(declared.begin(), declared.end(), key) != declared.end()) {
         throw Error(ErrorCode::invalid, fmt::format("{} is declared twice", key));
       }
       declare(declaration, key, trimmed(text.substr(key_end)));
@@ -183,26 +194,6 @@ Declaration parse_declaration(std::string_view code) {
     }
   }
   return declaration;
-}
-
-void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
-                    std::span<float> params) {
-  std::vector<double> made(params.size(), 0.0);
-  std::size_t at = 0;
-  if (declaration.params.empty()) {
-    for (const auto& [name, values] : parse_parameters(text)) {
-      for (const double value : values) made[at++] = value;
-    }
-  } else {
-    std::vector<Parameter> known;
-    for (const auto& [name, values] : declaration.params) {
-      known.push_back(
-          {.name = name, .first = static_cast<std::uint32_t>(at), .count = static_cast<std::uint32_t>(values.size())});
-      for (const double value : values) made[at++] = value;
-    }
-    apply_parameters(kernel, known, text, made);
-  }
-  narrow_parameters(made, params);
 }
 
 }  // namespace gpumap

@@ -29,6 +29,8 @@ layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 const uint GPUMAP_MAX_PLANES = 4;
 const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
+const uint GPUMAP_MAX_TABLES = 8;
+const uint GPUMAP_MAX_HISTORY = 8;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
 const uint GPUMAP_FORMAT_NV12 = 1;
@@ -84,6 +86,11 @@ struct gpumap_color {
   float offset[3];
 };
 
+struct gpumap_table {
+  uint64_t address;
+  uint64_t count;
+};
+
 struct gpumap_frame {
   gpumap_view in_view;   // gpumap_frame::in
   gpumap_view out_view;  // gpumap_frame::out
@@ -99,6 +106,12 @@ struct gpumap_frame {
   uint reserved;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+
+  uint64_t numbers[GPUMAP_MAX_PARAMS];
+  gpumap_table tables[GPUMAP_MAX_TABLES];
+  uint past_count;
+  uint past_reserved;
+  gpumap_view past[GPUMAP_MAX_HISTORY];
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {
@@ -108,6 +121,11 @@ layout(push_constant, scalar) uniform gpumap_push_constant {
   uint64_t frame_address;
 } gpumap_push;
 #define frame (gpumap_frame_at(gpumap_push.frame_address).value)
+
+// Number `at` of params, exactly: an integer where the line `params` says so, else a double. That one is a macro, as
+// load_f64() is.
+int64_t param_i64(uint at) { return int64_t(frame.numbers[at]); }
+#define param_f64(at) packDouble2x32(unpackUint2x32(frame.numbers[at]))
 
 layout(buffer_reference, scalar, buffer_reference_align = 1) buffer gpumap_i8_at { int8_t value; };
 layout(buffer_reference, scalar, buffer_reference_align = 2) buffer gpumap_i16_at { int16_t value; };

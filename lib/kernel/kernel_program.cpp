@@ -43,7 +43,7 @@ class KernelProgram final : public Program {
     if (builtin_ != nullptr) {
       apply_parameters(*builtin_, text, params_);
     } else {
-      apply_declared(declaration_, kernels_.front()->name(), text, params_);
+      apply_declared(declaration_, kernels_.front()->name(), text, params_, numbers_);
     }
   }
 
@@ -73,6 +73,7 @@ class KernelProgram final : public Program {
   void run(Queue& queue, const gpumap_frame& frame) override {
     gpumap_frame given = frame;
     std::copy(params_.begin(), params_.end(), std::begin(given.params));
+    std::copy(numbers_.begin(), numbers_.end(), std::begin(given.numbers));
     given.state = state_.ready(queue);
     given.state_bytes = state_.bytes();
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
@@ -102,6 +103,7 @@ class KernelProgram final : public Program {
   const Builtin* builtin_ = nullptr;
   Declaration declaration_;
   std::array<float, GPUMAP_MAX_PARAMS> params_{};
+  std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers_{};  ///< those of a kernel of the user's, exactly
   StateMemory state_;
   std::array<std::shared_ptr<Mapping>, 2> between_;
   std::vector<std::shared_ptr<Mapping>> outgrown_;

@@ -16,11 +16,12 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel/declared_parameters.hpp"
 
 namespace gpumap {
 namespace {
 
-using Values = std::vector<double>;
+using Values = std::vector<Number>;
 
 // The locale has no say in what a name is.
 constexpr bool is_letter(char c) {
@@ -34,8 +35,8 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  std::vector<std::pair<std::string, Values>> parse() {
-    std::vector<std::pair<std::string, Values>> parameters;
+  NamedNumbers parse() {
+    NamedNumbers parameters;
     skip_blanks();
     if (at_end()) return parameters;
     do {
@@ -80,20 +81,21 @@ class Parser {
     return values;
   }
 
-  double parse_number() {
+  Number parse_number() {
     skip_blanks();
     const std::string_view rest = text_.substr(at_);
     double value = 0.0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     if (error == std::errc::invalid_argument) fail(at_, fmt::format("expected a number, found {}", found()));
-    // NaN too; kernels get most of them as such.
-    if (error != std::errc{} || !(std::abs(value) <= std::numeric_limits<float>::max())) {
-      fail(at_, "the number is not a finite 32-bit float");
-    }
+    if (error != std::errc{} || !std::isfinite(value)) fail(at_, "the number is not a finite 64-bit float");
     if (++numbers_ > GPUMAP_MAX_PARAMS) {
       fail(at_, fmt::format("more than {} numbers: a kernel gets no more", GPUMAP_MAX_PARAMS));
     }
     at_ += static_cast<std::size_t>(end - rest.data());
+    // All the digits of a whole number; of a negative zero the sign.
+    std::int64_t whole = 0;
+    const auto [whole_end, whole_error] = std::from_chars(rest.data(), end, whole);
+    if (whole_error == std::errc{} && whole_end == end && whole != 0) return whole;
     return value;
   }
 
@@ -138,21 +140,22 @@ std::string numbers(std::size_t count) {
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::vector<double>>> parse_parameters(std::string_view text) {
+NamedNumbers parse_parameters(std::string_view text) {
   return Parser(text).parse();
 }
 
-std::string format_parameters(std::span<const std::pair<std::string, std::vector<double>>> parameters) {
+std::string format_parameters(const NamedNumbers& parameters) {
   std::string text;
   for (const auto& [name, values] : parameters) {
-    text += fmt::format("{}{}=[{}]", text.empty() ? "" : ",", name, fmt::join(values, ","));
+    std::vector<std::string> numbers;
+    for (const Number& value : values) numbers.push_back(to_string(value));
+    text += fmt::format("{}{}=[{}]", text.empty() ? "" : ",", name, fmt::join(numbers, ","));
   }
   return text;
 }
 
-void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                      std::span<double> params) {
-  std::vector<double> made(params.begin(), params.end());
+void lay_out_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
+                        const std::function<void(std::string_view, std::size_t, const Number&)>& put) {
   for (const auto& [given_name, values] : parse_parameters(text)) {
     const auto [name, index] = split_index(given_name);
     const auto found =
@@ -174,9 +177,19 @@ void apply_parameters(std::string_view kernel, std::span<const Parameter> known,
                                                       : numbers(wanted),
                       values.size()));
     }
-    std::copy(values.begin(), values.end(),
-              made.begin() + static_cast<std::ptrdiff_t>(found->first + index.value_or(0)));
+    for (std::size_t i = 0; i < values.size(); ++i) put(given_name, found->first + index.value_or(0) + i, values[i]);
   }
+}
+
+void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
+                      std::span<double> params) {
+  std::vector<double> made(params.begin(), params.end());
+  lay_out_parameters(kernel, known, text, [&](std::string_view name, std::size_t at, const Number& number) {
+    made[at] = number.value();
+    if (std::abs(made[at]) <= std::numeric_limits<float>::max()) return;
+    throw Error(ErrorCode::invalid, fmt::format("parameters: '{}' of kernel {}: {} is not a finite 32-bit float", name,
+                                                kernel, to_string(number)));
+  });
   // Only now: an error leaves the caller's parameters as they were.
   std::copy(made.begin(), made.end(), params.begin());
 }

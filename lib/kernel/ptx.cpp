@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstddef>
 
 #include "gpumap/error.hpp"
 
@@ -18,10 +20,20 @@ bool is_blank(char c) {
   return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/// The gpumap_frame of this version or of one before, which had less at its end: it sees that much of a frame.
+bool is_frame(std::string_view parameter) {
+  constexpr std::size_t first_version_bytes = offsetof(gpumap_frame, params) + sizeof gpumap_frame::params;
+  const std::size_t open = parameter.find('[');
+  if (open == parameter.npos) return false;
+  std::size_t bytes = 0;
+  const auto [end, error] = std::from_chars(parameter.data() + open + 1, parameter.data() + parameter.size(), bytes);
+  return error == std::errc{} && end != parameter.data() + parameter.size() && *end == ']' &&
+         bytes >= first_version_bytes && bytes <= sizeof(gpumap_frame);
+}
+
 }  // namespace
 
 std::vector<PtxEntry> ptx_entries(std::string_view ptx) {
-  const std::string frame_size = fmt::format("[{}]", sizeof(gpumap_frame));
   std::vector<PtxEntry> entries;
   for (std::size_t at = ptx.find(directive); at != ptx.npos; at = ptx.find(directive, at)) {
     at += directive.size();
@@ -35,7 +47,7 @@ std::vector<PtxEntry> ptx_entries(std::string_view ptx) {
     const std::string_view parameters = ptx.substr(name_end, stop - name_end);
     const std::size_t first = parameters.find(".param");
     entry.takes_frame = first != parameters.npos && parameters.find(".param", first + 1) == parameters.npos &&
-                        parameters.find(frame_size, first) != parameters.npos;
+                        is_frame(parameters.substr(first));
     entries.push_back(std::move(entry));
   }
   return entries;

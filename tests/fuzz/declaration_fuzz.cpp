@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: MIT
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/kernel.hpp"
+#include "gpumap/tables.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::pair<std::string_view, std::uint64_t> variables[] = {
       {"width", 1917}, {"height", 1}, {"bytes", 1ULL << 63}};
+  try {
+    for (const auto& [name, path] : gpumap::parse_table_files(text)) {
+      if (name.empty() || path.empty()) __builtin_trap();
+    }
+  } catch (const gpumap::Error&) {
+    // As below.
+  }
   for (const bool as_expression : {false, true}) {
     try {
       if (as_expression) {
@@ -19,6 +29,27 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
       const gpumap::Declaration declaration = gpumap::parse_declaration(text);
       if (declaration.results.size() > GPUMAP_RESULT_WORDS) __builtin_trap();
+      if (declaration.history > GPUMAP_MAX_HISTORY || declaration.tables.size() > GPUMAP_MAX_TABLES) __builtin_trap();
+      for (const gpumap::DeclaredTable& table : declaration.tables) {
+        const std::uint64_t count = table.count.value_or(1);
+        if (table.name.empty() || count == 0) __builtin_trap();
+        if (count > gpumap::Tables::most_bytes / bytes_of(table.type)) __builtin_trap();
+      }
+      // Whatever was declared is laid out, and as text of its own gives the same.
+      std::array<float, GPUMAP_MAX_PARAMS> params{}, again_params{};
+      std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers{}, again_numbers{};
+      apply_declared(declaration, "fuzz", "", params, numbers);
+      gpumap::NamedNumbers initial;
+      for (const gpumap::DeclaredParameter& parameter : declaration.params) {
+        if (parameter.name.empty() || parameter.values.empty()) __builtin_trap();
+        initial.emplace_back(parameter.name, parameter.values);
+      }
+      try {
+        apply_declared(declaration, "fuzz", gpumap::format_parameters(initial), again_params, again_numbers);
+      } catch (const gpumap::Error&) {
+        __builtin_trap();
+      }
+      if (numbers != again_numbers) __builtin_trap();
       for (const auto& name : declaration.functions) {
         if (name.empty()) __builtin_trap();
       }

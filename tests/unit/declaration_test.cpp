@@ -40,7 +40,12 @@ TEST(Declaration, EveryKey) {
       "// gpumap: bytes bytes/2\n"
       "// gpumap: launch per-field\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
-  EXPECT_THAT(declaration.params, ElementsAre(Pair("gain", ElementsAre(2.5F)), Pair("taps", ElementsAre(1, 2, 3))));
+  ASSERT_EQ(declaration.params.size(), 2U);
+  EXPECT_EQ(declaration.params[0].name, "gain");
+  EXPECT_THAT(declaration.params[0].values, ElementsAre(2.5));
+  EXPECT_EQ(declaration.params[0].type, NumberType::f32);
+  EXPECT_EQ(declaration.params[1].name, "taps");
+  EXPECT_THAT(declaration.params[1].values, ElementsAre(1, 2, 3));
   EXPECT_THAT(declaration.functions, ElementsAre("one", "other"));
   EXPECT_THAT(declaration.block, ElementsAre(32, 8, 1));
   EXPECT_THAT(declaration.grid, ElementsAre(7, 1, 1));
@@ -140,43 +145,6 @@ TEST(Expression, Errors) {
   for (int i = 0; i < 100000; ++i) minima += "min(";
   EXPECT_THAT(error_of([&] { return evaluate(minima, {}); }), HasSubstr("too many parentheses"));
   EXPECT_THAT(error_of([] { return expand("w={1", {}); }), HasSubstr("'{' without '}'"));
-}
-
-TEST(Declared, ParametersByName) {
-  Declaration declaration;
-  declaration.params = {{"gain", {2.0}}, {"taps", {1, 2, 3}}};
-  std::array<float, 6> params{};
-  apply_declared(declaration, "mine", "", params);
-  EXPECT_THAT(params, ElementsAre(2, 1, 2, 3, 0, 0));
-  apply_declared(declaration, "mine", "taps=[7,8,9],gain=5", params);
-  EXPECT_THAT(params, ElementsAre(5, 7, 8, 9, 0, 0));
-  apply_declared(declaration, "mine", "taps[1]=4", params);
-  EXPECT_THAT(params, ElementsAre(2, 1, 4, 3, 0, 0)) << "over the initial values, not those of before";
-  const std::pair<const char*, const char*> cases[] = {
-      {"speed=1", "kernel mine has no parameter 'speed': it takes gain (1 number), taps (3 numbers)"},
-      {"taps=1", "'taps' of kernel mine takes 3 numbers, 1 given"},
-      {"taps[3]=1", "takes no number 3, it has 3"},
-      {"taps[1]=[1,2]", "'taps[1]' of kernel mine takes 1 number, 2 given"},
-      {"taps[99999999999999999999]=1", "takes no number"},
-  };
-  for (const auto& [text, message] : cases) {
-    EXPECT_THAT(error_of([&, given = text] { return apply_declared(declaration, "mine", given, params), 0; }),
-                HasSubstr(message));
-  }
-  EXPECT_THAT(params, ElementsAre(2, 1, 4, 3, 0, 0)) << "errors change nothing";
-}
-
-TEST(Declared, WithoutADeclarationInTheOrderGiven) {
-  std::array<float, 5> params{9, 9, 9, 9, 9};
-  apply_declared({}, "mine", "a=1,b=[2,3],c=4", params);
-  EXPECT_THAT(params, ElementsAre(1, 2, 3, 4, 0));
-}
-
-TEST(Declared, TextOfParametersParsesAsItWas) {
-  const std::vector<std::pair<std::string, std::vector<double>>> parameters{
-      {"a", {0.1, -1e-20}}, {"b-c", {3}}, {"d[2]", {2147483647}}, {"e", {16777217.015625}}};
-  EXPECT_EQ(parse_parameters(format_parameters(parameters)), parameters);
-  EXPECT_EQ(format_parameters({}), "");
 }
 
 }  // namespace

@@ -245,16 +245,25 @@ void main() {
   for (uint i = 0u; i < 9u; ++i) put(uint64_t(floatBitsToUint(frame.color.matrix[i])));
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
+  for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(frame.numbers[i]);
+  for (uint i = 0u; i < GPUMAP_MAX_TABLES; ++i) {
+    put(frame.tables[i].address);
+    put(frame.tables[i].count);
+  }
+  put(uint64_t(frame.past_count));
+  for (uint i = 0u; i < GPUMAP_MAX_HISTORY; ++i) put_view(frame.past[i]);
 }
 )"));
   gpumap_frame frame{};
   // No random floats: a driver may quieten a NaN on the way.
   const auto bytes = reference::random_bytes(offsetof(gpumap_frame, color), 5);
   std::memcpy(static_cast<void*>(&frame), bytes.data(), bytes.size());
+  const auto more = reference::random_bytes(sizeof frame - offsetof(gpumap_frame, numbers), 6);
+  std::memcpy(static_cast<void*>(frame.numbers), more.data(), more.size());
   for (int i = 0; i < 9; ++i) frame.color.matrix[i] = static_cast<float>(i) + 0.25F;
   for (int i = 0; i < 3; ++i) frame.color.offset[i] = static_cast<float>(i) + 100.5F;
   for (int i = 0; i < GPUMAP_MAX_PARAMS; ++i) frame.params[i] = static_cast<float>(i) - 7.75F;
-  bench_->prepare({}, 4096);
+  bench_->prepare({}, 8192);
   frame.out.plane[0] = bench_->out();
   frame.out.width = frame.out.height = 1;
   bench_->run(*kernel, frame);
@@ -275,6 +284,10 @@ void main() {
   for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
+  expected.insert(expected.end(), std::begin(frame.numbers), std::end(frame.numbers));
+  for (const gpumap_table& table : frame.tables) expected.insert(expected.end(), {table.address, table.count});
+  expected.push_back(frame.past_count);
+  for (const gpumap_view& view : frame.past) put_view(view);
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

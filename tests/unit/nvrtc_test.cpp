@@ -10,6 +10,7 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/convert_program.hpp"
 #include "kernel/cuda_compiler.hpp"
+#include "kernel/ptx.hpp"
 #include "kernel/radio/two_pass_spectrum.hpp"
 #include "sanitizers.hpp"
 
@@ -161,6 +162,36 @@ TEST_F(NvrtcTest, RefusesKernelsThatDoNotTakeAFrame) {
   EXPECT_THAT(error_of(cuda("extern \"C\" __global__ void f(gpumap_frame, int) {}\n")), HasSubstr(message));
 }
 
+TEST_F(NvrtcTest, WhatAKernelIsHandedBesideItsFrameOnEveryArchitecture) {
+  const std::string code =
+      "extern \"C\" __global__ void f(gpumap_frame frame) {\n"
+      "  const float* weights = reinterpret_cast<const float*>(frame.tables[0].address);\n"
+      "  double sum = gpumap_param_f64(frame, 1);\n"
+      "  for (gpumap_i64 i = 0; i < gpumap_param_i64(frame, 0); ++i) sum += weights[i % frame.tables[0].count];\n"
+      "  for (unsigned i = 0; i < frame.past_count; ++i) sum += "
+      "*reinterpret_cast<gpumap_u8*>(frame.past[i].plane[0]);\n"
+      "  *reinterpret_cast<double*>(frame.out.plane[0]) = sum;\n"
+      "}\n";
+  for (const auto& architecture : architectures()) {
+    EXPECT_FALSE(compile_cuda(cuda(code), architecture).empty()) << architecture;
+  }
+}
+
+// A .ptx of before: gpumap_frame grows at its end, and its kernel takes as much of it as it knows.
+TEST(Ptx, KernelsThatTakeTheFrameOfAnEarlierVersion) {
+  const auto takes_frame = [](const std::string& parameters) {
+    const auto entries = ptx_entries(".visible .entry f(\n\t.param .align 8 .b8 " + parameters + "\n)\n{ ret; }\n");
+    return entries.size() == 1 && entries.front().takes_frame;
+  };
+  EXPECT_TRUE(takes_frame("f_param_0[" + std::to_string(sizeof(gpumap_frame)) + "]"));
+  EXPECT_TRUE(takes_frame("f_param_0[528]"));
+  EXPECT_FALSE(takes_frame("f_param_0[520]"));
+  EXPECT_FALSE(takes_frame("f_param_0[" + std::to_string(sizeof(gpumap_frame) + 8) + "]"));
+  EXPECT_FALSE(takes_frame("f_param_0[528"));
+  EXPECT_FALSE(takes_frame("f_param_0[]"));
+  EXPECT_FALSE(takes_frame("f_param_0[528],\n\t.param .u32 f_param_1"));
+}
+
 TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   std::string code;
 // NVRTC has no offsetof without the toolkit's headers; this is what its front end makes of one.
@@ -186,6 +217,10 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(color);
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);
+  SAME_OFFSET(numbers);
+  SAME_OFFSET(tables[1].count);
+  SAME_OFFSET(past_count);
+  SAME_OFFSET(past[7].bytes);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -43,11 +43,10 @@ TEST(Parameters, ErrorsNameTheColumn) {
       {"a=[1,2", "column 7: expected ',' or ']', found the end"},
       {"a=[]", "column 4: expected a number, found ']'"},
       {"a=1,b=2, a=3", "column 10: 'a' is given twice"},
-      {"a=nan", "column 3: the number is not a finite 32-bit float"},
-      {"a=-inf", "column 3: the number is not a finite 32-bit float"},
-      {"a=1e39", "column 3: the number is not a finite 32-bit float"},
-      {"a=1e-999", "column 3: the number is not a finite 32-bit float"},
-      {"a=1e99", "column 3: the number is not a finite 32-bit float"},
+      {"a=nan", "column 3: the number is not a finite 64-bit float"},
+      {"a=-inf", "column 3: the number is not a finite 64-bit float"},
+      {"a=1e-999", "column 3: the number is not a finite 64-bit float"},
+      {"a=1e999", "column 3: the number is not a finite 64-bit float"},
   };
   for (const auto& [text, message] : cases) EXPECT_THAT(error_of(text), HasSubstr(message)) << text;
   EXPECT_THAT(error_of(std::string_view("a\0=1", 4)), HasSubstr("column 2"));
@@ -85,6 +84,7 @@ TEST(Parameters, UnknownNamesAndWrongCountsChangeNothing) {
   params.fill(7.0F);
   for (const auto& [text, message] :
        {std::pair{"mean=1", "'mean' of kernel convert takes 3 numbers, 1 given"},
+        {"scale=[1,1,-1e39]", "'scale' of kernel convert: -1e+39 is not a finite 32-bit float"},
         {"gain=1", "kernel convert has no parameter 'gain': it takes mean (3 numbers), scale (3 numbers)"}}) {
     try {
       apply_parameters(convert, text, params);

@@ -201,7 +201,7 @@ TEST_P(ProgramTest, DeclaredParametersReachTheKernel) {
                        "store_u32(frame.out_view.plane[0] + 4 * x, uint(frame.params[0] * 10 + frame.params[3]));"};
   Declaration declaration;
   declaration.functions = {"scale"};
-  declaration.params = {{"gain", {4}}, {"taps", {1, 2, 3}}};
+  declaration.params = {{.name = "gain", .values = {4}}, {.name = "taps", .values = {1, 2, 3}}};
   const auto program = Program::load(bench_->device(), source({scale}), declaration);
   EXPECT_EQ(run(*program, words())[7], 43U);
   program->set_params("taps[2]=8,gain=1");

@@ -88,5 +88,21 @@ TEST(SpirvConstants, OfAShaderAreDeclared) {
   EXPECT_EQ(with_capabilities_of_constants(spirv), spirv);
 }
 
+// A device without 64-bit floats runs what reads integers: a file that declares doubles, but for one that reads them.
+TEST(SpirvConstants, ExactIntegersNeedNoDoubles) {
+  const auto needs_doubles = [](const std::string& value) {
+    constexpr std::uint32_t float64 = 10;
+    KernelSource source;
+    source.language = Language::glsl;
+    source.name = "numbers.comp";
+    source.code =
+        "#version 460\n#include <gpumap.glsl>\nvoid main() { store_u32(frame.out_view.plane[0], " + value + "); }";
+    const Words found = capabilities(compile_glsl(source));
+    return std::find(found.begin(), found.end(), float64) != found.end();
+  };
+  EXPECT_FALSE(needs_doubles("uint(param_i64(3)) + uint(frame.params[2])"));
+  EXPECT_TRUE(needs_doubles("uint(param_f64(3))"));
+}
+
 }  // namespace
 }  // namespace gpumap

@@ -3,7 +3,10 @@
 // What a kernel's source says of itself, in comment lines of its own:
 //
 //   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
+//   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such
 //   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
+//   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number), by itself
+//   // gpumap: history 3                              the last frames before, at frame.past
 //   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
 //   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
 //   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
@@ -18,19 +21,39 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "gpumap/number.hpp"
+
 namespace gpumap {
 
 /// What a word of the result block holds; a 32-bit one lies in its lower half.
 enum class ResultType { u64, i64, f32, f64 };
 
+/// One of the line `params`: one number, or a list.
+struct DeclaredParameter {
+  std::string name;
+  NumberType type = NumberType::f32;                ///< f32, f64, i32, u32 or i64
+  std::vector<Number> values;                       ///< initial
+  std::optional<std::pair<Number, Number>> limits;  ///< the least and the most that are taken
+};
+
+/// A line `table`.
+struct DeclaredTable {
+  std::string name;
+  NumberType type = NumberType::u8;
+  std::optional<std::uint64_t> count;  ///< of elements; empty: as many as the file has
+};
+
 struct Declaration {
-  std::vector<std::pair<std::string, std::vector<double>>> params;
+  std::vector<DeclaredParameter> params;
+  std::vector<DeclaredTable> tables;
+  std::uint32_t history = 0;  ///< frames, to GPUMAP_MAX_HISTORY
   std::vector<std::string> functions;
   std::array<std::uint32_t, 3> block{};  ///< 0: chosen
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
@@ -50,6 +73,9 @@ struct Declaration {
 /// What the line `output` says, put into `declaration`.
 void declare_output(Declaration& declaration, std::string_view value);
 
+/// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
+void check_history(std::uint32_t frames);
+
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
 /// "one,other". Throws Error(invalid) for an empty name.
@@ -65,8 +91,10 @@ using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 [[nodiscard]] std::string expand(std::string_view text, Variables variables);
 
 /// Lay values out as a declaration orders them, over its initial values; without a declaration, in the order in which
-/// they are given. `kernel` is for messages. Throws as apply_parameters().
+/// they are given. `params` gets the nearest floats and `numbers` the words of gpumap_frame::numbers, both as long as
+/// that has them. `kernel` is for messages. Throws as apply_parameters(), and Error(invalid) for a number that its type
+/// or its limits do not allow; then both stay as they were.
 void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
-                    std::span<float> params);
+                    std::span<float> params, std::span<std::uint64_t> numbers);
 
 }  // namespace gpumap

@@ -28,6 +28,8 @@ typedef int64_t gpumap_i64;
 #define GPUMAP_MAX_PLANES 4
 #define GPUMAP_MAX_PARAMS 64
 #define GPUMAP_RESULT_WORDS 32
+#define GPUMAP_MAX_TABLES 8
+#define GPUMAP_MAX_HISTORY 8
 
 /* What the bytes of a view mean. Values are part of the contract: never renumber. */
 enum gpumap_format {
@@ -99,6 +101,12 @@ enum gpumap_frame_flags {
   GPUMAP_FRAME_GAP = 1 /* does not follow on the frame before it: a stream begins, or some is missing between them */
 };
 
+/* A file of numbers: see the README's lines `table`. Only read it: frames share it. */
+typedef struct gpumap_table {
+  gpumap_u64 address; /* of the first element, 16-aligned; 0 where `count` is 0 */
+  gpumap_u64 count;   /* elements */
+} gpumap_table;
+
 typedef struct gpumap_frame {
   gpumap_view in;
   gpumap_view out;
@@ -116,6 +124,20 @@ typedef struct gpumap_frame {
   gpumap_u32 reserved;         /* 0 */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+
+  /* What the lines `params`, `table` and `history` ask for. */
+  gpumap_u64 numbers[GPUMAP_MAX_PARAMS];  /* those of params without rounding: read them by gpumap_param_i64() where the
+                                             line `params` says i32, u32 or i64, else by gpumap_param_f64() */
+  gpumap_table tables[GPUMAP_MAX_TABLES]; /* in the order of the lines `table` */
+  gpumap_u32 past_count;                  /* how many of past[] there are: 0 to what the line `history` says */
+  gpumap_u32 past_reserved;               /* 0 */
+  gpumap_view past[GPUMAP_MAX_HISTORY];   /* the frames that were `in` before, the last one first. Only read them */
 } gpumap_frame;
+
+#ifdef __CUDACC__
+/* Number `at` of params, exactly. Macros: to hand the frame on by reference may copy all of it for each thread. */
+#define gpumap_param_i64(frame, at) (static_cast<gpumap_i64>((frame).numbers[at]))
+#define gpumap_param_f64(frame, at) (__longlong_as_double(static_cast<gpumap_i64>((frame).numbers[at])))
+#endif
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/number.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
@@ -84,13 +85,14 @@ struct Builtin {
 [[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
-/// position. At most GPUMAP_MAX_PARAMS numbers, each within the range of a float; a rate or a frequency needs more
-/// digits.
-[[nodiscard]] std::vector<std::pair<std::string, std::vector<double>>> parse_parameters(std::string_view text);
+/// position. At most GPUMAP_MAX_PARAMS numbers, each a finite double or a whole number of 64 bits.
+using NamedNumbers = std::vector<std::pair<std::string, std::vector<Number>>>;
+[[nodiscard]] NamedNumbers parse_parameters(std::string_view text);
 /// The inverse.
-[[nodiscard]] std::string format_parameters(std::span<const std::pair<std::string, std::vector<double>>> parameters);
+[[nodiscard]] std::string format_parameters(const NamedNumbers& parameters);
 /// Put named values, and numbers of lists as "taps[1]=2", where `known` says. `kernel` is for messages. Throws
-/// Error(invalid) for an unknown name or a wrong count, and then leaves `params` alone.
+/// Error(invalid) for an unknown name, a wrong count or a number beyond a float's range, and then leaves `params`
+/// alone.
 void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
                       std::span<double> params);
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "gpumap/declaration.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/file_stamp.hpp"
+#include "gpumap/kernel.h"
+
+namespace gpumap {
+
+/// What "weights=/path/file,other=/path" says. A comma ends a path only where another name and '=' follow. Throws
+/// Error(invalid).
+[[nodiscard]] std::vector<std::pair<std::string, std::filesystem::path>> parse_table_files(std::string_view text);
+
+/// Files of numbers that a kernel of the user's reads, in device memory, loaded again when they change: in a thread of
+/// its own, into new memory, so that what was launched goes on with what it has.
+/// Ownership: keeps the device open; whoever destroys this has waited for what was launched with it. Thread safety:
+/// one thread at a time.
+class Tables {
+ public:
+  /// A larger file is refused.
+  static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;
+
+  /// Load each of `declared` from the file that `files` names for it (see parse_table_files()); where none is declared,
+  /// bytes, in the order of `files`. `kernel` is for messages. Throws Error(invalid) for names that do not go together
+  /// and for files of a wrong size, Error(io) for what cannot be read, Error(no_memory | device_lost).
+  Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
+         std::string_view files);
+  ~Tables();
+  Tables(const Tables&) = delete;
+  Tables& operator=(const Tables&) = delete;
+
+  /// For the next launch.
+  void lend(gpumap_frame& frame) const;
+
+  /// Cheap enough for every frame: looks at the files ten times a second. What was loaded meanwhile holds from here on,
+  /// and what it replaces stays until `launched`, the end of all that was launched so far. What is wrong with a file
+  /// that changed, for which that of before goes on; empty where nothing is, or nothing changed.
+  [[nodiscard]] std::string refresh(const Fence& launched);
+
+ private:
+  struct Loaded {
+    std::shared_ptr<Mapping> memory;
+    std::uint64_t count = 0;
+    std::string problem;   ///< why there is none
+    bool changed = false;  ///< while it was read: there will be another version
+  };
+  struct Table {
+    DeclaredTable declared;
+    std::filesystem::path path;
+    std::optional<FileStamp> taken;  ///< the version that is loaded, or was refused
+    std::optional<FileStamp> seen;   ///< at the last look
+    Loaded content;
+  };
+  [[nodiscard]] Loaded load(const Table& table) const;
+  void take(Loaded loaded, const Fence& launched);
+
+  std::shared_ptr<Device> device_;
+  Backend backend_;
+  std::string kernel_;
+  std::vector<Table> tables_;
+  std::vector<std::pair<Fence, std::shared_ptr<Mapping>>> replaced_;
+  std::chrono::steady_clock::time_point next_look_{};
+  std::size_t loading_table_ = 0;
+  std::future<Loaded> loading_;  ///< its destruction waits
+};
+
+}  // namespace gpumap

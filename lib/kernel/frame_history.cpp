@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/frame_history.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+
+FrameHistory::FrameHistory(std::shared_ptr<Device> device, Backend backend, std::uint32_t frames)
+    : device_(std::move(device)), backend_(backend), frames_(frames) {}
+
+void FrameHistory::lend(gpumap_frame& frame) const {
+  frame.past_count = static_cast<gpumap_u32>(kept_);
+  for (std::size_t i = 0; i < GPUMAP_MAX_HISTORY; ++i) {
+    frame.past[i] = i < kept_ ? frames_[(next_ + frames_.size() - 1 - i) % frames_.size()].view : gpumap_view{};
+  }
+}
+
+const std::shared_ptr<Mapping>& FrameHistory::room(std::size_t bytes) {
+  auto& memory = frames_[next_].memory;
+  if (memory && memory->bytes() >= bytes) return memory;
+  // Half as much again each time, so that what is outgrown by frames of rising sizes stays within twice what is used.
+  const std::size_t wanted = std::max({bytes, memory ? memory->bytes() / 2 * 3 : 0, std::size_t{16}});
+  try {
+    auto larger = device_->allocate({.placement = Placement::device, .bytes = (wanted + 15) / 16 * 16}, backend_);
+    if (memory) outgrown_.push_back(std::move(memory));
+    memory = std::move(larger);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    throw with_remedy(error, "lower the number of frames that the kernel looks back (history)");
+  }
+  return memory;
+}
+
+void FrameHistory::add(const gpumap_view& view, std::uint64_t from) {
+  Kept& kept = frames_[next_];
+  kept.view = view;
+  for (gpumap_u64& plane : kept.view.plane) {
+    if (plane != 0) plane += kept.memory->address(backend_) - from;
+  }
+  next_ = (next_ + 1) % frames_.size();
+  kept_ = std::min(kept_ + 1, frames_.size());
+}
+
+}  // namespace gpumap

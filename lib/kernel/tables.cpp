@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/tables.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "device/unique_fd.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/queue.hpp"
+#include "kernel/declared_tables.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t chunk_bytes = std::size_t{16} << 20U;
+
+/// An open file and which version of it that is.
+struct File {
+  UniqueFd descriptor;
+  FileStamp stamp;
+};
+
+File open_file(const std::string& what, const std::filesystem::path& path) {
+  const auto fail = [&](const std::string& why) -> void {
+    throw Error(ErrorCode::io, fmt::format("{} {}", what, why));
+  };
+  // Without waiting for who writes into a pipe.
+  UniqueFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (descriptor.get() < 0) fail(fmt::format("{}: check the path in tables", std::strerror(errno)));
+  struct stat found {};
+  if (fstat(descriptor.get(), &found) != 0) fail(std::strerror(errno));
+  if (!S_ISREG(found.st_mode)) {
+    fail(fmt::format("is a {}: name a file", S_ISDIR(found.st_mode) ? "directory" : "pipe or a device"));
+  }
+  return {std::move(descriptor), FileStamp::of(found)};
+}
+
+/// Elements of a file of `bytes`. Throws Error(invalid) where these are no whole elements, or not as many as declared.
+std::uint64_t count_elements(const std::string& what, const DeclaredTable& declared, std::uint64_t bytes) {
+  const std::size_t size = bytes_of(declared.type);
+  std::string why;
+  if (bytes == 0) {
+    why = "is empty: write the table into another file, and move that to here";
+  } else if (bytes > Tables::most_bytes) {
+    why = fmt::format("has {} bytes, and a table has at most {}: make several of it", bytes, Tables::most_bytes);
+  } else if (bytes % size != 0) {
+    why = fmt::format("has {} bytes, no multiple of the {} that a {} takes: write whole ones, or declare another type",
+                      bytes, size, to_string(declared.type));
+  } else if (declared.count && bytes / size != *declared.count) {
+    why = fmt::format("has {} elements of {} bytes ({}), and {} are declared: write as many, or leave the number out",
+                      bytes / size, size, to_string(declared.type), *declared.count);
+  }
+  if (!why.empty()) throw Error(ErrorCode::invalid, fmt::format("{} {}", what, why));
+  return bytes / size;
+}
+
+/// Less only where the file ends before.
+std::size_t read_some(const std::string& what, const UniqueFd& file, std::byte* to, std::size_t bytes) {
+  std::size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = read(file.get(), to + done, bytes - done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw Error(ErrorCode::io, fmt::format("{} {} at byte {}", what, std::strerror(errno), done));
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+template <typename Result>
+bool is_busy(const std::future<Result>& future) {
+  return future.valid() && future.wait_for(0s) != std::future_status::ready;
+}
+
+}  // namespace
+
+Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
+               std::string_view files)
+    : device_(std::move(device)), backend_(backend), kernel_(std::move(kernel)) {
+  for (auto& [table, path] : match_tables(kernel_, std::move(declared), parse_table_files(files))) {
+    tables_.push_back({.declared = std::move(table), .path = std::move(path), .taken = {}, .seen = {}, .content = {}});
+  }
+  for (Table& table : tables_) {
+    table.seen = table.taken = FileStamp::of(table.path);
+    table.content = load(table);
+    if (table.content.changed) table.taken.reset();
+  }
+}
+
+Tables::~Tables() = default;
+
+Tables::Loaded Tables::load(const Table& table) const {
+  const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.path.string());
+  const File file = open_file(what, table.path);
+  const auto bytes = static_cast<std::uint64_t>(file.stamp.bytes);
+  Loaded made;
+  made.count = count_elements(what, table.declared, bytes);
+  const std::size_t chunk = std::min<std::size_t>(bytes, chunk_bytes);
+  std::shared_ptr<Mapping> staging;
+  try {
+    made.memory = device_->allocate({.placement = Placement::device, .bytes = (bytes + 15) / 16 * 16}, backend_);
+    staging = device_->allocate({.placement = Placement::host, .bytes = chunk}, backend_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    throw with_remedy(error, fmt::format("make the table {} smaller", table.declared.name));
+  }
+  const auto queue = device_->create_queue(backend_);
+  std::uint64_t at = 0;
+  while (at < bytes) {
+    const std::size_t wanted = std::min<std::uint64_t>(bytes - at, chunk);
+    const std::size_t got = read_some(what, file.descriptor, staging->host(), wanted);
+    staging->flush(0, got);
+    queue->copy(*staging, 0, *made.memory, at, got);
+    static_cast<void>(queue->submit().wait());
+    at += got;
+    if (got < wanted) break;
+  }
+  const auto now = FileStamp::of(table.path);
+  made.changed = at != bytes || (now && *now != file.stamp);
+  if (at != bytes) {
+    throw Error(ErrorCode::io, fmt::format("{} ended after {} bytes of {}: it is being written: write another file, "
+                                           "and move that to here",
+                                           what, at, bytes));
+  }
+  return made;
+}
+
+void Tables::lend(gpumap_frame& frame) const {
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    const Loaded& content = tables_[i].content;
+    frame.tables[i] = {.address = content.memory->address(backend_), .count = content.count};
+  }
+}
+
+void Tables::take(Loaded loaded, const Fence& launched) {
+  Table& table = tables_[loading_table_];
+  replaced_.emplace_back(launched, std::move(table.content.memory));
+  table.content = std::move(loaded);
+}
+
+std::string Tables::refresh(const Fence& launched) {
+  std::erase_if(replaced_, [](const auto& one) { return one.first.signalled(); });
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_ || is_busy(loading_)) return {};
+  next_look_ = now + 100ms;
+  if (loading_.valid()) {
+    Loaded loaded = loading_.get();
+    // Of a version that changed while it was read nothing is known: the next look finds what came of it.
+    if (loaded.changed) tables_[loading_table_].taken.reset();
+    if (!loaded.problem.empty() && !loaded.changed) return loaded.problem + ": the table of before goes on";
+    if (!loaded.changed) take(std::move(loaded), launched);
+    return {};
+  }
+  for (std::size_t i = 0; i < tables_.size(); ++i) {
+    Table& table = tables_[i];
+    const auto before = std::exchange(table.seen, FileStamp::of(table.path));
+    // A file that is being written changes from one look to the next; one that is replaced may be missing for a while.
+    if (loading_.valid() || !table.seen || table.seen == table.taken || table.seen != before) continue;
+    table.taken = table.seen;
+    loading_table_ = i;
+    loading_ = std::async(std::launch::async, [this, &table] {
+      try {
+        return load(table);
+      } catch (const std::exception& error) {
+        Loaded none;
+        none.problem = error.what();
+        none.changed = FileStamp::of(table.path) != table.taken;
+        return none;
+      }
+    });
+  }
+  return {};
+}
+
+}  // namespace gpumap
