@@ -19,6 +19,7 @@ enum {
   PROP_INPUT_CAPS,
   PROP_OUTPUT_CAPS,
   PROP_OUTPUT_BYTES,
+  PROP_OUTPUT_MAY,
   PROP_INCLUDE_PATH,
   PROP_DEFINES,
   PROP_RELOAD,
@@ -63,6 +64,8 @@ std::string* text_of(KernelSettings& settings, guint id) {
       return &settings.output_caps;
     case PROP_OUTPUT_BYTES:
       return &settings.output_bytes;
+    case PROP_OUTPUT_MAY:
+      return &settings.output_may;
     case PROP_INCLUDE_PATH:
       return &settings.include_path;
     case PROP_DEFINES:
@@ -215,6 +218,9 @@ void install_kernel_properties(GObjectClass* object_class) {
        "declares, else as the input); fields left out are the input's; \"unchanged\": it only looks at the frame");
   text(PROP_OUTPUT_BYTES, "output-bytes", "Output bytes",
        "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as the input)");
+  text(PROP_OUTPUT_MAY, "output-may", "Output may",
+       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: as the file "
+       "declares)");
   text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");
   text(PROP_DEFINES, "defines", "Defines", "Macros for the file, as in RADIUS=3,FAST");
   g_object_class_install_property(
@@ -237,7 +243,8 @@ void install_kernel_properties(GObjectClass* object_class) {
   g_object_class_install_property(
       object_class, kernel_stats_id,
       g_param_spec_boxed("stats", "Statistics",
-                         "kernel, backend, frames since the start; latency of frames that gpumapsink follows "
+                         "kernel, backend, frames since the start, those that came too short, those that the kernel "
+                         "dropped; latency of frames that gpumapsink follows "
                          "(stamps=true)",
                          GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
   gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));

@@ -13,6 +13,9 @@ namespace {
 
 constexpr const char* meta_name = "GpumapResult";
 constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
+/// The words of the result lie behind the word `given`, in cache lines of their own.
+constexpr std::size_t result_offset = 128;
+constexpr std::size_t block_bytes = result_offset + result_bytes;
 using Words = std::array<std::uint64_t, GPUMAP_RESULT_WORDS>;
 
 /// True where `code` includes anything but gpumap's own files: what that does is not looked at.
@@ -66,7 +69,7 @@ KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, 
       kernel_(std::move(kernel)),
       checksum_(checksum),
       fields_(std::move(fields)),
-      memory_(device.allocate({.placement = Placement::host, .bytes = result_bytes}, backend)) {
+      memory_(device.allocate({.placement = Placement::host, .bytes = block_bytes}, backend)) {
   clear();
 }
 
@@ -74,20 +77,35 @@ KernelResult::~KernelResult() {
   if (message_ != nullptr) gst_structure_free(message_);
 }
 
-bool KernelResult::may_be_written(const KernelSource& source) {
+bool KernelResult::may_name(const KernelSource& source, std::string_view field) {
   if (source.language != Language::cuda && source.language != Language::glsl) return true;
-  return source.code.find("result") != source.code.npos || includes_others(source.code);
+  return source.code.find(field) != source.code.npos || includes_others(source.code);
+}
+
+std::uint64_t KernelResult::address() const noexcept {
+  return memory_->address(backend_) + result_offset;
+}
+
+std::uint64_t KernelResult::given_address() const noexcept {
+  return memory_->address(backend_);
 }
 
 void KernelResult::clear() {
-  std::memset(memory_->host(), 0, result_bytes);
-  memory_->flush(0, result_bytes);
+  std::memset(memory_->host(), 0, block_bytes);
+  memory_->flush(0, block_bytes);
 }
 
-void KernelResult::read(GstBuffer* out, std::uint64_t sequence) {
+std::uint64_t KernelResult::given() const {
+  std::uint64_t given = 0;
+  memory_->invalidate(0, sizeof given);
+  std::memcpy(&given, memory_->host(), sizeof given);
+  return given;
+}
+
+void KernelResult::read(const Of& of, GstBuffer* out) {
   Words words{};
-  memory_->invalidate(0, result_bytes);
-  std::memcpy(words.data(), memory_->host(), result_bytes);
+  memory_->invalidate(result_offset, result_bytes);
+  std::memcpy(words.data(), memory_->host() + result_offset, result_bytes);
   const bool none = std::all_of(words.begin(), words.end(), [](std::uint64_t word) { return word == 0; });
   if (none && !checksum_ && fields_.empty()) return;  // by a name, zero is a figure like any other
 
@@ -101,11 +119,12 @@ void KernelResult::read(GstBuffer* out, std::uint64_t sequence) {
     }
   };
   if (message_ != nullptr) gst_structure_free(message_);
-  message_ = gst_structure_new(checksum_ ? "gpumap-checksum" : "gpumap-result", "kernel", G_TYPE_STRING,
-                               kernel_.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(gst_buffer_get_size(out)),
-                               "sequence", G_TYPE_UINT64, static_cast<guint64>(sequence), "pts", G_TYPE_UINT64,
-                               static_cast<guint64>(GST_BUFFER_PTS(out)), nullptr);
+  message_ =
+      gst_structure_new(checksum_ ? "gpumap-checksum" : "gpumap-result", "kernel", G_TYPE_STRING, kernel_.c_str(),
+                        "bytes", G_TYPE_UINT64, static_cast<guint64>(of.bytes), "sequence", G_TYPE_UINT64,
+                        static_cast<guint64>(of.sequence), "pts", G_TYPE_UINT64, static_cast<guint64>(of.pts), nullptr);
   tell(message_);
+  if (out == nullptr) return;
 
   // One that is there is of a kernel before, and of the same bytes: what it says holds beside ours.
   GstCustomMeta* meta = gst_buffer_get_custom_meta(out, meta_name);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,14 +28,24 @@ class KernelResult {
   KernelResult(const KernelResult&) = delete;
   KernelResult& operator=(const KernelResult&) = delete;
 
-  /// False where the source shows that the kernel writes none: its frames need not be waited for.
-  [[nodiscard]] static bool may_be_written(const KernelSource& source);
+  /// False where the source shows that the kernel never names `field` of gpumap_frame. One that never names `result`
+  /// writes none: its frames need not be waited for.
+  [[nodiscard]] static bool may_name(const KernelSource& source, std::string_view field);
 
-  [[nodiscard]] std::uint64_t address() const noexcept { return memory_->address(backend_); }
+  /// gpumap_frame::result and gpumap_frame::given.
+  [[nodiscard]] std::uint64_t address() const noexcept;
+  [[nodiscard]] std::uint64_t given_address() const noexcept;
   /// Before each launch, with no other under way.
   void clear();
-  /// After it: tell what it left, for `out`.
-  void read(GstBuffer* out, std::uint64_t sequence);
+  /// After it, as the next one: the word `given`.
+  [[nodiscard]] std::uint64_t given() const;
+  /// The frame that a result is of; `bytes` that were given for it.
+  struct Of {
+    std::uint64_t bytes = 0, sequence = 0;
+    GstClockTime pts = GST_CLOCK_TIME_NONE;
+  };
+  /// Tell what it left. `out` is null for a frame that was dropped: of that the message tells alone.
+  void read(const Of& of, GstBuffer* out);
 
   /// The message of the last read(): null where there is none. Transfer full.
   [[nodiscard]] GstStructure* take_message() noexcept;

@@ -55,6 +55,7 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
   params_ = settings.params;
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
+  check_output_may(plan);
   adopt(std::move(plan), std::move(program));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings);
@@ -62,7 +63,7 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
 
 void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
   program_ = std::move(program);
-  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
+  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_name(plan.source, "result");
   result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
   declaration_ = std::move(plan.declaration);
 }
@@ -80,6 +81,7 @@ std::optional<std::string> KernelRunner::reload() {
   }
   try {
     news->program->set_params(params_);
+    check_output_may(news->plan);
   } catch (const Error& error) {
     return fmt::format("kernel {}: {}: the kernel of before goes on", name_, error.what());
   }
@@ -145,6 +147,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
   std::tie(frame_.frame_rate, frame_.frame_rate_scale) = frame_rate_of(in);
+  check_shortening(declaration_);
   gpu_output_ = is_gpu_caps(out);
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));

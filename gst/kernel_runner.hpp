@@ -72,9 +72,11 @@ class KernelRunner {
   [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
 
   /// Launch on `in`; after a hole what is kept from frame to frame is as new. The result (transfer full)
-  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled, or
-  /// only remembered. Throws Error, of which Error(device_lost) names the kernel.
+  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled,
+  /// only remembered or dropped. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
+  /// The kernel gave nothing of the last run()'s frame.
+  [[nodiscard]] bool dropped() const noexcept { return dropped_; }
   /// The last run()'s frame went into what later ones will give, and gives nothing itself.
   [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
   /// Wait for all that was launched. Throws Error(device_lost).
@@ -149,7 +151,17 @@ class KernelRunner {
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
-  void submit(const Input& input, const FrameTrace* trace);
+  void count(const FrameTrace* trace);
+  void submit(const Input& input);
+  /// Throw Error(invalid) where what a kernel declares it may do with its output cannot be, with these caps.
+  void check_output_may(const KernelPlan& plan) const;
+  void check_shortening(const Declaration& declaration) const;
+  /// The CPU has to know what the kernel says before a frame can go on.
+  [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
+  /// What the kernel, which has ended, gave of an output of `bytes`; empty: nothing. Throws Error(invalid).
+  [[nodiscard]] std::optional<std::size_t> given_of(std::size_t bytes) const;
+  void drop(GstBuffer* in);
+  void mark_given(GstBuffer* out, std::size_t given, std::size_t bytes);
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
   KernelSettings settings_;
@@ -180,7 +192,9 @@ class KernelRunner {
   std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
-  bool begun_anew_ = true;  ///< no frame since
+  bool dropped_ = false;
+  guint dropped_flags_ = 0;  ///< of frames dropped since the last one given, for that which is given next
+  bool begun_anew_ = true;   ///< no frame since
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give

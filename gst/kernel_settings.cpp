@@ -39,6 +39,7 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"input-caps", settings.input_caps},
       {"output-caps", settings.output_caps},
       {"output-bytes", settings.output_bytes},
+      {"output-may", settings.output_may},
       {"include-path", settings.include_path},
       {"defines", settings.defines},
       {"reload", settings.reload ? "true" : ""},
@@ -97,6 +98,9 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
   if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
   if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
+  if (!settings.output_may.empty()) {
+    declaration.output_may = property("output-may", settings.output_may, parse_output_may);
+  }
   plan.source.block = declaration.block;
   plan.source.grid = declaration.grid;
   plan.source.shared_bytes = declaration.shared_bytes;

@@ -95,6 +95,14 @@ bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   return true;
 }
 
+/// The kernel gave nothing of `in`: who waits for a frame of that time, a mixer or a sink that prerolls, need not.
+void tell_dropped(GstBaseTransform* trans, GstBuffer* in) {
+  ++state_of(trans).dropped_by_kernel;
+  GST_LOG_OBJECT(trans, "the kernel dropped %" GST_PTR_FORMAT, static_cast<void*>(in));
+  if (trans->segment.format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(in)) return;
+  gst_pad_push_event(trans->srcpad, gst_event_new_gap(GST_BUFFER_PTS(in), GST_BUFFER_DURATION(in)));
+}
+
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
@@ -115,7 +123,8 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
                      static_cast<void*>(*out));
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
-      if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
+      if (*out != nullptr || runner->only_remembered() || runner->dropped()) flow = GST_FLOW_OK;
+      if (runner->dropped()) tell_dropped(trans, in);
       if (GstStructure* found = runner->take_result()) {
         gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
       }

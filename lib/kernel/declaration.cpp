@@ -121,11 +121,13 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.per_field = value == "per-field";
   } else if (key == "bytes") {
     declaration.output_bytes = value;
+  } else if (key == "output-may") {
+    declaration.output_may = parse_output_may(value);
   } else if (key == "results") {
     declaration.results = parse_results(value);
   } else {
     throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, launch, bytes and results",
+                                                "shared, state, input, output, output-may, launch, bytes and results",
                                                 key));
   }
 }

@@ -99,6 +99,7 @@ struct gpumap_frame {
   uint reserved;
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+  uint64_t given;
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

@@ -245,6 +245,7 @@ void main() {
   for (uint i = 0u; i < 9u; ++i) put(uint64_t(floatBitsToUint(frame.color.matrix[i])));
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
+  put(frame.given);
 }
 )"));
   gpumap_frame frame{};
@@ -254,6 +255,7 @@ void main() {
   for (int i = 0; i < 9; ++i) frame.color.matrix[i] = static_cast<float>(i) + 0.25F;
   for (int i = 0; i < 3; ++i) frame.color.offset[i] = static_cast<float>(i) + 100.5F;
   for (int i = 0; i < GPUMAP_MAX_PARAMS; ++i) frame.params[i] = static_cast<float>(i) - 7.75F;
+  frame.given = 0x0123456789abcdef;
   bench_->prepare({}, 4096);
   frame.out.plane[0] = bench_->out();
   frame.out.width = frame.out.height = 1;
@@ -275,6 +277,7 @@ void main() {
   for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
+  expected.push_back(frame.given);
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

@@ -13,11 +13,14 @@
 //   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
+//   // gpumap: output-may drop,shorten                by what the kernel writes at frame.given: one of them, or both
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +31,14 @@ namespace gpumap {
 
 /// What a word of the result block holds; a 32-bit one lies in its lower half.
 enum class ResultType { u64, i64, f32, f64 };
+
+/// What a kernel may do with a frame's output beyond filling it; it says so at frame.given.
+struct OutputMay {
+  bool drop = false;
+  bool shorten = false;
+  [[nodiscard]] explicit operator bool() const noexcept { return drop || shorten; }
+  [[nodiscard]] bool operator==(const OutputMay&) const = default;
+};
 
 struct Declaration {
   std::vector<std::pair<std::string, std::vector<double>>> params;
@@ -41,6 +52,7 @@ struct Declaration {
   bool unchanged = false;    ///< writes no output: the input is handed on
   bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;  ///< an expression; empty: as the caps say
+  OutputMay output_may;
   std::vector<std::pair<std::string, ResultType>> results;
 };
 
@@ -49,6 +61,13 @@ struct Declaration {
 
 /// What the line `output` says, put into `declaration`.
 void declare_output(Declaration& declaration, std::string_view value);
+
+/// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
+[[nodiscard]] OutputMay parse_output_may(std::string_view text);
+/// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
+/// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
+[[nodiscard]] std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel, std::uint64_t said,
+                                                     std::size_t bytes);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);

@@ -116,6 +116,10 @@ typedef struct gpumap_frame {
   gpumap_u32 reserved;         /* 0 */
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
+  /* What a kernel says of its output. */
+  gpumap_u64 given; /* address of a word, 0 before each frame: for a kernel that declares `output-may`, and only there.
+                       With `shorten` the bytes of the output that go on, from plane[0] on; 0 drops the frame. With
+                       `drop` alone 0 drops it, and anything else keeps it whole */
 } gpumap_frame;
 
 #endif
