@@ -210,8 +210,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.sequence = input.bytes != nullptr ? input.bytes->sequence() : cuda_sequence_++;
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
-  frame_.result = result_->address();
-  frame_.given = result_->given_address();
+  result_->show(frame_);
 
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);

@@ -20,6 +20,7 @@ enum {
   PROP_OUTPUT_CAPS,
   PROP_OUTPUT_BYTES,
   PROP_OUTPUT_MAY,
+  PROP_RESULT_WORDS,
   PROP_INCLUDE_PATH,
   PROP_DEFINES,
   PROP_RELOAD,
@@ -121,6 +122,9 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_STATE_BYTES:
       settings.state_bytes = g_value_get_uint64(value);
       break;
+    case PROP_RESULT_WORDS:
+      settings.result_words = g_value_get_uint(value);
+      break;
     case PROP_RELOAD:
       settings.reload = g_value_get_boolean(value) != 0;
       break;
@@ -156,6 +160,9 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
       break;
     case PROP_STATE_BYTES:
       g_value_set_uint64(value, settings.state_bytes);
+      break;
+    case PROP_RESULT_WORDS:
+      g_value_set_uint(value, settings.result_words);
       break;
     case PROP_RELOAD:
       g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
@@ -221,6 +228,11 @@ void install_kernel_properties(GObjectClass* object_class) {
   text(PROP_OUTPUT_MAY, "output-may", "Output may",
        "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: as the file "
        "declares)");
+  g_object_class_install_property(
+      object_class, PROP_RESULT_WORDS,
+      g_param_spec_uint("result-words", "Result words",
+                        "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
+                        0, GPUMAP_MAX_RESULT_WORDS, 0, ready));
   text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");
   text(PROP_DEFINES, "defines", "Defines", "Macros for the file, as in RADIUS=3,FAST");
   g_object_class_install_property(

@@ -2,7 +2,6 @@
 #include "kernel_result.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -12,11 +11,9 @@ namespace gpumap::gst {
 namespace {
 
 constexpr const char* meta_name = "GpumapResult";
-constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
 /// The words of the result lie behind the word `given`, in cache lines of their own.
 constexpr std::size_t result_offset = 128;
-constexpr std::size_t block_bytes = result_offset + result_bytes;
-using Words = std::array<std::uint64_t, GPUMAP_RESULT_WORDS>;
+using Words = std::vector<std::uint64_t>;
 
 /// True where `code` includes anything but gpumap's own files: what that does is not looked at.
 bool includes_others(std::string_view code) {
@@ -64,12 +61,15 @@ void set_fields(GstStructure* structure, const Words& words, const KernelResult:
 
 }  // namespace
 
-KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields)
+KernelResult::KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields,
+                           std::uint32_t words)
     : backend_(backend),
       kernel_(std::move(kernel)),
       checksum_(checksum),
       fields_(std::move(fields)),
-      memory_(device.allocate({.placement = Placement::host, .bytes = block_bytes}, backend)) {
+      words_(words),
+      memory_(device.allocate({.placement = Placement::host, .bytes = result_offset + words * sizeof(std::uint64_t)},
+                              backend)) {
   clear();
 }
 
@@ -82,17 +82,15 @@ bool KernelResult::may_name(const KernelSource& source, std::string_view field) 
   return source.code.find(field) != source.code.npos || includes_others(source.code);
 }
 
-std::uint64_t KernelResult::address() const noexcept {
-  return memory_->address(backend_) + result_offset;
-}
-
-std::uint64_t KernelResult::given_address() const noexcept {
-  return memory_->address(backend_);
+void KernelResult::show(gpumap_frame& frame) const noexcept {
+  frame.given = memory_->address(backend_);
+  frame.result = frame.given + result_offset;
+  frame.result_words = static_cast<gpumap_u32>(words_);
 }
 
 void KernelResult::clear() {
-  std::memset(memory_->host(), 0, block_bytes);
-  memory_->flush(0, block_bytes);
+  std::memset(memory_->host(), 0, memory_->bytes());
+  memory_->flush(0, memory_->bytes());
 }
 
 std::uint64_t KernelResult::given() const {
@@ -103,9 +101,10 @@ std::uint64_t KernelResult::given() const {
 }
 
 void KernelResult::read(const Of& of, GstBuffer* out) {
-  Words words{};
-  memory_->invalidate(result_offset, result_bytes);
-  std::memcpy(words.data(), memory_->host() + result_offset, result_bytes);
+  Words words(words_);
+  const std::size_t bytes = words_ * sizeof words[0];
+  memory_->invalidate(result_offset, bytes);
+  std::memcpy(words.data(), memory_->host() + result_offset, bytes);
   const bool none = std::all_of(words.begin(), words.end(), [](std::uint64_t word) { return word == 0; });
   if (none && !checksum_ && fields_.empty()) return;  // by a name, zero is a figure like any other
 

@@ -23,7 +23,7 @@ class KernelResult {
   using Fields = std::vector<std::pair<std::string, ResultType>>;
   /// `checksum`: word 0 is one, told as such. Else words are told where any is not zero: by the names and types in
   /// `fields`, or all of them as they are where that is empty.
-  KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields);
+  KernelResult(Device& device, Backend backend, std::string kernel, bool checksum, Fields fields, std::uint32_t words);
   ~KernelResult();
   KernelResult(const KernelResult&) = delete;
   KernelResult& operator=(const KernelResult&) = delete;
@@ -32,9 +32,8 @@ class KernelResult {
   /// writes none: its frames need not be waited for.
   [[nodiscard]] static bool may_name(const KernelSource& source, std::string_view field);
 
-  /// gpumap_frame::result and gpumap_frame::given.
-  [[nodiscard]] std::uint64_t address() const noexcept;
-  [[nodiscard]] std::uint64_t given_address() const noexcept;
+  /// Put into `frame` where they lie.
+  void show(gpumap_frame& frame) const noexcept;
   /// Before each launch, with no other under way.
   void clear();
   /// After it, as the next one: the word `given`.
@@ -55,6 +54,7 @@ class KernelResult {
   std::string kernel_;
   bool checksum_;
   Fields fields_;
+  std::size_t words_;
   std::shared_ptr<Mapping> memory_;
   GstStructure* message_ = nullptr;
 };

@@ -64,7 +64,8 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
 void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
   program_ = std::move(program);
   has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_name(plan.source, "result");
-  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
+  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results,
+                                           plan.declaration.result_words);
   declaration_ = std::move(plan.declaration);
 }
 

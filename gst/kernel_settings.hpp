@@ -30,6 +30,7 @@ struct KernelSettings {
   std::string output_caps;   ///< with {expressions}, or "unchanged"
   std::string output_bytes;  ///< an expression
   std::string output_may;    ///< "drop,shorten"
+  std::uint32_t result_words = 0;
   std::string include_path;  ///< folders, separated by ':'
   std::string defines;       ///< "NAME,OTHER=2"
   bool reload = false;

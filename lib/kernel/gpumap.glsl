@@ -29,6 +29,7 @@ layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
 const uint GPUMAP_MAX_PLANES = 4;
 const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
+const uint GPUMAP_MAX_RESULT_WORDS = 4096;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
 const uint GPUMAP_FORMAT_NV12 = 1;
@@ -100,6 +101,8 @@ struct gpumap_frame {
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
   uint64_t given;
+  uint result_words;
+  uint reserved_given;
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

@@ -246,6 +246,8 @@ void main() {
   for (uint i = 0u; i < 3u; ++i) put(uint64_t(floatBitsToUint(frame.color.offset[i])));
   for (uint i = 0u; i < GPUMAP_MAX_PARAMS; ++i) put(uint64_t(floatBitsToUint(frame.params[i])));
   put(frame.given);
+  put(uint64_t(frame.result_words));
+  put(uint64_t(frame.reserved_given));
 }
 )"));
   gpumap_frame frame{};
@@ -256,6 +258,8 @@ void main() {
   for (int i = 0; i < 3; ++i) frame.color.offset[i] = static_cast<float>(i) + 100.5F;
   for (int i = 0; i < GPUMAP_MAX_PARAMS; ++i) frame.params[i] = static_cast<float>(i) - 7.75F;
   frame.given = 0x0123456789abcdef;
+  frame.result_words = 4095;
+  frame.reserved_given = 77;
   bench_->prepare({}, 4096);
   frame.out.plane[0] = bench_->out();
   frame.out.width = frame.out.height = 1;
@@ -277,7 +281,7 @@ void main() {
   for (const float value : frame.color.matrix) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.color.offset) expected.push_back(std::bit_cast<std::uint32_t>(value));
   for (const float value : frame.params) expected.push_back(std::bit_cast<std::uint32_t>(value));
-  expected.push_back(frame.given);
+  expected.insert(expected.end(), {frame.given, frame.result_words, frame.reserved_given});
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

@@ -187,6 +187,7 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(color.offset);
   SAME_OFFSET(params);
   SAME_OFFSET(given);
+  SAME_OFFSET(result_words);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -15,6 +15,7 @@
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
 //   // gpumap: output-may drop,shorten                by what the kernel writes at frame.given: one of them, or both
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
+//   // gpumap: result-words 1024                      as many as the block has, else GPUMAP_RESULT_WORDS
 #pragma once
 
 #include <array>
@@ -26,6 +27,8 @@
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "gpumap/kernel.h"
 
 namespace gpumap {
 
@@ -53,7 +56,8 @@ struct Declaration {
   bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;  ///< an expression; empty: as the caps say
   OutputMay output_may;
-  std::vector<std::pair<std::string, ResultType>> results;
+  std::vector<std::pair<std::string, ResultType>> results;  ///< no more than result_words
+  std::uint32_t result_words = GPUMAP_RESULT_WORDS;         ///< to GPUMAP_MAX_RESULT_WORDS
 };
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
@@ -64,6 +68,11 @@ void declare_output(Declaration& declaration, std::string_view value);
 
 /// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
 [[nodiscard]] OutputMay parse_output_may(std::string_view text);
+/// What the line `result-words` says, or a property in its place, put into `declaration`. Throws Error(invalid) for
+/// fewer words than GPUMAP_RESULT_WORDS and more than GPUMAP_MAX_RESULT_WORDS.
+void declare_result_words(Declaration& declaration, std::uint64_t words);
+/// Throws Error(invalid) where more results are named than there are words.
+void check_results(const Declaration& declaration);
 /// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
 /// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
 [[nodiscard]] std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel, std::uint64_t said,

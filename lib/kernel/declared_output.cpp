@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a kernel says of its output, frame by frame.
+// What a kernel says of its output, frame by frame, and of its results.
 #include <fmt/format.h>
 
 #include "gpumap/declaration.hpp"
@@ -39,6 +39,21 @@ std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view ke
                             kernel, bytes));
   }
   return static_cast<std::size_t>(said);
+}
+
+void declare_result_words(Declaration& declaration, std::uint64_t words) {
+  if (words < GPUMAP_RESULT_WORDS || words > GPUMAP_MAX_RESULT_WORDS) {
+    throw Error(ErrorCode::invalid, fmt::format("a result block of {} words: choose from {} to {}", words,
+                                                GPUMAP_RESULT_WORDS, GPUMAP_MAX_RESULT_WORDS));
+  }
+  declaration.result_words = static_cast<std::uint32_t>(words);
+}
+
+void check_results(const Declaration& declaration) {
+  if (declaration.results.size() <= declaration.result_words) return;
+  throw Error(ErrorCode::invalid,
+              fmt::format("{} results named: the block has {} words: declare more with the line result-words, up to {}",
+                          declaration.results.size(), declaration.result_words, GPUMAP_MAX_RESULT_WORDS));
 }
 
 }  // namespace gpumap
