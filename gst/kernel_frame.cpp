@@ -150,6 +150,7 @@ void KernelRunner::submit(const Input& input) {
     const std::lock_guard lock(last_mutex_);
     last_ = queue_->submit();
   }
+  result_->launched(last_);
   if (input.bytes != nullptr) input.bytes->add_read_fence(last_);
 }
 
@@ -174,8 +175,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 
   const bool own_size = program_->output_bytes(input.size).has_value();
 
-  // A run that was cancelled may still be adding to the result.
-  if ((has_result_ || decides()) && !wait(last_)) return nullptr;
+  if ((has_result_ || decides()) && !result_->take(cancelled_)) return nullptr;
   OutputBlock device_block;
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
   only_remembered_ = own_size && bytes == 0;
@@ -214,7 +214,6 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
-  if (has_result_ || decides()) result_->clear();
   if (unpacked.to) pack(unpacked);
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
@@ -274,7 +273,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   give_back(packed_pool_, packed);
 
   // Neighbours order CUDA memory by no fence of ours: they get it, and get it back, when the kernel is done with it.
-  const bool looks = has_result_ || !gpu_output_ || checks_bounds || input.cuda;
+  const bool looks = (has_result_ && !settings_.late_results) || !gpu_output_ || checks_bounds || input.cuda;
   const bool finished = !looks || wait(last_);
   if (!finished) {
     loans_->keep(std::exchange(input.cuda, {}), last_);
@@ -319,9 +318,14 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     gst_buffer_unref(out);
     return nullptr;
   }
-  if (decides()) mark_given(out, *given, bytes);
+  if (*given != bytes) set_times_of_shortened(out, *given);
   if (has_result_) {
-    result_->read({.bytes = gst_buffer_get_size(out), .sequence = frame_.sequence, .pts = GST_BUFFER_PTS(out)}, out);
+    result_->keep({.bytes = gst_buffer_get_size(out),
+                   .sequence = frame_.sequence,
+                   .offset = GST_BUFFER_OFFSET(in),
+                   .pts = GST_BUFFER_PTS(in)});
+    result_->collect();
+    result_->put_on(out);
   }
   if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   return out;

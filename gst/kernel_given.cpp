@@ -7,13 +7,6 @@
 
 namespace gpumap::gst {
 
-namespace {
-
-/// What the frames to come are to tell of those that did not come.
-constexpr guint kept_flags = GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC;
-
-}  // namespace
-
 void KernelRunner::check_output_may(const KernelPlan& plan) const {
   const OutputMay& may = plan.declaration.output_may;
   if (!may) return;
@@ -22,6 +15,12 @@ void KernelRunner::check_output_may(const KernelPlan& plan) const {
                                                 "that nothing would ever come out: write there, or leave output-may "
                                                 "out",
                                                 plan.source.name));
+  }
+  if (settings_.late_results) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: declares output-may, for which each frame is waited for, and "
+                            "late-results is true: leave one of them out",
+                            plan.source.name));
   }
   check_shortening(plan.declaration);
 }
@@ -55,13 +54,13 @@ std::optional<std::size_t> KernelRunner::given_of(std::size_t bytes) const {
 
 void KernelRunner::drop(GstBuffer* in) {
   dropped_ = true;
-  dropped_flags_ |= GST_BUFFER_FLAGS(in) & kept_flags;
-  if (has_result_) result_->read({.bytes = 0, .sequence = frame_.sequence, .pts = GST_BUFFER_PTS(in)}, nullptr);
+  if (!has_result_) return;
+  result_->keep({.bytes = 0, .sequence = frame_.sequence, .offset = GST_BUFFER_OFFSET(in), .pts = GST_BUFFER_PTS(in)});
+  result_->collect();
+  result_->drop_found();
 }
 
-void KernelRunner::mark_given(GstBuffer* out, std::size_t given, std::size_t bytes) {
-  GST_BUFFER_FLAG_SET(out, std::exchange(dropped_flags_, 0U));
-  if (given == bytes) return;
+void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {
   GST_BUFFER_OFFSET_END(out) = GST_BUFFER_OFFSET_NONE;
   const gpumap_u32 rate = out_format_.view(0, 0, nullptr).rate;
   if (rate == 0) return;

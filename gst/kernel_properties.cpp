@@ -25,6 +25,7 @@ enum {
   PROP_DEFINES,
   PROP_RELOAD,
   PROP_CHECK_BOUNDS,
+  PROP_LATE_RESULTS,
   PROP_TIMEOUT,
 };
 enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
@@ -131,6 +132,9 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_CHECK_BOUNDS:
       settings.check_bounds = g_value_get_boolean(value) != 0;
       break;
+    case PROP_LATE_RESULTS:
+      settings.late_results = g_value_get_boolean(value) != 0;
+      break;
     case PROP_TIMEOUT:
       settings.timeout_ms = g_value_get_uint(value);
       break;
@@ -169,6 +173,9 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
       break;
     case PROP_CHECK_BOUNDS:
       g_value_set_boolean(value, static_cast<gboolean>(settings.check_bounds));
+      break;
+    case PROP_LATE_RESULTS:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.late_results));
       break;
     case PROP_TIMEOUT:
       g_value_set_uint(value, settings.timeout_ms);
@@ -247,6 +254,11 @@ void install_kernel_properties(GObjectClass* object_class) {
                            "Tell of a kernel in a file that writes behind its output, at the cost of waiting for each "
                            "frame",
                            FALSE, ready));
+  g_object_class_install_property(
+      object_class, PROP_LATE_RESULTS,
+      g_param_spec_boolean(
+          "late-results", "Late results",
+          "Hand frames on before their results are there, which come as messages and with later frames", FALSE, ready));
   g_object_class_install_property(
       object_class, PROP_TIMEOUT,
       g_param_spec_uint("timeout", "Timeout",

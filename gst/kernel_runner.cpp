@@ -64,8 +64,15 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
 void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program) {
   program_ = std::move(program);
   has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_name(plan.source, "result");
-  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results,
-                                           plan.declaration.result_words);
+  ResultRule rule{.kernel = name_,
+                  .checksum = builtin_ != nullptr,
+                  .fields = plan.declaration.results,
+                  .words = plan.declaration.result_words};
+  if (result_) {
+    result_->change(std::move(rule));
+  } else {
+    result_ = std::make_unique<KernelResult>(device_, backend_, std::move(rule), settings_.late_results);
+  }
   declaration_ = std::move(plan.declaration);
 }
 
@@ -185,6 +192,7 @@ GstStructure* KernelRunner::stats() const {
 
 void KernelRunner::drain() {
   naming(name_, [&] { (void)wait(last_); });
+  result_->collect();
 }
 
 GstBuffer* KernelRunner::run(GstBuffer* in) {

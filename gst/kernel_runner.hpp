@@ -79,7 +79,7 @@ class KernelRunner {
   [[nodiscard]] bool dropped() const noexcept { return dropped_; }
   /// The last run()'s frame went into what later ones will give, and gives nothing itself.
   [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
-  /// Wait for all that was launched. Throws Error(device_lost).
+  /// Wait for all that was launched, and for its results. Throws Error(device_lost).
   void drain();
 
   /// Makes a waiting run() return, until called with false.
@@ -100,7 +100,14 @@ class KernelRunner {
   /// frames come with stamps. From any thread.
   [[nodiscard]] GstStructure* stats() const;
 
-  /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
+  /// Frames that follow have nothing to do with those before, whose results are dropped.
+  void flush() {
+    result_->forget();
+    begin();
+  }
+  /// See which results have come.
+  void collect_results() { result_->collect(); }
+  /// The next that was found out, in order of frames, for an element message: null where that is all. Transfer full.
   [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
  private:
@@ -161,7 +168,7 @@ class KernelRunner {
   /// What the kernel, which has ended, gave of an output of `bytes`; empty: nothing. Throws Error(invalid).
   [[nodiscard]] std::optional<std::size_t> given_of(std::size_t bytes) const;
   void drop(GstBuffer* in);
-  void mark_given(GstBuffer* out, std::size_t given, std::size_t bytes);
+  void set_times_of_shortened(GstBuffer* out, std::size_t given) const;
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
   KernelSettings settings_;
@@ -193,8 +200,7 @@ class KernelRunner {
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
   bool dropped_ = false;
-  guint dropped_flags_ = 0;  ///< of frames dropped since the last one given, for that which is given next
-  bool begun_anew_ = true;   ///< no frame since
+  bool begun_anew_ = true;  ///< no frame since
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give

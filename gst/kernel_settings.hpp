@@ -35,6 +35,7 @@ struct KernelSettings {
   std::string defines;       ///< "NAME,OTHER=2"
   bool reload = false;
   bool check_bounds = false;
+  bool late_results = false;
   std::uint32_t timeout_ms = 10000;  ///< 0: none
 };
 

@@ -18,6 +18,12 @@ namespace gpumap::gst {
 
 namespace {
 
+void post_results(GstBaseTransform* trans, KernelRunner& runner) {
+  while (GstStructure* found = runner.take_result()) {
+    gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
+  }
+}
+
 /// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
 /// from here on. Throws Error.
 std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_ptr<KernelRunner>& runner,
@@ -33,6 +39,8 @@ std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_
   if (taken != nullptr && given != nullptr) other->set_caps(taken, given);
   gst_clear_caps(&taken);
   gst_clear_caps(&given);
+  runner->drain();
+  post_results(trans, *runner);
   set_runner(trans, other);
   return other;
 }
@@ -125,9 +133,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
       if (*out != nullptr || runner->only_remembered() || runner->dropped()) flow = GST_FLOW_OK;
       if (runner->dropped()) tell_dropped(trans, in);
-      if (GstStructure* found = runner->take_result()) {
-        gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
-      }
+      post_results(trans, *runner);
     }
   } catch (const std::exception& error) {
     post_error(GST_ELEMENT_CAST(trans), error);
@@ -153,11 +159,17 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
       runner->cancel(false);
-      telling(trans, [&] { runner->begin(); });
+      telling(trans, [&] { runner->flush(); });
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
-    // A fault in the last frames' kernels shows only when someone waits for them.
-    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) telling(trans, [&] { runner->drain(); });
+    if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {
+      telling(trans, [&] {
+        // A fault in the last frames' kernels shows only when someone waits for them; so do their results.
+        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) runner->drain();
+        runner->collect_results();
+        post_results(trans, *runner);
+      });
+    }
   }
   GstCaps* caps = nullptr;
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
