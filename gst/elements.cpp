@@ -12,8 +12,8 @@ namespace {
 /// An application may register one element alone: the metas of its frames come with it.
 GType with_metas(GType element) {
   static const gchar* tags[] = {nullptr};
-  if (gst_meta_get_info("GpumapResult") == nullptr) {
-    gst_meta_register_custom("GpumapResult", tags, nullptr, nullptr, nullptr);
+  for (const char* name : {"GpumapResult", "GpumapLateResults"}) {
+    if (gst_meta_get_info(name) == nullptr) gst_meta_register_custom(name, tags, nullptr, nullptr, nullptr);
   }
   gpumap::gst::register_latency_meta();
   return element;

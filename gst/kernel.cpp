@@ -68,7 +68,9 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   if (id == gpumap::gst::kernel_stats_id) {
     const auto runner = runner_of(object);
     GstStructure* stats = runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats");
-    gst_structure_set(stats, "dropped", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped), nullptr);
+    gst_structure_set(stats, "dropped", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped),
+                      "dropped-by-kernel", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped_by_kernel),
+                      nullptr);
     g_value_take_boxed(value, stats);
     return;
   }
@@ -80,7 +82,7 @@ gboolean start(GstBaseTransform* trans) {
   state.caps_refused = false;
   state.shortfall_told = false;
   state.risk_told = false;
-  state.dropped = 0;
+  state.dropped = state.dropped_by_kernel = 0;
   try {
     auto settings = gpumap::gst::settings_of(trans);
     settings.params = state.parameters.over(settings.params);

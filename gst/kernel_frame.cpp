@@ -140,18 +140,23 @@ void KernelRunner::stamp(FrameTrace& trace, const Input& input, Stamp stamp) {
   if (input.bytes != nullptr) input.bytes->stamp(stamp, now);
 }
 
-void KernelRunner::submit(const Input& input, const FrameTrace* trace) {
+void KernelRunner::count(const FrameTrace* trace) {
+  const std::lock_guard lock(last_mutex_);
+  ++frames_;
+  if (trace != nullptr && log_ != trace->log()) log_ = trace->log();
+}
+
+void KernelRunner::submit(const Input& input) {
   {
     const std::lock_guard lock(last_mutex_);
     last_ = queue_->submit();
-    ++frames_;
-    if (trace != nullptr && log_ != trace->log()) log_ = trace->log();
   }
+  result_->launched(last_);
   if (input.bytes != nullptr) input.bytes->add_read_fence(last_);
 }
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
-  only_remembered_ = false;
+  only_remembered_ = dropped_ = false;
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
@@ -171,8 +176,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 
   const bool own_size = program_->output_bytes(input.size).has_value();
 
-  // A run that was cancelled may still be adding to the result.
-  if (has_result_ && !wait(last_)) return nullptr;
+  if ((has_result_ || decides()) && !result_->take(cancelled_)) return nullptr;
   OutputBlock device_block;
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
   only_remembered_ = own_size && bytes == 0;
@@ -207,12 +211,11 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   frame_.sequence = input.bytes != nullptr ? input.bytes->sequence() : cuda_sequence_++;
   frame_.pts = GST_BUFFER_PTS_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_PTS(in)) : -1;
   frame_.duration = GST_BUFFER_DURATION_IS_VALID(in) ? static_cast<std::int64_t>(GST_BUFFER_DURATION(in)) : -1;
-  frame_.result = result_->address();
   lend_inputs(gap);
+  result_->show(frame_);
 
   const std::shared_ptr<FrameTrace> trace = trace_of(in);
   if (trace) stamp(*trace, input, Stamp::launched);
-  if (has_result_) result_->clear();
   if (unpacked.to) pack(unpacked);
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
@@ -227,10 +230,35 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
   remember(input);
   if (own_size) times_.add(in);
+  count(trace.get());
   if (!gives) {
-    submit(input, trace.get());
+    submit(input);
     loans_->keep(std::move(input.cuda), last_);
     return nullptr;
+  }
+  const auto give_back = [this](const std::shared_ptr<OutputPool>& to, OutputBlock& block) {
+    if (!block.mapping) return;
+    block.readers.push_back(last_);
+    to->give_back(std::move(block));
+  };
+  std::optional<std::size_t> given = bytes;
+  if (decides()) {
+    submit(input);
+    const bool ended = wait(last_);
+    if (ended && checks_bounds) bounds_->verify(name_, bytes);
+    if (ended) given = given_of(bytes);
+    if (!ended || !given) {
+      give_back(pool, device_block);
+      give_back(host_pool_, host_block);
+      give_back(packed_pool_, packed);
+      if (ended) {
+        drop(in);
+      } else {
+        loans_->keep(std::move(input.cuda), last_);
+        loans_->keep(std::move(cuda_out), last_);
+      }
+      return nullptr;
+    }
   }
   if (cuda_out && !straight) {
     lay_out_anew(in_place ? in_format_.view(input.address, input.size, input.meta)
@@ -239,46 +267,41 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   }
   if (to_host) {
     if (in_place) {
-      queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, bytes);
+      queue_->copy(input.bytes->mapping(), input.offset, *host_block.mapping, 0, *given);
     } else {
-      queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, bytes);
+      queue_->copy(*device_block.mapping, 0, *host_block.mapping, 0, *given);
     }
   }
-  submit(input, trace.get());
-  if (packed.mapping) {
-    packed.readers.push_back(last_);
-    packed_pool_->give_back(std::move(packed));
-  }
+  if (!decides() || to_host || (cuda_out && !straight)) submit(input);
+  give_back(packed_pool_, packed);
 
   // Neighbours order CUDA memory by no fence of ours: they get it, and get it back, when the kernel is done with it.
-  const bool looks = has_result_ || !gpu_output_ || checks_bounds || input.cuda;
+  const bool looks = (has_result_ && !settings_.late_results) || !gpu_output_ || checks_bounds || input.cuda;
   const bool finished = !looks || wait(last_);
   if (!finished) {
     loans_->keep(std::exchange(input.cuda, {}), last_);
     loans_->keep(std::exchange(cuda_out, {}), last_);
   }
   if (trace && looks && finished) stamp(*trace, input, Stamp::visible);
-  if (finished && checks_bounds) bounds_->verify(name_, bytes);
+  if (finished && checks_bounds && !decides()) bounds_->verify(name_, bytes);
   GstBuffer* out = nullptr;
   if (in_place && !to_host && !cuda_out) {
     out = gst_buffer_copy(in);
   } else {
     out = cuda_out ? cuda_out.release() : gst_buffer_new();
     if (gpu_output_) {
-      auto made = std::make_unique<Bytes>(device_, std::move(device_block), bytes,
+      auto made = std::make_unique<Bytes>(device_, std::move(device_block), *given,
                                           [pool](OutputBlock&& block) { pool->give_back(std::move(block)); });
       made->set_written(last_);
       made->set_sequence(frame_.sequence);
-      gst_buffer_append_memory(out, memory_new(wrapping_allocator(), std::move(made), bytes, GST_MEMORY_FLAG_READONLY));
+      gst_buffer_append_memory(out,
+                               memory_new(wrapping_allocator(), std::move(made), *given, GST_MEMORY_FLAG_READONLY));
     } else {
-      if (device_block.mapping) {
-        device_block.readers.push_back(last_);
-        pool->give_back(std::move(device_block));
-      }
+      give_back(pool, device_block);
       if (to_host) {
         host_block.readers.push_back(last_);
-        host_block.mapping->invalidate(0, bytes);
-        gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), bytes));
+        host_block.mapping->invalidate(0, *given);
+        gst_buffer_append_memory(out, wrap_host(host_pool_, std::move(host_block), *given));
       }
     }
     gst_buffer_copy_into(
@@ -298,7 +321,15 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     gst_buffer_unref(out);
     return nullptr;
   }
-  if (has_result_) result_->read(out, frame_.sequence);
+  if (*given != bytes) set_times_of_shortened(out, *given);
+  if (has_result_) {
+    result_->keep({.bytes = gst_buffer_get_size(out),
+                   .sequence = frame_.sequence,
+                   .offset = GST_BUFFER_OFFSET(in),
+                   .pts = GST_BUFFER_PTS(in)});
+    result_->collect();
+    result_->put_on(out);
+  }
   if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   return out;
 }

@@ -19,10 +19,13 @@ enum {
   PROP_INPUT_CAPS,
   PROP_OUTPUT_CAPS,
   PROP_OUTPUT_BYTES,
+  PROP_OUTPUT_MAY,
+  PROP_RESULT_WORDS,
   PROP_INCLUDE_PATH,
   PROP_DEFINES,
   PROP_RELOAD,
   PROP_CHECK_BOUNDS,
+  PROP_LATE_RESULTS,
   PROP_TIMEOUT,
   PROP_TABLES,
   PROP_HISTORY,
@@ -67,6 +70,8 @@ std::string* text_of(KernelSettings& settings, guint id) {
       return &settings.output_caps;
     case PROP_OUTPUT_BYTES:
       return &settings.output_bytes;
+    case PROP_OUTPUT_MAY:
+      return &settings.output_may;
     case PROP_INCLUDE_PATH:
       return &settings.include_path;
     case PROP_DEFINES:
@@ -125,11 +130,17 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_HISTORY:
       settings.history = g_value_get_uint(value);
       break;
+    case PROP_RESULT_WORDS:
+      settings.result_words = g_value_get_uint(value);
+      break;
     case PROP_RELOAD:
       settings.reload = g_value_get_boolean(value) != 0;
       break;
     case PROP_CHECK_BOUNDS:
       settings.check_bounds = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_LATE_RESULTS:
+      settings.late_results = g_value_get_boolean(value) != 0;
       break;
     case PROP_TIMEOUT:
       settings.timeout_ms = g_value_get_uint(value);
@@ -164,11 +175,17 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
     case PROP_HISTORY:
       g_value_set_uint(value, settings.history);
       break;
+    case PROP_RESULT_WORDS:
+      g_value_set_uint(value, settings.result_words);
+      break;
     case PROP_RELOAD:
       g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
       break;
     case PROP_CHECK_BOUNDS:
       g_value_set_boolean(value, static_cast<gboolean>(settings.check_bounds));
+      break;
+    case PROP_LATE_RESULTS:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.late_results));
       break;
     case PROP_TIMEOUT:
       g_value_set_uint(value, settings.timeout_ms);
@@ -234,6 +251,14 @@ void install_kernel_properties(GObjectClass* object_class) {
        "declares, else as the input); fields left out are the input's; \"unchanged\": it only looks at the frame");
   text(PROP_OUTPUT_BYTES, "output-bytes", "Output bytes",
        "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as the input)");
+  text(PROP_OUTPUT_MAY, "output-may", "Output may",
+       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: as the file "
+       "declares)");
+  g_object_class_install_property(
+      object_class, PROP_RESULT_WORDS,
+      g_param_spec_uint("result-words", "Result words",
+                        "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
+                        0, GPUMAP_MAX_RESULT_WORDS, 0, ready));
   text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");
   text(PROP_DEFINES, "defines", "Defines", "Macros for the file, as in RADIUS=3,FAST");
   g_object_class_install_property(
@@ -249,6 +274,11 @@ void install_kernel_properties(GObjectClass* object_class) {
                            "frame",
                            FALSE, ready));
   g_object_class_install_property(
+      object_class, PROP_LATE_RESULTS,
+      g_param_spec_boolean(
+          "late-results", "Late results",
+          "Hand frames on before their results are there, which come as messages and with later frames", FALSE, ready));
+  g_object_class_install_property(
       object_class, PROP_TIMEOUT,
       g_param_spec_uint("timeout", "Timeout",
                         "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)", 0,
@@ -256,7 +286,8 @@ void install_kernel_properties(GObjectClass* object_class) {
   g_object_class_install_property(
       object_class, kernel_stats_id,
       g_param_spec_boxed("stats", "Statistics",
-                         "kernel, backend, frames since the start; latency of frames that gpumapsink follows "
+                         "kernel, backend, frames since the start, those that came too short, those that the kernel "
+                         "dropped; latency of frames that gpumapsink follows "
                          "(stamps=true)",
                          GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
   gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));

@@ -58,6 +58,7 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
   params_ = settings.params;
   queue_ = device_->create_queue(backend_);
   on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
+  check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings);
@@ -71,8 +72,16 @@ void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program, std:
   frame_.past_count = 0;
   const std::uint32_t history = plan.declaration.history;
   if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
-  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_be_written(plan.source);
-  result_ = std::make_unique<KernelResult>(*device_, backend_, name_, builtin_ != nullptr, plan.declaration.results);
+  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_name(plan.source, "result");
+  ResultRule rule{.kernel = name_,
+                  .checksum = builtin_ != nullptr,
+                  .fields = plan.declaration.results,
+                  .words = plan.declaration.result_words};
+  if (result_) {
+    result_->change(std::move(rule));
+  } else {
+    result_ = std::make_unique<KernelResult>(device_, backend_, std::move(rule), settings_.late_results);
+  }
   declaration_ = std::move(plan.declaration);
 }
 
@@ -89,6 +98,7 @@ std::optional<std::string> KernelRunner::reload() {
   }
   try {
     news->program->set_params(params_);
+    check_output_may(news->plan);
   } catch (const Error& error) {
     return fmt::format("kernel {}: {}: the kernel of before goes on", name_, error.what());
   }
@@ -156,6 +166,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   out_format_ = FrameFormat::from_caps(out);
   frame_.color = in_format_.color();
   std::tie(frame_.frame_rate, frame_.frame_rate_scale) = frame_rate_of(in);
+  check_shortening(declaration_);
   gpu_output_ = is_gpu_caps(out);
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
@@ -193,6 +204,7 @@ GstStructure* KernelRunner::stats() const {
 
 void KernelRunner::drain() {
   naming(name_, [&] { (void)wait(last_); });
+  result_->collect();
 }
 
 GstBuffer* KernelRunner::run(GstBuffer* in) {

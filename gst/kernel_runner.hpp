@@ -78,14 +78,16 @@ class KernelRunner {
   [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
 
   /// Launch on `in`; after a hole what is kept from frame to frame is as new. The result (transfer full)
-  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled, or
-  /// only remembered. Throws Error, of which Error(device_lost) names the kernel.
+  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled,
+  /// only remembered or dropped. Throws Error, of which Error(device_lost) names the kernel.
   [[nodiscard]] GstBuffer* run(GstBuffer* in);
   /// What may have gone wrong with the last run()'s frame, see Program::risk.
   [[nodiscard]] std::string risk() const { return program_->risk(frame_); }
+  /// The kernel gave nothing of the last run()'s frame.
+  [[nodiscard]] bool dropped() const noexcept { return dropped_; }
   /// The last run()'s frame went into what later ones will give, and gives nothing itself.
   [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
-  /// Wait for all that was launched. Throws Error(device_lost).
+  /// Wait for all that was launched, and for its results. Throws Error(device_lost).
   void drain();
 
   /// Makes a waiting run() return, until called with false.
@@ -106,7 +108,14 @@ class KernelRunner {
   /// frames come with stamps. From any thread.
   [[nodiscard]] GstStructure* stats() const;
 
-  /// What the last run() found, for an element message: null for kernels without a result. Transfer full.
+  /// Frames that follow have nothing to do with those before, whose results are dropped.
+  void flush() {
+    result_->forget();
+    begin();
+  }
+  /// See which results have come.
+  void collect_results() { result_->collect(); }
+  /// The next that was found out, in order of frames, for an element message: null where that is all. Transfer full.
   [[nodiscard]] GstStructure* take_result() noexcept { return result_->take_message(); }
 
  private:
@@ -160,7 +169,17 @@ class KernelRunner {
   /// Tables and history into the frame that is to be launched on, and that frame into the history.
   void lend_inputs(bool gap);
   void remember(const Input& input);
-  void submit(const Input& input, const FrameTrace* trace);
+  void count(const FrameTrace* trace);
+  void submit(const Input& input);
+  /// Throw Error(invalid) where what a kernel declares it may do with its output cannot be, with these caps.
+  void check_output_may(const KernelPlan& plan) const;
+  void check_shortening(const Declaration& declaration) const;
+  /// The CPU has to know what the kernel says before a frame can go on.
+  [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
+  /// What the kernel, which has ended, gave of an output of `bytes`; empty: nothing. Throws Error(invalid).
+  [[nodiscard]] std::optional<std::size_t> given_of(std::size_t bytes) const;
+  void drop(GstBuffer* in);
+  void set_times_of_shortened(GstBuffer* out, std::size_t given) const;
   static void stamp(FrameTrace& trace, const Input& input, Stamp stamp);
 
   KernelSettings settings_;
@@ -193,6 +212,7 @@ class KernelRunner {
   std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
+  bool dropped_ = false;
   bool begun_anew_ = true;  ///< no frame since
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};

@@ -41,6 +41,8 @@ const Builtin* builtin_of(const KernelSettings& settings) {
       {"input-caps", settings.input_caps},
       {"output-caps", settings.output_caps},
       {"output-bytes", settings.output_bytes},
+      {"output-may", settings.output_may},
+      {"result-words", settings.result_words != 0 ? std::to_string(settings.result_words) : ""},
       {"include-path", settings.include_path},
       {"defines", settings.defines},
       {"reload", settings.reload ? "true" : ""},
@@ -100,6 +102,16 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
   if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
   if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
+  if (!settings.output_may.empty()) {
+    declaration.output_may = property("output-may", settings.output_may, parse_output_may);
+  }
+  if (settings.result_words != 0) {
+    property("result-words", std::to_string(settings.result_words), [&](const std::string& /*text*/) {
+      declare_result_words(declaration, settings.result_words);
+      check_results(declaration);
+      return 0;
+    });
+  }
   plan.source.block = declaration.block;
   plan.source.grid = declaration.grid;
   plan.source.shared_bytes = declaration.shared_bytes;

@@ -31,10 +31,13 @@ struct KernelSettings {
   std::string input_caps;
   std::string output_caps;   ///< with {expressions}, or "unchanged"
   std::string output_bytes;  ///< an expression
+  std::string output_may;    ///< "drop,shorten"
+  std::uint32_t result_words = 0;
   std::string include_path;  ///< folders, separated by ':'
   std::string defines;       ///< "NAME,OTHER=2"
   bool reload = false;
   bool check_bounds = false;
+  bool late_results = false;
   std::uint32_t timeout_ms = 10000;  ///< 0: none
 };
 

@@ -18,6 +18,12 @@ namespace gpumap::gst {
 
 namespace {
 
+void post_results(GstBaseTransform* trans, KernelRunner& runner) {
+  while (GstStructure* found = runner.take_result()) {
+    gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
+  }
+}
+
 /// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
 /// from here on. Throws Error.
 std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_ptr<KernelRunner>& runner,
@@ -33,6 +39,8 @@ std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_
   if (taken != nullptr && given != nullptr) other->set_caps(taken, given);
   gst_clear_caps(&taken);
   gst_clear_caps(&given);
+  runner->drain();
+  post_results(trans, *runner);
   set_runner(trans, other);
   return other;
 }
@@ -110,6 +118,14 @@ void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
   GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", risk.c_str()), (nullptr));
 }
 
+/// The kernel gave nothing of `in`: who waits for a frame of that time, a mixer or a sink that prerolls, need not.
+void tell_dropped(GstBaseTransform* trans, GstBuffer* in) {
+  ++state_of(trans).dropped_by_kernel;
+  GST_LOG_OBJECT(trans, "the kernel dropped %" GST_PTR_FORMAT, static_cast<void*>(in));
+  if (trans->segment.format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(in)) return;
+  gst_pad_push_event(trans->srcpad, gst_event_new_gap(GST_BUFFER_PTS(in), GST_BUFFER_DURATION(in)));
+}
+
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
@@ -132,10 +148,9 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
                      static_cast<void*>(*out));
       tell_risk(trans, *runner);
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
-      if (*out != nullptr || runner->only_remembered()) flow = GST_FLOW_OK;
-      if (GstStructure* found = runner->take_result()) {
-        gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
-      }
+      if (*out != nullptr || runner->only_remembered() || runner->dropped()) flow = GST_FLOW_OK;
+      if (runner->dropped()) tell_dropped(trans, in);
+      post_results(trans, *runner);
     }
   } catch (const std::exception& error) {
     post_error(GST_ELEMENT_CAST(trans), error);
@@ -161,11 +176,17 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
       runner->cancel(false);
-      telling(trans, [&] { runner->begin(); });
+      telling(trans, [&] { runner->flush(); });
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
-    // A fault in the last frames' kernels shows only when someone waits for them.
-    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) telling(trans, [&] { runner->drain(); });
+    if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {
+      telling(trans, [&] {
+        // A fault in the last frames' kernels shows only when someone waits for them; so do their results.
+        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) runner->drain();
+        runner->collect_results();
+        post_results(trans, *runner);
+      });
+    }
   }
   GstCaps* caps = nullptr;
   if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {

@@ -76,7 +76,7 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
     });
     // Taken by what every message says.
-    for (const std::string_view taken : {"kernel", "bytes", "sequence", "pts"}) {
+    for (const std::string_view taken : {"kernel", "bytes", "sequence", "pts", "offset"}) {
       if (name == taken) throw Error(ErrorCode::invalid, fmt::format("a result cannot be named \"{}\"", name));
     }
     if (!is_name || equals == item.size()) {
@@ -86,10 +86,6 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
       throw Error(ErrorCode::invalid, fmt::format("result \"{}\" is named twice", name));
     }
     results.emplace_back(name, parse_result_type(trimmed(std::string_view(item).substr(equals + 1))));
-  }
-  if (results.size() > GPUMAP_RESULT_WORDS) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} results named: the block has {}", results.size(), GPUMAP_RESULT_WORDS));
   }
   return results;
 }
@@ -124,13 +120,17 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.per_field = value == "per-field";
   } else if (key == "bytes") {
     declaration.output_bytes = value;
+  } else if (key == "output-may") {
+    declaration.output_may = parse_output_may(value);
   } else if (key == "results") {
     declaration.results = parse_results(value);
+  } else if (key == "result-words") {
+    declare_result_words(declaration, parse_number<std::uint64_t>(value, 0, "number of words"));
   } else {
-    throw Error(ErrorCode::invalid, fmt::format("no declaration \"{}\": there are params, functions, block, grid, "
-                                                "shared, state, input, output, launch, bytes, results, table and "
-                                                "history",
-                                                key));
+    throw Error(ErrorCode::invalid,
+                fmt::format("no declaration \"{}\": there are params, functions, block, grid, shared, state, input, "
+                            "output, output-may, launch, bytes, results, result-words, table and history",
+                            key));
   }
 }
 
@@ -193,6 +193,7 @@ Declaration parse_declaration(std::string_view code) {
       throw Error(error.code(), fmt::format("line {}: {} {}", line_number, marker, error.what()));
     }
   }
+  check_results(declaration);
   return declaration;
 }
 

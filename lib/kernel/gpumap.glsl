@@ -31,6 +31,7 @@ const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
 const uint GPUMAP_MAX_TABLES = 8;
 const uint GPUMAP_MAX_HISTORY = 8;
+const uint GPUMAP_MAX_RESULT_WORDS = 4096;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
 const uint GPUMAP_FORMAT_NV12 = 1;
@@ -112,6 +113,10 @@ struct gpumap_frame {
   uint past_count;
   uint past_reserved;
   gpumap_view past[GPUMAP_MAX_HISTORY];
+
+  uint64_t given;
+  uint result_words;
+  uint reserved_given;
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {
@@ -142,7 +147,10 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) buffer gpumap_u64_a
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer gpumap_u32x4_at { uvec4 value; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer gpumap_f32x4_at { vec4 value; };
 
-// Addresses are aligned to the size of what is loaded or stored; nothing checks it.
+// load_T(address) and store_T(address, value): one number, or several that lie side by side. Addresses are device
+// addresses in bytes, aligned to the size of what is loaded or stored; nothing checks it. T is u8, u16, u32, u64, i8, i16,
+// i32, i64, f16, f32 or f64; u32x2, u32x4, f32x2 and f32x4 are vectors. What is smaller than 32 bits comes as uint, int
+// or float; of what is stored the lower bits count, and f16 is rounded as the driver does.
 uint load_u8(uint64_t address) { return uint(gpumap_u8_at(address).value); }
 uint load_u16(uint64_t address) { return uint(gpumap_u16_at(address).value); }
 uint load_u32(uint64_t address) { return gpumap_u32_at(address).value; }
@@ -203,6 +211,7 @@ float atomic_max_f32(uint64_t address, float number) {
 #define atomic_add_f64(address, number) atomicAdd(gpumap_f64_at(address).value, (number))
 #define atomic_add_u64(address, number) atomicAdd(gpumap_u64_at(address).value, (number))
 
+// Whether `address` is a multiple of `bytes`, a power of two.
 bool gpumap_aligned(uint64_t address, uint bytes) { return (uint(address) & (bytes - 1u)) == 0u; }
 
 // This thread's number in the whole grid, and how many there are. Some drivers allow only 65535 groups in a row, so a
@@ -211,6 +220,7 @@ bool gpumap_aligned(uint64_t address, uint bytes) { return (uint(address) & (byt
 #define gpumap_thread() gpumap_thread_in(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z)
 #define gpumap_thread_count() gpumap_thread_count_in(gl_WorkGroupSize.x * gl_WorkGroupSize.y * gl_WorkGroupSize.z)
 
+// What these two macros call, with the threads of a group.
 uint64_t gpumap_thread_in(uint group_size) {
   uint64_t group = uint64_t(gl_WorkGroupID.x) +
                    uint64_t(gl_NumWorkGroups.x) * (uint64_t(gl_WorkGroupID.y) +

@@ -28,7 +28,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         continue;
       }
       const gpumap::Declaration declaration = gpumap::parse_declaration(text);
-      if (declaration.results.size() > GPUMAP_RESULT_WORDS) __builtin_trap();
+      if (declaration.results.size() > declaration.result_words) __builtin_trap();
+      if (declaration.result_words < GPUMAP_RESULT_WORDS || declaration.result_words > GPUMAP_MAX_RESULT_WORDS) {
+        __builtin_trap();
+      }
+      // No word of a kernel's makes more of an output than there is.
+      for (const std::uint64_t said : {std::uint64_t{0}, std::uint64_t{size}, ~std::uint64_t{0}}) {
+        if (gpumap::bytes_given(declaration.output_may, "fuzz", said, size).value_or(0) > size) __builtin_trap();
+      }
       if (declaration.history > GPUMAP_MAX_HISTORY || declaration.tables.size() > GPUMAP_MAX_TABLES) __builtin_trap();
       for (const gpumap::DeclaredTable& table : declaration.tables) {
         const std::uint64_t count = table.count.value_or(1);

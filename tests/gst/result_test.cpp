@@ -141,6 +141,39 @@ TEST_F(Result, WordsOfAUserKernel) {
   }
 }
 
+// As many as are declared, in the file or by the property, which is all that a .spv has.
+TEST_F(Result, BlocksOfManyWords) {
+  const std::string fill =
+      "  for (uint i = 0u; i < frame.result_words; ++i) {\n"
+      "    uint64_t word = uint64_t(load_u8(frame.in_view.plane[0] + uint64_t(i) % frame.in_view.bytes));\n"
+      "    store_u64(frame.result + 8ul * i, word * 0x0101010101010101ul + frame.result_words);\n"
+      "  }\n";
+  const Shader declared("// gpumap: result-words 4096\n" + fill), plain(fill);
+  for (const auto& [options, count] : {std::pair{declared.path(), 4096U},
+                                       {plain.path(), 32U},
+                                       {plain.path() + " result-words=1000", 1000U},
+                                       {declared.path() + " result-words=33", 33U}}) {
+    SCOPED_TRACE(options);
+    start("gpumapkernel location=" + options + " ! ");
+    for (std::size_t frame = 0; frame < 3; ++frame) {
+      const Data data = random_data(601 + frame, count + frame);
+      Words expected;
+      for (std::size_t i = 0; i < count; ++i) {
+        expected.push_back(std::to_integer<std::uint64_t>(data[i % data.size()]) * 0x0101010101010101 + count);
+      }
+      const Sample sample = pass(data);
+      ASSERT_NE(sample, nullptr);
+      const GstStructure* meta = meta_of(gst_sample_get_buffer(sample.get()));
+      ASSERT_NE(meta, nullptr);
+      EXPECT_EQ(words_of(meta), expected);
+    }
+    EXPECT_EQ(messages().size(), 3U);
+  }
+  Pipeline refused(
+      on_new_channel("gpumapsrc $CHANNEL ! gpumapkernel result-words=31 location=" + plain.path() + " ! fakesink"));
+  EXPECT_THAT(refused.run(), testing::HasSubstr("result-words: a result block of 31 words: choose from 32 to 4096"));
+}
+
 TEST_F(Result, NothingWrittenIsNothingTold) {
   const Shader shader("  if (frame.sequence == 1ul) store_u64(frame.result, 5ul);\n");
   start("gpumapkernel location=" + shader.path() + " ! ");
@@ -183,9 +216,9 @@ TEST_F(Result, OfTheSameBytesStay) {
 }
 
 // Whoever never names the result is not waited for; in doubt it is.
-TEST(ResultMayBeWritten, IsSeenInTheSource) {
+TEST(ResultMayBeNamed, IsSeenInTheSource) {
   const auto may = [](Language language, const char* code) {
-    return KernelResult::may_be_written({.language = language, .name = "k", .code = code, .function = {}});
+    return KernelResult::may_name({.language = language, .name = "k", .code = code, .function = {}}, "result");
   };
   EXPECT_FALSE(may(Language::glsl, "#include <gpumap.glsl>\nvoid main() {}"));
   EXPECT_FALSE(may(Language::cuda, "#  include\t<gpumap/kernel.h>\n"));

@@ -39,6 +39,8 @@ TEST(Declaration, EveryKey) {
       "// gpumap: input video/x-raw,format={GRAY8,NV12}\n"
       "// gpumap: bytes bytes/2\n"
       "// gpumap: launch per-field\n"
+      "// gpumap: output-may shorten , drop\n"
+      "// gpumap: result-words 4096\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
   ASSERT_EQ(declaration.params.size(), 2U);
   EXPECT_EQ(declaration.params[0].name, "gain");
@@ -56,6 +58,8 @@ TEST(Declaration, EveryKey) {
   EXPECT_FALSE(declaration.unchanged);
   EXPECT_TRUE(declaration.per_field);
   EXPECT_EQ(declaration.output_bytes, "bytes/2");
+  EXPECT_EQ(declaration.output_may, (OutputMay{.drop = true, .shorten = true}));
+  EXPECT_EQ(declaration.result_words, 4096U);
   EXPECT_THAT(declaration.results, ElementsAre(Pair("sharpness", ResultType::f32), Pair("count", ResultType::u64),
                                                Pair("a", ResultType::i64), Pair("b", ResultType::f64)));
   const Declaration looks = parse_declaration("// gpumap: output unchanged\n");
@@ -63,6 +67,23 @@ TEST(Declaration, EveryKey) {
   const Declaration none = parse_declaration("// nothing here\n");
   EXPECT_TRUE(none.params.empty() && none.functions.empty() && none.output.empty());
   EXPECT_EQ(none.block[0], 0U);
+  EXPECT_FALSE(none.output_may);
+  EXPECT_EQ(none.result_words, std::uint32_t{GPUMAP_RESULT_WORDS});
+  EXPECT_EQ(parse_output_may("drop"), (OutputMay{.drop = true}));
+}
+
+TEST(Declaration, BytesThatAKernelGives) {
+  constexpr OutputMay drop{.drop = true}, shorten{.shorten = true}, both{.drop = true, .shorten = true};
+  EXPECT_EQ(bytes_given(drop, "k", 0, 100), std::nullopt);
+  EXPECT_EQ(bytes_given(both, "k", 0, 100), std::nullopt);
+  EXPECT_EQ(bytes_given(drop, "k", 1, 100), 100U) << "anything but 0 keeps it whole";
+  EXPECT_EQ(bytes_given(drop, "k", ~0ULL, 100), 100U);
+  EXPECT_EQ(bytes_given(shorten, "k", 1, 100), 1U);
+  EXPECT_EQ(bytes_given(both, "k", 100, 100), 100U);
+  EXPECT_EQ(bytes_given(shorten, "k", 0, 0), 0U) << "an empty frame is whole";
+  EXPECT_THAT(error_of([&] { return bytes_given(both, "k", 101, 100); }),
+              HasSubstr("kernel k: gives 101 bytes of an output that has 100"));
+  EXPECT_THAT(error_of([&] { return bytes_given(shorten, "k", 0, 100); }), HasSubstr("write the line output-may drop"));
 }
 
 TEST(Declaration, NamesOfTemplates) {
@@ -91,6 +112,12 @@ TEST(Declaration, ErrorsNameTheLine) {
       {"// gpumap: results a\n", "\"a\" is no result"},
       {"// gpumap: results a=f16\n", "no result type \"f16\""},
       {"// gpumap: results a=f32,a=u64\n", "\"a\" is named twice"},
+      {"// gpumap: output-may drop,drop\n", "drop is there twice"},
+      {"// gpumap: output-may grow\n", "an output may not \"grow\": choose drop, shorten"},
+      {"// gpumap: result-words 31\n", "a result block of 31 words: choose from 32 to 4096"},
+      {"// gpumap: result-words 4097\n", "a result block of 4097 words"},
+      {"// gpumap: result-words many\n", "\"many\" is no number of words"},
+      {"// gpumap: results offset=u64\n", "cannot be named \"offset\""},
       {"// gpumap: results pts=u64\n", "cannot be named \"pts\""},
       {"// gpumap: state 1\n// gpumap: state 2\n", "line 2: // gpumap: state is declared twice"},
   };
@@ -100,6 +127,7 @@ TEST(Declaration, ErrorsNameTheLine) {
   std::string many = "// gpumap: results r=u64";
   for (int i = 0; i < GPUMAP_RESULT_WORDS; ++i) many += ",r" + std::to_string(i) + "=u64";
   EXPECT_THAT(error_of([&] { return parse_declaration(many); }), HasSubstr("33 results named: the block has 32"));
+  EXPECT_EQ(parse_declaration(many + "\n// gpumap: result-words 33").results.size(), 33U);
 }
 
 TEST(Expression, Arithmetic) {

@@ -252,6 +252,9 @@ void main() {
   }
   put(uint64_t(frame.past_count));
   for (uint i = 0u; i < GPUMAP_MAX_HISTORY; ++i) put_view(frame.past[i]);
+  put(frame.given);
+  put(uint64_t(frame.result_words));
+  put(uint64_t(frame.reserved_given));
 }
 )"));
   gpumap_frame frame{};
@@ -263,6 +266,9 @@ void main() {
   for (int i = 0; i < 9; ++i) frame.color.matrix[i] = static_cast<float>(i) + 0.25F;
   for (int i = 0; i < 3; ++i) frame.color.offset[i] = static_cast<float>(i) + 100.5F;
   for (int i = 0; i < GPUMAP_MAX_PARAMS; ++i) frame.params[i] = static_cast<float>(i) - 7.75F;
+  frame.given = 0x0123456789abcdef;
+  frame.result_words = 4095;
+  frame.reserved_given = 77;
   bench_->prepare({}, 8192);
   frame.out.plane[0] = bench_->out();
   frame.out.width = frame.out.height = 1;
@@ -288,6 +294,7 @@ void main() {
   for (const gpumap_table& table : frame.tables) expected.insert(expected.end(), {table.address, table.count});
   expected.push_back(frame.past_count);
   for (const gpumap_view& view : frame.past) put_view(view);
+  expected.insert(expected.end(), {frame.given, frame.result_words, frame.reserved_given});
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

@@ -221,6 +221,8 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(tables[1].count);
   SAME_OFFSET(past_count);
   SAME_OFFSET(past[7].bytes);
+  SAME_OFFSET(given);
+  SAME_OFFSET(result_words);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -16,10 +16,13 @@
 //   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
+//   // gpumap: output-may drop,shorten                by what the kernel writes at frame.given: one of them, or both
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
+//   // gpumap: result-words 1024                      as many as the block has, else GPUMAP_RESULT_WORDS
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/kernel.h"
 #include "gpumap/number.hpp"
 
 namespace gpumap {
@@ -50,6 +54,14 @@ struct DeclaredTable {
   std::optional<std::uint64_t> count;  ///< of elements; empty: as many as the file has
 };
 
+/// What a kernel may do with a frame's output beyond filling it; it says so at frame.given.
+struct OutputMay {
+  bool drop = false;
+  bool shorten = false;
+  [[nodiscard]] explicit operator bool() const noexcept { return drop || shorten; }
+  [[nodiscard]] bool operator==(const OutputMay&) const = default;
+};
+
 struct Declaration {
   std::vector<DeclaredParameter> params;
   std::vector<DeclaredTable> tables;
@@ -64,7 +76,9 @@ struct Declaration {
   bool unchanged = false;    ///< writes no output: the input is handed on
   bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;  ///< an expression; empty: as the caps say
-  std::vector<std::pair<std::string, ResultType>> results;
+  OutputMay output_may;
+  std::vector<std::pair<std::string, ResultType>> results;  ///< no more than result_words
+  std::uint32_t result_words = GPUMAP_RESULT_WORDS;         ///< to GPUMAP_MAX_RESULT_WORDS
 };
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
@@ -75,6 +89,17 @@ void declare_output(Declaration& declaration, std::string_view value);
 
 /// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
 void check_history(std::uint32_t frames);
+/// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
+[[nodiscard]] OutputMay parse_output_may(std::string_view text);
+/// What the line `result-words` says, or a property in its place, put into `declaration`. Throws Error(invalid) for
+/// fewer words than GPUMAP_RESULT_WORDS and more than GPUMAP_MAX_RESULT_WORDS.
+void declare_result_words(Declaration& declaration, std::uint64_t words);
+/// Throws Error(invalid) where more results are named than there are words.
+void check_results(const Declaration& declaration);
+/// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
+/// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
+[[nodiscard]] std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel, std::uint64_t said,
+                                                     std::size_t bytes);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);

@@ -30,6 +30,8 @@ typedef int64_t gpumap_i64;
 #define GPUMAP_RESULT_WORDS 32
 #define GPUMAP_MAX_TABLES 8
 #define GPUMAP_MAX_HISTORY 8
+#define GPUMAP_RESULT_WORDS 32 /* of a result block, unless the kernel declares more with `result-words` */
+#define GPUMAP_MAX_RESULT_WORDS 4096
 
 /* What the bytes of a view mean. Values are part of the contract: never renumber. */
 enum gpumap_format {
@@ -113,8 +115,8 @@ typedef struct gpumap_frame {
   gpumap_u64 sequence; /* of the frame on its channel, from 0 */
   gpumap_i64 pts;      /* ns, -1 when none */
   gpumap_i64 duration; /* ns, -1 when none */
-  gpumap_u64 result;   /* address of GPUMAP_RESULT_WORDS words. gpumapkernel zeroes them before each frame and tells
-                          them after it, where any is not zero: element message and buffer meta, see the README */
+  gpumap_u64 result;   /* address of result_words words of 64 bits. gpumapkernel zeroes them before each frame and
+                          tells them after it, where any is not zero: element message and buffer meta, see the README */
   gpumap_u64 state;    /* address of state_bytes bytes that are yours: zero at the stream's first frame and wherever it
                           begins anew (new caps, a flush, a gap), else as the frame before left them. 16-aligned */
   gpumap_u64 state_bytes;
@@ -132,6 +134,13 @@ typedef struct gpumap_frame {
   gpumap_u32 past_count;                  /* how many of past[] there are: 0 to what the line `history` says */
   gpumap_u32 past_reserved;               /* 0 */
   gpumap_view past[GPUMAP_MAX_HISTORY];   /* the frames that were `in` before, the last one first. Only read them */
+
+  /* What a kernel says of its output. */
+  gpumap_u64 given; /* address of a word, 0 before each frame: for a kernel that declares `output-may`, and only there.
+                       With `shorten` the bytes of the output that go on, from plane[0] on; 0 drops the frame. With
+                       `drop` alone 0 drops it, and anything else keeps it whole */
+  gpumap_u32 result_words;   /* at `result`: as the kernel declares, else GPUMAP_RESULT_WORDS */
+  gpumap_u32 reserved_given; /* 0 */
 } gpumap_frame;
 
 #ifdef __CUDACC__

@@ -9,11 +9,14 @@
 #include <gpumap/kernel.h>
 #include <gpumap/words.h>
 
+// The row or column that stands for `at`, which may lie beyond the picture: from 0 to `size` - 1.
 __device__ inline gpumap_i32 gpumap_mirrored(gpumap_i32 at, gpumap_i32 size) {
   if (at < 0) return min(-at, size - 1);
   return at < size ? at : max(2 * size - 2 - at, 0);
 }
 
+// Four pixels of row y from x on, red, green, blue and 255, as large as the format's samples: to 255 in 8 bits, to what
+// the caps say in 16. `format` is one of GPUMAP_FORMAT_BAYER*; pixels beyond the right edge are finite.
 __device__ inline void gpumap_load_bayer(const gpumap_view& in, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                          float4 (&pixel)[4]) {
   const gpumap_u32 bytes = format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2 : 1;

@@ -6,11 +6,14 @@
 
 #include <gpumap_words.glsl>
 
+// The row or column that stands for `at`, which may lie beyond the picture: from 0 to `size` - 1.
 int gpumap_mirrored(int at, int size) {
   if (at < 0) return min(-at, size - 1);
   return at < size ? at : max(2 * size - 2 - at, 0);
 }
 
+// Four pixels of row y from x on, red, green, blue and 255, as large as the format's samples: to 255 in 8 bits, to what
+// the caps say in 16. `format` is one of GPUMAP_FORMAT_BAYER*; pixels beyond the right edge are finite.
 void gpumap_load_bayer(gpumap_view from, uint format, uint x, uint y, out vec4 pixel[4]) {
   const uint bytes = format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2u : 1u;
   const uint order = format - (bytes == 2u ? GPUMAP_FORMAT_BAYER16_BGGR : GPUMAP_FORMAT_BAYER8_BGGR);

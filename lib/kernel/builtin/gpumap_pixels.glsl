@@ -8,9 +8,10 @@
 #include <gpumap_bayer.glsl>
 #include <gpumap_words.glsl>
 
+// A pixel of three components, opaque.
 vec4 gpumap_components(uint a, uint b, uint c) { return vec4(float(a), float(b), float(c), 255.0); }
 
-// Rows that every pixel of chroma shares with three others: NV12, I420 and P010.
+// Of formats in whose rows every pixel of chroma is shared by four: NV12, I420 and P010. As gpumap_load_pixels().
 void gpumap_load_planar(gpumap_view from, uint format, uint x, uint y, uint count, out vec4 pixel[4]) {
   const uint pairs = (count + 1u) / 2u;
   const uint64_t row = from.plane[0] + uint64_t(y) * uint64_t(from.stride[0]);
@@ -40,7 +41,8 @@ void gpumap_load_planar(gpumap_view from, uint format, uint x, uint y, uint coun
   }
 }
 
-// Two pixels that share their chroma, from x on, which is even: YUY2, UYVY, Y210 and v210.
+// Two pixels that share their chroma, from x on, which is even, of the row at address `row`: YUY2, UYVY, Y210 and v210.
+// Both lie in memory, for such rows hold whole pairs.
 void gpumap_load_pair(uint64_t row, uint format, uint x, out vec4 first, out vec4 second) {
   if (format == GPUMAP_FORMAT_YUY2 || format == GPUMAP_FORMAT_UYVY) {
     // Y0 Cb Y1 Cr, or Cb Y0 Cr Y1.
@@ -66,7 +68,7 @@ void gpumap_load_pair(uint64_t row, uint format, uint x, out vec4 first, out vec
   }
 }
 
-// RGB and BGR, or RGBA and BGRA.
+// RGB and BGR, or RGBA and BGRA, of the row at address `row`. As gpumap_load_pixels().
 void gpumap_load_rgb(uint64_t row, uint format, uint x, uint count, out vec4 pixel[4]) {
   uvec4 word = uvec4(0u);
   const bool alpha = format == GPUMAP_FORMAT_RGBA || format == GPUMAP_FORMAT_BGRA;
@@ -87,8 +89,9 @@ void gpumap_load_rgb(uint64_t row, uint format, uint x, uint count, out vec4 pix
   }
 }
 
-// `count` pixels of row y from x on, which is a multiple of 4; touches no byte beyond them. The rest of `pixel` is
-// finite.
+// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4, into `pixel`, whose rest is finite. Touches no
+// byte beyond them. `format` is from.format, or a constant of the same value, for which a compiler makes less code; any
+// but GPUMAP_FORMAT_BYTES, _VIDEO_OTHER, tensors and samples. x + count is at most the width, y less than the height.
 void gpumap_load_pixels(gpumap_view from, uint format, uint x, uint y, uint count, out vec4 pixel[4]) {
   const uint64_t row = from.plane[0] + uint64_t(y) * uint64_t(from.stride[0]);
   switch (format) {

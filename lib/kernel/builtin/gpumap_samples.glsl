@@ -3,10 +3,14 @@
 #ifndef GPUMAP_SAMPLES_GLSL
 #define GPUMAP_SAMPLES_GLSL
 
+#include <gpumap.glsl>
+
+// Bytes of one sample of one channel: 1, 2 or 4. `format` is GPUMAP_FORMAT_U8, S8, S16 or F32.
 uint gpumap_sample_bytes(uint format) {
   return format == GPUMAP_FORMAT_F32 ? 4u : format == GPUMAP_FORMAT_S16 ? 2u : 1u;
 }
 
+// Sample `index` of those from `address` on (frame.in_view.plane[0]), of all channels in turn, as a float; F32 as it is.
 float gpumap_sample(uint64_t address, uint format, uint64_t index) {
   switch (format) {
     case GPUMAP_FORMAT_U8:

@@ -5,8 +5,11 @@
 #ifndef GPUMAP_SUMS_GLSL
 #define GPUMAP_SUMS_GLSL
 
+#include <gpumap.glsl>
+
 #define GPUMAP_PLAIN_SUM 16  // so many are added up as they are, and then to the rest
 
+// Add `value` to `sum`, whose `lost` is 0 at first. The sum is then `sum`.
 void gpumap_add(inout float sum, inout float lost, float value) {
   precise const float wanted = value - lost;
   precise const float made = sum + wanted;

@@ -7,6 +7,8 @@
 #ifndef GPUMAP_TAPS_GLSL
 #define GPUMAP_TAPS_GLSL
 
+#include <gpumap.glsl>
+
 struct gpumap_taps {
   int first, end;  // input pixels
   int distance;    // of the first one from the centre
@@ -14,7 +16,7 @@ struct gpumap_taps {
   int reach;       // where the triangle ends
 };
 
-// Of output pixel `at`, where `from` pixels become `to`.
+// Of output pixel `at`, 0 to `to` - 1, where `from` pixels become `to`; each 1 to 32767.
 gpumap_taps gpumap_taps_of(uint at, uint from, uint to) {
   const uint step = 2u * to, reach = 2u * max(from, to);
   // The triangle's beginning, moved by whole pixels to where nothing is negative.
@@ -34,16 +36,18 @@ gpumap_taps gpumap_taps_of(uint at, uint from, uint to) {
   return taps;
 }
 
+// How much input pixel `at` counts; 0 where it makes nothing of this output pixel.
 float gpumap_weight(gpumap_taps taps, int at) {
   if (at < taps.first || at >= taps.end) return 0.0;
   return float(taps.reach - abs(taps.distance + (at - taps.first) * taps.step));
 }
 
+// Of the first so many pixels the distances from the centre, added up.
 uint gpumap_distances(gpumap_taps taps, uint first) {
   return first * uint(taps.distance) + first * (first - 1u) / 2u * uint(taps.step);
 }
 
-// The sum of all of them, exact: in 32 bits whatever goes beyond them on the way comes back.
+// The sum of all weights, by which a sum of pixels is to be divided, exact: in 32 bits whatever goes beyond them on the way comes back.
 uint gpumap_weights(gpumap_taps taps) {
   const uint count = uint(taps.end - taps.first);
   // Those before the centre, whose distances are negative.

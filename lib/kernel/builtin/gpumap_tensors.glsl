@@ -6,6 +6,7 @@
 
 #include <gpumap_words.glsl>
 
+// To the nearest whole number, from 0 to 255.
 uvec4 gpumap_rounded(vec4 value) { return uvec4(clamp(value, 0.0, 255.0) + 0.5); }
 
 // To the nearest half, ties to even. How packHalf2x16 rounds is up to the driver: some cut off.
@@ -19,7 +20,8 @@ uint gpumap_half(float value) {
   return sign | min((rounded - 0x38000000u) >> 13, 0x7C00u);
 }
 
-// What a tensor of elements of `bytes` bytes has for one channel of each pixel.
+// What a tensor of elements of `bytes` bytes (4: float32, 2: float16, 1: 8 bit) has for one channel of each pixel, in
+// its bits.
 uvec4 gpumap_elements(vec4 channel, float mean, float scale, uint bytes) {
   const vec4 value = (channel * (1.0 / 255.0) - mean) * scale;
   if (bytes == 4u) return floatBitsToUint(value);
@@ -27,12 +29,15 @@ uvec4 gpumap_elements(vec4 channel, float mean, float scale, uint bytes) {
   return uvec4(gpumap_half(value.x), gpumap_half(value.y), gpumap_half(value.z), gpumap_half(value.w));
 }
 
+// Red, green and blue of four pixels in turn, in elements of `bytes` bytes, from `address` on; the first `count` pixels.
 void gpumap_store_interleaved(uint64_t address, uvec4 r, uvec4 g, uvec4 b, uint bytes, uint count) {
   gpumap_store_twelve(address, uvec4(r.x, g.x, b.x, r.y), uvec4(g.y, b.y, r.z, g.z), uvec4(b.z, r.w, g.w, b.w), bytes,
                       3u * count);
 }
 
-// `count` pixels of row y from x on. `mean` and `scale` are those of each channel.
+// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4; nothing beyond them is written. Red, green, blue
+// and alpha are 0 to 255. `format` is RGBA, BGRA, RGB, GRAY8 or one of GPUMAP_FORMAT_RGB_*; any other writes nothing.
+// `mean` and `scale` are those of each channel, of which tensors are made; else unused.
 void gpumap_store_pixels(gpumap_view to, uint format, uint x, uint y, uint count, vec4 pixel[4], vec3 mean,
                          vec3 scale) {
   const uint64_t row = to.plane[0] + uint64_t(y) * uint64_t(to.stride[0]);

@@ -4,7 +4,10 @@
 #ifndef GPUMAP_WORDS_GLSL
 #define GPUMAP_WORDS_GLSL
 
-// Up to 4 bytes from `address`, the first one lowest; touches no byte beyond `count`.
+#include <gpumap.glsl>
+
+// `count` bytes, 0 to 4, from `address`, which may be any, the first one lowest; 0 for the rest. Touches no byte beyond
+// them.
 uint gpumap_load(uint64_t address, uint count) {
   if (count == 4u && gpumap_aligned(address, 4u)) return load_u32(address);
   if (count == 2u && gpumap_aligned(address, 2u)) return load_u16(address);
@@ -13,7 +16,7 @@ uint gpumap_load(uint64_t address, uint count) {
   return word;
 }
 
-// Up to 4 numbers of 16 bits; 0 for the rest.
+// `count` numbers of 16 bits, 0 to 4, from `address`, which may be any; 0 for the rest.
 uvec4 gpumap_load_u16(uint64_t address, uint count) {
   if (count == 4u && gpumap_aligned(address, 4u)) {
     const uint low = load_u32(address), high = load_u32(address + 4ul);
@@ -24,9 +27,10 @@ uvec4 gpumap_load_u16(uint64_t address, uint count) {
   return four;
 }
 
+// Byte `index` of `word`, 0 (the lowest) to 3.
 uint gpumap_byte(uint word, uint index) { return (word >> (8u * index)) & 0xFFu; }
 
-// The lowest `bytes` bytes of `word`: 1, 2 or 4.
+// The lowest `bytes` bytes of `word`, 1 to 4, to `address`, which may be any.
 void gpumap_store(uint64_t address, uint word, uint bytes) {
   if (bytes == 4u && gpumap_aligned(address, 4u)) {
     store_u32(address, word);
@@ -37,14 +41,15 @@ void gpumap_store(uint64_t address, uint word, uint bytes) {
   }
 }
 
-// Four elements of `bytes` bytes each as the words that they fill: 1, 2 or 4.
+// Four elements of `bytes` bytes each (1, 2 or 4; no bit above them set) as the words that they fill, so many.
 uvec4 gpumap_packed(uvec4 element, uint bytes) {
   if (bytes == 4u) return element;
   if (bytes == 2u) return uvec4(element.x | element.y << 16, element.z | element.w << 16, 0u, 0u);
   return uvec4(element.x | element.y << 8 | element.z << 16 | element.w << 24, 0u, 0u, 0u);
 }
 
-// `count` of 4 elements of `bytes` bytes each, one after the other.
+// The first `count`, 0 to 4, of elements of `bytes` bytes each (1, 2 or 4; no bit above them set), one after the other
+// from `address` on, which is a multiple of `bytes`.
 void gpumap_store_four(uint64_t address, uvec4 element, uint bytes, uint count) {
   const uvec4 word = gpumap_packed(element, bytes);
   if (count == 4u && bytes == 4u && gpumap_aligned(address, 16u)) {
@@ -56,7 +61,7 @@ void gpumap_store_four(uint64_t address, uvec4 element, uint bytes, uint count) 
   }
 }
 
-// `count` of 12 elements likewise.
+// The first `count` of 12 elements, `a`, `b` and `c`, likewise.
 void gpumap_store_twelve(uint64_t address, uvec4 a, uvec4 b, uvec4 c, uint bytes, uint count) {
   gpumap_store_four(address, a, bytes, min(count, 4u));
   if (count > 4u) gpumap_store_four(address + uint64_t(4u * bytes), b, bytes, min(count - 4u, 4u));

@@ -10,15 +10,17 @@
 #include <gpumap/kernel.h>
 #include <gpumap/words.h>
 
+// A pixel of three components, opaque.
 __device__ inline float4 gpumap_components(gpumap_u32 a, gpumap_u32 b, gpumap_u32 c) {
   return make_float4(static_cast<float>(a), static_cast<float>(b), static_cast<float>(c), 255.0f);
 }
 
+// Of the three lowest bytes of `word`, the lowest one first.
 __device__ inline float4 gpumap_components(gpumap_u32 word) {
   return gpumap_components(gpumap_byte(word, 0), gpumap_byte(word, 1), gpumap_byte(word, 2));
 }
 
-// Rows that every pixel of chroma shares with three others: NV12, I420 and P010.
+// Of formats in whose rows every pixel of chroma is shared by four: NV12, I420 and P010. As gpumap_load_pixels().
 __device__ inline void gpumap_load_planar(const gpumap_view& in, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                           gpumap_u32 count, float4 (&pixel)[4]) {
   const gpumap_u32 pairs = (count + 1) / 2;
@@ -50,7 +52,8 @@ __device__ inline void gpumap_load_planar(const gpumap_view& in, gpumap_u32 form
   }
 }
 
-// Two pixels that share their chroma, from x on, which is even: YUY2, UYVY, Y210 and v210.
+// Two pixels that share their chroma, from x on, which is even, of the row at address `row`: YUY2, UYVY, Y210 and v210.
+// Both lie in memory, for such rows hold whole pairs.
 __device__ inline void gpumap_load_pair(gpumap_u64 row, gpumap_u32 format, gpumap_u32 x, float4& first,
                                         float4& second) {
   if (format == GPUMAP_FORMAT_YUY2 || format == GPUMAP_FORMAT_UYVY) {
@@ -77,7 +80,7 @@ __device__ inline void gpumap_load_pair(gpumap_u64 row, gpumap_u32 format, gpuma
   }
 }
 
-// RGB and BGR, or RGBA and BGRA.
+// RGB and BGR, or RGBA and BGRA, of the row at address `row`. As gpumap_load_pixels().
 __device__ inline void gpumap_load_rgb(gpumap_u64 row, gpumap_u32 format, gpumap_u32 x, gpumap_u32 count,
                                        float4 (&pixel)[4]) {
   gpumap_u32 word[4] = {0, 0, 0, 0};
@@ -101,8 +104,9 @@ __device__ inline void gpumap_load_rgb(gpumap_u64 row, gpumap_u32 format, gpumap
   }
 }
 
-// `count` pixels of row y from x on, which is a multiple of 4; touches no byte beyond them. The rest of `pixel` is
-// finite.
+// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4, into `pixel`, whose rest is finite. Touches no
+// byte beyond them. `format` is in.format, or a constant of the same value, for which a compiler makes less code; any
+// but GPUMAP_FORMAT_BYTES, _VIDEO_OTHER, tensors and samples. x + count is at most the width, y less than the height.
 __device__ inline void gpumap_load_pixels(const gpumap_view& in, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                           gpumap_u32 count, float4 (&pixel)[4]) {
   const gpumap_u64 row = in.plane[0] + static_cast<gpumap_u64>(y) * in.stride[0];

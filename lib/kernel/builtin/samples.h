@@ -6,10 +6,12 @@
 
 #include <gpumap/kernel.h>
 
+// Bytes of one sample of one channel: 1, 2 or 4. `format` is GPUMAP_FORMAT_U8, S8, S16 or F32.
 __device__ inline gpumap_u32 gpumap_sample_bytes(gpumap_u32 format) {
   return format == GPUMAP_FORMAT_F32 ? 4 : format == GPUMAP_FORMAT_S16 ? 2 : 1;
 }
 
+// A sample of its type as a float: U8 about 127.5, the others about 0.
 __device__ inline float gpumap_scaled(gpumap_u8 value) {
   return (static_cast<float>(value) - 127.5f) / 127.5f;
 }
@@ -23,6 +25,7 @@ __device__ inline float gpumap_scaled(float value) {
   return value;
 }
 
+// Sample `index` of those from `address` on (frame.in.plane[0]), of all channels in turn, as a float; F32 as it is.
 __device__ inline float gpumap_sample(gpumap_u64 address, gpumap_u32 format, gpumap_u64 index) {
   switch (format) {
     case GPUMAP_FORMAT_U8:

@@ -7,8 +7,9 @@
 
 #define GPUMAP_PLAIN_SUM 16 /* so many are added up as they are, and then to the rest */
 
-#ifdef __CUDACC_RTC__
+#ifdef __CUDACC__
 
+// Add `value` to `sum`, whose `lost` is 0 at first. The sum is then `sum`.
 __device__ inline void gpumap_add(float& sum, float& lost, float value) {
   const float wanted = value - lost;
   const float made = sum + wanted;

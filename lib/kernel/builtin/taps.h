@@ -17,7 +17,7 @@ struct gpumap_taps {
   gpumap_i32 reach;      /* where the triangle ends */
 };
 
-// Of output pixel `at`, where `from` pixels become `to`.
+// Of output pixel `at`, 0 to `to` - 1, where `from` pixels become `to`; each 1 to 32767.
 __device__ inline gpumap_taps gpumap_taps_of(gpumap_u32 at, gpumap_u32 from, gpumap_u32 to) {
   const gpumap_u32 step = 2 * to, reach = 2 * max(from, to);
   // The triangle's beginning, moved by whole pixels to where nothing is negative.
@@ -37,12 +37,13 @@ __device__ inline gpumap_taps gpumap_taps_of(gpumap_u32 at, gpumap_u32 from, gpu
   return taps;
 }
 
+// How much input pixel `at` counts; 0 where it makes nothing of this output pixel.
 __device__ inline float gpumap_weight(const gpumap_taps& taps, gpumap_i32 at) {
   if (at < taps.first || at >= taps.end) return 0.0f;
   return static_cast<float>(taps.reach - abs(taps.distance + (at - taps.first) * taps.step));
 }
 
-// The sum of all of them, exact: in 32 bits whatever goes beyond them on the way comes back.
+// The sum of all weights, by which a sum of pixels is to be divided, exact: in 32 bits whatever goes beyond them on the way comes back.
 __device__ inline gpumap_u32 gpumap_weights(const gpumap_taps& taps) {
   const gpumap_u32 count = taps.end - taps.first;
   // Those before the centre, whose distances are negative.

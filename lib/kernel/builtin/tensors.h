@@ -8,6 +8,7 @@
 #include <gpumap/kernel.h>
 #include <gpumap/words.h>
 
+// To the nearest whole number, from 0 to 255.
 __device__ inline gpumap_u32 gpumap_rounded(float value) {
   return static_cast<gpumap_u32>(fminf(fmaxf(value, 0.0f), 255.0f) + 0.5f);
 }
@@ -19,17 +20,20 @@ __device__ inline gpumap_u32 gpumap_half(float value) {
   return half;
 }
 
+// Red, green or blue: 0, 1 or 2.
 __device__ inline float gpumap_channel(const float4& pixel, gpumap_u32 channel) {
   return channel == 0 ? pixel.x : channel == 1 ? pixel.y : pixel.z;
 }
 
-// What a tensor of elements of `Bytes` bytes has for one channel of a pixel.
+// What a tensor of elements of `Bytes` bytes (4: float32, 2: float16, 1: 8 bit) has for one channel of a pixel, in its
+// bits. `params`: three means and three scales.
 template <int Bytes>
 __device__ inline gpumap_u32 gpumap_element(const float4& pixel, gpumap_u32 channel, const float* params) {
   const float value = (gpumap_channel(pixel, channel) * (1.0f / 255.0f) - params[channel]) * params[3 + channel];
   return Bytes == 4 ? __float_as_uint(value) : Bytes == 2 ? gpumap_half(value) : gpumap_rounded(value * 255.0f);
 }
 
+// Into tensors of three planes. As gpumap_store_pixels().
 template <int Bytes>
 __device__ inline void gpumap_store_planar(const gpumap_view& out, gpumap_u32 x, gpumap_u32 y, gpumap_u32 count,
                                            const float4 (&pixel)[4], const float* params) {
@@ -41,6 +45,7 @@ __device__ inline void gpumap_store_planar(const gpumap_view& out, gpumap_u32 x,
   }
 }
 
+// Into the row at address `row` of interleaved tensors. As gpumap_store_pixels().
 template <int Bytes>
 __device__ inline void gpumap_store_interleaved(gpumap_u64 row, gpumap_u32 x, gpumap_u32 count,
                                                 const float4 (&pixel)[4], const float* params) {
@@ -49,6 +54,7 @@ __device__ inline void gpumap_store_interleaved(gpumap_u64 row, gpumap_u32 x, gp
   gpumap_store_run<12, Bytes>(row + 3ull * Bytes * x, element, 3 * count);
 }
 
+// Into the row at address `row` of RGB, GRAY8, RGBA or BGRA. As gpumap_store_pixels().
 __device__ inline void gpumap_store_video(gpumap_u64 row, gpumap_u32 format, gpumap_u32 x, gpumap_u32 count,
                                           const float4 (&pixel)[4]) {
   if (format == GPUMAP_FORMAT_RGB) {
@@ -72,7 +78,9 @@ __device__ inline void gpumap_store_video(gpumap_u64 row, gpumap_u32 format, gpu
   }
 }
 
-// `count` pixels of row y from x on. `params`: the mean and the scale of each channel.
+// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4; nothing beyond them is written. Red, green, blue
+// and alpha are 0 to 255. `format` is RGBA, BGRA, RGB, GRAY8 or one of GPUMAP_FORMAT_RGB_*; any other writes nothing.
+// `params`: three means and three scales, of which tensors are made; else unused.
 __device__ inline void gpumap_store_pixels(const gpumap_view& out, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                            gpumap_u32 count, const float4 (&pixel)[4], const float* params) {
   const gpumap_u64 row = out.plane[0] + static_cast<gpumap_u64>(y) * out.stride[0];

@@ -7,7 +7,8 @@
 
 #include <gpumap/kernel.h>
 
-// Up to 4 bytes from `address`, the first one lowest; touches no byte beyond `count`.
+// `count` bytes, 0 to 4, from `address`, which may be any, the first one lowest; 0 for the rest. Touches no byte beyond
+// them.
 __device__ inline gpumap_u32 gpumap_load(gpumap_u64 address, gpumap_u32 count) {
   if (count == 4 && (address & 3) == 0) return *reinterpret_cast<const gpumap_u32*>(address);
   if (count == 2 && (address & 1) == 0) return *reinterpret_cast<const unsigned short*>(address);
@@ -18,7 +19,7 @@ __device__ inline gpumap_u32 gpumap_load(gpumap_u64 address, gpumap_u32 count) {
   return word;
 }
 
-// Up to 4 numbers of 16 bits; 0 for the rest.
+// `count` numbers of 16 bits, 0 to 4, from `address`, which may be any; 0 for the rest.
 __device__ inline ushort4 gpumap_load_u16(gpumap_u64 address, gpumap_u32 count) {
   if (count == 4 && (address & 7) == 0) return *reinterpret_cast<const ushort4*>(address);
   ushort4 four = make_ushort4(0, 0, 0, 0);
@@ -29,11 +30,12 @@ __device__ inline ushort4 gpumap_load_u16(gpumap_u64 address, gpumap_u32 count) 
   return four;
 }
 
+// Byte `index` of `word`, 0 (the lowest) to 3.
 __device__ inline gpumap_u32 gpumap_byte(gpumap_u32 word, gpumap_u32 index) {
   return (word >> (8 * index)) & 0xFF;
 }
 
-// The lowest `bytes` bytes of `word`: 1, 2 or 4.
+// The lowest `bytes` bytes of `word`, 1 to 4, to `address`, which may be any.
 __device__ inline void gpumap_store(gpumap_u64 address, gpumap_u32 word, gpumap_u32 bytes) {
   if (bytes == 4 && (address & 3) == 0) {
     *reinterpret_cast<gpumap_u32*>(address) = word;
@@ -46,7 +48,8 @@ __device__ inline void gpumap_store(gpumap_u64 address, gpumap_u32 word, gpumap_
   }
 }
 
-// `count` of N elements of `Bytes` bytes each, one after the other.
+// The first `count`, 0 to N, of elements of `Bytes` bytes each (1, 2 or 4; no bit above them set), one after the other
+// from `address` on, which is a multiple of `Bytes`. N * Bytes is a multiple of 4.
 template <int N, int Bytes>
 __device__ inline void gpumap_store_run(gpumap_u64 address, const gpumap_u32 (&element)[N], gpumap_u32 count) {
   if (count == N && (address & 3) == 0) {

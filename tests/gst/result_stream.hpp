@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+// What the tests of kernels' outputs and results share: compute shaders in files, and what comes out of a stream.
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+
+/// A compute shader in a file that goes with it.
+class ShaderFile {
+ public:
+  explicit ShaderFile(const std::string& text)
+      : path_(testing::TempDir() + "gpumap-stream-" + std::to_string(getpid()) + "-" + std::to_string(made_++) +
+              ".comp") {
+    write(text);
+  }
+  ~ShaderFile() { (void)std::remove(path_.c_str()); }
+  ShaderFile(const ShaderFile&) = delete;
+  ShaderFile& operator=(const ShaderFile&) = delete;
+  void write(const std::string& text) const {
+    std::ofstream(path_) << "#version 460\n#include <gpumap.glsl>\n" << text;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  static inline int made_ = 0;
+  std::string path_;
+};
+
+using StructurePtr = std::unique_ptr<GstStructure, void (*)(GstStructure*)>;
+
+inline std::uint64_t number_in(const GstStructure* structure, const char* field) {
+  guint64 value = ~guint64{0} - 1;
+  EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
+  return value;
+}
+
+/// The results that a pipeline posts, as they are posted.
+class Messages {
+ public:
+  explicit Messages(const Pipeline& pipeline) : bus_(gst_element_get_bus(pipeline.get())) {
+    gst_bus_set_sync_handler(bus_, &note, this, nullptr);
+  }
+  ~Messages() {
+    gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
+    gst_object_unref(bus_);
+  }
+  Messages(const Messages&) = delete;
+  Messages& operator=(const Messages&) = delete;
+
+  [[nodiscard]] std::size_t count() const {
+    const std::lock_guard lock(mutex_);
+    return all_.size();
+  }
+  /// `field` of each.
+  [[nodiscard]] std::vector<std::uint64_t> numbers(const char* field) const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::uint64_t> made;
+    for (const auto& one : all_) made.push_back(number_in(one.get(), field));
+    return made;
+  }
+  void clear() {
+    const std::lock_guard lock(mutex_);
+    all_.clear();
+  }
+
+ private:
+  static GstBusSyncReply note(GstBus* /*bus*/, GstMessage* message, gpointer self) {
+    const GstStructure* structure = gst_message_get_structure(message);
+    if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT &&
+        (gst_structure_has_name(structure, "gpumap-result") || gst_structure_has_name(structure, "gpumap-checksum"))) {
+      auto* messages = static_cast<Messages*>(self);
+      const std::lock_guard lock(messages->mutex_);
+      messages->all_.emplace_back(gst_structure_copy(structure), &gst_structure_free);
+    }
+    return GST_BUS_PASS;
+  }
+
+  GstBus* bus_;
+  mutable std::mutex mutex_;
+  std::vector<StructurePtr> all_;
+};
+
+/// All that comes until EOS.
+inline std::vector<Sample> pull_all(GstAppSink* sink) {
+  std::vector<Sample> all;
+  while (Sample sample = pull(sink)) all.push_back(std::move(sample));
+  return all;
+}
+
+}  // namespace gpumap::gst::test
