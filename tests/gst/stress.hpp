@@ -43,12 +43,13 @@ inline GstSegment time_segment() {
   return segment;
 }
 
-/// Frames of these caps, from GstHarness's own thread.
+/// Frames of these caps, from GstHarness's own thread. It lets go between two of them: without a pause it has the pad's
+/// lock again before another thread, which waits for it, wakes.
 inline GstHarnessThread* push_frames(GstHarness* harness) {
   const GstSegment segment = time_segment();
   const Caps caps = new_caps(first_caps);
   const Buffer buffer = new_buffer(random_data(1024, 1), 0);
-  return gst_harness_stress_push_buffer_start_full(harness, caps.get(), &segment, buffer.get(), 0);
+  return gst_harness_stress_push_buffer_start_full(harness, caps.get(), &segment, buffer.get(), 20);
 }
 
 inline void change_caps(GstHarness* harness) {
