@@ -53,6 +53,21 @@ bool same_pipeline(GstElement* one, GstElement* other) {
   return same;
 }
 
+bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
+  if (GST_MINI_OBJECT_REFCOUNT_VALUE(event) == 1) return false;
+  bool sent = false;
+  // The lock is recursive: whether this thread has it only another one can tell.
+  std::thread([&] {
+    sent = any_around(one, [&](GstElement* at) {
+      if (!GST_IS_BIN(at) || gst_object_has_as_ancestor(GST_OBJECT_CAST(other), GST_OBJECT_CAST(at)) == 0) return false;
+      if (GST_STATE_TRYLOCK(at) == FALSE) return true;
+      GST_STATE_UNLOCK(at);
+      return false;
+    });
+  }).join();
+  return sent;
+}
+
 StateHold::StateHold(GstElement* element, Millis most, const std::function<bool()>& given_up)
     : top_(top_level(element)) {
   const auto end = std::chrono::steady_clock::now() + most;

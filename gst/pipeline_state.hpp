@@ -20,6 +20,10 @@ namespace gpumap::gst {
 [[nodiscard]] GstElement* top_level(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);
 
+/// Whether the event that this thread is handling for `one` came from a bin around both, which gave it to all its
+/// sources or sinks: that bin keeps the event meanwhile, and its state lock. (A language binding keeps it, too.)
+[[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other);
+
 /// Holds back changes of state of the pipeline around an element, while it lives. A flush takes sinks out of PLAYING; a
 /// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for
 /// ever. gst_element_send_event() holds the same lock, of the element that it is given. Where a change of state is

@@ -369,13 +369,17 @@ gboolean send_event(GstElement* element, GstEvent* event) {
     return told;
   }
   if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) == 0) return parent(element, event);
-  // A bin gives the same event to all its sinks, and keeps it meanwhile. The sinks behind the src send it through all
-  // that lies between, which may answer it, or make another one of it. They step over frames, too, which would be
-  // missing here once more.
-  const bool for_all = GST_MINI_OBJECT_REFCOUNT_VALUE(event) > 1 || GST_EVENT_TYPE(event) == GST_EVENT_STEP;
-  if (for_all && channel->has_src_beside(Channel::Linked::yes)) {
-    gst_event_unref(event);
-    return TRUE;
+  // The sinks behind the src send it through all that lies between, which may answer it, or make another one of it.
+  // They step over frames, too, which would be missing here once more.
+  if (channel->has_src_beside(Channel::Linked::yes)) {
+    GstElement* src = channel->src();
+    const bool for_all = GST_EVENT_TYPE(event) == GST_EVENT_STEP ||
+                         (src != nullptr && gpumap::gst::is_sent_to_both(event, element, src));
+    gst_clear_object(&src);
+    if (for_all) {
+      gst_event_unref(event);
+      return TRUE;
+    }
   }
   return static_cast<gboolean>(
       channel->send_upstream(event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));

@@ -130,9 +130,7 @@ bool SrcStream::send_eos(GstEvent* event) {
     return false;
   }
   GstElement* sink = channel->sink();
-  // A bin gives the same event to all its sources, and keeps it meanwhile.
-  const bool for_all = GST_MINI_OBJECT_REFCOUNT_VALUE(event) > 1;
-  const bool comes = for_all && sink != nullptr && same_pipeline(element_, sink);
+  const bool comes = sink != nullptr && is_sent_to_both(event, element_, sink);
   gst_clear_object(&sink);
   if (comes) {
     GST_DEBUG_OBJECT(element_, "EOS of the pipeline: left to the one that comes through the ring");

@@ -67,6 +67,21 @@ TEST(Seeks, AreTheMixersToMake) {
   }
 }
 
+// The pipeline's, whose caller keeps it.
+TEST(Seeks, OfWhoKeepsTheEventGoOnceToo) {
+  Watch out;
+  Pipeline pipeline(behind("videotestsrc ! " + picture + "identity", "fakesink name=out sync=true", "out"));
+  out.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  GstEvent* event = gst_event_new_seek(1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, GST_SECOND,
+                                       GST_SEEK_TYPE_NONE, 0);
+  ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_ref(event)));
+  gst_event_unref(event);
+  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_FLUSH_STOP) == 1; }, 10s));
+  g_usleep(100000);
+  EXPECT_EQ(out.events(GST_EVENT_FLUSH_STOP), 1U);
+}
+
 // To the element itself: there is no other that would do it.
 TEST(Seeks, OfTheSinkAreItsOwn) {
   Watch out;

@@ -110,6 +110,25 @@ TEST(Once, TheSrcAloneCanBeToldToEnd) {
   EXPECT_EQ(pipeline.wait(10s), "eos");
 }
 
+// As language bindings do.
+TEST(Once, TheSrcAloneCanBeToldToEndByWhoKeepsTheEvent) {
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  GstEvent* eos = gst_event_new_eos();
+  ASSERT_TRUE(gst_element_send_event(pipeline.element("src"), gst_event_ref(eos)));
+  EXPECT_EQ(pipeline.wait(10s), "eos");
+  gst_event_unref(eos);
+}
+
+TEST(Once, ABinAroundTheSrcAloneCanBeToldToEnd) {
+  const std::string channel = " channel=" + new_channel();
+  Pipeline pipeline(source + "gpumapsink" + channel + " ( name=part gpumapsrc" + channel +
+                    " ! identity ) ! fakesink name=out sync=true");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  ASSERT_TRUE(gst_element_send_event(pipeline.element("part"), gst_event_new_eos()));
+  EXPECT_EQ(pipeline.wait(10s), "eos");
+}
+
 TEST(Once, NumBuffersHoldAfterASeek) {
   for (const int count : {0, 1, 5}) {
     SCOPED_TRACE(count);
