@@ -89,7 +89,7 @@ void transmit(const Way& way, const std::string& middle, const std::function<voi
   }
   // Once what was sent is there. UDP tells of no end: the receiver ends by itself.
   gst_app_src_end_of_stream(sender.appsrc());
-  g_usleep(300'000);
+  g_usleep(600'000);
   sender.stop();
   if (way.send == udp_out) gst_element_send_event(receiver.get(), gst_event_new_eos());
   while (const Sample sample = pull(receiver.appsink())) got.push_back(pixels_of(sample.get()));
@@ -164,11 +164,12 @@ INSTANTIATE_TEST_SUITE_P(
             .receive = "srtsrc uri=srt://127.0.0.1:PORT?mode=listener latency=20 ! ",
             .decode = "tsdemux ! h264parse ! avdec_h264 max-threads=1 ! ",
             .in_place = false,
-            .kept = frames},
+            .kept = 8},
         Way{.name = "UnixFd",
             .elements = {"unixfdsink", "unixfdsrc"},
             .caps = "video/x-raw,format=RGB,width=161,height=121,framerate=25/1",
-            .encode = "",
+            // It sends memory that has a descriptor, which appsrc's has not.
+            .encode = "videoconvert ! video/x-raw,format=BGRx ! ",
             .send = "unixfdsink socket-path=SOCKET sync=false",
             .receive = "unixfdsrc socket-path=SOCKET ! ",
             .decode = "",
