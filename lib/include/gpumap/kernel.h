@@ -103,7 +103,7 @@ enum gpumap_frame_flags {
   GPUMAP_FRAME_GAP = 1 /* does not follow on the frame before it: a stream begins, or some is missing between them */
 };
 
-/* A file of numbers: see the README's lines `table`. Only read it: frames share it. */
+/* A file of numbers, from a line `table`: see lib/kernel/README.md. Only read it: frames share it. */
 typedef struct gpumap_table {
   gpumap_u64 address; /* of the first element, 16-aligned; 0 where `count` is 0 */
   gpumap_u64 count;   /* elements */
@@ -116,7 +116,8 @@ typedef struct gpumap_frame {
   gpumap_i64 pts;      /* ns, -1 when none */
   gpumap_i64 duration; /* ns, -1 when none */
   gpumap_u64 result;   /* address of result_words words of 64 bits. gpumapkernel zeroes them before each frame and
-                          tells them after it, where any is not zero: element message and buffer meta, see the README */
+                          tells them after it, where any is not zero: element message and buffer meta, see Results in
+                          lib/kernel/README.md */
   gpumap_u64 state;    /* address of state_bytes bytes that are yours: zero at the stream's first frame and wherever it
                           begins anew (new caps, a flush, a gap), else as the frame before left them. 16-aligned */
   gpumap_u64 state_bytes;
