@@ -5,9 +5,11 @@
 #include <fmt/format.h>
 #include <gst/app/gstappsink.h>
 #include <gst/gst.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +89,24 @@ class Table {
   std::ofstream file_;
 };
 
+/// What is being done, in one line that is written over, where standard error is a terminal.
+class Progress {
+ public:
+  ~Progress() { clear(); }
+  void say(const std::string& text) const {
+    if (!terminal_) return;
+    const std::chrono::duration<double> since = std::chrono::steady_clock::now() - start_;
+    fmt::print(stderr, "\r\033[K  {}, {:.0f} s", text, since.count());
+  }
+  void clear() const {
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 void run(const std::filesystem::path& recording, const std::filesystem::path& kernel, int block_bytes, Table& table) {
   const std::string description = fmt::format(
       "filesrc location=\"{}\" blocksize={} ! rawaudioparse use-sink-caps=false format=pcm pcm-format=u8 "
@@ -105,21 +125,31 @@ void run(const std::filesystem::path& recording, const std::filesystem::path& ke
   adsb::Aircraft aircraft;
   std::map<unsigned, int> counts;
   int all = 0;
+  const auto samples = static_cast<std::int64_t>(std::filesystem::file_size(recording) / 2);
+  const Progress progress;
+  std::string doing = fmt::format("compiling {} and starting the device", kernel.filename().string());
+  progress.say(doing);
   gst_element_set_state(pipeline.get(), GST_STATE_PLAYING);
   // An error ends the stream at appsink only after a state change: look for one while nothing comes.
   while (!gst_app_sink_is_eos(GST_APP_SINK(found.get()))) {
     const Owned<GstSample> sample(gst_app_sink_try_pull_sample(GST_APP_SINK(found.get()), GST_SECOND / 5));
     if (!sample) {
       throw_error_of(pipeline.get());
+      progress.say(doing);
       continue;
     }
     GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    progress.clear();
     for (const adsb::Message& message : aircraft.messages(records_of(buffer), first_sample_of(buffer))) {
       table.add(line_of(message));
       ++counts[adsb::downlink_format(message)];
       ++all;
     }
+    doing = fmt::format("searching: at {:.0f} % of the recording, {} messages",
+                        100.0 * static_cast<double>(first_sample_of(buffer)) / static_cast<double>(samples), all);
+    progress.say(doing);
   }
+  progress.clear();
   std::string sum = fmt::format("{} messages", all);
   for (const auto& [format, count] : counts) sum += fmt::format(", {} of DF {}", count, format);
   table.add(sum);
