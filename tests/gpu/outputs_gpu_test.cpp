@@ -143,17 +143,22 @@ TEST_F(CudaOutputs, FramesAreDroppedAndShortened) {
   }
 }
 
+std::string linked(const std::vector<std::string>& elements) {
+  std::string all;
+  for (const std::string& element : elements) all.append(all.empty() ? "" : " ! ").append(element);
+  return all;
+}
+
 // Into the rows of CUDA memory, and out of them, where the frame goes on as it came or is written anew.
 TEST_F(CudaOutputs, PicturesInCudaMemoryAreDropped) {
   const std::string odd = "gpumapkernel location=" + folder_.add("odd.cu", keep_odd);
   const std::string anew = "gpumapkernel location=" + folder_.add("anew.cu", complement_odd);
   const Caps nv12 = video_caps("NV12", 321, 43);
-  for (const auto& [kernels, complemented] :
-       {std::pair{odd + " ! " + cuda_caps, false},
-        {"gpumapkernel ! " + cuda_caps + " ! " + odd + " ! " + cuda_caps, false},
-        {"gpumapkernel ! " + cuda_caps + " ! " + odd + " ! video/x-raw", false},
-        {anew + " ! " + cuda_caps, true},
-        {"gpumapkernel ! " + cuda_caps + " ! " + anew + " ! " + cuda_caps, true}}) {
+  for (const auto& [kernels, complemented] : {std::pair{linked({odd, cuda_caps}), false},
+                                              {linked({"gpumapkernel", cuda_caps, odd, cuda_caps}), false},
+                                              {linked({"gpumapkernel", cuda_caps, odd, "video/x-raw"}), false},
+                                              {linked({anew, cuda_caps}), true},
+                                              {linked({"gpumapkernel", cuda_caps, anew, cuda_caps}), true}}) {
     SCOPED_TRACE(kernels);
     Pipeline pipeline(
         on_new_channel("appsrc name=in format=time ! gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! " + kernels +

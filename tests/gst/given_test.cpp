@@ -311,7 +311,7 @@ TEST(Given, SamplesLastAsLongAsThereAre) {
   Pipeline pipeline(
       stream_of("audio/x-raw,format=S16LE,rate=48000,channels=2,layout=interleaved", "location=" + file.path()));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(push(pipeline.appsrc(), timed(random_data(4 * 480, 1), 0, 10 * GST_MSECOND)));
+  ASSERT_TRUE(push(pipeline.appsrc(), timed(random_data(std::size_t{4} * 480, 1), 0, 10 * GST_MSECOND)));
   const Sample sample = pull(pipeline.appsink());
   ASSERT_TRUE(sample) << pipeline.wait(1s);
   GstBuffer* buffer = gst_sample_get_buffer(sample.get());

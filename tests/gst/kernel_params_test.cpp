@@ -4,6 +4,8 @@
 #include <gst/controller/gstdirectcontrolbinding.h>
 #include <gst/controller/gstinterpolationcontrolsource.h>
 
+#include <utility>
+
 #include "kernel_file.hpp"
 
 namespace gpumap::gst::test {
@@ -36,7 +38,8 @@ struct Told {
 
 class KernelParams : public testing::Test {
  protected:
-  explicit KernelParams(const std::string& options = "") : file_(std::string(declared) + tells), options_(options) {}
+  explicit KernelParams(std::string options = "")
+      : file_(std::string(declared) + tells), options_(std::move(options)) {}
   Told told(Frames& frames) { return value_at<Told>(frames.run(random_data(61, seed_++), pts_ += GST_SECOND / 30), 0); }
   [[nodiscard]] std::string location() const { return "location=" + file_.path(); }
   KernelFile file_;

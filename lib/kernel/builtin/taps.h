@@ -43,7 +43,8 @@ __device__ inline float gpumap_weight(const gpumap_taps& taps, gpumap_i32 at) {
   return static_cast<float>(taps.reach - abs(taps.distance + (at - taps.first) * taps.step));
 }
 
-// The sum of all weights, by which a sum of pixels is to be divided, exact: in 32 bits whatever goes beyond them on the way comes back.
+// The sum of all weights, by which a sum of pixels is to be divided, exact: in 32 bits whatever goes beyond them on the
+// way comes back.
 __device__ inline gpumap_u32 gpumap_weights(const gpumap_taps& taps) {
   const gpumap_u32 count = taps.end - taps.first;
   // Those before the centre, whose distances are negative.

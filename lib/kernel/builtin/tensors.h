@@ -78,9 +78,9 @@ __device__ inline void gpumap_store_video(gpumap_u64 row, gpumap_u32 format, gpu
   }
 }
 
-// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4; nothing beyond them is written. Red, green, blue
-// and alpha are 0 to 255. `format` is RGBA, BGRA, RGB, GRAY8 or one of GPUMAP_FORMAT_RGB_*; any other writes nothing.
-// `params`: three means and three scales, of which tensors are made; else unused.
+// `count` pixels, 1 to 4, of row y from x on, which is a multiple of 4; nothing beyond them is written. Red, green,
+// blue and alpha are 0 to 255. `format` is RGBA, BGRA, RGB, GRAY8 or one of GPUMAP_FORMAT_RGB_*; any other writes
+// nothing. `params`: three means and three scales, of which tensors are made; else unused.
 __device__ inline void gpumap_store_pixels(const gpumap_view& out, gpumap_u32 format, gpumap_u32 x, gpumap_u32 y,
                                            gpumap_u32 count, const float4 (&pixel)[4], const float* params) {
   const gpumap_u64 row = out.plane[0] + static_cast<gpumap_u64>(y) * out.stride[0];
