@@ -17,7 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr std::size_t frame_bytes = 320 * 240;
+constexpr std::size_t frame_bytes = std::size_t{320} * 240;
 
 /// Adds 1 to every byte, whatever the grid.
 constexpr const char* increment = R"(#version 460
@@ -47,7 +47,7 @@ class LoopLimit : public testing::Test {
                        path_ + " " + grid + " ! appsink name=out sync=false"));
     EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     bool right = true;
-    for (unsigned i = 0; i < 3; ++i) {
+    for (GstClockTime i = 0; i < 3; ++i) {
       Data data = random_data(frame_bytes, i);
       push(pipeline.appsrc(), new_buffer(data, i * 33 * GST_MSECOND));
       const Sample sample = pull(pipeline.appsink());

@@ -119,7 +119,7 @@ TEST_P(ProgramInputsTest, TablesComeAndAreReplaced) {
   expect_table(table);
   const auto refreshed = [&] {
     for (int i = 0; i < 400; ++i) {
-      const std::string problem = tables.refresh({});
+      std::string problem = tables.refresh({});
       gpumap_frame given{};
       tables.lend(given);
       if (!problem.empty() || given.tables[0].count != table.size()) return problem;
@@ -190,7 +190,7 @@ TEST_P(ProgramInputsTest, TheLastFramesInOrder) {
       history.forget();
       seen.clear();
     }
-    const std::size_t offset = 16U * i;  // planes need not begin where the memory does
+    const std::size_t offset = std::size_t{16} * i;  // planes need not begin where the memory does
     const auto bytes = reference::random_bytes(4 + (i * 7919) % 50000, i);
     std::memcpy(input->host() + offset, bytes.data(), bytes.size());
     input->flush(offset, bytes.size());
