@@ -209,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(Copy, CopyHelpers, testing::Values(1U, 3U, 7U));
 }  // namespace
 }  // namespace gpumap
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#ifndef GPUMAP_SANITIZED  // whose operator new it is
 void* operator new(std::size_t bytes) {
   if (gpumap::allocations_to_come >= 0 && gpumap::allocations_to_come-- == 0) throw std::bad_alloc();
   void* memory = std::malloc(std::max<std::size_t>(bytes, 1));
