@@ -79,9 +79,10 @@ void SinkPreroll::set_playing(bool playing) {
 
 void SinkPreroll::hold() {
   const PrerollLock lock(sink_);
-  if (!done_ || playing_) return;
+  // Any other frame waits in render(): GstBaseSink would keep it without asking the class.
+  if (!done_ || playing_ || sink_->clock_id == nullptr) return;
   sink_->need_preroll = TRUE;
-  if (sink_->clock_id != nullptr) gst_clock_id_unschedule(sink_->clock_id);
+  gst_clock_id_unschedule(sink_->clock_id);
 }
 
 void SinkPreroll::restart() {
