@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "error_of.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
@@ -13,17 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    static_cast<void>(call());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid);
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Declaration, EveryKey) {
   const Declaration declaration = parse_declaration(

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 
+#include "error_of.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
@@ -16,17 +17,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    static_cast<void>(call());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid);
-    return error.what();
-  }
-  return "no error";
-}
 
 Declaration declared(const std::string& params) {
   return parse_declaration("// gpumap: params " + params + "\n");

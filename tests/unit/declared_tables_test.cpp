@@ -2,6 +2,7 @@
 // The lines `table` and `history` of a kernel of the user's, and the files that are given for tables.
 #include <gmock/gmock.h>
 
+#include "error_of.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/tables.hpp"
@@ -12,17 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
-
-template <typename Call>
-std::string error_of(Call call) {
-  try {
-    static_cast<void>(call());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid);
-    return error.what();
-  }
-  return "no error";
-}
 
 std::string line(const std::string& text) {
   return "// gpumap: " + text + "\n";
