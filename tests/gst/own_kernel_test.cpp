@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "gpumap/kernel.h"
-#include "pipeline.hpp"
+#include "result_stream.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -17,25 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// A compute shader in a file that goes with it.
-class File {
- public:
-  explicit File(const std::string& text)
-      : path_(testing::TempDir() + "gpumap-own-" + std::to_string(getpid()) + "-" + std::to_string(made_++) + ".comp") {
-    write(text);
-  }
-  ~File() { (void)std::remove(path_.c_str()); }
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  void write(const std::string& text) const {
-    std::ofstream(path_) << "#version 460\n#include <gpumap.glsl>\n" << text;
-  }
-  [[nodiscard]] const std::string& path() const { return path_; }
-
- private:
-  static inline int made_ = 0;
-  std::string path_;
-};
+using File = ShaderFile;
 
 /// One thread an output pixel: its value is `value`, of uint x and y.
 std::string gray(const std::string& declarations, const std::string& value) {
