@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "channel.hpp"
+#include "gst/channel/channel.hpp"
 
 #include <gst/base/gstbasesink.h>
 
@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "pipeline_state.hpp"
+#include "gst/channel/pipeline_state.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -20,11 +20,7 @@ namespace {
 /// So many events between two frames, and gaps become one; so many, and upstream waits. A full ring holds frames back,
 /// but events without frames (GAP, tags of a stream that no one takes) would grow without end.
 constexpr std::size_t many_events = 64;
-constexpr std::size_t most_events = 4096;
-
-bool is_sticky(GstEvent* event) {  // GST_EVENT_IS_STICKY mixes enumerations, which C++20 frowns on
-  return (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_STICKY) != 0;
-}
+constexpr std::size_t max_events = 4096;
 
 }  // namespace
 
@@ -43,15 +39,12 @@ std::shared_ptr<Channel> Channel::open(const std::string& name) {
 }
 
 Channel::~Channel() {
-  stop_keeping();
   clear(items_);
-  forget_delivered();
 }
 
 void Channel::forget_delivered() {
   owed_ = false;
-  for (GstEvent* event : delivered_) gst_event_unref(event);
-  delivered_.clear();
+  delivered_.forget();
 }
 
 void Channel::clear(std::deque<Item>& items) {
@@ -61,21 +54,6 @@ void Channel::clear(std::deque<Item>& items) {
   items.clear();
 }
 
-namespace {
-
-/// Takes `element`. Outside the channel's lock: the path takes those of objects, whose holders may wait for the
-/// channel.
-std::string path_of(GstElement* element) {
-  if (element == nullptr) return "";
-  gchar* text = gst_object_get_path_string(GST_OBJECT(element));
-  std::string path = text;
-  g_free(text);
-  gst_object_unref(element);
-  return path;
-}
-
-}  // namespace
-
 bool Channel::attach_sink(GstElement* sink, std::string& holder) {
   holder = path_of(this->sink());
   std::shared_ptr<Channel> kept;
@@ -84,8 +62,8 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     if (sink_ != nullptr) return false;
     sink_ = sink;
     kept.swap(kept_);
-    stop_keeping();
-    if (ended_) forget_delivered();  // caps hold on the pad that they came to
+    end_of_keeping_.stop();
+    if (delivered_.ended()) forget_delivered();  // caps hold on the pad that they came to
     if (src_ == nullptr) drop_all_locked(false);
   }
   return true;
@@ -110,30 +88,15 @@ void Channel::keep_or_drop() {
   if (items_.empty()) return;
   kept_ = shared_from_this();
   if (!GST_CLOCK_TIME_IS_VALID(linger_)) return;
-  GstClock* clock = gst_system_clock_obtain();
-  end_of_keeping_ = gst_clock_new_single_shot_id(clock, gst_clock_get_time(clock) + linger_);
-  gst_object_unref(clock);
-  using Weak = std::weak_ptr<Channel>;
-  gst_clock_id_wait_async(
-      end_of_keeping_,
-      [](GstClock*, GstClockTime, GstClockID id, gpointer data) -> gboolean {
-        if (const auto channel = static_cast<Weak*>(data)->lock()) channel->end_keeping(id);
-        return TRUE;
-      },
-      new Weak(kept_), [](gpointer data) { delete static_cast<Weak*>(data); });
+  end_of_keeping_.set(linger_, [weak = weak_from_this()](guint64 number) {
+    if (const auto channel = weak.lock()) channel->end_keeping(number);
+  });
 }
 
-void Channel::stop_keeping() {
-  if (end_of_keeping_ == nullptr) return;
-  gst_clock_id_unschedule(end_of_keeping_);
-  gst_clock_id_unref(end_of_keeping_);
-  end_of_keeping_ = nullptr;
-}
-
-void Channel::end_keeping(GstClockID id) {
+void Channel::end_keeping(guint64 number) {
   std::shared_ptr<Channel> kept;  // let go behind the lock
   const std::lock_guard lock(mutex_);
-  if (id != end_of_keeping_) return;
+  if (!end_of_keeping_.is(number)) return;
   kept.swap(kept_);
   if (!kept) return;
   GST_INFO("channel %s: no gpumapsrc came for the frames of the ended stream: dropped", name_.c_str());
@@ -147,7 +110,7 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
   src_ = src;
   src_pad_ = pad;
   kept_.reset();  // from here on the src holds it
-  stop_keeping();
+  end_of_keeping_.stop();
   on_event_ = std::move(on_event);
   kept_slots_ = 0;
   flush_seen_ = false;
@@ -157,7 +120,7 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
   flow_ = GST_FLOW_OK;
   // Whatever an earlier src took of the stream's state comes first again. Of a stream that is over only what still
   // holds when the next one begins.
-  owed_ = ended_;
+  owed_ = delivered_.ended();
   if (!owed_) show_again();
   return true;
 }
@@ -165,10 +128,7 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
 /// What a src took of the stream's state comes again, ahead of all that is queued. Under mutex_.
 void Channel::show_again() {
   owed_ = false;
-  std::for_each(delivered_.rbegin(), delivered_.rend(), [this](GstEvent* event) {
-    items_.push_front({0, event, nullptr});
-  });
-  delivered_.clear();
+  delivered_.give_back([this](GstEvent* event) { items_.push_front({0, event, nullptr}); });
   pending_ = items_.size();
 }
 
@@ -189,7 +149,8 @@ std::uint32_t Channel::slots() const {
 void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
   flow_.store(flow, std::memory_order_relaxed);
   enough_ = of_this_stream;
-  if (flow == GST_FLOW_OK) return;
+  // Whoever is linked next gets the frames that wait here, as behind a queue.
+  if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
   // A sink that waits for a slot would wait for ever: no one takes frames any more.
   const std::lock_guard lock(mutex_);
   if (current_) current_->ring().drop_queued();
@@ -245,7 +206,7 @@ void Channel::add(Item item) {
   {
     const std::lock_guard lock(mutex_);
     if (newest_) item.before = newest_->ring().published();
-    if (item.event == nullptr) newest_ = item.lane;
+    if (item.event == nullptr) newest_ = item.channel_ring;
     items_.push_back(std::move(item));
     pending_ = items_.size();
     if (current_) current_->ring().nudge_consumer();
@@ -253,11 +214,11 @@ void Channel::add(Item item) {
   arrived_.notify_all();
 }
 
-void Channel::push_lane(const std::shared_ptr<Lane>& lane) {
-  add({0, nullptr, lane});
+void Channel::push_ring(const std::shared_ptr<ChannelRing>& channel_ring) {
+  add({0, nullptr, channel_ring});
 }
 
-void Channel::retire_lane() {
+void Channel::retire_ring() {
   add({0, nullptr, nullptr});
 }
 
@@ -267,7 +228,7 @@ bool Channel::push_event(GstEvent* event) {
   if (anew && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
   if (pending_.load(std::memory_order_acquire) >= many_events) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
-    if (pending_.load(std::memory_order_acquire) >= most_events) return false;
+    if (pending_.load(std::memory_order_acquire) >= max_events) return false;
   }
   add({0, gst_event_ref(event), nullptr});
   return true;
@@ -299,13 +260,13 @@ void Channel::drop_all(bool keep_sticky) {
 }
 
 void Channel::drop_all_locked(bool keep_sticky) {
-  ended_ = false;
+  delivered_.begin();
   if (current_) current_->ring().drop_queued();
   held_ = {};
   std::deque<Item> kept;
   for (Item& item : items_) {
     if (item.event == nullptr) {
-      if (item.lane) item.lane->ring().drop_queued();
+      if (item.channel_ring) item.channel_ring->ring().drop_queued();
       kept.push_back(std::move(item));
     } else if (keep_sticky && is_sticky(item.event) && GST_EVENT_TYPE(item.event) != GST_EVENT_SEGMENT &&
                GST_EVENT_TYPE(item.event) != GST_EVENT_EOS) {
@@ -433,38 +394,12 @@ std::shared_ptr<LatencyLog> Channel::log() const {
   return log_;
 }
 
-void Channel::remember(GstEvent* event) {
-  if (!is_sticky(event)) return;
-  const GstEventType type = GST_EVENT_TYPE(event);
-  ended_ = type == GST_EVENT_EOS;
-  if (ended_) return;
-  if (type == GST_EVENT_STREAM_START) {
-    // As on a pad: caps and segment hold until others come.
-    std::erase_if(delivered_, [](GstEvent* old) {
-      const GstEventType kind = GST_EVENT_TYPE(old);
-      const bool holds = kind == GST_EVENT_STREAM_START || kind == GST_EVENT_CAPS || kind == GST_EVENT_SEGMENT;
-      if (!holds) gst_event_unref(old);
-      return !holds;
-    });
-  }
-  const bool many = (static_cast<unsigned>(type) & GST_EVENT_TYPE_STICKY_MULTI) != 0;
-  const auto old = std::find_if(delivered_.begin(), delivered_.end(), [&](GstEvent* other) {
-    return GST_EVENT_TYPE(other) == type &&
-           (!many || gst_event_has_name(event, gst_structure_get_name(gst_event_get_structure(other))));
-  });
-  if (old != delivered_.end()) {
-    gst_event_replace(&*old, event);
-  } else {
-    delivered_.push_back(gst_event_ref(event));
-  }
-}
-
-Channel::Next Channel::frame_of(Lane& lane, ReadLease lease) {
-  const std::uint64_t sequence = lane.sequence(lease);
+Channel::Next Channel::frame_of(ChannelRing& channel_ring, ReadLease lease) {
+  const std::uint64_t sequence = channel_ring.sequence(lease);
   Next frame{.kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence};
-  frame.carrier.reset(lane.take(frame.lease.slot()));
-  frame.trace = lane.follow(frame.lease);
-  frame.loans = lane.loans();
+  frame.carrier.reset(channel_ring.take(frame.lease.slot()));
+  frame.trace = channel_ring.follow(frame.lease);
+  frame.loans = channel_ring.loans();
   const bool flushed = flushed_.exchange(false, std::memory_order_relaxed);
   frame.after_hole = flushed || sequence != next_sequence_;
   next_sequence_ = sequence + 1;
@@ -503,7 +438,7 @@ Channel::Next Channel::next(Deadline deadline) {
 
 Channel::Next Channel::take_next(Deadline deadline) {
   while (true) {
-    std::shared_ptr<Lane> lane;
+    std::shared_ptr<ChannelRing> channel_ring;
     {
       std::unique_lock lock(mutex_);
       if (src_flushing_) return {.kind = Next::Kind::flushing};
@@ -517,11 +452,11 @@ Channel::Next Channel::take_next(Deadline deadline) {
           items_.pop_front();
           pending_ = items_.size();
           if (item.event == nullptr) {
-            current_ = std::move(item.lane);
+            current_ = std::move(item.channel_ring);
             if (current_) current_->ring().set_spin(src_spin_);
             continue;
           }
-          remember(item.event);
+          delivered_.remember(item.event);
           if (owed_ && GST_EVENT_TYPE(item.event) == GST_EVENT_STREAM_START) {
             // It stands in its place among what holds.
             gst_event_unref(item.event);
@@ -544,20 +479,20 @@ Channel::Next Channel::take_next(Deadline deadline) {
         }
         continue;
       }
-      lane = current_;
+      channel_ring = current_;
     }
-    if (lane->ring().queued() == 0) begin_to_wait();
+    if (channel_ring->ring().queued() == 0) begin_to_wait();
 
     ReadLease lease;
-    const RingStatus status = lane->ring().receive(lease, deadline);
+    const RingStatus status = channel_ring->ring().receive(lease, deadline);
     if (status == RingStatus::ok) {
       if (pending_.load(std::memory_order_acquire) != 0) {
         const std::lock_guard lock(mutex_);
         // Meanwhile the sink may have stopped and begun anew: what it cut off is dropped.
-        if (current_ == lane) held_ = std::move(lease);
+        if (current_ == channel_ring) held_ = std::move(lease);
         continue;
       }
-      return frame_of(*lane, std::move(lease));
+      return frame_of(*channel_ring, std::move(lease));
     }
     if (status == RingStatus::flushing) return {.kind = Next::Kind::flushing};
     if (pending_.load(std::memory_order_acquire) != 0) continue;

@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "gpumap/ring.hpp"
-#include "lane.hpp"
+#include "gst/channel/alarm.hpp"
+#include "gst/channel/channel_ring.hpp"
+#include "gst/channel/sticky_events.hpp"
 
 namespace gpumap::gst {
 
@@ -41,8 +43,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// `drained`: after EOS, what is queued still goes to the src; else it is dropped. Of a stream that no src has seen
   /// yet it waits here, even once both elements are gone, until a src or another sink comes, but for `linger` at most.
   void detach_sink(bool drained, GstClockTime linger);
-  void push_lane(const std::shared_ptr<Lane>& lane);
-  void retire_lane();  ///< let its memory go once its last frame has been taken
+  void push_ring(const std::shared_ptr<ChannelRing>& channel_ring);
+  void retire_ring();  ///< let its memory go once its last frame has been taken
   /// Adds a reference. False: too many events wait already, try again once frames have been taken.
   [[nodiscard]] bool push_event(GstEvent* event);
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
@@ -121,26 +123,24 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
  private:
   struct Item {
-    std::uint64_t before = 0;    ///< goes out ahead of this sequence of the lane in front of it
-    GstEvent* event = nullptr;   ///< or:
-    std::shared_ptr<Lane> lane;  ///< or: frames come from this one from now on; neither: from none
+    std::uint64_t before = 0;                   ///< goes out ahead of this sequence of the ring in front of it
+    GstEvent* event = nullptr;                  ///< or:
+    std::shared_ptr<ChannelRing> channel_ring;  ///< or: frames come from this one from now on; neither: from none
   };
 
   void add(Item item);
   [[nodiscard]] bool join_gap(GstEvent* gap);
-  [[nodiscard]] Next frame_of(Lane& lane, ReadLease lease);
+  [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease lease);
   void drop_all(bool keep_sticky);
   void drop_all_locked(bool keep_sticky);
   [[nodiscard]] Next take_next(Deadline deadline);
-  void remember(GstEvent* event);
   void clear(std::deque<Item>& items);
   void end_flush();
   void begin_to_wait();
-  void show_again();  ///< under mutex_, as the next three
+  void show_again();  ///< under mutex_, as the next two
   void forget_delivered();
   void keep_or_drop();
-  void stop_keeping();
-  void end_keeping(GstClockID id);
+  void end_keeping(guint64 number);
 
   const std::string name_;
   mutable std::mutex mutex_;
@@ -151,17 +151,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::deque<Item> items_;
   std::atomic<std::size_t> pending_{0};
-  std::shared_ptr<Lane> newest_;      ///< the sink side's lane
-  std::shared_ptr<Lane> current_;     ///< the src side's lane
-  std::vector<GstEvent*> delivered_;  ///< sticky events that a src took: a src that comes later needs them too
-  bool ended_ = false;                ///< the last event that a src took was EOS
-  bool owed_ = false;                 ///< to a src that came after this: what was delivered and still holds
-  ReadLease held_;                    ///< received from current_, but events go first
+  std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring
+  std::shared_ptr<ChannelRing> current_;  ///< the src side's ring
+  StickyEvents delivered_;                ///< that a src took: a src that comes later needs them too
+  bool owed_ = false;                     ///< to a src that came after EOS: what was delivered and still holds
+  ReadLease held_;                        ///< received from current_, but events go first
   bool src_flushing_ = false;
   bool interrupted_ = false;
   std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
   GstClockTime linger_ = 0;        ///< how long it may
-  GstClockID end_of_keeping_ = nullptr;
+  Alarm end_of_keeping_;
   std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
   std::atomic<bool> flushed_{false};  ///< since the src took a frame
   bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP

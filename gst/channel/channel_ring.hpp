@@ -10,19 +10,19 @@
 
 #include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
-#include "loans.hpp"
+#include "gst/src/loans.hpp"
 
 namespace gpumap::gst {
 
 /// A ring and, beside each slot, the GstBuffer without memory that carries its timestamps, flags and metas across.
-class Lane {
+class ChannelRing {
  public:
   /// `first`: frames that the channel's sink published on the rings before this one. `log`: where the ways of its
   /// frames go, which the ring stamps then; null: nowhere.
-  Lane(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log);
-  ~Lane();
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  ChannelRing(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log);
+  ~ChannelRing();
+  ChannelRing(const ChannelRing&) = delete;
+  ChannelRing& operator=(const ChannelRing&) = delete;
 
   [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
   [[nodiscard]] const std::shared_ptr<Loans>& loans() const noexcept { return loans_; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "frame_origin.hpp"
+#include "gst/channel/frame_origin.hpp"
 
 #include <ctime>
 

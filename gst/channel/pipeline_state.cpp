@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "pipeline_state.hpp"
+#include "gst/channel/pipeline_state.hpp"
 
 #include <chrono>
 #include <thread>
@@ -44,6 +44,15 @@ GstElement* top_level(GstElement* element) {
   return GST_ELEMENT_CAST(at);
 }
 
+std::string path_of(GstElement* element) {
+  if (element == nullptr) return "";
+  gchar* text = gst_object_get_path_string(GST_OBJECT(element));
+  std::string path = text;
+  g_free(text);
+  gst_object_unref(element);
+  return path;
+}
+
 bool same_pipeline(GstElement* one, GstElement* other) {
   GstElement* top = top_level(one);
   GstElement* other_top = top_level(other);
@@ -53,17 +62,23 @@ bool same_pipeline(GstElement* one, GstElement* other) {
   return same;
 }
 
-bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
+bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other, std::chrono::milliseconds patience) {
   if (GST_MINI_OBJECT_REFCOUNT_VALUE(event) == 1) return false;
   bool sent = false;
   // The lock is recursive: whether this thread has it only another one can tell.
   std::thread([&] {
-    sent = any_around(one, [&](GstElement* at) {
+    const auto end = std::chrono::steady_clock::now() + patience;
+    const auto is_locked = [&](GstElement* at) {
       if (!GST_IS_BIN(at) || gst_object_has_as_ancestor(GST_OBJECT_CAST(other), GST_OBJECT_CAST(at)) == 0) return false;
       if (GST_STATE_TRYLOCK(at) == FALSE) return true;
       GST_STATE_UNLOCK(at);
       return false;
-    });
+    };
+    while (true) {
+      sent = any_around(one, is_locked);
+      if (!sent || std::chrono::steady_clock::now() >= end) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
   }).join();
   return sent;
 }

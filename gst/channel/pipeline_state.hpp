@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
 
 namespace gpumap::gst {
 
@@ -18,11 +19,15 @@ namespace gpumap::gst {
 [[nodiscard]] bool is_prerolling(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
+/// For people; empty for null. Takes `element`. It takes the locks of objects, whose holders may wait for a channel's.
+[[nodiscard]] std::string path_of(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);
 
 /// Whether the event that this thread is handling for `one` came from a bin around both, which gave it to all its
 /// sources or sinks: that bin keeps the event meanwhile, and its state lock. (A language binding keeps it, too.)
-[[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other);
+/// Another thread may have that lock, to change the state: with `patience` it is given time to let go.
+[[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other,
+                                   std::chrono::milliseconds patience = {});
 
 /// Holds back changes of state of the pipeline around an element, while it lives. A flush takes sinks out of PLAYING; a
 /// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for

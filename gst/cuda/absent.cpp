@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // In place of cuda_memory.cpp where Meson found no libgstcuda, or no cuda.h.
-#include "cuda_memory.hpp"
 #include "gpumap/error.hpp"
+#include "gst/cuda/memory.hpp"
 
 namespace gpumap::gst {
 

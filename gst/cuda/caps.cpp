@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "cuda_caps.hpp"
+#include "gst/cuda/caps.hpp"
 
 #include <fmt/format.h>
 
-#include "caps.hpp"
+#include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "cuda_context.hpp"
+#include "gst/cuda/context.hpp"
 
 #include <fmt/format.h>
 
 #include <map>
 #include <mutex>
 
-#include "cuda_memory.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
+#include "gst/cuda/memory.hpp"
+#include "gst/kernel/device.hpp"
 
 namespace gpumap::gst {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include "cuda_library.hpp"
 #include "gpumap/device.hpp"
+#include "gst/cuda/library.hpp"
 
 namespace gpumap::gst {
 

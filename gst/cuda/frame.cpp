@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cuda_frame.hpp"
+#include "gst/cuda/frame.hpp"
 
 #include <algorithm>
 

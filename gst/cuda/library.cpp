@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "cuda_library.hpp"
+#include "gst/cuda/library.hpp"
 
 #include <dlfcn.h>
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
-#include "cuda_memory.hpp"
+#include "gst/cuda/memory.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "cuda_context.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
-#include "video_layout.hpp"
+#include "gst/cuda/context.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {
 

@@ -13,10 +13,10 @@
 #include <memory>
 #include <string>
 
-#include "cuda_frame.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/queue.hpp"
+#include "gst/cuda/frame.hpp"
 
 namespace gpumap::gst {
 

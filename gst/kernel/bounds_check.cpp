@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "bounds_check.hpp"
+#include "gst/kernel/bounds_check.hpp"
 
 #include <fmt/format.h>
 
@@ -11,29 +11,29 @@
 namespace gpumap::gst {
 
 BoundsCheck::BoundsCheck(Device& device, Backend backend)
-    : laid_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)),
-      lifted_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)) {
+    : written_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)),
+      read_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)) {
   // Nothing that a kernel would write by chance.
   std::mt19937_64 random(0x67756172);
   for (std::size_t at = 0; at < guard_bytes; at += sizeof(std::uint64_t)) {
     const std::uint64_t word = random();
-    std::memcpy(laid_->host() + at, &word, sizeof word);
+    std::memcpy(written_->host() + at, &word, sizeof word);
   }
-  laid_->flush(0, guard_bytes);
+  written_->flush(0, guard_bytes);
 }
 
-void BoundsCheck::lay(Queue& queue, const Mapping& block, std::size_t bytes) {
-  queue.copy(*laid_, 0, block, bytes, guard_bytes);
+void BoundsCheck::write_guard(Queue& queue, const Mapping& block, std::size_t bytes) {
+  queue.copy(*written_, 0, block, bytes, guard_bytes);
 }
 
-void BoundsCheck::lift(Queue& queue, const Mapping& block, std::size_t bytes) {
-  queue.copy(block, bytes, *lifted_, 0, guard_bytes);
+void BoundsCheck::read_guard(Queue& queue, const Mapping& block, std::size_t bytes) {
+  queue.copy(block, bytes, *read_, 0, guard_bytes);
 }
 
 void BoundsCheck::verify(const std::string& kernel, std::size_t bytes) const {
-  lifted_->invalidate(0, guard_bytes);
-  const std::byte* laid = laid_->host();
-  const std::byte* lifted = lifted_->host();
+  read_->invalidate(0, guard_bytes);
+  const std::byte* laid = written_->host();
+  const std::byte* lifted = read_->host();
   if (std::memcmp(laid, lifted, guard_bytes) == 0) return;
   std::size_t first = 0;
   std::size_t changed = 0;

@@ -20,13 +20,13 @@ class BoundsCheck {
   BoundsCheck(Device& device, Backend backend);
 
   /// Before and after the kernel, on its queue; `block` has room for `bytes` and the guard.
-  void lay(Queue& queue, const Mapping& block, std::size_t bytes);
-  void lift(Queue& queue, const Mapping& block, std::size_t bytes);
+  void write_guard(Queue& queue, const Mapping& block, std::size_t bytes);
+  void read_guard(Queue& queue, const Mapping& block, std::size_t bytes);
   /// Once all that has run. Throws Error(invalid) where the guard has changed.
   void verify(const std::string& kernel, std::size_t bytes) const;
 
  private:
-  std::shared_ptr<Mapping> laid_, lifted_;
+  std::shared_ptr<Mapping> written_, read_;
 };
 
 }  // namespace gpumap::gst

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_caps.hpp"
+#include "gst/kernel/caps.hpp"
 
 #include <gst/video/video.h>
 
@@ -7,12 +7,12 @@
 #include <cmath>
 #include <utility>
 
-#include "caps.hpp"
-#include "declared_caps.hpp"
-#include "frame_format.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "radio_caps.hpp"
+#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/radio_caps.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/memory/frame_format.hpp"
 
 namespace gpumap::gst {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "declared_caps.hpp"
+#include "gst/kernel/declared_caps.hpp"
 
 namespace gpumap::gst {
 

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
-#include "kernel_runner.hpp"
-#include "video_layout.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "declared_caps.hpp"
+#include "gst/kernel/declared_caps.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "caps.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
+#include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_device.hpp"
+#include "gst/kernel/device.hpp"
 
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 
 namespace gpumap::gst {
 
@@ -14,7 +14,7 @@ std::string name_of(const DeviceInfo& device) {
 
 std::shared_ptr<Device> device_of(GstBuffer* frame) {
   if (gst_buffer_n_memory(frame) != 1) return nullptr;
-  const Bytes* bytes = memory_bytes(gst_buffer_peek_memory(frame, 0));
+  const FrameMemory* bytes = frame_memory(gst_buffer_peek_memory(frame, 0));
   return bytes != nullptr ? bytes->device() : nullptr;
 }
 

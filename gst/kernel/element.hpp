@@ -7,11 +7,11 @@
 #include <atomic>
 #include <memory>
 
-#include "kernel_parameter.hpp"
-#include "kernel_properties.hpp"
-#include "kernel_runner.hpp"
-#include "kernel_settings.hpp"
-#include "watchdog.hpp"
+#include "gst/kernel/parameter.hpp"
+#include "gst/kernel/properties.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/kernel/settings.hpp"
+#include "gst/kernel/watchdog.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
 

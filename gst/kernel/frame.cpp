@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
-#include "kernel_runner.hpp"
-#include "latency_meta.hpp"
-#include "memory.hpp"
-#include "video_layout.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/latency/meta.hpp"
+#include "gst/memory/memory.hpp"
+#include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {
 
@@ -38,7 +38,7 @@ GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block,
 KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   if (cuda_input_) return cuda_input_of(in);
   GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
-  Bytes* bytes = memory_bytes(memory);
+  FrameMemory* bytes = frame_memory(memory);
   if (memory == nullptr || bytes == nullptr) {
     throw Error(ErrorCode::invalid,
                 "a frame that is not in GPU memory reached gpumapkernel: put gpumapsink and gpumapsrc before it, with "
@@ -218,7 +218,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (trace) stamp(*trace, input, Stamp::launched);
   if (unpacked.to) pack(unpacked);
   const bool checks_bounds = bounds_ && !this->in_place();
-  if (checks_bounds) bounds_->lay(*queue_, *device_block.mapping, bytes);
+  if (checks_bounds) bounds_->write_guard(*queue_, *device_block.mapping, bytes);
   const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
   // Built-ins that make another picture do so with each field; a kernel of the user's is to ask for that.
   const bool by_field = builtin_ != nullptr ? !on_bytes_ : declaration_.per_field;
@@ -227,7 +227,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     queue_->end_span(*span);
     trace->add_span(span);
   }
-  if (checks_bounds) bounds_->lift(*queue_, *device_block.mapping, bytes);
+  if (checks_bounds) bounds_->read_guard(*queue_, *device_block.mapping, bytes);
   remember(input);
   if (own_size) times_.add(in);
   count(trace.get());
@@ -290,8 +290,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   } else {
     out = cuda_out ? cuda_out.release() : gst_buffer_new();
     if (gpu_output_) {
-      auto made = std::make_unique<Bytes>(device_, std::move(device_block), *given,
-                                          [pool](OutputBlock&& block) { pool->give_back(std::move(block)); });
+      auto made = std::make_unique<FrameMemory>(device_, std::move(device_block), *given,
+                                                [pool](OutputBlock&& block) { pool->give_back(std::move(block)); });
       made->set_written(last_);
       made->set_sequence(frame_.sequence);
       gst_buffer_append_memory(out,

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"
-#include "kernel_runner.hpp"
+#include "gst/kernel/runner.hpp"
 
 namespace gpumap::gst {
 

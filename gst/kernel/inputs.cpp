@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What a KernelRunner hands a kernel beside the frame at hand: tables from files, and the frames before.
-#include "kernel_inputs.hpp"
+#include "gst/kernel/inputs.hpp"
 
-#include "cuda_memory.hpp"
-#include "kernel_runner.hpp"
+#include "gst/cuda/memory.hpp"
+#include "gst/kernel/runner.hpp"
 
 namespace gpumap::gst {
 

@@ -5,7 +5,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/tables.hpp"
-#include "kernel_settings.hpp"
+#include "gst/kernel/settings.hpp"
 
 namespace gpumap::gst {
 

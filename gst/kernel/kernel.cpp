@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "kernel.hpp"
+#include "gst/kernel/kernel.hpp"
 
 #include <memory>
 #include <utility>
 
-#include "error.hpp"
-#include "kernel_element.hpp"
+#include "gst/error.hpp"
+#include "gst/kernel/element.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_kernel_debug);
 #define GST_CAT_DEFAULT gpumap_kernel_debug

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_metas.hpp"
+#include "gst/kernel/metas.hpp"
 
 #include <gst/audio/audio.h>
 #include <gst/video/video.h>
 
 #include <algorithm>
 
-#include "kernel_caps.hpp"
+#include "gst/kernel/caps.hpp"
 
 namespace gpumap::gst {
 

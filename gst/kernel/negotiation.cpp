@@ -2,13 +2,13 @@
 // gpumapkernel agrees on caps and answers queries.
 #include <string>
 
-#include "caps.hpp"
-#include "cuda_caps.hpp"
-#include "error.hpp"
-#include "kernel_caps.hpp"
-#include "kernel_element.hpp"
-#include "kernel_neighbours.hpp"
-#include "radio_caps.hpp"
+#include "gst/cuda/caps.hpp"
+#include "gst/error.hpp"
+#include "gst/kernel/caps.hpp"
+#include "gst/kernel/element.hpp"
+#include "gst/kernel/neighbours.hpp"
+#include "gst/kernel/radio_caps.hpp"
+#include "gst/memory/caps.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_neighbours.hpp"
+#include "gst/kernel/neighbours.hpp"
 
 #include <memory>
 
-#include "cuda_caps.hpp"
-#include "cuda_memory.hpp"
+#include "gst/cuda/caps.hpp"
+#include "gst/cuda/memory.hpp"
 
 namespace gpumap::gst {
 

@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "kernel_runner.hpp"
-#include "kernel_settings.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/kernel/settings.hpp"
 
 namespace gpumap::gst {
 

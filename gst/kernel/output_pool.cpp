@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "output_pool.hpp"
+#include "gst/kernel/output_pool.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -50,7 +50,7 @@ std::optional<OutputBlock> OutputPool::take_idle() {
 
 std::optional<OutputBlock> OutputPool::take_oldest() {
   const std::lock_guard lock(mutex_);
-  if (free_.size() < most_read) return {};
+  if (free_.size() < max_read) return {};
   OutputBlock block = std::move(free_.front());
   free_.pop_front();
   return block;

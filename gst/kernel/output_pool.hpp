@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "gpumap/device.hpp"
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 
 namespace gpumap::gst {
 
@@ -28,7 +28,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
   OutputPool(const OutputPool&) = delete;
   OutputPool& operator=(const OutputPool&) = delete;
 
-  /// A block that no one reads any more: one that came back, or a new one. Where `most_read` have come back and all are
+  /// A block that no one reads any more: one that came back, or a new one. Where `max_read` have come back and all are
   /// still read, this waits for the oldest: otherwise a slow reader, which is asked for nothing, would be given one
   /// block of device memory a frame. Empty when cancelled. Throws Error(no_memory | device_lost).
   [[nodiscard]] std::optional<OutputBlock> take(const std::atomic<bool>& cancelled);
@@ -36,7 +36,7 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
-  static constexpr std::size_t most_read = 4;
+  static constexpr std::size_t max_read = 4;
 
  private:
   [[nodiscard]] std::shared_ptr<Mapping> allocate();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_parameter.hpp"
+#include "gst/kernel/parameter.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel_element.hpp"
+#include "gst/kernel/element.hpp"
 
 namespace {
 

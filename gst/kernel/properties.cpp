@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_properties.hpp"
+#include "gst/kernel/properties.hpp"
 
 namespace gpumap::gst {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "kernel_settings.hpp"
+#include "gst/kernel/settings.hpp"
 
 namespace gpumap::gst {
 

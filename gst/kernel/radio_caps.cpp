@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "radio_caps.hpp"
+#include "gst/kernel/radio_caps.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_reload.hpp"
+#include "gst/kernel/reload.hpp"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-#include "declared_caps.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_inputs.hpp"
+#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/inputs.hpp"
 
 namespace gpumap::gst {
 

@@ -10,7 +10,7 @@
 #include "gpumap/file_stamp.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
-#include "kernel_settings.hpp"
+#include "gst/kernel/settings.hpp"
 
 namespace gpumap::gst {
 

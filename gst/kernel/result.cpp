@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_result.hpp"
+#include "gst/kernel/result.hpp"
 
 #include <algorithm>
 #include <bit>

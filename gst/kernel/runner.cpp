@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_runner.hpp"
+#include "gst/kernel/runner.hpp"
 
 #include <fmt/format.h>
 
@@ -9,12 +9,12 @@
 #include <tuple>
 #include <utility>
 
-#include "caps.hpp"
-#include "cuda_caps.hpp"
-#include "declared_caps.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_inputs.hpp"
-#include "latency_report.hpp"
+#include "gst/cuda/caps.hpp"
+#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/inputs.hpp"
+#include "gst/latency/report.hpp"
+#include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
 

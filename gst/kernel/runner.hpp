@@ -11,22 +11,22 @@
 #include <span>
 #include <string>
 
-#include "bounds_check.hpp"
-#include "continuity.hpp"
-#include "cuda_frame.hpp"
-#include "cuda_memory.hpp"
-#include "frame_format.hpp"
-#include "frame_times.hpp"
 #include "gpumap/frame_history.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
-#include "kernel_metas.hpp"
-#include "kernel_reload.hpp"
-#include "kernel_result.hpp"
-#include "kernel_settings.hpp"
-#include "memory.hpp"
-#include "output_pool.hpp"
+#include "gst/cuda/frame.hpp"
+#include "gst/cuda/memory.hpp"
+#include "gst/kernel/bounds_check.hpp"
+#include "gst/kernel/continuity.hpp"
+#include "gst/kernel/frame_times.hpp"
+#include "gst/kernel/metas.hpp"
+#include "gst/kernel/output_pool.hpp"
+#include "gst/kernel/reload.hpp"
+#include "gst/kernel/result.hpp"
+#include "gst/kernel/settings.hpp"
+#include "gst/memory/frame_format.hpp"
+#include "gst/memory/memory.hpp"
 
 namespace gpumap::gst {
 
@@ -121,9 +121,9 @@ class KernelRunner {
  private:
   /// Where an input buffer lies on the GPU.
   struct Input {
-    Bytes* bytes = nullptr;  ///< null in CUDA memory
-    CudaFrame cuda;          ///< empty in ours
-    std::size_t offset = 0;  ///< in the mapping
+    FrameMemory* bytes = nullptr;  ///< null in CUDA memory
+    CudaFrame cuda;                ///< empty in ours
+    std::size_t offset = 0;        ///< in the mapping
     std::size_t size = 0;
     std::uint64_t address = 0;
     GstVideoMeta* meta = nullptr;

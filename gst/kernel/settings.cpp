@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel_settings.hpp"
+#include "gst/kernel/settings.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
+#include "gst/kernel/device.hpp"
 
 namespace gpumap::gst {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "declared_caps.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
+#include "gst/kernel/declared_caps.hpp"
 
 namespace gpumap::gst {
 

@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
-#include "caps.hpp"
-#include "error.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
-#include "kernel_element.hpp"
-#include "kernel_neighbours.hpp"
-#include "video_layout.hpp"
+#include "gst/error.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/kernel/element.hpp"
+#include "gst/kernel/neighbours.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/memory/video_layout.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 

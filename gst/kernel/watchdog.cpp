@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-#include "watchdog.hpp"
+#include "gst/kernel/watchdog.hpp"
 
 #include <fmt/format.h>
 
 #include <mutex>
 #include <utility>
 
-#include "error.hpp"
 #include "gpumap/error.hpp"
+#include "gst/error.hpp"
 
 namespace gpumap::gst {
 

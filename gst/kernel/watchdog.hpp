@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernel_runner.hpp"
+#include "gst/kernel/runner.hpp"
 
 namespace gpumap::gst {
 

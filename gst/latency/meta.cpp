@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "latency_meta.hpp"
+#include "gst/latency/meta.hpp"
 
 #include <algorithm>
 #include <memory>

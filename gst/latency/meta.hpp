@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "gpumap/latency.hpp"
-#include "latency_meta.h"
+#include "gst/latency/latency_meta.h"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "latency_report.hpp"
+#include "gst/latency/report.hpp"
 
 #include <fmt/format.h>
 

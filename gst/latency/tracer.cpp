@@ -4,7 +4,7 @@
 // words of GStreamer's own latency tracer, so that gst-stats-1.0 reads them.
 #define GST_USE_UNSTABLE_API  // GstTracer
 
-#include "latency_tracer.hpp"
+#include "gst/latency/tracer.hpp"
 
 #include <fmt/format.h>
 #include <gst/gsttracer.h>
@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "latency_report.hpp"
+#include "gst/latency/report.hpp"
 
 namespace gpumap::gst {
 

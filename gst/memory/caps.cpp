@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "caps.hpp"
+#include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "frame_format.hpp"
+#include "gst/memory/frame_format.hpp"
 
 #include <fmt/format.h>
 
@@ -10,8 +10,8 @@
 
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
-#include "radio_caps.hpp"
-#include "video_layout.hpp"
+#include "gst/kernel/radio_caps.hpp"
+#include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <new>
 #include <utility>
 
-#include "frame_copier.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
+#include "gst/sink/frame_copier.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 #define GST_CAT_DEFAULT gpumap_memory_debug
@@ -24,7 +24,7 @@ constexpr std::chrono::seconds patience_for_writer{30};
 
 }  // namespace
 
-Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
+FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
     : device_(lease.ring()->device()),
       mapping_(lease.ring()->mapping()),
       offset_(lease.offset()),
@@ -34,9 +34,9 @@ Bytes::Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust
   holder_ = std::move(lease);
 }
 
-Bytes::Bytes(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
+FrameMemory::FrameMemory(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
 
-Bytes::Bytes(ReadLease lease)
+FrameMemory::FrameMemory(ReadLease lease)
     : device_(lease.ring()->device()),
       mapping_(lease.ring()->mapping()),
       offset_(lease.offset()),
@@ -46,7 +46,7 @@ Bytes::Bytes(ReadLease lease)
   holder_ = std::move(lease);
 }
 
-Bytes::Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back)
+FrameMemory::FrameMemory(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back)
     : device_(std::move(device)),
       mapping_(block.mapping),
       bytes_(bytes),
@@ -55,7 +55,7 @@ Bytes::Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t byte
   holder_ = std::move(block);
 }
 
-Bytes::~Bytes() {
+FrameMemory::~FrameMemory() {
   if (trace_) {
     if (auto* lease = std::get_if<ReadLease>(&holder_)) trace_->stamp(Stamp::released, lease->release());
     return;
@@ -66,7 +66,7 @@ Bytes::~Bytes() {
   give_back_(std::move(*block));
 }
 
-void Bytes::make_shadow() {
+void FrameMemory::make_shadow() {
   constexpr std::size_t page = 4096;
   decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
                          &std::free);
@@ -89,13 +89,13 @@ void Bytes::make_shadow() {
   shadow_ = std::move(made);
 }
 
-std::chrono::nanoseconds Bytes::now() const noexcept {
+std::chrono::nanoseconds FrameMemory::now() const noexcept {
   timespec time{};
   clock_gettime(cpu_clock_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-std::byte* Bytes::map(GstMapFlags flags) {
+std::byte* FrameMemory::map(GstMapFlags flags) {
   const std::lock_guard lock(mutex_);
   std::byte* data = locate(flags);
   if (maps_++ == 0) {
@@ -110,26 +110,26 @@ std::byte* Bytes::map(GstMapFlags flags) {
 }
 
 /// `now`: as now() just gave it.
-void Bytes::stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept {
+void FrameMemory::stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept {
   auto* lease = std::get_if<WriteLease>(&holder_);
   if (lease != nullptr && lease->ring()->stamping()) lease->stamp(stamp, cpu_clock_ ? monotonic_ns() : now.count());
 }
 
-void Bytes::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
+void FrameMemory::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
   if (const auto* lease = std::get_if<ReadLease>(&holder_)) lease->stamp(stamp, at_ns);
 }
 
 /// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
 /// the BAR. A published one: to read, where that is not through the BAR. What is there then is what the producer wrote,
 /// also where kernels see a mirror of it or the slot itself: those that work in place only read.
-bool Bytes::is_direct(bool reads, bool writes) const noexcept {
+bool FrameMemory::is_direct(bool reads, bool writes) const noexcept {
   const auto* lease = std::get_if<WriteLease>(&holder_);
   const bool own = lease != nullptr && !lease->published();
   if (cpu_readable()) return own || !writes;
   return own && (!reads || (writes && trust_readwrite_));
 }
 
-std::byte* Bytes::locate(GstMapFlags flags) {
+std::byte* FrameMemory::locate(GstMapFlags flags) {
   const bool reads = (flags & GST_MAP_READ) != 0;
   const bool writes = (flags & GST_MAP_WRITE) != 0;
   if (!shadow_) {
@@ -148,7 +148,7 @@ std::byte* Bytes::locate(GstMapFlags flags) {
   return shadow_.get();
 }
 
-void Bytes::unmap() {
+void FrameMemory::unmap() {
   const std::lock_guard lock(mutex_);
   if (--maps_ != 0) return;
   const std::chrono::nanoseconds end = now();
@@ -156,12 +156,12 @@ void Bytes::unmap() {
   if (mapped_to_write_) stamp_store(Stamp::last_store, end);
 }
 
-std::chrono::nanoseconds Bytes::take_time_mapped() {
+std::chrono::nanoseconds FrameMemory::take_time_mapped() {
   const std::lock_guard lock(mutex_);
   return std::exchange(time_mapped_, std::chrono::nanoseconds(0));
 }
 
-std::size_t Bytes::settle(std::size_t bytes, FrameCopier& copier) {
+std::size_t FrameMemory::fill_slot(std::size_t bytes, FrameCopier& copier) {
   const std::lock_guard lock(mutex_);
   auto* lease = std::get_if<WriteLease>(&holder_);
   if (lease == nullptr || !shadow_dirty_) return 0;
@@ -172,22 +172,22 @@ std::size_t Bytes::settle(std::size_t bytes, FrameCopier& copier) {
   return bytes;
 }
 
-WriteLease* Bytes::writable_lease() noexcept {
+WriteLease* FrameMemory::writable_lease() noexcept {
   auto* lease = std::get_if<WriteLease>(&holder_);
   return lease != nullptr && !lease->published() ? lease : nullptr;
 }
 
-Fence Bytes::written() const {
+Fence FrameMemory::written() const {
   const std::lock_guard lock(mutex_);
   return written_;
 }
 
-void Bytes::set_written(const Fence& fence) {
+void FrameMemory::set_written(const Fence& fence) {
   const std::lock_guard lock(mutex_);
   written_ = fence;
 }
 
-void Bytes::add_read_fence(const Fence& fence) {
+void FrameMemory::add_read_fence(const Fence& fence) {
   if (auto* lease = std::get_if<ReadLease>(&holder_)) {
     lease->add_read_fence(fence);
     return;
@@ -200,7 +200,7 @@ namespace {
 
 struct Memory {
   GstMemory base;
-  std::shared_ptr<Bytes>* bytes;
+  std::shared_ptr<FrameMemory>* bytes;
 };
 
 struct GstGpumapAllocator {
@@ -213,11 +213,11 @@ struct GstGpumapAllocatorClass {
 
 G_DEFINE_TYPE(GstGpumapAllocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
 
-GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, std::shared_ptr<Bytes> bytes, gsize maxsize, gsize offset,
-                gsize size, GstMemoryFlags flags) {
+GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, std::shared_ptr<FrameMemory> bytes, gsize maxsize,
+                gsize offset, gsize size, GstMemoryFlags flags) {
   auto* memory = g_new0(Memory, 1);
   gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, 4095, offset, size);
-  memory->bytes = new std::shared_ptr<Bytes>(std::move(bytes));
+  memory->bytes = new std::shared_ptr<FrameMemory>(std::move(bytes));
   return GST_MEMORY_CAST(memory);
 }
 
@@ -295,12 +295,13 @@ GstAllocator* allocator_new(AllocateSlot allocate) {
   return GST_ALLOCATOR_CAST(gst_object_ref_sink(self));
 }
 
-GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<Bytes> bytes, std::size_t size, GstMemoryFlags flags) {
+GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> bytes, std::size_t size,
+                      GstMemoryFlags flags) {
   const std::size_t maxsize = bytes->bytes();
   return wrap(allocator, nullptr, std::move(bytes), maxsize, 0, size, flags);
 }
 
-Bytes* memory_bytes(GstMemory* memory) {
+FrameMemory* frame_memory(GstMemory* memory) {
   if (memory == nullptr || memory->allocator == nullptr ||
       G_OBJECT_TYPE(memory->allocator) != gpumap_allocator_get_type()) {
     return nullptr;

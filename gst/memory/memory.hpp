@@ -19,7 +19,7 @@
 #include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
-#include "loans.hpp"
+#include "gst/src/loans.hpp"
 
 namespace gpumap::gst {
 
@@ -40,17 +40,17 @@ struct OutputBlock {
 /// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
 /// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
 /// would read through the BAR. Thread safety: every member from any thread.
-class Bytes {
+class FrameMemory {
  public:
   using Return = std::function<void(OutputBlock&&)>;
 
-  Bytes(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
-  explicit Bytes(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
-  explicit Bytes(ReadLease lease);
-  Bytes(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back);
-  ~Bytes();
-  Bytes(const Bytes&) = delete;
-  Bytes& operator=(const Bytes&) = delete;
+  FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
+  explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
+  explicit FrameMemory(ReadLease lease);
+  FrameMemory(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back);
+  ~FrameMemory();
+  FrameMemory(const FrameMemory&) = delete;
+  FrameMemory& operator=(const FrameMemory&) = delete;
 
   [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
   [[nodiscard]] const Mapping& mapping() const noexcept { return *mapping_; }
@@ -81,7 +81,7 @@ class Bytes {
   [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
   /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
-  std::size_t settle(std::size_t bytes, FrameCopier& copier);
+  std::size_t fill_slot(std::size_t bytes, FrameCopier& copier);
   /// The write lease when this is an unpublished slot, else null.
   [[nodiscard]] WriteLease* writable_lease() noexcept;
 
@@ -123,17 +123,17 @@ class Bytes {
 };
 
 /// Asked by GstAllocator::alloc; null: take system memory instead.
-using AllocateSlot = std::function<std::unique_ptr<Bytes>(std::size_t bytes)>;
+using AllocateSlot = std::function<std::unique_ptr<FrameMemory>(std::size_t bytes)>;
 
-/// An allocator (transfer full) whose memories are `Bytes`. With `allocate` it serves gst_allocator_alloc(): a slot
-/// where one is to be had, else system memory.
+/// An allocator (transfer full) whose memories are `FrameMemory`. With `allocate` it serves gst_allocator_alloc(): a
+/// slot where one is to be had, else system memory.
 [[nodiscard]] GstAllocator* allocator_new(AllocateSlot allocate);
 
 /// Wrap (transfer full). `flags` as GstMemoryFlags: consumers' memory is READONLY, so that a CPU write copies first.
-[[nodiscard]] GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<Bytes> bytes, std::size_t size,
+[[nodiscard]] GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> bytes, std::size_t size,
                                     GstMemoryFlags flags);
-/// The Bytes behind a memory; null for memory of another kind. The memory owns it.
-[[nodiscard]] Bytes* memory_bytes(GstMemory* memory);
+/// The FrameMemory behind a memory; null for memory of another kind. The memory owns it.
+[[nodiscard]] FrameMemory* frame_memory(GstMemory* memory);
 
 /// The allocator (borrowed) for memories that no one asks to allocate: consumers' slots and kernel outputs.
 [[nodiscard]] GstAllocator* wrapping_allocator();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "video_layout.hpp"
+#include "gst/memory/video_layout.hpp"
 
 #include <fmt/format.h>
 

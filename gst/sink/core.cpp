@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "sink_core.hpp"
+#include "gst/sink/core.hpp"
 
 #include <fmt/format.h>
-#include <gst/video/video.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
-#include "error.hpp"
 #include "gpumap/error.hpp"
-#include "latency_tracer.hpp"
+#include "gst/error.hpp"
+#include "gst/latency/tracer.hpp"
+#include "gst/sink/carrier.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -32,45 +32,6 @@ constexpr int stalled_slices = 50;
 // A ring that is full while no gpumapsrc is there: so long, and it is said.
 constexpr int lonely_slices = 150;
 
-/// GStreamer copies these with the memory only.
-void copy_metas_on_memory(GstBuffer* to, GstBuffer* from) {
-  static const GQuark on_memory = g_quark_from_static_string(GST_META_TAG_MEMORY_STR);
-  gpointer state = nullptr;
-  while (GstMeta* meta = gst_buffer_iterate_meta(from, &state)) {
-    if (!gst_meta_api_type_has_tag(meta->info->api, on_memory) || meta->info->transform_func == nullptr) continue;
-    GstMetaTransformCopy whole{FALSE, 0, static_cast<gsize>(-1)};
-    meta->info->transform_func(to, meta, from, g_quark_from_static_string("gst-copy"), &whole);
-  }
-}
-
-/// Than GstVideoMeta, which every frame of a pool has and which looks at no memory.
-bool has_other_metas(GstBuffer* buffer) {
-  gpointer state = nullptr;
-  while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
-    if (meta->info->api != GST_VIDEO_META_API_TYPE) return true;
-  }
-  return false;
-}
-
-/// What belongs to `from` and not to its memory: flags, times and metas, and of the metas on memory those that describe
-/// it, for the bytes stay as they are. Metas that keep upstream's own memory alive are left behind.
-GstBuffer* carrier_of(GstBuffer* from) {
-  GstBuffer* carrier = gst_buffer_new();
-  const bool has_metas = has_other_metas(from);
-  // Some (GstAudioMeta) look at how much memory there is: it is lent meanwhile.
-  for (guint i = 0; has_metas && i < gst_buffer_n_memory(from); ++i) {
-    gst_buffer_append_memory(carrier, gst_buffer_get_memory(from, i));
-  }
-  constexpr auto parts =
-      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
-  gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
-  copy_metas_on_memory(carrier, from);
-  if (has_metas) gst_buffer_remove_all_memory(carrier);
-  GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
-  return carrier;
-}
-
 /// Where the ways of the frames go; null: they are not followed. What an application asks for begins with its start; a
 /// tracer follows the channel from beginning to end.
 std::shared_ptr<LatencyLog> log_of(const SinkSettings& settings) {
@@ -89,7 +50,7 @@ std::int64_t ring_time(GstClockTime time) {
 
 void SinkCore::open(const SinkSettings& settings) {
   auto device = Device::open(settings.device);
-  if (device->info().transport == "none") throw Error(ErrorCode::not_supported, device->info().reason);
+  if (device->info().access == DeviceAccess::none) throw Error(ErrorCode::not_supported, device->info().reason);
   const std::lock_guard lock(mutex_);
   device_ = std::move(device);
 }
@@ -103,11 +64,22 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
                                                 "gpumapsink and gpumapsrc a channel name of its own",
                                                 settings.channel, holder));
   }
+  try {
+    join(sink, settings, channel);
+  } catch (...) {
+    reports_.reset();
+    channel->detach_sink(false, 0);
+    throw;
+  }
+}
+
+void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel) {
   std::shared_ptr<LatencyLog> log = log_of(settings);
   channel->set_log(log);
   if (settings.latency_interval_ms != 0) reports_ = report_latency(sink, log, settings.latency_interval_ms);
+  copier_.start(settings.copy_threads);
   const std::lock_guard lock(mutex_);
-  session_ = std::make_shared<const Session>(Session{settings, device_, std::move(channel), log});
+  session_ = std::make_shared<const Session>(Session{settings, device_, channel, log});
   stamping_ = log != nullptr;
   log_ = std::move(log);
   flushing_ = false;
@@ -118,9 +90,8 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
   hoards_ = false;
   lonely_told_ = false;
   hole_ = false;
-  most_slots_ = max_slots;
+  slots_limit_ = max_slots;
   transport_ = settings.transport;
-  copier_.start(settings.copy_threads);
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
 }
 
@@ -132,16 +103,16 @@ void SinkCore::stop(bool drained) {
   }
   copier_.stop();
   reports_.reset();
-  const std::lock_guard lock(mutex_);
+  const std::scoped_lock lock(order_, mutex_);
   gone_ = counters();
-  lane_.reset();
+  channel_ring_.reset();
   session_.reset();
 }
 
 SinkCore::Counters SinkCore::counters() const {
   Counters sum = gone_;
-  if (!lane_) return sum;
-  const RingCounters now = lane_->ring().counters();
+  if (!channel_ring_) return sum;
+  const RingCounters now = channel_ring_->ring().counters();
   // What a flush or a stop cuts off was not wanted any more: no drop.
   sum.drops += now.overtaken;
   sum.waits += now.producer_waits;
@@ -160,19 +131,19 @@ std::shared_ptr<Channel> SinkCore::channel() const {
 }
 
 bool SinkCore::queue_is_empty() const {
-  const auto current = lane();
+  const auto current = channel_ring();
   return !current || current->ring().queued() == 0;
 }
 
-std::shared_ptr<Lane> SinkCore::lane() const {
+std::shared_ptr<ChannelRing> SinkCore::channel_ring() const {
   const std::lock_guard lock(mutex_);
-  return lane_;
+  return channel_ring_;
 }
 
 void SinkCore::set_flushing(bool flushing) {
   const std::lock_guard lock(mutex_);
   flushing_ = flushing;
-  if (lane_) lane_->ring().set_producer_flushing(flushing);
+  if (channel_ring_) channel_ring_->ring().set_producer_flushing(flushing);
 }
 
 bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
@@ -183,16 +154,17 @@ bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
          (slices >= stalled_slices && held > 0 && ring.queued() == 0);
 }
 
-RingStatus SinkCore::wait_for_slot(const Session& session, Lane& lane, WriteLease& lease,
-                                   const std::function<bool()>& stopped, Patience patience, int own) {
+std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, ChannelRing& channel_ring, WriteLease& lease,
+                                                  const std::function<bool()>& stopped, Patience patience, int own) {
   const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
   for (int slice = 1;; ++slice) {
-    const RingStatus status = lane.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
+    const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
-    if (stopped() || is_outgrown(session, lane.ring())) return RingStatus::timeout;
+    if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
+    if (stopped()) return RingStatus::timeout;
     if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
-    if (waits_for_itself(lane.ring(), slice, own)) return RingStatus::full;
-    if (slice == lonely_slices) tell_of_loneliness(session, lane.ring());
+    if (waits_for_itself(channel_ring.ring(), slice, own)) return RingStatus::full;
+    if (slice == lonely_slices) tell_of_loneliness(session, channel_ring.ring());
   }
 }
 
@@ -211,8 +183,8 @@ void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {
   gst_clear_object(&sink);
 }
 
-RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, const std::function<bool()>& stopped,
-                             Patience patience) {
+RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
+                             const std::function<bool()>& stopped, Patience patience) {
   if (hoards_) return RingStatus::full;
   WriteLease lease;
   SlowSlots::Next next{};
@@ -221,18 +193,20 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot, co
   while (true) {
     provision(bytes);
     session = this->session();
-    const auto current = lane();
+    const auto current = channel_ring();
     if (!session || !current) return RingStatus::flushing;
     // Slots in host memory may be read as well as written.
     const bool readable = current->ring().mapping()->cpu_readable();
     const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
     next = readable ? SlowSlots::Next::slot : slow_slots_.next();
     if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
-    status = wait_for_slot(*session, *current, lease, stopped, patience, 0);
-    if (status != RingStatus::timeout || !is_outgrown(*session, current->ring())) break;
+    if (const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 0)) {
+      status = *waited;
+      break;
+    }
   }
   if (status == RingStatus::ok) {
-    slot = std::make_unique<Bytes>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
+    slot = std::make_unique<FrameMemory>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
   } else if (status == RingStatus::full && session->settings.when_full == WhenFull::block) {
     give_host_memory(session->settings);
@@ -249,7 +223,7 @@ void SinkCore::give_host_memory(const SinkSettings& settings) {
       settings.channel.c_str(), settings.slots);
 }
 
-void SinkCore::watch_upstream(const Session& session, Bytes& bytes) {
+void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
   using Next = SlowSlots::Next;
   if (bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
@@ -262,7 +236,8 @@ void SinkCore::watch_upstream(const Session& session, Bytes& bytes) {
   }
 }
 
-void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes, const FrameOrigin& origin) {
+bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
+                       const FrameOrigin& origin) {
   FrameInfo info;
   info.bytes = bytes;
   info.pts = ring_time(GST_BUFFER_PTS(buffer));
@@ -271,17 +246,20 @@ void SinkCore::publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::si
   info.offset = GST_BUFFER_OFFSET(buffer);
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
   if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
-  GstBuffer* carrier = carrier_of(buffer);
+  std::unique_ptr<GstBuffer, Channel::UnrefBuffer> carrier(carrier_of(buffer));
+  const std::lock_guard lock(order_);
+  if (channel_ring_.get() != &channel_ring) return false;
   if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
-    GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
+    GST_BUFFER_FLAG_SET(carrier.get(), GST_BUFFER_FLAG_DISCONT);
   }
-  info.flags = GST_BUFFER_FLAGS(carrier);
+  info.flags = GST_BUFFER_FLAGS(carrier.get());
   GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
           frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
-          static_cast<void*>(&lane.ring()));
-  lane.put(lease.slot(), carrier);
-  lane.ring().publish(lease, info);
+          static_cast<void*>(&channel_ring.ring()));
+  channel_ring.put(lease.slot(), carrier.release());
+  channel_ring.ring().publish(lease, info);
   frames_.fetch_add(1, std::memory_order_relaxed);
+  return true;
 }
 
 void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
@@ -301,8 +279,11 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
     at += map.size;
   }
   if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
+}
+
+void SinkCore::count_copied(std::size_t bytes) {
   copied_.fetch_add(1, std::memory_order_relaxed);
-  bytes_copied_.fetch_add(at, std::memory_order_relaxed);
+  bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);
 }
 
 std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
@@ -314,24 +295,25 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   if (downstream != GST_FLOW_OK) return downstream;
 
   const std::size_t bytes = gst_buffer_get_size(buffer);
-  auto current = lane();
+  auto current = channel_ring();
   if (current && gst_buffer_n_memory(buffer) == 1) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
-    Bytes* ours = memory_bytes(memory);
+    FrameMemory* ours = frame_memory(memory);
     if (ours != nullptr) watch_upstream(*session, *ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
     if (lease != nullptr && lease->ring() == &current->ring()) {
-      const std::size_t settled = ours->settle(bytes, copier_);
-      if (settled != 0) {
-        copied_.fetch_add(1, std::memory_order_relaxed);
-        bytes_copied_.fetch_add(settled, std::memory_order_relaxed);
-      } else {
-        zero_copy_.fetch_add(1, std::memory_order_relaxed);
-      }
+      const std::size_t settled = ours->fill_slot(bytes, copier_);
       // From here on it belongs to the readers too.
       GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
-      publish(*current, *lease, buffer, bytes, origin);
-      return GST_FLOW_OK;
+      if (publish(*current, *lease, buffer, bytes, origin)) {
+        if (settled != 0) {
+          count_copied(settled);
+        } else {
+          zero_copy_.fetch_add(1, std::memory_order_relaxed);
+        }
+        return GST_FLOW_OK;
+      }
+      GST_MINI_OBJECT_FLAG_UNSET(memory, GST_MEMORY_FLAG_READONLY);
     }
   }
 
@@ -341,10 +323,21 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   while (true) {
     current.reset();  // provision() may have to wait until the old ring is gone
     provision(bytes, renewal);
-    current = lane();
+    current = channel_ring();
     if (!current) return GST_FLOW_FLUSHING;
-    status = wait_for_slot(*session, *current, lease, stopped, patience, 1);
-    if (status == RingStatus::timeout && is_outgrown(*session, current->ring())) continue;
+    const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 1);
+    if (!waited) continue;
+    status = *waited;
+    if (status == RingStatus::ok) {
+      copy(lease, buffer);
+      if (publish(*current, lease, buffer, bytes, origin)) {
+        count_copied(bytes);
+        return GST_FLOW_OK;
+      }
+      lease = {};
+      renewal = Renewal::where_too_small;
+      continue;
+    }
     // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is
     // free.
     const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
@@ -352,8 +345,6 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     give_host_memory(session->settings);
   }
   switch (status) {
-    case RingStatus::ok:
-      break;
     case RingStatus::timeout:
       return std::nullopt;
     case RingStatus::full:
@@ -368,9 +359,6 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     default:
       return GST_FLOW_FLUSHING;
   }
-  copy(lease, buffer);
-  publish(*current, lease, buffer, bytes, origin);
-  return GST_FLOW_OK;
 }
 
 void SinkCore::report(const std::exception& error) const {

@@ -12,15 +12,15 @@
 #include <optional>
 #include <string>
 
-#include "channel.hpp"
-#include "frame_copier.hpp"
-#include "frame_origin.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
-#include "latency_report.hpp"
-#include "memory.hpp"
-#include "slow_slots.hpp"
-#include "upstream.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/channel/frame_origin.hpp"
+#include "gst/latency/report.hpp"
+#include "gst/memory/memory.hpp"
+#include "gst/sink/frame_copier.hpp"
+#include "gst/sink/slow_slots.hpp"
+#include "gst/sink/upstream.hpp"
 
 namespace gpumap::gst {
 
@@ -57,7 +57,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// A slot to write, for upstream; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once
   /// where it does not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
   /// had, the element flushes). Throws Error.
-  [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<Bytes>& slot,
+  [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits);
   /// A frame is in the element while this lives, be it that it waits for the clock.
   class Rendering {
@@ -108,16 +108,21 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Of the ring of the moment and of those before it. Under mutex_.
   [[nodiscard]] Counters counters() const;
   void copy(WriteLease& lease, GstBuffer* buffer);
-  void publish(Lane& lane, WriteLease& lease, GstBuffer* buffer, std::size_t bytes, const FrameOrigin& origin);
-  [[nodiscard]] std::shared_ptr<Lane> lane() const;
+  void count_copied(std::size_t bytes);
+  /// False: meanwhile another thread made a new ring, and the channel looks for frames there.
+  [[nodiscard]] bool publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
+                             const FrameOrigin& origin);
+  [[nodiscard]] std::shared_ptr<ChannelRing> channel_ring() const;
   /// Null when a flush came in between. Throws Error.
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
-  void watch_upstream(const Session& session, Bytes& bytes);
+  void watch_upstream(const Session& session, FrameMemory& bytes);
   void tell_of_loneliness(const Session& session, const Ring& ring);
-  /// `own`: how many frames the caller is rendering.
-  RingStatus wait_for_slot(const Session& session, Lane& lane, WriteLease& lease, const std::function<bool()>& stopped,
-                           Patience patience, int own);
+  void join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);
+  /// Nothing: there is another ring now, or there should be. `own`: how many frames the caller is rendering.
+  [[nodiscard]] std::optional<RingStatus> wait_for_slot(const Session& session, ChannelRing& channel_ring,
+                                                        WriteLease& lease, const std::function<bool()>& stopped,
+                                                        Patience patience, int own);
   [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
   void give_host_memory(const SinkSettings& settings);
   /// How many slots the ring should have: as many as are set, and as many more as downstream of the src keeps.
@@ -134,15 +139,16 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::atomic<bool> lonely_told_{false};
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
-  std::atomic<bool> hole_{false};             ///< frames are missing before the next one
-  std::atomic<std::uint32_t> most_slots_{0};  ///< for more there was no memory
+  std::atomic<bool> hole_{false};              ///< frames are missing before the next one
+  std::atomic<std::uint32_t> slots_limit_{0};  ///< for more there was no memory
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
+  std::mutex order_;          ///< of frames and changes of ring, as the channel is told of them; ahead of mutex_
   mutable std::mutex mutex_;  ///< of what follows, up to log_
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Session> session_;
-  std::shared_ptr<Lane> lane_;
+  std::shared_ptr<ChannelRing> channel_ring_;  ///< changes under order_, too: read under either
   bool flushing_ = false;
   Counters gone_;                       ///< of rings that are gone
   std::optional<Transport> transport_;  ///< of the ring of the moment, or of the last one

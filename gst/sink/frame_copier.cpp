@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "frame_copier.hpp"
+#include "gst/sink/frame_copier.hpp"
 
 #include <string>
 

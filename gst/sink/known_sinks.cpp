@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "known_sinks.hpp"
+#include "gst/sink/known_sinks.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <vector>
 
-#include "pipeline_state.hpp"
+#include "gst/channel/pipeline_state.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "pool.hpp"
+#include "gst/sink/pool.hpp"
 
 #include <gst/video/video.h>
 
@@ -98,7 +98,7 @@ GstBuffer* host_buffer(PoolState& state) {
     }
   }
   GstBuffer* buffer = gst_buffer_new();
-  gst_buffer_append_memory(buffer, memory_new(state.allocator, std::make_unique<Bytes>(state.bytes), state.bytes,
+  gst_buffer_append_memory(buffer, memory_new(state.allocator, std::make_unique<FrameMemory>(state.bytes), state.bytes,
                                               static_cast<GstMemoryFlags>(0)));
   return buffer;
 }
@@ -106,7 +106,7 @@ GstBuffer* host_buffer(PoolState& state) {
 GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAcquireParams* params) {
   PoolState& state = state_of(pool);
   if (GST_BUFFER_POOL_IS_FLUSHING(pool)) return GST_FLOW_FLUSHING;
-  std::unique_ptr<Bytes> bytes;
+  std::unique_ptr<FrameMemory> bytes;
   try {
     const auto stopped = [pool] { return GST_BUFFER_POOL_IS_FLUSHING(pool) != 0; };
     const bool waits = params == nullptr || (params->flags & GST_BUFFER_POOL_ACQUIRE_FLAG_DONTWAIT) == 0;
@@ -137,7 +137,8 @@ GstFlowReturn pool_acquire(GstBufferPool* pool, GstBuffer** out, GstBufferPoolAc
 void pool_release(GstBufferPool* pool, GstBuffer* buffer) {
   PoolState& state = state_of(pool);
   // Slots go back by dropping the lease. Host memory is kept, unless someone still shares it.
-  const Bytes* bytes = gst_buffer_n_memory(buffer) == 1 ? memory_bytes(gst_buffer_peek_memory(buffer, 0)) : nullptr;
+  const FrameMemory* bytes =
+      gst_buffer_n_memory(buffer) == 1 ? frame_memory(gst_buffer_peek_memory(buffer, 0)) : nullptr;
   const bool host = bytes != nullptr && bytes->is_host() && gst_buffer_is_all_memory_writable(buffer) &&
                     gst_buffer_get_size(buffer) == state.bytes;
   if (host && gst_buffer_pool_is_active(pool)) {

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "sink_core.hpp"
+#include "gst/sink/core.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "sink_preroll.hpp"
+#include "gst/sink/preroll.hpp"
 
 #include <utility>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "sink_properties.hpp"
+#include "gst/sink/properties.hpp"
 
-#include "transport_type.hpp"
+#include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
 

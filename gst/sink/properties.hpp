@@ -3,7 +3,7 @@
 
 #include <gst/gst.h>
 
-#include "sink_core.hpp"
+#include "gst/sink/core.hpp"
 
 namespace gpumap::gst {
 

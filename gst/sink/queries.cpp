@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT
-#include "sink_queries.hpp"
+#include "gst/sink/queries.hpp"
 
 #include <gst/video/video.h>
 
 #include <algorithm>
 #include <utility>
 
-#include "caps.hpp"
-#include "pipeline_state.hpp"
-#include "pool.hpp"
-#include "upstream.hpp"
+#include "gst/channel/peer_query.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/sink/pool.hpp"
+#include "gst/sink/upstream.hpp"
 
 namespace gpumap::gst {
 
@@ -24,7 +25,10 @@ GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
   if (gst_pad_is_linked(srcpad) != 0) {
     // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
     GstCaps* filter = gst_caps_is_any(offered) ? nullptr : in_either_memory(offered);
-    takes = gst_pad_peer_query_caps(srcpad, filter);
+    GstQuery* query = gst_query_new_caps(filter);
+    if (peer_query(srcpad, query) == PeerAnswer::yes) gst_query_parse_caps_result(query, &takes);
+    if (takes != nullptr) gst_caps_ref(takes);
+    gst_query_unref(query);
     gst_clear_caps(&filter);
   }
   gst_object_unref(srcpad);
@@ -75,7 +79,7 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 
 GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
   return allocator_new([core](std::size_t bytes) {
-    std::unique_ptr<Bytes> slot;
+    std::unique_ptr<FrameMemory> slot;
     try {
       (void)core->acquire(
           bytes, slot, [] { return false; }, SinkCore::Patience::waits);
@@ -105,10 +109,40 @@ bool answer_caps_query(const SinkCore& core, GstQuery* query) {
   }
 }
 
-bool leaves_position(const SinkCore& core, GstQuery* query) {
-  if (GST_QUERY_TYPE(query) != GST_QUERY_POSITION) return false;
+bool answer_across(const SinkCore& core, GstQuery* query) {
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_CAPS:
+    case GST_QUERY_ACCEPT_CAPS:
+    case GST_QUERY_LATENCY:  // this and the next are of upstream
+    case GST_QUERY_SCHEDULING:
+      return false;
+    default:
+      break;
+  }
+  // Serialized, as ALLOCATION and DRAIN are, it would have to wait for the frames before it.
+  if ((gst_query_type_get_flags(GST_QUERY_TYPE(query)) & GST_QUERY_TYPE_SERIALIZED) != 0) return false;
   const auto channel = core.channel();
-  return channel && channel->has_src_beside(Channel::Linked::yes);
+  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
+  if (srcpad == nullptr) return false;
+  const bool answered = gst_pad_is_linked(srcpad) != 0 && peer_query(srcpad, query) == PeerAnswer::yes;
+  gst_object_unref(srcpad);
+  return answered;
+}
+
+bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query) {
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_POSITION:
+    case GST_QUERY_DURATION:
+    case GST_QUERY_SEEKING:
+    case GST_QUERY_SEGMENT:
+    case GST_QUERY_CONVERT:
+    case GST_QUERY_FORMATS: {
+      const auto channel = core.channel();
+      return channel && channel->has_src_beside(Channel::Linked::yes);
+    }
+    default:
+      return false;
+  }
 }
 
 GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "sink_core.hpp"
+#include "gst/sink/core.hpp"
 
 namespace gpumap::gst {
 
@@ -23,9 +23,14 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 /// not fit.
 [[nodiscard]] bool answer_caps_query(const SinkCore& core, GstQuery* query);
 
-/// Where the gpumapsrc is in the same pipeline, what follows it knows the position: this sink runs ahead of it by what
-/// is queued, and a bin believes the sink that is furthest, of those that answer.
-[[nodiscard]] bool leaves_position(const SinkCore& core, GstQuery* query);
+/// Answer what upstream asks of downstream as what follows the gpumapsrc answers (a muxer wants to know whether it may
+/// go back to its header). False: nobody answered, or the question is for the sink itself.
+[[nodiscard]] bool answer_across(const SinkCore& core, GstQuery* query);
+
+/// Whether a bin's question is for the sinks behind a gpumapsrc in the same pipeline. They know position, duration and
+/// what else lies between changes; this sink runs ahead of them by what is queued, and a bin believes the sink that is
+/// furthest, or the first one, of those that answer.
+[[nodiscard]] bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query);
 
 /// The LATENCY event (taken) as it counts for this sink, transfer full: with sync=true a frame is published once it is
 /// due and upstream could have given it. The rest of the pipeline's latency is for what follows the gpumapsrc to use.

@@ -7,9 +7,9 @@
 #include <thread>
 #include <utility>
 
-#include "error.hpp"
 #include "gpumap/error.hpp"
-#include "sink_core.hpp"
+#include "gst/error.hpp"
+#include "gst/sink/core.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -35,21 +35,21 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   std::shared_ptr<const Session> session;
   std::weak_ptr<Mapping> old;
   std::optional<Transport> replaced;
-  std::shared_ptr<Lane> present;  ///< that has slots enough in size, but not in number
+  std::shared_ptr<ChannelRing> present;  ///< that has slots enough in size, but not in number
   {
     const std::lock_guard lock(mutex_);
     if (!session_ || flushing_) return;
     session = session_;
-    if (lane_ && lane_->ring().slot_bytes() >= bytes) {
+    if (channel_ring_ && channel_ring_->ring().slot_bytes() >= bytes) {
       if (renewal == Renewal::where_too_small) {
-        if (!is_outgrown(*session, lane_->ring())) return;
-        present = lane_;
+        if (!is_outgrown(*session, channel_ring_->ring())) return;
+        present = channel_ring_;
       }
-      bytes = lane_->ring().slot_bytes();
+      bytes = channel_ring_->ring().slot_bytes();
     }
-    if (lane_) {
-      old = lane_->ring().mapping();
-      replaced = lane_->ring().transport();
+    if (channel_ring_) {
+      old = channel_ring_->ring().mapping();
+      replaced = channel_ring_->ring().transport();
     }
   }
   const SinkSettings& settings = session->settings;
@@ -62,22 +62,22 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
       present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
   if (!ring) return;
   report_fallback(*session->channel, *ring);
-  const std::lock_guard lock(mutex_);
-  // Making it took time: after a stop in between, the next start must find neither lane nor frames of this one.
+  const std::scoped_lock lock(order_, mutex_);
+  // Making it took time: after a stop in between, the next start must find neither ring nor frames of this one.
   if (flushing_ || session_ != session) return;
   GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings.channel.c_str(), ring->slots(),
            ring->slot_bytes(), session->device->info().name.c_str(), to_string(ring->transport()).data());
   gone_ = counters();
   transport_ = ring->transport();
-  auto made = std::make_shared<Lane>(std::move(ring), gone_.published, session->log);
-  session->channel->push_lane(made);
-  lane_ = std::move(made);
+  auto made = std::make_shared<ChannelRing>(std::move(ring), gone_.published, session->log);
+  session->channel->push_ring(made);
+  channel_ring_ = std::move(made);
 }
 
 std::uint32_t SinkCore::wanted_slots(const Session& session) const {
   const std::uint64_t wanted = std::uint64_t{session.settings.slots} + session.channel->kept_slots();
   // The settings are met or the start fails; what comes on top may have to do with less.
-  const std::uint64_t most = std::max(most_slots_.load(std::memory_order_relaxed), session.settings.slots);
+  const std::uint64_t most = std::max(slots_limit_.load(std::memory_order_relaxed), session.settings.slots);
   return static_cast<std::uint32_t>(std::min(wanted, most));
 }
 
@@ -93,7 +93,7 @@ std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ri
     if (error.code() != ErrorCode::no_memory) throw;
     GST_INFO("channel %s: no memory for %u slots instead of %u: %s", session.settings.channel.c_str(), options.slots,
              ring.slots(), error.what());
-    most_slots_ = ring.slots();
+    slots_limit_ = ring.slots();
     return nullptr;
   }
 }
@@ -124,11 +124,11 @@ std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t by
       // Once no one has its memory (leases do), that is free a moment later.
       if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
       {
-        const std::lock_guard lock(mutex_);
+        const std::scoped_lock lock(order_, mutex_);
         if (flushing_ || session_.get() != &session) return nullptr;
-        if (lane_) session.channel->retire_lane();
+        if (channel_ring_) session.channel->retire_ring();
         gone_ = counters();
-        lane_.reset();
+        channel_ring_.reset();
       }
       std::this_thread::sleep_for(1ms);
     }

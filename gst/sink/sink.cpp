@@ -1,45 +1,40 @@
 // SPDX-License-Identifier: MIT
-#include "sink.hpp"
+#include "gst/sink/sink.hpp"
 
 #include <gst/base/gstbasesink.h>
 
 #include <memory>
 #include <utility>
 
-#include "caps.hpp"
-#include "error.hpp"
-#include "frame_origin.hpp"
-#include "known_sinks.hpp"
-#include "pipeline_state.hpp"
-#include "sink_core.hpp"
-#include "sink_preroll.hpp"
-#include "sink_properties.hpp"
-#include "sink_queries.hpp"
+#include "gst/channel/frame_origin.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/error.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/sink/core.hpp"
+#include "gst/sink/frames.hpp"
+#include "gst/sink/known_sinks.hpp"
+#include "gst/sink/preroll.hpp"
+#include "gst/sink/properties.hpp"
+#include "gst/sink/queries.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
 using gpumap::gst::Channel;
-using gpumap::gst::FrameOrigin;
 using gpumap::gst::SinkCore;
+using gpumap::gst::SinkFrames;
 using gpumap::gst::SinkPreroll;
 using gpumap::gst::SinkProperties;
 
 namespace {
 
 struct SinkState {
-  explicit SinkState(GstBaseSink* sink) : preroll(sink) {}
+  explicit SinkState(GstBaseSink* sink) : frames(sink, *core) {}
   SinkProperties properties;
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
-  SinkPreroll preroll;
-  GstBuffer* sent = nullptr;  ///< in preroll(), and not rendered yet; for comparing only. The streaming thread's, as:
-  GstFlowReturn sent_flow = GST_FLOW_OK;
-  GstBuffer* again = nullptr;    ///< that was given back to GstBaseSink once
-  GstBuffer* nothing = nullptr;  ///< in preroll(), in place of a frame
-  bool rendered = false;
-  bool revives = false;                                 ///< see pad_event()
-  std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< running time 0 on CLOCK_MONOTONIC, while playing
+  SinkFrames frames;
+  bool revives = false;  ///< see pad_event()
 };
 
 struct GstGpumapSink {
@@ -59,9 +54,6 @@ namespace {
 GstPadChainFunction base_chain = nullptr;
 GstPadEventFunction base_pad_event = nullptr;
 
-/// From preroll() through GstBaseSink to chain(): the frame is across, and need not wait for the clock.
-constexpr GstFlowReturn sent_early = GST_FLOW_CUSTOM_SUCCESS_1;
-
 SinkState& state_of(gpointer object) {
   return *reinterpret_cast<GstGpumapSink*>(object)->state;
 }
@@ -79,153 +71,16 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
 }
 
-/// Whether what follows the src waits for a frame, to change its state, and none is on its way; or will take no more,
-/// which upstream is to hear.
-bool src_prerolls(const SinkState& state) {
-  // On the way to PLAYING most sinks have their frame already, but not those of a live pipeline.
-  constexpr std::chrono::milliseconds on_the_way_to_playing(20);
-  const auto channel = state.core->channel();
-  GstElement* src = channel ? channel->src() : nullptr;
-  if (src == nullptr) return false;
-  bool prerolls = channel->downstream_flow() != GST_FLOW_OK;
-  if (const auto waits = channel->src_waits(); !prerolls && waits && state.core->queue_is_empty()) {
-    prerolls =
-        gpumap::gst::is_prerolling(src) || (*waits >= on_the_way_to_playing && gpumap::gst::is_changing_state(src));
-  }
-  gst_object_unref(src);
-  return prerolls;
-}
-
-/// When the frame's running time comes, in ns on CLOCK_MONOTONIC; 0 where it has none, while paused, and where the
-/// pipeline has another clock.
-std::int64_t due_ns(GstBaseSink* sink, const GstBuffer* buffer) {
-  const GstClockTime base = state_of(sink).base.load(std::memory_order_relaxed);
-  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_BUFFER_PTS_IS_VALID(buffer)) return 0;
-  if (sink->segment.format != GST_FORMAT_TIME) return 0;
-  const GstClockTime running = gst_segment_to_running_time(&sink->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
-  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
-}
-
-/// Nothing where the frame would have to wait for a slot, or did so until `stopped()`.
-std::optional<GstFlowReturn> send(GstBaseSink* sink, GstBuffer* buffer, SinkCore::Patience patience,
-                                  const std::function<bool()>& stopped) {
-  const SinkState& state = state_of(sink);
-  try {
-    FrameOrigin origin;
-    if (state.core->stamping()) origin = {due_ns(sink, buffer), gpumap::gst::captured_ns(buffer)};
-    return state.core->send(buffer, origin, stopped, patience);
-  } catch (const std::exception& error) {
-    gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
-    return GST_FLOW_ERROR;
-  }
-}
-
-bool never() {
-  return false;
-}
-
-/// The same, and a wait is done without the preroll's lock, which changes of state and flushes take.
-std::optional<GstFlowReturn> send_waiting(GstBaseSink* sink, GstBuffer* buffer, const std::function<bool()>& stopped) {
-  auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait, never);
-  if (flow) return flow;
-  GST_BASE_SINK_PREROLL_UNLOCK(sink);
-  flow = send(sink, buffer, SinkCore::Patience::waits, stopped);
-  GST_BASE_SINK_PREROLL_LOCK(sink);
-  return flow;
-}
-
-bool send_at_once(GstBaseSink* sink, GstBuffer* buffer) {
-  SinkState& state = state_of(sink);
-  const auto flow = send(sink, buffer, SinkCore::Patience::does_not_wait, never);
-  if (!flow) return false;
-  state.sent = buffer;
-  state.sent_flow = *flow;
-  state.rendered = true;
-  return true;
-}
-
-/// The first frame goes across at once, so that what follows the src can preroll; one that finds no slot is rendered in
-/// its turn. A frame that waited for the clock when the sink paused waits here.
 GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
-  SinkState& state = state_of(sink);
-  const auto wanted = [&] { return src_prerolls(state); };
-  if (buffer == state.nothing) {
-    // Nothing to send.
-  } else if (!state.preroll.is_done()) {
-    // What is returned here but OK counts as a failed change of state: render() returns what became of it.
-    (void)send_at_once(sink, buffer);
-  } else {
-    while (!state.preroll.plays()) {
-      switch (state.preroll.wait(wanted)) {
-        case SinkPreroll::Verdict::flushing:
-          return GST_FLOW_FLUSHING;
-        case SinkPreroll::Verdict::wanted:
-          if (state.sent == buffer || send_at_once(sink, buffer)) return sent_early;
-          continue;
-        case SinkPreroll::Verdict::plays:
-          break;
-      }
-      break;
-    }
-  }
-  state.preroll.finish();
-  return GST_FLOW_OK;
-}
-
-/// A stream that begins with a GAP: GstBaseSink would hold that one until the sink plays, and the frames behind it,
-/// which what follows the src may need to preroll.
-void preroll_with_nothing(GstBaseSink* sink) {
-  SinkState& state = state_of(sink);
-  state.nothing = gst_buffer_new();
-  (void)gst_base_sink_do_preroll(sink, GST_MINI_OBJECT_CAST(state.nothing));
-  gst_clear_buffer(&state.nothing);
+  return state_of(sink).frames.preroll(buffer);
 }
 
 GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
-  SinkState& state = state_of(sink);
-  state.rendered = true;
-  if (std::exchange(state.sent, nullptr) == buffer) return state.sent_flow;
-  // Outside the segment, and so without a time: GstBaseSink renders it without preroll.
-  if (!state.preroll.is_done()) return *send_waiting(sink, buffer, never);
-  while (state.preroll.plays()) {
-    if (const auto flow = send_waiting(sink, buffer, [&] { return state.preroll.is_paused(); })) return *flow;
-  }
-  switch (state.preroll.wait([&] { return src_prerolls(state); })) {
-    case SinkPreroll::Verdict::wanted:
-      return *send_waiting(sink, buffer, never);
-    case SinkPreroll::Verdict::plays:
-      if (std::exchange(state.again, buffer) == buffer) return *send_waiting(sink, buffer, never);
-      return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
-    case SinkPreroll::Verdict::flushing:
-      break;
-  }
-  return GST_FLOW_FLUSHING;
+  return state_of(sink).frames.render(buffer);
 }
 
-/// Before GstBaseSink sees the frame: while paused it waits here, where it can still be wanted.
 GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
-  auto* sink = GST_BASE_SINK(parent);
-  SinkState& state = state_of(sink);
-  const SinkCore::Rendering rendering(*state.core);
-  auto verdict = SinkPreroll::Verdict::plays;
-  GstFlowReturn flow = GST_FLOW_FLUSHING;
-  GST_BASE_SINK_PREROLL_LOCK(sink);
-  if (!state.preroll.plays() && state.preroll.is_done() && sink->playing_async == 0) {
-    verdict = state.preroll.wait([&] { return src_prerolls(state); });
-  }
-  if (verdict == SinkPreroll::Verdict::wanted) flow = *send_waiting(sink, buffer, never);
-  GST_BASE_SINK_PREROLL_UNLOCK(sink);
-  if (verdict != SinkPreroll::Verdict::plays) {
-    gst_buffer_unref(buffer);
-    return flow;
-  }
-  state.rendered = false;
-  state.again = nullptr;
-  flow = base_chain(pad, parent, buffer);
-  if (flow == sent_early) flow = state.sent_flow;
-  state.sent = nullptr;
-  if (!state.rendered && flow == GST_FLOW_OK) state.core->mark_hole();  // too late, and dropped
-  return flow;
+  return state_of(parent).frames.chain(pad, buffer, base_chain);
 }
 
 /// GstBaseSink's own would not come through chain().
@@ -266,7 +121,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       state.core->set_flushing(true);
       channel->flush(gst_event_ref(event));
       base_event(sink, event);
-      state.preroll.restart();
+      state.frames.preroll().restart();
       return TRUE;
     case GST_EVENT_FLUSH_STOP:
       channel->flush(gst_event_ref(event));
@@ -286,14 +141,14 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     return base_event(sink, event);
   }
   while (!channel->push_event(event)) {
-    if (state.preroll.wait_a_while() != SinkPreroll::Verdict::flushing) continue;
+    if (state.frames.preroll().wait_a_while() != SinkPreroll::Verdict::flushing) continue;
     gst_event_unref(event);
     return FALSE;
   }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.preroll.leave_to_base();
-  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.preroll.is_done()) preroll_with_nothing(sink);
-  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.preroll.is_done() && !state.preroll.plays()) {
-    const auto verdict = state.preroll.wait([&] { return src_prerolls(state); });
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.frames.preroll().leave_to_base();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.frames.preroll().is_done()) state.frames.preroll_with_nothing();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.frames.preroll().is_done() && !state.frames.preroll().plays()) {
+    const auto verdict = state.frames.preroll().wait([&] { return state.frames.src_prerolls(); });
     if (verdict != SinkPreroll::Verdict::plays) {
       gst_event_unref(event);
       return static_cast<gboolean>(verdict == SinkPreroll::Verdict::wanted);
@@ -321,7 +176,7 @@ gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
     GST_INFO_OBJECT(parent, "a new stream after EOS");
     state.revives = true;
     base_pad_event(pad, parent, gst_event_new_flush_start());
-    state.preroll.restart();
+    state.frames.preroll().restart();
     base_pad_event(pad, parent, gst_event_new_flush_stop(FALSE));
     state.revives = false;
   }
@@ -349,12 +204,12 @@ gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
 
 gboolean query(GstBaseSink* sink, GstQuery* query) {
   if (gpumap::gst::answer_caps_query(*state_of(sink).core, query)) return TRUE;
-  if (gpumap::gst::leaves_position(*state_of(sink).core, query)) return FALSE;
+  if (gpumap::gst::answer_across(*state_of(sink).core, query)) return TRUE;
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
 
 gboolean element_query(GstElement* element, GstQuery* query) {
-  if (gpumap::gst::leaves_position(*state_of(element).core, query)) return FALSE;
+  if (gpumap::gst::leaves_to_sinks_behind(*state_of(element).core, query)) return FALSE;
   return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->query(element, query);
 }
 
@@ -376,7 +231,8 @@ gboolean send_event(GstElement* element, GstEvent* event) {
     const bool for_all = GST_EVENT_TYPE(event) == GST_EVENT_STEP ||
                          (src != nullptr && gpumap::gst::is_sent_to_both(event, element, src));
     gst_clear_object(&src);
-    if (for_all) {
+    // GstBaseSink needs to know of its own rate, too; upstream tells the two by their sequence number.
+    if (for_all && GST_EVENT_TYPE(event) != GST_EVENT_INSTANT_RATE_SYNC_TIME) {
       gst_event_unref(event);
       return TRUE;
     }
@@ -388,14 +244,15 @@ gboolean send_event(GstElement* element, GstEvent* event) {
 /// Where the clock is the monotonic one, whose time the stamps are in.
 void note_base_time(GstElement* element, bool playing) {
   GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
-  state_of(element).base = gpumap::gst::is_monotonic(clock) ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
+  const bool shared = gpumap::gst::is_monotonic(clock);
+  state_of(element).frames.set_base_time(shared ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE);
   if (clock != nullptr) gst_object_unref(clock);
 }
 
 void set_playing(GstElement* element, bool playing) {
   SinkState& state = state_of(element);
   note_base_time(element, playing);
-  state.preroll.set_playing(playing);
+  state.frames.preroll().set_playing(playing);
   if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
 }
 
@@ -407,7 +264,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         state.core->open(gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
-        state.preroll.restart();
+        state.frames.preroll().restart();
         state.core->start(element, gpumap::gst::settings_of(element, state.properties));
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
@@ -430,8 +287,9 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   const bool eos = GST_BASE_SINK(element)->eos != 0;
   const GstStateChangeReturn result =
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
-  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.preroll.hold();
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.core->stop(eos);
+  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.frames.preroll().hold();
+  const bool failed_to_start = transition == GST_STATE_CHANGE_READY_TO_PAUSED && result == GST_STATE_CHANGE_FAILURE;
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) state.core->stop(eos);
   return result;
 }
 

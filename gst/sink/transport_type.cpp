@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "transport_type.hpp"
+#include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "upstream.hpp"
+#include "gst/sink/upstream.hpp"
 
 #include <gst/base/gstbasetransform.h>
 #include <gst/video/video.h>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "pipeline_state.hpp"
-#include "src_stream.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/src/stream.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -46,8 +46,8 @@ void SrcStream::begin_anew() {
 }
 
 /// Caps go before what they are for.
-bool SrcStream::settle() {
-  if (!output_.settle()) {
+bool SrcStream::negotiate() {
+  if (!output_.negotiate()) {
     refuse();
     return false;
   }
@@ -62,7 +62,7 @@ void SrcStream::push(GstEvent* event) {
   if (type == GST_EVENT_STREAM_START || type == GST_EVENT_SEGMENT || type == GST_EVENT_EOS) drops_ = false;
   // Downstream needs some caps, and before the segment.
   const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
-  if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !settle()) {
+  if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !negotiate()) {
     gst_event_unref(event);
     return;
   }
@@ -116,6 +116,7 @@ void SrcStream::flush_stop(GstEvent* event) {
   {
     const std::lock_guard lock(mutex_);
     gst_clear_event(&eos_);
+    sent_.clear();
   }
   ended_ = false;
   keeps_ = false;

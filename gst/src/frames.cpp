@@ -6,9 +6,9 @@
 #include <chrono>
 #include <utility>
 
-#include "error.hpp"
-#include "pipeline_state.hpp"
-#include "src_stream.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/error.hpp"
+#include "gst/src/stream.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -110,12 +110,13 @@ void SrcStream::push(Channel::Next& frame) {
     output_.reconsider();
     keeps_ = false;
   }
-  if (!settle()) return;
+  if (!negotiate()) return;
   if (shift_.update(*channel_, false) && segment_ != nullptr) push_segment();
   if (loans_ != frame.loans) {  // this thread alone writes it
     const std::lock_guard lock(mutex_);
     loans_ = frame.loans;
   }
+  if (std::exchange(lost_one_, false)) frame.after_hole = true;
   const SrcOutput::Memory memory = memory_for(frame);
   const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
   bytes_.fetch_add(frame.lease.info().bytes, std::memory_order_relaxed);
@@ -124,7 +125,11 @@ void SrcStream::push(Channel::Next& frame) {
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));
   const GstFlowReturn flow = gst_pad_push(pad_, buffer);
-  if (flow == GST_FLOW_NOT_NEGOTIATED) {
+  if (flow == GST_FLOW_NOT_NEGOTIATED && gst_pad_needs_reconfigure(pad_) != 0) {
+    // Another peer while this frame was under way, in the memory that the last one agreed to: as GstBaseSrc does.
+    GST_INFO_OBJECT(element_, "linked anew: frame %" G_GUINT64_FORMAT " is lost", number);
+    lost_one_ = true;
+  } else if (flow == GST_FLOW_NOT_NEGOTIATED) {
     refuse();
   } else if (flow != GST_FLOW_OK) {
     give_up(flow);

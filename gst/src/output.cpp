@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "src_output.hpp"
+#include "gst/src/output.hpp"
 
 #include <fmt/format.h>
 
@@ -7,12 +7,12 @@
 #include <memory>
 #include <utility>
 
-#include "caps.hpp"
 #include "gpumap/error.hpp"
-#include "latency_meta.hpp"
-#include "memory.hpp"
-#include "refusal.hpp"
-#include "video_layout.hpp"
+#include "gst/latency/meta.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/memory/memory.hpp"
+#include "gst/memory/video_layout.hpp"
+#include "gst/src/refusal.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -44,7 +44,7 @@ SrcOutput::~SrcOutput() {
 
 void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
-  settled_ = false;
+  negotiated_ = false;
   agreed_ = false;
   gpu_ = false;
   kernel_behind_ = false;
@@ -55,7 +55,7 @@ void SrcOutput::reset() {
 
 void SrcOutput::set_caps(GstCaps* upstream) {
   gst_caps_replace(&upstream_, upstream);
-  settled_ = false;
+  negotiated_ = false;
   agreed_ = false;
 }
 
@@ -67,15 +67,15 @@ std::string SrcOutput::refusal() const {
   return text;
 }
 
-bool SrcOutput::settle() {
-  if (settled_) return true;
+bool SrcOutput::negotiate() {
+  if (negotiated_) return true;
   if (upstream_ == nullptr) {
     // Caps that upstream did not name would mislead typefind and demuxers; but GPU memory is agreed on by caps.
     GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
     if (peer_names_gpu_memory(pad_, bytes)) upstream_ = gst_caps_ref(bytes);
     gst_caps_unref(bytes);
-    settled_ = upstream_ == nullptr;
-    if (settled_) return true;
+    negotiated_ = upstream_ == nullptr;
+    if (negotiated_) return true;
   }
   GstCaps* gpu = with_feature(upstream_, true);
   GstCaps* plain = with_feature(upstream_, false);
@@ -85,22 +85,22 @@ bool SrcOutput::settle() {
     gst_caps_unref(gpu);
     gst_caps_unref(plain);
     // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
-    settled_ = agreed_;
-    return settled_;
+    negotiated_ = agreed_;
+    return negotiated_;
   }
-  settled_ = push_caps(gpu_ ? gpu : plain);
+  negotiated_ = push_caps(gpu_ ? gpu : plain);
   // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
   // the first finds GPU memory in the buffers.
-  if (settled_ && gpu_ && is_raw_video(gpu) && !reads_video_meta_ && peer_takes(pad_, plain)) {
+  if (negotiated_ && gpu_ && is_raw_video(gpu) && !reads_video_meta_ && peer_takes(pad_, plain)) {
     gpu_ = false;
-    settled_ = push_caps(plain);
+    negotiated_ = push_caps(plain);
   }
   GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s", static_cast<void*>(gpu_ ? gpu : plain),
                   kept_buffers_, default_layout_only() ? ", reads no GstVideoMeta" : "");
   gst_caps_unref(gpu);
   gst_caps_unref(plain);
-  agreed_ = settled_;
-  return settled_;
+  agreed_ = negotiated_;
+  return negotiated_;
 }
 
 bool SrcOutput::push_caps(GstCaps* caps) {
@@ -161,7 +161,7 @@ GstBuffer* SrcOutput::wrap(Channel::Next frame, Memory memory) const {
     add_latency_meta(buffer, std::move(frame.trace));
     gst_buffer_append_memory(buffer, copied);
   } else {
-    auto slot = std::make_unique<Bytes>(std::move(frame.lease));
+    auto slot = std::make_unique<FrameMemory>(std::move(frame.lease));
     slot->set_sequence(frame.sequence);
     slot->set_trace(frame.trace);
     slot->set_loan(Loans::Loan(std::move(frame.loans)));

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-#include "channel.hpp"
+#include "gst/channel/channel.hpp"
 
 namespace gpumap::gst {
 
@@ -21,14 +21,14 @@ class SrcOutput {
   SrcOutput& operator=(const SrcOutput&) = delete;
 
   void reset();
-  /// Upstream's caps (system memory) arrived. They take effect with settle(): upstream elements may try some caps and
-  /// send others before the first frame.
+  /// Upstream's caps (system memory) arrived. They take effect with negotiate(): upstream elements may try some caps
+  /// and send others before the first frame.
   void set_caps(GstCaps* upstream);
-  void reconsider() noexcept { settled_ = false; }  ///< downstream changed its mind
+  void reconsider() noexcept { negotiated_ = false; }  ///< downstream changed its mind
   /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else the plain caps, and push them. An
   /// upstream that named none (filesrc) has bytes: downstream gets no caps, or those of bytes where it names
   /// memory:GPUMap. False when downstream takes neither; refusal() then says why.
-  [[nodiscard]] bool settle();
+  [[nodiscard]] bool negotiate();
   [[nodiscard]] std::string refusal() const;
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
   /// Some of downstream reads GPU memory: it could do nothing with a copy in host memory.
@@ -48,7 +48,7 @@ class SrcOutput {
 
   GstPad* pad_;
   GstCaps* upstream_ = nullptr;
-  bool settled_ = false;
+  bool negotiated_ = false;
   bool agreed_ = false;  ///< downstream once took these caps of upstream's
   GstVideoInfo info_{};
   bool gpu_ = false;

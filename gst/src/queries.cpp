@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-#include "src_queries.hpp"
+#include "gst/src/queries.hpp"
 
 #include <memory>
 
-#include "caps.hpp"
-#include "known_sinks.hpp"
-#include "src_stream.hpp"
+#include "gst/channel/peer_query.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/sink/known_sinks.hpp"
+#include "gst/src/stream.hpp"
 
 namespace gpumap::gst {
 
@@ -30,15 +31,27 @@ GstClockTime held_at_most(SrcStream& stream, GstPad* pad) {
                : GST_CLOCK_TIME_NONE;
 }
 
-gboolean answer_latency(SrcStream& stream, GstPad* pad, GstPad* far, GstQuery* query) {
+/// As upstream of the gpumapsink answers.
+bool ask_upstream(SrcStream& stream, GstPad* pad, GstQuery* query) {
+  const PadPtr far(stream.far_pad());
+  if (!far) return false;
+  const PeerAnswer answer = peer_query(far.get(), query);
+  if (answer == PeerAnswer::loop) {
+    GST_ELEMENT_ERROR(GST_OBJECT_PARENT(pad), CORE, NEGOTIATION,
+                      ("this gpumapsrc is upstream of the gpumapsink whose frames it takes: give one of them another "
+                       "channel"),
+                      (nullptr));
+  }
+  return answer == PeerAnswer::yes;
+}
+
+gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
   gboolean live = FALSE;
   GstClockTime min = 0;
   GstClockTime max = GST_CLOCK_TIME_NONE;
-  if (far != nullptr) {
-    GstQuery* upstream = gst_query_new_latency();
-    if (gst_pad_peer_query(far, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
-    gst_query_unref(upstream);
-  }
+  GstQuery* upstream = gst_query_new_latency();
+  if (ask_upstream(stream, pad, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
+  gst_query_unref(upstream);
   // The ring adds no delay of its own: a frame can be taken the moment it is published. But it can hold frames back.
   const GstClockTime held = held_at_most(stream, pad);
   max = GST_CLOCK_TIME_IS_VALID(max) && GST_CLOCK_TIME_IS_VALID(held) ? max + held : GST_CLOCK_TIME_NONE;
@@ -58,15 +71,24 @@ GstCaps* media_types_of(const GstCaps* caps) {
   return both;
 }
 
-/// Before caps are chosen: which media types upstream of the sink can give. So an element with pads of several kinds (a
-/// muxer) is linked at the right one, as behind a queue. No more than that: formats that do not fit are refused once
-/// frames flow, with the reason and the remedy, which a link has no words for.
-gboolean answer_caps(GstPad* far, GstQuery* query) {
+/// What frames are of now, in either memory, and which media types upstream of the sink can give. So an element with
+/// pads of several kinds (a muxer) is linked at the right one, as behind a queue, and a branch may be added or replaced
+/// while frames flow: upstream may give others. No more than that: formats that do not fit are refused once frames
+/// flow, with the reason and the remedy, which a link has no words for.
+gboolean answer_caps(GstPad* pad, GstPad* far, GstQuery* query) {
+  GstQuery* upstream = gst_query_new_caps(nullptr);
+  GstCaps* given = nullptr;
+  if (peer_query(far, upstream) == PeerAnswer::yes) gst_query_parse_caps_result(upstream, &given);
+  GstCaps* answer = given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given);
+  gst_query_unref(upstream);
+  if (GstCaps* now = gst_pad_get_current_caps(pad)) {
+    GstCaps* plain = from_either_memory(now);
+    answer = gst_caps_merge(in_either_memory(plain), answer);
+    gst_caps_unref(plain);
+    gst_caps_unref(now);
+  }
   GstCaps* filter = nullptr;
   gst_query_parse_caps(query, &filter);
-  GstCaps* given = gst_pad_peer_query_caps(far, nullptr);
-  GstCaps* answer = gst_caps_is_any(given) ? gst_caps_ref(given) : media_types_of(given);
-  gst_caps_unref(given);
   if (filter != nullptr) {
     GstCaps* both = gst_caps_intersect_full(filter, answer, GST_CAPS_INTERSECT_FIRST);
     gst_caps_unref(answer);
@@ -83,26 +105,22 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
   GstObject* parent = GST_OBJECT_PARENT(pad);
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_LATENCY:
-      return answer_latency(stream, pad, PadPtr(stream.far_pad()).get(), query);
+      return answer_latency(stream, pad, query);
     case GST_QUERY_SCHEDULING:
       gst_query_set_scheduling(query, GST_SCHEDULING_FLAG_SEQUENTIAL, 1, -1, 0);
       gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
       return TRUE;
     case GST_QUERY_CAPS: {
-      // Caps of now do not stand in the way of another link: upstream may give others.
-      if (gst_pad_has_current_caps(pad) && gst_pad_is_linked(pad)) break;
       PadPtr far(stream.far_pad());
       if (!far) far.reset(pad_of_sole_sink(channel));
       if (!far || !gst_pad_is_linked(far.get())) break;
-      return answer_caps(far.get(), query);
+      return answer_caps(pad, far.get(), query);
     }
     case GST_QUERY_ACCEPT_CAPS:
     case GST_QUERY_ALLOCATION:
       break;
-    default: {  // upstream's to answer, as through a queue
-      const PadPtr far(stream.far_pad());
-      return far ? gst_pad_peer_query(far.get(), query) : FALSE;
-    }
+    default:  // upstream's to answer, as through a queue
+      return static_cast<gboolean>(ask_upstream(stream, pad, query));
   }
   return gst_pad_query_default(pad, parent, query);
 }

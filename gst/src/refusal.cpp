@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "refusal.hpp"
+#include "gst/src/refusal.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "caps.hpp"
+#include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
 

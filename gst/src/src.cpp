@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "src.hpp"
+#include "gst/src/src.hpp"
 
 #include <string>
 
-#include "error.hpp"
-#include "src_queries.hpp"
-#include "src_stream.hpp"
+#include "gst/error.hpp"
+#include "gst/src/queries.hpp"
+#include "gst/src/stream.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -135,9 +135,10 @@ gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   return gpumap::gst::answer_src_query(state.stream, channel.c_str(), pad, query);
 }
 
-/// EOS that the application sends to its pipeline reaches every source.
+/// What the application sends downstream through its pipeline, EOS above all, reaches every source.
 gboolean send_event(GstElement* element, GstEvent* event) {
-  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) return static_cast<gboolean>(state_of(element).stream.send_eos(event));
+  const bool downstream = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_DOWNSTREAM) != 0;
+  if (downstream) return static_cast<gboolean>(state_of(element).stream.send_downstream(event));
   return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
 }
 
@@ -159,7 +160,10 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.stream.set_playing(false);
 
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->change_state(element, transition);
-  if (result == GST_STATE_CHANGE_FAILURE) return result;
+  if (result == GST_STATE_CHANGE_FAILURE) {
+    if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) state.stream.stop();
+    return result;
+  }
 
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.stream.stop();
   if (transition == GST_STATE_CHANGE_READY_TO_NULL) state.stream.withdraw();

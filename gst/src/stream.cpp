@@ -1,20 +1,27 @@
 // SPDX-License-Identifier: MIT
-#include "src_stream.hpp"
+#include "gst/src/stream.hpp"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <utility>
 
-#include "error.hpp"
 #include "gpumap/error.hpp"
-#include "latency_report.hpp"
-#include "pipeline_state.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/error.hpp"
+#include "gst/latency/report.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
+
+namespace {
+
+/// A thread that changes the pipeline's state holds the lock by which an event of the whole pipeline is known.
+constexpr std::chrono::milliseconds patience_with_others(100);
+
+}  // namespace
 
 SrcStream::~SrcStream() {
   withdraw();
@@ -53,6 +60,7 @@ void SrcStream::start(const SrcSettings& settings) {
   unlinked_ = false;
   keeps_ = false;
   keeping_told_ = false;
+  lost_one_ = false;
   shift_.reset();
   frames_ = 0;
   bytes_ = 0;
@@ -71,6 +79,7 @@ void SrcStream::stop() {
     channel_.reset();
     loans_.reset();
     gst_clear_event(&eos_);
+    sent_.clear();
   }
   gst_clear_event(&segment_);
   output_.reset();
@@ -123,23 +132,33 @@ void SrcStream::set_playing(bool playing) {
   }
 }
 
-bool SrcStream::send_eos(GstEvent* event) {
+bool SrcStream::send_downstream(GstEvent* event) {
   const auto channel = this->channel();
   if (!channel) {
     gst_event_unref(event);
     return false;
   }
   GstElement* sink = channel->sink();
-  const bool comes = sink != nullptr && is_sent_to_both(event, element_, sink);
+  const bool comes = sink != nullptr && is_sent_to_both(event, element_, sink, patience_with_others);
   gst_clear_object(&sink);
   if (comes) {
-    GST_DEBUG_OBJECT(element_, "EOS of the pipeline: left to the one that comes through the ring");
+    GST_DEBUG_OBJECT(element_, "%s of the pipeline: left to the one that comes through the ring",
+                     GST_EVENT_TYPE_NAME(event));
     gst_event_unref(event);
+    return true;
+  }
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) == 0 ||
+      GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    on_event(event);
     return true;
   }
   {
     const std::lock_guard lock(mutex_);
-    gst_event_take(&eos_, event);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+      gst_event_take(&eos_, event);
+    } else {
+      sent_.emplace_back(event);
+    }
   }
   changed_.notify_all();
   channel->interrupt_src();
@@ -232,6 +251,17 @@ bool SrcStream::end_asked() {
   return true;
 }
 
+/// What the application sent goes out behind the frame of the moment, once there is a segment for it.
+void SrcStream::push_sent() {
+  std::vector<EventPtr> sent;
+  if (segment_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    sent.swap(sent_);
+  }
+  for (EventPtr& event : sent) gst_pad_push_event(pad_, event.release());
+}
+
 /// Whether time without a frame counts: while playing, and before that while someone waits for the preroll.
 bool SrcStream::wants_frames() {
   if (ended_) return false;
@@ -253,6 +283,7 @@ void SrcStream::step() {
     finish();
     return;
   }
+  push_sent();
   try {
     const bool limited = settings_.timeout_ms != 0 && wants_frames();
     const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;

@@ -8,10 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
-#include "channel.hpp"
-#include "src_output.hpp"
-#include "time_shift.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/src/output.hpp"
+#include "gst/src/time_shift.hpp"
 
 namespace gpumap::gst {
 
@@ -50,9 +51,10 @@ class SrcStream {
   void set_flushing(Flushing why, bool flushing);
   void set_playing(bool playing);
   [[nodiscard]] bool start_task();
-  /// Takes `event`. EOS goes out behind the frame of the moment, and upstream of the sink is told. Where the sink is in
-  /// the same pipeline, its own EOS comes, behind what is queued, and this one is dropped. False: not started.
-  bool send_eos(GstEvent* event);
+  /// Takes an event that the application sends downstream. What is serialized goes out behind the frame of the moment;
+  /// at EOS upstream of the sink is told. One that was sent to a pipeline in which the sink is, too, comes through the
+  /// ring, behind what is queued, and this one is dropped. False: not started. From any thread.
+  bool send_downstream(GstEvent* event);
   /// Takes an event from downstream for whoever feeds the sink. False: there is no one, or it was refused.
   bool send_upstream(GstEvent* event);
   /// Downstream took no more, for nothing was linked there. Now something may be. From any thread.
@@ -68,10 +70,16 @@ class SrcStream {
   [[nodiscard]] GstStructure* stats();
 
  private:
+  struct UnrefEvent {
+    void operator()(GstEvent* event) const { gst_event_unref(event); }
+  };
+  using EventPtr = std::unique_ptr<GstEvent, UnrefEvent>;
+
   // The streaming thread.
   void step();
   [[nodiscard]] bool wait_while_paused();
   [[nodiscard]] bool end_asked();
+  void push_sent();
   [[nodiscard]] bool wants_frames();
   void refuse();
   [[noreturn]] void time_out() const;
@@ -92,7 +100,7 @@ class SrcStream {
   void push_stream_start();
   void push_segment();
   void begin_anew();
-  [[nodiscard]] bool settle();
+  [[nodiscard]] bool negotiate();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
 
   // The sink's thread.
@@ -114,6 +122,7 @@ class SrcStream {
   bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
   bool keeping_told_ = false;
+  bool lost_one_ = false;  ///< the last frame went to no one
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
@@ -126,7 +135,8 @@ class SrcStream {
   std::shared_ptr<Loans> loans_;        ///< of the ring of the moment
   bool playing_ = false;
   bool played_ = false;      ///< since the start
-  GstEvent* eos_ = nullptr;  ///< that the application sent
+  GstEvent* eos_ = nullptr;  ///< that the application sent, as:
+  std::vector<EventPtr> sent_;
   unsigned flushing_ = inactive;
 };
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "time_shift.hpp"
+#include "gst/src/time_shift.hpp"
 
 #include <cstdlib>
 
-#include "pipeline_state.hpp"
+#include "gst/channel/pipeline_state.hpp"
 
 namespace gpumap::gst {
 

@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "channel.hpp"
+#include "gst/channel/channel.hpp"
 
 namespace gpumap::gst {
 

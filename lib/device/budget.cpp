@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "memory/budget.hpp"
+#include "device/budget.hpp"
 
 #include <fmt/format.h>
 #include <algorithm>

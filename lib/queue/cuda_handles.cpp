@@ -2,8 +2,8 @@
 #include "gpumap/cuda.hpp"
 
 #include "device/cuda_driver.hpp"
-#include "device/queues.hpp"
 #include "gpumap/error.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-#include "device/queues.hpp"
 #include "gpumap/error.hpp"
+#include "queue/queues.hpp"
 
 #if GPUMAP_HAVE_CUDA
 
@@ -12,8 +12,8 @@
 
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
-#include "device/executable.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "queue/executable.hpp"
 
 namespace gpumap {
 namespace {

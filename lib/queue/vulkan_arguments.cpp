@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "device/vulkan_arguments.hpp"
+#include "queue/vulkan_arguments.hpp"
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Heavy: see vulkan_device.hpp.
+// Heavy: see device/vulkan_device.hpp.
 #pragma once
 
 #include <cstdint>

@@ -6,14 +6,14 @@
 #include <utility>
 #include <vector>
 
-#include "device/executable.hpp"
-#include "device/queues.hpp"
-#include "device/vulkan_arguments.hpp"
 #include "device/vulkan_device.hpp"
 #include "device/vulkan_span.hpp"
 #include "device/vulkan_timeline.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "queue/executable.hpp"
+#include "queue/queues.hpp"
+#include "queue/vulkan_arguments.hpp"
 
 namespace gpumap {
 namespace {

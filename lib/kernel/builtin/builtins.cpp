@@ -3,7 +3,7 @@
 #include <array>
 
 #include "gpumap/kernel.hpp"
-#include "kernel/convert_program.hpp"
+#include "kernel/builtin/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"
 #include "kernel/radio/radio_programs.hpp"
 

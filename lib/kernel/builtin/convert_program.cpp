@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/convert_program.hpp"
+#include "kernel/builtin/convert_program.hpp"
 
 #include <fmt/format.h>
 

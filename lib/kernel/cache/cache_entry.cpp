@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cache_entry.hpp"
+#include "kernel/cache/cache_entry.hpp"
 
 #include <cstring>
 #include <type_traits>

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernel/cache_key.hpp"
+#include "kernel/cache/cache_key.hpp"
 
 namespace gpumap {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cache_folder.hpp"
+#include "kernel/cache/cache_folder.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cache_key.hpp"
+#include "kernel/cache/cache_key.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

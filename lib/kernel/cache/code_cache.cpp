@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/code_cache.hpp"
+#include "kernel/cache/code_cache.hpp"
 
 #include <fmt/format.h>
 

@@ -7,8 +7,8 @@
 #include <mutex>
 #include <optional>
 
-#include "kernel/cache_entry.hpp"
-#include "kernel/cache_folder.hpp"
+#include "kernel/cache/cache_entry.hpp"
+#include "kernel/cache/cache_folder.hpp"
 
 namespace gpumap {
 

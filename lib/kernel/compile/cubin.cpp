@@ -2,7 +2,7 @@
 //
 // A cubin is an ELF file of 64 bits. A fatbin is a row of containers: a magic number, a version, the length of the
 // header and that of what follows it.
-#include "kernel/cubin.hpp"
+#include "kernel/compile/cubin.hpp"
 
 #include <elf.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cuda_compiler.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,10 +11,10 @@
 #include <filesystem>
 
 #include "gpumap/error.hpp"
-#include "kernel/compiler_log.hpp"
+#include "kernel/compile/compiler_log.hpp"
+#include "kernel/compile/nvrtc.hpp"
+#include "kernel/compile/ptx.hpp"
 #include "kernel/embedded_sources.hpp"
-#include "kernel/nvrtc.hpp"
-#include "kernel/ptx.hpp"
 
 namespace gpumap {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "gpumap/kernel.hpp"
-#include "kernel/code_cache.hpp"
+#include "kernel/cache/code_cache.hpp"
 
 namespace gpumap {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/glsl_compiler.hpp"
+#include "kernel/compile/glsl_compiler.hpp"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,9 @@
 #include <shaderc/shaderc.hpp>
 
 #include "gpumap/error.hpp"
-#include "kernel/compiler_log.hpp"
+#include "kernel/compile/compiler_log.hpp"
+#include "kernel/compile/spirv_constants.hpp"
 #include "kernel/embedded_sources.hpp"
-#include "kernel/spirv_constants.hpp"
 
 namespace gpumap {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "gpumap/kernel.hpp"
-#include "kernel/code_cache.hpp"
+#include "kernel/cache/code_cache.hpp"
 
 namespace gpumap {
 

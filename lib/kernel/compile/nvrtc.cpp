@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/nvrtc.hpp"
+#include "kernel/compile/nvrtc.hpp"
 
 #if GPUMAP_HAVE_CUDA
 
@@ -11,7 +11,7 @@
 #include <mutex>
 
 #include "gpumap/error.hpp"
-#include "kernel/cache_key.hpp"
+#include "kernel/cache/cache_key.hpp"
 
 namespace gpumap {
 namespace {

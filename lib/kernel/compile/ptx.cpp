@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/ptx.hpp"
+#include "kernel/compile/ptx.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -2,7 +2,7 @@
 //
 // The bytes are foreign: every length, string and id is checked before use, and no id indexes an array. The numbers
 // are those of the SPIR-V specification, sections 2.3 (layout) and 3 (enumerants).
-#include "kernel/spirv.hpp"
+#include "kernel/compile/spirv.hpp"
 
 #include <fmt/format.h>
 

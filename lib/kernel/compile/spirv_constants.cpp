@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/spirv_constants.hpp"
+#include "kernel/compile/spirv_constants.hpp"
 
 #include <cstdint>
 #include <cstring>

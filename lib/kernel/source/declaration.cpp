@@ -9,8 +9,8 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel/declared_parameters.hpp"
-#include "kernel/declared_tables.hpp"
+#include "kernel/source/declared_parameters.hpp"
+#include "kernel/source/declared_tables.hpp"
 
 namespace gpumap {
 namespace {

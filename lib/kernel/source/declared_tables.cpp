@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tables that a kernel of the user's declares, and the files that are given for them.
-#include "kernel/declared_tables.hpp"
+#include "kernel/source/declared_tables.hpp"
 
 #include <fmt/format.h>
 

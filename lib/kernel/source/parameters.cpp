@@ -16,7 +16,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel/declared_parameters.hpp"
+#include "kernel/source/declared_parameters.hpp"
 
 namespace gpumap {
 namespace {

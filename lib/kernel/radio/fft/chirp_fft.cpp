@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Bluestein's transform, of any size N, primes too. With w(n) = exp(-pi i n^2 / N) it is X(k) = w(k) * sum of
 // (x(n) w(n)) / w(k - n): a convolution, which transforms of a power of two make. Its error is about theirs.
-#include "kernel/radio/chirp_fft.hpp"
+#include "kernel/radio/fft/chirp_fft.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 
 namespace gpumap {
 

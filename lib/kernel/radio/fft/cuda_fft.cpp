@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/radio/cuda_fft.hpp"
+#include "kernel/radio/fft/cuda_fft.hpp"
 
 #include "gpumap/error.hpp"
 
@@ -17,7 +17,7 @@
 #include "device/cuda_driver.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/gpu_device.hpp"
-#include "device/queues.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

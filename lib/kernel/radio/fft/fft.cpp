@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpumap's own FFT, of a power of two of points: one kernel, the same for both backends, so that everything works
 // everywhere. Where there is cuFFT or VkFFT, that is the faster one.
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 
 #include <bit>
 #include <cmath>
@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "kernel/radio/chirp_fft.hpp"
-#include "kernel/radio/cuda_fft.hpp"
+#include "kernel/radio/fft/chirp_fft.hpp"
+#include "kernel/radio/fft/cuda_fft.hpp"
+#include "kernel/radio/fft/vulkan_fft.hpp"
 #include "kernel/radio/radio_memory.hpp"
-#include "kernel/radio/vulkan_fft.hpp"
 
 namespace gpumap {
 namespace {

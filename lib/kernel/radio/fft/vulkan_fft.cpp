@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/radio/vulkan_fft.hpp"
+#include "kernel/radio/fft/vulkan_fft.hpp"
 
 #if GPUMAP_HAVE_VKFFT
 
@@ -16,12 +16,12 @@
 #include <vector>
 
 #include "device/gpu_device.hpp"
-#include "device/queues.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/radio/fft/vkfft/vkfft.hpp"
 #include "kernel/radio/radio_memory.hpp"
-#include "kernel/radio/vkfft/vkfft.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

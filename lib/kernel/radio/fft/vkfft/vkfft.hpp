@@ -66,7 +66,7 @@ GPUMAP_VKFFT_DECLARE(vkWaitForFences);  // and a lost device is to be noticed
 
 // It changes the locale of the whole process, so that numbers in shaders have points, and back to a string that is no
 // more. The caller has set its thread's.
-char* setlocale(int /*category*/, const char* /*locale*/) {
+[[maybe_unused]] char* setlocale(int /*category*/, const char* /*locale*/) {
   return nullptr;
 }
 // It prints whole shaders to where a pipeline may write its frames.
@@ -76,7 +76,14 @@ int printf(const char* /*format*/, const Args&... /*args*/) {
 }
 
 #define VKFFT_BACKEND 0
+#ifndef __clang__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // of GCC 14, in VkFFT 1.3
+#endif
 #include <vkFFT.h>
+#ifndef __clang__
+#pragma GCC diagnostic pop
+#endif
 
 }  // namespace
 }  // namespace gpumap::vkfft
