@@ -48,7 +48,8 @@ std::string summarise(const gpumap::Inventory& inventory) {
     return fmt::format(
         "A pipeline here uses {} with transport {}: frames are written straight into GPU memory and "
         "kernels run {}, because {}.",
-        device.name, device.transport, device.cuda_index >= 0 ? "in CUDA" : "as Vulkan compute shaders", device.reason);
+        device.name, gpumap::to_string(device.access), device.cuda_index >= 0 ? "in CUDA" : "as Vulkan compute shaders",
+        device.reason);
   } catch (const gpumap::Error& error) {
     return fmt::format("A pipeline here does not run: {}.", error.what());
   }
@@ -66,7 +67,7 @@ void print_device(std::size_t index, const gpumap::DeviceInfo& device) {
   row("CUDA", device.cuda_index < 0 ? "does not see it"
                                     : fmt::format("device {}: CUDA {}, compute capability {}", device.cuda_index,
                                                   device.cuda_driver, device.compute_capability));
-  row("transport", fmt::format("{}: {}", device.transport, device.reason));
+  row("transport", fmt::format("{}: {}", gpumap::to_string(device.access), device.reason));
 }
 
 void print_table(const gpumap::Inventory& inventory) {
@@ -92,7 +93,7 @@ void print_json(const gpumap::Inventory& inventory) {
                        {"vulkan_driver", device.vulkan_driver},
                        {"cuda_driver", device.cuda_driver},
                        {"compute_capability", device.compute_capability},
-                       {"transport", device.transport},
+                       {"transport", gpumap::to_string(device.access)},
                        {"reason", device.reason}});
   }
   const nlohmann::ordered_json all{{"version", GPUMAP_VERSION},     {"vulkan", inventory.vulkan},

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-#include "elements.hpp"
+#include "gst/elements.hpp"
 
-#include "kernel.hpp"
-#include "latency_meta.hpp"
-#include "latency_tracer.hpp"
-#include "sink.hpp"
-#include "src.hpp"
+#include "gst/kernel/kernel.hpp"
+#include "gst/latency/meta.hpp"
+#include "gst/latency/tracer.hpp"
+#include "gst/sink/sink.hpp"
+#include "gst/src/src.hpp"
 
 namespace {
 

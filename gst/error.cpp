@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "error.hpp"
+#include "gst/error.hpp"
 
 #include "gpumap/error.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <gst/gst.h>
 
-#include "elements.hpp"
+#include "gst/elements.hpp"
 
 #define PACKAGE "gpumap"
 

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "copy/cpu.hpp"
 #include "gpumap/copy.hpp"
 
 #if defined(__x86_64__)
@@ -41,8 +42,7 @@ __attribute__((target("clflushopt"))) void flush_lines(const std::byte* from, st
 /// Frames come from elsewhere: a source that this thread's cache holds would make one thread look better than it is.
 void evict(const std::byte* from, std::size_t bytes) {
 #if defined(__x86_64__)
-  static const bool has_clflushopt = (cpuid_leaf_7().ebx >> 23U & 1U) != 0;
-  if (has_clflushopt) flush_lines(from, bytes);
+  if (cpu_words().has_clflushopt()) flush_lines(from, bytes);
   _mm_mfence();
 #elif defined(__aarch64__)
   for (std::size_t at = 0; at < bytes; at += store_line_bytes) asm volatile("dc civac, %0" ::"r"(from + at) : "memory");

@@ -18,7 +18,7 @@ namespace gpumap::copy {
 struct StoreKernel {
   std::string_view name;
   void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
-  bool (*available)() noexcept;  ///< on this CPU
+  bool (*available)() noexcept;  ///< on this CPU, under this operating system
 };
 
 /// All of this build, the worst first.
@@ -34,12 +34,6 @@ struct StoreKernel {
 void copy_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 #if defined(__x86_64__)
-/// What CPUID's leaf 7 says, for extensions whose names compilers of 2022 do not know.
-struct CpuidLeaf7 {
-  unsigned ebx = 0, ecx = 0;
-};
-[[nodiscard]] CpuidLeaf7 cpuid_leaf_7() noexcept;
-
 void copy_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;

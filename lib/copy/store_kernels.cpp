@@ -2,11 +2,8 @@
 #include <array>
 #include <cstdio>
 
+#include "copy/cpu.hpp"
 #include "copy/store_kernel.hpp"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
 
 namespace gpumap::copy {
 namespace {
@@ -17,14 +14,13 @@ bool always() noexcept {
 
 #if defined(__x86_64__)
 bool has_avx2() noexcept {
-  return __builtin_cpu_supports("avx2") != 0;
+  return cpu_words().has_avx2();
 }
 bool has_avx512() noexcept {
-  return __builtin_cpu_supports("avx512f") != 0;
+  return cpu_words().has_avx512();
 }
-// No register state to ask the operating system for.
 bool has_movdir64b() noexcept {
-  return (cpuid_leaf_7().ecx >> 28U & 1U) != 0;
+  return cpu_words().has_movdir64b();
 }
 
 // The best last, where nothing has been measured. AVX2 after AVX-512: into a BAR over PCIe Gen5, AVX2 reached 18.2 GB/s
@@ -38,23 +34,13 @@ constexpr std::array kernels{
 #elif defined(__aarch64__)
 constexpr std::array kernels{
     StoreKernel{"memcpy", copy_memcpy, always},
-    StoreKernel{"neon", copy_neon, always},
+    StoreKernel{"neon", copy_neon, has_neon},
 };
 #else
 constexpr std::array kernels{StoreKernel{"memcpy", copy_memcpy, always}};
 #endif
 
 }  // namespace
-
-#if defined(__x86_64__)
-CpuidLeaf7 cpuid_leaf_7() noexcept {
-  unsigned eax = 0;
-  unsigned edx = 0;
-  CpuidLeaf7 leaf;
-  if (__get_cpuid_count(7, 0, &eax, &leaf.ebx, &leaf.ecx, &edx) == 0) return {};
-  return leaf;
-}
-#endif
 
 std::span<const StoreKernel> store_kernels() noexcept {
   return kernels;

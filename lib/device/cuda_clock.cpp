@@ -8,6 +8,8 @@
 #include <new>
 #include <utility>
 
+#include "gpumap/latency.hpp"
+
 namespace gpumap {
 namespace {
 

@@ -178,4 +178,12 @@ class CudaContext {
 
 }  // namespace gpumap
 
+#else
+
+namespace gpumap {
+
+class CudaContext {};  ///< there is never one
+
+}  // namespace gpumap
+
 #endif  // GPUMAP_HAVE_CUDA

@@ -17,7 +17,7 @@ void merge(const CudaGpu& gpu, std::vector<DeviceInfo>& devices) {
     info.name = gpu.name;
     info.uuid = gpu.uuid;
     info.memory_bytes = gpu.memory_bytes;
-    info.transport = "none";
+    info.access = DeviceAccess::none;
     info.reason = "no Vulkan driver for it: install libvulkan1 and the driver's Vulkan ICD (nvidia_icd.json)";
     device = devices.insert(devices.end(), info);
   }

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <algorithm>
 
+#include "device/budget.hpp"
 #include "device/inventory_parts.hpp"
 #include "device/vulkan_instance.hpp"
 #include "gpumap/error.hpp"
-#include "memory/budget.hpp"
 
 namespace gpumap {
 namespace {
@@ -36,16 +36,16 @@ void read_memory(const vk::raii::PhysicalDevice& physical, DeviceInfo& info) {
 }
 
 void judge(DeviceInfo& info, vk::PhysicalDeviceType type, const std::string& missing) {
-  info.transport = "none";
+  info.access = DeviceAccess::none;
   if (!missing.empty()) {
     info.reason = fmt::format("its Vulkan driver lacks {}: update the driver", missing);
   } else if (info.window_bytes == 0) {
     info.reason = "its Vulkan driver maps no device memory: turn on resizable BAR in the firmware, update the driver";
   } else if (info.software) {
-    info.transport = "software";
+    info.access = DeviceAccess::software;
     info.reason = "a software Vulkan driver: kernels run on the CPU, slots are ordinary memory";
   } else {
-    info.transport = "bar";
+    info.access = DeviceAccess::bar;
     info.reason = fmt::format("the CPU writes its memory through a BAR window of {}", format_bytes(info.window_bytes));
     if (type == vk::PhysicalDeviceType::eIntegratedGpu) {
       info.reason =

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string>
 
@@ -18,9 +19,9 @@ std::string lower(std::string_view text) {
 }
 
 const DeviceInfo& select_auto(const Inventory& inventory) {
-  for (const char* transport : {"bar", "software"}) {
+  for (const DeviceAccess wanted : {DeviceAccess::bar, DeviceAccess::software}) {
     for (const auto& device : inventory.devices) {
-      if (device.transport == transport) return device;
+      if (device.access == wanted) return device;
     }
   }
   std::string reasons;
@@ -39,6 +40,11 @@ std::string list_of(const Inventory& inventory) {
 }
 
 }  // namespace
+
+std::string_view to_string(DeviceAccess access) noexcept {
+  constexpr std::array<std::string_view, 3> names{"none", "bar", "software"};
+  return names[static_cast<std::size_t>(access)];
+}
 
 std::string to_string(const Uuid& uuid) {
   std::string text;

@@ -5,6 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "gpumap/latency.hpp"
+
 namespace gpumap {
 
 VulkanClock::~VulkanClock() {

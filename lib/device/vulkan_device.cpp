@@ -11,7 +11,6 @@
 #include "device/vulkan_clock.hpp"
 #include "device/vulkan_features.hpp"
 #include "gpumap/error.hpp"
-#include "memory/vulkan_staging.hpp"
 
 namespace gpumap {
 namespace {
@@ -100,7 +99,6 @@ VulkanContext::VulkanContext(VulkanInstance& instance, std::uint32_t index, std:
   try {
     device_ = vk::raii::Device(physical_, info);
     queue_ = vk::raii::Queue(device_, queue_family_, 0);
-    staging_ = std::make_unique<VulkanStaging>(*this);
     clock_ = std::make_unique<VulkanClock>(*this);
   } catch (const vk::SystemError& error) {
     fail(error, "opening the device");

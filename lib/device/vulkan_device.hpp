@@ -10,14 +10,13 @@
 #include <vector>
 #include <vulkan/vulkan_raii.hpp>
 
+#include "device/budget.hpp"
 #include "device/health.hpp"
 #include "device/vulkan_instance.hpp"
-#include "memory/budget.hpp"
 
 namespace gpumap {
 
 class VulkanClock;
-class VulkanStaging;
 
 /// An open Vulkan device with one compute queue, and with the features that VulkanFeatures enables. Thread safety:
 /// every member from any thread.
@@ -47,7 +46,6 @@ class VulkanContext {
   [[nodiscard]] std::uint64_t non_coherent_atom() const noexcept { return non_coherent_atom_; }
   [[nodiscard]] std::uint64_t max_allocation() const noexcept { return max_allocation_; }  ///< and of one buffer
   [[nodiscard]] Budget& window() noexcept { return window_; }  ///< what this process holds of the BAR window
-  [[nodiscard]] VulkanStaging& staging() noexcept { return *staging_; }
   [[nodiscard]] VulkanClock& clock() noexcept { return *clock_; }
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
@@ -80,7 +78,6 @@ class VulkanContext {
   std::mutex queue_mutex_;
   vk::raii::Queue queue_{nullptr};
   Budget window_{window_limit_variable};
-  std::unique_ptr<VulkanStaging> staging_;
   std::unique_ptr<VulkanClock> clock_;
 };
 

@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <array>
 
-#include "device/executable.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/cubin.hpp"
-#include "kernel/cuda_compiler.hpp"
+#include "kernel/compile/cubin.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/ptx.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
-#include "kernel/ptx.hpp"
+#include "queue/executable.hpp"
 
 #if GPUMAP_HAVE_CUDA
 #include "device/cuda_driver.hpp"

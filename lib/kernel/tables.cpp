@@ -11,7 +11,7 @@
 #include "device/unique_fd.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/queue.hpp"
-#include "kernel/declared_tables.hpp"
+#include "kernel/source/declared_tables.hpp"
 
 namespace gpumap {
 namespace {

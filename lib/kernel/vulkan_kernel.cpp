@@ -6,12 +6,12 @@
 #include <cstring>
 #include <vector>
 
-#include "device/executable.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/compile/spirv.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
-#include "kernel/spirv.hpp"
+#include "queue/executable.hpp"
 
 namespace gpumap {
 namespace {

@@ -7,10 +7,10 @@
 #include <new>
 #include <utility>
 
+#include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
-#include "memory/budget.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/mapping_steps.hpp"
 #include "memory/vulkan_staging.hpp"
@@ -101,7 +101,7 @@ class PageableMapping final : public MirroredMapping {
       return {};
     }
 #endif
-    device_->vulkan()->staging().upload({host() + offset, bytes}, buffer(), buffer_offset() + offset);
+    device_->staging().upload({host() + offset, bytes}, buffer(), buffer_offset() + offset);
     return {};
   }
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "device/budget.hpp"
 #include "gpumap/error.hpp"
-#include "memory/budget.hpp"
 
 namespace gpumap {
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <vulkan/vulkan_raii.hpp>
 
+#include "device/budget.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/memory.hpp"
-#include "memory/budget.hpp"
 
 namespace gpumap {
 

@@ -91,7 +91,7 @@ class VulkanMapping final : public GpuMapping {
       return;
     }
 #endif
-    context_.staging().download(buffer(), base_ + offset, to);
+    device_->staging().download(buffer(), base_ + offset, to);
   }
 
  private:

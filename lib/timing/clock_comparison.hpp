@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 
 namespace gpumap {
-
-/// CLOCK_MONOTONIC.
-[[nodiscard]] inline std::int64_t monotonic_ns() noexcept {
-  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// How a comparison goes: rounds until one is close enough, and no longer than the caller can be held up.
 inline constexpr int comparison_rounds = 8;

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "elements.hpp"
 #include "figures.hpp"
+#include "gst/elements.hpp"
 
 namespace {
 

@@ -15,8 +15,8 @@
 #include <gpumap/device.hpp>
 #include <nlohmann/json.hpp>
 
-#include "elements.hpp"
 #include "first_light.hpp"
+#include "gst/elements.hpp"
 
 namespace first_light {
 
@@ -128,7 +128,7 @@ int run(Program& program) {
   nlohmann::json report{{"benchmark", "first-light"},
                         {"device", info.name},
                         {"software", info.software},
-                        {"transport", info.transport},
+                        {"transport", gpumap::to_string(info.access)},
                         {"vulkan_driver", info.vulkan_driver},
                         {"cuda_driver", info.cuda_driver},
                         {"backend", backend},
@@ -144,9 +144,9 @@ int run(Program& program) {
                         {"in_flight", 1}};
 
   fmt::print("{}{}, {}, {} through {}\n{}\n{}x{} NV12, {} frames after {}, one in flight, busy-poll {} us\n", info.name,
-             info.software ? " (software: these are no figures of a GPU)" : "", info.vulkan_driver, info.transport,
-             backend, bench::cpu_name(), options.width, options.height, options.frames, options.warmup,
-             options.busy_poll_us);
+             info.software ? " (software: these are no figures of a GPU)" : "", info.vulkan_driver,
+             gpumap::to_string(info.access), backend, bench::cpu_name(), options.width, options.height, options.frames,
+             options.warmup, options.busy_poll_us);
   fmt::print("\nus from the producer's last store to the kernel seen done\n{:<10} {:<42} {:>9} {:>9} {:>9} {:>9}\n",
              "kernel", "path", "median", "P90", "P99", "min");
 

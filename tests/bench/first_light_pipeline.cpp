@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "first_light.hpp"
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 
 namespace first_light {
 namespace {
@@ -69,7 +69,8 @@ GstPadProbeReturn on_received(GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpoint
 GstPadProbeReturn on_launched(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer user) {
   Run& run = *static_cast<Run*>(user);
   run.now.launched = now_ns();
-  gpumap::gst::Bytes* bytes = gpumap::gst::memory_bytes(gst_buffer_peek_memory(GST_PAD_PROBE_INFO_BUFFER(info), 0));
+  gpumap::gst::FrameMemory* bytes =
+      gpumap::gst::frame_memory(gst_buffer_peek_memory(GST_PAD_PROBE_INFO_BUFFER(info), 0));
   if (bytes == nullptr) {
     run.failed = true;
     return GST_PAD_PROBE_OK;

@@ -16,7 +16,7 @@
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/program.hpp"
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "device/gpu_device.hpp"
-#include "device/queues.hpp"
 #include "gpumap/device.hpp"
+#include "queue/queues.hpp"
 #if GPUMAP_HAVE_CUDA
 #include "device/cuda_driver.hpp"
 #endif

@@ -23,13 +23,13 @@
 #include <utility>
 #include <vector>
 
-#include "channel.hpp"
-#include "elements.hpp"
 #include "figures.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/latency.hpp"
-#include "latency_meta.h"
-#include "src_output.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/elements.hpp"
+#include "gst/latency/latency_meta.h"
+#include "gst/src/output.hpp"
 
 namespace {
 

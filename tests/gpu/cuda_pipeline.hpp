@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_memory.hpp"
 #include "gpu_pipeline.hpp"
+#include "gst/cuda/memory.hpp"
 
 namespace gpumap::gst::test {
 

@@ -22,7 +22,7 @@ class CudaDevice : public ::testing::Test {
   void SetUp() override {
     const auto inventory = take_inventory();
     for (const auto& info : inventory.devices) {
-      if (info.transport == "bar" && info.cuda_index >= 0) {
+      if (info.access == DeviceAccess::bar && info.cuda_index >= 0) {
         device_ = Device::open(to_string(info.uuid));
         return;
       }

@@ -109,7 +109,8 @@ TEST_F(KernelInputsGpu, NumbersTablesAndHistory) {
     weights = random_weights(202, 2);
     replace(weights);
     EXPECT_TRUE(eventually([&] { return told()[3] == sum_of(frames[0], weights); }));
-    EXPECT_EQ(told()[5], sum_of(frames[2], weights));
+    const auto words = told();
+    EXPECT_EQ(words[5], sum_of(frames[2], weights));
   }
 }
 

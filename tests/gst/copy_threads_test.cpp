@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "frame_copier.hpp"
 #include "gpumap/error.hpp"
+#include "gst/sink/frame_copier.hpp"
 #include "pipeline.hpp"
 #include "ring_helpers.hpp"
 

@@ -3,12 +3,12 @@
 // where there is a GPU is in tests/gpu.
 #include <gmock/gmock.h>
 
-#include "cuda_caps.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
+#include "gst/cuda/caps.hpp"
+#include "gst/memory/video_layout.hpp"
 #include "pipeline.hpp"
-#include "video_layout.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
-#include "kernel_device.hpp"
-#include "memory.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/memory/memory.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -31,7 +31,7 @@ class Twin : public gpumap::test::FakeDevice {
 Buffer frame_on(const std::shared_ptr<Device>& device) {
   constexpr std::size_t bytes = 64;
   OutputBlock block{device->allocate({.placement = Placement::host, .bytes = bytes}, {}), {}};
-  auto made = std::make_unique<Bytes>(device, std::move(block), bytes, [](OutputBlock&&) {});
+  auto made = std::make_unique<FrameMemory>(device, std::move(block), bytes, [](OutputBlock&&) {});
   Buffer buffer(gst_buffer_new());
   gst_buffer_append_memory(buffer.get(),
                            memory_new(wrapping_allocator(), std::move(made), bytes, GST_MEMORY_FLAG_READONLY));

@@ -2,7 +2,7 @@
 // What a frame's slot tells of it, for a reader that has no GStreamer buffer: times, offsets and flags.
 #include <gtest/gtest.h>
 
-#include "channel.hpp"
+#include "gst/channel/channel.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

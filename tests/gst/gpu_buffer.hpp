@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gpumap/device.hpp"
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -18,7 +18,7 @@ inline Buffer on_gpu(const Data& data) {
   OutputBlock block{device->allocate({.placement = Placement::host, .bytes = data.size()}), {}};
   std::memcpy(block.mapping->host(), data.data(), data.size());
   block.mapping->flush(0, data.size());
-  auto bytes = std::make_unique<Bytes>(device, std::move(block), data.size(), [](OutputBlock&&) {});
+  auto bytes = std::make_unique<FrameMemory>(device, std::move(block), data.size(), [](OutputBlock&&) {});
   Buffer buffer(gst_buffer_new());
   gst_buffer_append_memory(buffer.get(),
                            memory_new(wrapping_allocator(), std::move(bytes), data.size(), GST_MEMORY_FLAG_READONLY));

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 #include "result_stream.hpp"
 
 namespace gpumap::gst::test {
@@ -130,7 +130,7 @@ TEST(LateResults, FramesGoOnBeforeTheirKernelHasEnded) {
     watch(pipeline, [&](GstPadProbeInfo* info) {
       if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) == 0) return;
       GstMemory* memory = gst_buffer_peek_memory(gst_pad_probe_info_get_buffer(info), 0);
-      ended = static_cast<int>(memory_bytes(memory)->written().signalled());
+      ended = static_cast<int>(frame_memory(memory)->written().signalled());
     });
     (void)pipeline.set_state(GST_STATE_PLAYING);
     const Messages messages(pipeline);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "gst/latency/latency_meta.h"
 #include "latency_frames.hpp"
-#include "latency_meta.h"
 
 namespace gpumap::gst::test {
 namespace {

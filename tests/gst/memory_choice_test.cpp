@@ -5,8 +5,8 @@
 #include <atomic>
 #include <fstream>
 
-#include "caps.hpp"
-#include "cuda_caps.hpp"
+#include "gst/cuda/caps.hpp"
+#include "gst/memory/caps.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 

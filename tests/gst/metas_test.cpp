@@ -6,7 +6,7 @@
 #include <random>
 
 #include "gpu_buffer.hpp"
-#include "kernel_metas.hpp"
+#include "gst/kernel/metas.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Blocks for results with readers that the test lets go of by hand.
-#include "output_pool.hpp"
+#include "gst/kernel/output_pool.hpp"
 
 #include <thread>
 
@@ -32,7 +32,7 @@ class OutputPoolTest : public testing::Test {
 
 TEST_F(OutputPoolTest, ASlowReaderIsWaitedFor) {
   std::vector<const Mapping*> blocks;
-  for (std::uint64_t i = 0; i < OutputPool::most_read; ++i) {
+  for (std::uint64_t i = 0; i < OutputPool::max_read; ++i) {
     OutputBlock block = take();
     blocks.push_back(block.mapping.get());
     give_back_read(std::move(block), i + 1);
@@ -48,14 +48,14 @@ TEST_F(OutputPoolTest, ASlowReaderIsWaitedFor) {
   reader.join();
   EXPECT_EQ(next.mapping.get(), blocks.front());
   EXPECT_TRUE(next.readers.empty());
-  timeline_->reached = OutputPool::most_read;
+  timeline_->reached = OutputPool::max_read;
 }
 
 // A downstream that holds many frames is not a reader to wait for: it may wait for us.
 TEST_F(OutputPoolTest, BlocksThatAreOutDoNotCount) {
   std::vector<OutputBlock> held;
-  for (std::size_t i = 0; i < 10 * OutputPool::most_read; ++i) held.push_back(take());
-  EXPECT_EQ(held.size(), 10 * OutputPool::most_read);
+  for (std::size_t i = 0; i < 10 * OutputPool::max_read; ++i) held.push_back(take());
+  EXPECT_EQ(held.size(), 10 * OutputPool::max_read);
 }
 
 TEST_F(OutputPoolTest, MemoryThatIsReadOutlivesThePool) {

@@ -12,9 +12,9 @@
 #include <random>
 #include <utility>
 
-#include "elements.hpp"
 #include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
+#include "gst/elements.hpp"
 
 namespace gpumap::gst::test {
 

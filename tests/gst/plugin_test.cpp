@@ -7,8 +7,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "elements.hpp"
 #include "gpumap/kernel.hpp"
+#include "gst/elements.hpp"
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
 

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <optional>
 
-#include "kernel_runner.hpp"
+#include "gst/kernel/runner.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "slow_slots.hpp"
+#include "gst/sink/slow_slots.hpp"
 
 #include <gtest/gtest.h>
 

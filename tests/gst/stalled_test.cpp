@@ -10,8 +10,8 @@
 
 #include "device/vulkan_timeline.hpp"
 #include "gpu_buffer.hpp"
-#include "kernel_runner.hpp"
-#include "watchdog.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/kernel/watchdog.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -30,7 +30,7 @@ class Stall {
 
   Buffer frame() {
     Buffer buffer = on_gpu(random_data(frame_bytes, 1));
-    memory_bytes(gst_buffer_peek_memory(buffer.get(), 0))->set_written(Fence(timeline_, ++last_));
+    frame_memory(gst_buffer_peek_memory(buffer.get(), 0))->set_written(Fence(timeline_, ++last_));
     return buffer;
   }
   /// All up to frame `number`, from 1 on, are written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Memory that is short: the BAR window and page-locked memory, used up by an environment variable.
-#include "memory/budget.hpp"
+#include "device/budget.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "kernel/code_cache.hpp"
+#include "kernel/cache/code_cache.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap {

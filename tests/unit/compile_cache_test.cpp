@@ -6,8 +6,8 @@
 #include <fstream>
 
 #include "gpumap/error.hpp"
-#include "kernel/cuda_compiler.hpp"
-#include "kernel/glsl_compiler.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/glsl_compiler.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap {

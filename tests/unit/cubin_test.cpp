@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/cubin.hpp"
+#include "kernel/compile/cubin.hpp"
 
 #include <gmock/gmock.h>
 

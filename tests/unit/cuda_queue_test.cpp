@@ -10,11 +10,12 @@
 #include <memory>
 #include <thread>
 
-#include "device/queues.hpp"
 #include "device/vulkan_device.hpp"
 #include "fake_cuda.hpp"
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
+#include "open_device.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {
@@ -29,7 +30,7 @@ class CudaQueueTest : public ::testing::TestWithParam<bool> {
     fake_cuda::stream_memory = GetParam();
     auto health = std::make_shared<Health>();
     auto cuda = open_context(health);
-    device_ = std::make_shared<GpuDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
+    device_ = std::make_shared<OpenDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
   }
   void TearDown() override {
     device_.reset();

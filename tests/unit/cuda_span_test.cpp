@@ -8,10 +8,11 @@
 #include <memory>
 #include <vector>
 
-#include "device/queues.hpp"
 #include "device/vulkan_device.hpp"
 #include "fake_cuda.hpp"
 #include "gpumap/error.hpp"
+#include "open_device.hpp"
+#include "queue/queues.hpp"
 #include "span_helpers.hpp"
 
 namespace gpumap {
@@ -50,7 +51,7 @@ class CudaSpanTest : public ::testing::TestWithParam<bool> {
   void open() {
     auto health = std::make_shared<Health>();
     auto cuda = std::make_unique<CudaContext>(fake_cuda::driver(), 0, "made-up GPU", health);
-    device_ = std::make_shared<GpuDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
+    device_ = std::make_shared<OpenDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
     queue_ = create_cuda_queue(device_);
   }
 

@@ -14,22 +14,23 @@ namespace {
 
 using ::testing::HasSubstr;
 
-DeviceInfo device(std::string name, std::string transport, std::uint8_t first_uuid_byte, std::string pci = {}) {
+DeviceInfo device(std::string name, DeviceAccess access, std::uint8_t first_uuid_byte, std::string pci = {}) {
   DeviceInfo info;
   info.name = std::move(name);
-  info.transport = std::move(transport);
+  info.access = access;
   info.reason = "for the test";
   info.uuid = {
       first_uuid_byte, 0x7a, 0x40, 0xae, 0x31, 0x01, 0x22, 0x13, 0x94, 0x05, 0xd6, 0x07, 0x58, 0x99, 0x00, 0xab};
   info.pci_address = std::move(pci);
-  info.software = info.transport == "software";
+  info.software = access == DeviceAccess::software;
   return info;
 }
 
 Inventory two_gpus_and_software() {
   Inventory inventory;
-  inventory.devices = {device("small", "none", 0xf1, "0000:01:00.0"), device("big", "bar", 0xf2, "0000:3b:00.0"),
-                       device("soft", "software", 0xf3)};
+  inventory.devices = {device("small", DeviceAccess::none, 0xf1, "0000:01:00.0"),
+                       device("big", DeviceAccess::bar, 0xf2, "0000:3b:00.0"),
+                       device("soft", DeviceAccess::software, 0xf3)};
   return inventory;
 }
 
@@ -43,12 +44,18 @@ ErrorCode code_of(const Inventory& inventory, std::string_view selector) {
   return ErrorCode::io;
 }
 
+TEST(Selection, AccessHasNames) {
+  EXPECT_EQ(to_string(DeviceAccess::none), "none");
+  EXPECT_EQ(to_string(DeviceAccess::bar), "bar");
+  EXPECT_EQ(to_string(DeviceAccess::software), "software");
+}
+
 TEST(Selection, AutoPrefersHardwareThatMaps) {
   auto inventory = two_gpus_and_software();
   EXPECT_EQ(select_device(inventory, "auto").name, "big");
-  inventory.devices[1].transport = "none";
+  inventory.devices[1].access = DeviceAccess::none;
   EXPECT_EQ(select_device(inventory, "auto").name, "soft");
-  inventory.devices[2].transport = "none";
+  inventory.devices[2].access = DeviceAccess::none;
   EXPECT_EQ(code_of(inventory, "auto"), ErrorCode::not_supported);
 }
 
@@ -103,7 +110,7 @@ TEST(Inventory, DescribesEveryDevice) {
     EXPECT_FALSE(info.reason.empty());
     EXPECT_GT(info.memory_bytes, 0U);
     EXPECT_LE(info.window_free_bytes, info.window_bytes);
-    EXPECT_TRUE(info.transport == "bar" || info.transport == "software" || info.transport == "none");
+    EXPECT_EQ(info.access == DeviceAccess::software, info.software && info.access != DeviceAccess::none);
     if (info.vulkan_index >= 0) {
       EXPECT_THAT(info.vulkan_driver, HasSubstr("Vulkan 1."));
     }
@@ -161,7 +168,13 @@ TEST(Info, EndsWithWhatAUserGets) {
   const auto inventory = take_inventory();
   const auto text = output_of(std::string(program) + " 2>&1");
   EXPECT_THAT(text, HasSubstr("A pipeline here uses " + select_device(inventory, "auto").name));
-  for (const auto& info : inventory.devices) EXPECT_THAT(text, HasSubstr(to_string(info.uuid)));
+  const auto json = output_of(std::string(program) + " --json 2>&1");
+  for (const auto& info : inventory.devices) {
+    const std::string access(to_string(info.access));
+    EXPECT_THAT(text, HasSubstr(to_string(info.uuid)));
+    EXPECT_THAT(text, HasSubstr(access + ": " + info.reason));
+    EXPECT_THAT(json, HasSubstr("\"transport\": \"" + access + '"'));
+  }
   EXPECT_THAT(output_of(std::string(program) + " --help"), HasSubstr("GPUMAP_WINDOW_LIMIT"));
 }
 

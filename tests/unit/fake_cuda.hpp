@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "device/cuda_driver.hpp"
-#include "timing/clock_comparison.hpp"
+#include "gpumap/latency.hpp"
 
 namespace gpumap::fake_cuda {
 

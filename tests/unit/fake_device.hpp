@@ -98,7 +98,7 @@ class FakeDevice : public Device {
     info_.name = "fake";
     info_.software = true;
     info_.window_bytes = info_.memory_bytes = info_.window_free_bytes = window;
-    info_.transport = "software";
+    info_.access = DeviceAccess::software;
   }
   [[nodiscard]] const DeviceInfo& info() const noexcept override { return info_; }
   [[nodiscard]] Backend default_backend() const noexcept override { return Backend::vulkan; }

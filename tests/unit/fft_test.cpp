@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The transforms under the radio built-ins, a library's and gpumap's own, against one in double.
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 
 #include <clocale>
 #include <cmath>

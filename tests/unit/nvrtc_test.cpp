@@ -8,9 +8,9 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel/convert_program.hpp"
-#include "kernel/cuda_compiler.hpp"
-#include "kernel/ptx.hpp"
+#include "kernel/builtin/convert_program.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/ptx.hpp"
 #include "kernel/radio/two_pass_spectrum.hpp"
 #include "sanitizers.hpp"
 

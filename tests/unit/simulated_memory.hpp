@@ -12,13 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda_driver.hpp"
 #include "device/vulkan_device.hpp"
 #include "fake_device.hpp"
 #include "memory/gpu_mapping.hpp"
-#if GPUMAP_HAVE_CUDA
-#include "device/cuda_driver.hpp"
-#endif
-#include "device/gpu_device.hpp"
+#include "open_device.hpp"
 
 namespace gpumap::test {
 
@@ -65,7 +63,7 @@ class SimulatedDevice : public FakeDevice {
 
  private:
   std::shared_ptr<GpuDevice> behind_ =
-      std::make_shared<GpuDevice>(DeviceInfo(), std::make_shared<Health>(), nullptr, nullptr);
+      std::make_shared<OpenDevice>(DeviceInfo(), std::make_shared<Health>(), nullptr, nullptr);
 };
 
 }  // namespace gpumap::test

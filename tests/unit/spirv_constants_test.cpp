@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Constants of 8 and 16 bits, as shaderc's optimizer makes them of conversions, get the capabilities that they need.
-#include "kernel/spirv_constants.hpp"
+#include "kernel/compile/spirv_constants.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "gpumap/kernel.hpp"
-#include "kernel/spirv.hpp"
+#include "kernel/compile/spirv.hpp"
 
 namespace gpumap {
 namespace {

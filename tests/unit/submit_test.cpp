@@ -8,10 +8,12 @@
 #include <gpumap/kernel.hpp>
 #include <memory>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "device/gpu_device.hpp"
-#include "device/queues.hpp"
 #include "device/vulkan_device.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {
@@ -23,13 +25,15 @@ void main() {
 }
 )";
 
+/// The class has another name in newer headers of Vulkan.
+using Dispatcher = std::remove_cvref_t<decltype(*std::declval<const vk::raii::Device&>().getDispatcher())>;
+
 /// While it lives, this device's vkQueueSubmit fails, and its allocations are counted.
 class Refusing {
  public:
   explicit Refusing(const Device& device)
       // The table is the device's own, and not const.
-      : calls_(const_cast<vk::raii::DeviceDispatcher&>(
-            *dynamic_cast<const GpuDevice&>(device).vulkan()->device().getDispatcher())),
+      : calls_(const_cast<Dispatcher&>(*dynamic_cast<const GpuDevice&>(device).vulkan()->device().getDispatcher())),
         submit_(calls_.vkQueueSubmit) {
     allocate_ = calls_.vkAllocateMemory;
     allocations_ = 0;
@@ -52,7 +56,7 @@ class Refusing {
   [[nodiscard]] static unsigned allocations() { return allocations_; }
 
  private:
-  vk::raii::DeviceDispatcher& calls_;
+  Dispatcher& calls_;
   const PFN_vkQueueSubmit submit_;
   static inline PFN_vkAllocateMemory allocate_;
   static inline unsigned allocations_;

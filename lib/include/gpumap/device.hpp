@@ -17,6 +17,15 @@ namespace gpumap {
 
 using Uuid = std::array<std::uint8_t, 16>;
 
+/// How the CPU reaches the memory of a device: what a user of it gets.
+enum class DeviceAccess {
+  none,      ///< not at all: the device cannot be used
+  bar,       ///< it writes device memory through the PCIe BAR
+  software,  ///< the "device" is the CPU: slots are ordinary memory
+};
+
+[[nodiscard]] std::string_view to_string(DeviceAccess access) noexcept;  ///< "none", "bar", "software"
+
 /// One GPU (or software Vulkan driver) of this machine.
 struct DeviceInfo {
   std::string name;
@@ -31,8 +40,8 @@ struct DeviceInfo {
   std::string vulkan_driver;            ///< "NVIDIA 580.159.04, Vulkan 1.4.312"; empty when none
   std::string cuda_driver;              ///< "13.0"; empty when none
   std::string compute_capability;       ///< "9.0"; empty when no CUDA
-  std::string transport;                ///< "bar", "software" or "none": what a user of this device gets
-  std::string reason;                   ///< why, in a sentence
+  DeviceAccess access = DeviceAccess::none;
+  std::string reason;  ///< why that access, in a sentence
 };
 
 /// What this machine has. Statuses are sentences for a person: "found …" or what is missing and how to get it.

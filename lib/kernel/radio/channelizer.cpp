@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "gpumap/error.hpp"
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 #include "kernel/radio/filter_design.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 #include "kernel/radio/radio_memory.hpp"

@@ -13,7 +13,7 @@
 
 #include "gpumap/error.hpp"
 #include "kernel/builtin/sums.h"
-#include "kernel/radio/fft.hpp"
+#include "kernel/radio/fft/fft.hpp"
 #include "kernel/radio/radio_kernel.hpp"
 #include "kernel/radio/radio_memory.hpp"
 #include "kernel/radio/radio_programs.hpp"

@@ -111,7 +111,7 @@ int run(const Options& options) {
                         {"software", info.software},
                         {"driver", driver},
                         {"backend", backend},
-                        {"transport", info.transport},
+                        {"transport", gpumap::to_string(info.access)},
                         {"window_bytes", info.window_bytes},
                         {"cpu", cpu_name()},
                         {"cores", std::thread::hardware_concurrency()},

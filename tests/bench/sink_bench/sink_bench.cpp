@@ -16,7 +16,7 @@
 #include <stdexcept>
 
 #include "../gpumap_bench/bench.hpp"
-#include "elements.hpp"
+#include "gst/elements.hpp"
 #include "sink_path.hpp"
 
 namespace sink_bench {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "../figures.hpp"
-#include "memory.hpp"
+#include "gst/memory/memory.hpp"
 
 namespace sink_bench {
 namespace {
@@ -140,7 +140,8 @@ GstPadProbeReturn Path::on_arrived(GstPad* /*pad*/, GstPadProbeInfo* info, gpoin
 
 void Path::arrived(GstBuffer* buffer) {
   // Null for memory of others' making, whose element waited for its copy.
-  if (gpumap::gst::Bytes* bytes = gpumap::gst::memory_bytes(gst_buffer_peek_memory(buffer, 0)); bytes != nullptr) {
+  if (gpumap::gst::FrameMemory* bytes = gpumap::gst::frame_memory(gst_buffer_peek_memory(buffer, 0));
+      bytes != nullptr) {
     const gpumap::Fence fence = bytes->written();
     if (!bench::spin_until([&] { return fence.signalled(); })) return;  // push() gives up too
   }

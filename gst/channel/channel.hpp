@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpumap/ring.hpp"
+#include "gst/channel/alarm.hpp"
+#include "gst/channel/channel_ring.hpp"
+#include "gst/channel/sticky_events.hpp"
+
+namespace gpumap::gst {
+
+/// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring; events and changes of ring wait
+/// beside it, each with the sequence of the frame that it precedes, so that order is kept without a lock on the frames'
+/// path. Thread safety: every member from any thread; next() from one thread at a time.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  /// What the src side does with what overtakes the queue: flushes, and events that are not serialized. Takes the
+  /// event. Called in the thread that sends it.
+  using EventHandler = std::function<void(GstEvent*)>;
+
+  [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name);
+  explicit Channel(std::string name) : name_(std::move(name)) {}
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+
+  // Sink side. False: the side is taken; `holder` gets the name of the element that has it. What the sink before left
+  // and no src is there to take is dropped.
+  [[nodiscard]] bool attach_sink(GstElement* sink, std::string& holder);
+  /// `drained`: after EOS, what is queued still goes to the src; else it is dropped. Of a stream that no src has seen
+  /// yet it waits here, even once both elements are gone, until a src or another sink comes, but for `linger` at most.
+  void detach_sink(bool drained, GstClockTime linger);
+  void push_ring(const std::shared_ptr<ChannelRing>& channel_ring);
+  void retire_ring();  ///< let its memory go once its last frame has been taken
+  /// Adds a reference. False: too many events wait already, try again once frames have been taken.
+  [[nodiscard]] bool push_event(GstEvent* event);
+  void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
+  void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
+  /// One that goes upstream of the sink, by `push`, which takes it. Changes of state wait while it is a seek.
+  [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const;
+  /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
+  void tell_latency() const;
+  /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
+  [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
+
+  /// Each side says when it starts and stops playing: only in between is its base time worth reading.
+  void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
+  void set_src_playing(bool playing) noexcept { src_playing_.store(playing, std::memory_order_release); }
+  [[nodiscard]] bool sink_playing() const noexcept { return sink_playing_.load(std::memory_order_acquire); }
+  [[nodiscard]] bool src_playing() const noexcept { return src_playing_.load(std::memory_order_acquire); }
+
+  /// What the sink's running time counts from; nothing of it where there is no sink.
+  struct SinkTime {
+    const GstElement* sink = nullptr;  ///< for comparing only
+    GstClockTime base = GST_CLOCK_TIME_NONE;
+    bool playing = false;
+    bool operator==(const SinkTime&) const = default;
+  };
+  [[nodiscard]] SinkTime sink_time() const;
+
+  /// Of the ring that the sink puts frames into now; 0 where there is none.
+  [[nodiscard]] std::uint32_t slots() const;
+  /// How many more slots than are set the ring should have, for downstream of the src keeps so many.
+  [[nodiscard]] std::uint32_t kept_slots() const noexcept { return kept_slots_.load(std::memory_order_relaxed); }
+  void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
+
+  // Src side.
+  /// The pad behind which caps are decided (borrowed), from READY on: upstream of the sink may ask before the src
+  /// starts. The first one stays until it is withdrawn, or another src attaches.
+  void announce_src_pad(GstPad* pad);
+  void withdraw_src_pad(GstPad* pad);
+  [[nodiscard]] GstPad* src_pad() const;  ///< transfer full, or null
+  [[nodiscard]] bool attach_src(GstElement* src, GstPad* pad, EventHandler on_event, std::string& holder);
+  void detach_src();
+  /// `of_this_stream`: the next stream or segment is welcome again.
+  void set_downstream_flow(GstFlowReturn flow, bool of_this_stream = false) noexcept;
+  void set_src_flushing(bool flushing);
+  /// For how long the src has been waiting for a frame, with none on its way; empty where it does not.
+  [[nodiscard]] std::optional<std::chrono::microseconds> src_waits() const noexcept;
+  void forget_held();    ///< a frame from before a flush; while next() is not called
+  void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
+  void set_src_spin(std::chrono::nanoseconds spin);
+  /// Where the ways of the channel's frames go; null where they are not followed.
+  void set_log(std::shared_ptr<LatencyLog> log);
+  [[nodiscard]] std::shared_ptr<LatencyLog> log() const;
+  enum class Linked { yes, or_not };
+  /// Whether the src is in the sink's pipeline: there the sinks behind it do what a sink does for its bin. From the
+  /// src's READY on.
+  [[nodiscard]] bool has_src_beside(Linked linked) const;
+  /// The other side's element, transfer full, or null.
+  [[nodiscard]] GstElement* sink() const;
+  [[nodiscard]] GstElement* src() const;
+
+  struct UnrefBuffer {
+    void operator()(GstBuffer* buffer) const { gst_buffer_unref(buffer); }
+  };
+  using BufferPtr = std::unique_ptr<GstBuffer, UnrefBuffer>;
+
+  struct Next {
+    enum class Kind { frame, event, timeout, interrupted, flushing } kind = Kind::timeout;
+    ReadLease lease;                    ///< frame
+    std::uint64_t sequence = 0;         ///< frame: its number on the channel
+    BufferPtr carrier;                  ///< frame
+    std::shared_ptr<FrameTrace> trace;  ///< frame; null where its way is not followed
+    std::shared_ptr<Loans> loans;       ///< frame: where its slot counts as lent to downstream
+    bool after_hole = false;            ///< frame: some before it are missing
+    GstEvent* event = nullptr;          ///< event; transfer full
+  };
+  [[nodiscard]] Next next(Deadline deadline);
+
+ private:
+  struct Item {
+    std::uint64_t before = 0;                   ///< goes out ahead of this sequence of the ring in front of it
+    GstEvent* event = nullptr;                  ///< or:
+    std::shared_ptr<ChannelRing> channel_ring;  ///< or: frames come from this one from now on; neither: from none
+  };
+
+  void add(Item item);
+  [[nodiscard]] bool join_gap(GstEvent* gap);
+  [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease lease);
+  void drop_all(bool keep_sticky);
+  void drop_all_locked(bool keep_sticky);
+  [[nodiscard]] Next take_next(Deadline deadline);
+  void clear(std::deque<Item>& items);
+  void end_flush();
+  void begin_to_wait();
+  void show_again();  ///< under mutex_, as the next two
+  void forget_delivered();
+  void keep_or_drop();
+  void end_keeping(guint64 number);
+
+  const std::string name_;
+  mutable std::mutex mutex_;
+  std::condition_variable arrived_;
+  GstElement* sink_ = nullptr;
+  GstElement* src_ = nullptr;
+  GstPad* src_pad_ = nullptr;
+  EventHandler on_event_;
+  std::deque<Item> items_;
+  std::atomic<std::size_t> pending_{0};
+  std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring
+  std::shared_ptr<ChannelRing> current_;  ///< the src side's ring
+  StickyEvents delivered_;                ///< that a src took: a src that comes later needs them too
+  bool owed_ = false;                     ///< to a src that came after EOS: what was delivered and still holds
+  ReadLease held_;                        ///< received from current_, but events go first
+  bool src_flushing_ = false;
+  bool interrupted_ = false;
+  std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
+  GstClockTime linger_ = 0;        ///< how long it may
+  Alarm end_of_keeping_;
+  std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
+  std::atomic<bool> flushed_{false};  ///< since the src took a frame
+  bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
+  bool flush_seen_ = false;           ///< the src got it
+  std::chrono::nanoseconds src_spin_{0};
+  std::shared_ptr<LatencyLog> log_;
+  std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
+  std::atomic<bool> enough_{false};  ///< flow_ is of this stream
+  std::atomic<bool> sink_playing_{false}, src_playing_{false};
+  std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not
+  std::atomic<std::uint32_t> kept_slots_{0};
+};
+
+}  // namespace gpumap::gst

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+#include "gst/channel/channel_ring.hpp"
+
+#include <utility>
+
+namespace gpumap::gst {
+
+ChannelRing::ChannelRing(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log)
+    : ring_(std::move(ring)), first_(first), carriers_(ring_->slots()), log_(std::move(log)) {
+  ring_->set_stamping(log_ != nullptr);
+}
+
+std::shared_ptr<FrameTrace> ChannelRing::follow(const ReadLease& lease) {
+  if (!log_) return nullptr;
+  auto record = lease.stamps();
+  if (!record) return nullptr;
+  if (record->sequence > expected_) log_->add_dropped(record->sequence - expected_);
+  expected_ = record->sequence + 1;
+  record->sequence += first_;
+  return std::make_shared<FrameTrace>(log_, *record);
+}
+
+ChannelRing::~ChannelRing() {
+  for (auto& carrier : carriers_) {
+    if (GstBuffer* buffer = carrier.load(std::memory_order_relaxed)) gst_buffer_unref(buffer);
+  }
+}
+
+void ChannelRing::put(std::uint32_t slot, GstBuffer* carrier) {
+  // A frame that was dropped from the queue leaves its carrier behind.
+  if (GstBuffer* old = carriers_[slot].exchange(carrier, std::memory_order_acq_rel)) gst_buffer_unref(old);
+}
+
+GstBuffer* ChannelRing::take(std::uint32_t slot) {
+  return carriers_[slot].exchange(nullptr, std::memory_order_acq_rel);
+}
+
+}  // namespace gpumap::gst

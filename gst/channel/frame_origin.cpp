@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#include "gst/channel/frame_origin.hpp"
+
+#include <ctime>
+
+#include "gpumap/latency.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr std::int64_t second = 1'000'000'000;
+// From 1900, where NTP counts from, to 1970.
+constexpr std::int64_t ntp_to_unix = 2'208'988'800 * second;
+
+std::int64_t unix_to_monotonic(std::int64_t time) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return time - (now.tv_sec * second + now.tv_nsec) + monotonic_ns();
+}
+
+}  // namespace
+
+std::int64_t captured_ns(GstBuffer* buffer) {
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, GST_REFERENCE_TIMESTAMP_META_API_TYPE)) {
+    const auto* reference = reinterpret_cast<const GstReferenceTimestampMeta*>(meta);
+    // Beyond 146 years nothing is meant, and sums could overflow.
+    if (reference->timestamp > static_cast<GstClockTime>(G_MAXINT64) / 2 ||
+        gst_caps_get_size(reference->reference) == 0)
+      continue;
+    const GstStructure* named = gst_caps_get_structure(reference->reference, 0);
+    const auto time = static_cast<std::int64_t>(reference->timestamp);
+    if (gst_structure_has_name(named, "timestamp/x-monotonic")) return time;
+    if (gst_structure_has_name(named, "timestamp/x-unix")) return unix_to_monotonic(time);
+    if (gst_structure_has_name(named, "timestamp/x-ntp")) return unix_to_monotonic(time - ntp_to_unix);
+  }
+  return 0;
+}
+
+bool is_monotonic(GstClock* clock) {
+  if (clock == nullptr || !GST_IS_SYSTEM_CLOCK(clock)) return false;
+  GstClockType type = GST_CLOCK_TYPE_OTHER;
+  g_object_get(clock, "clock-type", &type, nullptr);
+  GstClockTime internal = 0;
+  GstClockTime external = 0;
+  GstClockTime numerator = 0;
+  GstClockTime denominator = 0;
+  gst_clock_get_calibration(clock, &internal, &external, &numerator, &denominator);
+  return type == GST_CLOCK_TYPE_MONOTONIC && internal == external && numerator == denominator;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/device.hpp"
+
+#include <fmt/format.h>
+
+#include "gpumap/error.hpp"
+#include "gst/memory/memory.hpp"
+
+namespace gpumap::gst {
+
+std::string name_of(const DeviceInfo& device) {
+  return device.pci_address.empty() ? device.name : fmt::format("{} at {}", device.name, device.pci_address);
+}
+
+std::shared_ptr<Device> device_of(GstBuffer* frame) {
+  if (gst_buffer_n_memory(frame) != 1) return nullptr;
+  const FrameMemory* bytes = frame_memory(gst_buffer_peek_memory(frame, 0));
+  return bytes != nullptr ? bytes->device() : nullptr;
+}
+
+std::shared_ptr<Device> device_to_follow(std::string_view selector, const Device& own,
+                                         const std::shared_ptr<Device>& frames) {
+  if (!frames || frames.get() == &own) return nullptr;
+  if (selector == "auto") return frames;
+  const std::string& address = frames->info().pci_address;
+  throw Error(
+      ErrorCode::invalid,
+      fmt::format("a frame in the memory of {} reached a gpumapkernel with device={}, which is {}: leave device "
+                  "out, to follow the frames{}",
+                  name_of(frames->info()), selector, name_of(own.info()),
+                  address.empty() ? "" : fmt::format(", or set device={}", address)));
+}
+
+}  // namespace gpumap::gst

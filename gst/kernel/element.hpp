@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+// What the files of the element gpumapkernel share, and no other includes.
+#pragma once
+
+#include <gst/base/gstbasetransform.h>
+
+#include <atomic>
+#include <memory>
+
+#include "gst/kernel/parameter.hpp"
+#include "gst/kernel/properties.hpp"
+#include "gst/kernel/runner.hpp"
+#include "gst/kernel/settings.hpp"
+#include "gst/kernel/watchdog.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
+
+namespace gpumap::gst {
+
+struct KernelState {
+  KernelProperties properties;           ///< under the object lock
+  std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
+  std::unique_ptr<Watchdog> watchdog;    ///< of the runner
+  KernelParameters parameters;
+  std::atomic<bool> context_told{false};            ///< see answer_context()
+  std::atomic<bool> downstream_changed{true};       ///< or its caps: it is to be asked what it reads
+  bool shortfall_told = false;                      ///< since the start. The streaming thread's
+  bool risk_told = false;                           ///< likewise
+  std::atomic<std::uint64_t> dropped{0};            ///< since the start, for being too short
+  std::atomic<std::uint64_t> dropped_by_kernel{0};  ///< since the start
+  bool caps_refused = false;                        ///< and told; upstream may send them again. The streaming thread's
+};
+
+struct GstGpumapKernel {
+  GstBaseTransform base;
+  KernelState* state;
+};
+
+[[nodiscard]] inline KernelState& state_of(gpointer kernel) {
+  return *reinterpret_cast<GstGpumapKernel*>(kernel)->state;
+}
+/// Null before start() and after stop(). From any thread.
+[[nodiscard]] std::shared_ptr<KernelRunner> runner_of(gpointer kernel);
+/// Put this one in its place, under the watchdog's eye. The streaming thread, or start().
+void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner);
+/// From any thread.
+[[nodiscard]] KernelSettings settings_of(gpointer kernel);
+[[nodiscard]] inline GstBaseTransformClass* kernel_parent_class() {
+  return GST_BASE_TRANSFORM_CLASS(g_type_class_peek(GST_TYPE_BASE_TRANSFORM));
+}
+
+/// Set what agrees on caps and answers queries.
+void install_kernel_negotiation(GstBaseTransformClass* klass);
+/// Set what takes buffers and events.
+void install_kernel_stream(GstBaseTransformClass* klass);
+
+}  // namespace gpumap::gst

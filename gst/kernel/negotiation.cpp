@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// gpumapkernel agrees on caps and answers queries.
+#include <string>
+
+#include "gst/cuda/caps.hpp"
+#include "gst/error.hpp"
+#include "gst/kernel/caps.hpp"
+#include "gst/kernel/element.hpp"
+#include "gst/kernel/neighbours.hpp"
+#include "gst/kernel/radio_caps.hpp"
+#include "gst/memory/caps.hpp"
+
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+/// What is set counts from the next start on, or the next frame: the caps are those of the kernel that runs.
+KernelSettings settings_in_force(gpointer kernel, const KernelRunner* runner) {
+  KernelSettings settings = runner != nullptr ? runner->settings() : settings_of(kernel);
+  try {
+    settings.params = runner != nullptr ? runner->params() : state_of(kernel).parameters.over(settings.params);
+  } catch (const std::exception&) {
+    settings.params.clear();  // said where the kernel starts
+  }
+  return settings;
+}
+
+GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* filter) {
+  const auto runner = runner_of(trans);
+  const KernelSettings settings = settings_in_force(trans, runner.get());
+  GstCaps* made = transform_kernel_caps(builtin_name(settings), settings.params,
+                                        runner ? runner->declared() : declared_caps(settings), direction, caps);
+  if (filter != nullptr && gst_caps_is_any(made) && !gst_caps_is_any(filter)) {
+    // Any media type is not any memory: who asks about one that is not ours is told no.
+    gst_caps_unref(made);
+    made = in_either_memory(filter);
+  }
+  // Before the start no one knows; but elements that cannot be linked could not say why.
+  if (!runner || runner->cuda_obstacle().empty()) made = offer_cuda(made);
+  if (filter == nullptr) return made;
+  GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
+  gst_caps_unref(made);
+  return filtered;
+}
+
+/// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
+GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
+  if (direction != GST_PAD_SINK) return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
+  const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
+  GST_DEBUG_OBJECT(trans, "for %" GST_PTR_FORMAT " downstream takes %" GST_PTR_FORMAT, static_cast<void*>(caps),
+                   static_cast<void*>(others));
+  others = nearest_memory(trans->srcpad, others);
+  others = gst_caps_make_writable(fixate_size(builtin_name(settings), settings.params, caps, others));
+  fixate_rate(others, caps);
+  others = gst_caps_make_writable(kernel_parent_class()->fixate_caps(trans, direction, caps, others));
+  if (builtin_name(settings) == "convert") add_colorimetry(caps, others);
+  GST_DEBUG_OBJECT(trans, "chose %" GST_PTR_FORMAT, static_cast<void*>(others));
+  return others;
+}
+
+gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
+  const auto runner = runner_of(trans);
+  if (!runner) return FALSE;
+  // Plain caps are fine: behind a tee whose other branch is on the CPU, the frames still lie in GPU memory.
+  if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_system_caps(in)) {
+    GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
+                      ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
+                      ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));
+    state_of(trans).caps_refused = true;
+    return FALSE;
+  }
+  try {
+    const GstClockTime latency = runner->latency();
+    runner->set_caps(in, out);
+    GST_INFO_OBJECT(trans, "%s runs on %" GST_PTR_FORMAT " and gives %" GST_PTR_FORMAT, runner->name().c_str(),
+                    static_cast<void*>(in), static_cast<void*>(out));
+    state_of(trans).downstream_changed = true;
+    if (runner->latency() != latency) {
+      gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));
+    }
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+    state_of(trans).caps_refused = true;
+    return FALSE;
+  }
+  return TRUE;
+}
+
+/// GstBaseTransform's own would ask downstream, whose buffers are others.
+gboolean propose_allocation(GstBaseTransform* trans, GstQuery* /*decide_query*/, GstQuery* query) {
+  const auto runner = runner_of(trans);
+  if (!runner || !propose_cuda(query, *runner)) gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  return TRUE;
+}
+
+/// What the kernel gathers before it gives something, on top of what there is before it.
+void add_latency(GstQuery& query, GstBaseTransform* trans) {
+  const auto runner = runner_of(trans);
+  const GstClockTime more = runner ? runner->latency() : 0;
+  gboolean live = FALSE;
+  GstClockTime least = 0;
+  GstClockTime most = 0;
+  gst_query_parse_latency(&query, &live, &least, &most);
+  GST_DEBUG_OBJECT(trans, "%" GST_TIME_FORMAT " of latency on top of %" GST_TIME_FORMAT, GST_TIME_ARGS(more),
+                   GST_TIME_ARGS(least));
+  gst_query_set_latency(&query, live, least + more, GST_CLOCK_TIME_IS_VALID(most) ? most + more : most);
+}
+
+gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
+  KernelState& state = state_of(trans);
+  if (direction == GST_PAD_SINK && answer_reads_gpu_memory(query)) return TRUE;
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
+    const KernelSettings settings = settings_of(trans);
+    if (answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;
+  }
+  const gboolean answered = kernel_parent_class()->query(trans, direction, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY && answered != 0) add_latency(*query, trans);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0 && runner_of(trans)) {
+    correct_caps(trans, query);
+  }
+  return answered;
+}
+
+}  // namespace
+
+void install_kernel_negotiation(GstBaseTransformClass* klass) {
+  klass->transform_caps = transform_caps;
+  klass->fixate_caps = fixate_caps;
+  klass->set_caps = set_caps;
+  klass->propose_allocation = propose_allocation;
+  klass->query = query;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/neighbours.hpp"
+
+#include <memory>
+
+#include "gst/cuda/caps.hpp"
+#include "gst/cuda/memory.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* cuda_context_type = "gst.cuda.context";
+
+/// What downstream takes (transfer full) where that is nothing but CUDA memory, else null.
+GstCaps* cuda_downstream(GstBaseTransform* kernel) {
+  GstCaps* takes = gst_pad_peer_query_caps(GST_BASE_TRANSFORM_SRC_PAD(kernel), nullptr);
+  if (!is_cuda_only(takes)) gst_clear_caps(&takes);
+  return takes;
+}
+
+}  // namespace
+
+bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings, std::atomic<bool>& told) {
+  const gchar* type = nullptr;
+  gst_query_parse_context_type(query, &type);
+  if (g_strcmp0(type, cuda_context_type) != 0 || settings.backend == Backend::vulkan) return false;
+  try {
+    // Neighbours ask when they start, which those downstream do first.
+    const auto device = Device::open(settings.device);
+    if (!answer_cuda_context(element, query, *device)) return false;
+    if (!told.exchange(true)) post_cuda_context(element, *device);
+    return true;
+  } catch (const std::exception&) {
+    return false;  // this element's own start says what is wrong
+  }
+}
+
+void correct_caps(GstBaseTransform* kernel, GstQuery* query) {
+  GstCaps* answer = nullptr;
+  GstCaps* filter = nullptr;
+  gst_query_parse_caps_result(query, &answer);
+  gst_query_parse_caps(query, &filter);
+  if (answer == nullptr || filter == nullptr) return;
+  if (GstCaps* on_gpu = without_system_memory(answer)) {
+    gst_query_set_caps_result(query, on_gpu);
+    gst_caps_unref(on_gpu);
+    return;
+  }
+  if (!gst_caps_is_empty(answer)) return;
+  GstCaps* takes = cuda_downstream(kernel);
+  if (takes == nullptr) return;
+  // Towards the input memory features do not count: what is to come out says only which picture.
+  GstCaps* admitted = GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes, filter);
+  gst_query_set_caps_result(query, admitted);
+  gst_caps_unref(admitted);
+  gst_caps_unref(takes);
+}
+
+void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps) {
+  GstCaps* takes = cuda_downstream(kernel);
+  if (takes == nullptr) return;
+  gst_caps_unref(takes);
+  gchar* text = gst_caps_to_string(caps);
+  const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text);
+  g_free(text);
+  GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", refusal.c_str()), (nullptr));
+}
+
+void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {
+  if (!runner.lacks_cuda_pool()) return;
+  GstPad* pad = GST_BASE_TRANSFORM_SRC_PAD(kernel);
+  const std::unique_ptr<GstCaps, decltype(&gst_caps_unref)> caps(gst_pad_get_current_caps(pad), &gst_caps_unref);
+  if (!caps) return;
+  const std::unique_ptr<GstQuery, decltype(&gst_query_unref)> query(gst_query_new_allocation(caps.get(), TRUE),
+                                                                    &gst_query_unref);
+  const bool answered = gst_pad_peer_query(pad, query.get()) != 0;
+  runner.choose_cuda_pool(caps.get(), answered ? query.get() : nullptr);
+}
+
+bool propose_cuda(GstQuery* query, const KernelRunner& runner) {
+  GstCaps* caps = nullptr;
+  gst_query_parse_allocation(query, &caps, nullptr);
+  if (!is_cuda_caps(caps)) return false;
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  // Without it upstream makes its own, in the context that it was given.
+  (void)propose_cuda_pool(runner.device(), query);
+  return true;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// How a gpumapkernel and the CUDA elements around it come to share a context and its memory.
+#pragma once
+
+#include <gst/base/gstbasetransform.h>
+#include <gst/gst.h>
+
+#include <atomic>
+
+#include "gst/kernel/runner.hpp"
+#include "gst/kernel/settings.hpp"
+
+namespace gpumap::gst {
+
+/// Answer a CUDA element's query for its context with that of the GPU that `settings` choose; false for any other query
+/// and where that GPU has none. `told`: whether the pipeline was told of it too, since the start. Thread-safe.
+[[nodiscard]] bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings,
+                                  std::atomic<bool>& told);
+
+/// Correct the answer to a CAPS query on the sink pad, once started. A CUDA element upstream that can give both is not
+/// asked for system memory, which is offered only for frames that lie in GPU memory all the same. And where downstream
+/// takes nothing but CUDA memory that cannot be given, it is as if it could: the caps then come, and post_refusal() can
+/// say what is missing, which caps that no one sends could not.
+void correct_caps(GstBaseTransform* kernel, GstQuery* query);
+/// After `caps` that were refused: an error, where the reason is that downstream takes nothing but CUDA memory.
+void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps);
+
+/// Before a frame: where the first of new caps is to go into CUDA memory, see what downstream offers of that. The base
+/// class asks only for elements with a transform(). Throws Error(no_memory).
+void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner);
+
+/// Answer an ALLOCATION query whose caps ask for CUDA memory; false for any other.
+[[nodiscard]] bool propose_cuda(GstQuery* query, const KernelRunner& runner);
+
+}  // namespace gpumap::gst

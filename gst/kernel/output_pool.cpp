@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/output_pool.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+bool is_idle(const OutputBlock& block) {
+  return std::all_of(block.readers.begin(), block.readers.end(), [](const Fence& fence) { return fence.signalled(); });
+}
+
+/// False when the time is up or the wait is cancelled. Throws Error(device_lost).
+bool wait_for_readers(const OutputBlock& block, Deadline deadline, const std::atomic<bool>* cancelled) {
+  return std::all_of(block.readers.begin(), block.readers.end(), [&](const Fence& fence) {
+    return fence.wait(deadline, std::chrono::microseconds(50), cancelled) == WaitResult::ready;
+  });
+}
+
+}  // namespace
+
+OutputPool::~OutputPool() {
+  const Deadline end = Clock::now() + patience_at_end;
+  for (OutputBlock& block : free_) {
+    try {
+      if (wait_for_readers(block, end, nullptr)) continue;
+      std::fprintf(stderr,
+                   "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
+                   bytes_);
+      keep_for_good(block.mapping);
+    } catch (const std::exception&) {
+      // The device is lost: nothing runs on it any more.
+    }
+  }
+}
+
+std::optional<OutputBlock> OutputPool::take_idle() {
+  const std::lock_guard lock(mutex_);
+  const auto idle = std::find_if(free_.begin(), free_.end(), is_idle);
+  if (idle == free_.end()) return {};
+  OutputBlock block = std::move(*idle);
+  free_.erase(idle);
+  return block;
+}
+
+std::optional<OutputBlock> OutputPool::take_oldest() {
+  const std::lock_guard lock(mutex_);
+  if (free_.size() < max_read) return {};
+  OutputBlock block = std::move(free_.front());
+  free_.pop_front();
+  return block;
+}
+
+std::shared_ptr<Mapping> OutputPool::allocate() {
+  try {
+    return device_->allocate({.placement = placement_, .bytes = bytes_}, backend_);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    throw with_remedy(error, "let the kernel give smaller frames, or let what follows it keep fewer of them (queues)");
+  }
+}
+
+std::optional<OutputBlock> OutputPool::take(const std::atomic<bool>& cancelled) {
+  std::optional<OutputBlock> block = take_idle();
+  if (!block) {
+    block = take_oldest();
+    if (!block) return OutputBlock{allocate(), {}};
+    if (!wait_for_readers(*block, no_deadline, &cancelled)) {
+      const std::lock_guard lock(mutex_);
+      free_.push_front(std::move(*block));
+      return {};
+    }
+  }
+  block->readers.clear();
+  return block;
+}
+
+void OutputPool::give_back(OutputBlock&& block) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(std::move(block));
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/reload.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/kernel/declared_caps.hpp"
+#include "gst/kernel/inputs.hpp"
+
+namespace gpumap::gst {
+
+using namespace std::chrono_literals;
+
+KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings)
+    : device_(std::move(device)), settings_(std::move(settings)), compiled_(FileStamp::of(settings_.location)) {}
+
+KernelReload::News KernelReload::compile() const {
+  News news;
+  try {
+    news.plan = plan_of(settings_, *device_);
+    check_declared_caps(caps_of(news.plan.declaration));
+    auto program = Program::load(device_, news.plan.source, news.plan.declaration);
+    news.tables = tables_of(news.plan, settings_, device_);
+    news.program = std::move(program);  // last: without one the rest counts for nothing
+  } catch (const std::exception& error) {
+    news.problem = fmt::format("{}: the kernel of before goes on", error.what());
+  }
+  return news;
+}
+
+std::optional<KernelReload::News> KernelReload::poll() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now < next_look_) return {};
+  next_look_ = now + 100ms;
+  if (compiling_.valid()) {
+    if (compiling_.wait_for(0s) != std::future_status::ready) return {};
+    return compiling_.get();
+  }
+  const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(settings_.location));
+  // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
+  if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
+  compiled_ = seen_;
+  compiling_ = std::async(std::launch::async, [this] { return compile(); });
+  return {};
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/kernel/device.hpp"
+
+namespace gpumap::gst {
+
+const char* to_string(Backend backend) noexcept {
+  return backend == Backend::cuda ? "CUDA" : "Vulkan";
+}
+
+const Builtin* builtin_of(const KernelSettings& settings) {
+  if (!settings.location.empty()) {
+    if (settings.kernel == KernelSettings().kernel) return nullptr;
+    throw Error(ErrorCode::invalid, fmt::format("kernel={} and location={} are both set: leave one of them out",
+                                                settings.kernel, settings.location));
+  }
+  const Builtin* builtin = find_builtin(settings.kernel);
+  if (builtin == nullptr) {
+    std::string names;
+    for (const Builtin& known : builtins()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("no built-in kernel \"{}\": choose one of {}, or set location to a file", settings.kernel, names));
+  }
+  // What is for files alone.
+  const std::pair<const char*, std::string> of_files[] = {
+      {"function", settings.function},
+      {"block", settings.block},
+      {"grid", settings.grid},
+      {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
+      {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
+      {"tables", settings.tables},
+      {"history", settings.history != 0 ? std::to_string(settings.history) : ""},
+      {"input-caps", settings.input_caps},
+      {"output-caps", settings.output_caps},
+      {"output-bytes", settings.output_bytes},
+      {"output-may", settings.output_may},
+      {"result-words", settings.result_words != 0 ? std::to_string(settings.result_words) : ""},
+      {"include-path", settings.include_path},
+      {"defines", settings.defines},
+      {"reload", settings.reload ? "true" : ""},
+      {"check-bounds", settings.check_bounds ? "true" : ""},
+  };
+  for (const auto& [property, value] : of_files) {
+    if (value.empty()) continue;
+    throw Error(ErrorCode::invalid, fmt::format("{}={} is for a kernel of yours in a file, and kernel={} is built in: "
+                                                "set location, or leave {} out",
+                                                property, value, settings.kernel, property));
+  }
+  return builtin;
+}
+
+namespace {
+
+/// The file as the properties want it compiled.
+KernelSource file_of(const KernelSettings& settings) {
+  KernelSource source = load_kernel_file(settings.location);
+  if (!settings.defines.empty()) source.defines = parse_names(settings.defines);
+  for (std::size_t at = 0; at < settings.include_path.size();) {
+    const std::size_t end = std::min(settings.include_path.find(':', at), settings.include_path.size());
+    if (end != at) source.include_folders.emplace_back(settings.include_path.substr(at, end - at));
+    at = end + 1;
+  }
+  return source;
+}
+
+Declaration declaration_of(const KernelSource& source) {
+  if (source.language != Language::cuda && source.language != Language::glsl) return {};
+  try {
+    return parse_declaration(source.code);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("kernel {}: {}", source.name, error.what()));
+  }
+}
+
+/// Parse the text of a property; what is wrong with it is said of that.
+template <typename Parse>
+auto property(const char* name, const std::string& text, Parse parse) {
+  try {
+    return parse(text);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+/// What properties say comes before what the file does.
+void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
+  Declaration& declaration = plan.declaration;
+  if (!settings.function.empty()) declaration.functions = property("function", settings.function, parse_functions);
+  if (!settings.block.empty()) declaration.block = property("block", settings.block, parse_dimensions);
+  if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
+  if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;
+  if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
+  if (settings.history != 0) declaration.history = settings.history;
+  if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
+  if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
+  if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
+  if (!settings.output_may.empty()) {
+    declaration.output_may = property("output-may", settings.output_may, parse_output_may);
+  }
+  if (settings.result_words != 0) {
+    property("result-words", std::to_string(settings.result_words), [&](const std::string& /*text*/) {
+      declare_result_words(declaration, settings.result_words);
+      check_results(declaration);
+      return 0;
+    });
+  }
+  plan.source.block = declaration.block;
+  plan.source.grid = declaration.grid;
+  plan.source.shared_bytes = declaration.shared_bytes;
+}
+
+}  // namespace
+
+KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
+  KernelPlan plan;
+  plan.builtin = builtin_of(settings);
+  if (plan.builtin != nullptr) {
+    plan.source = gpumap::source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
+  } else {
+    plan.source = file_of(settings);
+    plan.declaration = declaration_of(plan.source);
+    apply_properties(plan, settings);
+  }
+  const KernelSource& source = plan.source;
+  const Backend backend = backend_of(source.language);
+  const bool cuda = backend == Backend::cuda;
+  if (settings.backend.value_or(backend) != backend) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("location={} is for {}, and backend is {}: leave backend out, or give a {} file", settings.location,
+                    to_string(backend), to_string(*settings.backend), cuda ? ".comp or .spv" : ".cu, .ptx or .cubin"));
+  }
+  if (!device.has(backend)) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend),
+                            name_of(device.info()),
+                            cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver and build "
+                                   "gpumap with the CUDA Toolkit"
+                                 : "install a Vulkan driver for it"));
+  }
+  return plan;
+}
+
+std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings) {
+  std::vector<DeclaredParameter> made;
+  if (settings.location.empty()) {
+    const Builtin* builtin = find_builtin(settings.kernel);
+    if (builtin == nullptr) return made;
+    for (const Parameter& parameter : builtin->parameters) {
+      made.push_back({.name = std::string(parameter.name),
+                      .type = NumberType::f64,
+                      .values = std::vector<Number>(parameter.count, parameter.initial)});
+    }
+    return made;
+  }
+  made = declaration_of(load_kernel_file(settings.location)).params;
+  if (made.empty()) return std::nullopt;
+  return made;
+}
+
+DeclaredCaps declared_caps(const KernelSettings& settings) {
+  if (settings.location.empty()) return {};
+  KernelPlan plan;
+  try {
+    plan.declaration = declaration_of(load_kernel_file(settings.location));
+    apply_properties(plan, settings);
+    check_declared_caps(caps_of(plan.declaration));
+  } catch (const Error&) {
+    return {};
+  }
+  return caps_of(plan.declaration);
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+// gpumapkernel takes buffers and events.
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/error.hpp"
+#include "gst/kernel/device.hpp"
+#include "gst/kernel/element.hpp"
+#include "gst/kernel/neighbours.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/memory/video_layout.hpp"
+
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+void post_results(GstBaseTransform* trans, KernelRunner& runner) {
+  while (GstStructure* found = runner.take_result()) {
+    gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
+  }
+}
+
+/// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
+/// from here on. Throws Error.
+std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_ptr<KernelRunner>& runner,
+                                     GstBuffer* in) {
+  if (!runner) return nullptr;
+  const auto device = device_to_follow(runner->settings().device, runner->device(), device_of(in));
+  if (!device) return runner;
+  GST_INFO_OBJECT(trans, "from %s to the GPU of the frames, %s", name_of(runner->device().info()).c_str(),
+                  name_of(device->info()).c_str());
+  auto other = std::make_shared<KernelRunner>(runner->settings(), device);
+  GstCaps* taken = gst_pad_get_current_caps(trans->sinkpad);
+  GstCaps* given = gst_pad_get_current_caps(trans->srcpad);
+  if (taken != nullptr && given != nullptr) other->set_caps(taken, given);
+  gst_clear_caps(&taken);
+  gst_clear_caps(&given);
+  runner->drain();
+  post_results(trans, *runner);
+  set_runner(trans, other);
+  return other;
+}
+
+/// Before a frame: a downstream that does not say that it reads GstVideoMeta gets none of another layout than the
+/// default one. Asked after the caps went out, without which it may not answer.
+void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
+  if (!state_of(trans).downstream_changed.exchange(false)) return;
+  GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
+  if (caps == nullptr) return;
+  const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
+  GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
+  runner.set_default_layout_only(default_only);
+  gst_caps_unref(caps);
+}
+
+/// Parameters that were set or are controlled, from stream time `time` on. A mistake in them leaves those of before.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
+  KernelState& state = state_of(trans);
+  GST_OBJECT_LOCK(trans);
+  const bool set = std::exchange(state.properties.params_changed, false);
+  const std::string params = set ? state.properties.settings.params : std::string();
+  GST_OBJECT_UNLOCK(trans);
+  const bool controlled = state.parameters.changed(time);
+  if (!set && !controlled) return;
+  try {
+    runner.set_params(state.parameters.over(set ? params : settings_of(trans).params));
+    GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid) throw;
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: the parameters of before hold", error.what()), (nullptr));
+  }
+}
+
+[[nodiscard]] GstClockTime stream_time_of(const GstBaseTransform* trans, const GstBuffer* in) {
+  if (trans->segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
+  return gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
+}
+
+void refresh_tables(GstBaseTransform* trans, KernelRunner& runner) {
+  const std::string problem = runner.refresh_tables();
+  if (!problem.empty()) GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", problem.c_str()), (nullptr));
+}
+
+void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
+  if (!outcome) return;
+  if (outcome->empty()) {
+    GST_INFO_OBJECT(trans, "the kernel was loaded again");
+  } else {
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", outcome->c_str()), (nullptr));
+  }
+}
+
+/// One frame that is too short need not end the stream.
+bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
+  const std::string why = runner.shortfall(in);
+  if (why.empty()) return false;
+  KernelState& state = state_of(trans);
+  ++state.dropped;
+  runner.break_off();
+  GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
+  if (!std::exchange(state.shortfall_told, true)) {
+    GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", why.c_str()), (nullptr));
+  }
+  return true;
+}
+
+/// Once: a kernel whose threads do little has the same grid and is right.
+void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
+  KernelState& state = state_of(trans);
+  if (state.risk_told) return;
+  const std::string risk = runner.risk();
+  if (risk.empty()) return;
+  state.risk_told = true;
+  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", risk.c_str()), (nullptr));
+}
+
+/// The kernel gave nothing of `in`: who waits for a frame of that time, a mixer or a sink that prerolls, need not.
+void tell_dropped(GstBaseTransform* trans, GstBuffer* in) {
+  ++state_of(trans).dropped_by_kernel;
+  GST_LOG_OBJECT(trans, "the kernel dropped %" GST_PTR_FORMAT, static_cast<void*>(in));
+  if (trans->segment.format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(in)) return;
+  gst_pad_push_event(trans->srcpad, gst_event_new_gap(GST_BUFFER_PTS(in), GST_BUFFER_DURATION(in)));
+}
+
+GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
+  *out = nullptr;
+  GstBuffer* in = trans->queued_buf;
+  trans->queued_buf = nullptr;
+  if (in == nullptr) return GST_FLOW_OK;
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
+  try {
+    const auto runner = follow(trans, runner_of(trans), in);
+    if (runner && drops(trans, *runner, in)) {
+      flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
+    } else if (runner) {
+      update_params(trans, *runner, stream_time_of(trans, in));
+      tell_reload(trans, runner->reload());
+      refresh_tables(trans, *runner);
+      ask_for_layout(trans, *runner);
+      provide_cuda_pool(trans, *runner);
+      if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
+      *out = runner->run(in);
+      GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
+                     static_cast<void*>(*out));
+      tell_risk(trans, *runner);
+      // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
+      if (*out != nullptr || runner->only_remembered() || runner->dropped()) flow = GST_FLOW_OK;
+      if (runner->dropped()) tell_dropped(trans, in);
+      post_results(trans, *runner);
+    }
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+    flow = GST_FLOW_ERROR;
+  }
+  gst_buffer_unref(in);
+  return flow;
+}
+
+/// What goes wrong in `call` is the element's error.
+template <typename Call>
+void telling(GstBaseTransform* trans, Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+  }
+}
+
+gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
+  const auto runner = runner_of(trans);
+  if (runner) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+      runner->cancel(false);
+      telling(trans, [&] { runner->flush(); });
+    }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
+    if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {
+      telling(trans, [&] {
+        // A fault in the last frames' kernels shows only when someone waits for them; so do their results.
+        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) runner->drain();
+        runner->collect_results();
+        post_results(trans, *runner);
+      });
+    }
+  }
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+    gst_event_parse_caps(event, &caps);
+    gst_caps_ref(caps);
+    // The caps that come out may hang on them.
+    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE); });
+  }
+  const gboolean taken = kernel_parent_class()->sink_event(trans, event);
+  // What follows a flush takes caps again, and gets them.
+  const bool flushing = GST_PAD_IS_FLUSHING(trans->sinkpad) || GST_PAD_IS_FLUSHING(trans->srcpad);
+  const bool refused = caps != nullptr && taken == 0 && !flushing;
+  if (refused && runner && !std::exchange(state_of(trans).caps_refused, true)) {
+    post_refusal(trans, *runner, caps);
+  }
+  gst_clear_caps(&caps);
+  return taken;
+}
+
+gboolean src_event(GstBaseTransform* trans, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE) state_of(trans).downstream_changed = true;
+  return kernel_parent_class()->src_event(trans, event);
+}
+
+}  // namespace
+
+void install_kernel_stream(GstBaseTransformClass* klass) {
+  klass->generate_output = generate_output;
+  klass->sink_event = sink_event;
+  klass->src_event = src_event;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: MIT
+#include "gst/memory/frame_format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "gpumap/color.hpp"
+#include "gpumap/error.hpp"
+#include "gst/kernel/radio_caps.hpp"
+#include "gst/memory/video_layout.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+gpumap_u32 video_format(GstVideoFormat format) {
+  switch (format) {
+    case GST_VIDEO_FORMAT_NV12:
+      return GPUMAP_FORMAT_NV12;
+    case GST_VIDEO_FORMAT_I420:
+      return GPUMAP_FORMAT_I420;
+    case GST_VIDEO_FORMAT_YUY2:
+      return GPUMAP_FORMAT_YUY2;
+    case GST_VIDEO_FORMAT_UYVY:
+      return GPUMAP_FORMAT_UYVY;
+    case GST_VIDEO_FORMAT_RGB:
+      return GPUMAP_FORMAT_RGB;
+    case GST_VIDEO_FORMAT_BGR:
+      return GPUMAP_FORMAT_BGR;
+    case GST_VIDEO_FORMAT_RGBA:
+      return GPUMAP_FORMAT_RGBA;
+    case GST_VIDEO_FORMAT_BGRA:
+      return GPUMAP_FORMAT_BGRA;
+    case GST_VIDEO_FORMAT_P010_10LE:
+      return GPUMAP_FORMAT_P010;
+    case GST_VIDEO_FORMAT_v210:
+      return GPUMAP_FORMAT_V210;
+    case GST_VIDEO_FORMAT_Y210:
+      return GPUMAP_FORMAT_Y210;
+    case GST_VIDEO_FORMAT_GRAY8:
+      return GPUMAP_FORMAT_GRAY8;
+    case GST_VIDEO_FORMAT_GRAY16_LE:
+      return GPUMAP_FORMAT_GRAY16;
+    default:
+      return GPUMAP_FORMAT_VIDEO_OTHER;
+  }
+}
+
+gpumap_u32 audio_format(GstAudioFormat format) {
+  switch (format) {
+    case GST_AUDIO_FORMAT_U8:
+      return GPUMAP_FORMAT_U8;
+    case GST_AUDIO_FORMAT_S8:
+      return GPUMAP_FORMAT_S8;
+    case GST_AUDIO_FORMAT_S16LE:
+      return GPUMAP_FORMAT_S16;
+    case GST_AUDIO_FORMAT_F32LE:
+      return GPUMAP_FORMAT_F32;
+    default:
+      return GPUMAP_FORMAT_AUDIO_OTHER;
+  }
+}
+
+std::size_t round_up_4(std::size_t count) {
+  return (count + 3) / 4 * 4;
+}
+
+}  // namespace
+
+FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
+  FrameFormat made;
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  if (gst_structure_has_name(structure, "video/x-raw")) {
+    made.read_video(caps);
+  } else if (gst_structure_has_name(structure, "audio/x-raw")) {
+    made.read_audio(caps);
+  } else if (gst_structure_has_name(structure, bayer_name)) {
+    made.read_bayer(structure);
+  } else if (gst_structure_has_name(structure, spectrum_name) || gst_structure_has_name(structure, channels_name)) {
+    // A spectrum, or a step of channels, is a sample of so many floats.
+    const bool spectrum = gst_structure_has_name(structure, spectrum_name);
+    gint count = 0;
+    gst_structure_get_int(structure, spectrum ? "bins" : "channels", &count);
+    made.format_ = GPUMAP_FORMAT_F32;
+    made.channels_ = static_cast<gpumap_u32>(count) * (spectrum ? 1 : 2);
+    made.bytes_per_sample_ = made.channels_ * sizeof(float);
+  } else if (gst_structure_has_name(structure, tensor_name)) {
+    made.read_tensor(structure);
+  }
+  return made;
+}
+
+void FrameFormat::read_video(const GstCaps* caps) {
+  if (!gst_video_info_from_caps(&video_info_, caps)) return;
+  video_ = true;
+  format_ = video_format(GST_VIDEO_INFO_FORMAT(&video_info_));
+  width_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_WIDTH(&video_info_));
+  height_ = static_cast<gpumap_u32>(GST_VIDEO_INFO_FIELD_HEIGHT(&video_info_));
+  bits_ = format_ != GPUMAP_FORMAT_VIDEO_OTHER ? GST_VIDEO_INFO_COMP_DEPTH(&video_info_, 0) : 8;
+  image_bytes_ = video_info_.size;
+  bytes_per_sample_ = 0;
+}
+
+void FrameFormat::read_audio(const GstCaps* caps) {
+  GstAudioInfo info;
+  if (!gst_audio_info_from_caps(&info, caps)) return;
+  format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
+  channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
+  rate_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_RATE(&info));
+  bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
+}
+
+void FrameFormat::read_bayer(const GstStructure* structure) {
+  constexpr std::array<std::string_view, 4> orders{"bggr", "gbrg", "grbg", "rggb"};  // as gpumap_format has them
+  constexpr std::array<std::pair<std::string_view, unsigned>, 5> depths{
+      {{"", 8}, {"10le", 10}, {"12le", 12}, {"14le", 14}, {"16le", 16}}};
+  const gchar* format = gst_structure_get_string(structure, "format");
+  const std::string_view name = format != nullptr ? format : "";
+  const auto order = std::find(orders.begin(), orders.end(), name.substr(0, 4));
+  const auto depth = std::find_if(depths.begin(), depths.end(),
+                                  [&](const auto& known) { return name.size() >= 4 && known.first == name.substr(4); });
+  if (order == orders.end() || depth == depths.end()) return;
+  bits_ = depth->second;
+  const std::size_t bytes = bits_ > 8 ? 2 : 1;
+  const gpumap_u32 first = bytes == 2 ? GPUMAP_FORMAT_BAYER16_BGGR : GPUMAP_FORMAT_BAYER8_BGGR;
+  planes_ = 1;
+  set_picture(first + static_cast<gpumap_u32>(order - orders.begin()), structure, bytes);
+  stride_ = static_cast<gpumap_u32>(round_up_4(width_) * bytes);  // as bayer2rgb and v4l2src have it
+  image_bytes_ = std::size_t{stride_} * height_;
+}
+
+void FrameFormat::read_tensor(const GstStructure* structure) {
+  constexpr std::array<std::string_view, 3> types{"float32", "float16", "uint8"};  // as gpumap_format has them
+  const gchar* type = gst_structure_get_string(structure, "type");
+  const auto found = std::find(types.begin(), types.end(), type != nullptr ? type : types[0]);
+  const bool planar = g_strcmp0(gst_structure_get_string(structure, "layout"), "hwc") != 0;
+  if (found == types.end()) return;
+  const auto index = static_cast<gpumap_u32>(found - types.begin());
+  planes_ = planar ? 3 : 1;
+  set_picture((planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32) + index, structure,
+              (planar ? 1U : 3U) * (sizeof(float) >> index));
+}
+
+void FrameFormat::set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes) {
+  gint width = 0;
+  gint height = 0;
+  gst_structure_get_int(size_of, "width", &width);
+  gst_structure_get_int(size_of, "height", &height);
+  format_ = format;
+  width_ = static_cast<gpumap_u32>(width);
+  height_ = static_cast<gpumap_u32>(height);
+  stride_ = static_cast<gpumap_u32>(width_ * pixel_bytes);
+  image_bytes_ = std::size_t{planes_} * stride_ * height_;
+  bytes_per_sample_ = 0;
+}
+
+gpumap_color FrameFormat::color() const noexcept {
+  const GstVideoColorimetry& colorimetry = video_info_.colorimetry;
+  ColorMatrix matrix = ColorMatrix::bt601;
+  switch (colorimetry.matrix) {
+    case GST_VIDEO_COLOR_MATRIX_BT709:
+      matrix = ColorMatrix::bt709;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_BT2020:
+      matrix = ColorMatrix::bt2020;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_SMPTE240M:
+      matrix = ColorMatrix::smpte240m;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_FCC:
+      matrix = ColorMatrix::fcc;
+      break;
+    case GST_VIDEO_COLOR_MATRIX_RGB:
+      matrix = ColorMatrix::rgb;
+      break;
+    default:
+      break;
+  }
+  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_) || GST_VIDEO_INFO_IS_GRAY(&video_info_)) matrix = ColorMatrix::rgb;
+  const bool limited = colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ||
+                       (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb);
+  return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full, bits_);
+}
+
+bool FrameFormat::has_chroma_by_field(const GstBuffer* frame) const noexcept {
+  if (format_ != GPUMAP_FORMAT_NV12 && format_ != GPUMAP_FORMAT_I420 && format_ != GPUMAP_FORMAT_P010) return false;
+  // GStreamer lays P010 out without the last row of the second field's chroma where these are odd in number.
+  if (format_ == GPUMAP_FORMAT_P010 && height_ % 4 == 2) return false;
+  const GstVideoInterlaceMode mode = GST_VIDEO_INFO_INTERLACE_MODE(&video_info_);
+  if (mode == GST_VIDEO_INTERLACE_MODE_MIXED) return GST_BUFFER_FLAG_IS_SET(frame, GST_VIDEO_BUFFER_FLAG_INTERLACED);
+  return mode == GST_VIDEO_INTERLACE_MODE_INTERLEAVED;
+}
+
+bool FrameFormat::tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const {
+  const guint planes = GST_VIDEO_INFO_N_PLANES(&video_info_);
+  bool fits = meta.n_planes >= planes;
+  for (guint plane = 0; fits && plane < planes; ++plane) {
+    // The stride of a tiled plane is two counts, of tiles in a row and of rows of tiles.
+    const auto stride = static_cast<guint>(meta.stride[plane]);
+    const std::size_t tiles = std::size_t{GST_VIDEO_TILE_X_TILES(stride)} * GST_VIDEO_TILE_Y_TILES(stride);
+    fits = meta.offset[plane] <= bytes &&
+           tiles * GST_VIDEO_FORMAT_INFO_TILE_SIZE(video_info_.finfo, plane) <= bytes - meta.offset[plane];
+  }
+  return fits;
+}
+
+bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
+  const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
+  bool fits = meta.n_planes >= planes;
+  for (guint component = 0; fits && component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
+    const auto plane = static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&video_info_, component));
+    if (plane >= planes) continue;
+    if (plane == 1 && GST_VIDEO_FORMAT_INFO_HAS_PALETTE(video_info_.finfo)) {
+      fits = meta.offset[1] <= bytes && palette_bytes <= bytes - meta.offset[1];
+      continue;
+    }
+    auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
+    // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
+    const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;
+    if (rows < height_ && is_by_field) rows += rows % 2;
+    auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
+                     static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
+    if (format_ == GPUMAP_FORMAT_V210) row_bytes = (std::size_t{width_} + 5) / 6 * 16;  // no whole bytes a pixel
+    const gint stride = meta.stride[plane];
+    fits = stride >= 0 && static_cast<std::size_t>(stride) >= row_bytes && meta.offset[plane] <= bytes &&
+           (rows - 1) * static_cast<std::size_t>(stride) + row_bytes <= bytes - meta.offset[plane];
+  }
+  return fits;
+}
+
+bool FrameFormat::fits(const GstVideoMeta* meta, std::size_t bytes) const {
+  if (meta == nullptr) return bytes >= image_bytes_;
+  return GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? tiles_fit(*meta, bytes) : rows_fit(*meta, bytes);
+}
+
+void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
+  if (fits(&meta, bytes)) return;
+  throw Error(ErrorCode::invalid, fmt::format("a GstVideoMeta describes more than the {} bytes of its buffer: see what "
+                                              "upstream sends",
+                                              bytes));
+}
+
+gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const {
+  gpumap_view made{};
+  made.format = format_;
+  made.width = width_;
+  made.height = height_;
+  made.channels = channels_;
+  made.rate = rate_;
+  made.bytes = bytes;
+  made.plane[0] = address;
+  if (video_) {
+    const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
+    for (guint i = 0; i < planes; ++i) {
+      made.plane[i] = address + (meta != nullptr ? meta->offset[i] : video_info_.offset[i]);
+      made.stride[i] = static_cast<gpumap_u32>(meta != nullptr ? meta->stride[i] : video_info_.stride[i]);
+    }
+    made.bytes -= made.plane[0] - address;
+  } else {
+    for (std::size_t i = 0; i < planes_; ++i) {
+      made.stride[i] = stride_;
+      made.plane[i] = address + i * stride_ * height_;
+    }
+  }
+  return made;
+}
+
+void check_picture_size(const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  const bool is_video = gst_structure_has_name(structure, "video/x-raw") != 0;
+  if (!is_video && !gst_structure_has_name(structure, bayer_name) && !gst_structure_has_name(structure, tensor_name)) {
+    return;
+  }
+  // GStreamer's own limit of raw video; else a row of a view, of pixels of 12 bytes at most, is counted in 32 bits.
+  const gint most = is_video ? 32767 : G_MAXINT / 12;
+  for (const char* side : {"width", "height"}) {
+    gint length = 0;
+    if (!gst_structure_has_field(structure, side)) continue;
+    if (gst_structure_get_int(structure, side, &length) != 0 && length >= 1 && length <= most) continue;
+    gchar* text = gst_caps_to_string(caps);
+    const std::string shown = text;
+    g_free(text);
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} are the caps of no picture: its {} has to be from 1 to {}", shown, side, most));
+  }
+}
+
+gpumap_view field_of(gpumap_view view, gpumap_u32 field) {
+  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
+    view.plane[i] += std::uint64_t{field} * view.stride[i];
+    if (i == 0) view.bytes -= std::min<std::uint64_t>(view.bytes, std::uint64_t{field} * view.stride[0]);
+    view.stride[i] *= 2;
+  }
+  view.height = (view.height + 1 - field) / 2;
+  return view;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/core.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/error.hpp"
+#include "gst/latency/tracer.hpp"
+#include "gst/sink/carrier.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+// Waits for a slot look up this often, for a pool that is being stopped on its own.
+constexpr auto wait_slice = 20ms;
+// Upstream elements that keep every slot without giving one back would wait for themselves for ever: after this many
+// slices they get host memory.
+constexpr int starved_slices = 10;
+// So would those that keep all but what the reader keeps, who may keep its last frame until the next one comes. But a
+// reader may also be slow, or paused: wait longer.
+constexpr int stalled_slices = 50;
+// A ring that is full while no gpumapsrc is there: so long, and it is said.
+constexpr int lonely_slices = 150;
+
+/// Where the ways of the frames go; null: they are not followed. What an application asks for begins with its start; a
+/// tracer follows the channel from beginning to end.
+std::shared_ptr<LatencyLog> log_of(const SinkSettings& settings) {
+  auto log = traced_log(settings.channel);
+  if (log || (!settings.stamps && settings.latency_interval_ms == 0)) return log;
+  log = LatencyLog::of_channel(settings.channel);
+  log->reset();
+  return log;
+}
+
+std::int64_t ring_time(GstClockTime time) {
+  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
+}
+
+}  // namespace
+
+void SinkCore::open(const SinkSettings& settings) {
+  auto device = Device::open(settings.device);
+  if (device->info().access == DeviceAccess::none) throw Error(ErrorCode::not_supported, device->info().reason);
+  const std::lock_guard lock(mutex_);
+  device_ = std::move(device);
+}
+
+void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
+  open(settings);
+  auto channel = Channel::open(settings.channel);
+  std::string holder;
+  if (!channel->attach_sink(sink, holder)) {
+    throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "
+                                                "gpumapsink and gpumapsrc a channel name of its own",
+                                                settings.channel, holder));
+  }
+  try {
+    join(sink, settings, channel);
+  } catch (...) {
+    reports_.reset();
+    channel->detach_sink(false, 0);
+    throw;
+  }
+}
+
+void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel) {
+  std::shared_ptr<LatencyLog> log = log_of(settings);
+  channel->set_log(log);
+  if (settings.latency_interval_ms != 0) reports_ = report_latency(sink, log, settings.latency_interval_ms);
+  copier_.start(settings.copy_threads);
+  const std::lock_guard lock(mutex_);
+  session_ = std::make_shared<const Session>(Session{settings, device_, channel, log});
+  stamping_ = log != nullptr;
+  log_ = std::move(log);
+  flushing_ = false;
+  gone_ = {};
+  maps_->cpu_reads = 0;
+  maps_->upstream_reads = false;
+  slow_slots_.reset();
+  hoards_ = false;
+  lonely_told_ = false;
+  hole_ = false;
+  slots_limit_ = max_slots;
+  transport_ = settings.transport;
+  frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
+}
+
+void SinkCore::stop(bool drained) {
+  set_flushing(true);
+  if (const auto session = this->session()) {
+    const guint linger_ms = session->settings.linger_ms;
+    session->channel->detach_sink(drained, linger_ms != G_MAXUINT ? linger_ms * GST_MSECOND : GST_CLOCK_TIME_NONE);
+  }
+  copier_.stop();
+  reports_.reset();
+  const std::scoped_lock lock(order_, mutex_);
+  gone_ = counters();
+  channel_ring_.reset();
+  session_.reset();
+}
+
+SinkCore::Counters SinkCore::counters() const {
+  Counters sum = gone_;
+  if (!channel_ring_) return sum;
+  const RingCounters now = channel_ring_->ring().counters();
+  // What a flush or a stop cuts off was not wanted any more: no drop.
+  sum.drops += now.overtaken;
+  sum.waits += now.producer_waits;
+  sum.published += now.published;
+  return sum;
+}
+
+std::shared_ptr<const SinkCore::Session> SinkCore::session() const {
+  const std::lock_guard lock(mutex_);
+  return session_;
+}
+
+std::shared_ptr<Channel> SinkCore::channel() const {
+  const auto session = this->session();
+  return session ? session->channel : nullptr;
+}
+
+bool SinkCore::queue_is_empty() const {
+  const auto current = channel_ring();
+  return !current || current->ring().queued() == 0;
+}
+
+std::shared_ptr<ChannelRing> SinkCore::channel_ring() const {
+  const std::lock_guard lock(mutex_);
+  return channel_ring_;
+}
+
+void SinkCore::set_flushing(bool flushing) {
+  const std::lock_guard lock(mutex_);
+  flushing_ = flushing;
+  if (channel_ring_) channel_ring_->ring().set_producer_flushing(flushing);
+}
+
+bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
+  // A frame that waits for the clock in another thread gives its slot back.
+  if (rendering_ > own) return false;
+  const std::uint32_t held = ring.held_by_writers();
+  return (slices >= starved_slices && held == ring.slots()) ||
+         (slices >= stalled_slices && held > 0 && ring.queued() == 0);
+}
+
+std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, ChannelRing& channel_ring, WriteLease& lease,
+                                                  const std::function<bool()>& stopped, Patience patience, int own) {
+  const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
+  for (int slice = 1;; ++slice) {
+    const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
+    if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
+    if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
+    if (stopped()) return RingStatus::timeout;
+    if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
+    if (waits_for_itself(channel_ring.ring(), slice, own)) return RingStatus::full;
+    if (slice == lonely_slices) tell_of_loneliness(session, channel_ring.ring());
+  }
+}
+
+void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {
+  if (lonely_told_ || !session.channel->sink_playing()) return;
+  GstElement* src = session.channel->src();
+  GstElement* sink = session.channel->sink();
+  if (src == nullptr && sink != nullptr) {
+    lonely_told_ = true;
+    post_warning(sink,
+                 fmt::format("all {} slots are full, and no gpumapsrc is there to take a frame from channel \"{}\": "
+                             "start one in this process with the same channel, or set leaky=oldest",
+                             ring.slots(), session.channel->name()));
+  }
+  gst_clear_object(&src);
+  gst_clear_object(&sink);
+}
+
+RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
+                             const std::function<bool()>& stopped, Patience patience) {
+  if (hoards_) return RingStatus::full;
+  WriteLease lease;
+  SlowSlots::Next next{};
+  RingStatus status{};
+  std::shared_ptr<const Session> session;
+  while (true) {
+    provision(bytes);
+    session = this->session();
+    const auto current = channel_ring();
+    if (!session || !current) return RingStatus::flushing;
+    // Slots in host memory may be read as well as written.
+    const bool readable = current->ring().mapping()->cpu_readable();
+    const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
+    next = readable ? SlowSlots::Next::slot : slow_slots_.next();
+    if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
+    if (const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 0)) {
+      status = *waited;
+      break;
+    }
+  }
+  if (status == RingStatus::ok) {
+    slot = std::make_unique<FrameMemory>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
+    if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
+  } else if (status == RingStatus::full && session->settings.when_full == WhenFull::block) {
+    give_host_memory(session->settings);
+  }
+  return status;
+}
+
+void SinkCore::give_host_memory(const SinkSettings& settings) {
+  // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
+  if (hoards_.exchange(true)) return;
+  GST_WARNING(
+      "channel %s: upstream keeps too many of the %u slots and wants more: from here on it gets host memory, copied "
+      "once a frame; more slots avoid that",
+      settings.channel.c_str(), settings.slots);
+}
+
+void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
+  using Next = SlowSlots::Next;
+  if (bytes.cpu_readable()) return;
+  const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
+  if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
+    maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
+    GST_WARNING(
+        "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "
+        "memory, copied once a frame",
+        session.settings.channel.c_str());
+  }
+}
+
+bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
+                       const FrameOrigin& origin) {
+  FrameInfo info;
+  info.bytes = bytes;
+  info.pts = ring_time(GST_BUFFER_PTS(buffer));
+  info.dts = ring_time(GST_BUFFER_DTS(buffer));
+  info.duration = ring_time(GST_BUFFER_DURATION(buffer));
+  info.offset = GST_BUFFER_OFFSET(buffer);
+  info.offset_end = GST_BUFFER_OFFSET_END(buffer);
+  if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
+  std::unique_ptr<GstBuffer, Channel::UnrefBuffer> carrier(carrier_of(buffer));
+  const std::lock_guard lock(order_);
+  if (channel_ring_.get() != &channel_ring) return false;
+  if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
+    GST_BUFFER_FLAG_SET(carrier.get(), GST_BUFFER_FLAG_DISCONT);
+  }
+  info.flags = GST_BUFFER_FLAGS(carrier.get());
+  GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
+          frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
+          static_cast<void*>(&channel_ring.ring()));
+  channel_ring.put(lease.slot(), carrier.release());
+  channel_ring.ring().publish(lease, info);
+  frames_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
+  if (stamping()) lease.stamp(Stamp::first_store, monotonic_ns());
+  std::size_t at = 0;
+  for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
+    GstMapInfo map;
+    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
+      throw Error(ErrorCode::invalid,
+                  "a buffer from upstream cannot be mapped for reading: put the element that "
+                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
+    }
+    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
+    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
+    copier_.copy(lease, at, {reinterpret_cast<const std::byte*>(map.data), map.size});
+    at += map.size;
+  }
+  if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
+}
+
+void SinkCore::count_copied(std::size_t bytes) {
+  copied_.fetch_add(1, std::memory_order_relaxed);
+  bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
+                                            const std::function<bool()>& stopped, Patience patience) {
+  const auto session = this->session();
+  if (!session) return GST_FLOW_FLUSHING;
+  const Channel& channel = *session->channel;
+  const GstFlowReturn downstream = channel.downstream_flow();
+  if (downstream != GST_FLOW_OK) return downstream;
+
+  const std::size_t bytes = gst_buffer_get_size(buffer);
+  auto current = channel_ring();
+  if (current && gst_buffer_n_memory(buffer) == 1) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
+    FrameMemory* ours = frame_memory(memory);
+    if (ours != nullptr) watch_upstream(*session, *ours);
+    WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
+    if (lease != nullptr && lease->ring() == &current->ring()) {
+      const std::size_t settled = ours->fill_slot(bytes, copier_);
+      // From here on it belongs to the readers too.
+      GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
+      if (publish(*current, *lease, buffer, bytes, origin)) {
+        if (settled != 0) {
+          count_copied(settled);
+        } else {
+          zero_copy_.fetch_add(1, std::memory_order_relaxed);
+        }
+        return GST_FLOW_OK;
+      }
+      GST_MINI_OBJECT_FLAG_UNSET(memory, GST_MEMORY_FLAG_READONLY);
+    }
+  }
+
+  WriteLease lease;
+  RingStatus status = RingStatus::full;
+  Renewal renewal = Renewal::where_too_small;
+  while (true) {
+    current.reset();  // provision() may have to wait until the old ring is gone
+    provision(bytes, renewal);
+    current = channel_ring();
+    if (!current) return GST_FLOW_FLUSHING;
+    const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 1);
+    if (!waited) continue;
+    status = *waited;
+    if (status == RingStatus::ok) {
+      copy(lease, buffer);
+      if (publish(*current, lease, buffer, bytes, origin)) {
+        count_copied(bytes);
+        return GST_FLOW_OK;
+      }
+      lease = {};
+      renewal = Renewal::where_too_small;
+      continue;
+    }
+    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is
+    // free.
+    const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
+    if (!starved || std::exchange(renewal, Renewal::always) == Renewal::always) break;
+    give_host_memory(session->settings);
+  }
+  switch (status) {
+    case RingStatus::timeout:
+      return std::nullopt;
+    case RingStatus::full:
+      GST_DEBUG("channel %s: the ring is full: dropped pts %" GST_TIME_FORMAT, session->settings.channel.c_str(),
+                GST_TIME_ARGS(GST_BUFFER_PTS(buffer)));
+      drops_.fetch_add(1, std::memory_order_relaxed);
+      mark_hole();
+      if (session->log) session->log->add_dropped(1);
+      return GST_FLOW_OK;
+    case RingStatus::closed:
+      return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
+    default:
+      return GST_FLOW_FLUSHING;
+  }
+}
+
+void SinkCore::report(const std::exception& error) const {
+  const auto channel = this->channel();
+  GstElement* sink = channel ? channel->sink() : nullptr;
+  if (sink == nullptr) return;
+  post_error(sink, error);
+  gst_object_unref(sink);
+}
+
+GstStructure* SinkCore::stats() const {
+  Counters counted;
+  std::optional<Transport> transport;
+  std::shared_ptr<Device> device;
+  std::shared_ptr<LatencyLog> log;
+  {
+    const std::lock_guard lock(mutex_);
+    device = device_;
+    log = log_;
+    counted = counters();
+    transport = transport_;
+  }
+  const Copier::Plan copying = copier_.last();
+  const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
+  GstStructure* made = gst_structure_new(
+      "gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_),
+      "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops",
+      G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits",
+      G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "",
+      "transport", G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT,
+      copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+  add_latency(made, log.get());
+  return made;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "gpumap/device.hpp"
+#include "gpumap/ring.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/channel/frame_origin.hpp"
+#include "gst/latency/report.hpp"
+#include "gst/memory/memory.hpp"
+#include "gst/sink/frame_copier.hpp"
+#include "gst/sink/slow_slots.hpp"
+#include "gst/sink/upstream.hpp"
+
+namespace gpumap::gst {
+
+struct SinkSettings {
+  std::string channel = "default";
+  std::string device = "auto";
+  std::uint32_t slots = 8;
+  std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
+  WhenFull when_full = WhenFull::block;
+  std::uint32_t busy_poll_us = 0;
+  std::uint32_t copy_threads = 0;         ///< 0: as many as pay
+  std::optional<Transport> transport;     ///< empty: bar, or pinned where the window has no room
+  bool stamps = false;                    ///< follow every frame's way, see gpumap/latency.hpp
+  std::uint32_t latency_interval_ms = 0;  ///< post what became of them this often; 0: never
+  guint linger_ms = 60000;                ///< how long an ended stream waits for a src; G_MAXUINT: for ever
+};
+
+/// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
+/// pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
+class SinkCore : public std::enable_shared_from_this<SinkCore> {
+ public:
+  SinkCore() = default;
+
+  /// Open the device. Throws Error.
+  void open(const SinkSettings& settings);
+  /// The same, and meet the channel. Throws Error(invalid) when it has a sink already.
+  void start(GstElement* sink, const SinkSettings& settings);
+  void stop(bool drained);
+
+  enum class Renewal { where_too_small, always };
+  /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
+  void provision(std::size_t bytes, Renewal renewal = Renewal::where_too_small);
+  enum class Patience { waits, does_not_wait };
+  /// A slot to write, for upstream; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once
+  /// where it does not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
+  /// had, the element flushes). Throws Error.
+  [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
+                                   const std::function<bool()>& stopped, Patience patience = Patience::waits);
+  /// A frame is in the element while this lives, be it that it waits for the clock.
+  class Rendering {
+   public:
+    explicit Rendering(SinkCore& core) : core_(core) { ++core_.rendering_; }
+    ~Rendering() { --core_.rendering_; }
+    Rendering(const Rendering&) = delete;
+    Rendering& operator=(const Rendering&) = delete;
+
+   private:
+    SinkCore& core_;
+  };
+  /// Send a frame across, under a Rendering: publishes the buffer's slot, or copies the buffer into one. Nothing where
+  /// the wait for a slot ended because `stopped()`, or would be one at all. Throws Error.
+  [[nodiscard]] std::optional<GstFlowReturn> send(GstBuffer* buffer, const FrameOrigin& origin,
+                                                  const std::function<bool()>& stopped, Patience patience);
+  /// A frame was dropped before it came here: the next one is marked as discontinuous.
+  void mark_hole() noexcept { hole_ = true; }
+  /// Frames' ways are followed.
+  [[nodiscard]] bool stamping() const noexcept { return stamping_.load(std::memory_order_relaxed); }
+
+  void set_flushing(bool flushing);
+  /// Post the error as the element's, from wherever it was met.
+  void report(const std::exception& error) const;
+  void set_upstream(Upstream upstream) noexcept { upstream_ = upstream; }
+
+  /// Null when stopped.
+  [[nodiscard]] std::shared_ptr<Channel> channel() const;
+  /// No frame waits for the src.
+  [[nodiscard]] bool queue_is_empty() const;
+  [[nodiscard]] GstStructure* stats() const;
+
+ private:
+  /// What holds from a start to the stop: threads of the pool go on with it while the element stops and starts anew.
+  struct Session {
+    SinkSettings settings;
+    std::shared_ptr<Device> device;
+    std::shared_ptr<Channel> channel;
+    std::shared_ptr<LatencyLog> log;  ///< null where frames' ways are not followed
+  };
+
+  /// What is counted of a ring.
+  struct Counters {
+    std::uint64_t drops = 0, waits = 0, published = 0;
+  };
+
+  [[nodiscard]] std::shared_ptr<const Session> session() const;
+  /// Of the ring of the moment and of those before it. Under mutex_.
+  [[nodiscard]] Counters counters() const;
+  void copy(WriteLease& lease, GstBuffer* buffer);
+  void count_copied(std::size_t bytes);
+  /// False: meanwhile another thread made a new ring, and the channel looks for frames there.
+  [[nodiscard]] bool publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
+                             const FrameOrigin& origin);
+  [[nodiscard]] std::shared_ptr<ChannelRing> channel_ring() const;
+  /// Null when a flush came in between. Throws Error.
+  [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
+                                                const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
+  void watch_upstream(const Session& session, FrameMemory& bytes);
+  void tell_of_loneliness(const Session& session, const Ring& ring);
+  void join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);
+  /// Nothing: there is another ring now, or there should be. `own`: how many frames the caller is rendering.
+  [[nodiscard]] std::optional<RingStatus> wait_for_slot(const Session& session, ChannelRing& channel_ring,
+                                                        WriteLease& lease, const std::function<bool()>& stopped,
+                                                        Patience patience, int own);
+  [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
+  void give_host_memory(const SinkSettings& settings);
+  /// How many slots the ring should have: as many as are set, and as many more as downstream of the src keeps.
+  [[nodiscard]] std::uint32_t wanted_slots(const Session& session) const;
+  [[nodiscard]] bool is_outgrown(const Session& session, const Ring& ring) const {
+    return ring.slots() < wanted_slots(session);
+  }
+  /// Null, and no further try until the next start, where there is no memory for that.
+  [[nodiscard]] std::shared_ptr<Ring> grow_ring(const Session& session, const Ring& ring);
+
+  std::atomic<Upstream> upstream_{Upstream::as_declared};
+  SlowSlots slow_slots_;
+  FrameCopier copier_;
+  std::atomic<bool> lonely_told_{false};
+  std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
+  std::atomic<int> rendering_{0};
+  std::atomic<bool> hole_{false};              ///< frames are missing before the next one
+  std::atomic<std::uint32_t> slots_limit_{0};  ///< for more there was no memory
+  std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
+
+  std::mutex provisioning_;
+  std::mutex order_;          ///< of frames and changes of ring, as the channel is told of them; ahead of mutex_
+  mutable std::mutex mutex_;  ///< of what follows, up to log_
+  std::shared_ptr<Device> device_;
+  std::shared_ptr<const Session> session_;
+  std::shared_ptr<ChannelRing> channel_ring_;  ///< changes under order_, too: read under either
+  bool flushing_ = false;
+  Counters gone_;                       ///< of rings that are gone
+  std::optional<Transport> transport_;  ///< of the ring of the moment, or of the last one
+  std::shared_ptr<LatencyLog> log_;     ///< of the session, or of the last one
+  std::unique_ptr<Ticker> reports_;
+  std::atomic<bool> stamping_{false};
+
+  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};
+};
+
+}  // namespace gpumap::gst

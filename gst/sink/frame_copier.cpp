@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/frame_copier.hpp"
+
+#include <string>
+
+namespace gpumap::gst {
+
+void FrameCopier::start(unsigned threads) {
+  stop();
+  const std::lock_guard lock(mutex_);
+  threads_ = threads;
+  last_ = {"", 0};
+}
+
+void FrameCopier::stop() {
+  const std::lock_guard lock(mutex_);
+  copier_.reset();
+  measured_bytes_ = 0;
+  measured_transport_.reset();
+}
+
+void FrameCopier::prepare(const WriteLease& slot, bool whole) {
+  const Ring& ring = *slot.ring();
+  const DeviceInfo& device = ring.device()->info();
+  if (!copier_) {
+    CopierOptions options;
+    options.threads = threads_;
+    options.pci_address = device.pci_address;
+    copier_ = std::make_unique<Copier>(options);
+  }
+  if (!whole || (measured_transport_ == ring.transport() && slot.bytes() <= measured_bytes_)) return;
+  copier_->calibrate({slot.host(), slot.bytes()},
+                     to_string(device.uuid) + ' ' + std::string(to_string(ring.transport())));
+  measured_transport_ = ring.transport();
+  measured_bytes_ = slot.bytes();
+}
+
+void FrameCopier::copy(const WriteLease& slot, std::size_t at, std::span<const std::byte> from) {
+  const std::lock_guard lock(mutex_);
+  prepare(slot, at == 0);
+  copier_->copy({slot.host(), slot.bytes()}, at, from);
+  last_ = copier_->plan_for(from.size());
+}
+
+Copier::Plan FrameCopier::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+}  // namespace gpumap::gst

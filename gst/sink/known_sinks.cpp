@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/known_sinks.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gst/channel/pipeline_state.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+struct Known {
+  explicit Known(GstElement* element) : sink(element) { g_weak_ref_init(&ref, element); }
+  ~Known() { g_weak_ref_clear(&ref); }
+  Known(const Known&) = delete;
+  Known& operator=(const Known&) = delete;
+
+  const GstElement* sink;  ///< for comparing only
+  GWeakRef ref;            ///< a sink may be on its way out while another thread looks
+};
+
+std::mutex mutex;
+
+/// Never destroyed: elements may outlive it at exit.
+std::vector<std::unique_ptr<Known>>& all() {
+  static auto* const sinks = new std::vector<std::unique_ptr<Known>>;
+  return *sinks;
+}
+
+bool has_channel(GstElement* sink, const char* channel) {
+  gchar* own = nullptr;
+  g_object_get(sink, "channel", &own, nullptr);
+  const bool same = g_strcmp0(own, channel) == 0;
+  g_free(own);
+  return same;
+}
+
+struct Unref {
+  void operator()(GstElement* element) const { gst_object_unref(element); }
+};
+using ElementPtr = std::unique_ptr<GstElement, Unref>;
+
+/// Those that `are_wanted`.
+std::vector<ElementPtr> living(const std::function<bool(GstElement*)>& are_wanted) {
+  // The last reference to one may end here, and its end takes the mutex.
+  std::vector<ElementPtr> sinks;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& known : all()) {
+      if (gpointer sink = g_weak_ref_get(&known->ref)) sinks.emplace_back(GST_ELEMENT_CAST(sink));
+    }
+  }
+  std::erase_if(sinks, [&](const ElementPtr& sink) { return !are_wanted(sink.get()); });
+  return sinks;
+}
+
+}  // namespace
+
+void know_sink(GstElement* sink) {
+  const std::lock_guard lock(mutex);
+  all().push_back(std::make_unique<Known>(sink));
+}
+
+void forget_sink(GstElement* sink) {
+  const std::lock_guard lock(mutex);
+  std::erase_if(all(), [&](const auto& known) { return known->sink == sink; });
+}
+
+GstPad* pad_of_sole_sink(const char* channel) {
+  const auto sinks = living([&](GstElement* sink) { return has_channel(sink, channel); });
+  return sinks.size() == 1 ? gst_element_get_static_pad(sinks.front().get(), "sink") : nullptr;
+}
+
+bool is_among_others(GstElement* sink) {
+  return !living([&](GstElement* other) { return other != sink && same_pipeline(sink, other); }).empty();
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/queries.hpp"
+
+#include <gst/video/video.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gst/channel/peer_query.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/sink/pool.hpp"
+#include "gst/sink/upstream.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+/// What follows the gpumapsrc takes of `offered`, in system memory (transfer full); null where there is no one to ask.
+GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
+  const auto channel = core.channel();
+  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
+  if (srcpad == nullptr) return nullptr;
+  GstCaps* takes = nullptr;
+  if (gst_pad_is_linked(srcpad) != 0) {
+    // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
+    GstCaps* filter = gst_caps_is_any(offered) ? nullptr : in_either_memory(offered);
+    GstQuery* query = gst_query_new_caps(filter);
+    if (peer_query(srcpad, query) == PeerAnswer::yes) gst_query_parse_caps_result(query, &takes);
+    if (takes != nullptr) gst_caps_ref(takes);
+    gst_query_unref(query);
+    gst_clear_caps(&filter);
+  }
+  gst_object_unref(srcpad);
+  if (takes == nullptr || gst_caps_is_any(takes)) return takes;
+  GstCaps* plain = from_either_memory(takes);
+  gst_caps_unref(takes);
+  return plain;
+}
+
+/// What upstream names in its question is what it can give: it is not asked in turn, for it may hold locks.
+GstCaps* taken(const SinkCore& core, GstCaps* filter) {
+  GstCaps* offered = filter != nullptr ? system_only(filter) : gst_caps_new_any();
+  GstCaps* takes = taken_downstream(core, offered);
+  if (takes != nullptr && !gst_caps_is_any(takes) && !gst_caps_is_empty(takes)) std::swap(offered, takes);
+  gst_clear_caps(&takes);
+  return offered;
+}
+
+}  // namespace
+
+void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuery* query) {
+  GstCaps* caps = nullptr;
+  gboolean need_pool = FALSE;
+  gst_query_parse_allocation(query, &caps, &need_pool);
+  gst_query_add_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr);
+  // Without caps (filesrc) nothing is known of the buffers' size; those are copied.
+  if (caps == nullptr) return;
+  core.set_upstream(find_upstream(pad, caps));
+  GstVideoInfo info;
+  if (gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") && gst_video_info_from_caps(&info, caps)) {
+    const auto bytes = static_cast<guint>(info.size);
+    if (!need_pool) {
+      gst_query_add_allocation_pool(query, nullptr, bytes, 0, 0);
+      return;
+    }
+    GstBufferPool* pool = pool_new(core.shared_from_this());
+    GstStructure* config = gst_buffer_pool_get_config(pool);
+    gst_buffer_pool_config_set_params(config, caps, bytes, 0, 0);
+    if (gst_buffer_pool_set_config(pool, config)) gst_query_add_allocation_pool(query, pool, bytes, 0, 0);
+    gst_object_unref(pool);
+    return;
+  }
+  // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  gst_query_add_allocation_param(query, allocator, &params);
+}
+
+GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
+  return allocator_new([core](std::size_t bytes) {
+    std::unique_ptr<FrameMemory> slot;
+    try {
+      (void)core->acquire(
+          bytes, slot, [] { return false; }, SinkCore::Patience::waits);
+    } catch (const std::exception& error) {
+      core->report(error);
+    }
+    return slot;
+  });
+}
+
+bool answer_caps_query(const SinkCore& core, GstQuery* query) {
+  GstCaps* caps = nullptr;
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_CAPS: {
+      gst_query_parse_caps(query, &caps);
+      GstCaps* result = taken(core, caps);
+      gst_query_set_caps_result(query, result);
+      gst_caps_unref(result);
+      return true;
+    }
+    case GST_QUERY_ACCEPT_CAPS:
+      gst_query_parse_accept_caps(query, &caps);
+      gst_query_set_accept_caps_result(query, static_cast<gboolean>(is_system_caps(caps)));
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool answer_across(const SinkCore& core, GstQuery* query) {
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_CAPS:
+    case GST_QUERY_ACCEPT_CAPS:
+    case GST_QUERY_LATENCY:  // this and the next are of upstream
+    case GST_QUERY_SCHEDULING:
+      return false;
+    default:
+      break;
+  }
+  // Serialized, as ALLOCATION and DRAIN are, it would have to wait for the frames before it.
+  if ((gst_query_type_get_flags(GST_QUERY_TYPE(query)) & GST_QUERY_TYPE_SERIALIZED) != 0) return false;
+  const auto channel = core.channel();
+  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
+  if (srcpad == nullptr) return false;
+  const bool answered = gst_pad_is_linked(srcpad) != 0 && peer_query(srcpad, query) == PeerAnswer::yes;
+  gst_object_unref(srcpad);
+  return answered;
+}
+
+bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query) {
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_POSITION:
+    case GST_QUERY_DURATION:
+    case GST_QUERY_SEEKING:
+    case GST_QUERY_SEGMENT:
+    case GST_QUERY_CONVERT:
+    case GST_QUERY_FORMATS: {
+      const auto channel = core.channel();
+      return channel && channel->has_src_beside(Channel::Linked::yes);
+    }
+    default:
+      return false;
+  }
+}
+
+GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {
+  GstClockTime whole = 0;
+  gst_event_parse_latency(event, &whole);
+  GstQuery* query = gst_query_new_latency();
+  GstClockTime least = 0;
+  if (gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query)) gst_query_parse_latency(query, nullptr, &least, nullptr);
+  gst_query_unref(query);
+  if (least >= whole) return event;
+  GstEvent* own = gst_event_new_latency(least);
+  gst_event_set_seqnum(own, gst_event_get_seqnum(event));
+  gst_event_unref(event);
+  return own;
+}
+
+}  // namespace gpumap::gst

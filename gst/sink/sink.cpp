@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/sink.hpp"
+
+#include <gst/base/gstbasesink.h>
+
+#include <memory>
+#include <utility>
+
+#include "gst/channel/frame_origin.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/error.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/sink/core.hpp"
+#include "gst/sink/frames.hpp"
+#include "gst/sink/known_sinks.hpp"
+#include "gst/sink/preroll.hpp"
+#include "gst/sink/properties.hpp"
+#include "gst/sink/queries.hpp"
+
+GST_DEBUG_CATEGORY(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+using gpumap::gst::Channel;
+using gpumap::gst::SinkCore;
+using gpumap::gst::SinkFrames;
+using gpumap::gst::SinkPreroll;
+using gpumap::gst::SinkProperties;
+
+namespace {
+
+struct SinkState {
+  explicit SinkState(GstBaseSink* sink) : frames(sink, *core) {}
+  SinkProperties properties;
+  std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
+  GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
+  SinkFrames frames;
+  bool revives = false;  ///< see pad_event()
+};
+
+struct GstGpumapSink {
+  GstBaseSink base;
+  SinkState* state;
+};
+struct GstGpumapSinkClass {
+  GstBaseSinkClass base;
+};
+
+}  // namespace
+
+G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_BASE_SINK)
+
+namespace {
+
+GstPadChainFunction base_chain = nullptr;
+GstPadEventFunction base_pad_event = nullptr;
+
+SinkState& state_of(gpointer object) {
+  return *reinterpret_cast<GstGpumapSink*>(object)->state;
+}
+
+void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
+  gpumap::gst::set_sink_property(object, state_of(object).properties, id, value, spec);
+}
+
+void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+  const SinkState& state = state_of(object);
+  if (id == gpumap::gst::sink_stats_id) {
+    g_value_take_boxed(value, state.core->stats());
+    return;
+  }
+  gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
+}
+
+GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
+  return state_of(sink).frames.preroll(buffer);
+}
+
+GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
+  return state_of(sink).frames.render(buffer);
+}
+
+GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
+  return state_of(parent).frames.chain(pad, buffer, base_chain);
+}
+
+/// GstBaseSink's own would not come through chain().
+GstFlowReturn chain_list(GstPad* pad, GstObject* parent, GstBufferList* list) {
+  GstFlowReturn flow = GST_FLOW_OK;
+  for (guint i = 0; i < gst_buffer_list_length(list) && flow == GST_FLOW_OK; ++i) {
+    flow = chain(pad, parent, gst_buffer_ref(gst_buffer_list_get(list, i)));
+  }
+  gst_buffer_list_unref(list);
+  return flow;
+}
+
+gboolean accept_caps(GstBaseSink* self, GstEvent* event) {
+  GstCaps* caps = nullptr;
+  gst_event_parse_caps(event, &caps);
+  if (gpumap::gst::is_system_caps(caps)) return TRUE;
+  GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE,
+                    ("gpumapsink takes system memory: put the element that downloads this memory before it"),
+                    ("caps %" GST_PTR_FORMAT, static_cast<void*>(caps)));
+  return FALSE;
+}
+
+gboolean base_event(GstBaseSink* sink, GstEvent* event) {
+  return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->event(sink, event);
+}
+
+GstEvent* start_among_others(GstElement* sink, GstEvent* start);
+
+/// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
+gboolean event(GstBaseSink* sink, GstEvent* event) {
+  SinkState& state = state_of(sink);
+  const auto channel = state.core->channel();
+  GST_DEBUG_OBJECT(sink, "%" GST_PTR_FORMAT, static_cast<void*>(event));
+  if (!channel || state.revives) return base_event(sink, event);
+  const bool serialized = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0;
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      state.core->set_flushing(true);
+      channel->flush(gst_event_ref(event));
+      base_event(sink, event);
+      state.frames.preroll().restart();
+      return TRUE;
+    case GST_EVENT_FLUSH_STOP:
+      channel->flush(gst_event_ref(event));
+      state.core->set_flushing(false);
+      return base_event(sink, event);
+    case GST_EVENT_CAPS:
+      if (!accept_caps(sink, event)) {
+        gst_event_unref(event);
+        return FALSE;
+      }
+      break;
+    default:
+      break;
+  }
+  if (!serialized) {
+    channel->pass(gst_event_ref(event));
+    return base_event(sink, event);
+  }
+  while (!channel->push_event(event)) {
+    if (state.frames.preroll().wait_a_while() != SinkPreroll::Verdict::flushing) continue;
+    gst_event_unref(event);
+    return FALSE;
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.frames.preroll().leave_to_base();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.frames.preroll().is_done()) state.frames.preroll_with_nothing();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.frames.preroll().is_done() && !state.frames.preroll().plays()) {
+    const auto verdict = state.frames.preroll().wait([&] { return state.frames.src_prerolls(); });
+    if (verdict != SinkPreroll::Verdict::plays) {
+      gst_event_unref(event);
+      return static_cast<gboolean>(verdict == SinkPreroll::Verdict::wanted);
+    }
+  }
+  if (!channel->has_src_beside(Channel::Linked::or_not)) return base_event(sink, event);
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_TAG:
+    case GST_EVENT_TOC:
+    case GST_EVENT_SINK_MESSAGE:  // messages, which the sinks behind the src post
+      gst_event_unref(event);
+      return TRUE;
+    case GST_EVENT_STREAM_START:
+      return base_event(sink, start_among_others(GST_ELEMENT_CAST(sink), event));
+    default:
+      return base_event(sink, event);
+  }
+}
+
+/// After EOS GstBaseSink takes nothing but a flush; a queue takes a new stream, and so does this. The flush is this
+/// element's own: the gpumapsrc sees to what follows it when the new stream comes out there.
+gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
+  SinkState& state = state_of(parent);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && GST_BASE_SINK(parent)->eos != 0) {
+    GST_INFO_OBJECT(parent, "a new stream after EOS");
+    state.revives = true;
+    base_pad_event(pad, parent, gst_event_new_flush_start());
+    state.frames.preroll().restart();
+    base_pad_event(pad, parent, gst_event_new_flush_stop(FALSE));
+    state.revives = false;
+  }
+  return base_pad_event(pad, parent, event);
+}
+
+/// A bin tells of a stream's start once all its sinks have, if they are of one group: of several gpumapsinks, whose
+/// streams may meet behind their srcs, each is of its own. Takes `start`.
+GstEvent* start_among_others(GstElement* sink, GstEvent* start) {
+  if (!gpumap::gst::is_among_others(sink)) return start;
+  const gchar* id = nullptr;
+  gst_event_parse_stream_start(start, &id);
+  GstEvent* without_group = gst_event_new_stream_start(id);
+  gst_event_set_seqnum(without_group, gst_event_get_seqnum(start));
+  gst_event_unref(start);
+  return without_group;
+}
+
+gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
+  const SinkState& state = state_of(sink);
+  if (!state.core->channel()) return FALSE;
+  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, state.allocator, query);
+  return TRUE;
+}
+
+gboolean query(GstBaseSink* sink, GstQuery* query) {
+  if (gpumap::gst::answer_caps_query(*state_of(sink).core, query)) return TRUE;
+  if (gpumap::gst::answer_across(*state_of(sink).core, query)) return TRUE;
+  return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
+}
+
+gboolean element_query(GstElement* element, GstQuery* query) {
+  if (gpumap::gst::leaves_to_sinks_behind(*state_of(element).core, query)) return FALSE;
+  return GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->query(element, query);
+}
+
+gboolean send_event(GstElement* element, GstEvent* event) {
+  const auto parent = GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->send_event;
+  const auto channel = state_of(element).core->channel();
+  if (!channel) return parent(element, event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_LATENCY) {
+    event = gpumap::gst::own_latency(GST_BASE_SINK(element), event);
+    const gboolean told = parent(element, event);
+    channel->tell_latency();
+    return told;
+  }
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_UPSTREAM) == 0) return parent(element, event);
+  // The sinks behind the src send it through all that lies between, which may answer it, or make another one of it.
+  // They step over frames, too, which would be missing here once more.
+  if (channel->has_src_beside(Channel::Linked::yes)) {
+    GstElement* src = channel->src();
+    const bool for_all = GST_EVENT_TYPE(event) == GST_EVENT_STEP ||
+                         (src != nullptr && gpumap::gst::is_sent_to_both(event, element, src));
+    gst_clear_object(&src);
+    // GstBaseSink needs to know of its own rate, too; upstream tells the two by their sequence number.
+    if (for_all && GST_EVENT_TYPE(event) != GST_EVENT_INSTANT_RATE_SYNC_TIME) {
+      gst_event_unref(event);
+      return TRUE;
+    }
+  }
+  return static_cast<gboolean>(
+      channel->send_upstream(event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));
+}
+
+/// Where the clock is the monotonic one, whose time the stamps are in.
+void note_base_time(GstElement* element, bool playing) {
+  GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
+  const bool shared = gpumap::gst::is_monotonic(clock);
+  state_of(element).frames.set_base_time(shared ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE);
+  if (clock != nullptr) gst_object_unref(clock);
+}
+
+void set_playing(GstElement* element, bool playing) {
+  SinkState& state = state_of(element);
+  note_base_time(element, playing);
+  state.frames.preroll().set_playing(playing);
+  if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
+}
+
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  SinkState& state = state_of(element);
+  try {
+    switch (transition) {
+      case GST_STATE_CHANGE_NULL_TO_READY:
+        state.core->open(gpumap::gst::settings_of(element, state.properties));
+        break;
+      case GST_STATE_CHANGE_READY_TO_PAUSED:
+        state.frames.preroll().restart();
+        state.core->start(element, gpumap::gst::settings_of(element, state.properties));
+        break;
+      case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
+        set_playing(element, true);
+        break;
+      case GST_STATE_CHANGE_PLAYING_TO_PAUSED:
+        set_playing(element, false);
+        break;
+      case GST_STATE_CHANGE_PAUSED_TO_READY:
+        // Before the pads close: a blocked chain function holds their lock.
+        state.core->set_flushing(true);
+        break;
+      default:
+        break;
+    }
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(element, error);
+    return GST_STATE_CHANGE_FAILURE;
+  }
+  const bool eos = GST_BASE_SINK(element)->eos != 0;
+  const GstStateChangeReturn result =
+      GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
+  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.frames.preroll().hold();
+  const bool failed_to_start = transition == GST_STATE_CHANGE_READY_TO_PAUSED && result == GST_STATE_CHANGE_FAILURE;
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) state.core->stop(eos);
+  return result;
+}
+
+void finalize(GObject* object) {
+  gpumap::gst::forget_sink(GST_ELEMENT_CAST(object));
+  SinkState* state = reinterpret_cast<GstGpumapSink*>(object)->state;
+  gst_clear_object(&state->allocator);
+  delete state;
+  G_OBJECT_CLASS(gst_gpumap_sink_parent_class)->finalize(object);
+}
+
+}  // namespace
+
+static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
+  auto* object_class = G_OBJECT_CLASS(klass);
+  object_class->set_property = set_property;
+  object_class->get_property = get_property;
+  object_class->finalize = finalize;
+  auto* element_class = GST_ELEMENT_CLASS(klass);
+  element_class->change_state = change_state;
+  element_class->send_event = send_event;
+  element_class->query = element_query;
+  klass->base.preroll = preroll;
+  klass->base.render = render;
+  klass->base.event = event;
+  klass->base.query = query;
+  klass->base.propose_allocation = propose_allocation;
+
+  gpumap::gst::install_sink_properties(object_class);
+
+  static GstStaticPadTemplate pad_template =
+      GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
+  gst_element_class_add_static_pad_template(element_class, &pad_template);
+  gst_element_class_set_static_metadata(
+      element_class, "GPU map sink", "Sink/Hardware",
+      "Lets upstream write frames straight into GPU memory, for a gpumapsrc of the same channel", "The gpumap authors");
+}
+
+static void gst_gpumap_sink_init(GstGpumapSink* self) {
+  GstBaseSink* base = &self->base;
+  self->state = new SinkState(base);
+  self->state->allocator = gpumap::gst::slot_allocator_new(self->state->core);
+  GstPad* pad = GST_BASE_SINK_PAD(base);
+  base_chain = GST_PAD_CHAINFUNC(pad);
+  gst_pad_set_chain_function(pad, chain);
+  gst_pad_set_chain_list_function(pad, chain_list);
+  base_pad_event = GST_PAD_EVENTFUNC(pad);
+  gst_pad_set_event_function(pad, pad_event);
+  gst_base_sink_set_sync(base, FALSE);
+  // A sample kept for the application would keep a slot.
+  gst_base_sink_set_last_sample_enabled(base, FALSE);
+  // What is outside the segment is for the sinks behind the src to drop, as behind a queue.
+  gst_base_sink_set_drop_out_of_segment(base, FALSE);
+  gst_base_sink_set_processing_deadline(base, 0);
+  gpumap::gst::know_sink(GST_ELEMENT_CAST(self));
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/upstream.hpp"
+
+#include <gst/base/gstbasetransform.h>
+#include <gst/video/video.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace gpumap::gst {
+
+namespace {
+
+struct Known {
+  std::string_view factory;
+  Upstream upstream;
+};
+
+// Seen in these elements' sources; whatever is not here is believed.
+constexpr std::array known{
+    // libjpeg writes whole lines straight into the frame.
+    Known{"jpegdec", Upstream::writes_only},
+    // libpng merges the passes of an interlaced picture into the rows that it wrote before.
+    Known{"pngdec", Upstream::reads},
+};
+
+constexpr std::array<std::string_view, 6> hands_on{"queue", "queue2", "capsfilter", "identity", "capssetter", "valve"};
+
+// GstVideoConverter works line by line in the format that it unpacks to. When that is the output's own format, its
+// steps run in place in the output frame.
+bool converts_in_place(std::string_view factory, GstCaps* caps) {
+  GstVideoInfo info;
+  return (factory == "videoconvert" || factory == "videoscale" || factory == "videoconvertscale") &&
+         gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") &&
+         gst_video_info_from_caps(&info, caps) && info.finfo->unpack_format == info.finfo->format;
+}
+
+std::string_view factory_name(GstElement* element) {
+  GstElementFactory* factory = gst_element_get_factory(element);
+  return factory != nullptr ? GST_OBJECT_NAME(factory) : "";
+}
+
+}  // namespace
+
+Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
+  Upstream found = Upstream::as_declared;
+  GstPad* pad = GST_PAD(gst_object_ref(sinkpad));
+  while (pad != nullptr) {
+    GstPad* peer = gst_pad_get_peer(pad);
+    gst_clear_object(&pad);
+    if (peer == nullptr) break;
+    // A bin's ghost pad stands for a pad inside it.
+    while (GST_IS_GHOST_PAD(peer)) {
+      GstPad* target = gst_ghost_pad_get_target(GST_GHOST_PAD(peer));
+      gst_object_unref(peer);
+      peer = target;
+      if (peer == nullptr) return found;
+    }
+    GstElement* element = gst_pad_get_parent_element(peer);
+    gst_object_unref(peer);
+    if (element == nullptr) break;
+    const std::string_view name = factory_name(element);
+    const bool passes =
+        GST_IS_BASE_TRANSFORM(element) && gst_base_transform_is_passthrough(GST_BASE_TRANSFORM(element));
+    const auto* const entry =
+        std::find_if(known.begin(), known.end(), [&](const Known& candidate) { return candidate.factory == name; });
+    if (entry != known.end()) found = entry->upstream;
+    if (!passes && converts_in_place(name, caps)) found = Upstream::reads;
+    if (passes || std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
+      pad = gst_element_get_static_pad(element, "sink");
+    }
+    gst_object_unref(element);
+  }
+  return found;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT
+// What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
+// downstream.
+#include <algorithm>
+#include <utility>
+
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/src/stream.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
+namespace gpumap::gst {
+
+void SrcStream::push_segment() {
+  GstSegment segment;
+  gst_event_copy_segment(segment_, &segment);
+  const GstClockTimeDiff shift = shift_.value();
+  const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME &&
+                     gst_segment_offset_running_time(&segment, GST_FORMAT_TIME, shift);
+  GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
+  if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
+  GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));
+  gst_pad_push_event(pad_, event);
+}
+
+void SrcStream::push_stream_start() {
+  gchar* id = gst_pad_create_stream_id(pad_, element_, nullptr);
+  GstEvent* event = gst_event_new_stream_start(id);
+  gst_event_set_group_id(event, gst_util_group_id_next());
+  g_free(id);
+  gst_pad_push_event(pad_, event);
+  started_ = true;
+}
+
+/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
+void SrcStream::begin_anew() {
+  const StateHold hold(element_, StateHold::Millis(500), [this] {
+    const std::lock_guard lock(mutex_);
+    return flushing_ != 0;
+  });
+  GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
+  ended_ = false;
+  gst_pad_push_event(pad_, gst_event_new_flush_start());
+  gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+}
+
+/// Caps go before what they are for.
+bool SrcStream::negotiate() {
+  if (!output_.negotiate()) {
+    refuse();
+    return false;
+  }
+  channel_->set_kept_slots(std::max(channel_->kept_slots(), output_.kept_buffers()));
+  return true;
+}
+
+void SrcStream::push(GstEvent* event) {
+  const GstEventType type = GST_EVENT_TYPE(event);
+  GST_DEBUG_OBJECT(element_, "%" GST_PTR_FORMAT, static_cast<void*>(event));
+  if (ended_ && type == GST_EVENT_STREAM_START) begin_anew();
+  if (type == GST_EVENT_STREAM_START || type == GST_EVENT_SEGMENT || type == GST_EVENT_EOS) drops_ = false;
+  // Downstream needs some caps, and before the segment.
+  const bool needs_caps = type == GST_EVENT_SEGMENT || output_.has_caps();
+  if (needs_caps && type != GST_EVENT_STREAM_START && type != GST_EVENT_CAPS && !negotiate()) {
+    gst_event_unref(event);
+    return;
+  }
+  switch (type) {
+    case GST_EVENT_STREAM_START:
+      started_ = true;
+      break;
+    case GST_EVENT_CAPS: {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event, &caps);
+      output_.set_caps(caps);
+      gst_event_unref(event);
+      return;
+    }
+    case GST_EVENT_SEGMENT:
+      gst_event_take(&segment_, event);
+      static_cast<void>(shift_.update(*channel_, true));
+      push_segment();
+      // Upstream may be another one now, with another latency.
+      gst_element_post_message(element_, gst_message_new_latency(GST_OBJECT_CAST(element_)));
+      return;
+    case GST_EVENT_EOS:
+      ended_ = true;
+      break;
+    default:
+      break;
+  }
+  gst_pad_push_event(pad_, event);
+}
+
+void SrcStream::on_event(GstEvent* event) {
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
+      gst_pad_push_event(pad_, event);
+      set_flushing(open, true);
+      return;
+    case GST_EVENT_FLUSH_STOP:
+      flush_stop(event);
+      return;
+    default:
+      gst_pad_push_event(pad_, event);
+  }
+}
+
+void SrcStream::flush_stop(GstEvent* event) {
+  // Without a FLUSH_START before it the task still waits for a frame, and holds the lock.
+  set_flushing(ending, true);
+  set_flushing(open, false);
+  GST_PAD_STREAM_LOCK(pad_);
+  {
+    const std::lock_guard lock(mutex_);
+    gst_clear_event(&eos_);
+    sent_.clear();
+  }
+  ended_ = false;
+  keeps_ = false;
+  drops_ = false;
+  // A pad that is not active lets nothing through.
+  if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
+  gst_pad_push_event(pad_, event);
+  if (const auto channel = this->channel()) {
+    channel->forget_held();
+    channel->set_downstream_flow(GST_FLOW_OK);
+  }
+  set_flushing(ending, false);
+  restart_task();
+  GST_PAD_STREAM_UNLOCK(pad_);
+}
+
+/// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active.
+void SrcStream::restart_task() {
+  const std::lock_guard lock(mutex_);
+  if ((flushing_ & inactive) == 0) (void)start_task();
+}
+
+void SrcStream::relinked() {
+  const auto channel = this->channel();
+  if (!channel || !unlinked_.exchange(false)) return;
+  channel->set_downstream_flow(GST_FLOW_OK);
+  restart_task();
+}
+
+/// What is said in the running time here means this time there. Null: a moment before time began there, which is of no
+/// use. Takes `qos`.
+GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
+  const GstClockTimeDiff shift = shift_.value();
+  if (shift == 0) return qos;
+  GstQOSType type = GST_QOS_TYPE_UNDERFLOW;
+  gdouble proportion = 1;
+  GstClockTimeDiff late = 0;
+  GstClockTime time = 0;
+  gst_event_parse_qos(qos, &type, &proportion, &late, &time);
+  const auto there = static_cast<GstClockTimeDiff>(time) - shift;
+  GstEvent* made = there >= 0 ? gst_event_new_qos(type, proportion, late, static_cast<GstClockTime>(there)) : nullptr;
+  if (made != nullptr) gst_event_set_seqnum(made, gst_event_get_seqnum(qos));
+  gst_event_unref(qos);
+  return made;
+}
+
+bool SrcStream::send_upstream(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+    event = qos_for_sink(event);
+    if (event == nullptr) return true;
+  }
+  const auto channel = this->channel();
+  GstPad* sinkpad = far_pad();
+  if (sinkpad == nullptr) {
+    gst_event_unref(event);
+    return false;
+  }
+  const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
+  const bool handled = channel ? channel->send_upstream(event, push) : push(event);
+  gst_object_unref(sinkpad);
+  return handled;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "gst/src/output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/latency/meta.hpp"
+#include "gst/memory/caps.hpp"
+#include "gst/memory/memory.hpp"
+#include "gst/memory/video_layout.hpp"
+#include "gst/src/refusal.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+/// Elements accept what their template says, so ask for more than that. But some that have caps (muxers) name only
+/// those, and accept others.
+bool peer_takes(GstPad* pad, GstCaps* caps) {
+  if (!gst_pad_peer_query_accept_caps(pad, caps)) return false;
+  if (gst_pad_has_current_caps(pad)) return true;
+  GstCaps* allowed = gst_pad_peer_query_caps(pad, caps);
+  const bool takes = !gst_caps_is_empty(allowed);
+  gst_caps_unref(allowed);
+  return takes;
+}
+
+bool is_raw_video(const GstCaps* caps) {
+  return gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
+}
+
+}  // namespace
+
+SrcOutput::~SrcOutput() {
+  reset();
+}
+
+void SrcOutput::reset() {
+  gst_clear_caps(&upstream_);
+  negotiated_ = false;
+  agreed_ = false;
+  gpu_ = false;
+  kernel_behind_ = false;
+  video_ = false;
+  reads_video_meta_ = false;
+  kept_buffers_ = 0;
+}
+
+void SrcOutput::set_caps(GstCaps* upstream) {
+  gst_caps_replace(&upstream_, upstream);
+  negotiated_ = false;
+  agreed_ = false;
+}
+
+std::string SrcOutput::refusal() const {
+  if (upstream_ != nullptr) return refusal_text(pad_, upstream_);
+  GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
+  std::string text = refusal_text(pad_, bytes);
+  gst_caps_unref(bytes);
+  return text;
+}
+
+bool SrcOutput::negotiate() {
+  if (negotiated_) return true;
+  if (upstream_ == nullptr) {
+    // Caps that upstream did not name would mislead typefind and demuxers; but GPU memory is agreed on by caps.
+    GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
+    if (peer_names_gpu_memory(pad_, bytes)) upstream_ = gst_caps_ref(bytes);
+    gst_caps_unref(bytes);
+    negotiated_ = upstream_ == nullptr;
+    if (negotiated_) return true;
+  }
+  GstCaps* gpu = with_feature(upstream_, true);
+  GstCaps* plain = with_feature(upstream_, false);
+  gpu_ = peer_names_gpu_memory(pad_, upstream_);
+  // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
+  if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain)) {
+    gst_caps_unref(gpu);
+    gst_caps_unref(plain);
+    // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
+    negotiated_ = agreed_;
+    return negotiated_;
+  }
+  negotiated_ = push_caps(gpu_ ? gpu : plain);
+  // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
+  // the first finds GPU memory in the buffers.
+  if (negotiated_ && gpu_ && is_raw_video(gpu) && !reads_video_meta_ && peer_takes(pad_, plain)) {
+    gpu_ = false;
+    negotiated_ = push_caps(plain);
+  }
+  GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s", static_cast<void*>(gpu_ ? gpu : plain),
+                  kept_buffers_, default_layout_only() ? ", reads no GstVideoMeta" : "");
+  gst_caps_unref(gpu);
+  gst_caps_unref(plain);
+  agreed_ = negotiated_;
+  return negotiated_;
+}
+
+bool SrcOutput::push_caps(GstCaps* caps) {
+  GstCaps* current = gst_pad_get_current_caps(pad_);
+  const bool same = current != nullptr && gst_caps_is_equal(current, caps) != 0;
+  gst_clear_caps(&current);
+  if (!same && gst_pad_push_event(pad_, gst_event_new_caps(caps)) == 0) return false;
+  ask_allocation(caps);
+  kernel_behind_ = !gpu_ && peer_reads_gpu_memory(pad_);
+  return true;
+}
+
+void SrcOutput::ask_allocation(GstCaps* caps) {
+  GstQuery* query = gst_query_new_allocation(caps, FALSE);
+  const bool answered = gst_pad_peer_query(pad_, query) != 0;
+  kept_buffers_ = 0;
+  for (guint i = 0; answered && i < gst_query_get_n_allocation_pools(query); ++i) {
+    guint least = 0;
+    gst_query_parse_nth_allocation_pool(query, i, nullptr, nullptr, &least, nullptr);
+    kept_buffers_ = std::max(kept_buffers_, least);
+  }
+  reads_video_meta_ = answered && gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
+  gst_query_unref(query);
+  video_ = is_raw_video(caps) && gst_video_info_from_caps(&info_, caps) != 0;
+}
+
+namespace {
+
+constexpr std::chrono::seconds patience_for_upload{30};
+
+/// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
+GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
+  if (lease.written().wait(Clock::now() + patience_for_upload) != WaitResult::ready) {
+    throw Error(ErrorCode::io, fmt::format("a frame of {} bytes did not reach the GPU within {} s: see what else keeps "
+                                           "the GPU busy",
+                                           bytes, patience_for_upload.count()));
+  }
+  GstMemory* memory = gst_allocator_alloc(nullptr, bytes, nullptr);
+  GstMapInfo map;
+  if (memory == nullptr || gst_memory_map(memory, &map, GST_MAP_WRITE) == 0) {
+    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes", bytes));
+  }
+  if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
+  gst_memory_unmap(memory, &map);
+  return memory;
+}
+
+}  // namespace
+
+GstBuffer* SrcOutput::wrap(Channel::Next frame, Memory memory) const {
+  const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
+  GstMemory* copied = memory == Memory::copy ? copy_of(frame.lease, bytes) : nullptr;
+  GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
+  if (frame.after_hole) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+  if (copied != nullptr) {
+    const std::int64_t released = frame.lease.release();
+    if (frame.trace) frame.trace->stamp(Stamp::released, released);
+    add_latency_meta(buffer, std::move(frame.trace));
+    gst_buffer_append_memory(buffer, copied);
+  } else {
+    auto slot = std::make_unique<FrameMemory>(std::move(frame.lease));
+    slot->set_sequence(frame.sequence);
+    slot->set_trace(frame.trace);
+    slot->set_loan(Loans::Loan(std::move(frame.loans)));
+    add_latency_meta(buffer, std::move(frame.trace));
+    // Read-only: a CPU element that wants to change the frame gets a copy, made by DMA.
+    gst_buffer_append_memory(buffer,
+                             memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY));
+  }
+  return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+#include "gst/src/src.hpp"
+
+#include <string>
+
+#include "gst/error.hpp"
+#include "gst/src/queries.hpp"
+#include "gst/src/stream.hpp"
+
+GST_DEBUG_CATEGORY(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
+using gpumap::gst::SrcSettings;
+using gpumap::gst::SrcStream;
+
+namespace {
+
+struct SrcState {
+  SrcState(GstElement* element, GstPad* pad) : stream(element, pad) {}
+  SrcSettings settings;
+  SrcStream stream;
+};
+
+struct GstGpumapSrc {
+  GstElement element;
+  GstPad* pad;
+  SrcState* state;
+};
+struct GstGpumapSrcClass {
+  GstElementClass base;
+};
+
+}  // namespace
+
+G_DEFINE_TYPE(GstGpumapSrc, gst_gpumap_src, GST_TYPE_ELEMENT)
+
+namespace {
+
+GstGpumapSrc* self_of(gpointer object) {
+  return reinterpret_cast<GstGpumapSrc*>(object);
+}
+SrcState& state_of(gpointer object) {
+  return *self_of(object)->state;
+}
+
+enum { PROP_CHANNEL = 1, PROP_TIMEOUT, PROP_IS_LIVE, PROP_BUSY_POLL, PROP_DO_TIMESTAMP, PROP_NUM_BUFFERS, PROP_STATS };
+
+void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
+  SrcSettings& settings = state_of(object).settings;
+  GST_OBJECT_LOCK(object);
+  switch (id) {
+    case PROP_CHANNEL:
+      settings.channel = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "default";
+      break;
+    case PROP_TIMEOUT:
+      settings.timeout_ms = g_value_get_uint(value);
+      break;
+    case PROP_IS_LIVE:
+      settings.is_live = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_BUSY_POLL:
+      settings.busy_poll_us = g_value_get_uint(value);
+      break;
+    case PROP_DO_TIMESTAMP:
+      settings.do_timestamp = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_NUM_BUFFERS:
+      settings.num_buffers = g_value_get_int(value);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+  GST_OBJECT_UNLOCK(object);
+}
+
+void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
+  if (id == PROP_STATS) {  // without the object's lock, which holders of the channel's may wait for
+    g_value_take_boxed(value, state_of(object).stream.stats());
+    return;
+  }
+  SrcSettings& settings = state_of(object).settings;
+  GST_OBJECT_LOCK(object);
+  switch (id) {
+    case PROP_CHANNEL:
+      g_value_set_string(value, settings.channel.c_str());
+      break;
+    case PROP_TIMEOUT:
+      g_value_set_uint(value, settings.timeout_ms);
+      break;
+    case PROP_IS_LIVE:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.is_live));
+      break;
+    case PROP_BUSY_POLL:
+      g_value_set_uint(value, settings.busy_poll_us);
+      break;
+    case PROP_DO_TIMESTAMP:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.do_timestamp));
+      break;
+    case PROP_NUM_BUFFERS:
+      g_value_set_int(value, settings.num_buffers);
+      break;
+    default:
+      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
+  }
+  GST_OBJECT_UNLOCK(object);
+}
+
+gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboolean active) {
+  if (mode != GST_PAD_MODE_PUSH) return FALSE;
+  GstGpumapSrc* self = self_of(parent);
+  self->state->stream.set_flushing(SrcStream::inactive, active == 0);
+  return active != 0 ? static_cast<gboolean>(self->state->stream.start_task()) : gst_pad_stop_task(self->pad);
+}
+
+gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
+  SrcStream& stream = state_of(parent).stream;
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_LATENCY:
+      return gst_pad_event_default(pad, parent, event);
+    case GST_EVENT_RECONFIGURE:
+      stream.relinked();
+      // The pad notes it by itself; upstream of the sink may give other caps, too.
+      (void)stream.send_upstream(event);
+      return TRUE;
+    default:  // seeks, QoS, navigation: for whoever made the frames
+      return static_cast<gboolean>(stream.send_upstream(event));
+  }
+}
+
+gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
+  SrcState& state = state_of(parent);
+  GST_OBJECT_LOCK(parent);
+  const std::string channel = state.settings.channel;
+  GST_OBJECT_UNLOCK(parent);
+  return gpumap::gst::answer_src_query(state.stream, channel.c_str(), pad, query);
+}
+
+/// What the application sends downstream through its pipeline, EOS above all, reaches every source.
+gboolean send_event(GstElement* element, GstEvent* event) {
+  const bool downstream = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_DOWNSTREAM) != 0;
+  if (downstream) return static_cast<gboolean>(state_of(element).stream.send_downstream(event));
+  return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
+}
+
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  SrcState& state = state_of(element);
+  GST_OBJECT_LOCK(element);
+  const SrcSettings settings = state.settings;
+  GST_OBJECT_UNLOCK(element);
+  if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
+  if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
+    try {
+      state.stream.start(settings);
+    } catch (const std::exception& error) {
+      gpumap::gst::post_error(element, error);
+      return GST_STATE_CHANGE_FAILURE;
+    }
+  }
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_PLAYING) state.stream.set_playing(true);
+  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.stream.set_playing(false);
+
+  const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->change_state(element, transition);
+  if (result == GST_STATE_CHANGE_FAILURE) {
+    if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) state.stream.stop();
+    return result;
+  }
+
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.stream.stop();
+  if (transition == GST_STATE_CHANGE_READY_TO_NULL) state.stream.withdraw();
+  const bool to_paused =
+      transition == GST_STATE_CHANGE_READY_TO_PAUSED || transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED;
+  return state.stream.is_live() && to_paused ? GST_STATE_CHANGE_NO_PREROLL : result;
+}
+
+void finalize(GObject* object) {
+  delete self_of(object)->state;
+  G_OBJECT_CLASS(gst_gpumap_src_parent_class)->finalize(object);
+}
+
+}  // namespace
+
+static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
+  auto* object_class = G_OBJECT_CLASS(klass);
+  object_class->set_property = set_property;
+  object_class->get_property = get_property;
+  object_class->finalize = finalize;
+  GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  GST_ELEMENT_CLASS(klass)->send_event = send_event;
+
+  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
+  g_object_class_install_property(
+      object_class, PROP_CHANNEL,
+      g_param_spec_string("channel", "Channel", "Name of the gpumapsink's channel", "default", rw));
+  g_object_class_install_property(
+      object_class, PROP_TIMEOUT,
+      g_param_spec_uint("timeout", "Timeout", "Milliseconds without a frame that are an error (0: wait for ever)", 0,
+                        G_MAXUINT, 0, rw));
+  g_object_class_install_property(
+      object_class, PROP_IS_LIVE,
+      g_param_spec_boolean("is-live", "Is live", "Act as a live source: no frames while PAUSED", FALSE, rw));
+  g_object_class_install_property(
+      object_class, PROP_BUSY_POLL,
+      g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a frame before sleeping", 0, 1000000, 0,
+                        rw));
+  g_object_class_install_property(
+      object_class, PROP_DO_TIMESTAMP,
+      g_param_spec_boolean("do-timestamp", "Do timestamp",
+                           "Stamp each frame with the running time at which it is taken from the ring", FALSE, rw));
+  g_object_class_install_property(
+      object_class, PROP_NUM_BUFFERS,
+      g_param_spec_int("num-buffers", "Num buffers", "Frames to give before EOS (-1: no end)", -1, G_MAXINT, -1, rw));
+  g_object_class_install_property(
+      object_class, PROP_STATS,
+      g_param_spec_boxed(
+          "stats", "Statistics",
+          "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in "
+          "host memory because it keeps so many; latency of frames that gpumapsink follows (stamps=true)",
+          GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
+
+  static GstStaticPadTemplate pad_template =
+      GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
+  gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &pad_template);
+  gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "GPU map source", "Source/Hardware",
+                                        "Gives the frames of a gpumapsink, in GPU memory, to a GPU pipeline",
+                                        "The gpumap authors");
+}
+
+static void gst_gpumap_src_init(GstGpumapSrc* self) {
+  self->pad = gst_pad_new_from_template(gst_element_class_get_pad_template(GST_ELEMENT_GET_CLASS(self), "src"), "src");
+  self->state = new SrcState(GST_ELEMENT_CAST(self), self->pad);
+  gst_pad_set_activatemode_function(self->pad, activate_mode);
+  gst_pad_set_event_function(self->pad, src_event);
+  gst_pad_set_query_function(self->pad, src_query);
+  gst_pad_use_fixed_caps(self->pad);
+  gst_element_add_pad(GST_ELEMENT_CAST(self), self->pad);
+  GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SOURCE);
+}

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+#include "gst/src/stream.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/error.hpp"
+#include "gst/latency/report.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+/// A thread that changes the pipeline's state holds the lock by which an event of the whole pipeline is known.
+constexpr std::chrono::milliseconds patience_with_others(100);
+
+}  // namespace
+
+SrcStream::~SrcStream() {
+  withdraw();
+  gst_clear_event(&segment_);
+  gst_clear_event(&eos_);
+}
+
+void SrcStream::announce(const std::string& channel) {
+  withdraw();
+  announced_ = Channel::open(channel);
+  announced_->announce_src_pad(pad_);
+}
+
+void SrcStream::withdraw() {
+  if (announced_) announced_->withdraw_src_pad(pad_);
+  announced_.reset();
+}
+
+void SrcStream::start(const SrcSettings& settings) {
+  auto channel = Channel::open(settings.channel);
+  std::string holder;
+  if (!channel->attach_src(
+          element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("channel \"{}\" has a gpumapsrc already ({}): put a tee after that one, "
+                            "or give each pair a channel name of its own",
+                            settings.channel, holder));
+  }
+  channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
+  announce(settings.channel);  // it may have been renamed since READY
+  settings_ = settings;
+  live_ = settings.is_live;
+  started_ = false;
+  ended_ = false;
+  drops_ = false;
+  unlinked_ = false;
+  keeps_ = false;
+  keeping_told_ = false;
+  lost_one_ = false;
+  shift_.reset();
+  frames_ = 0;
+  bytes_ = 0;
+  host_copies_ = 0;
+  left_flushing_ = flushes_downstream_.exchange(false);
+  const std::lock_guard lock(mutex_);
+  flushing_ &= ~static_cast<unsigned>(open);
+  played_ = false;
+  channel_ = std::move(channel);
+}
+
+void SrcStream::stop() {
+  channel_->detach_src();
+  {
+    const std::lock_guard lock(mutex_);
+    channel_.reset();
+    loans_.reset();
+    gst_clear_event(&eos_);
+    sent_.clear();
+  }
+  gst_clear_event(&segment_);
+  output_.reset();
+}
+
+GstStructure* SrcStream::stats() {
+  std::shared_ptr<Loans> loans;
+  {
+    const std::lock_guard lock(mutex_);
+    loans = loans_;
+  }
+  GstStructure* made = gst_structure_new(
+      "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
+      bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
+      G_TYPE_UINT64, host_copies_.load(std::memory_order_relaxed), nullptr);
+  if (const auto channel = this->channel()) add_latency(made, channel->log().get());
+  return made;
+}
+
+std::shared_ptr<Channel> SrcStream::channel() {
+  const std::lock_guard lock(mutex_);
+  return channel_;
+}
+
+std::uint32_t SrcStream::slots() {
+  const auto channel = this->channel();
+  return channel ? channel->slots() : 0;
+}
+
+void SrcStream::set_flushing(Flushing why, bool flushing) {
+  {
+    const std::lock_guard lock(mutex_);
+    flushing_ = flushing ? flushing_ | why : flushing_ & ~static_cast<unsigned>(why);
+    // Under the lock: of two that come at once the channel is told what holds.
+    if (channel_) channel_->set_src_flushing(flushing_ != 0);
+  }
+  changed_.notify_all();
+}
+
+void SrcStream::set_playing(bool playing) {
+  {
+    const std::lock_guard lock(mutex_);
+    playing_ = playing;
+    played_ = played_ || playing;
+  }
+  changed_.notify_all();
+  if (const auto channel = this->channel()) {
+    channel->set_src_playing(playing);
+    channel->interrupt_src();
+  }
+}
+
+bool SrcStream::send_downstream(GstEvent* event) {
+  const auto channel = this->channel();
+  if (!channel) {
+    gst_event_unref(event);
+    return false;
+  }
+  GstElement* sink = channel->sink();
+  const bool comes = sink != nullptr && is_sent_to_both(event, element_, sink, patience_with_others);
+  gst_clear_object(&sink);
+  if (comes) {
+    GST_DEBUG_OBJECT(element_, "%s of the pipeline: left to the one that comes through the ring",
+                     GST_EVENT_TYPE_NAME(event));
+    gst_event_unref(event);
+    return true;
+  }
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) == 0 ||
+      GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    on_event(event);
+    return true;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+      gst_event_take(&eos_, event);
+    } else {
+      sent_.emplace_back(event);
+    }
+  }
+  changed_.notify_all();
+  channel->interrupt_src();
+  return true;
+}
+
+bool SrcStream::start_task() {
+  return gst_pad_start_task(
+             pad_, [](gpointer self) { static_cast<SrcStream*>(self)->step(); }, this, nullptr) != 0;
+}
+
+GstPad* SrcStream::far_pad() {
+  const auto channel = this->channel();
+  GstElement* sink = channel ? channel->sink() : nullptr;
+  if (sink == nullptr) return nullptr;
+  GstPad* pad = gst_element_get_static_pad(sink, "sink");
+  gst_object_unref(sink);
+  return pad;
+}
+
+void SrcStream::time_out() const {
+  GstElement* sink = channel_->sink();
+  const bool alone = sink == nullptr;
+  gst_clear_object(&sink);
+  throw Error(ErrorCode::io,
+              alone ? fmt::format("no gpumapsink on channel \"{}\" for {} ms: start one in this process with the same "
+                                  "channel, or raise timeout",
+                                  channel_->name(), settings_.timeout_ms)
+                    : fmt::format("no frame on channel \"{}\" for {} ms: see what feeds its gpumapsink, or raise "
+                                  "timeout",
+                                  channel_->name(), settings_.timeout_ms));
+}
+
+void SrcStream::refuse() {
+  gst_pad_pause_task(pad_);
+  // While a pipeline goes down, what follows may have stopped already and then takes no caps: that is no error. Nor is
+  // a flush.
+  if (is_stopping(element_) || GST_PAD_IS_FLUSHING(pad_)) return;
+  GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", output_.refusal().c_str()), (nullptr));
+  channel_->set_downstream_flow(GST_FLOW_NOT_NEGOTIATED);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// As a queue does: upstream hears of it, and decides.
+void SrcStream::give_up(GstFlowReturn flow) {
+  if (flow == GST_FLOW_EOS) {  // enough of this stream; another may come
+    drops_ = true;
+    channel_->set_downstream_flow(flow, true);
+    return;
+  }
+  gst_pad_pause_task(pad_);
+  if (flow == GST_FLOW_FLUSHING) return;
+  GstElement* sink = channel_->sink();
+  const bool told = sink != nullptr && same_pipeline(element_, sink);
+  gst_clear_object(&sink);
+  unlinked_ = flow == GST_FLOW_NOT_LINKED;
+  channel_->set_downstream_flow(flow);
+  // An upstream with other branches goes on without this one; else it says so itself.
+  if (unlinked_ && told) return;
+  GST_ELEMENT_FLOW_ERROR(element_, flow);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// num-buffers have been given.
+void SrcStream::finish() {
+  gst_pad_pause_task(pad_);
+  channel_->set_downstream_flow(GST_FLOW_EOS);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// A live source gives nothing while paused, but for the end. False: flushing.
+bool SrcStream::wait_while_paused() {
+  if (!settings_.is_live) return true;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return playing_ || flushing_ != 0 || eos_ != nullptr; });
+  return flushing_ == 0;
+}
+
+/// The application asked for the end.
+bool SrcStream::end_asked() {
+  GstEvent* eos = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(eos, eos_);
+  }
+  if (eos == nullptr) return false;
+  if (!started_) push_stream_start();
+  channel_->set_downstream_flow(GST_FLOW_EOS);
+  gst_pad_push_event(pad_, eos);
+  return true;
+}
+
+/// What the application sent goes out behind the frame of the moment, once there is a segment for it.
+void SrcStream::push_sent() {
+  std::vector<EventPtr> sent;
+  if (segment_ == nullptr) return;
+  {
+    const std::lock_guard lock(mutex_);
+    sent.swap(sent_);
+  }
+  for (EventPtr& event : sent) gst_pad_push_event(pad_, event.release());
+}
+
+/// Whether time without a frame counts: while playing, and before that while someone waits for the preroll.
+bool SrcStream::wants_frames() {
+  if (ended_) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (played_) return playing_;
+  }
+  return is_changing_state(element_);
+}
+
+void SrcStream::step() {
+  if (!wait_while_paused() || end_asked()) {
+    gst_pad_pause_task(pad_);
+    return;
+  }
+  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+  if (has_given_all()) {
+    if (!started_) push_stream_start();
+    finish();
+    return;
+  }
+  push_sent();
+  try {
+    const bool limited = settings_.timeout_ms != 0 && wants_frames();
+    const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;
+    Channel::Next next = channel_->next(deadline);
+    switch (next.kind) {
+      case Channel::Next::Kind::frame:
+        // Paused meanwhile, perhaps.
+        if (wait_while_paused()) {
+          push(next);
+        } else {
+          gst_pad_pause_task(pad_);
+        }
+        break;
+      case Channel::Next::Kind::event:
+        push(next.event);
+        break;
+      case Channel::Next::Kind::timeout:
+        if (wants_frames()) time_out();
+        break;
+      case Channel::Next::Kind::interrupted:
+        break;
+      case Channel::Next::Kind::flushing:
+        gst_pad_pause_task(pad_);
+        break;
+    }
+  } catch (const std::exception& error) {
+    post_error(element_, error);
+    gst_pad_pause_task(pad_);
+    channel_->set_downstream_flow(GST_FLOW_ERROR);
+    gst_pad_push_event(pad_, gst_event_new_eos());
+  }
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gst/channel/channel.hpp"
+#include "gst/src/output.hpp"
+#include "gst/src/time_shift.hpp"
+
+namespace gpumap::gst {
+
+struct SrcSettings {
+  std::string channel = "default";
+  guint timeout_ms = 0;  ///< 0: wait for ever
+  guint busy_poll_us = 0;
+  bool is_live = false;
+  bool do_timestamp = false;
+  gint num_buffers = -1;  ///< -1: no end
+};
+
+/// What a gpumapsrc does: takes frames and events out of the channel and pushes them on, in the thread of the pad's
+/// task. Thread safety: as each member says.
+class SrcStream {
+ public:
+  SrcStream(GstElement* element, GstPad* pad) : element_(element), pad_(pad), output_(pad), shift_(element) {}
+  ~SrcStream();
+  SrcStream(const SrcStream&) = delete;
+  SrcStream& operator=(const SrcStream&) = delete;
+
+  /// From READY on upstream of the channel's sink learns what downstream takes. State changes only, as all up to
+  /// stop().
+  void announce(const std::string& channel);
+  void withdraw();
+  /// Meet the channel. Throws Error(invalid) when it has a src already.
+  void start(const SrcSettings& settings);
+  void stop();
+
+  /// Why nothing waits and nothing is pushed. From any thread.
+  enum Flushing : unsigned {
+    inactive = 1,  ///< the pad is not active
+    open = 2,      ///< a FLUSH_START came
+    ending = 4,    ///< its FLUSH_STOP is on its way
+  };
+  void set_flushing(Flushing why, bool flushing);
+  void set_playing(bool playing);
+  [[nodiscard]] bool start_task();
+  /// Takes an event that the application sends downstream. What is serialized goes out behind the frame of the moment;
+  /// at EOS upstream of the sink is told. One that was sent to a pipeline in which the sink is, too, comes through the
+  /// ring, behind what is queued, and this one is dropped. False: not started. From any thread.
+  bool send_downstream(GstEvent* event);
+  /// Takes an event from downstream for whoever feeds the sink. False: there is no one, or it was refused.
+  bool send_upstream(GstEvent* event);
+  /// Downstream took no more, for nothing was linked there. Now something may be. From any thread.
+  void relinked();
+  /// The pad at which frames enter the channel, transfer full, or null. From any thread.
+  [[nodiscard]] GstPad* far_pad();
+  /// Of the channel's ring; 0 where there is none yet. From any thread.
+  [[nodiscard]] std::uint32_t slots();
+  /// As it was set when this started.
+  [[nodiscard]] bool is_live() const noexcept { return live_; }
+
+  /// Transfer full. From any thread.
+  [[nodiscard]] GstStructure* stats();
+
+ private:
+  struct UnrefEvent {
+    void operator()(GstEvent* event) const { gst_event_unref(event); }
+  };
+  using EventPtr = std::unique_ptr<GstEvent, UnrefEvent>;
+
+  // The streaming thread.
+  void step();
+  [[nodiscard]] bool wait_while_paused();
+  [[nodiscard]] bool end_asked();
+  void push_sent();
+  [[nodiscard]] bool wants_frames();
+  void refuse();
+  [[noreturn]] void time_out() const;
+  void give_up(GstFlowReturn flow);
+  void finish();
+  [[nodiscard]] bool has_given_all() const {
+    return settings_.num_buffers >= 0 &&
+           frames_.load(std::memory_order_relaxed) >= static_cast<guint64>(settings_.num_buffers);
+  }
+  // src_frames.cpp
+  void push(Channel::Next& frame);
+  [[nodiscard]] SrcOutput::Memory memory_for(const Channel::Next& frame);
+  [[nodiscard]] bool waits_for_return(Loans& loans);
+  void tell_of_keeping(const Channel::Next& frame, bool more_slots);
+  void stamp_time(GstBuffer* buffer) const;
+  // src_events.cpp
+  void push(GstEvent* event);
+  void push_stream_start();
+  void push_segment();
+  void begin_anew();
+  [[nodiscard]] bool negotiate();
+  [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
+
+  // The sink's thread.
+  void on_event(GstEvent* event);
+  void flush_stop(GstEvent* event);
+  void restart_task();
+
+  [[nodiscard]] std::shared_ptr<Channel> channel();
+
+  GstElement* element_;
+  GstPad* pad_;
+  SrcSettings settings_;
+  SrcOutput output_;
+  TimeShift shift_;
+  bool started_ = false;         ///< stream-start went out
+  bool ended_ = false;           ///< EOS came through the ring
+  bool drops_ = false;           ///< downstream has had enough, until the next stream or segment
+  GstEvent* segment_ = nullptr;  ///< as it came from the sink
+  bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
+  bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
+  bool keeping_told_ = false;
+  bool lost_one_ = false;  ///< the last frame went to no one
+  std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
+  std::atomic<bool> live_{false};
+  std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
+  std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::shared_ptr<Channel> channel_;    ///< changes only while the task is stopped
+  std::shared_ptr<Channel> announced_;  ///< from READY on
+  std::shared_ptr<Loans> loans_;        ///< of the ring of the moment
+  bool playing_ = false;
+  bool played_ = false;      ///< since the start
+  GstEvent* eos_ = nullptr;  ///< that the application sent, as:
+  std::vector<EventPtr> sent_;
+  unsigned flushing_ = inactive;
+};
+
+}  // namespace gpumap::gst

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+#include "gst/src/time_shift.hpp"
+
+#include <cstdlib>
+
+#include "gst/channel/pipeline_state.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr gint64 between_looks_us = 1000000;
+/// Two clocks are read one after the other: a difference below this may be the time in between.
+constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+
+GstClockTime base_time_of(GstElement* element) {
+  GST_OBJECT_LOCK(element);
+  const GstClockTime base = element->base_time;
+  GST_OBJECT_UNLOCK(element);
+  return base;
+}
+
+/// The base time of `element`'s pipeline. While it does not play, what that would be if it began now, at the running
+/// time at which it stopped; `estimated` is then set.
+GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, bool& estimated) {
+  if (playing && !is_changing_state(element)) return static_cast<GstClockTimeDiff>(base_time_of(element));
+  estimated = true;
+  GstElement* pipeline = top_level(element);
+  const GstClockTime stopped = gst_element_get_start_time(pipeline);
+  gst_object_unref(pipeline);
+  return static_cast<GstClockTimeDiff>(now) -
+         static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0);
+}
+
+}  // namespace
+
+void TimeShift::reset() {
+  shift_ = 0;
+  there_ = {};
+  here_ = GST_CLOCK_TIME_NONE;
+  playing_ = false;
+  estimated_ = false;
+  two_clocks_ = false;
+  looked_at_us_ = 0;
+}
+
+GstClockTimeDiff TimeShift::compute(const Channel& channel) {
+  GstElement* sink = channel.sink();
+  if (sink == nullptr) return shift_;
+  GstClockTimeDiff shift = shift_;
+  estimated_ = false;
+  GstClock* here = gst_element_get_clock(src_);
+  GstClock* there = gst_element_get_clock(sink);
+  two_clocks_ = here != nullptr && there != nullptr && here != there;
+  if (same_pipeline(src_, sink)) {
+    shift = 0;
+  } else if (there == nullptr) {
+    estimated_ = true;  // it has never played
+  } else {
+    const GstClockTime now_there = gst_clock_get_time(there);
+    const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here) : now_there;
+    const GstClockTimeDiff due_there = base_of(sink, channel.sink_playing(), now_there, estimated_);
+    const GstClockTimeDiff due_here = base_of(src_, channel.src_playing() && here != nullptr, now_here, estimated_);
+    shift = due_there - due_here + GST_CLOCK_DIFF(now_there, now_here);
+  }
+  looked_at_us_ = g_get_monotonic_time();
+  gst_clear_object(&here);
+  gst_clear_object(&there);
+  gst_object_unref(sink);
+  return shift;
+}
+
+bool TimeShift::update(const Channel& channel, bool anew) {
+  const Channel::SinkTime there = channel.sink_time();
+  const GstClockTime here = base_time_of(src_);
+  const bool playing = channel.src_playing();
+  const bool changed = there != there_ || here != here_ || playing != playing_;
+  const bool again = two_clocks_ && g_get_monotonic_time() - looked_at_us_ > between_looks_us;
+  const bool known = estimated_ && !is_changing_state(src_) && there.playing && playing;
+  if (!changed && !again && !known && !anew) return false;
+  there_ = there;
+  here_ = here;
+  playing_ = playing;
+  const GstClockTimeDiff before = shift_;
+  const GstClockTimeDiff shift = compute(channel);
+  // Between two looks at the same clocks only their drift counts.
+  if (again && !changed && !known && !anew && std::llabs(shift - before) < clock_error) return false;
+  shift_ = shift;
+  return shift != before;
+}
+
+}  // namespace gpumap::gst

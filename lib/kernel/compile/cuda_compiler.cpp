@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/compile/cuda_compiler.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+
+#include "gpumap/error.hpp"
+#include "kernel/compile/compiler_log.hpp"
+#include "kernel/compile/nvrtc.hpp"
+#include "kernel/compile/ptx.hpp"
+#include "kernel/embedded_sources.hpp"
+
+namespace gpumap {
+
+#if GPUMAP_HAVE_CUDA
+namespace {
+
+// What a source may include without any file on disk. The views are zero-terminated: they view string literals.
+constexpr std::array<OwnHeader, 14> own_headers{{
+    {"gpumap/kernel.h", embedded::kernel_h},
+    {"gpumap/grid.h", embedded::grid_h},
+    {"gpumap/samples.h", embedded::samples_h},
+    {"gpumap/bayer.h", embedded::bayer_h},
+    {"gpumap/color.h", embedded::color_h},
+    {"gpumap/pixels.h", embedded::pixels_h},
+    {"gpumap/sums.h", embedded::sums_h},
+    {"gpumap/taps.h", embedded::taps_h},
+    {"gpumap/tensors.h", embedded::tensors_h},
+    {"gpumap/words.h", embedded::words_h},
+    {"gpumap/radio.h", embedded::radio_h},
+    {"gpumap/block_fft.h", embedded::block_fft_h},
+    {"gpumap/spectrum.h", embedded::spectrum_h},
+    {"gpumap/two_pass.h", embedded::two_pass_h},
+}};
+
+class Compilation {
+ public:
+  Compilation(const Nvrtc& nvrtc, const KernelSource& source) : nvrtc_(nvrtc), name_(source.name) {
+    std::array<const char*, own_headers.size()> names{};
+    std::array<const char*, own_headers.size()> texts{};
+    for (std::size_t i = 0; i < own_headers.size(); ++i) {
+      names[i] = own_headers[i].first.data();
+      texts[i] = own_headers[i].second.data();
+    }
+    check(nvrtc_.nvrtcCreateProgram(&program_, source.code.c_str(), source.name.c_str(), static_cast<int>(names.size()),
+                                    texts.data(), names.data()));
+  }
+  ~Compilation() { nvrtc_.nvrtcDestroyProgram(&program_); }
+  Compilation(const Compilation&) = delete;
+  Compilation& operator=(const Compilation&) = delete;
+
+  /// Have what `function` names in C++ made, too; before compile().
+  void ask_for(const std::string& function) { check(nvrtc_.nvrtcAddNameExpression(program_, function.c_str())); }
+  /// And how that is called in the PTX; behind compile().
+  [[nodiscard]] std::string lowered_name(const std::string& function) const {
+    const char* name = nullptr;
+    check(nvrtc_.nvrtcGetLoweredName(program_, function.c_str(), &name));
+    return name;
+  }
+
+  void compile(const std::vector<std::string>& options) {
+    std::vector<const char*> words;
+    for (const std::string& option : options) words.push_back(option.c_str());
+    const nvrtcResult result = nvrtc_.nvrtcCompileProgram(program_, static_cast<int>(words.size()), words.data());
+    if (result == NVRTC_SUCCESS) return;
+    std::size_t size = 0;
+    std::string log;
+    if (nvrtc_.nvrtcGetProgramLogSize(program_, &size) == NVRTC_SUCCESS) {
+      log.resize(size);
+      nvrtc_.nvrtcGetProgramLog(program_, log.data());
+    }
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {} does not compile (NVRTC {}, {}): {}\n{}", name_, nvrtc_.version, options.front(),
+                            nvrtc_.nvrtcGetErrorString(result), shortened_log(std::move(log))));
+  }
+
+  [[nodiscard]] std::string ptx() const { return output(nvrtc_.nvrtcGetPTXSize, nvrtc_.nvrtcGetPTX); }
+  [[nodiscard]] std::string cubin() const { return output(nvrtc_.nvrtcGetCUBINSize, nvrtc_.nvrtcGetCUBIN); }
+
+ private:
+  template <typename Size, typename Get>
+  [[nodiscard]] std::string output(Size size_of, Get get) const {
+    std::size_t size = 0;
+    check(size_of(program_, &size));
+    std::string bytes(size, '\0');
+    check(get(program_, bytes.data()));
+    return bytes;
+  }
+
+  void check(nvrtcResult result) const {
+    if (result == NVRTC_SUCCESS) return;
+    throw Error(ErrorCode::compile,
+                fmt::format("kernel {}: NVRTC {}: {}", name_, nvrtc_.version, nvrtc_.nvrtcGetErrorString(result)));
+  }
+
+  const Nvrtc& nvrtc_;
+  std::string name_;
+  nvrtcProgram program_ = nullptr;
+};
+
+int parse_architecture(std::string_view text) {
+  constexpr std::string_view prefix = "sm_";
+  int number = 0;
+  if (text.starts_with(prefix)) {
+    const std::string_view digits = text.substr(prefix.size());
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (error == std::errc{} && end == digits.data() + digits.size() && number > 0) return number;
+  }
+  throw Error(ErrorCode::invalid,
+              fmt::format("architecture '{}': write sm_ and the compute capability, as sm_90", text));
+}
+
+/// The folders of a user's own headers and of the toolkit's (cuda_fp16.h and the like are files, not built in).
+std::vector<std::string> include_options(const KernelSource& source) {
+  std::vector<std::filesystem::path> folders = source.include_folders;
+  if (std::error_code ignored; std::filesystem::is_regular_file(source.name, ignored)) {
+    const std::filesystem::path folder = std::filesystem::path(source.name).parent_path();
+    folders.push_back(folder.empty() ? "." : folder);
+  }
+  for (const char* variable : {"CUDA_HOME", "CUDA_PATH"}) {
+    if (const char* root = std::getenv(variable)) folders.push_back(std::filesystem::path(root) / "include");
+  }
+  folders.emplace_back("/usr/local/cuda/include");
+  std::vector<std::string> options;
+  for (const std::filesystem::path& folder : folders) options.push_back("--include-path=" + folder.string());
+  return options;
+}
+
+}  // namespace
+
+CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
+  if (source.language != Language::cuda) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not CUDA C++: nothing to compile", source.name));
+  }
+  const Nvrtc& nvrtc = Nvrtc::get();
+  const int wanted = parse_architecture(architecture);
+  // PTX of an older architecture runs on every newer GPU: the driver compiles it at load.
+  const auto above = std::upper_bound(nvrtc.architectures.begin(), nvrtc.architectures.end(), wanted);
+  if (above == nvrtc.architectures.begin()) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {}: NVRTC {} compiles for {} only, not for {}: point GPUMAP_NVRTC_PATH at an older "
+                            "CUDA Toolkit, or use a Vulkan kernel",
+                            source.name, nvrtc.version, fmt::join(nvrtc.architectures, ", "), architecture));
+  }
+  const int chosen = *std::prev(above);
+  const bool exact = chosen == wanted;
+
+  std::vector<std::string> options{
+      fmt::format("--gpu-architecture={}_{}", exact ? "sm" : "compute", chosen),
+      "--std=c++17",
+      "--device-as-default-execution-space",
+      "--restrict",
+      "--generate-line-info",
+  };
+  for (const std::string& define : source.defines) options.push_back("--define-macro=" + define);
+  for (std::string& option : include_options(source)) options.push_back(std::move(option));
+
+  const bool by_expression = is_name_expression(source.function);
+  CacheKey key;
+  key.add_compiler(nvrtc.identity);
+  key.add(by_expression ? source.function : std::string());
+  key.add(nvrtc.version);
+  for (const std::string& option : options) key.add(option);
+  key.add_source(source.name, source.code, own_headers);
+  Compiled compiled = cache.get(key, [&]() -> Compiled {
+    Compilation program(nvrtc, source);
+    if (by_expression) program.ask_for(source.function);
+    program.compile(options);
+    std::string ptx = program.ptx();
+    while (!ptx.empty() && ptx.back() == '\0') ptx.pop_back();
+    if (by_expression) ptx = with_lowered_name(ptx, program.lowered_name(source.function));
+    if (!exact) return {.code = std::move(ptx), .listing = {}};
+    return {.code = program.cubin(), .listing = std::move(ptx)};
+  });
+  std::string function = choose_entry(source, exact ? compiled.listing : compiled.code);
+  return {.code = std::move(compiled.code), .function = std::move(function)};
+}
+
+#else
+
+CudaBinary build_cuda(const KernelSource& source, std::string_view, CodeCache&) {
+  throw Error(ErrorCode::no_driver, fmt::format("kernel {}: this gpumap was built without CUDA: use a .comp kernel, or "
+                                                "build with the CUDA Toolkit installed",
+                                                source.name));
+}
+
+#endif
+
+std::string compile_cuda(const KernelSource& source, std::string_view architecture) {
+  return build_cuda(source, architecture).code;
+}
+
+}  // namespace gpumap

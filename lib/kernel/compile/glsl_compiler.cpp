@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "kernel/compile/glsl_compiler.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <shaderc/shaderc.hpp>
+
+#include "gpumap/error.hpp"
+#include "kernel/compile/compiler_log.hpp"
+#include "kernel/compile/spirv_constants.hpp"
+#include "kernel/embedded_sources.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr std::array<OwnHeader, 10> memory_files{{
+    {"gpumap.glsl", embedded::gpumap_glsl},
+    {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
+    {"gpumap_bayer.glsl", embedded::gpumap_bayer_glsl},
+    {"gpumap_color.glsl", embedded::gpumap_color_glsl},
+    {"gpumap_pixels.glsl", embedded::gpumap_pixels_glsl},
+    {"gpumap_sums.glsl", embedded::gpumap_sums_glsl},
+    {"gpumap_taps.glsl", embedded::gpumap_taps_glsl},
+    {"gpumap_tensors.glsl", embedded::gpumap_tensors_glsl},
+    {"gpumap_words.glsl", embedded::gpumap_words_glsl},
+    {"gpumap_radio.glsl", embedded::gpumap_radio_glsl},
+}};
+
+/// #include <name> from memory; #include "name" beside the file that includes it.
+class Includer : public shaderc::CompileOptions::IncluderInterface {
+ public:
+  explicit Includer(std::vector<std::filesystem::path> folders) : folders_(std::move(folders)) {}
+
+  shaderc_include_result* GetInclude(const char* requested, shaderc_include_type type, const char* requesting,
+                                     std::size_t depth) override {
+    // shaderc sees a failure as an empty name with a message for content.
+    auto* answer = new Answer;
+    // A file that includes itself twice would, however shallow, take time without end.
+    if (depth > deepest || ++included_ > most_included) {
+      answer->content = "too many files";
+      exceeded_ = true;
+    } else if (type == shaderc_include_type_standard) {
+      // A name in quotes is asked for here too when no such file was found beside the one that includes it.
+      answer->content =
+          "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file or in an include path";
+      for (const auto& [name, text] : memory_files) {
+        if (name != requested) continue;
+        answer->name = fmt::format("<{}>", name);
+        answer->content = text;
+      }
+      for (const std::filesystem::path& folder : folders_) {
+        if (answer->name.empty()) read(folder / requested, *answer);
+      }
+    } else {
+      read(std::filesystem::path(requesting).parent_path() / requested, *answer);
+    }
+    answer->view = {answer->name.c_str(), answer->name.size(), answer->content.c_str(), answer->content.size(), answer};
+    return &answer->view;
+  }
+
+  void ReleaseInclude(shaderc_include_result* view) override { delete static_cast<Answer*>(view->user_data); }
+
+  static constexpr std::size_t deepest = 64;
+  static constexpr std::size_t most_included = 1000;
+  /// More were asked for, and refused.
+  [[nodiscard]] bool exceeded() const noexcept { return exceeded_; }
+
+ private:
+  struct Answer {
+    std::string name;
+    std::string content;
+    shaderc_include_result view{};
+  };
+
+  static void read(const std::filesystem::path& path, Answer& answer) {
+    // Looked at first: to open a pipe waits for who writes into it.
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) return;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return;
+    answer.name = path.string();
+    answer.content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  }
+
+  std::vector<std::filesystem::path> folders_;
+  std::size_t included_ = 0;
+  bool exceeded_ = false;
+};
+
+/// Without a #version a compiler takes the source for a language of another time and stumbles over each line of
+/// gpumap.glsl.
+void check_version(const KernelSource& source) {
+  static const auto& directive = *new std::regex("(^|\\n)[ \\t]*#[ \\t]*version\\b");
+  if (std::regex_search(source.code, directive)) return;
+  throw Error(ErrorCode::compile,
+              fmt::format("kernel {}: no #version in it: begin it with the line #version 460", source.name));
+}
+
+/// The function that becomes main; empty where that is the one.
+std::string renamed_to_main(const KernelSource& source) {
+  return source.function == "main" ? std::string() : source.function;
+}
+
+// As it was when this process loaded it: libgpumap itself where shaderc is linked into that.
+const auto& shaderc_identity =
+    *new std::string(identity_of_code(reinterpret_cast<const void*>(&shaderc_compiler_initialize)));
+
+std::string run_shaderc(const KernelSource& source) {
+  check_version(source);
+  shaderc::CompileOptions options;
+  options.SetTargetEnvironment(shaderc_target_env_vulkan, shaderc_env_version_vulkan_1_2);
+  options.SetOptimizationLevel(shaderc_optimization_level_performance);
+  auto owned = std::make_unique<Includer>(source.include_folders);
+  const Includer& includer = *owned;
+  options.SetIncluder(std::move(owned));
+  for (const std::string& define : source.defines) {
+    const std::size_t equals = std::min(define.find('='), define.size());
+    options.AddMacroDefinition(define.substr(0, equals), equals == define.size() ? "1" : define.substr(equals + 1));
+  }
+  // GLSL knows no entry point but main.
+  const std::string function = renamed_to_main(source);
+  if (!function.empty()) {
+    if (source.code.find(function) == source.code.npos) {
+      throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function));
+    }
+    options.AddMacroDefinition(function, "main");
+  }
+  const shaderc::Compiler compiler;
+  const shaderc::SpvCompilationResult result = compiler.CompileGlslToSpv(
+      source.code.data(), source.code.size(), shaderc_compute_shader, source.name.c_str(), "main", options);
+  if (includer.exceeded()) {
+    throw Error(
+        ErrorCode::compile,
+        fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
+                    "itself?",
+                    source.name, Includer::deepest, Includer::most_included));
+  }
+  if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
+    throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,
+                                                shortened_log(result.GetErrorMessage())));
+  }
+  return with_capabilities_of_constants(
+      {reinterpret_cast<const char*>(result.begin()), reinterpret_cast<const char*>(result.end())});
+}
+
+}  // namespace
+
+std::string build_glsl(const KernelSource& source, CodeCache& cache) {
+  if (source.language != Language::glsl) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: not GLSL: nothing to compile", source.name));
+  }
+  CacheKey key;  // the options are the same for all: they change with the build of gpumap, which is in every key
+  key.add_compiler(shaderc_identity);
+  key.add("glsl");
+  key.add(renamed_to_main(source));
+  for (const std::string& define : source.defines) key.add(define);
+  for (const std::filesystem::path& folder : source.include_folders) key.add("-I" + folder.string());
+  key.add_source(source.name, source.code, memory_files);
+  return cache.get(key, [&]() -> Compiled { return {.code = run_shaderc(source), .listing = {}}; }).code;
+}
+
+std::string compile_glsl(const KernelSource& source) {
+  return build_glsl(source, CodeCache::of_process());
+}
+
+}  // namespace gpumap

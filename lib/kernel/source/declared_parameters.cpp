@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+// The parameters of a kernel of the user's.
+//
+// declared  = item *( "," item )
+// item      = name [ ":" type ] "=" ( number / list ) [ "in" "[" number "," number "]" ]
+#include "kernel/source/declared_parameters.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+using Limits = std::pair<Number, Number>;
+
+/// The range of whole numbers of a type; empty for floats.
+std::optional<Limits> whole_range(NumberType type) {
+  switch (type) {
+    case NumberType::i32:
+      return Limits{std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()};
+    case NumberType::u32:
+      return Limits{0, std::int64_t{std::numeric_limits<std::uint32_t>::max()}};
+    case NumberType::i64:
+      return Limits{std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
+    default:
+      return {};
+  }
+}
+
+bool is_within(const Number& number, const Limits& limits) {
+  const auto whole = number.whole(), least = limits.first.whole(), most = limits.second.whole();
+  if (whole && least && most) return *whole >= *least && *whole <= *most;
+  return number.value() >= limits.first.value() && number.value() <= limits.second.value();
+}
+
+/// Why `number` cannot be a value of `parameter`; empty where it can.
+std::string obstacle(const DeclaredParameter& parameter, const Number& number) {
+  const std::optional<Limits> range = whole_range(parameter.type);
+  if (range &&
+      (!number.whole() || !is_within(number, *range) || !is_within(number, parameter.limits.value_or(*range)))) {
+    const Limits& told = parameter.limits ? *parameter.limits : *range;
+    return fmt::format("{} is not a whole number from {} to {} ({}): give one that is", to_string(number),
+                       to_string(told.first), to_string(told.second), to_string(parameter.type));
+  }
+  if (parameter.type == NumberType::f32 && !(std::abs(number.value()) <= std::numeric_limits<float>::max())) {
+    return fmt::format("{} is not a finite 32-bit float: give a smaller one, or declare it as f64", to_string(number));
+  }
+  if (parameter.limits && !is_within(number, *parameter.limits)) {
+    return fmt::format("{} is not from {} to {}: give a number that is", to_string(number),
+                       to_string(parameter.limits->first), to_string(parameter.limits->second));
+  }
+  return {};
+}
+
+void check(std::string_view of, const DeclaredParameter& parameter, const Number& number) {
+  const std::string why = obstacle(parameter, number);
+  if (!why.empty()) throw Error(ErrorCode::invalid, fmt::format("parameters: '{}'{}: {}", parameter.name, of, why));
+}
+
+NumberType parse_parameter_type(std::string_view text) {
+  const NumberType type = parse_number_type(text);
+  if (type == NumberType::f32 || type == NumberType::f64 || whole_range(type)) return type;
+  throw Error(ErrorCode::invalid,
+              fmt::format("a parameter cannot be a {}: choose f32, f64, i32, u32 or i64", to_string(type)));
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Where the item that begins at `at` ends: a comma that is not between brackets.
+std::size_t end_of_item(std::string_view text, std::size_t at) {
+  int depth = 0;
+  for (; at < text.size() && (text[at] != ',' || depth > 0); ++at) {
+    if (text[at] == '[') ++depth;
+    if (text[at] == ']') --depth;
+  }
+  return at;
+}
+
+/// What an item says beyond `name=values`; that is taken out of `text`, from `at` to `end`, and blanks left, so that
+/// columns stay what they are.
+DeclaredParameter take_extras(std::string& text, std::size_t at, std::size_t end) {
+  DeclaredParameter made;
+  const std::string item = text.substr(at, end - at);
+  const std::size_t equals = item.find('=');
+  if (equals == item.npos) return made;
+  if (const std::size_t colon = item.find(':'); colon < equals) {
+    made.type = parse_parameter_type(trimmed(std::string_view(item).substr(colon + 1, equals - colon - 1)));
+    std::fill(text.begin() + static_cast<std::ptrdiff_t>(at + colon),
+              text.begin() + static_cast<std::ptrdiff_t>(at + equals), ' ');
+  }
+  const std::size_t in = item.rfind("in");
+  if (in == item.npos || in < equals) return made;
+  const std::string_view limits = trimmed(std::string_view(item).substr(in + 2));
+  if (!limits.starts_with('[')) return made;
+  const auto parsed = parse_parameters(fmt::format("in={}", limits));
+  const std::vector<Number>& numbers = parsed.front().second;
+  if (parsed.size() != 1 || numbers.size() != 2 || numbers[0].value() > numbers[1].value()) {
+    throw Error(ErrorCode::invalid, fmt::format("\"{}\": write the least and the most, as in [0,100]", limits));
+  }
+  made.limits = Limits{numbers[0], numbers[1]};
+  std::fill(text.begin() + static_cast<std::ptrdiff_t>(at + in), text.begin() + static_cast<std::ptrdiff_t>(end), ' ');
+  return made;
+}
+
+/// As a word of gpumap_frame::numbers.
+std::uint64_t word_of(NumberType type, const Number& number) {
+  if (whole_range(type)) return static_cast<std::uint64_t>(number.whole().value_or(0));
+  return std::bit_cast<std::uint64_t>(number.value());
+}
+
+float nearest_float(const Number& number) {
+  const double value = number.value();
+  constexpr double most = std::numeric_limits<float>::max();
+  if (std::abs(value) <= most) return static_cast<float>(value);
+  return std::copysign(std::numeric_limits<float>::infinity(), static_cast<float>(value > 0 ? 1 : -1));
+}
+
+}  // namespace
+
+std::vector<DeclaredParameter> parse_declared_parameters(std::string_view text) {
+  std::string plain(text);
+  std::vector<DeclaredParameter> made;
+  for (std::size_t at = 0; at <= plain.size();) {
+    const std::size_t end = end_of_item(plain, at);
+    made.push_back(take_extras(plain, at, end));
+    at = end + 1;
+  }
+  auto parsed = parse_parameters(plain);
+  made.resize(parsed.size());  // each item gave one, else it would have thrown; none gives an empty item
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    DeclaredParameter& parameter = made[i];
+    parameter.name = std::move(parsed[i].first);
+    parameter.values = std::move(parsed[i].second);
+    if (parameter.name.find('[') != std::string::npos) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("\"{}\": declare the whole list, as in taps=[1,2,3]", parameter.name));
+    }
+    if (parameter.limits) {
+      DeclaredParameter unlimited = parameter;
+      unlimited.limits.reset();
+      for (const Number& limit : {parameter.limits->first, parameter.limits->second}) check(" in", unlimited, limit);
+    }
+    for (const Number& value : parameter.values) check("", parameter, value);
+  }
+  return made;
+}
+
+void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
+                    std::span<float> params, std::span<std::uint64_t> numbers) {
+  std::vector<Number> made;
+  std::vector<const DeclaredParameter*> of;  // of each number
+  const DeclaredParameter undeclared;
+  const std::string of_kernel = fmt::format(" of kernel {}", kernel);
+  if (declaration.params.empty()) {
+    for (const auto& [name, values] : parse_parameters(text)) {
+      DeclaredParameter as_float{.name = name};
+      for (const Number& value : values) check(of_kernel, as_float, value);
+      made.insert(made.end(), values.begin(), values.end());
+    }
+    of.assign(made.size(), &undeclared);
+  } else {
+    std::vector<Parameter> known;
+    for (const DeclaredParameter& parameter : declaration.params) {
+      known.push_back({.name = parameter.name,
+                       .first = static_cast<std::uint32_t>(made.size()),
+                       .count = static_cast<std::uint32_t>(parameter.values.size())});
+      made.insert(made.end(), parameter.values.begin(), parameter.values.end());
+      of.resize(made.size(), &parameter);
+    }
+    lay_out_parameters(kernel, known, text, [&](std::string_view, std::size_t at, const Number& number) {
+      check(of_kernel, *of[at], number);
+      made[at] = number;
+    });
+  }
+  std::fill(params.begin(), params.end(), 0.0F);
+  std::fill(numbers.begin(), numbers.end(), 0);
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    params[i] = nearest_float(made[i]);
+    numbers[i] = word_of(of[i]->type, made[i]);
+  }
+}
+
+}  // namespace gpumap

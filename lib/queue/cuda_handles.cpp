@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/cuda.hpp"
+
+#include "device/cuda_driver.hpp"
+#include "gpumap/error.hpp"
+#include "queue/queues.hpp"
+
+namespace gpumap {
+
+#if GPUMAP_HAVE_CUDA
+
+CudaHandles cuda_handles(const Device& device) noexcept {
+  const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
+  if (gpu == nullptr || gpu->cuda() == nullptr) return {};
+  return {.context = gpu->cuda()->handle(), .device = gpu->cuda()->device()};
+}
+
+void* cuda_stream(Queue& queue) {
+  return stream_of(queue);
+}
+
+#else
+
+CudaHandles cuda_handles(const Device& /*device*/) noexcept {
+  return {};
+}
+
+void* cuda_stream(Queue& /*queue*/) {
+  throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
+}
+
+#endif
+
+}  // namespace gpumap

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/error.hpp"
+#include "queue/queues.hpp"
+
+#if GPUMAP_HAVE_CUDA
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "device/cuda_span.hpp"
+#include "device/cuda_timeline.hpp"
+#include "memory/gpu_mapping.hpp"
+#include "queue/executable.hpp"
+
+namespace gpumap {
+namespace {
+
+/// A non-blocking CUDA stream. Work starts as it is called; submit() only adds the signal.
+class CudaQueue final : public Queue {
+ public:
+  explicit CudaQueue(std::shared_ptr<GpuDevice> device)
+      : device_(std::move(device)), context_(*device_->cuda()), timeline_(create_cuda_timeline(device_)) {}
+
+  ~CudaQueue() override {
+    // A lost context answers at once.
+    if (const CudaContext::CleanupScope scope(context_); scope) {
+      context_.driver().cuStreamSynchronize(timeline_->stream());
+    }
+  }
+
+  [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
+
+  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
+    device_->check_alive();
+    if (fence.signalled()) return WaitResult::ready;
+    const auto timeline = std::dynamic_pointer_cast<CudaTimeline>(fence.timeline());
+    if (timeline == timeline_) return WaitResult::ready;  // a stream is in order
+    if (!timeline || &timeline->context() != &context_) return fence.wait(no_deadline, cpu_wait_spin, cancel);
+    const CudaContext::Scope scope(context_);
+    keep(timeline);
+    timeline->make_wait(timeline_->stream(), fence.value());
+    dirty_ = true;
+    return WaitResult::ready;
+  }
+
+  void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
+    const auto* cuda_kernel = dynamic_cast<const CudaKernel*>(&kernel);
+    if (cuda_kernel == nullptr) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {} is a compute shader and this queue runs CUDA: use a Vulkan queue or its CUDA "
+                              "twin",
+                              kernel.name()));
+    }
+    const CudaContext::Scope scope(context_);
+    gpumap_frame argument = frame;
+    void* arguments[] = {&argument};
+    const auto& [blocks, threads] = grid;
+    context_.check(context_.driver().cuLaunchKernel(cuda_kernel->function(), blocks[0], blocks[1], blocks[2],
+                                                    threads[0], threads[1], threads[2], cuda_kernel->shared_bytes(),
+                                                    timeline_->stream(), arguments, nullptr),
+                   fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(), blocks[0],
+                               blocks[1], blocks[2], threads[0], threads[1], threads[2]));
+    dirty_ = true;
+  }
+
+  void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
+            std::size_t bytes) override {
+    const auto& source = own_mapping(from, *device_);
+    const auto& target = own_mapping(to, *device_);
+    check_copy(source, from_offset, target, to_offset, bytes);
+    const auto source_address = source.address(Backend::cuda);
+    const auto target_address = target.address(Backend::cuda);
+    if (source_address == 0 || target_address == 0) {
+      throw Error(ErrorCode::invalid, "copy: host memory that was allocated for Vulkan has no CUDA address");
+    }
+    if (bytes == 0) return;
+    const CudaContext::Scope scope(context_);
+    context_.check(context_.driver().cuMemcpyAsync(target_address + to_offset, source_address + from_offset, bytes,
+                                                   timeline_->stream()),
+                   "copying");
+    dirty_ = true;
+  }
+
+  void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
+    const auto& target = own_mapping(mapping, *device_);
+    check_clear(target, offset, bytes);
+    const auto address = target.address(Backend::cuda);
+    if (address == 0) throw Error(ErrorCode::invalid, "clear: memory that has no CUDA address");
+    if (bytes == 0) return;
+    const CudaContext::Scope scope(context_);
+    context_.check(context_.driver().cuMemsetD32Async(address + offset, 0, bytes / 4, timeline_->stream()), "clearing");
+    dirty_ = true;
+  }
+
+  [[nodiscard]] std::shared_ptr<GpuSpan> begin_span() override {
+    const CudaContext::Scope scope(context_);
+    if (!spans_) spans_ = std::make_shared<CudaSpans>(device_);
+    return spans_->begin(timeline_->stream());
+  }
+
+  void end_span(GpuSpan& span) override {
+    if (!spans_) return Queue::end_span(span);  // none of its spans
+    const CudaContext::Scope scope(context_);
+    spans_->end(span, timeline_->stream());
+    dirty_ = true;
+  }
+
+  [[nodiscard]] std::string no_span_reason() const override { return spans_ ? spans_->reason() : std::string(); }
+
+  [[nodiscard]] CUstream use_stream() noexcept {
+    dirty_ = true;
+    return timeline_->stream();
+  }
+
+  [[nodiscard]] Fence submit() override {
+    device_->check_alive();
+    if (dirty_) {
+      const CudaContext::Scope scope(context_);
+      timeline_->signal(submitted_ + 1);
+      ++submitted_;
+      dirty_ = false;
+    }
+    return {timeline_, submitted_};
+  }
+
+ private:
+  struct Awaited {
+    std::shared_ptr<CudaTimeline> timeline;
+    std::uint64_t until;  ///< of this queue's timeline: then its stream is past the wait
+  };
+  /// The stream may come to the wait when nobody else has the timeline any more, and the word that the driver reads is
+  /// the timeline's.
+  void keep(const std::shared_ptr<CudaTimeline>& timeline) {
+    const auto known = std::ranges::find(awaited_, timeline, &Awaited::timeline);
+    if (known != awaited_.end()) {
+      known->until = submitted_ + 1;
+      return;
+    }
+    const std::uint64_t completed = timeline_->completed();
+    std::erase_if(awaited_, [completed](const Awaited& one) { return one.until <= completed; });
+    awaited_.push_back({timeline, submitted_ + 1});
+  }
+
+  void make_current() override { current_.emplace(context_); }
+  void end_current() noexcept override { current_.reset(); }
+
+  const std::shared_ptr<GpuDevice> device_;
+  const CudaContext& context_;
+  const std::shared_ptr<CudaTimeline> timeline_;
+  std::vector<Awaited> awaited_;
+  std::optional<CudaContext::Scope> current_;
+  std::shared_ptr<CudaSpans> spans_;  // null until asked for
+  std::uint64_t submitted_ = 0;
+  bool dirty_ = false;  // something was asked for since the last submit
+};
+
+}  // namespace
+
+std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device) {
+  return std::make_unique<CudaQueue>(std::move(device));
+}
+
+CUstream stream_of(Queue& queue) {
+  auto* cuda_queue = dynamic_cast<CudaQueue*>(&queue);
+  if (cuda_queue == nullptr) throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
+  return cuda_queue->use_stream();
+}
+
+}  // namespace gpumap
+
+#else
+
+namespace gpumap {
+
+std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice>) {
+  throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA: use the Vulkan backend");
+}
+
+}  // namespace gpumap
+
+#endif  // GPUMAP_HAVE_CUDA
