@@ -3,13 +3,30 @@
 
 #if GPUMAP_HAVE_CUDA
 
+#include <chrono>
+#include <mutex>
+
 #include "memory/mapping_steps.hpp"
 
 namespace gpumap {
 
+namespace {
+
+/// One import or its end at a time, which the driver does not need but compute-sanitizer does: it hears of an end after
+/// the driver has given the address to another thread's import, and then takes the new memory for freed. An end may
+/// wait for a kernel, so nobody waits long for another's.
+using OneAtATime = std::unique_lock<std::timed_mutex>;
+OneAtATime one_at_a_time() {
+  static auto* const mutex = new std::timed_mutex;
+  return OneAtATime(*mutex, std::chrono::system_clock::now() + std::chrono::milliseconds(100));
+}
+
+}  // namespace
+
 CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t allocation_bytes) : context_(context) {
   const auto& driver = context_.driver();
   const CudaContext::Scope scope(context_);
+  const OneAtATime lock = one_at_a_time();
   CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle{};
   handle.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
   handle.handle.fd = fd.get();
@@ -30,6 +47,7 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
 
 CudaImport::~CudaImport() {
   const TimedStep step(MappingStep::drop_import);
+  const OneAtATime lock = one_at_a_time();
   if (const CudaContext::CleanupScope scope(context_); scope) release();
 }
 
