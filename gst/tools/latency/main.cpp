@@ -12,8 +12,8 @@
 #include <gpumap/device.hpp>
 #include <gpumap/latency.hpp>
 
-#include "elements.hpp"
-#include "report.hpp"
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/report.hpp"
 
 namespace latency {
 namespace {

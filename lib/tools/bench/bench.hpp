@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "../figures.hpp"
+#include "figures.hpp"
 
 namespace bench {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "report.hpp"
+#include "gst/tools/latency/report.hpp"
 
 namespace latency {
 

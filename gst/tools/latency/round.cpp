@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "round.hpp"
+#include "gst/tools/latency/round.hpp"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,8 @@
 #include <gpumap/latency.hpp>
 #include <stdexcept>
 
-#include "elements.hpp"
-#include "running_round.hpp"
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/running_round.hpp"
 
 namespace latency {
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <iterator>
 
-#include "report.hpp"
+#include "gst/tools/latency/report.hpp"
 
 namespace latency {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "charts.hpp"
+#include "gst/tools/latency/charts.hpp"
 
 namespace latency {
 namespace {

@@ -10,10 +10,10 @@
 #include <memory>
 #include <optional>
 
-#include "gst_ptr.hpp"
-#include "producer.hpp"
-#include "round.hpp"
-#include "watch.hpp"
+#include "gst/tools/latency/gst_ptr.hpp"
+#include "gst/tools/latency/producer.hpp"
+#include "gst/tools/latency/round.hpp"
+#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 

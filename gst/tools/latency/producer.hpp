@@ -15,8 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "gst_ptr.hpp"
-#include "options.hpp"
+#include "gst/tools/latency/gst_ptr.hpp"
+#include "gst/tools/latency/options.hpp"
 
 namespace latency {
 

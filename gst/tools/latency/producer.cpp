@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "producer.hpp"
+#include "gst/tools/latency/producer.hpp"
 
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "elements.hpp"
-#include "running_round.hpp"
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/running_round.hpp"
 
 namespace latency {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "collector.hpp"
+#include "gst/tools/latency/collector.hpp"
 
 #include <fmt/format.h>
 

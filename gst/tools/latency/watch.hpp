@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "collector.hpp"
+#include "gst/tools/latency/collector.hpp"
 
 namespace latency {
 

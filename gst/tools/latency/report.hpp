@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "options.hpp"
-#include "round.hpp"
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/round.hpp"
 
 namespace latency {
 

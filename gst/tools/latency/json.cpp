@@ -11,7 +11,7 @@
 #include <gpumap/device.hpp>
 #include <thread>
 
-#include "report.hpp"
+#include "gst/tools/latency/report.hpp"
 
 namespace latency {
 namespace {

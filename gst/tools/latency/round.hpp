@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "collector.hpp"
-#include "options.hpp"
-#include "watch.hpp"
+#include "gst/tools/latency/collector.hpp"
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "options.hpp"
+#include "gst/tools/latency/options.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

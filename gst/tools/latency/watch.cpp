@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "watch.hpp"
+#include "gst/tools/latency/watch.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "elements.hpp"
+#include "gst/tools/latency/elements.hpp"
 
 #include <fmt/format.h>
 
-#include "gst_ptr.hpp"
+#include "gst/tools/latency/gst_ptr.hpp"
 
 namespace latency {
 namespace {

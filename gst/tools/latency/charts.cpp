@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "charts.hpp"
+#include "gst/tools/latency/charts.hpp"
 
 #include <fmt/format.h>
 

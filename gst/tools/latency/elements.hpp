@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
-#include "options.hpp"
-#include "watch.hpp"
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <gpumap/copy.hpp>
 
-#include "../figures.hpp"
+#include "figures.hpp"
 
 namespace bench {
 
