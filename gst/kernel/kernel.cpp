@@ -1,4 +1,32 @@
 // SPDX-License-Identifier: MIT
+/**
+ * SECTION:element-gpumapkernel
+ * @title: gpumapkernel
+ * @short_description: runs a CUDA kernel or a compute shader on each frame in GPU memory
+ * @see_also: gpumapsink, gpumapsrc
+ *
+ * gpumapkernel launches a kernel on each frame once a fence says that the frame is whole: a built-in
+ * (#GstGpumapKernel:kernel) or a file of the user's (#GstGpumapKernel:location), in CUDA C++ or in GLSL, which is
+ * compiled when the pipeline starts. Comment lines in the file declare parameters, tables, state, results and the caps
+ * of what comes out. The output stays in GPU memory for an element that takes memory:GPUMap or memory:CUDAMemory, else
+ * it is brought to ordinary memory. A kernel with results posts them as the element message gpumap-result.
+ *
+ * ## Example launch lines
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=NV12,width=224,height=224 ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel kernel=convert params="mean=[0.485,0.456,0.406],scale=[4.367,4.464,4.444]" ! \
+ *   application/x-tensor ! filesink location=tensor.f32
+ * ]| Input for a neural network: planar RGB as float32, normalised.
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=RGBA ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel location=examples/kernels/invert.comp ! \
+ *   video/x-raw,format=RGBA ! pngenc ! filesink location=negative.png
+ * ]| A picture through a kernel of one's own.
+ *
+ * Since: 0.1
+ */
 #include "gst/kernel/kernel.hpp"
 
 #include <memory>

@@ -1,4 +1,33 @@
 // SPDX-License-Identifier: MIT
+/**
+ * SECTION:element-gpumapsink
+ * @title: gpumapsink
+ * @short_description: lets upstream write frames straight into GPU memory
+ * @see_also: gpumapsrc, gpumapkernel
+ *
+ * The buffers that gpumapsink hands upstream are GPU memory, mapped through the PCIe BAR: what upstream writes there is
+ * on the GPU without a staging copy. An upstream that brings memory of its own costs one copy, by streaming stores.
+ * The frames go to the gpumapsrc of the same #GstGpumapSink:channel, in this pipeline or in another one of the process.
+ *
+ * Any caps go in: raw video, radio samples as raw audio with two channels, plain bytes.
+ *
+ * ## Example launch lines
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=NV12,width=1920,height=1080 ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel kernel=convert ! video/x-raw,format=RGBA ! pngenc ! filesink location=frame.png
+ * ]| One frame of NV12 to a PNG; the GPU converts the colours.
+ *
+ * |[
+ * gst-launch-1.0 \
+ *   videotestsrc num-buffers=100 ! video/x-raw,format=NV12 ! gpumapsink channel=left \
+ *   videotestsrc num-buffers=100 pattern=ball ! video/x-raw,format=NV12 ! gpumapsink channel=right leaky=oldest \
+ *   gpumapsrc channel=left ! gpumapkernel kernel=checksum ! fakesink \
+ *   gpumapsrc channel=right ! gpumapkernel kernel=checksum ! fakesink
+ * ]| Two channels at once, each with its own ring. Where the second one is full, a new frame replaces the oldest.
+ *
+ * Since: 0.1
+ */
 #include "gst/sink/sink.hpp"
 
 #include <gst/base/gstbasesink.h>

@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: MIT
+/**
+ * SECTION:element-gpumapsrc
+ * @title: gpumapsrc
+ * @short_description: gives the frames of a gpumapsink to a GPU pipeline
+ * @see_also: gpumapsink, gpumapkernel
+ *
+ * gpumapsrc hands on the frames that a gpumapsink of the same #GstGpumapSrc:channel has in GPU memory. A buffer of it
+ * is the slot that was written, under the caps feature memory:GPUMap; an element that does not know that feature gets
+ * ordinary memory. Caps, segments, tags, gaps, metas and EOS come across with the frames, in their order.
+ *
+ * ## Example launch lines
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=100 ! video/x-raw,format=NV12 ! gpumapsink \
+ *   gpumapsrc ! "video/x-raw(memory:GPUMap)" ! gpumapkernel kernel=checksum ! fakesink
+ * ]| Frames that stay in GPU memory, and a kernel that reads each byte of them.
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=100 is-live=true ! video/x-raw,format=NV12,framerate=120/1 ! \
+ *   gpumapsink busy-poll=200 \
+ *   gpumapsrc busy-poll=200 is-live=true ! gpumapkernel kernel=checksum ! fakesink
+ * ]| The shortest way from the CPU to a kernel: both sides spin for 200 us before they sleep.
+ *
+ * Since: 0.1
+ */
 #include "gst/src/src.hpp"
 
 #include <string>

@@ -12,9 +12,9 @@
 #include <random>
 #include <sstream>
 
-#include "latency/charts.hpp"
-#include "latency/options.hpp"
-#include "latency/report.hpp"
+#include "gst/tools/latency/charts.hpp"
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/report.hpp"
 
 namespace latency {
 namespace {

@@ -63,7 +63,7 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   }
   EXPECT_GT(sources.size(), builtins().size());
   for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
-    sources.push_back(load_kernel_file(examples.parent_path() / "tests/bench/gpumap_bench/resident.cu", function));
+    sources.push_back(load_kernel_file(examples.parent_path() / "lib/tools/bench/resident.cu", function));
   }
   for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, ConvertPass::same},
                                         {GPUMAP_FORMAT_V210, GPUMAP_FORMAT_RGB_F16_PLANAR, ConvertPass::resampled},

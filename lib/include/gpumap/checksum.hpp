@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "gpumap/export.hpp"
+
 namespace gpumap {
 
 /// What the built-in kernel `checksum` leaves in result word 0, computed by the CPU: the sum modulo 2^64 of
@@ -12,6 +14,6 @@ namespace gpumap {
 /// mix64(bytes). mix64 is the finaliser of SplitMix64. Being a sum it needs no order, and yet a word that moved, a
 /// repeated word and a lost tail all change it. Not cryptographic.
 /// Thread safety: any thread.
-[[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
+[[nodiscard]] GPUMAP_API std::uint64_t checksum(std::span<const std::byte> bytes) noexcept;
 
 }  // namespace gpumap

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
 
 namespace gpumap {
@@ -14,6 +15,6 @@ enum class ColorRange { limited, full };
 
 /// The conversion from components of `bits` (8 to 16) to red, green and blue of 0 to 255 that `convert` applies: see
 /// gpumap_color.
-[[nodiscard]] gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
+[[nodiscard]] GPUMAP_API gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
 
 }  // namespace gpumap

@@ -8,22 +8,24 @@
 #include <string_view>
 #include <vector>
 
+#include "gpumap/export.hpp"
+
 namespace gpumap {
 
 /// Copy with streaming (non-temporal) stores in rising order, aligned to 64 bytes at the destination: what
 /// write-combined memory wants. Never reads `to`. Does not fence: call store_fence() once before publishing.
 /// Thread safety: any thread; ranges must not overlap.
-void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+GPUMAP_API void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 /// Order all streaming stores of this thread before whatever it does next (sfence on x86-64, dsb on arm64).
-void store_fence() noexcept;
+GPUMAP_API void store_fence() noexcept;
 
 /// The store kernel of stream_copy(). GPUMAP_COPY=<name> in the environment chooses one.
-[[nodiscard]] std::string_view stream_copy_name() noexcept;
+[[nodiscard]] GPUMAP_API std::string_view stream_copy_name() noexcept;
 
 /// The store kernels that this CPU runs and that copied what they were given when tried: of "memcpy", "sse2",
 /// "movdir64b", "avx512", "avx2", "neon".
-[[nodiscard]] std::vector<std::string_view> store_kernel_names();
+[[nodiscard]] GPUMAP_API std::vector<std::string_view> store_kernel_names();
 
 struct CopierOptions {
   unsigned threads = 0;     ///< the caller and threads - 1 helpers, bounded by the CPUs; 0: as many as pay, measured
@@ -35,7 +37,7 @@ struct CopierOptions {
 /// closely, else they sleep.
 /// Thread safety: every member from any thread. Of several callers at once one has the helpers, the others copy alone,
 /// and so does a child that fork() made.
-class Copier {
+class GPUMAP_API Copier {
  public:
   /// Throws Error(invalid) for a kernel that this CPU has not.
   explicit Copier(const CopierOptions& options = {});
@@ -65,7 +67,7 @@ class Copier {
   [[nodiscard]] Plan plan_for(std::size_t bytes) const;
 
  private:
-  struct State;
+  struct GPUMAP_NO_EXPORT State;
   std::unique_ptr<State> state_;
 };
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
@@ -15,10 +16,10 @@ struct CudaHandles {
 
 /// Where gpumap's CUDA work on this device runs; no context where it has none. Device memory of one CUDA context means
 /// nothing in another: what is to be shared is allocated in this one. It lives as long as the device. Thread-safe.
-[[nodiscard]] CudaHandles cuda_handles(const Device& device) noexcept;
+[[nodiscard]] GPUMAP_API CudaHandles cuda_handles(const Device& device) noexcept;
 
 /// The CUstream behind a CUDA queue, which keeps it. What the caller puts there before the next submit() is part of
 /// that submission. Thread safety as the queue's. Throws Error(invalid) for a Vulkan queue.
-[[nodiscard]] void* cuda_stream(Queue& queue);
+[[nodiscard]] GPUMAP_API void* cuda_stream(Queue& queue);
 
 }  // namespace gpumap

@@ -31,6 +31,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/number.hpp"
 
@@ -82,44 +83,44 @@ struct Declaration {
 };
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
-[[nodiscard]] Declaration parse_declaration(std::string_view code);
+[[nodiscard]] GPUMAP_API Declaration parse_declaration(std::string_view code);
 
 /// What the line `output` says, put into `declaration`.
-void declare_output(Declaration& declaration, std::string_view value);
+GPUMAP_API void declare_output(Declaration& declaration, std::string_view value);
 
 /// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
-void check_history(std::uint32_t frames);
+GPUMAP_API void check_history(std::uint32_t frames);
 /// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
-[[nodiscard]] OutputMay parse_output_may(std::string_view text);
+[[nodiscard]] GPUMAP_API OutputMay parse_output_may(std::string_view text);
 /// What the line `result-words` says, or a property in its place, put into `declaration`. Throws Error(invalid) for
 /// fewer words than GPUMAP_RESULT_WORDS and more than GPUMAP_MAX_RESULT_WORDS.
-void declare_result_words(Declaration& declaration, std::uint64_t words);
+GPUMAP_API void declare_result_words(Declaration& declaration, std::uint64_t words);
 /// Throws Error(invalid) where more results are named than there are words.
-void check_results(const Declaration& declaration);
+GPUMAP_API void check_results(const Declaration& declaration);
 /// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
 /// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
-[[nodiscard]] std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel, std::uint64_t said,
-                                                     std::size_t bytes);
+[[nodiscard]] GPUMAP_API std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel,
+                                                                std::uint64_t said, std::size_t bytes);
 
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
-[[nodiscard]] std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
+[[nodiscard]] GPUMAP_API std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
 /// "one,other". Throws Error(invalid) for an empty name.
-[[nodiscard]] std::vector<std::string> parse_names(std::string_view text);
+[[nodiscard]] GPUMAP_API std::vector<std::string> parse_names(std::string_view text);
 /// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().
-[[nodiscard]] std::vector<std::string> parse_functions(std::string_view text);
+[[nodiscard]] GPUMAP_API std::vector<std::string> parse_functions(std::string_view text);
 
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 /// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for
 /// what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
-[[nodiscard]] std::uint64_t evaluate(std::string_view expression, Variables variables);
+[[nodiscard]] GPUMAP_API std::uint64_t evaluate(std::string_view expression, Variables variables);
 /// `text` with each {expression} replaced by its value. Throws as evaluate().
-[[nodiscard]] std::string expand(std::string_view text, Variables variables);
+[[nodiscard]] GPUMAP_API std::string expand(std::string_view text, Variables variables);
 
 /// Lay values out as a declaration orders them, over its initial values; without a declaration, in the order in which
 /// they are given. `params` gets the nearest floats and `numbers` the words of gpumap_frame::numbers, both as long as
 /// that has them. `kernel` is for messages. Throws as apply_parameters(), and Error(invalid) for a number that its type
 /// or its limits do not allow; then both stay as they were.
-void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
-                    std::span<float> params, std::span<std::uint64_t> numbers);
+GPUMAP_API void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
+                               std::span<float> params, std::span<std::uint64_t> numbers);
 
 }  // namespace gpumap

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpumap/export.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/queue.hpp"
 
@@ -24,7 +25,7 @@ enum class DeviceAccess {
   software,  ///< the "device" is the CPU: slots are ordinary memory
 };
 
-[[nodiscard]] std::string_view to_string(DeviceAccess access) noexcept;  ///< "none", "bar", "software"
+[[nodiscard]] GPUMAP_API std::string_view to_string(DeviceAccess access) noexcept;  ///< "none", "bar", "software"
 
 /// One GPU (or software Vulkan driver) of this machine.
 struct DeviceInfo {
@@ -53,18 +54,18 @@ struct Inventory {
 };
 
 /// Look at the machine. Never throws for what is missing. Thread-safe.
-[[nodiscard]] Inventory take_inventory();
+[[nodiscard]] GPUMAP_API Inventory take_inventory();
 
-[[nodiscard]] std::string to_string(const Uuid& uuid);  ///< "f7a40ae3-…", lower case, dashed
+[[nodiscard]] GPUMAP_API std::string to_string(const Uuid& uuid);  ///< "f7a40ae3-…", lower case, dashed
 
 /// Choose a device by "auto" (hardware that can map its memory before software), index, UUID (as `gpumap-info` and
 /// nvidia-smi print it, with or without "GPU-") or PCI address. Throws Error(no_driver | no_device | invalid).
-[[nodiscard]] const DeviceInfo& select_device(const Inventory& inventory, std::string_view selector);
+[[nodiscard]] GPUMAP_API const DeviceInfo& select_device(const Inventory& inventory, std::string_view selector);
 
 /// An open GPU: one context in a process, shared by everyone who opens it.
 /// Ownership: shared; the first open keeps it for the life of the process (a Vulkan instance takes 0.3 s to make).
 /// Thread safety: every member from any thread.
-class Device : public std::enable_shared_from_this<Device> {
+class GPUMAP_API Device : public std::enable_shared_from_this<Device> {
  public:
   Device() = default;
   Device(const Device&) = delete;
@@ -94,6 +95,6 @@ class Device : public std::enable_shared_from_this<Device> {
 
 /// Messages of the Vulkan validation layer since start (warnings and errors). The layer is on when the environment has
 /// GPUMAP_VALIDATION=1; a test asserts 0.
-[[nodiscard]] std::uint64_t validation_message_count() noexcept;
+[[nodiscard]] GPUMAP_API std::uint64_t validation_message_count() noexcept;
 
 }  // namespace gpumap

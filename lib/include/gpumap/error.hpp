@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "gpumap/export.hpp"
+
 namespace gpumap {
 
 /// What kind of thing went wrong; lets a caller choose a fallback without reading the text.
@@ -19,9 +21,10 @@ enum class ErrorCode {
 };
 
 /// Every failure of the library. The text names the cause, the figures and the remedy, in that order.
-class Error : public std::runtime_error {
+class GPUMAP_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  ~Error() override;
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
 
  private:

@@ -7,6 +7,8 @@
 #include <memory>
 #include <utility>
 
+#include "gpumap/export.hpp"
+
 namespace gpumap {
 
 using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC on Linux
@@ -17,7 +19,7 @@ enum class WaitResult { ready, timeout, cancelled };
 
 /// A counter that a GPU queue raises as its work completes; it only grows.
 /// Thread safety: every member may be called from any thread.
-class Timeline {
+class GPUMAP_API Timeline {
  public:
   Timeline() = default;
   Timeline(const Timeline&) = delete;
@@ -32,7 +34,7 @@ class Timeline {
 };
 
 /// A point on a timeline. Default-constructed, it has always been signalled. Cheap to copy; keeps its timeline alive.
-class Fence {
+class GPUMAP_API Fence {
  public:
   Fence() = default;
   Fence(std::shared_ptr<Timeline> timeline, std::uint64_t value) : timeline_(std::move(timeline)), value_(value) {}
@@ -54,6 +56,6 @@ class Fence {
 
 /// Keep for the life of the process what running GPU work uses, where waiting for that work may take for ever: memory
 /// freed under a kernel, or its code unloaded, faults the context of the whole process. Thread-safe.
-void keep_for_good(std::shared_ptr<const void> what);
+GPUMAP_API void keep_for_good(std::shared_ptr<const void> what);
 
 }  // namespace gpumap

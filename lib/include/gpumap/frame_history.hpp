@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
 
 namespace gpumap {
@@ -16,7 +17,7 @@ namespace gpumap {
 /// that has too few of these stands still. All of it goes by the order of one queue: no one waits.
 /// Ownership: keeps the device open; whoever destroys this has waited for the queue. Thread safety: one thread at a
 /// time.
-class FrameHistory {
+class GPUMAP_API FrameHistory {
  public:
   /// Of `frames`, 1 to GPUMAP_MAX_HISTORY.
   FrameHistory(std::shared_ptr<Device> device, Backend backend, std::uint32_t frames);

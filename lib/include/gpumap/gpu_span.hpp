@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "gpumap/export.hpp"
+
 namespace gpumap {
 
 /// When the GPU worked on a span: CLOCK_MONOTONIC, in ns. The two come from one comparison of the clocks, so that their
@@ -21,7 +23,7 @@ struct GpuTimes {
 /// A stretch of a queue's work, from Queue::begin_span() to Queue::end_span().
 /// Ownership: shared; it may outlive its queue. Destroy it, or read its times, and the queue can use its events again.
 /// Thread safety: every member from any thread.
-class GpuSpan {
+class GPUMAP_API GpuSpan {
  public:
   /// As many spans of one queue may be neither read nor destroyed; begin_span() gives none beyond that.
   static constexpr std::size_t most_of_a_queue = 1024;

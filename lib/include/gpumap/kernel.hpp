@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/number.hpp"
 #include "gpumap/queue.hpp"
@@ -43,7 +44,7 @@ struct KernelSource {
 };
 
 /// Read a .cu, .ptx, .cubin, .comp or .spv file; the extension tells the language. Throws Error(io | invalid).
-[[nodiscard]] KernelSource load_kernel_file(const std::filesystem::path& path, std::string function = {});
+[[nodiscard]] GPUMAP_API KernelSource load_kernel_file(const std::filesystem::path& path, std::string function = {});
 
 /// A named parameter of a built-in: `count` numbers at params[first].
 struct Parameter {
@@ -77,37 +78,39 @@ struct Builtin {
   std::unique_ptr<Program> (*make_program)(const std::shared_ptr<Device>& device, Backend backend) = nullptr;
   std::span<const KernelText> kernels{};  ///< what such a one launches
 };
-[[nodiscard]] std::span<const Builtin> builtins() noexcept;
-[[nodiscard]] const Builtin* find_builtin(std::string_view name) noexcept;
-[[nodiscard]] KernelSource source_of(const Builtin& builtin, Backend backend);
-[[nodiscard]] KernelSource source_of(const KernelText& kernel, Backend backend);
+[[nodiscard]] GPUMAP_API std::span<const Builtin> builtins() noexcept;
+[[nodiscard]] GPUMAP_API const Builtin* find_builtin(std::string_view name) noexcept;
+[[nodiscard]] GPUMAP_API KernelSource source_of(const Builtin& builtin, Backend backend);
+[[nodiscard]] GPUMAP_API KernelSource source_of(const KernelText& kernel, Backend backend);
 /// All that it launches, whether one kernel or several, but for those that are made for one size or format.
-[[nodiscard]] std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
+[[nodiscard]] GPUMAP_API std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
 /// position. At most GPUMAP_MAX_PARAMS numbers, each a finite double or a whole number of 64 bits.
 using NamedNumbers = std::vector<std::pair<std::string, std::vector<Number>>>;
-[[nodiscard]] NamedNumbers parse_parameters(std::string_view text);
+[[nodiscard]] GPUMAP_API NamedNumbers parse_parameters(std::string_view text);
 /// The inverse.
-[[nodiscard]] std::string format_parameters(const NamedNumbers& parameters);
+[[nodiscard]] GPUMAP_API std::string format_parameters(const NamedNumbers& parameters);
 /// Put named values, and numbers of lists as "taps[1]=2", where `known` says. `kernel` is for messages. Throws
 /// Error(invalid) for an unknown name, a wrong count or a number beyond a float's range, and then leaves `params`
 /// alone.
-void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                      std::span<double> params);
+GPUMAP_API void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
+                                 std::span<double> params);
 /// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<double, GPUMAP_MAX_PARAMS> params);
+GPUMAP_API void apply_parameters(const Builtin& builtin, std::string_view text,
+                                 std::span<double, GPUMAP_MAX_PARAMS> params);
 /// The same for a kernel that gets them as they are.
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params);
+GPUMAP_API void apply_parameters(const Builtin& builtin, std::string_view text,
+                                 std::span<float, GPUMAP_MAX_PARAMS> params);
 /// To the nearest float each; both are of one length.
-void narrow_parameters(std::span<const double> from, std::span<float> to);
+GPUMAP_API void narrow_parameters(std::span<const double> from, std::span<float> to);
 
 /// Compile without a GPU, or take what was compiled before from the user's cache. `architecture` is "sm_90"; the result
 /// is a cubin, or PTX for an architecture newer than NVRTC knows. Throws Error(compile) with NVRTC's log,
 /// Error(no_driver) where NVRTC is missing, Error(not_supported) for an architecture older than it knows.
-[[nodiscard]] std::string compile_cuda(const KernelSource& source, std::string_view architecture);
+[[nodiscard]] GPUMAP_API std::string compile_cuda(const KernelSource& source, std::string_view architecture);
 /// GLSL to SPIR-V, from the cache likewise. Throws Error(compile) with the compiler's log.
-[[nodiscard]] std::string compile_glsl(const KernelSource& source);
+[[nodiscard]] GPUMAP_API std::string compile_glsl(const KernelSource& source);
 
 /// What a SPIR-V module says of one entry point.
 struct ShaderInfo {
@@ -116,10 +119,10 @@ struct ShaderInfo {
   bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
 };
 /// Read the entry points of foreign bytes; trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
-[[nodiscard]] std::vector<ShaderInfo> inspect_spirv(std::string_view bytes);
+[[nodiscard]] GPUMAP_API std::vector<ShaderInfo> inspect_spirv(std::string_view bytes);
 
 /// A kernel loaded on a device. Thread safety: immutable after load.
-class Kernel {
+class GPUMAP_API Kernel {
  public:
   Kernel() = default;
   Kernel(const Kernel&) = delete;

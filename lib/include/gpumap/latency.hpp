@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpumap/export.hpp"
 #include "gpumap/gpu_span.hpp"
 
 namespace gpumap {
@@ -58,12 +59,12 @@ enum class Total : std::uint8_t {
 };
 inline constexpr std::size_t total_count = 3;
 
-[[nodiscard]] std::string_view to_string(Stamp stamp) noexcept;
-[[nodiscard]] std::string_view to_string(Stage stage) noexcept;
-[[nodiscard]] std::string_view to_string(Total total) noexcept;
+[[nodiscard]] GPUMAP_API std::string_view to_string(Stamp stamp) noexcept;
+[[nodiscard]] GPUMAP_API std::string_view to_string(Stage stage) noexcept;
+[[nodiscard]] GPUMAP_API std::string_view to_string(Total total) noexcept;
 
 /// CLOCK_MONOTONIC, which no one sets: every stamp is of this clock.
-[[nodiscard]] std::int64_t monotonic_ns() noexcept;
+[[nodiscard]] GPUMAP_API std::int64_t monotonic_ns() noexcept;
 
 /// One frame's way. Times in ns on CLOCK_MONOTONIC; 0: not known.
 struct FrameRecord {
@@ -78,8 +79,9 @@ struct FrameRecord {
 };
 
 /// Empty where a stage has no time of its own.
-[[nodiscard]] std::array<std::optional<std::int64_t>, stage_count> stage_times(const FrameRecord& frame) noexcept;
-[[nodiscard]] std::optional<std::int64_t> total_time(const FrameRecord& frame, Total total) noexcept;
+[[nodiscard]] GPUMAP_API std::array<std::optional<std::int64_t>, stage_count> stage_times(
+    const FrameRecord& frame) noexcept;
+[[nodiscard]] GPUMAP_API std::optional<std::int64_t> total_time(const FrameRecord& frame, Total total) noexcept;
 
 /// ns; percentiles within 1%, the rest exact.
 struct Percentiles {
@@ -103,7 +105,7 @@ struct LatencySummary {
 
 /// Counts of times in ns, as fine as 1 in 128, in memory that does not grow. Negative times count as 0.
 /// Thread safety: one thread at a time.
-class Histogram {
+class GPUMAP_API Histogram {
  public:
   void add(std::int64_t time_ns) noexcept;
   [[nodiscard]] Percentiles percentiles() const noexcept;
@@ -126,7 +128,7 @@ class Histogram {
 
 /// What became of a channel's frames. Memory is bounded, whatever number of frames comes. In a child that fork() made
 /// it does nothing and is empty. Thread safety: every member from any thread.
-class LatencyLog {
+class GPUMAP_API LatencyLog {
  public:
   explicit LatencyLog(std::string channel);
   ~LatencyLog();
@@ -179,14 +181,14 @@ class LatencyLog {
   std::vector<FrameRecord> kept_;  ///< a ring of most_kept_
   std::size_t most_kept_ = 0, next_kept_ = 0;
   bool ends_ = false;
-  struct Reader;
+  struct GPUMAP_NO_EXPORT Reader;
   std::unique_ptr<Reader> reader_;
 };
 
 /// A frame on its way past the ring: who has it adds stamps, and when the last one lets go, it goes into the log.
 /// Shared by the slot, the buffers that carry it on, and what kernels make of it.
 /// Thread safety: every member from any thread.
-class FrameTrace {
+class GPUMAP_API FrameTrace {
  public:
   FrameTrace(std::shared_ptr<LatencyLog> log, const FrameRecord& begun);
   ~FrameTrace();

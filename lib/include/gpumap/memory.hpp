@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 
 namespace gpumap {
@@ -31,9 +32,10 @@ enum class Transport {
   pageable,   ///< ordinary memory and a blocking copy at publish
 };
 
-[[nodiscard]] std::string_view to_string(Transport transport) noexcept;  ///< "bar", "pinned", "zero-copy", "pageable"
-[[nodiscard]] std::optional<Transport> find_transport(std::string_view name) noexcept;  ///< the inverse
-[[nodiscard]] Placement placement_of(Transport transport) noexcept;
+[[nodiscard]] GPUMAP_API std::string_view to_string(
+    Transport transport) noexcept;  ///< "bar", "pinned", "zero-copy", "pageable"
+[[nodiscard]] GPUMAP_API std::optional<Transport> find_transport(std::string_view name) noexcept;  ///< the inverse
+[[nodiscard]] GPUMAP_API Placement placement_of(Transport transport) noexcept;
 
 struct MappingOptions {
   Placement placement = Placement::bar;
@@ -44,7 +46,7 @@ struct MappingOptions {
 
 /// A piece of memory with a host pointer, a device address, or both.
 /// Ownership: owns the memory, keeps its device open. Thread safety: const members from any thread.
-class Mapping {
+class GPUMAP_API Mapping {
  public:
   Mapping() = default;
   Mapping(const Mapping&) = delete;

@@ -10,6 +10,7 @@
 
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
 #include "gpumap/queue.hpp"
@@ -20,7 +21,7 @@ namespace gpumap {
 /// or a built-in that launches several and does arithmetic of its own between them.
 /// Ownership: keeps its device open. What it allocates must outlive what it launched: drain the queue, then destroy it.
 /// Thread safety: one thread at a time.
-class Program {
+class GPUMAP_API Program {
  public:
   Program() = default;
   Program(const Program&) = delete;

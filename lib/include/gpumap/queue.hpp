@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 
+#include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/gpu_span.hpp"
 #include "gpumap/kernel.h"
@@ -26,7 +27,7 @@ struct Grid {
 /// GPU work in order: a CUDA stream, or a Vulkan command stream. Work is asynchronous; what is submitted after a
 /// publish sees the published bytes. Thread safety: one thread at a time for each queue; queues are independent.
 /// Errors: Error(device_lost) once a kernel of this process faulted. Destruction waits for the work in flight.
-class Queue {
+class GPUMAP_API Queue {
  public:
   Queue() = default;
   Queue(const Queue&) = delete;

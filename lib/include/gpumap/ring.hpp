@@ -11,6 +11,7 @@
 #include <string>
 
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
@@ -73,7 +74,7 @@ class Ring;
 /// The right to write one slot. Move-only. Destroyed unpublished, the slot is free again; destroyed after publish, the
 /// slot stays with the queue or the consumer. While it lives, the slot is not handed out anew, so what was written
 /// stays there. Keeps its ring alive. Thread safety: one thread at a time.
-class WriteLease {
+class GPUMAP_API WriteLease {
  public:
   WriteLease() = default;
   WriteLease(WriteLease&& other) noexcept;
@@ -105,7 +106,7 @@ class WriteLease {
 
 /// The right to read one published slot. Move-only; destroyed, the slot is released: leased again once its read fences
 /// have signalled. Keeps its ring alive. Thread safety: add_read_fence from any thread, the rest one at a time.
-class ReadLease {
+class GPUMAP_API ReadLease {
  public:
   ReadLease() = default;
   ReadLease(ReadLease&& other) noexcept;
@@ -147,7 +148,9 @@ class ReadLease {
 ///
 /// It serves the process that made it. In a child of its fork() all handles do nothing and free nothing: acquire() and
 /// receive() give closed, publish() throws Error(invalid).
-class alignas(64) Ring {  // a line of its own: leases read the pointer in it, copies of the handle write beside it
+///
+/// It has a cache line of its own: leases read the pointer in it, copies of the handle write beside it.
+class alignas(64) GPUMAP_API Ring {
  public:
   /// Throws Error(invalid | no_memory | not_supported).
   [[nodiscard]] static std::shared_ptr<Ring> create(std::shared_ptr<Device> device, const RingOptions& options);
@@ -205,7 +208,7 @@ class alignas(64) Ring {  // a line of its own: leases read the pointer in it, c
  private:
   friend class WriteLease;
   friend class ReadLease;
-  struct State;
+  struct GPUMAP_NO_EXPORT State;
   explicit Ring(std::unique_ptr<State> state);
   static void let_go_of_handle(Ring* ring) noexcept;
   std::unique_ptr<State> state_;

@@ -15,6 +15,7 @@
 
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/file_stamp.hpp"
 #include "gpumap/kernel.h"
@@ -23,13 +24,14 @@ namespace gpumap {
 
 /// What "weights=/path/file,other=/path" says. A comma ends a path only where another name and '=' follow. Throws
 /// Error(invalid).
-[[nodiscard]] std::vector<std::pair<std::string, std::filesystem::path>> parse_table_files(std::string_view text);
+[[nodiscard]] GPUMAP_API std::vector<std::pair<std::string, std::filesystem::path>> parse_table_files(
+    std::string_view text);
 
 /// Files of numbers that a kernel of the user's reads, in device memory, loaded again when they change: in a thread of
 /// its own, into new memory, so that what was launched goes on with what it has.
 /// Ownership: keeps the device open; whoever destroys this has waited for what was launched with it. Thread safety:
 /// one thread at a time.
-class Tables {
+class GPUMAP_API Tables {
  public:
   /// A larger file is refused.
   static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;

@@ -15,7 +15,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "../gpumap_bench/bench.hpp"
+#include "bench.hpp"
 #include "gst/elements.hpp"
 #include "sink_path.hpp"
 

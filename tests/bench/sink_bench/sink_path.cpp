@@ -8,7 +8,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "../figures.hpp"
+#include "figures.hpp"
 #include "gst/memory/memory.hpp"
 
 namespace sink_bench {

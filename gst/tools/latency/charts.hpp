@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: the page's charts, as SVG that stands in the page. Colours are the page's CSS variables, so that they
+// follow its light or dark scheme.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gst/tools/latency/report.hpp"
+
+namespace latency {
+
+/// For HTML and SVG, text and attributes.
+[[nodiscard]] std::string escape(std::string_view text);
+/// "800 ns", "12 us", "3.5 ms", "2 s".
+[[nodiscard]] std::string short_time(double ns);
+/// CSS variable of a stage, of a transport, of what happened to a slow frame.
+[[nodiscard]] std::string stage_colour(std::string_view stage);
+[[nodiscard]] std::string case_colour(const Json& one);
+[[nodiscard]] std::string cause_colour(std::string_view cause);
+/// What most likely held up that frame: "drop", "context switch", … or "nothing seen".
+[[nodiscard]] std::string cause_of(const Json& outlier);
+
+using Cases = std::vector<const Json*>;
+
+/// A bar for each case, a piece of it for each stage; `key` is "typical" or "slow". Empty: nothing to draw, here as
+/// below.
+[[nodiscard]] std::string stage_bars(const Cases& cases, const std::string& key, const std::string& title);
+/// How long the fastest part of the frames took at most: half of them, 90%, 99% and so on, in equal steps.
+[[nodiscard]] std::string curves(const Cases& cases, const std::string& title);
+/// The slowest frames over the time of the run.
+[[nodiscard]] std::string timeline(const Cases& cases, const std::string& title);
+
+}  // namespace latency

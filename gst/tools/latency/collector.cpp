@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+#include "gst/tools/latency/collector.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace latency {
+namespace {
+
+using gpumap::FrameRecord;
+using gpumap::Stamp;
+using gpumap::Total;
+
+constexpr std::size_t most_drops = 1000;  // of a round; what comes after is counted and not told one by one
+constexpr std::size_t most_near = 8;
+
+const gpumap::Histogram& of(const std::array<gpumap::Histogram, gpumap::total_count>& totals, Total total) {
+  return totals[static_cast<std::size_t>(total)];
+}
+
+bool faster(const Collector::Outlier& a, const Collector::Outlier& b) {
+  return a.time_ns > b.time_ns;
+}
+
+std::pair<std::int64_t, std::int64_t> span_of(const FrameRecord& frame) {
+  std::int64_t from = frame.due_ns;
+  std::int64_t to = frame.due_ns;
+  for (const std::int64_t at : frame.at_ns) {
+    if (at == 0) continue;
+    if (from == 0 || at < from) from = at;
+    to = std::max(to, at);
+  }
+  return {from, to};
+}
+
+}  // namespace
+
+std::string_view to_string(Event::Kind kind) noexcept {
+  constexpr std::array<std::string_view, 6> names{"drop", "context switch", "state", "QoS", "latency", "warning"};
+  const auto at = static_cast<std::size_t>(kind);
+  return at < names.size() ? names[at] : "?";
+}
+
+std::optional<std::int64_t> through_time(const FrameRecord& frame) noexcept {
+  const auto result = total_time(frame, Total::result);
+  if (!result) return std::nullopt;
+  const std::int64_t first = frame.at(Stamp::first_store);
+  return first == 0 ? *result : *result + (frame.at(Stamp::last_store) - first);
+}
+
+Collector::Collector(bool paced, std::size_t most_kept, std::size_t most_outliers)
+    : paced_(paced), most_kept_(most_kept), most_outliers_(most_outliers) {}
+
+const gpumap::Histogram& Collector::headline() const noexcept {
+  return paced_ ? of(totals_, Total::lateness) : through_;
+}
+
+void Collector::begin_round(unsigned number, std::size_t warmup) {
+  round_ = number;
+  warmup_ = warmup;
+  seen_ = 0;
+  last_.reset();
+  drops_.clear();
+}
+
+// The result of a frame has to be there when the next one is due.
+void Collector::count_deadline(const FrameRecord& next) {
+  if (!paced_ || !last_ || last_->due_ns == 0 || next.due_ns <= last_->due_ns) return;
+  const auto between = static_cast<std::int64_t>(std::max<std::uint64_t>(next.sequence - last_->sequence, 1));
+  const std::int64_t period = (next.due_ns - last_->due_ns) / between;
+  const auto late = total_time(*last_, Total::lateness);
+  if (late && *late > period) ++missed_;
+}
+
+void Collector::keep_outlier(const FrameRecord& frame, std::int64_t time_ns) {
+  if (most_outliers_ == 0) return;
+  if (outliers_.size() == most_outliers_) {
+    if (time_ns <= outliers_.front().time_ns) return;
+    std::pop_heap(outliers_.begin(), outliers_.end(), faster);
+    outliers_.pop_back();
+  }
+  outliers_.push_back({.kept = {round_, frame}, .time_ns = time_ns, .near = {}});
+  std::push_heap(outliers_.begin(), outliers_.end(), faster);
+}
+
+void Collector::add(const FrameRecord& frame) {
+  if (seen_++ < warmup_) {
+    last_ = frame;
+    return;
+  }
+  ++frames_;
+  if (last_ && frame.sequence > last_->sequence + 1) {
+    const std::uint64_t gone = frame.sequence - last_->sequence - 1;
+    if (drops_.size() < most_drops) {
+      drops_.push_back(
+          {.kind = Event::Kind::drop,
+           .since_ns = span_of(*last_).first,
+           .at_ns = span_of(frame).first,
+           .text = fmt::format("{} frame{} dropped before number {}", gone, gone == 1 ? "" : "s", frame.sequence)});
+    }
+  }
+  if (seen_ > warmup_ + 1) count_deadline(frame);
+  // One that did not wait for its GPU times comes before those that do.
+  if (!last_ || frame.sequence > last_->sequence) last_ = frame;
+
+  const auto times = stage_times(frame);
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
+    if (times[i]) stages_[i].add(*times[i]);
+  }
+  for (std::size_t i = 0; i < gpumap::total_count; ++i) {
+    const auto total = static_cast<Total>(i);
+    // A frame that no one waits for has a running time, and is due at no time.
+    if (total == Total::lateness && !paced_) continue;
+    if (const auto time = total_time(frame, total)) totals_[i].add(*time);
+  }
+  const auto through = through_time(frame);
+  if (through) through_.add(*through);
+  if (const auto time = paced_ ? total_time(frame, Total::lateness) : through) keep_outlier(frame, *time);
+
+  // Vitter's algorithm R: each frame has the same chance to be kept.
+  if (kept_.size() < most_kept_) {
+    kept_.push_back({round_, frame});
+  } else if (most_kept_ > 0) {
+    const auto at = std::uniform_int_distribution<std::uint64_t>(0, frames_ - 1)(random_);
+    if (at < most_kept_) kept_[at] = {round_, frame};
+  }
+}
+
+void Collector::end_round(const std::vector<Event>& events, bool dropped) {
+  if (!dropped) drops_.clear();
+  for (Outlier& outlier : outliers_) {
+    if (outlier.kept.round != round_) continue;
+    const auto [from, to] = span_of(outlier.kept.frame);
+    for (const auto* some : {&std::as_const(drops_), &events}) {
+      for (const Event& event : *some) {
+        if (outlier.near.size() >= most_near) break;
+        if (event.at_ns >= from && event.since_ns <= to) outlier.near.push_back(event);
+      }
+    }
+  }
+}
+
+std::vector<Collector::Outlier> Collector::outliers() const {
+  auto made = outliers_;
+  std::sort(made.begin(), made.end(), faster);
+  return made;
+}
+
+}  // namespace latency

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: what elements have to say, and whether they are there.
+#pragma once
+
+#include <gst/gst.h>
+
+#include <cstdint>
+#include <string>
+
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/watch.hpp"
+
+namespace latency {
+
+/// Who and what, of an error message.
+[[nodiscard]] std::string error_of(GstMessage* message);
+/// Notes what the bus tells until `watch` goes; errors and EOS stay for whoever pops them.
+void watch_bus(GstBus* bus, Watch& watch);
+
+struct SinkStats {
+  std::uint64_t zero_copy_frames = 0, copied_frames = 0, waits = 0, drops = 0;
+  std::string transport;
+};
+[[nodiscard]] SinkStats stats_of(GstElement* sink);
+
+/// Why this program cannot measure with what is installed; empty where it can.
+[[nodiscard]] std::string missing_elements();
+/// Why that case cannot run here; empty where it can.
+[[nodiscard]] std::string why_not_here(const Case& which, const Options& options);
+
+}  // namespace latency

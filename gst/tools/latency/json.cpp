@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <ctime>
+#include <fstream>
+#include <gpumap/device.hpp>
+#include <thread>
+
+#include "gst/tools/latency/report.hpp"
+
+namespace latency {
+namespace {
+
+using gpumap::FrameRecord;
+using gpumap::Histogram;
+using gpumap::Percentiles;
+using gpumap::Stage;
+using gpumap::Total;
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  }
+  return "unknown CPU";
+}
+
+std::string operating_system() {
+  utsname names{};
+  return ::uname(&names) == 0 ? fmt::format("{} {} {}", names.sysname, names.release, names.machine) : "?";
+}
+
+Json to_json(const Histogram& times) {
+  const Percentiles p = times.percentiles();
+  return {{"count", p.count}, {"mean", p.mean}, {"min", p.min},   {"p50", p.p50},
+          {"p90", p.p90},     {"p99", p.p99},   {"p999", p.p999}, {"max", p.max}};
+}
+
+/// From the fastest to the slowest, closer towards the slow end: [share of the frames, ns].
+Json curve_of(const Histogram& times) {
+  Json points = Json::array();
+  const Percentiles all = times.percentiles();
+  if (all.count == 0) return points;
+  points.push_back({0.0, all.min});
+  constexpr int points_a_decade = 12;
+  for (int i = 1;; ++i) {
+    const double slower = std::pow(10, -static_cast<double>(i) / points_a_decade);
+    if (slower * static_cast<double>(all.count) < 1) break;
+    points.push_back({1 - slower, times.percentile(1 - slower)});
+  }
+  points.push_back({1.0, all.max});
+  return points;
+}
+
+Json stages_of(const FrameRecord& frame) {
+  Json made = Json::object();
+  const auto times = stage_times(frame);
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
+    if (times[i]) made[std::string(to_string(static_cast<Stage>(i)))] = *times[i];
+  }
+  return made;
+}
+
+/// Means of the stages over the kept frames between two shares of them, by their whole time: they add up to the mean
+/// whole time, which percentiles of stages do not.
+Json mean_frame(std::vector<Collector::Kept> kept, double from, double to) {
+  Json made = Json::object();
+  if (kept.empty()) return made;
+  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
+    return total_time(a.frame, Total::whole).value_or(0) < total_time(b.frame, Total::whole).value_or(0);
+  });
+  const auto first = static_cast<std::size_t>(from * static_cast<double>(kept.size()));
+  const auto last = std::clamp(static_cast<std::size_t>(to * static_cast<double>(kept.size())), first + 1, kept.size());
+  std::array<double, gpumap::stage_count> sums{};
+  std::array<bool, gpumap::stage_count> any{};
+  for (std::size_t i = std::min(first, last - 1); i < last; ++i) {
+    const auto times = stage_times(kept[i].frame);
+    for (std::size_t stage = 0; stage < gpumap::stage_count; ++stage) {
+      any[stage] = any[stage] || times[stage].has_value();
+      sums[stage] += static_cast<double>(times[stage].value_or(0));
+    }
+  }
+  const auto frames = static_cast<double>(last - std::min(first, last - 1));
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
+    if (any[i]) made[std::string(to_string(static_cast<Stage>(i)))] = sums[i] / frames;
+  }
+  return made;
+}
+
+Json to_json(const Collector::Outlier& outlier, std::int64_t began_ns) {
+  std::int64_t first_ns = 0;
+  for (const std::int64_t at : outlier.kept.frame.at_ns) {
+    if (first_ns == 0) first_ns = at;
+  }
+  Json near = Json::array();
+  for (const Event& event : outlier.near) {
+    near.push_back({{"kind", to_string(event.kind)}, {"at_ns", event.at_ns - began_ns}, {"text", event.text}});
+  }
+  return {{"round", outlier.kept.round}, {"sequence", outlier.kept.frame.sequence}, {"at_ns", first_ns - began_ns},
+          {"time_ns", outlier.time_ns},  {"stages", stages_of(outlier.kept.frame)}, {"near", near}};
+}
+
+Json times_of(const Collector& frames) {
+  Json made = Json::object();
+  for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
+    made[std::string(to_string(static_cast<Stage>(i)))] = to_json(frames.stage(i));
+  }
+  made["through"] = to_json(frames.through());
+  for (std::size_t i = 0; i < gpumap::total_count; ++i) {
+    made[std::string(to_string(static_cast<Total>(i)))] = to_json(frames.total(i));
+  }
+  return made;
+}
+
+}  // namespace
+
+Json describe_machine(const std::string& device) {
+  Json made;
+  const auto inventory = gpumap::take_inventory();
+  const gpumap::DeviceInfo& info = gpumap::select_device(inventory, device);
+  const auto open = gpumap::Device::open(device);
+  const bool cuda = open->default_backend() == gpumap::Backend::cuda;
+  made["device"] = info.name;
+  made["software"] = info.software;
+  made["driver"] = cuda ? fmt::format("{}, CUDA {}", info.vulkan_driver, info.cuda_driver) : info.vulkan_driver;
+  made["backend"] = cuda ? "cuda" : "vulkan";
+  made["window_bytes"] = info.window_bytes;
+  made["cpu"] = cpu_name();
+  made["cores"] = std::thread::hardware_concurrency();
+  made["system"] = operating_system();
+  made["date"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  return made;
+}
+
+Json describe_options(const Options& options, const std::vector<std::string>& command_line) {
+  return {{"command_line", command_line},
+          {"pipeline", options.pipeline},
+          {"upstream", options.pipeline.empty() ? options.upstream : ""},
+          {"kernel", options.pipeline.empty() ? options.kernel : ""},
+          {"count", options.count},
+          {"rounds", options.rounds},
+          {"warmup", options.warmup},
+          {"rate", options.rate},
+          {"in_flight", options.pipeline.empty() ? options.frames_in_flight() : 0},
+          {"load", options.load},
+          {"slots", options.slots},
+          {"spin_us", options.spin_us}};
+}
+
+Json to_json(const Outcome& outcome, std::int64_t began_ns) {
+  const Collector& frames = outcome.collector;
+  Json made{{"frame", outcome.which.frame.name},
+            {"bytes", outcome.which.frame.bytes},
+            {"transport", outcome.which.transport},
+            {"fence", outcome.which.is_rival() ? ""
+                      : outcome.which.spin     ? "spin"
+                                               : "sleep"},
+            {"rival", outcome.which.is_rival()},
+            {"not_here", outcome.not_here},
+            {"error", outcome.error},
+            {"line", outcome.line},
+            {"used", outcome.transport},
+            {"rounds", outcome.rounds},
+            {"frames", frames.frames()},
+            {"dropped", outcome.dropped},
+            {"without_gpu_times", outcome.without_gpu_times},
+            {"gpu_error_ns", outcome.gpu_error_ns},
+            {"not_looked_at", outcome.not_looked_at},
+            {"zero_copy_frames", outcome.zero_copy_frames},
+            {"copied_frames", outcome.copied_frames},
+            {"waits", outcome.waits},
+            {"context_switches", outcome.switches},
+            {"seconds", outcome.seconds}};
+  if (outcome.cpu_frames > 0) {
+    made["cpu_ns_a_frame"] = static_cast<double>(outcome.cpu_ns) / static_cast<double>(outcome.cpu_frames);
+  }
+  if (frames.paced()) made["missed_deadlines"] = frames.missed_deadlines();
+  made["times"] = times_of(frames);
+  made["curve"] = curve_of(frames.headline());
+  // All kept frames once, or the percentiles would be of another set of frames than the bars.
+  made["typical"] = mean_frame(frames.kept(), 0.45, 0.55);
+  made["slow"] = mean_frame(frames.kept(), 0.99, 1);
+  made["outliers"] = Json::array();
+  for (const auto& outlier : frames.outliers()) made["outliers"].push_back(to_json(outlier, began_ns));
+  return made;
+}
+
+}  // namespace latency

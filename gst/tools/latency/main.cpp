@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT
+//
+// gpumap-latency: where the time of a frame goes on its way into a GPU kernel, over each transport, on this machine.
+#include <fmt/format.h>
+#include <gst/gst.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <gpumap/device.hpp>
+#include <gpumap/latency.hpp>
+
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/report.hpp"
+
+namespace latency {
+namespace {
+
+constexpr const char* description =
+    "Measures where the time of a frame goes on its way from a GStreamer element into a GPU kernel: once for\n"
+    "each size, transport and fence mode, in turns, so that a drift of the machine hits all alike. Writes a\n"
+    "table, and a page that needs nothing but a browser.\n\n"
+    "The default kernel is checksum: it reads each byte of the frame where it lies and gives 8 bytes that the\n"
+    "CPU waits for, so that \"until the result is visible\" has no copy of a result in it. --kernel identity (or\n"
+    "any other) gives frames in ordinary memory, with a copy back; --kernel none stops at gpumapsrc.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  gpumap-latency                                           a short look; writes gpumap-latency.html\n"
+    "  gpumap-latency --frames 64B,4KiB,64KiB,1080p,4K --fence sleep,spin --count 10000\n"
+    "  gpumap-latency --frames 1080p --rate 60 --load 8         paced, with eight busy processes beside\n"
+    "  gpumap-latency --upstream copy --frames 1080p,4K         a producer with memory of its own\n"
+    "  gpumap-latency --pipeline \"v4l2src num-buffers=600 ! {sink}  {src} ! gpumapkernel kernel=convert ! fakesink\"\n"
+    "  gpumap-latency --from result.json --html page.html       the page of a run on another machine";
+
+void on_interrupt(int /*signal*/) {
+  interrupted = true;  // a second one ends the program: the handler is gone by then
+}
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.footer(examples);
+  const auto list = [&](const char* name, std::vector<std::string>& into, const char* what) {
+    return app.add_option(name, into, what)->delimiter(',');
+  };
+  list("--frames", options.frames, "Sizes: 64B, 4KiB, 1MiB (16-bit I and Q), 1080p, 4K, 640x480 (NV12) [4KiB,1080p]");
+  list("--transports", options.transports, "Of bar, pinned, zero-copy, pageable, auto, and cudaupload as a rival [all]")
+      ->check(CLI::IsMember({"bar", "pinned", "zero-copy", "pageable", "auto", "cudaupload"}));
+  list("--fence", options.fences, "sleep: both sides of the ring sleep for each other; spin: they poll [sleep]")
+      ->check(CLI::IsMember({"sleep", "spin"}));
+  app.add_option(
+         "--upstream", options.upstream,
+         "in-place: a producer that writes into the memory gpumapsink offers; copy: one with memory of its own, "
+         "larger than the caches; videotestsrc: GStreamer's, for video, live where it is paced")
+      ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
+      ->capture_default_str();
+  app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
+  app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it");
+  app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address")->capture_default_str();
+  app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]");
+  app.add_option("--rounds", options.rounds, "Times that each case gets its turn")
+      ->check(CLI::Range(1U, 10000U))
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")->capture_default_str();
+  app.add_option("--rate", options.rate, "Frames a second of --upstream; 0: as fast as they go")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
+  app.add_option("--in-flight", options.in_flight,
+                 "Frames under way at once; 0: as many as there are slots [1 where --rate is 0, else 0]")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--load", options.load, "Processes beside that keep a CPU busy each")->check(CLI::Range(0U, 4096U));
+  app.add_option("--slots", options.slots, "Slots of the ring")->capture_default_str();
+  app.add_option("--spin-us", options.spin_us, "Microseconds that spin spins before it sleeps")->capture_default_str();
+  app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest");
+  app.add_option("--timeout", options.timeout_s, "Seconds without a frame that end a round")
+      ->check(CLI::Range(0.1, 1e6))
+      ->capture_default_str();
+  CLI::Option* html =
+      app.add_option("--html", options.html_file, "The page [gpumap-latency.html where no file is asked for]");
+  app.add_option("--json", options.json_file, "All figures, and what the page is made of");
+  app.add_option("--csv", options.csv_file, "Frames, one a line: all of them, or 8,192 of each case taken at random");
+  app.add_option("--from", options.from_file, "Measure nothing: make the page of the JSON of an earlier run")
+      ->needs(html);
+  app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  app.add_flag("--brief", options.brief, "No table of stages on the terminal");
+}
+
+void write_results(const Options& options, const Json& report, const std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  const auto tell = [](const char* what, const std::string& file) { fmt::print("{}: {}\n", what, file); };
+  if (!options.json_file.empty()) {
+    // Names of devices and errors of drivers come as they are: what is no UTF-8 must not cost the whole report.
+    write_file(options.json_file, report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    tell("figures", options.json_file);
+  }
+  if (!options.csv_file.empty()) {
+    write_file(options.csv_file, to_csv(outcomes));
+    tell("frames", options.csv_file);
+  }
+  if (!options.html_file.empty()) {
+    write_file(options.html_file, to_page(report));
+    tell("page", options.html_file);
+  }
+}
+
+void show_progress(unsigned round, const Options& options, const Case& which) {
+  fmt::print(stderr, "\r\x1b[Kround {}/{}: {}, {}", round + 1, options.rounds, which.frame.name, which.title());
+  std::fflush(stderr);
+}
+
+void measure(const Options& options, std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  for (unsigned round = 0; round < options.rounds && !interrupted; ++round) {
+    // The remainder goes to the first rounds.
+    const std::size_t frames = options.count / options.rounds + (round < options.count % options.rounds ? 1 : 0);
+    for (std::size_t i = 0; i < outcomes.size() && !interrupted; ++i) {
+      // Another one begins each round: none always comes after the same neighbour's heat.
+      Outcome& outcome = *outcomes[(i + round) % outcomes.size()];
+      if (frames == 0 || !outcome.not_here.empty() || !outcome.error.empty()) continue;
+      if (terminal) show_progress(round, options, outcome.which);
+      run_round(outcome, options, round, frames);
+    }
+  }
+  if (terminal) fmt::print(stderr, "\r\x1b[K");
+}
+
+int run(Options& options, const std::vector<std::string>& command_line) {
+  if (!options.pipeline.empty()) check_placeholders(options.pipeline);
+  if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
+  if (options.fences.empty()) options.fences = {"sleep"};
+  if (options.transports.empty()) {
+    options.transports = {"bar", "pinned", "zero-copy", "pageable"};
+    if (options.pipeline.empty()) options.transports.emplace_back("cudaupload");
+  }
+  if (options.html_file.empty() && options.json_file.empty() && options.csv_file.empty()) {
+    options.html_file = "gpumap-latency.html";
+  }
+  const auto cases = cases_of(options);
+  for (const std::string& file : {options.html_file, options.json_file, options.csv_file}) check_writable(file);
+
+  const Load load(options.load);  // before there are threads
+  gst_init(nullptr, nullptr);
+  if (const std::string missing = missing_elements(); !missing.empty()) throw UsageError(missing);
+  Json report{{"program", "gpumap-latency"}, {"format", 1}, {"version", GPUMAP_VERSION}, {"commit", options.commit}};
+  report["machine"] = describe_machine(options.device);
+  if (options.count == 0) options.count = report["machine"]["software"].get<bool>() ? 200 : 1000;
+  report["options"] = describe_options(options, command_line);
+
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  for (const Case& which : cases) {
+    outcomes.push_back(std::make_unique<Outcome>(which, options.paced()));
+    outcomes.back()->not_here = why_not_here(which, options);
+  }
+  catch_interrupts();
+  const std::int64_t began_ns = gpumap::monotonic_ns();
+  measure(options, outcomes);
+
+  report["seconds"] = static_cast<double>(gpumap::monotonic_ns() - began_ns) / 1e9;
+  report["stopped"] = interrupted ? "ended by the user before all rounds were done" : "";
+  report["cases"] = Json::array();
+  report["paced"] = false;
+  bool failed = false;
+  for (const auto& outcome : outcomes) {
+    report["cases"].push_back(to_json(*outcome, began_ns));
+    if (outcome->collector.paced()) report["paced"] = true;
+    failed = failed || !outcome->error.empty();
+  }
+  fmt::print("{}\n", to_table(report, options.brief));
+  write_results(options, report, outcomes);
+  return failed ? 1 : 0;
+}
+
+int draw(const Options& options) {
+  std::ifstream in(options.from_file);
+  if (!in) throw UsageError("cannot read " + options.from_file);
+  check_writable(options.html_file);
+  std::string page;
+  try {
+    const Json report = Json::parse(in);
+    fmt::print("{}\n", to_table(report, options.brief));
+    page = to_page(report);
+  } catch (const Json::exception& error) {
+    throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
+  }
+  write_file(options.html_file, page);
+  fmt::print("page: {}\n", options.html_file);
+  return 0;
+}
+
+}  // namespace
+}  // namespace latency
+
+int main(int argc, char** argv) {
+  CLI::App app{latency::description};
+  latency::Options options;
+  latency::add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (!options.from_file.empty()) return latency::draw(options);
+    return latency::run(options, std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const latency::UsageError& error) {
+    fmt::print(stderr, "gpumap-latency: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpumap-latency: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+#include "gst/tools/latency/options.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace latency {
+namespace {
+
+constexpr std::size_t largest_frame = std::size_t{1} << 32;
+
+struct Named {
+  std::string_view name;
+  int width, height;
+};
+constexpr std::array pictures{Named{"480p", 640, 480},    Named{"720p", 1280, 720},   Named{"1080p", 1920, 1080},
+                              Named{"1440p", 2560, 1440}, Named{"2160p", 3840, 2160}, Named{"4K", 3840, 2160},
+                              Named{"8K", 7680, 4320}};
+
+FrameKind picture(const std::string& name, int width, int height) {
+  return {.name = name,
+          .bytes = static_cast<std::size_t>(width) * static_cast<std::size_t>(height) * 3 / 2,
+          .width = width,
+          .height = height};
+}
+
+/// The number that `text` begins with; what follows it stays.
+template <typename Number>
+bool take_number(std::string_view& text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{}) return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+std::size_t factor_of(std::string_view unit) {
+  if (unit.empty() || unit == "B") return 1;
+  if (unit == "kB") return 1000;
+  if (unit == "MB") return 1'000'000;
+  if (unit == "KiB") return std::size_t{1} << 10;
+  if (unit == "MiB") return std::size_t{1} << 20;
+  return 0;
+}
+
+/// As GStreamer writes fractions.
+std::string framerate(double rate) {
+  return fmt::format("{}/1000", std::llround((rate > 0 ? rate : 30) * 1000));
+}
+
+void replace_all(std::string& text, std::string_view what, const std::string& with) {
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += with.size()) {
+    text.replace(at, what.size(), with);
+  }
+}
+
+std::size_t times_in(const std::string& text, std::string_view what) {
+  std::size_t times = 0;
+  for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++times;
+  return times;
+}
+
+}  // namespace
+
+FrameKind parse_frame(const std::string& text) {
+  for (const Named& one : pictures) {
+    if (text == one.name) return picture(text, one.width, one.height);
+  }
+  std::string_view left = text;
+  std::size_t number = 0;
+  if (take_number(left, number) && number > 0 && number <= largest_frame) {
+    int height = 0;
+    if (left.starts_with('x')) {
+      left.remove_prefix(1);
+      // NV12 has one pair of colours for two by two pixels.
+      if (take_number(left, height) && left.empty() && height > 0 && number <= 32768 && height <= 32768 &&
+          number % 2 == 0 && height % 2 == 0) {
+        return picture(text, static_cast<int>(number), height);
+      }
+    } else if (const std::size_t factor = factor_of(left); factor != 0 && number <= largest_frame / factor) {
+      return {.name = text, .bytes = number * factor};
+    }
+  }
+  throw UsageError(fmt::format(
+      "no size of frames: \"{}\"; bytes are given as 64B, 4KiB or 1MiB, video as 1080p, 4K or 640x480 (even numbers)",
+      text));
+}
+
+std::string caps_of(const FrameKind& kind, double rate) {
+  if (kind.is_video()) {
+    return fmt::format("video/x-raw,format=NV12,width={},height={},framerate={}", kind.width, kind.height,
+                       framerate(rate));
+  }
+  constexpr std::size_t sample = 4;  // I and Q of 16 bits
+  if (kind.bytes % sample != 0) return "application/octet-stream";
+  const double samples = static_cast<double>(kind.bytes) / sample;
+  const auto a_second = std::clamp<long long>(std::llround(samples * (rate > 0 ? rate : 30)), 1, 2'000'000'000);
+  return fmt::format("audio/x-raw,format=S16LE,layout=interleaved,channels=2,rate={}", a_second);
+}
+
+std::string as_rgba(const FrameKind& kind, double rate) {
+  if (kind.is_video()) return caps_of(kind, rate);
+  if (kind.bytes % 4 != 0) return {};
+  const std::size_t pixels = kind.bytes / 4;
+  std::size_t height = 1;
+  while (pixels % (2 * height) == 0 && 4 * height * height <= pixels) height *= 2;
+  return fmt::format("video/x-raw,format=RGBA,width={},height={},framerate={}", pixels / height, height,
+                     framerate(rate));
+}
+
+std::vector<Case> cases_of(const Options& options) {
+  std::vector<FrameKind> frames;
+  if (!options.pipeline.empty()) {
+    frames.push_back({.name = "pipeline"});
+  } else {
+    for (const std::string& text : options.frames) frames.push_back(parse_frame(text));
+  }
+  std::vector<Case> cases;
+  for (const FrameKind& frame : frames) {
+    for (const std::string& transport : options.transports) {
+      // The rival has no ring whose two sides could spin.
+      if (transport == "cudaupload") {
+        cases.push_back({.frame = frame, .transport = transport});
+        continue;
+      }
+      for (const std::string& fence : options.fences) {
+        cases.push_back({.frame = frame, .transport = transport, .spin = fence == "spin"});
+      }
+    }
+  }
+  return cases;
+}
+
+void check_placeholders(const std::string& line) {
+  std::string wrong;
+  for (const std::string_view name : {"{sink}", "{src}"}) {
+    const std::size_t times = times_in(line, name);
+    if (times == 0) wrong += fmt::format("--pipeline has no {}. ", name);
+    if (times > 1) wrong += fmt::format("--pipeline has {} {} times. ", name, times);
+  }
+  if (wrong.empty()) return;
+  throw UsageError(wrong +
+                   "{sink} is where gpumapsink goes and {src} where gpumapsrc goes, once each, as in\n"
+                   "  gpumap-latency --pipeline \"videotestsrc num-buffers=300 ! video/x-raw,format=NV12 ! {sink}  "
+                   "{src} ! gpumapkernel kernel=checksum ! fakesink sync=false\"");
+}
+
+std::string expand(const std::string& line, const Case& which, const Options& options, const std::string& channel) {
+  const unsigned busy_poll = which.spin ? options.spin_us : 0;
+  std::string made = line;
+  replace_all(made, "{sink}",
+              fmt::format("gpumapsink name=latency-sink channel={} device={} transport={} slots={} busy-poll={} "
+                          "stamps=true",
+                          channel, options.device, which.transport, options.slots, busy_poll));
+  replace_all(made, "{src}", fmt::format("gpumapsrc name=latency-src channel={} busy-poll={}", channel, busy_poll));
+  return made;
+}
+
+std::string own_line(const Case& which, const Options& options, std::size_t frames) {
+  const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
+  std::string line;
+  if (options.upstream == "videotestsrc") {
+    line = fmt::format("videotestsrc pattern=black is-live={} num-buffers={} ! {} ! ", options.paced(), frames,
+                       caps_of(which.frame, options.rate));
+  }
+  line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : "{sink}  {src} ! ";
+  if (options.kernel == "none") return line + end;
+  line += fmt::format("gpumapkernel device={} kernel={} ! ", options.device, options.kernel);
+  // A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were
+  // only looked at are to stay where they are.
+  if (options.kernel != "checksum") {
+    line += "capsfilter caps=\"video/x-raw;audio/x-raw;application/octet-stream;application/x-tensor\" ! ";
+  } else {
+    line +=
+        "capsfilter "
+        "caps=\"video/x-raw(memory:GPUMap);audio/x-raw(memory:GPUMap);application/octet-stream(memory:GPUMap)\" ! ";
+  }
+  return line + end;
+}
+
+void check_writable(const std::string& file) {
+  if (file.empty()) return;
+  const bool was_there = std::filesystem::exists(file);
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (descriptor < 0) {
+    throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
+  }
+  ::close(descriptor);
+  if (!was_there) ::unlink(file.c_str());
+}
+
+void write_file(const std::string& file, std::string_view text) {
+  // Beside a regular file and then in its place: a reader sees the old page or the new one. A device or a pipe is
+  // written as it is.
+  const bool in_place = std::filesystem::exists(file) && !std::filesystem::is_regular_file(file);
+  const std::string part = in_place ? file : file + ".part";
+  std::ofstream out(part, std::ios::binary);
+  out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  out.close();
+  if (!out || (!in_place && std::rename(part.c_str(), file.c_str()) != 0)) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", file, std::strerror(errno)));
+  }
+}
+
+}  // namespace latency

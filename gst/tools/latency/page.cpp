@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// One HTML file: no script, no font, no picture from anywhere, which its content security policy says as well.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "gst/tools/latency/charts.hpp"
+
+namespace latency {
+namespace {
+
+constexpr std::string_view style = R"css(
+:root{color-scheme:light dark;--bg:#fff;--text:#1b1f24;--dim:#6a737d;--line:#d8dee4;--panel:#f6f8fa;--bad:#c8102e;
+--stage0:#b0b8c0;--stage1:#0072b2;--stage2:#56b4e9;--stage3:#e69f00;--stage4:#f0c75e;--stage5:#cc79a7;--stage6:#009e73;
+--stage7:#d55e00;--stage8:#8a8f98;--case0:#0060c0;--case1:#c65d00;--case2:#008a64;--case3:#9250b8;--case4:#b03060;
+--case5:#606060}
+@media(prefers-color-scheme:dark){:root{--bg:#0f1318;--text:#e6edf3;--dim:#98a2ad;--line:#30373f;--panel:#171c23;
+--bad:#ff6b7a;--stage0:#5c6670;--stage1:#3d9be0;--stage8:#747b85;--case0:#5aa9ff;--case1:#ff9d4d;--case2:#3fd0a4;
+--case3:#c79bf0;--case4:#f08cb0;--case5:#b0b0b0}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1040px;padding:16px;background:var(--bg);color:var(--text);
+font:15px/1.45 system-ui,sans-serif}
+h1{font-size:1.5em;margin:.2em 0}h2{margin:1.6em 0 .3em;padding-top:.6em;border-top:1px solid var(--line)}
+p{margin:.5em 0}code{font-size:.92em;overflow-wrap:anywhere}
+.mark{background:var(--bad);color:var(--bg);padding:.5em .8em;border-radius:6px}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:2px 14px;margin:.8em 0}
+dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5em 0}
+th,td{padding:3px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
+th:first-child,td:first-child{text-align:left}thead th{color:var(--dim);font-weight:500}
+tr.total td{background:var(--panel)}td.best{font-weight:700}td small{display:inline-block;min-width:3.6em;color:var(--dim)}
+.why{white-space:normal;text-align:left}td.why{color:var(--dim)}
+figure{margin:1em 0}figcaption{font-weight:600;margin-bottom:4px}
+svg{display:block;width:100%;min-width:600px;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}
+.grid{stroke:var(--line)}.curve{fill:none;stroke-width:2}.right{text-anchor:end}.middle{text-anchor:middle}
+text.dim{fill:var(--dim)}circle{stroke:var(--bg);fill-opacity:.8}
+.legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.88em;color:var(--dim)}
+.legend i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px;vertical-align:-1px}
+.legend i.dash{height:0;border-radius:0;border-top:3px dashed;vertical-align:4px;width:18px}
+details{margin:.4em 0;padding:.3em .8em;background:var(--panel);border-radius:6px}summary{cursor:pointer}
+details td{border-color:var(--line)}.note{color:var(--dim);font-size:.92em}
+)css";
+
+constexpr std::array<std::pair<const char*, const char*>, 6> columns{
+    {{"p50", "P50"}, {"p90", "P90"}, {"p99", "P99"}, {"p999", "P99.9"}, {"max", "max"}, {"mean", "mean"}}};
+
+std::string legend_item(const std::string& colour, std::string_view text, bool dashed = false) {
+  return dashed ? fmt::format("<span><i class=\"dash\" style=\"border-color:{}\"></i>{}</span>", colour, escape(text))
+                : fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour, escape(text));
+}
+
+std::string stage_legend(const Cases& cases) {
+  std::string made = "<div class=\"legend\">";
+  for (const std::string& name : row_names) {
+    const bool drawn = std::any_of(cases.begin(), cases.end(), [&](const Json* one) {
+      return one->at("typical").contains(name) || one->at("slow").contains(name);
+    });
+    if (drawn) made += legend_item(stage_colour(name), fmt::format("{}: {}", name, explain(name)));
+  }
+  return made + "</div>\n";
+}
+
+std::string case_legend(const Cases& cases) {
+  std::string made = "<div class=\"legend\">";
+  for (const Json* one : cases) {
+    if (!one->at("curve").empty()) made += legend_item(case_colour(*one), title_of(*one), one->at("fence") == "spin");
+  }
+  return made + "</div>\n";
+}
+
+std::string cause_legend(const Cases& cases) {
+  std::set<std::string> causes;
+  for (const Json* one : cases) {
+    for (const Json& outlier : one->at("outliers")) causes.insert(cause_of(outlier));
+  }
+  std::string made = "<div class=\"legend\">";
+  for (const std::string& cause : causes) made += legend_item(cause_colour(cause), cause);
+  return made + "</div>\n";
+}
+
+std::string cell(std::size_t number, std::string_view row, const char* column, const Json& times,
+                 std::string_view css = "") {
+  return fmt::format("<td class=\"{}\" data-case=\"{}\" data-row=\"{}\" data-column=\"{}\">{}</td>", css, number, row,
+                     column, microseconds(times.at(column)));
+}
+
+/// Sizes across, cases down: what the run was made for.
+std::string overview(const Json& report) {
+  const std::string headline = headline_of(report);
+  const auto frames = frames_of(report);
+  std::vector<std::string> titles;
+  std::vector<double> best(frames.size(), 0);
+  const Json& cases = report.at("cases");
+  for (const Json& one : cases) {
+    if (const auto title = title_of(one); std::find(titles.begin(), titles.end(), title) == titles.end()) {
+      titles.push_back(title);
+    }
+    const Json& times = one.at("times").at(headline);
+    if (times.at("count") == 0) continue;
+    double& least = best[std::find(frames.begin(), frames.end(), one.at("frame").get<std::string>()) - frames.begin()];
+    if (const double p50 = times.at("p50"); least == 0 || p50 < least) least = p50;
+  }
+  std::string made = "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>us, P50 and P99</th>";
+  for (const std::string& frame : frames) made += fmt::format("<th>{}</th>", escape(frame));
+  made += "</tr></thead><tbody>\n";
+  for (const std::string& title : titles) {
+    made += fmt::format("<tr><td>{}</td>", escape(title));
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      std::string figure = "<td></td>";
+      for (const Json& one : cases) {
+        if (one.at("frame") != frames[i] || title_of(one) != title) continue;
+        const Json& times = one.at("times").at(headline);
+        figure = times.at("count") == 0 ? fmt::format("<td title=\"{}\"><small>{}</small></td>", escape(state_of(one)),
+                                                      !one.at("not_here").get<std::string>().empty() ? "not here"
+                                                      : one.at("frames") > 0                         ? "-"
+                                                                                                     : "failed")
+                                        : fmt::format("<td{}>{}<small>{}</small></td>",
+                                                      times.at("p50").get<double>() == best[i] ? " class=\"best\"" : "",
+                                                      microseconds(times.at("p50")), microseconds(times.at("p99")));
+      }
+      made += figure;
+    }
+    made += "</tr>\n";
+  }
+  return made + "</tbody></table></div>\n";
+}
+
+std::string slow_frames(const Json& one) {
+  std::string made =
+      "<div class=\"scroll\"><table><thead><tr><th>slowest frames</th><th>us</th><th>most of it</th><th "
+      "class=\"why\">what "
+      "happened then</th></tr></thead><tbody>\n";
+  for (const Json& outlier : one.at("outliers")) {
+    std::string longest;
+    double most = -1;
+    for (const auto& [stage, time] : outlier.at("stages").items()) {
+      if (time.get<double>() > most) {
+        most = time;
+        longest = stage;
+      }
+    }
+    std::string near;
+    for (const Json& event : outlier.at("near")) {
+      near += (near.empty() ? "" : "; ") + event.at("text").get<std::string>();
+    }
+    made +=
+        fmt::format("<tr><td>round {}, frame {}, at {}</td><td>{}</td><td>{} {}</td><td class=\"why\">{}</td></tr>\n",
+                    outlier.at("round").get<unsigned>(), outlier.at("sequence").get<std::uint64_t>(),
+                    short_time(outlier.at("at_ns").get<double>()), microseconds(outlier.at("time_ns")), escape(longest),
+                    short_time(most), escape(near.empty() ? "nothing seen" : near));
+  }
+  return made + "</tbody></table></div>\n";
+}
+
+std::string details(const Json& one, std::size_t number) {
+  const std::string state = state_of(one);
+  if (one.at("frames") == 0) {
+    return fmt::format("<p class=\"note\"><b>{}</b> {}</p>\n", escape(title_of(one)), escape(state));
+  }
+  std::string made = fmt::format("<details><summary><b>{}</b> <span class=\"note\">{}</span></summary>\n",
+                                 escape(title_of(one)), escape(counts_of(one)));
+  if (!state.empty()) made += fmt::format("<p class=\"mark\">{}</p>", escape(state));
+  made += "<div class=\"scroll\"><table><thead><tr><th>us</th>";
+  for (const auto& [key, title] : columns) made += fmt::format("<th>{}</th>", title);
+  made += "</tr></thead><tbody>\n";
+  for (const std::string& row : row_names) {
+    const Json& times = one.at("times").at(row);
+    if (times.at("count") == 0) continue;
+    const bool stage = one.at("typical").contains(row);
+    made += fmt::format("<tr{}><td title=\"{}\">{}</td>", stage ? "" : " class=\"total\"", escape(explain(row)), row);
+    for (const auto& [key, title] : columns) made += cell(number, row, key, times);
+    made += "</tr>\n";
+  }
+  made += "</tbody></table></div>\n" + slow_frames(one);
+  return made + fmt::format("<p class=\"note\"><code>gst-launch-1.0 {}</code></p></details>\n",
+                            escape(one.at("line").get<std::string>()));
+}
+
+std::string head(const Json& report) {
+  const Json& machine = report.at("machine");
+  const auto text = [&](const char* key) { return machine.at(key).get<std::string>(); };
+  std::string made = "<h1>gpumap-latency</h1>\n";
+  if (machine.at("software").get<bool>()) {
+    made +=
+        "<p class=\"mark\"><b>software</b>: the \"GPU\" is this machine's CPU. These are no figures of a GPU.</p>\n";
+  }
+  std::string command = "gpumap-latency";
+  for (const Json& argument : report.at("options").at("command_line")) {
+    const auto word = argument.get<std::string>();
+    command += word.find_first_of(" \"'!{}") == std::string::npos ? " " + word : " '" + word + "'";
+  }
+  const auto commit = report.at("commit").get<std::string>();
+  made += "<dl>";
+  for (const auto& [name, value] :
+       {std::pair<std::string, std::string>("device", text("device")),
+        {"driver", text("driver") + ", kernels through " + text("backend")},
+        {"CPU", fmt::format("{}, {} CPUs", text("cpu"), machine.at("cores").get<unsigned>())},
+        {"system", text("system")},
+        {"date", text("date")},
+        {"gpumap", report.at("version").get<std::string>() + (commit.empty() ? "" : ", commit " + commit)},
+        {"measured", way_of(report)}}) {
+    made += fmt::format("<dt>{}</dt><dd>{}</dd>", name, escape(value));
+  }
+  return made + fmt::format("<dt>command</dt><dd><code>{}</code></dd></dl>\n", escape(command));
+}
+
+}  // namespace
+
+std::string to_page(const Json& report) {
+  const bool software = report.at("machine").at("software").get<bool>();
+  const std::string mark = software ? " *software*" : "";
+  const std::string headline = headline_of(report);
+  std::string made =
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" "
+      "content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:\">\n<meta name=\"viewport\" "
+      "content=\"width=device-width,initial-scale=1\">\n<link rel=\"icon\" href=\"data:,\">\n";
+  made += fmt::format("<title>gpumap-latency: {}{}</title>\n<style>{}</style></head><body>\n",
+                      escape(report.at("machine").at("device").get<std::string>()), mark, style);
+  made += head(report);
+  made += fmt::format("<p><b>{}</b>: {}. Of half the frames it was no more than P50, of 99% no more than P99.{}</p>\n",
+                      headline, explain(headline), mark);
+  made += overview(report);
+
+  const Json& all = report.at("cases");
+  for (const std::string& frame : frames_of(report)) {
+    Cases cases;
+    for (const Json& one : all) {
+      if (one.at("frame") == frame) cases.push_back(&one);
+    }
+    made += fmt::format("<h2>{}{}</h2>\n", escape(frame), mark);
+    made += stage_bars(cases, "typical", frame + ", a typical frame: the middle tenth, mean");
+    made += stage_bars(cases, "slow", frame + ", a slow frame: the slowest hundredth, mean");
+    made += stage_legend(cases);
+    made += curves(cases, fmt::format("{}, {}: how many frames took no longer", frame, headline));
+    made += case_legend(cases);
+    made += timeline(cases, fmt::format("{}, {}: the slowest frames, and what happened then", frame, headline));
+    made += cause_legend(cases);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].at("frame") == frame) made += details(all[i], i);
+    }
+  }
+  made += "<h2>What these figures are not</h2>\n<ul class=\"note\">";
+  for (const std::string& caveat : caveats_of(report)) made += fmt::format("<li>{}</li>", escape(caveat));
+  made +=
+      "<li>What happened beside a slow frame need not be why it was slow. Threads are looked at every 5 ms, so a "
+      "context "
+      "switch is told up to that much too late, and one in another process is not seen.</li></ul>\n";
+  return made + "</body></html>\n";
+}
+
+}  // namespace latency

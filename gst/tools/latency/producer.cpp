@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+#include "gst/tools/latency/producer.hpp"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+namespace latency {
+namespace {
+
+constexpr std::int64_t second = 1'000'000'000;
+
+/// Every byte, with whole words, in rising order: what a generator or a demultiplexer does.
+void fill(std::byte* to, std::size_t bytes, std::uint64_t value) noexcept {
+  std::size_t at = 0;
+  for (; at + sizeof value <= bytes; at += sizeof value) {
+    std::memcpy(to + at, &value, sizeof value);
+    value += 0x9E3779B97F4A7C15;
+  }
+  std::memcpy(to + at, &value, bytes - at);
+}
+
+std::size_t cache_bytes() {
+  const long level3 = ::sysconf(_SC_LEVEL3_CACHE_SIZE);
+  constexpr std::size_t least = std::size_t{32} << 20;
+  constexpr std::size_t most = std::size_t{256} << 20;  // of what a virtual machine says, half is not its own
+  return std::clamp(level3 > 0 ? 2 * static_cast<std::size_t>(level3) : least, least, most);
+}
+
+std::vector<std::byte>& own_bytes() {
+  static std::vector<std::byte> bytes;
+  return bytes;
+}
+
+void set(gpumap::FrameRecord& record, gpumap::Stamp stamp) {
+  record.at_ns[static_cast<std::size_t>(stamp)] = gpumap::monotonic_ns();
+}
+
+}  // namespace
+
+void Gate::arrived() {
+  count_.fetch_add(1, std::memory_order_acq_rel);
+  if (spin_) return;
+  { const std::lock_guard lock(mutex_); }  // or a waiter between its look and its sleep would miss it
+  changed_.notify_one();
+}
+
+void Gate::wait_for(std::uint64_t count) {
+  if (this->count() >= count) return;
+  if (!spin_) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return this->count() >= count || stopped(); });
+    return;
+  }
+  constexpr unsigned looks_before_yield = 4096;
+  for (unsigned look = 1; this->count() < count && !stopped(); ++look) {
+    if (look % looks_before_yield == 0) std::this_thread::yield();
+  }
+}
+
+void Gate::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+  }
+  changed_.notify_all();
+}
+
+OwnMemory::OwnMemory(std::size_t frame_bytes) {
+  constexpr std::size_t line = 64;
+  stride_ = (frame_bytes + line - 1) / line * line;
+  count_ = std::max<std::size_t>(cache_bytes() / stride_, 2);
+  auto& bytes = own_bytes();
+  if (bytes.size() >= stride_ * count_) return;
+  bytes.resize(stride_ * count_);
+  fill(bytes.data(), bytes.size(), 1);
+}
+
+std::byte* OwnMemory::next() noexcept {
+  at_ = (at_ + 1) % count_;
+  return own_bytes().data() + at_ * stride_;
+}
+
+Producer::Producer(GstElement* pipeline, GstElement* first, ProducerOptions options)
+    : pipeline_(pipeline),
+      options_(std::move(options)),
+      pad_(GST_PAD(gst_object_ref_sink(gst_pad_new("upstream", GST_PAD_SRC)))),
+      caps_(gst_caps_from_string(options_.caps.c_str())),
+      gate_(options_.spin) {
+  const Owned<GstPad> sink(gst_element_get_static_pad(first, "sink"));
+  if (!caps_ || !sink || gst_pad_link(pad_.get(), sink.get()) != GST_PAD_LINK_OK) {
+    throw std::runtime_error("cannot feed " + options_.caps + " to " + GST_OBJECT_NAME(first));
+  }
+  gst_pad_set_active(pad_.get(), TRUE);
+}
+
+void Producer::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Producer::stop() {
+  gate_.stop();
+  if (pad_) gst_pad_set_active(pad_.get(), FALSE);
+  if (thread_.joinable()) thread_.join();
+  if (pool_) gst_buffer_pool_set_active(pool_.get(), FALSE);
+  pool_.reset();
+}
+
+void Producer::negotiate() {
+  gst_pad_push_event(pad_.get(), gst_event_new_stream_start("gpumap-latency"));
+  gst_pad_push_event(pad_.get(), gst_event_new_caps(caps_.get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad_.get(), gst_event_new_segment(&segment));
+
+  gst_allocation_params_init(&params_);
+  if (!options_.in_place) {
+    memory_.emplace(options_.frame_bytes);
+    return;
+  }
+  const Owned<GstQuery> query(gst_query_new_allocation(caps_.get(), TRUE));
+  if (!gst_pad_peer_query(pad_.get(), query.get())) return;
+  if (gst_query_get_n_allocation_pools(query.get()) > 0) {
+    GstBufferPool* pool = nullptr;
+    guint size = 0;
+    guint least = 0;
+    guint most = 0;
+    gst_query_parse_nth_allocation_pool(query.get(), 0, &pool, &size, &least, &most);
+    pool_.reset(pool);
+    if (pool_) {
+      GstStructure* config = gst_buffer_pool_get_config(pool_.get());
+      size = std::max(size, static_cast<guint>(options_.frame_bytes));
+      gst_buffer_pool_config_set_params(config, caps_.get(), size, least, most);
+      if (gst_buffer_pool_set_config(pool_.get(), config) && gst_buffer_pool_set_active(pool_.get(), TRUE)) return;
+      pool_.reset();
+    }
+  }
+  if (gst_query_get_n_allocation_params(query.get()) > 0) {
+    GstAllocator* allocator = nullptr;
+    gst_query_parse_nth_allocation_param(query.get(), 0, &allocator, &params_);
+    allocator_.reset(allocator);
+  }
+}
+
+GstBuffer* Producer::offered_buffer() {
+  if (!pool_) return gst_buffer_new_allocate(allocator_.get(), options_.frame_bytes, &params_);
+  GstBuffer* buffer = nullptr;
+  return gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, nullptr) == GST_FLOW_OK ? buffer : nullptr;
+}
+
+GstBuffer* Producer::make_frame(gpumap::FrameRecord& record) {
+  record.bytes = options_.frame_bytes;
+  if (!options_.in_place) {
+    return gst_buffer_new_wrapped_full(GST_MEMORY_FLAG_READONLY, memory_->next(), options_.frame_bytes, 0,
+                                       options_.frame_bytes, nullptr, nullptr);
+  }
+  GstBuffer* buffer = offered_buffer();
+  if (buffer == nullptr) return nullptr;
+  set(record, gpumap::Stamp::acquired);
+  GstMapInfo map;
+  set(record, gpumap::Stamp::first_store);
+  if (!gst_buffer_map(buffer, &map, GST_MAP_WRITE)) {
+    gst_buffer_unref(buffer);
+    return nullptr;
+  }
+  fill(reinterpret_cast<std::byte*>(map.data), map.size, seed_ += 0x2545F4914F6CDD1D);
+  gst_buffer_unmap(buffer, &map);
+  set(record, gpumap::Stamp::last_store);
+  return buffer;
+}
+
+// A producer on time is what is asked for: with spin it does not depend on how soon the scheduler wakes it.
+void Producer::wait_until(std::int64_t due_ns) const {
+  const std::int64_t sleep_until = options_.spin ? due_ns - 200'000 : due_ns;
+  if (sleep_until > gpumap::monotonic_ns()) {
+    const timespec until{.tv_sec = sleep_until / second, .tv_nsec = sleep_until % second};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR && !gate_.stopped()) {
+    }
+  }
+  while (options_.spin && gpumap::monotonic_ns() < due_ns && !gate_.stopped()) {
+  }
+}
+
+void Producer::run() {
+  pthread_setname_np(pthread_self(), "producer");
+  prctl(PR_SET_TIMERSLACK, 1UL);  // else the kernel may wake it 50 us late, to save energy
+  negotiate();
+  const auto base = static_cast<std::int64_t>(gst_element_get_base_time(pipeline_));
+  constexpr std::int64_t head_start = 5'000'000;
+  const std::int64_t first_due = gpumap::monotonic_ns() + head_start;
+
+  for (std::size_t number = 0; number < options_.frames && !gate_.stopped(); ++number) {
+    if (options_.in_flight > 0 && number >= options_.in_flight) gate_.wait_for(number - options_.in_flight + 1);
+    gpumap::FrameRecord record;
+    record.sequence = number;
+    if (options_.rate > 0) {
+      // Due by its number and not by when the one before was done: a late frame makes those after it late, too, and no
+      // frame is left out for it.
+      record.due_ns = first_due + std::llround(static_cast<double>(number) * second / options_.rate);
+      wait_until(record.due_ns);
+    }
+    if (gate_.stopped()) return;
+    if (options_.before_frame) options_.before_frame(number);
+    GstBuffer* buffer = make_frame(record);
+    if (buffer == nullptr) return;
+    if (record.due_ns != 0) GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(record.due_ns - base);
+    if (options_.before_push) options_.before_push(record);
+    if (gst_pad_push(pad_.get(), buffer) != GST_FLOW_OK) return;  // whoever stopped it says why on the bus
+    if (options_.after_push) options_.after_push();
+  }
+  gst_pad_push_event(pad_.get(), gst_event_new_eos());
+}
+
+}  // namespace latency

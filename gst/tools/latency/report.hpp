@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: what is told of the outcomes. The table and the page are made of the JSON alone, so that a page can
+// be made of a file from another machine.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gst/tools/latency/options.hpp"
+#include "gst/tools/latency/round.hpp"
+
+namespace latency {
+
+using Json = nlohmann::ordered_json;
+
+/// In the JSON, the order of the table's rows: the stages, then the totals.
+extern const std::vector<std::string> row_names;
+[[nodiscard]] std::string_view explain(std::string_view name);
+
+/// Device, driver, CPU, kernel, date.
+[[nodiscard]] Json describe_machine(const std::string& device);
+[[nodiscard]] Json describe_options(const Options& options, const std::vector<std::string>& command_line);
+[[nodiscard]] Json to_json(const Outcome& outcome, std::int64_t began_ns);
+
+/// One line for each frame that was kept.
+[[nodiscard]] std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes);
+/// A field of CSV, quoted where it has to be.
+[[nodiscard]] std::string csv_field(std::string_view text);
+
+/// ns as microseconds with three or more digits that mean something.
+[[nodiscard]] std::string microseconds(double ns);
+/// What the cases are compared by: "lateness" where the report is of paced runs, else "through".
+[[nodiscard]] std::string headline_of(const Json& report);
+[[nodiscard]] std::string title_of(const Json& one);   ///< "bar, spin"
+[[nodiscard]] std::string state_of(const Json& one);   ///< "not here: …", "failed: …" or empty
+[[nodiscard]] std::string counts_of(const Json& one);  ///< frames, drops, CPU time: one line
+/// Sizes of frames in the report's order, each once.
+[[nodiscard]] std::vector<std::string> frames_of(const Json& report);
+/// How the frames were made, in a sentence.
+[[nodiscard]] std::string way_of(const Json& report);
+/// What the figures are not, sentence by sentence.
+[[nodiscard]] std::vector<std::string> caveats_of(const Json& report);
+
+[[nodiscard]] std::string to_table(const Json& report, bool brief);
+/// The page: one file that needs nothing else. Throws nlohmann's errors for what is no report.
+[[nodiscard]] std::string to_page(const Json& report);
+
+}  // namespace latency

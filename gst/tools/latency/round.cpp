@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+#include "gst/tools/latency/round.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <gpumap/latency.hpp>
+#include <stdexcept>
+
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/running_round.hpp"
+
+namespace latency {
+
+std::atomic<bool> interrupted{false};
+
+namespace {
+
+// How closely a context switch is placed in time. Frames are fetched less often, as that asks the GPU for its times:
+// 400,000 a second have room between two times.
+constexpr std::int64_t look_ns = 5'000'000;
+constexpr unsigned looks_a_fetch = 4;
+constexpr std::size_t most_records = 8192;
+
+}  // namespace
+
+Round::Round(Outcome& outcome, const Options& options, unsigned number, std::size_t frames)
+    : outcome_(outcome), options_(options), number_(number), frames_(frames + options.warmup) {
+  static unsigned channels = 0;
+  log_ = gpumap::LatencyLog::of_channel(fmt::format("gpumap-latency-{}", ++channels));
+  log_->keep_frames(most_records);
+}
+
+void Round::start_counting(std::size_t number) {
+  if (number != options_.warmup) return;
+  cpu_began_ns_ = cpu_.of_others_ns();
+  began_ns_ = gpumap::monotonic_ns();
+}
+
+void Round::play() {
+  const auto src = element("latency-src");
+  src_is_late_ = options_.src_late_ms > 0 && src != nullptr;
+  if (src_is_late_) gst_element_set_locked_state(src.get(), TRUE);
+  // Only a live source has no frame to show before it plays; only its frames have a time at which they are due.
+  const GstStateChangeReturn paused = gst_element_set_state(pipeline_.get(), GST_STATE_PAUSED);
+  if (paused == GST_STATE_CHANGE_NO_PREROLL && !options_.pipeline.empty()) outcome_.collector.pace();
+  if (paused == GST_STATE_CHANGE_FAILURE ||
+      gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+    const Owned<GstMessage> message(gst_bus_pop_filtered(bus_.get(), GST_MESSAGE_ERROR));
+    throw std::runtime_error(message ? error_of(message.get()) : "the pipeline does not start");
+  }
+  if (producer_) producer_->start();
+}
+
+void Round::drain() {
+  for (const gpumap::FrameRecord& frame : log_->take_frames()) outcome_.collector.add(frame);
+}
+
+void Round::watch_over() {
+  const std::int64_t played_ns = gpumap::monotonic_ns();
+  std::int64_t moved_ns = played_ns;
+  std::uint64_t before = 0;
+  for (unsigned look = 0;; ++look) {
+    const Owned<GstMessage> message(gst_bus_timed_pop(bus_.get(), look_ns));
+    watch_.look_at_threads();
+    if (look % looks_a_fetch == 0) drain();
+    if (message && GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR) {
+      throw std::runtime_error(error_of(message.get()));
+    }
+    if (message || interrupted) return;
+    if (outcome_.collector.frames_of_round() >= frames_) return;  // of a line that has no end of its own
+    const std::int64_t now = gpumap::monotonic_ns();
+    if (src_is_late_ && now - played_ns >= std::int64_t{options_.src_late_ms} * 1'000'000) {
+      const auto src = element("latency-src");
+      gst_element_set_locked_state(src.get(), FALSE);
+      gst_element_sync_state_with_parent(src.get());
+      src_is_late_ = false;
+      moved_ns = now;
+    }
+    if (const std::uint64_t now_there = progress(); now_there != before) {
+      before = now_there;
+      moved_ns = now;
+    } else if (static_cast<double>(now - moved_ns) > options_.timeout_s * 1e9) {
+      throw std::runtime_error(fmt::format(
+          "stalled: no frame for {} s, after {} that went in and {} that came to their end (--timeout sets how long "
+          "to wait)",
+          options_.timeout_s, entered_.load(), outcome_.collector.frames_of_round()));
+    }
+  }
+}
+
+void Round::read_stats() {
+  const auto sink = element("latency-sink");
+  if (!sink || outcome_.which.is_rival()) return;
+  const SinkStats stats = stats_of(sink.get());
+  outcome_.zero_copy_frames += stats.zero_copy_frames;
+  outcome_.copied_frames += stats.copied_frames;
+  outcome_.waits += stats.waits;
+  given_up_ = stats.drops;
+  outcome_.transport = stats.transport;
+}
+
+void Round::tear_down() {
+  if (!pipeline_) return;
+  read_stats();
+  if (producer_) producer_->gate().stop();
+  gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
+  if (producer_) producer_->stop();
+  if (bus_) gst_bus_set_sync_handler(bus_.get(), nullptr, nullptr, nullptr);
+  producer_.reset();
+  pipeline_.reset();
+}
+
+void Round::finish() {
+  drain();
+  const auto summary = log_->summary();
+  // With leaky=newest a frame is given up before it is published: the log never hears of it.
+  const std::uint64_t dropped = std::max(summary.dropped, given_up_);
+  outcome_.dropped += dropped;
+  outcome_.without_gpu_times += summary.without_gpu_times;
+  outcome_.gpu_error_ns = std::max(outcome_.gpu_error_ns, summary.gpu_error_ns);
+  outcome_.not_looked_at +=
+      summary.frames - std::min<std::uint64_t>(summary.frames, outcome_.collector.frames_of_round());
+  outcome_.switches += watch_.switches();
+  outcome_.collector.end_round(watch_.take(), dropped > 0);
+}
+
+void Round::run() {
+  const std::uint64_t before = outcome_.collector.frames();
+  outcome_.collector.begin_round(number_, options_.warmup);
+  try {
+    build();
+    play();
+    watch_over();
+    ++outcome_.rounds;
+  } catch (const std::exception& error) {
+    outcome_.error = error.what();
+  }
+  if (began_ns_ != 0) {
+    outcome_.cpu_ns += cpu_.of_others_ns() - cpu_began_ns_;
+    outcome_.seconds += static_cast<double>(gpumap::monotonic_ns() - began_ns_) / 1e9;
+  }
+  tear_down();
+  finish();
+  const std::uint64_t came = outcome_.collector.frames() - before;
+  if (began_ns_ != 0) outcome_.cpu_frames += came;
+  if (came == 0 && outcome_.error.empty() && !interrupted) {
+    const std::size_t all = outcome_.collector.frames_of_round();
+    outcome_.error = all > 0 ? fmt::format("{} frames came, and the first {} of a round do not count: see --warmup",
+                                           all, options_.warmup)
+                     : entered_ > 0
+                         ? "frames went through, and no stamp of them came back: the plugin that GStreamer found "
+                           "belongs to another build of gpumap than this program"
+                         : "the pipeline ended without a frame";
+  }
+}
+
+void run_round(Outcome& outcome, const Options& options, unsigned round, std::size_t frames) {
+  Round(outcome, options, round, frames).run();
+}
+
+}  // namespace latency

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+// The pipeline of a round, and where it is looked at.
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <utility>
+
+#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/running_round.hpp"
+
+namespace latency {
+namespace {
+
+using gpumap::FrameRecord;
+using gpumap::Stamp;
+
+void mark(FrameRecord& frame, Stamp stamp) {
+  frame.at_ns[static_cast<std::size_t>(stamp)] = gpumap::monotonic_ns();
+}
+
+}  // namespace
+
+void Round::probe(GstElement* element, const char* pad, GstPadProbeCallback callback) {
+  const Owned<GstPad> found(element != nullptr ? gst_element_get_static_pad(element, pad) : nullptr);
+  if (!found) throw std::runtime_error(fmt::format("no pad {} to look at", pad));
+  gst_pad_add_probe(found.get(), GST_PAD_PROBE_TYPE_BUFFER, callback, this, nullptr);
+}
+
+void Round::build() {
+  const Case& which = outcome_.which;
+  outcome_.line = expand(options_.pipeline.empty() ? own_line(which, options_, frames_) : options_.pipeline, which,
+                         options_, log_->channel());
+  GError* error = nullptr;
+  pipeline_.reset(gst_parse_launch(outcome_.line.c_str(), &error));
+  const Owned<GError> owned(error);
+  if (error != nullptr || !pipeline_ || !GST_IS_PIPELINE(pipeline_.get())) {
+    throw std::runtime_error(
+        fmt::format("{}\n  in: {}", error != nullptr ? error->message : "no pipeline", outcome_.line));
+  }
+  bus_.reset(gst_element_get_bus(pipeline_.get()));
+  watch_bus(bus_.get(), watch_);
+  // The monotonic system clock is what stamps are of: only with it is known when a frame was due.
+  const Owned<GstClock> clock(gst_system_clock_obtain());
+  gst_pipeline_use_clock(GST_PIPELINE(pipeline_.get()), clock.get());
+  const auto sink = element("latency-sink");
+  if (!sink) throw std::runtime_error("{sink} is not in the pipeline that the line makes");
+
+  if (which.is_rival()) {
+    // Without a queue between them all of it runs in the producer's thread.
+    probe(sink.get(), "src", [](GstPad*, GstPadProbeInfo*, gpointer self) {
+      mark(static_cast<Round*>(self)->rival_, Stamp::published);
+      return GST_PAD_PROBE_OK;
+    });
+  }
+  if (has_own_producer()) {
+    link_producer();
+    return;
+  }
+  probe(sink.get(), "sink", [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+    auto& self = *static_cast<Round*>(user);
+    const std::size_t number = self.entered_++;
+    self.start_counting(number);
+    if (self.outcome_.which.is_rival()) {
+      self.rival_ = {.sequence = number};
+      if (const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)); GST_CLOCK_TIME_IS_VALID(pts)) {
+        self.rival_.due_ns = static_cast<std::int64_t>(gst_element_get_base_time(self.pipeline_.get()) + pts);
+      }
+      mark(self.rival_, Stamp::first_store);
+      mark(self.rival_, Stamp::last_store);
+    }
+    return GST_PAD_PROBE_OK;
+  });
+  if (which.is_rival()) {
+    const auto end = element("latency-end");
+    probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
+      auto& self = *static_cast<Round*>(user);
+      mark(self.rival_, Stamp::visible);
+      self.log_->add(self.rival_);
+      return GST_PAD_PROBE_OK;
+    });
+  }
+}
+
+void Round::link_producer() {
+  const Case& which = outcome_.which;
+  const auto end = element("latency-end");
+  ProducerOptions made{
+      .caps = which.is_rival() ? as_rgba(which.frame, options_.rate) : caps_of(which.frame, options_.rate),
+      .frame_bytes = which.frame.bytes,
+      .frames = frames_,
+      .in_place = options_.upstream == "in-place",
+      .rate = options_.rate,
+      .in_flight = options_.frames_in_flight(),
+      .spin = which.spin};
+  made.before_frame = [this](std::size_t number) {
+    entered_ = number + 1;
+    start_counting(number);
+  };
+  if (which.is_rival()) {
+    made.before_push = [this](FrameRecord record) {
+      rival_ = record;
+      // Its own copy begins here, as gpumapsink's does.
+      for (const Stamp stamp : {Stamp::first_store, Stamp::last_store}) {
+        if (rival_.at(stamp) == 0) mark(rival_, stamp);
+      }
+    };
+    made.after_push = [this] {
+      if (rival_.at(Stamp::visible) != 0) log_->add(rival_);
+    };
+  }
+  const auto sink = element("latency-sink");
+  producer_.emplace(pipeline_.get(), sink.get(), std::move(made));
+  probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
+    auto& self = *static_cast<Round*>(user);
+    if (self.outcome_.which.is_rival()) {
+      mark(self.rival_, Stamp::visible);
+    }
+    self.producer_->gate().arrived();
+    return GST_PAD_PROBE_OK;
+  });
+}
+
+}  // namespace latency

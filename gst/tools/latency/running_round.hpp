@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// gpumap-latency: one round of one case while it runs.
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <cstdint>
+#include <gpumap/latency.hpp>
+#include <memory>
+#include <optional>
+
+#include "gst/tools/latency/gst_ptr.hpp"
+#include "gst/tools/latency/producer.hpp"
+#include "gst/tools/latency/round.hpp"
+#include "gst/tools/latency/watch.hpp"
+
+namespace latency {
+
+/// Set up, frames, tear down.
+class Round {
+ public:
+  Round(Outcome& outcome, const Options& options, unsigned number, std::size_t frames);
+  ~Round() { tear_down(); }
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  void run();
+
+ private:
+  void build();
+  void link_producer();
+  void probe(GstElement* element, const char* pad, GstPadProbeCallback callback);
+  void play();
+  void watch_over();
+  void drain();
+  void start_counting(std::size_t number);  ///< before each frame
+  void tear_down();
+  void read_stats();
+  void finish();
+  [[nodiscard]] Owned<GstElement> element(const char* name) const {
+    return Owned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline_.get()), name));
+  }
+  [[nodiscard]] bool has_own_producer() const {
+    return options_.pipeline.empty() && options_.upstream != "videotestsrc";
+  }
+  /// Frames that have come to their end, as far as that is known.
+  [[nodiscard]] std::uint64_t progress() {
+    return outcome_.collector.frames_of_round() + (producer_ ? producer_->gate().count() : 0);
+  }
+
+  Outcome& outcome_;
+  const Options& options_;
+  const unsigned number_;
+  const std::size_t frames_;
+  Watch watch_;
+  const CpuTime cpu_;
+  std::shared_ptr<gpumap::LatencyLog> log_;
+  Owned<GstElement> pipeline_;
+  Owned<GstBus> bus_;
+  std::optional<Producer> producer_;
+  gpumap::FrameRecord rival_;  ///< the frame that is in the rival's elements; the producer's thread has it
+  std::atomic<std::size_t> entered_{0};
+  std::atomic<std::int64_t> cpu_began_ns_{0}, began_ns_{0};
+  bool src_is_late_ = false;
+  std::uint64_t given_up_ = 0;  ///< frames, by leaky=newest
+};
+
+}  // namespace latency

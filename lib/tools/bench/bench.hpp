@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+// gpumap-bench: one program, one mode for each question. A mode measures, and returns what make_report() makes of its
+// rows, plots and confessions; main() prints, judges, stores and plots it, the same way for all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <gpumap/device.hpp>
+#include <gpumap/kernel.hpp>
+#include <gpumap/memory.hpp>
+#include <gpumap/queue.hpp>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "figures.hpp"
+
+namespace bench {
+
+struct Options {
+  std::vector<std::string> modes;  ///< empty: all
+  std::string device = "auto";
+  std::string backend = "auto";
+  bool quick = false;
+  std::vector<unsigned> threads;   ///< empty: the mode's own choice
+  std::vector<std::size_t> sizes;  ///< empty: the mode's own choice
+  std::string json_file, svg_file, from_file, commit;
+  bool check = false;
+};
+
+/// What the project promises of a GPU. Software is measured and never judged.
+struct Target {
+  std::string claim;
+  double value = 0;
+  enum class Limit { at_least, at_most } limit = Limit::at_most;
+  double bound = 0;
+  [[nodiscard]] bool met() const { return limit == Limit::at_most ? value <= bound : value >= bound; }
+};
+
+/// What every mode works on.
+struct Context {
+  Options options;
+  std::shared_ptr<gpumap::Device> device;
+  gpumap::Backend backend = gpumap::Backend::vulkan;
+  std::vector<Target> targets{};  ///< a mode adds its own
+
+  [[nodiscard]] bool software() const { return device->info().software; }
+  /// Few and small: for CI, and for a CPU that plays GPU.
+  [[nodiscard]] bool small() const { return options.quick || software(); }
+  /// options.threads and options.sizes where given.
+  [[nodiscard]] std::vector<unsigned> threads(const std::vector<unsigned>& otherwise) const;
+  [[nodiscard]] std::vector<std::size_t> sizes(const std::vector<std::size_t>& otherwise) const;
+  [[nodiscard]] std::unique_ptr<gpumap::Queue> create_queue() const { return device->create_queue(backend); }
+  [[nodiscard]] std::shared_ptr<gpumap::Mapping> allocate(gpumap::Placement placement, std::size_t bytes) const {
+    return device->allocate({.placement = placement, .bytes = bytes}, backend);
+  }
+};
+
+/// One line of the table.
+struct Row {
+  std::string path;      ///< "bar", "pinned, DMA", …
+  std::string detail{};  ///< what tells this group of rows from others: "cold", "in place, nothing", …
+  std::size_t bytes = 0;
+  unsigned threads = 1;            ///< that store
+  bool rival = false;              ///< what others do, or what a bound is: `ratio` is to the best of these
+  Summary time{};                  ///< of one frame, copy, round trip or call
+  std::optional<double> cpu_us{};  ///< process CPU time of one, all threads; empty: not measured
+  bool rate = true;                ///< bytes / median is a figure that means something
+  double ratio = 0;                ///< median over that of the best other rival; 0: there is none
+  std::string against{};           ///< that rival
+};
+
+/// Fill ratio and against: the rivals of a row have its bytes and detail, and no more threads than it.
+void set_ratios(std::vector<Row>& rows);
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points;
+};
+
+struct Plot {
+  std::string title, x_label, y_label;
+  bool log_x = true, log_y = true;
+  enum class Style { lines, bars } style = Style::lines;  ///< bars: x doubles from one to the next
+  std::vector<Series> series{};
+};
+
+/// Counts by powers of two: bucket b holds [2^b, 2^(b+1)) ns.
+[[nodiscard]] std::map<unsigned, std::size_t> log2_buckets(const std::vector<std::int64_t>& ns);
+
+struct ModeReport {
+  std::string mode, what;  ///< "frame", and in a sentence what its times are
+  std::vector<Row> rows{};
+  std::vector<Plot> plots{};
+  std::vector<std::string> not_measured{};
+  nlohmann::json extra = nlohmann::json::object();  ///< merged into the mode's JSON
+};
+[[nodiscard]] nlohmann::json make_report(const ModeReport& report);
+
+// The modes. They throw gpumap::Error, or std::runtime_error for bytes that arrived changed.
+[[nodiscard]] nlohmann::json run_bw(Context& context);
+[[nodiscard]] nlohmann::json run_api(Context& context);
+[[nodiscard]] nlohmann::json run_frame(Context& context);
+[[nodiscard]] nlohmann::json run_lat(Context& context);
+[[nodiscard]] nlohmann::json run_pingpong(Context& context);
+
+void print_table(const nlohmann::json& mode, bool software);
+/// Through gnuplot. Throws std::runtime_error that tells how to get it.
+void write_svg(const nlohmann::json& report, const std::string& file);
+
+/// Process CPU time, all threads.
+[[nodiscard]] std::int64_t cpu_ns();
+
+/// Wait by polling, which is the clock of all modes. Throws Error(device_lost).
+void poll(const gpumap::Fence& fence);
+
+}  // namespace bench
