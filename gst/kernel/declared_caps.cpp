@@ -45,7 +45,8 @@ std::string_view trimmed(std::string_view text) {
 /// A field of the output.
 struct Field {
   std::string name;
-  std::string of;  ///< the field of the input that it is, as in rate={rate}; empty where it is none
+  std::string value;  ///< as written
+  std::string of;     ///< the field of the input that it is, as in rate={rate}; empty where it is none
 };
 
 /// The output's caps, taken apart.
@@ -57,8 +58,8 @@ struct Output {
     for (std::size_t i = 1; i < items.size(); ++i) {
       const std::string_view item = items[i];
       const std::size_t equals = std::min(item.find('='), item.size());
-      Field field{std::string(trimmed(item.substr(0, equals))), {}};
       const std::string_view value = equals == item.size() ? std::string_view() : trimmed(item.substr(equals + 1));
+      Field field{std::string(trimmed(item.substr(0, equals))), std::string(value), {}};
       for (const char* name : variable_names) {
         if (value == fmt::format("{{{}}}", name)) field.of = name;
       }
@@ -72,14 +73,18 @@ struct Output {
         std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
     return found != fields.end() ? &*found : nullptr;
   }
-  /// Whether field `name`, of an input of `media_type`, is the output's too.
-  [[nodiscard]] bool inherits(const char* media_type_of_input, std::string_view name) const {
+  /// Whether field `name` of `in` is the output's too.
+  [[nodiscard]] bool inherits(const GstStructure* in, std::string_view name) const {
     if (find(name) != nullptr) return false;
     if (name == "framerate") return true;
-    if (media_type() != media_type_of_input) return false;
+    if (media_type() != gst_structure_get_name(in)) return false;
     // These describe the input's format and size.
     if (name == "colorimetry" || name == "chroma-site") return find("format") == nullptr;
-    return name != "channel-mask" || find("channels") == nullptr;
+    // It names as many channels as there are.
+    const Field* channels = name == "channel-mask" ? find("channels") : nullptr;
+    gint count = 0;
+    return channels == nullptr || channels->of == "channels" ||
+           (gst_structure_get_int(in, "channels", &count) && channels->value == std::to_string(count));
   }
 };
 
@@ -131,7 +136,7 @@ GstStructure* output_structure(const Output& output, const ParameterValues& para
   }
   for (gint i = 0; i < gst_structure_n_fields(in); ++i) {
     const gchar* name = gst_structure_nth_field_name(in, static_cast<guint>(i));
-    if (!output.inherits(gst_structure_get_name(in), name)) continue;
+    if (!output.inherits(in, name)) continue;
     gst_structure_set_value(made, name, gst_structure_get_value(in, name));
   }
   return made;
@@ -157,7 +162,7 @@ GstStructure* input_structure(const Output& output, const GstStructure* taken, c
   for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
     const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
     const Field* field = output.find(name);
-    const bool inherited = output.inherits(gst_structure_get_name(taken), name);
+    const bool inherited = output.inherits(taken, name);
     if (!inherited && (field == nullptr || field->of.empty())) continue;
     if (restrict_field(made, inherited ? name : field->of.c_str(), gst_structure_get_value(wanted, name))) continue;
     gst_structure_free(made);
