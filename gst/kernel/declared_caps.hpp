@@ -3,27 +3,41 @@
 
 #include <gst/gst.h>
 
+#include <optional>
 #include <string>
+#include <vector>
+
+#include "gpumap/declaration.hpp"
 
 namespace gpumap::gst {
 
-/// Caps as a kernel of the user's declares them. Those of its output may have expressions of the input's width, height,
-/// rate and channels in braces: "video/x-raw,format=GRAY8,width={width/2}".
+/// Caps as a kernel declares them, a built-in or one of the user's. Those of its output may have expressions of the
+/// input's width, height, rate and channels and of its parameters in braces:
+/// "video/x-raw,format=GRAY8,width={width/2}".
 struct DeclaredCaps {
-  std::string input;   ///< empty: any
-  std::string output;  ///< empty: as the input
-  [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty(); }
+  std::string input;       ///< empty: any
+  std::string output;      ///< empty: as the input
+  bool converted = false;  ///< instead of `output`: see converted_caps.hpp
+  /// Of which `output` or a crop is made; empty where it is of none.
+  std::vector<DeclaredParameter> params;
+  [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty() && !converted; }
   [[nodiscard]] bool operator==(const DeclaredCaps&) const = default;
 };
+[[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration);
 
 /// Throws Error(invalid) where these can never be caps.
 void check_declared_caps(const DeclaredCaps& declared);
 
-/// The caps (transfer full) on the other side of the kernel from `caps`, which came in from `direction`. A field whose
-/// expression needs what the input leaves open stays open, and one that the output does not mention is as in the input,
-/// where both are of the same media type; of another type only the frame rate is. Each as memory:GPUMap and as system
-/// memory. `declared` has been checked.
-[[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, GstPadDirection direction,
-                                               const GstCaps* caps);
+/// The numbers of `declared.params`, in their order, as the element's `params` set them. Of a text that the kernel
+/// refuses when it starts: the initial ones.
+[[nodiscard]] std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& params);
+
+/// The caps (transfer full) on the other side of the kernel from `caps`, which came in from `direction`; `params` are
+/// the element's. A field whose expression needs what the input leaves open stays open, and one that the output does
+/// not mention is as in the input, where both are of the same media type; of another type only the frame rate is. What
+/// is asked of such fields, and of one that is the input's as in rate={rate}, is asked of the input. Each as
+/// memory:GPUMap and as system memory. `declared` has been checked, and does not convert.
+[[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params,
+                                               GstPadDirection direction, const GstCaps* caps);
 
 }  // namespace gpumap::gst

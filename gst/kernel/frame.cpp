@@ -59,7 +59,8 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   }
   made.address += made.offset;
   // Of samples, whole frames only: the output has room for no more.
-  if (!on_bytes_ && in_format_.bytes_per_sample() > 1) made.size -= made.size % in_format_.bytes_per_sample();
+  const std::size_t sample = declaration_.on_bytes ? 1 : in_format_.bytes_per_sample();
+  if (sample > 1) made.size -= made.size % sample;
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
   if (made.meta != nullptr) {
     in_format_.check(*made.meta, made.size);
@@ -84,9 +85,10 @@ std::size_t KernelRunner::output_bytes(const Input& input) const {
   if (const auto known = program_->output_bytes(input_bytes)) return *known;
   if (!declaration_.output_bytes.empty()) {
     const gpumap_view in = in_format_.view(0, input_bytes, input.meta);
-    const std::pair<std::string_view, std::uint64_t> variables[] = {{"bytes", input_bytes}, {"width", in.width},
-                                                                    {"height", in.height},  {"stride", in.stride[0]},
-                                                                    {"rate", in.rate},      {"channels", in.channels}};
+    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
+        {"bytes", input_bytes},   {"width", in.width}, {"height", in.height},
+        {"stride", in.stride[0]}, {"rate", in.rate},   {"channels", in.channels}};
+    variables.insert(variables.end(), of_params_.begin(), of_params_.end());
     const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
     // A kernel that keeps to the format and the size that it is told writes as much as these take.
     if (!out_format_.fits(keeps_layout() ? input.meta : nullptr, bytes)) {
@@ -186,7 +188,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     cuda_out = take_cuda_frame();
     if (!cuda_out) return nullptr;
   }
-  const bool straight = cuda_out && !keeps_layout() && !bounds_;
+  const bool straight = cuda_out && !keeps_layout() && !declaration_.on_bytes && !bounds_;
   if (gives && this->in_place() && !in_place) {
     device_block = std::exchange(packed, {});
   } else if (gives && !in_place && !straight && !take(device_pool_, Placement::device, bytes + guard, device_block)) {
@@ -201,8 +203,8 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   }
 
   const FrameFormat plain;
-  const FrameFormat& in_format = on_bytes_ ? plain : in_format_;
-  const FrameFormat& out_format = on_bytes_ ? plain : out_format_;
+  const FrameFormat& in_format = declaration_.on_bytes ? plain : in_format_;
+  const FrameFormat& out_format = declaration_.on_bytes ? plain : out_format_;
   frame_.in = in_format.view(input.address, input.size, input.meta);
   const std::uint64_t out_address = device_block.mapping ? device_block.mapping->address(backend_) : 0;
   GstVideoMeta* out_meta = keeps_layout() ? input.meta : nullptr;
@@ -220,9 +222,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const bool checks_bounds = bounds_ && !this->in_place();
   if (checks_bounds) bounds_->write_guard(*queue_, *device_block.mapping, bytes);
   const std::shared_ptr<GpuSpan> span = trace ? queue_->begin_span() : nullptr;
-  // Built-ins that make another picture do so with each field; a kernel of the user's is to ask for that.
-  const bool by_field = builtin_ != nullptr ? !on_bytes_ : declaration_.per_field;
-  launch(by_field && in_format_.has_chroma_by_field(in));
+  launch(declaration_.per_field && in_format_.has_chroma_by_field(in));
   if (span) {
     queue_->end_span(*span);
     trace->add_span(span);

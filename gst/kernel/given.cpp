@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a kernel of the user's says of its output, frame by frame: that it is dropped, or shorter.
+// What a kernel says of its output, frame by frame: that it is dropped, or shorter.
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 
-#include "gst/kernel/caps.hpp"
-
 namespace gpumap::gst {
 
 namespace {
@@ -76,8 +74,7 @@ void move(GstBuffer* out, GstMeta* meta, GstBuffer* in, const MetaRule::Picture&
 
 }  // namespace
 
-MetaRule meta_rule(std::string_view kernel, const std::string& params, bool keeps_bytes, const GstCaps* in,
-                   const GstCaps* out) {
+MetaRule meta_rule(const std::optional<Crop>& crop, bool keeps_bytes, const GstCaps* in, const GstCaps* out) {
   const GstStructure* from = gst_caps_get_structure(in, 0);
   const GstStructure* to = gst_caps_get_structure(out, 0);
   MetaRule rule;
@@ -88,15 +85,14 @@ MetaRule meta_rule(std::string_view kernel, const std::string& params, bool keep
   const auto [out_width, out_height] = size_of(to);
   if (width <= 0 || height <= 0 || out_width <= 0 || out_height <= 0) return rule;
   MetaRule::Picture picture{.shown_width = width, .shown_height = height, .width = out_width, .height = out_height};
-  if (kernel == "convert") {
-    const Crop crop = crop_of(params);
-    picture.x = crop.width.start;
-    picture.y = crop.height.start;
-    picture.shown_width = crop.width.shown_of(width);
-    picture.shown_height = crop.height.shown_of(height);
+  if (crop) {
+    picture.x = crop->width.start;
+    picture.y = crop->height.start;
+    picture.shown_width = crop->width.shown_of(width);
+    picture.shown_height = crop->height.shown_of(height);
   }
-  // A kernel of the user's may have turned the picture, or put several into one.
-  if (kernel == "convert" || !picture.is_moved()) rule.picture = picture;
+  // Any other kernel may have turned the picture, or put several into one.
+  if (crop || !picture.is_moved()) rule.picture = picture;
   return rule;
 }
 

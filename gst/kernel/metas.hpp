@@ -4,8 +4,8 @@
 #include <gst/gst.h>
 
 #include <optional>
-#include <string>
-#include <string_view>
+
+#include "gst/kernel/converted_caps.hpp"
 
 namespace gpumap::gst {
 
@@ -22,9 +22,9 @@ struct MetaRule {
   std::optional<Picture> picture;  ///< empty: what it is of the input's, no one knows
 };
 
-/// The rule for `kernel` (a built-in's name, else empty) with these parameters between these caps.
-[[nodiscard]] MetaRule meta_rule(std::string_view kernel, const std::string& params, bool keeps_bytes,
-                                 const GstCaps* in, const GstCaps* out);
+/// The rule for a kernel between these caps; `crop`: what one that converts shows of a picture.
+[[nodiscard]] MetaRule meta_rule(const std::optional<Crop>& crop, bool keeps_bytes, const GstCaps* in,
+                                 const GstCaps* out);
 
 /// Give `out`, which has its memory already, the metas of `in`. Those that describe its memory stay behind; regions of
 /// interest and other metas of a size are cropped and scaled with the picture, where they can be.

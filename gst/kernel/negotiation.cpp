@@ -5,9 +5,9 @@
 #include "gst/cuda/caps.hpp"
 #include "gst/error.hpp"
 #include "gst/kernel/caps.hpp"
+#include "gst/kernel/converted_caps.hpp"
 #include "gst/kernel/element.hpp"
 #include "gst/kernel/neighbours.hpp"
-#include "gst/kernel/radio_caps.hpp"
 #include "gst/memory/caps.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
@@ -27,11 +27,14 @@ KernelSettings settings_in_force(gpointer kernel, const KernelRunner* runner) {
   return settings;
 }
 
+DeclaredCaps caps_in_force(const KernelSettings& settings, const KernelRunner* runner) {
+  return runner != nullptr ? runner->declared() : declared_caps(settings);
+}
+
 GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* filter) {
   const auto runner = runner_of(trans);
   const KernelSettings settings = settings_in_force(trans, runner.get());
-  GstCaps* made = transform_kernel_caps(builtin_name(settings), settings.params,
-                                        runner ? runner->declared() : declared_caps(settings), direction, caps);
+  GstCaps* made = transform_kernel_caps(caps_in_force(settings, runner.get()), settings.params, direction, caps);
   if (filter != nullptr && gst_caps_is_any(made) && !gst_caps_is_any(filter)) {
     // Any media type is not any memory: who asks about one that is not ours is told no.
     gst_caps_unref(made);
@@ -48,14 +51,16 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
 /// Frames stay in GPU memory for a downstream that names it, as another gpumapkernel does.
 GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps* caps, GstCaps* others) {
   if (direction != GST_PAD_SINK) return kernel_parent_class()->fixate_caps(trans, direction, caps, others);
-  const KernelSettings settings = settings_in_force(trans, runner_of(trans).get());
+  const auto runner = runner_of(trans);
+  const KernelSettings settings = settings_in_force(trans, runner.get());
+  const DeclaredCaps declared = caps_in_force(settings, runner.get());
   GST_DEBUG_OBJECT(trans, "for %" GST_PTR_FORMAT " downstream takes %" GST_PTR_FORMAT, static_cast<void*>(caps),
                    static_cast<void*>(others));
   others = nearest_memory(trans->srcpad, others);
-  others = gst_caps_make_writable(fixate_size(builtin_name(settings), settings.params, caps, others));
+  others = gst_caps_make_writable(fixate_size(declared, settings.params, caps, others));
   fixate_rate(others, caps);
   others = gst_caps_make_writable(kernel_parent_class()->fixate_caps(trans, direction, caps, others));
-  if (builtin_name(settings) == "convert") add_colorimetry(caps, others);
+  add_colorimetry(declared, caps, others);
   GST_DEBUG_OBJECT(trans, "chose %" GST_PTR_FORMAT, static_cast<void*>(others));
   return others;
 }

@@ -86,9 +86,9 @@ std::string names_of_parameters() {
   std::string text;
   for (const Builtin& builtin : builtins()) {
     std::string names;
-    for (const Parameter& parameter : builtin.parameters) {
-      names += (names.empty() ? "" : ", ") + std::string(parameter.name);
-      if (parameter.count > 1) names += "[" + std::to_string(parameter.count) + "]";
+    for (const DeclaredParameter& parameter : declaration_of(builtin).params) {
+      names += (names.empty() ? "" : ", ") + parameter.name;
+      if (parameter.values.size() > 1) names += "[" + std::to_string(parameter.values.size()) + "]";
     }
     if (names.empty()) continue;
     text += (text.empty() ? "" : "; ") + std::string(builtin.name) + ": " + names;
@@ -209,7 +209,8 @@ void install_kernel_properties(GObjectClass* object_class) {
       names += (names.empty() ? "Built-in: " : ", ") + std::string(builtin.name);
     return names;
   }());
-  text(PROP_KERNEL, "kernel", "Kernel", kernels.c_str(), "identity");
+  static const auto& unset = *new KernelSettings;
+  text(PROP_KERNEL, "kernel", "Kernel", kernels.c_str(), unset.kernel.c_str());
   text(PROP_LOCATION, "location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv");
   text(
       PROP_FUNCTION, "function", "Function",

@@ -10,6 +10,7 @@ namespace gpumap::gst {
 
 namespace {
 
+constexpr const char* usual_message = "gpumap-result";
 constexpr const char* meta_name = "GpumapResult";
 constexpr const char* late_meta_name = "GpumapLateResults";
 /// More are not under way: a frame then waits.
@@ -145,9 +146,7 @@ void KernelResult::forget() {
 }
 
 void KernelResult::tell(GstStructure* to, const Words& words) const {
-  if (rule_.checksum) {
-    gst_structure_set(to, "checksum", G_TYPE_UINT64, static_cast<guint64>(words[0]), nullptr);
-  } else if (!rule_.fields.empty()) {
+  if (!rule_.fields.empty()) {
     set_fields(to, words, rule_.fields);
   } else {
     set_words(to, words);
@@ -160,14 +159,14 @@ void KernelResult::read(const Kept& kept) {
   kept.block.memory->invalidate(result_offset, bytes);
   std::memcpy(words.data(), kept.block.memory->host() + result_offset, bytes);
   const bool none = std::all_of(words.begin(), words.end(), [](std::uint64_t word) { return word == 0; });
-  if (none && !rule_.checksum && rule_.fields.empty()) return;  // by a name, zero is a figure like any other
+  if (none && rule_.fields.empty()) return;  // by a name, zero is a figure like any other
 
   const Of& of = kept.of;
-  Structure message(gst_structure_new(rule_.checksum ? "gpumap-checksum" : "gpumap-result", "kernel", G_TYPE_STRING,
-                                      rule_.kernel.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(of.bytes),
-                                      "sequence", G_TYPE_UINT64, static_cast<guint64>(of.sequence), "pts",
-                                      G_TYPE_UINT64, static_cast<guint64>(of.pts), "offset", G_TYPE_UINT64,
-                                      static_cast<guint64>(of.offset), nullptr));
+  const char* name = rule_.message.empty() ? usual_message : rule_.message.c_str();
+  Structure message(gst_structure_new(
+      name, "kernel", G_TYPE_STRING, rule_.kernel.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(of.bytes),
+      "sequence", G_TYPE_UINT64, static_cast<guint64>(of.sequence), "pts", G_TYPE_UINT64, static_cast<guint64>(of.pts),
+      "offset", G_TYPE_UINT64, static_cast<guint64>(of.offset), nullptr));
   tell(message.get(), words);
   if (late_) {
     for_meta_.emplace_back(gst_structure_copy(message.get()));

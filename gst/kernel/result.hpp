@@ -22,9 +22,9 @@ namespace gpumap::gst {
 /// What is told of a kernel's result block.
 struct ResultRule {
   std::string kernel;
-  bool checksum = false;  ///< word 0 is one, told as such
-  /// Else words are told where any is not zero: by these names and types, or all of them as they are where that is
-  /// empty.
+  std::string message;  ///< its name; empty: the usual one
+  /// By these names and types words are told in any case. Where that is empty, all of them as they are, if any is not
+  /// zero.
   std::vector<std::pair<std::string, ResultType>> fields;
   std::uint32_t words = GPUMAP_RESULT_WORDS;
 };

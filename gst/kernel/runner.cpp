@@ -46,18 +46,16 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
       device_(device ? std::move(device) : Device::open(settings.device)),
       backend_(Backend::vulkan) {
   KernelPlan plan = plan_of(settings, *device_);
-  builtin_ = plan.builtin;
   backend_ = backend_of(plan.source.language);
-  name_ = builtin_ != nullptr ? std::string(builtin_->name) : plan.source.name;
+  name_ = plan.source.name;
   declared_ = caps_of(plan.declaration);
   check_declared_caps(declared_);
-  auto program = builtin_ != nullptr ? Program::load(device_, *builtin_, backend_)
-                                     : Program::load(device_, plan.source, plan.declaration);
+  auto program = plan.builtin != nullptr ? Program::load(device_, *plan.builtin, backend_)
+                                         : Program::load(device_, plan.source, plan.declaration);
   program->set_params(settings.params);
   auto tables = tables_of(plan, settings, device_);
   params_ = settings.params;
   queue_ = device_->create_queue(backend_);
-  on_bytes_ = builtin_ != nullptr && (builtin_->in_place || builtin_->name == "identity");
   check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
@@ -72,9 +70,11 @@ void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program, std:
   frame_.past_count = 0;
   const std::uint32_t history = plan.declaration.history;
   if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
-  has_result_ = builtin_ != nullptr ? builtin_->has_result : KernelResult::may_name(plan.source, "result");
+  // What ships with gpumap tells all that it finds out by name; a user's kernel may write words that have none.
+  has_result_ =
+      !plan.declaration.results.empty() || (plan.builtin == nullptr && KernelResult::may_name(plan.source, "result"));
   ResultRule rule{.kernel = name_,
-                  .checksum = builtin_ != nullptr,
+                  .message = plan.declaration.message,
                   .fields = plan.declaration.results,
                   .words = plan.declaration.result_words};
   if (result_) {
@@ -83,6 +83,14 @@ void KernelRunner::adopt(KernelPlan plan, std::unique_ptr<Program> program, std:
     result_ = std::make_unique<KernelResult>(device_, backend_, std::move(rule), settings_.late_results);
   }
   declaration_ = std::move(plan.declaration);
+  note_params();
+}
+
+void KernelRunner::note_params() {
+  of_params_.clear();
+  if (declaration_.output_bytes.find("params.") == std::string::npos) return;
+  const std::vector<Number> numbers = gpumap::numbers_of(declaration_, name_, params_);
+  of_params_ = parameter_variables(declaration_.params, numbers, G_MAXINT64);
 }
 
 std::optional<std::string> KernelRunner::reload() {
@@ -134,12 +142,13 @@ void KernelRunner::set_params(const std::string& params) {
   program_->set_params(params);
   const std::lock_guard lock(last_mutex_);
   params_ = params;
+  note_params();
   settle_stream();
 }
 
 void KernelRunner::settle_stream() {
   if (!in_caps_) return;
-  metas_ = meta_rule(builtin_name(settings_), params_, keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
+  metas_ = meta_rule(crop_of(declared_, params_), keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
   const std::uint64_t rate = in_format_.view(0, 0, nullptr).rate;
   latency_ns_ = rate != 0 ? gst_util_uint64_scale_ceil(program_->gathers(), GST_SECOND, rate) : 0;
 }

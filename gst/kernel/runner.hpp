@@ -10,6 +10,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "gpumap/frame_history.hpp"
 #include "gpumap/latency.hpp"
@@ -130,24 +132,22 @@ class KernelRunner {
   };
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   void settle_stream();
+  /// Put into of_params_ what params_ are.
+  void note_params();
   [[nodiscard]] Input input_of(GstBuffer* in) const;
   [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
-  [[nodiscard]] bool in_place() const noexcept {
-    return builtin_ != nullptr ? builtin_->in_place : declaration_.unchanged;
-  }
-  /// The output is as the input is, padding included: true for kernels of the user's that declare no other. Else it is
-  /// as its caps say.
-  [[nodiscard]] bool keeps_layout() const noexcept {
-    return (builtin_ == nullptr && declaration_.output.empty()) || on_bytes_;
-  }
+  [[nodiscard]] bool in_place() const noexcept { return declaration_.unchanged; }
+  /// The output is as the input is, padding included: true for kernels that declare no other. Else it is as its caps
+  /// say.
+  [[nodiscard]] bool keeps_layout() const noexcept { return declaration_.output.empty() && !declaration_.converted; }
   [[nodiscard]] bool hands_on(const Input& input) const noexcept { return in_place() && (!input.cuda || cuda_output_); }
   /// Throws Error(invalid) for what is declared and has no room for the picture.
   [[nodiscard]] std::size_t output_bytes(const Input& input) const;
   /// A picture in CUDA memory is copied within the GPU before the kernel sees it where the kernel knows bytes only, and
   /// the padding of rows is none of them, or where the copy is what goes on.
   [[nodiscard]] bool is_packed(const Input& input) const noexcept {
-    return input.cuda && (on_bytes_ || (in_place() && !cuda_output_));
+    return input.cuda && (declaration_.on_bytes || (in_place() && !cuda_output_));
   }
   /// What is to be copied, and to where.
   struct Unpacked {
@@ -189,13 +189,12 @@ class KernelRunner {
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
   std::string params_;                      ///< under last_mutex_
-  Declaration declaration_;                 ///< of a kernel of the user's
-  std::unique_ptr<BoundsCheck> bounds_;     ///< null where it was not asked for
-  const Builtin* builtin_ = nullptr;
+  Declaration declaration_;
+  std::vector<std::pair<std::string, std::uint64_t>> of_params_;  ///< for the line bytes, where it mentions any
+  std::unique_ptr<BoundsCheck> bounds_;                           ///< null where it was not asked for
   std::string name_;
   Backend backend_;
   std::unique_ptr<Queue> queue_;
-  bool on_bytes_ = false;  ///< a built-in that knows bytes only, whatever the format
   bool has_result_ = false;
   std::unique_ptr<KernelResult> result_;
   std::unique_ptr<Tables> tables_;  ///< null where the kernel has none, as the next

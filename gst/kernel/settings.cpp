@@ -112,9 +112,7 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
       return 0;
     });
   }
-  plan.source.block = declaration.block;
-  plan.source.grid = declaration.grid;
-  plan.source.shared_bytes = declaration.shared_bytes;
+  declare_launch(plan.source, declaration);
 }
 
 }  // namespace
@@ -124,6 +122,7 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   plan.builtin = builtin_of(settings);
   if (plan.builtin != nullptr) {
     plan.source = gpumap::source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
+    plan.declaration = declaration_of(*plan.builtin);
   } else {
     plan.source = file_of(settings);
     plan.declaration = declaration_of(plan.source);
@@ -150,24 +149,23 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
 }
 
 std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings) {
-  std::vector<DeclaredParameter> made;
+  Declaration declaration;
   if (settings.location.empty()) {
     const Builtin* builtin = find_builtin(settings.kernel);
-    if (builtin == nullptr) return made;
-    for (const Parameter& parameter : builtin->parameters) {
-      made.push_back({.name = std::string(parameter.name),
-                      .type = NumberType::f64,
-                      .values = std::vector<Number>(parameter.count, parameter.initial)});
-    }
-    return made;
+    if (builtin == nullptr) return std::vector<DeclaredParameter>();
+    declaration = declaration_of(*builtin);
+  } else {
+    declaration = declaration_of(load_kernel_file(settings.location));
   }
-  made = declaration_of(load_kernel_file(settings.location)).params;
-  if (made.empty()) return std::nullopt;
-  return made;
+  if (declaration.params.empty() && !declaration.takes_none) return std::nullopt;
+  return std::move(declaration.params);
 }
 
 DeclaredCaps declared_caps(const KernelSettings& settings) {
-  if (settings.location.empty()) return {};
+  if (settings.location.empty()) {
+    const Builtin* builtin = find_builtin(settings.kernel);
+    return builtin != nullptr ? caps_of(declaration_of(*builtin)) : DeclaredCaps();
+  }
   KernelPlan plan;
   try {
     plan.declaration = declaration_of(load_kernel_file(settings.location));

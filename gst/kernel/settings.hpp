@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -43,10 +42,6 @@ struct KernelSettings {
 
 [[nodiscard]] const char* to_string(Backend backend) noexcept;
 
-/// Of the built-in that is meant; empty where it is a file.
-[[nodiscard]] inline std::string_view builtin_name(const KernelSettings& settings) {
-  return settings.location.empty() ? std::string_view(settings.kernel) : std::string_view();
-}
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
 /// that contradict each other: which one is the mistake, only the user knows.
 [[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);
@@ -55,7 +50,7 @@ struct KernelSettings {
 /// Error(invalid | io) for a file that cannot be read.
 [[nodiscard]] std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings);
 
-/// What is to be run: a built-in, or a file with what it and the properties declare.
+/// What is to be run: a built-in or a file, with what it and the properties declare.
 struct KernelPlan {
   const Builtin* builtin = nullptr;
   KernelSource source;
@@ -64,10 +59,7 @@ struct KernelPlan {
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
 [[nodiscard]] KernelPlan plan_of(const KernelSettings& settings, const Device& device);
 
-[[nodiscard]] inline DeclaredCaps caps_of(const Declaration& declaration) {
-  return {.input = declaration.input, .output = declaration.output};
-}
-/// What a file of the user's takes and gives. Reads the file; what is wrong with that is told when it is to run.
+/// What the kernel takes and gives. Reads its file; what is wrong with that is told when it is to run.
 [[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
 
 }  // namespace gpumap::gst

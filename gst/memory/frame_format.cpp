@@ -10,7 +10,6 @@
 
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
-#include "gst/kernel/radio_caps.hpp"
 #include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {

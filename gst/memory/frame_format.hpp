@@ -14,6 +14,10 @@ namespace gpumap::gst {
 
 inline constexpr const char* tensor_name = "application/x-tensor";
 inline constexpr const char* bayer_name = "video/x-bayer";
+/// Rows of `bins` float32.
+inline constexpr const char* spectrum_name = "application/x-spectrum";
+/// Steps of I and Q of `channels` channels, float32.
+inline constexpr const char* channels_name = "application/x-iq-channels";
 
 /// What caps say of a buffer's bytes, as a kernel sees them.
 class FrameFormat {

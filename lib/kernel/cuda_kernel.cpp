@@ -43,7 +43,7 @@ class LoadedCudaKernel final : public CudaKernel {
  public:
   LoadedCudaKernel(std::shared_ptr<GpuDevice> device, const KernelSource& source)
       : name_(source.name), module_(std::move(device)) {
-    shape_.work = work_of(source);
+    shape_.work = source.work;
     switch (source.language) {
       case Language::cuda: {
         const CudaBinary binary = build_cuda(source, architecture());

@@ -46,13 +46,6 @@ Grid grid_1d(const GridShape& shape, std::uint64_t items, std::uint64_t most_blo
 
 }  // namespace
 
-Work work_of(const KernelSource& source) {
-  const Builtin* builtin = find_builtin(source.name);
-  if (builtin == nullptr || (source.code != builtin->cuda && source.code != builtin->glsl)) return Work::item;
-  if (builtin->name == "convert") return Work::quad;
-  return builtin->name == "identity" || builtin->name == "checksum" ? Work::chunk : Work::item;
-}
-
 std::uint64_t items_of(const gpumap_frame& frame) {
   if (frame.out.width != 0 || frame.in.width != 0) {
     const gpumap_view& view = frame.out.width != 0 ? frame.out : frame.in;

@@ -8,16 +8,6 @@
 
 namespace gpumap {
 
-/// How much of a frame one thread takes.
-enum class Work {
-  item,   ///< one pixel, sample or byte
-  quad,   ///< four neighbouring pixels of a row
-  chunk,  ///< many bytes, in a loop
-};
-
-/// What `source` does, which is known of built-ins; everything else takes an item a thread.
-[[nodiscard]] Work work_of(const KernelSource& source);
-
 /// The shape of every launch of a kernel.
 struct GridShape {
   Work work = Work::item;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Programs of kernels alone: a built-in that is one, or those of a user's file, one after the other.
+// Programs of kernels alone: a built-in's, or those of a user's file, one after the other.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,11 +28,6 @@ gpumap_view moved(gpumap_view like, std::uint64_t address) {
 
 class KernelProgram final : public Program {
  public:
-  KernelProgram(std::shared_ptr<Device> device, std::shared_ptr<Kernel> kernel, const Builtin& builtin)
-      : device_(std::move(device)),
-        kernels_{std::move(kernel)},
-        builtin_(&builtin),
-        state_(*device_, kernels_.front()->backend(), builtin.state_bytes) {}
   KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration)
       : device_(std::move(device)),
         kernels_(std::move(kernels)),
@@ -40,22 +35,17 @@ class KernelProgram final : public Program {
         state_(*device_, kernels_.front()->backend(), declaration_.state_bytes) {}
 
   void set_params(std::string_view text) override {
-    if (builtin_ != nullptr) {
-      apply_parameters(*builtin_, text, params_);
-    } else {
-      apply_declared(declaration_, kernels_.front()->name(), text, params_, numbers_);
-    }
+    apply_declared(declaration_, kernels_.front()->name(), text, params_, numbers_);
   }
 
   void begin(const gpumap_view& /*in*/, const gpumap_view& /*out*/) override { state_.restart(); }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t /*input_bytes*/) const override { return {}; }
 
-  /// A built-in's state is for the frame at hand.
-  [[nodiscard]] bool remembers() const override { return builtin_ == nullptr && declaration_.state_bytes != 0; }
+  [[nodiscard]] bool remembers() const override { return declaration_.state_bytes != 0 && !declaration_.self_clearing; }
 
   [[nodiscard]] std::string risk(const gpumap_frame& frame) const override {
-    if (builtin_ != nullptr || !device_->info().software) return {};
+    if (!device_->info().software) return {};
     const std::uint64_t items = items_of(frame);
     for (const auto& kernel : kernels_) {
       const Grid grid = kernel->grid_for(frame);
@@ -100,10 +90,9 @@ class KernelProgram final : public Program {
 
   std::shared_ptr<Device> device_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
-  const Builtin* builtin_ = nullptr;
   Declaration declaration_;
   std::array<float, GPUMAP_MAX_PARAMS> params_{};
-  std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers_{};  ///< those of a kernel of the user's, exactly
+  std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers_{};  ///< the same, exactly
   StateMemory state_;
   std::array<std::shared_ptr<Mapping>, 2> between_;
   std::vector<std::shared_ptr<Mapping>> outgrown_;
@@ -112,10 +101,8 @@ class KernelProgram final : public Program {
 }  // namespace
 
 std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const Builtin& builtin, Backend backend) {
-  auto program =
-      builtin.make_program != nullptr
-          ? builtin.make_program(device, backend)
-          : std::make_unique<KernelProgram>(device, Kernel::load(device, source_of(builtin, backend)), builtin);
+  if (builtin.make_program == nullptr) return load(device, source_of(builtin, backend), declaration_of(builtin));
+  auto program = builtin.make_program(device, backend);
   program->set_params({});
   return program;
 }

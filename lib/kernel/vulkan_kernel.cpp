@@ -125,8 +125,8 @@ class LoadedVulkanKernel final : public VulkanKernel {
   void choose_shape(const KernelSource& source, const ShaderInfo& shader) {
     const auto limits = pipeline_->device->vulkan()->physical().getProperties().limits;
     auto threads = shader.threads;
+    shape_.work = source.work;
     if (shader.threads_from_constants) {
-      shape_.work = work_of(source);
       const std::uint32_t row =
           std::min({row_threads, limits.maxComputeWorkGroupInvocations, limits.maxComputeWorkGroupSize[0]});
       threads = {row, 1, 1};

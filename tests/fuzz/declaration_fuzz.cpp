@@ -23,6 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   for (const bool as_expression : {false, true}) {
     try {
       if (as_expression) {
+        for (const std::string_view name : gpumap::variables_in(text)) {
+          if (name.empty()) __builtin_trap();
+        }
         (void)gpumap::expand(text, variables);
         (void)gpumap::evaluate(text, variables);
         continue;
@@ -57,6 +60,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         __builtin_trap();
       }
       if (numbers != again_numbers) __builtin_trap();
+      const auto values = numbers_of(declaration, "fuzz", "");
+      for (const auto& [name, value] : parameter_variables(declaration.params, values, 7)) {
+        if (!name.starts_with("params.") || value > 7) __builtin_trap();
+      }
       for (const auto& name : declaration.functions) {
         if (name.empty()) __builtin_trap();
       }

@@ -53,8 +53,8 @@ TEST(PluginFile, ParamsNamesWhatEachKernelKnows) {
   EXPECT_THAT(blurb, HasSubstr("convert: mean[3], scale[3], crop[4]; "));
   EXPECT_THAT(blurb, HasSubstr("spectrum: size, overlap, average, window, db"));
   for (const Builtin& builtin : builtins()) {
-    for (const Parameter& parameter : builtin.parameters) {
-      EXPECT_THAT(blurb, HasSubstr(std::string(parameter.name))) << builtin.name;
+    for (const DeclaredParameter& parameter : declaration_of(builtin).params) {
+      EXPECT_THAT(blurb, HasSubstr(parameter.name)) << builtin.name;
     }
   }
 }

@@ -95,6 +95,14 @@ class Result : public testing::Test {
     return found;
   }
 
+  using Message = std::unique_ptr<GstMessage, void (*)(GstMessage*)>;
+  Message next_element_message() {
+    GstBus* bus = gst_element_get_bus(pipeline_->get());
+    Message found(gst_bus_timed_pop_filtered(bus, 10 * GST_SECOND, GST_MESSAGE_ELEMENT), &gst_message_unref);
+    gst_object_unref(bus);
+    return found;
+  }
+
   std::optional<Pipeline> pipeline_;
 };
 
@@ -139,6 +147,28 @@ TEST_F(Result, WordsOfAUserKernel) {
     }
     EXPECT_EQ(messages(), expected);
   }
+}
+
+// As a built-in's figure is told, so is a user's: by its own name, in a message of its own, zero or not.
+TEST_F(Result, MessagesAreNamedAsDeclared) {
+  const Shader shader(
+      "// gpumap: results size=u64,zero=u64\n"
+      "// gpumap: message my-figures\n"
+      "  store_u64(frame.result, frame.in_view.bytes);\n");
+  start("gpumapkernel location=" + shader.path() + " ! ");
+  const Sample sample = pass(random_data(123, 1));
+  ASSERT_NE(sample, nullptr);
+  guint64 size = 0;
+  EXPECT_TRUE(gst_structure_get_uint64(meta_of(gst_sample_get_buffer(sample.get())), "size", &size));
+  EXPECT_EQ(size, 123U);
+  const Message message = next_element_message();
+  ASSERT_NE(message, nullptr);
+  const GstStructure* told = gst_message_get_structure(message.get());
+  EXPECT_STREQ(gst_structure_get_name(told), "my-figures");
+  guint64 zero = 1;
+  EXPECT_TRUE(gst_structure_get_uint64(told, "size", &size) && gst_structure_get_uint64(told, "zero", &zero));
+  EXPECT_EQ(size, 123U);
+  EXPECT_EQ(zero, 0U);
 }
 
 // As many as are declared, in the file or by the property, which is all that a .spv has.

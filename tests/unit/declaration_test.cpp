@@ -24,6 +24,7 @@ TEST(Declaration, EveryKey) {
       "// gpumap: block 32x8\n"
       "// gpumap: grid 7\n"
       "// gpumap: shared 4096\n"
+      "// gpumap: work quad\n"
       "// gpumap: state 1048576\n"
       "// gpumap: output video/x-raw,format=GRAY8,width={width/2}\n"
       "// gpumap: input video/x-raw,format={GRAY8,NV12}\n"
@@ -31,6 +32,7 @@ TEST(Declaration, EveryKey) {
       "// gpumap: launch per-field\n"
       "// gpumap: output-may shorten , drop\n"
       "// gpumap: result-words 4096\n"
+      "// gpumap: message my-figures\n"
       "// gpumap: results sharpness=f32, count=u64,a=i64,b=f64");
   ASSERT_EQ(declaration.params.size(), 2U);
   EXPECT_EQ(declaration.params[0].name, "gain");
@@ -45,7 +47,10 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(declaration.state_bytes, 1048576U) << "a comment behind code declares nothing";
   EXPECT_EQ(declaration.output, "video/x-raw,format=GRAY8,width={width/2}");
   EXPECT_EQ(declaration.input, "video/x-raw,format={GRAY8,NV12}");
-  EXPECT_FALSE(declaration.unchanged);
+  EXPECT_FALSE(declaration.unchanged || declaration.converted || declaration.on_bytes || declaration.takes_none);
+  EXPECT_FALSE(declaration.self_clearing);
+  EXPECT_EQ(declaration.work, Work::quad);
+  EXPECT_EQ(declaration.message, "my-figures");
   EXPECT_TRUE(declaration.per_field);
   EXPECT_EQ(declaration.output_bytes, "bytes/2");
   EXPECT_EQ(declaration.output_may, (OutputMay{.drop = true, .shorten = true}));
@@ -60,6 +65,27 @@ TEST(Declaration, EveryKey) {
   EXPECT_FALSE(none.output_may);
   EXPECT_EQ(none.result_words, std::uint32_t{GPUMAP_RESULT_WORDS});
   EXPECT_EQ(parse_output_may("drop"), (OutputMay{.drop = true}));
+}
+
+TEST(Declaration, WhatTheBuiltInsSayOfThemselves) {
+  const Declaration looks = parse_declaration(
+      "// gpumap: params none\n"
+      "// gpumap: work chunk\n"
+      "// gpumap: view bytes\n"
+      "// gpumap: state 16  self-clearing\n"
+      "// gpumap: output unchanged\n");
+  EXPECT_TRUE(looks.takes_none && looks.params.empty());
+  EXPECT_EQ(looks.work, Work::chunk);
+  EXPECT_TRUE(looks.on_bytes && looks.unchanged && looks.self_clearing);
+  EXPECT_EQ(looks.state_bytes, 16U);
+  const Declaration converts = parse_declaration(
+      "// gpumap: view format\n// gpumap: work item\n// gpumap: output converted\n// gpumap: launch per-field\n");
+  EXPECT_TRUE(converts.converted && converts.output.empty() && !converts.on_bytes && !converts.unchanged);
+  EXPECT_EQ(converts.work, Work::item);
+  EXPECT_NE(looks, converts);
+  Declaration overruled = converts;
+  declare_output(overruled, "unchanged");
+  EXPECT_TRUE(overruled.unchanged && !overruled.converted);
 }
 
 TEST(Declaration, BytesThatAKernelGives) {
@@ -97,6 +123,13 @@ TEST(Declaration, ErrorsNameTheLine) {
       {"// gpumap: block 1x2x3x4\n", "more than three dimensions"},
       {"// gpumap: grid 99999999999\n", "is no dimension"},
       {"// gpumap: state -1\n", "\"-1\" is no number of bytes"},
+      {"// gpumap: state 16 clean\n", "no state \"clean\": write self-clearing"},
+      {"// gpumap: work much\n", "no work \"much\": choose item, quad or chunk"},
+      {"// gpumap: view words\n", "no view \"words\": choose format or bytes"},
+      {"// gpumap: message 2nd\n", "\"2nd\" is no name for a message"},
+      {"// gpumap: message my figures\n", "\"my figures\" is no name for a message"},
+      {"// gpumap: view bytes\n// gpumap: output converted\n", "view bytes shows no picture"},
+      {"// gpumap: view bytes\n// gpumap: launch per-field\n", "view bytes shows no picture"},
       {"// gpumap: shared 1k\n", "\"1k\" is no number of bytes"},
       {"// gpumap: launch twice\n", "no launch \"twice\": choose per-frame or per-field"},
       {"// gpumap: results a\n", "\"a\" is no result"},
@@ -135,6 +168,40 @@ TEST(Expression, Arithmetic) {
   EXPECT_EQ(expand("none", variables), "none");
 }
 
+TEST(Expression, ParametersAreVariables) {
+  const std::pair<std::string_view, std::uint64_t> variables[] = {
+      {"rate", 48000}, {"params.rate", 8}, {"params.taps[1]", 3}};
+  EXPECT_EQ(evaluate("rate/params.rate-params.taps[1]", variables), 5997U);
+  EXPECT_THAT(error_of([&] { return evaluate("params.taps[2]", variables); }),
+              HasSubstr("no variable 'params.taps[2]' here: there are rate, params.rate, params.taps[1]"));
+  EXPECT_THAT(error_of([&] { return evaluate("params.taps[x]", variables); }), HasSubstr("no variable 'params.taps'"));
+  EXPECT_THAT(variables_in("audio/x-raw,rate={rate/params.rate},n={min(2,params.taps[1])}"),
+              ElementsAre("rate", "params.rate", "min", "params.taps[1]"));
+  EXPECT_THAT(variables_in("width=7,height={3}"), ElementsAre());
+  const Declaration declaration =
+      parse_declaration("// gpumap: params rate=2.75,taps=[-1,3,1e30],big:i64=9007199254740993\n");
+  const auto given = [&](const char* text, std::uint64_t most) {
+    return parameter_variables(declaration.params, numbers_of(declaration, "mine", text), most);
+  };
+  EXPECT_THAT(given("", 1000), ElementsAre(Pair("params.rate", 2), Pair("params.taps[0]", 0), Pair("params.taps[1]", 3),
+                                           Pair("params.taps[2]", 1000), Pair("params.big", 1000)));
+  EXPECT_THAT(given("taps[2]=1e18,rate=0.5", ~0ULL),
+              ElementsAre(Pair("params.rate", 0), Pair("params.taps[0]", 0), Pair("params.taps[1]", 3),
+                          Pair("params.taps[2]", 1000000000000000000), Pair("params.big", 9007199254740993)));
+}
+
+TEST(Expression, ChoicesBetweenTexts) {
+  for (const std::uint64_t on : {0, 1, 2}) {
+    const std::pair<std::string_view, std::uint64_t> variables[] = {{"on", on}, {"rate", 7}};
+    EXPECT_EQ(expand("unit={on ? decibel : power}!", variables), on != 0 ? "unit=decibel!" : "unit=power!");
+    EXPECT_EQ(expand("rate={on?{rate*on}:[1,max]}", variables),
+              on != 0 ? "rate=" + std::to_string(7 * on) : "rate=[1,max]");
+    EXPECT_EQ(expand("{on ? {on-1 ? two : one} : none}", variables), on == 2 ? "two" : on == 1 ? "one" : "none");
+    EXPECT_EQ(expand("rate={on ? {7/on} : }", variables), on != 0 ? "rate=" + std::to_string(7 / on) : "rate=")
+        << "what is not chosen needs no value";
+  }
+}
+
 TEST(Expression, Errors) {
   const std::pair<std::string_view, std::uint64_t> variables[] = {{"width", 10}, {"bytes", 5}};
   const std::pair<const char*, const char*> cases[] = {
@@ -163,6 +230,11 @@ TEST(Expression, Errors) {
   for (int i = 0; i < 100000; ++i) minima += "min(";
   EXPECT_THAT(error_of([&] { return evaluate(minima, {}); }), HasSubstr("too many parentheses"));
   EXPECT_THAT(error_of([] { return expand("w={1", {}); }), HasSubstr("'{' without '}'"));
+  EXPECT_THAT(error_of([] { return expand("w={1 ? {2} }", {}); }), HasSubstr("'?' without ':'"));
+  EXPECT_THAT(error_of([] { return expand("{x ? a : b}", {}); }), HasSubstr("no variable 'x'"));
+  std::string before, after;
+  for (int i = 0; i < 1000; ++i) before += "{1?", after += ":0}";
+  EXPECT_THAT(error_of([&] { return expand(before + "1" + after, {}); }), HasSubstr("too many braces"));
 }
 
 }  // namespace

@@ -67,6 +67,12 @@ TEST(DeclaredParameters, WithoutADeclarationInTheOrderGiven) {
   EXPECT_THAT(error_of([] { return given({}, "a=1e39"); }), HasSubstr("not a finite 32-bit float"));
 }
 
+TEST(DeclaredParameters, NoneIsNone) {
+  EXPECT_EQ(given(declared("none"), "").params[0], 0.0F);
+  EXPECT_THAT(error_of([] { return given(declared("none"), "gain=1"); }),
+              HasSubstr("kernel mine has no parameter 'gain': it takes none"));
+}
+
 TEST(DeclaredParameters, TypesAndLimits) {
   const Declaration declaration =
       declared("gain=1.5 in [ 0, 4 ] , count : u32=5 in[1,4000000000],at:float64=100e6,taps:i32=[1,-2],big:i64=-7");

@@ -22,6 +22,18 @@ TEST(Grid, OfAGivenNumberOfBlocksEachHasTheThreadsOfItsData) {
   EXPECT_THAT(make_grid(shape, frame).threads, ElementsAre(32, 8, 1)) << "a picture in, a histogram out";
 }
 
+TEST(Grid, HasThreadsForWhatEachOfThemTakes) {
+  gpumap_frame frame{};
+  frame.in.bytes = frame.out.bytes = 100000;
+  frame.in.width = frame.out.width = 401, frame.in.height = frame.out.height = 50;
+  GridShape shape;
+  EXPECT_THAT(make_grid(shape, frame).blocks, ElementsAre(13, 7, 1)) << "401 pixels by 32, 50 rows by 8";
+  shape.work = Work::quad;
+  EXPECT_THAT(make_grid(shape, frame).blocks, ElementsAre(4, 7, 1)) << "101 times four pixels";
+  shape.work = Work::chunk;
+  EXPECT_THAT(make_grid(shape, frame).blocks, ElementsAre(4, 1, 1)) << "782 times 128 bytes by 256";
+}
+
 TEST(Grid, ItemsArePixelsSamplesOrBytes) {
   gpumap_frame frame{};
   frame.in.bytes = frame.out.bytes = 100001;

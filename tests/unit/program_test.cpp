@@ -110,6 +110,32 @@ TEST_P(ProgramTest, FunctionsRunOneAfterTheOther) {
   EXPECT_THROW((void)Program::load(bench_->device(), source({add, triple}), declaration), Error);
 }
 
+TEST_P(ProgramTest, RemembersByItsStateUnlessThatClearsItself) {
+  const auto remembers = [&](const std::string& lines) {
+    Declaration declaration = parse_declaration(lines);
+    declaration.functions = {"add"};
+    return Program::load(bench_->device(), source({add}), declaration)->remembers();
+  };
+  EXPECT_FALSE(remembers(""));
+  EXPECT_TRUE(remembers("// gpumap: state 16"));
+  EXPECT_FALSE(remembers("// gpumap: state 16 self-clearing"));
+}
+
+// Which is declared, and counts where a grid is chosen for it.
+TEST_P(ProgramTest, AThreadTakesAsMuchAsIsDeclared) {
+  gpumap_frame frame{};
+  frame.in.bytes = frame.out.bytes = std::size_t{1} << 20;
+  const auto threads_for = [&](const std::string& line) {
+    KernelSource of = source({add});
+    if (GetParam() == Backend::vulkan) of.function = "add";
+    declare_launch(of, parse_declaration(line));
+    const Grid grid = Kernel::load(bench_->device(), of)->grid_for(frame);
+    return std::uint64_t{grid.blocks[0]} * grid.blocks[1] * grid.threads[0] * grid.threads[1];
+  };
+  EXPECT_EQ(threads_for(""), frame.in.bytes);
+  EXPECT_EQ(threads_for("// gpumap: work chunk"), frame.in.bytes / 128);
+}
+
 TEST_P(ProgramTest, StateIsKeptUntilAStreamBegins) {
   Declaration declaration;
   declaration.functions = {"sum"};

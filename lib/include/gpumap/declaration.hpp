@@ -4,20 +4,26 @@
 //
 //   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
 //   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such
+//   // gpumap: params none                            it takes none
 //   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
 //   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number), by itself
 //   // gpumap: history 3                              the last frames before, at frame.past
 //   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
 //   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
+//   // gpumap: work quad                              what a thread takes, else one pixel, sample or byte
 //   // gpumap: shared 4096                            bytes of dynamic shared memory (CUDA)
 //   // gpumap: state 65536                            bytes at frame.state, kept from frame to frame
+//   // gpumap: state 16 self-clearing                 the same, zero again after each launch: nothing is kept
+//   // gpumap: view bytes                             it sees frames as bytes, whatever their caps
 //   // gpumap: output video/x-raw,format=GRAY8,width={width/2},height={height/2}
 //   // gpumap: output unchanged                       the frame goes on as it came: the kernel only looks at it
+//   // gpumap: output converted                       any picture that can be loaded to any that can be stored
 //   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
 //   // gpumap: output-may drop,shorten                by what the kernel writes at frame.given: one of them, or both
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
+//   // gpumap: message my-sharpness                   the name under which results are told, else gpumap-result
 //   // gpumap: result-words 1024                      as many as the block has, else GPUMAP_RESULT_WORDS
 #pragma once
 
@@ -37,6 +43,13 @@
 
 namespace gpumap {
 
+/// How much of a frame one thread takes: the grid that is chosen has threads for all of it.
+enum class Work {
+  item,   ///< one pixel, sample or byte
+  quad,   ///< four neighbouring pixels of a row
+  chunk,  ///< many bytes, in a loop
+};
+
 /// What a word of the result block holds; a 32-bit one lies in its lower half.
 enum class ResultType { u64, i64, f32, f64 };
 
@@ -46,6 +59,7 @@ struct DeclaredParameter {
   NumberType type = NumberType::f32;                ///< f32, f64, i32, u32 or i64
   std::vector<Number> values;                       ///< initial
   std::optional<std::pair<Number, Number>> limits;  ///< the least and the most that are taken
+  [[nodiscard]] bool operator==(const DeclaredParameter&) const = default;
 };
 
 /// A line `table`.
@@ -53,6 +67,7 @@ struct DeclaredTable {
   std::string name;
   NumberType type = NumberType::u8;
   std::optional<std::uint64_t> count;  ///< of elements; empty: as many as the file has
+  [[nodiscard]] bool operator==(const DeclaredTable&) const = default;
 };
 
 /// What a kernel may do with a frame's output beyond filling it; it says so at frame.given.
@@ -65,21 +80,28 @@ struct OutputMay {
 
 struct Declaration {
   std::vector<DeclaredParameter> params;
+  bool takes_none = false;  ///< no parameter. Else, where `params` is empty, those that are given count in their order
   std::vector<DeclaredTable> tables;
   std::uint32_t history = 0;  ///< frames, to GPUMAP_MAX_HISTORY
   std::vector<std::string> functions;
   std::array<std::uint32_t, 3> block{};  ///< 0: chosen
   std::array<std::uint32_t, 3> grid{};   ///< 0: chosen
+  Work work = Work::item;
   std::uint32_t shared_bytes = 0;
   std::uint64_t state_bytes = 0;
-  std::string input;         ///< caps; empty: any
-  std::string output;        ///< caps, with expressions in braces; empty: as the input
-  bool unchanged = false;    ///< writes no output: the input is handed on
-  bool per_field = false;    ///< a launch for each field of an interlaced picture whose chroma is kept by field
-  std::string output_bytes;  ///< an expression; empty: as the caps say
+  bool self_clearing = false;  ///< the state is zero after each launch: nothing is remembered
+  bool on_bytes = false;       ///< sees frames as bytes alone, whatever their format
+  std::string input;           ///< caps; empty: any
+  std::string output;          ///< caps, with expressions in braces; empty: as the input
+  bool unchanged = false;      ///< writes no output: the input is handed on
+  bool converted = false;      ///< any picture that gpumap_load_pixels() takes to any that gpumap_store_pixels() makes
+  bool per_field = false;      ///< a launch for each field of an interlaced picture whose chroma is kept by field
+  std::string output_bytes;    ///< an expression; empty: as the caps say
   OutputMay output_may;
   std::vector<std::pair<std::string, ResultType>> results;  ///< no more than result_words
   std::uint32_t result_words = GPUMAP_RESULT_WORDS;         ///< to GPUMAP_MAX_RESULT_WORDS
+  std::string message;                                      ///< the results' name; empty: the usual one
+  [[nodiscard]] bool operator==(const Declaration&) const = default;
 };
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
@@ -88,6 +110,8 @@ struct Declaration {
 /// What the line `output` says, put into `declaration`.
 GPUMAP_API void declare_output(Declaration& declaration, std::string_view value);
 
+/// What the line `message` says. Throws Error(invalid) for what cannot be the name of a message.
+[[nodiscard]] GPUMAP_API std::string parse_message_name(std::string_view text);
 /// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
 GPUMAP_API void check_history(std::uint32_t frames);
 /// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
@@ -109,12 +133,25 @@ GPUMAP_API void check_results(const Declaration& declaration);
 /// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().
 [[nodiscard]] GPUMAP_API std::vector<std::string> parse_functions(std::string_view text);
 
+/// By name: letters, '_' and '.', and digits but at the start; "params.taps[1]" also has an index.
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 /// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for
 /// what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
 [[nodiscard]] GPUMAP_API std::uint64_t evaluate(std::string_view expression, Variables variables);
-/// `text` with each {expression} replaced by its value. Throws as evaluate().
+/// `text` with each {expression} replaced by its value, and each {expression ? text : other} by the first text,
+/// expanded in turn, where the expression is not 0, else by the other. Throws as evaluate().
 [[nodiscard]] GPUMAP_API std::string expand(std::string_view text, Variables variables);
+/// The variables that expand(text) may ask for. A word of a text that is none may be among them.
+[[nodiscard]] GPUMAP_API std::vector<std::string_view> variables_in(std::string_view text);
+
+/// The numbers of all parameters in the order of frame.params, those that `text` gives over the initial values.
+/// `kernel` is for messages. Throws as apply_declared().
+[[nodiscard]] GPUMAP_API std::vector<Number> numbers_of(const Declaration& declaration, std::string_view kernel,
+                                                        std::string_view text);
+/// The same for expressions, by names as in "params.rate" and "params.taps[1]": whole numbers from 0 to `most`, what is
+/// below, between and above cut off.
+[[nodiscard]] GPUMAP_API std::vector<std::pair<std::string, std::uint64_t>> parameter_variables(
+    std::span<const DeclaredParameter> params, std::span<const Number> numbers, std::uint64_t most);
 
 /// Lay values out as a declaration orders them, over its initial values; without a declaration, in the order in which
 /// they are given. `params` gets the nearest floats and `numbers` the words of gpumap_frame::numbers, both as long as

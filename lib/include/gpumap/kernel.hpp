@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/kernel.h"
@@ -40,19 +41,15 @@ struct KernelSource {
   std::vector<std::filesystem::path> include_folders;  ///< where .cu and .comp find what they include
   std::array<std::uint32_t, 3> block{};                ///< threads of a block; 0: chosen
   std::array<std::uint32_t, 3> grid{};                 ///< blocks; 0: as many as give every output item a thread
+  Work work = Work::item;                              ///< what the grid that is chosen has a thread for
   std::uint32_t shared_bytes = 0;                      ///< dynamic shared memory of a block; CUDA
 };
 
 /// Read a .cu, .ptx, .cubin, .comp or .spv file; the extension tells the language. Throws Error(io | invalid).
 [[nodiscard]] GPUMAP_API KernelSource load_kernel_file(const std::filesystem::path& path, std::string function = {});
 
-/// A named parameter of a built-in: `count` numbers at params[first].
-struct Parameter {
-  std::string_view name;
-  std::uint32_t first = 0;
-  std::uint32_t count = 1;
-  double initial = 0.0;
-};
+/// Block, grid, work and shared memory as `declaration` has them.
+GPUMAP_API void declare_launch(KernelSource& source, const Declaration& declaration);
 
 class Program;
 
@@ -63,23 +60,22 @@ struct KernelText {
   std::string_view glsl;  ///< source text
 };
 
-/// A kernel that comes with gpumap, in CUDA C++ and in GLSL.
+/// A kernel that comes with gpumap, in CUDA C++ and in GLSL. Its sources say of it what those of a user's say, in lines
+/// "// gpumap:", which are the same in both languages.
 struct Builtin {
   std::string_view name;
-  std::string_view description;
   std::string_view cuda;  ///< source text
   std::string_view glsl;  ///< source text
-  std::span<const Parameter> parameters;
-  bool in_place = false;    ///< writes no output: the input frame is handed on
-  bool has_result = false;  ///< fills the result block
-  /// gpumap_frame::state that a kernel on its own wants, zero at first. With less it does its work more slowly.
-  std::size_t state_bytes = 0;
-  /// For one that is more than a kernel on its own; its `cuda` and `glsl` may then be empty. Throws as Kernel::load.
+  /// For one that is more than a kernel on its own. Throws as Kernel::load.
   std::unique_ptr<Program> (*make_program)(const std::shared_ptr<Device>& device, Backend backend) = nullptr;
-  std::span<const KernelText> kernels{};  ///< what such a one launches
+  /// What such a one launches where that is several; the one of them whose lines declare is `cuda` and `glsl`.
+  std::span<const KernelText> kernels{};
 };
 [[nodiscard]] GPUMAP_API std::span<const Builtin> builtins() noexcept;
 [[nodiscard]] GPUMAP_API const Builtin* find_builtin(std::string_view name) noexcept;
+/// What its sources declare: parsed anew with each call.
+[[nodiscard]] GPUMAP_API Declaration declaration_of(const Builtin& builtin);
+/// With the launch that it declares.
 [[nodiscard]] GPUMAP_API KernelSource source_of(const Builtin& builtin, Backend backend);
 [[nodiscard]] GPUMAP_API KernelSource source_of(const KernelText& kernel, Backend backend);
 /// All that it launches, whether one kernel or several, but for those that are made for one size or format.
@@ -91,19 +87,14 @@ using NamedNumbers = std::vector<std::pair<std::string, std::vector<Number>>>;
 [[nodiscard]] GPUMAP_API NamedNumbers parse_parameters(std::string_view text);
 /// The inverse.
 [[nodiscard]] GPUMAP_API std::string format_parameters(const NamedNumbers& parameters);
-/// Put named values, and numbers of lists as "taps[1]=2", where `known` says. `kernel` is for messages. Throws
-/// Error(invalid) for an unknown name, a wrong count or a number beyond a float's range, and then leaves `params`
+/// Lay named values, and numbers of lists as "taps[1]=2", out for a built-in over its initial values. Throws
+/// Error(invalid) for an unknown name, a wrong count or a number that is not of its type, and then leaves `params`
 /// alone.
-GPUMAP_API void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                                 std::span<double> params);
-/// Lay named values out for a built-in over its defaults. Throws Error(invalid) for an unknown name or a wrong count.
 GPUMAP_API void apply_parameters(const Builtin& builtin, std::string_view text,
                                  std::span<double, GPUMAP_MAX_PARAMS> params);
-/// The same for a kernel that gets them as they are.
+/// The same for a kernel that gets them as they are: to the nearest float each.
 GPUMAP_API void apply_parameters(const Builtin& builtin, std::string_view text,
                                  std::span<float, GPUMAP_MAX_PARAMS> params);
-/// To the nearest float each; both are of one length.
-GPUMAP_API void narrow_parameters(std::span<const double> from, std::span<float> to);
 
 /// Compile without a GPU, or take what was compiled before from the user's cache. `architecture` is "sm_90"; the result
 /// is a cubin, or PTX for an architecture newer than NVRTC knows. Throws Error(compile) with NVRTC's log,

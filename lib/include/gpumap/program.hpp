@@ -31,8 +31,8 @@ class GPUMAP_API Program {
   /// Compile and load. Throw as Kernel::load.
   [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const Builtin& builtin,
                                                      Backend backend);
-  /// The kernels of `declaration.functions`, or the one that `source` names where it lists none. Block, grid and shared
-  /// memory are those of `source`, the rest of the declaration holds.
+  /// The kernels of `declaration.functions`, or the one that `source` names where it lists none. Block, grid, work
+  /// and shared memory are those of `source`, the rest of the declaration holds.
   [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const KernelSource& source,
                                                      Declaration declaration);
 

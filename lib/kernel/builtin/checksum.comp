@@ -3,6 +3,13 @@
 // alignment. The result block lies in host memory, and an atomic across the PCIe takes 0.1 us, one after the other:
 // workgroups add to the state, the sum and how many are done, and the last one brings the sum over. Without state each
 // goes the long way.
+// gpumap: params none
+// gpumap: work chunk
+// gpumap: view bytes
+// gpumap: output unchanged
+// gpumap: state 16 self-clearing
+// gpumap: results checksum=u64
+// gpumap: message gpumap-checksum
 #version 460
 #extension GL_EXT_shader_atomic_int64 : require
 #include <gpumap.glsl>

@@ -2,6 +2,13 @@
 // The sum of <gpumap/checksum.hpp> over in.bytes bytes, added into result word 0. Right for any grid, size and
 // alignment. The result block lies in host memory, and an atomic across the PCIe takes 0.1 us, one after the other:
 // blocks add to the state, and the last one brings the sum over. Without state each block goes the long way.
+// gpumap: params none
+// gpumap: work chunk
+// gpumap: view bytes
+// gpumap: output unchanged
+// gpumap: state 16 self-clearing
+// gpumap: results checksum=u64
+// gpumap: message gpumap-checksum
 #include <gpumap/kernel.h>
 #include <gpumap/grid.h>
 

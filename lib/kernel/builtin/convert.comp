@@ -3,6 +3,10 @@
 // convert_down and convert_across. A thread makes 4 neighbouring pixels of a
 // row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
 // in the code.
+// gpumap: params mean=[0,0,0],scale=[1,1,1],crop=[0,0,0,0]
+// gpumap: work quad
+// gpumap: output converted
+// gpumap: launch per-field
 #version 460
 #include <gpumap.glsl>
 #include <gpumap_color.glsl>

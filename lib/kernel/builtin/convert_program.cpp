@@ -17,7 +17,7 @@
 namespace gpumap {
 namespace {
 
-// Of builtins.cpp: where the numbers of `crop` begin.
+// Of the line `params` of convert.cu: where the numbers of `crop` begin.
 constexpr std::size_t crop_first = 6;
 constexpr std::uint32_t largest_size = 32767;  // weights are counted in 32 bits, see taps.h
 

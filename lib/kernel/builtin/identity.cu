@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Copy in.bytes bytes, 16 at a time where both sides allow it. Right for any grid, size and alignment.
+// gpumap: params none
+// gpumap: work chunk
+// gpumap: view bytes
 #include <gpumap/kernel.h>
 #include <gpumap/grid.h>
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // I*I + Q*Q of every pair of samples, scaled to -1 to 1, as mono float32. Right for any grid.
+// gpumap: params none
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
+// gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=1
 #version 460
 #include <gpumap.glsl>
 #include <gpumap_samples.glsl>

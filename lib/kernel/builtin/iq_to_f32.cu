@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Every interleaved sample as a float32 in -1 to 1, any channel count. Right for any grid.
+// gpumap: params none
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved
+// gpumap: output audio/x-raw,format=F32LE,layout=interleaved
 #include <gpumap/grid.h>
 #include <gpumap/samples.h>
 

@@ -2,6 +2,10 @@
 // What the transforms of channelizer get: samples times the prototype filter, folded to one value a channel. See
 // radio_fold_job. Value u holds the samples whose number in the stream is u modulo channels, so that the transform is
 // referred to the stream's first sample whatever the hop.
+// What channelizer declares, whose parameters are not this kernel's own:
+// gpumap: params channels:f64=16,taps:f64=12,oversample:f64=1,attenuation:f64=80
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
+// gpumap: output application/x-iq-channels,format=F32LE,channels={params.channels},rate={rate*params.oversample/2147483648 ? : (fraction){rate*params.oversample}/{max(params.channels,1)}}
 #include <gpumap/radio.h>
 
 extern "C" __global__ void channelizer_fold(gpumap_frame frame) {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The rows of spectrum, frequency zero in the middle: see radio_power_job, and spectrum_power.cu for the sums.
+// What spectrum declares, whose parameters are not this kernel's own:
+// gpumap: params size:f64=1024,overlap:f64=0,average:f64=1,window:f64=1,db:f64=0
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
+// gpumap: output application/x-spectrum,format=F32LE,bins={params.size},unit={params.db ? decibel : power},rate={rate}
 #version 460
 #define RADIO_JOB radio_power_job
 #include <gpumap_radio.glsl>

@@ -90,10 +90,35 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
   return results;
 }
 
+Work parse_work(std::string_view text) {
+  if (text == "item") return Work::item;
+  if (text == "quad") return Work::quad;
+  if (text == "chunk") return Work::chunk;
+  throw Error(ErrorCode::invalid, fmt::format("no work \"{}\": choose item, quad or chunk", text));
+}
+
+/// "65536" or "16 self-clearing".
+void declare_state(Declaration& declaration, std::string_view value) {
+  const std::size_t end = std::min(value.find_first_of(" \t"), value.size());
+  const std::string_view kind = trimmed(value.substr(end));
+  if (!kind.empty() && kind != "self-clearing") {
+    throw Error(ErrorCode::invalid, fmt::format("no state \"{}\": write self-clearing, or the bytes alone", kind));
+  }
+  declaration.state_bytes = parse_number<std::uint64_t>(value.substr(0, end), 0, "number of bytes");
+  declaration.self_clearing = !kind.empty();
+}
+
+/// One of two words; true for `yes`.
+bool parse_choice(std::string_view key, std::string_view value, std::string_view no, std::string_view yes) {
+  if (value == no || value == yes) return value == yes;
+  throw Error(ErrorCode::invalid, fmt::format("no {} \"{}\": choose {} or {}", key, value, no, yes));
+}
+
 void declare(Declaration& declaration, std::string_view key, std::string_view value) {
   if (value.empty()) throw Error(ErrorCode::invalid, fmt::format("{} without a value", key));
   if (key == "params") {
-    declaration.params = parse_declared_parameters(value);
+    declaration.takes_none = value == "none";
+    if (!declaration.takes_none) declaration.params = parse_declared_parameters(value);
   } else if (key == "table") {
     declaration.tables.push_back(parse_declared_table(value, declaration.tables));
   } else if (key == "history") {
@@ -108,29 +133,34 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
   } else if (key == "shared") {
     declaration.shared_bytes = parse_number<std::uint32_t>(value, 0, "number of bytes");
   } else if (key == "state") {
-    declaration.state_bytes = parse_number<std::uint64_t>(value, 0, "number of bytes");
+    declare_state(declaration, value);
+  } else if (key == "work") {
+    declaration.work = parse_work(value);
+  } else if (key == "view") {
+    declaration.on_bytes = parse_choice(key, value, "format", "bytes");
   } else if (key == "output") {
     declare_output(declaration, value);
   } else if (key == "input") {
     declaration.input = value;
   } else if (key == "launch") {
-    if (value != "per-frame" && value != "per-field") {
-      throw Error(ErrorCode::invalid, fmt::format("no launch \"{}\": choose per-frame or per-field", value));
-    }
-    declaration.per_field = value == "per-field";
+    declaration.per_field = parse_choice(key, value, "per-frame", "per-field");
   } else if (key == "bytes") {
     declaration.output_bytes = value;
   } else if (key == "output-may") {
     declaration.output_may = parse_output_may(value);
   } else if (key == "results") {
     declaration.results = parse_results(value);
+  } else if (key == "message") {
+    declaration.message = parse_message_name(value);
   } else if (key == "result-words") {
     declare_result_words(declaration, parse_number<std::uint64_t>(value, 0, "number of words"));
   } else {
-    throw Error(ErrorCode::invalid,
-                fmt::format("no declaration \"{}\": there are params, functions, block, grid, shared, state, input, "
-                            "output, output-may, launch, bytes, results, result-words, table and history",
-                            key));
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("no declaration \"{}\": there are params, functions, block, grid, work, shared, state, view, "
+                    "input, output, output-may, launch, bytes, results, result-words, message, table and "
+                    "history",
+                    key));
   }
 }
 
@@ -138,7 +168,8 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
 
 void declare_output(Declaration& declaration, std::string_view value) {
   declaration.unchanged = value == "unchanged";
-  declaration.output = declaration.unchanged ? std::string() : std::string(value);
+  declaration.converted = value == "converted";
+  declaration.output = declaration.unchanged || declaration.converted ? std::string() : std::string(value);
 }
 
 void check_history(std::uint32_t frames) {
@@ -194,6 +225,11 @@ Declaration parse_declaration(std::string_view code) {
     }
   }
   check_results(declaration);
+  if (declaration.on_bytes && (declaration.per_field || declaration.converted)) {
+    throw Error(ErrorCode::invalid,
+                "view bytes shows no picture, which launch per-field and output converted are for: "
+                "leave one of them out");
+  }
   return declaration;
 }
 

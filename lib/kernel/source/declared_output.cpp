@@ -2,6 +2,8 @@
 // What a kernel says of its output, frame by frame, and of its results.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 
@@ -47,6 +49,17 @@ void declare_result_words(Declaration& declaration, std::uint64_t words) {
                                                 GPUMAP_RESULT_WORDS, GPUMAP_MAX_RESULT_WORDS));
   }
   declaration.result_words = static_cast<std::uint32_t>(words);
+}
+
+std::string parse_message_name(std::string_view text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  const bool is_name = !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), [&](char c) {
+    return is_letter(c) || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+  });
+  if (is_name) return std::string(text);
+  throw Error(
+      ErrorCode::invalid,
+      fmt::format("\"{}\" is no name for a message: write letters, digits, '-', '_' and '.', a letter first", text));
 }
 
 void check_results(const Declaration& declaration) {

@@ -154,39 +154,76 @@ std::vector<DeclaredParameter> parse_declared_parameters(std::string_view text) 
   return made;
 }
 
-void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
-                    std::span<float> params, std::span<std::uint64_t> numbers) {
+std::vector<Number> numbers_of(const Declaration& declaration, std::string_view kernel, std::string_view text) {
   std::vector<Number> made;
-  std::vector<const DeclaredParameter*> of;  // of each number
-  const DeclaredParameter undeclared;
   const std::string of_kernel = fmt::format(" of kernel {}", kernel);
-  if (declaration.params.empty()) {
+  if (declaration.params.empty() && !declaration.takes_none) {
     for (const auto& [name, values] : parse_parameters(text)) {
-      DeclaredParameter as_float{.name = name};
+      const DeclaredParameter as_float{.name = name};
       for (const Number& value : values) check(of_kernel, as_float, value);
       made.insert(made.end(), values.begin(), values.end());
     }
-    of.assign(made.size(), &undeclared);
-  } else {
-    std::vector<Parameter> known;
-    for (const DeclaredParameter& parameter : declaration.params) {
-      known.push_back({.name = parameter.name,
-                       .first = static_cast<std::uint32_t>(made.size()),
-                       .count = static_cast<std::uint32_t>(parameter.values.size())});
-      made.insert(made.end(), parameter.values.begin(), parameter.values.end());
-      of.resize(made.size(), &parameter);
+    return made;
+  }
+  std::vector<const DeclaredParameter*> of;  // of each number
+  for (const DeclaredParameter& parameter : declaration.params) {
+    made.insert(made.end(), parameter.values.begin(), parameter.values.end());
+    of.resize(made.size(), &parameter);
+  }
+  lay_out_parameters(kernel, declaration.params, text, [&](std::size_t at, const Number& number) {
+    check(of_kernel, *of[at], number);
+    made[at] = number;
+  });
+  return made;
+}
+
+std::vector<std::pair<std::string, std::uint64_t>> parameter_variables(std::span<const DeclaredParameter> params,
+                                                                       std::span<const Number> numbers,
+                                                                       std::uint64_t most) {
+  const auto cut_off = [most](const Number& number) -> std::uint64_t {
+    const auto whole = number.whole();
+    if (whole) return std::min(static_cast<std::uint64_t>(std::max<std::int64_t>(*whole, 0)), most);
+    // Not below the most's double, which may be above the most itself.
+    if (number.value() >= static_cast<double>(most)) return most;
+    return number.value() > 0.0 ? static_cast<std::uint64_t>(number.value()) : 0;
+  };
+  std::vector<std::pair<std::string, std::uint64_t>> made;
+  for (const DeclaredParameter& parameter : params) {
+    const std::size_t count = parameter.values.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      made.emplace_back(count == 1 ? "params." + parameter.name : fmt::format("params.{}[{}]", parameter.name, i),
+                        cut_off(numbers[made.size()]));
     }
-    lay_out_parameters(kernel, known, text, [&](std::string_view, std::size_t at, const Number& number) {
-      check(of_kernel, *of[at], number);
-      made[at] = number;
-    });
+  }
+  return made;
+}
+
+void apply_declared(const Declaration& declaration, std::string_view kernel, std::string_view text,
+                    std::span<float> params, std::span<std::uint64_t> numbers) {
+  const std::vector<Number> made = numbers_of(declaration, kernel, text);
+  std::vector<NumberType> types(made.size(), NumberType::f32);
+  std::size_t at = 0;
+  for (const DeclaredParameter& parameter : declaration.params) {
+    for (std::size_t i = 0; i < parameter.values.size(); ++i) types[at++] = parameter.type;
   }
   std::fill(params.begin(), params.end(), 0.0F);
   std::fill(numbers.begin(), numbers.end(), 0);
   for (std::size_t i = 0; i < made.size(); ++i) {
     params[i] = nearest_float(made[i]);
-    numbers[i] = word_of(of[i]->type, made[i]);
+    numbers[i] = word_of(types[i], made[i]);
   }
+}
+
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<double, GPUMAP_MAX_PARAMS> params) {
+  const std::vector<Number> made = numbers_of(declaration_of(builtin), builtin.name, text);
+  std::fill(params.begin(), params.end(), 0.0);
+  std::transform(made.begin(), made.end(), params.begin(), [](const Number& number) { return number.value(); });
+}
+
+void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
+  const std::vector<Number> made = numbers_of(declaration_of(builtin), builtin.name, text);
+  std::fill(params.begin(), params.end(), 0.0F);
+  std::transform(made.begin(), made.end(), params.begin(), nearest_float);
 }
 
 }  // namespace gpumap

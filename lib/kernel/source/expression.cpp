@@ -3,6 +3,10 @@
 // sum     = product *( ( "+" / "-" ) product )
 // product = atom *( ( "*" / "/" / "%" ) atom )
 // atom    = number / variable / "(" sum ")" / ( "min" / "max" ) "(" sum "," sum ")"
+//
+// What stands in braces is an expression, or a choice between two texts, which may have braces of their own:
+//
+// braces  = "{" sum "}" / "{" sum "?" text ":" text "}"
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -15,6 +19,23 @@
 namespace gpumap {
 namespace {
 
+// Each level of parentheses or braces is one of the stack.
+constexpr int most_levels = 64;
+
+bool is_of_name(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || (c >= '0' && c <= '9');
+}
+
+/// How long the variable is with which `text` begins: 0 where it does not begin with one.
+std::size_t length_of_name(std::string_view text) {
+  std::size_t length = 0;
+  if (text.empty() || text[0] == '.' || (text[0] >= '0' && text[0] <= '9')) return 0;
+  while (length < text.size() && is_of_name(text[length])) ++length;
+  if (length == 0 || length == text.size() || text[length] != '[') return length;
+  const std::size_t close = text.find_first_not_of("0123456789", length + 1);
+  return close != text.npos && close != length + 1 && text[close] == ']' ? close + 1 : length;
+}
+
 class Evaluator {
  public:
   Evaluator(std::string_view text, Variables variables) : text_(text), variables_(variables) {}
@@ -26,9 +47,6 @@ class Evaluator {
   }
 
  private:
-  // Each level of parentheses is one of the stack.
-  static constexpr int most_levels = 64;
-
   std::uint64_t sum() {
     std::uint64_t value = product();
     for (;;) {
@@ -71,7 +89,7 @@ class Evaluator {
       at_ += static_cast<std::size_t>(end - rest.data());
       return value;
     }
-    const std::size_t length = std::min(rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_"), rest.size());
+    const std::size_t length = length_of_name(rest);
     if (length == 0) fail("expected a number, a variable or '('");
     const std::string_view name = rest.substr(0, length);
     if (name == "min" || name == "max") {
@@ -124,6 +142,48 @@ class Evaluator {
   int levels_ = 0;
 };
 
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+/// Where `wanted` stands in `text` from `at` on, outside of braces; npos: nowhere.
+std::size_t find_outside(std::string_view text, char wanted, std::size_t at) {
+  for (int depth = 0; at < text.size(); ++at) {
+    if (text[at] == wanted && depth == 0) return at;
+    if (text[at] == '{') ++depth;
+    if (text[at] == '}') --depth;
+  }
+  return text.npos;
+}
+
+std::string expand_level(std::string_view text, Variables variables, int level) {
+  if (level > most_levels) throw Error(ErrorCode::invalid, "too many braces in one another");
+  std::string made;
+  for (std::size_t at = 0;;) {
+    const std::size_t open = text.find('{', at);
+    made += text.substr(at, open - at);
+    if (open == text.npos) return made;
+    const std::size_t close = find_outside(text, '}', open + 1);
+    if (close == text.npos) throw Error(ErrorCode::invalid, fmt::format("\"{}\": '{{' without '}}'", text));
+    const std::string_view inner = text.substr(open + 1, close - open - 1);
+    const std::size_t question = find_outside(inner, '?', 0);
+    if (question == inner.npos) {
+      made += std::to_string(evaluate(inner, variables));
+    } else {
+      const std::size_t colon = find_outside(inner, ':', question + 1);
+      if (colon == inner.npos) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("\"{}\": '?' without ':': write {{expression ? text : other}}", inner));
+      }
+      const bool first = evaluate(inner.substr(0, question), variables) != 0;
+      made += expand_level(trimmed(first ? inner.substr(question + 1, colon - question - 1) : inner.substr(colon + 1)),
+                           variables, level + 1);
+    }
+    at = close + 1;
+  }
+}
+
 }  // namespace
 
 std::uint64_t evaluate(std::string_view expression, Variables variables) {
@@ -131,16 +191,20 @@ std::uint64_t evaluate(std::string_view expression, Variables variables) {
 }
 
 std::string expand(std::string_view text, Variables variables) {
-  std::string made;
-  for (std::size_t at = 0;;) {
-    const std::size_t open = text.find('{', at);
-    made += text.substr(at, open - at);
-    if (open == text.npos) return made;
-    const std::size_t close = text.find('}', open);
-    if (close == text.npos) throw Error(ErrorCode::invalid, fmt::format("\"{}\": '{{' without '}}'", text));
-    made += std::to_string(evaluate(text.substr(open + 1, close - open - 1), variables));
-    at = close + 1;
+  return expand_level(text, variables, 0);
+}
+
+std::vector<std::string_view> variables_in(std::string_view text) {
+  std::vector<std::string_view> names;
+  int depth = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '{') ++depth;
+    if (text[at] == '}') --depth;
+    const std::size_t length = length_of_name(text.substr(at));
+    if (depth > 0 && length != 0) names.push_back(text.substr(at, length));
+    at += std::max<std::size_t>(length, 1);
   }
+  return names;
 }
 
 }  // namespace gpumap

@@ -11,7 +11,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <optional>
 
 #include "gpumap/error.hpp"
@@ -154,63 +153,36 @@ std::string format_parameters(const NamedNumbers& parameters) {
   return text;
 }
 
-void lay_out_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                        const std::function<void(std::string_view, std::size_t, const Number&)>& put) {
+void lay_out_parameters(std::string_view kernel, std::span<const DeclaredParameter> known, std::string_view text,
+                        const std::function<void(std::size_t, const Number&)>& put) {
   for (const auto& [given_name, values] : parse_parameters(text)) {
     const auto [name, index] = split_index(given_name);
-    const auto found =
-        std::find_if(known.begin(), known.end(), [wanted = name](const Parameter& p) { return p.name == wanted; });
-    if (found == known.end()) {
+    std::size_t first = 0;
+    const DeclaredParameter* found = nullptr;
+    for (const DeclaredParameter& parameter : known) {
+      if (parameter.name == name) found = &parameter;
+      if (found != nullptr) break;
+      first += parameter.values.size();
+    }
+    if (found == nullptr) {
       std::string list;
-      for (const Parameter& parameter : known) {
-        list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", parameter.name, numbers(parameter.count));
+      for (const DeclaredParameter& parameter : known) {
+        list += fmt::format("{}{} ({})", list.empty() ? "" : ", ", parameter.name, numbers(parameter.values.size()));
       }
       throw Error(ErrorCode::invalid, fmt::format("parameters: kernel {} has no parameter '{}': it takes {}", kernel,
                                                   name, list.empty() ? "none" : list));
     }
-    const std::size_t wanted = index ? 1 : found->count;
-    if (values.size() != wanted || index.value_or(0) >= found->count) {
-      throw Error(
-          ErrorCode::invalid,
-          fmt::format("parameters: '{}' of kernel {} takes {}, {} given", given_name, kernel,
-                      index && *index >= found->count ? fmt::format("no number {}, it has {}", *index, found->count)
-                                                      : numbers(wanted),
-                      values.size()));
+    const std::size_t count = found->values.size();
+    const std::size_t wanted = index ? 1 : count;
+    if (values.size() != wanted || index.value_or(0) >= count) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("parameters: '{}' of kernel {} takes {}, {} given", given_name, kernel,
+                              index && *index >= count ? fmt::format("no number {}, it has {}", *index, count)
+                                                       : numbers(wanted),
+                              values.size()));
     }
-    for (std::size_t i = 0; i < values.size(); ++i) put(given_name, found->first + index.value_or(0) + i, values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) put(first + index.value_or(0) + i, values[i]);
   }
-}
-
-void apply_parameters(std::string_view kernel, std::span<const Parameter> known, std::string_view text,
-                      std::span<double> params) {
-  std::vector<double> made(params.begin(), params.end());
-  lay_out_parameters(kernel, known, text, [&](std::string_view name, std::size_t at, const Number& number) {
-    made[at] = number.value();
-    if (std::abs(made[at]) <= std::numeric_limits<float>::max()) return;
-    throw Error(ErrorCode::invalid, fmt::format("parameters: '{}' of kernel {}: {} is not a finite 32-bit float", name,
-                                                kernel, to_string(number)));
-  });
-  // Only now: an error leaves the caller's parameters as they were.
-  std::copy(made.begin(), made.end(), params.begin());
-}
-
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<double, GPUMAP_MAX_PARAMS> params) {
-  std::array<double, GPUMAP_MAX_PARAMS> made{};
-  for (const Parameter& parameter : builtin.parameters) {
-    std::fill_n(made.begin() + parameter.first, parameter.count, parameter.initial);
-  }
-  apply_parameters(builtin.name, builtin.parameters, text, made);
-  std::copy(made.begin(), made.end(), params.begin());
-}
-
-void apply_parameters(const Builtin& builtin, std::string_view text, std::span<float, GPUMAP_MAX_PARAMS> params) {
-  std::array<double, GPUMAP_MAX_PARAMS> made{};
-  apply_parameters(builtin, text, made);
-  narrow_parameters(made, params);
-}
-
-void narrow_parameters(std::span<const double> from, std::span<float> to) {
-  std::transform(from.begin(), from.end(), to.begin(), [](double number) { return static_cast<float>(number); });
 }
 
 }  // namespace gpumap

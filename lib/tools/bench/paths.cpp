@@ -25,7 +25,8 @@ Gpu::Gpu(const Context& context)
       checksum_(
           gpumap::Kernel::load(context.device, gpumap::source_of(*gpumap::find_builtin("checksum"), context.backend))),
       result_(context.allocate(gpumap::Placement::host, result_bytes)),
-      state_(context.allocate(gpumap::Placement::device, gpumap::find_builtin("checksum")->state_bytes)),
+      state_(context.allocate(gpumap::Placement::device,
+                              gpumap::declaration_of(*gpumap::find_builtin("checksum")).state_bytes)),
       queue_(context.create_queue()) {
   frame_.result = result_->address(context.backend);
   frame_.state = state_->address(context.backend);

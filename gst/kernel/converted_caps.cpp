@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/converted_caps.hpp"
+
+#include <gst/video/video.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "gst/memory/caps.hpp"
+#include "gst/memory/frame_format.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* loaded_formats =
+    "{ NV12, I420, YUY2, UYVY, RGB, BGR, RGBA, BGRA, P010_10LE, v210, Y210, GRAY8, GRAY16_LE }";
+constexpr const char* bayer_formats =
+    "{ bggr, gbrg, grbg, rggb, bggr10le, gbrg10le, grbg10le, rggb10le, bggr12le, gbrg12le, grbg12le, rggb12le, "
+    "bggr14le, gbrg14le, grbg14le, rggb14le, bggr16le, gbrg16le, grbg16le, rggb16le }";
+constexpr const char* stored_formats = "{ RGBA, BGRA, RGB, GRAY8 }";
+
+void set_from_string(GstStructure* structure, const char* field, GType type, const char* text) {
+  GValue value = G_VALUE_INIT;
+  g_value_init(&value, type);
+  if (gst_value_deserialize(&value, text)) gst_structure_take_value(structure, field, &value);
+}
+
+void copy_fields(GstStructure* to, const GstStructure* from, std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    if (const GValue* value = gst_structure_get_value(from, name)) gst_structure_set_value(to, name, value);
+  }
+}
+
+/// How the sizes of the two sides go together.
+struct Resizing {
+  Crop crop;
+  bool width = false, height = false;  ///< any, instead of what is shown pixel for pixel
+  bool to_output = false;
+};
+
+void set_size(GstStructure* made, const GstStructure* from, const char* name, const CropAxis& crop, bool any,
+              bool to_output) {
+  gint size = 0;
+  const bool fixed = gst_structure_get_int(from, name, &size) != 0;
+  if (!any && crop.is_all()) {
+    copy_fields(made, from, {name});
+  } else if (!any && to_output && crop.length != 0) {
+    gst_structure_set(made, name, G_TYPE_INT, crop.length, nullptr);
+  } else if (!any && to_output && fixed && size > crop.start) {
+    gst_structure_set(made, name, G_TYPE_INT, size - crop.start, nullptr);
+  } else {
+    gst_structure_set(made, name, GST_TYPE_INT_RANGE, 1, G_MAXINT, nullptr);
+  }
+}
+
+/// A picture by another name and with other formats: what belongs to the old ones goes.
+GstStructure* as_picture(const GstStructure* from, const char* name, const char* formats, const Resizing& resizing) {
+  GstStructure* made = gst_structure_new_empty(name);
+  set_size(made, from, "width", resizing.crop.width, resizing.width, resizing.to_output);
+  set_size(made, from, "height", resizing.crop.height, resizing.height, resizing.to_output);
+  copy_fields(made, from, {"framerate"});
+  if (formats != nullptr) set_from_string(made, "format", GST_TYPE_LIST, formats);
+  return made;
+}
+
+GstStructure* as_video(const GstStructure* from, const char* formats, const Resizing& resizing) {
+  GstStructure* made = as_picture(from, "video/x-raw", formats, resizing);
+  copy_fields(made, from, {"interlace-mode", "field-order", "multiview-mode", "multiview-flags"});
+  // Resized, a picture is stretched to what is asked for, which has the shape of pixels that it says it has.
+  if (!resizing.width && !resizing.height) copy_fields(made, from, {"pixel-aspect-ratio"});
+  return made;
+}
+
+GstStructure* as_tensor(const GstStructure* from, const Resizing& resizing) {
+  GstStructure* made = as_picture(from, tensor_name, nullptr, resizing);
+  set_from_string(made, "type", GST_TYPE_LIST, "{ float32, float16, uint8 }");
+  set_from_string(made, "layout", GST_TYPE_LIST, "{ chw, hwc }");
+  gst_structure_set(made, "channels", G_TYPE_INT, 3, nullptr);
+  return made;
+}
+
+/// Fields of two pictures share a frame: it cannot be resized as a whole.
+bool is_interlaced(const GstStructure* structure) {
+  const gchar* mode = gst_structure_get_string(structure, "interlace-mode");
+  return mode != nullptr && g_strcmp0(mode, "progressive") != 0;
+}
+
+/// What is shown pixel for pixel first. Where downstream asks for a width or a height alone, the other one stays so.
+void append_converted(GstCaps* made, const GstStructure* from, bool to_output, const Crop& crop) {
+  const bool tensor = gst_structure_has_name(from, tensor_name);
+  const bool video = gst_structure_has_name(from, "video/x-raw");
+  if (to_output ? !video && !gst_structure_has_name(from, bayer_name) : !video && !tensor) return;
+  for (const auto& [width, height] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+    if ((width || height) && is_interlaced(from)) break;
+    const Resizing resizing{.crop = crop, .width = width, .height = height, .to_output = to_output};
+    if (to_output) {
+      gst_caps_append_structure(made, as_video(from, stored_formats, resizing));
+      gst_caps_append_structure(made, as_tensor(from, resizing));
+    } else {
+      gst_caps_append_structure(made, as_video(from, loaded_formats, resizing));
+      gst_caps_append_structure(made, as_picture(from, bayer_name, bayer_formats, resizing));
+    }
+  }
+}
+
+/// What of `caps` (transfer full, both) the kernel takes.
+GstCaps* only_declared(const DeclaredCaps& declared, GstCaps* caps) {
+  if (declared.input.empty()) return caps;
+  GstCaps* input = gst_caps_from_string(declared.input.c_str());
+  GstCaps* both = gst_caps_intersect_full(caps, input, GST_CAPS_INTERSECT_FIRST);
+  gst_caps_unref(input);
+  gst_caps_unref(caps);
+  return both;
+}
+
+}  // namespace
+
+std::optional<Crop> crop_of(const DeclaredCaps& declared, const std::string& params) {
+  if (!declared.converted) return std::nullopt;
+  const std::vector<Number> numbers = numbers_of(declared, params);
+  std::size_t first = 0;
+  for (const DeclaredParameter& parameter : declared.params) {
+    if (parameter.name == "crop" && parameter.values.size() == 4) {
+      const std::span<const Number> crop = std::span(numbers).subspan(first, 4);
+      const auto is_size = [](const Number& number) { return number.value() >= 0.0 && number.value() < 1e6; };
+      if (!std::all_of(crop.begin(), crop.end(), is_size)) break;
+      const auto axis = [crop](std::size_t which) -> CropAxis {
+        return {static_cast<gint>(crop[which].value()), static_cast<gint>(crop[which + 2].value())};
+      };
+      return Crop{axis(0), axis(1)};
+    }
+    first += parameter.values.size();
+  }
+  return Crop{};
+}
+
+GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
+                                  const GstCaps* caps) {
+  const bool to_output = direction == GST_PAD_SINK;
+  const Crop crop = crop_of(declared, params).value_or(Crop{});
+  GstCaps* from = gst_caps_is_any(caps) ? gst_caps_new_empty_simple("video/x-raw") : with_feature(caps, false);
+  GstCaps* made = gst_caps_new_empty();
+  if (to_output) from = only_declared(declared, from);
+  for (guint i = 0; i < gst_caps_get_size(from); ++i) {
+    append_converted(made, gst_caps_get_structure(from, i), to_output, crop);
+  }
+  gst_caps_unref(from);
+  if (!to_output) made = only_declared(declared, made);
+  GstCaps* result = in_either_memory(made);
+  gst_caps_unref(made);
+  return result;
+}
+
+void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* out) {
+  if (!declared.converted) return;
+  const gchar* text = gst_structure_get_string(gst_caps_get_structure(in, 0), "colorimetry");
+  GstStructure* given = gst_caps_get_structure(out, 0);
+  GstVideoColorimetry colorimetry;
+  if (text == nullptr || !gst_video_colorimetry_from_string(&colorimetry, text) ||
+      !gst_structure_has_name(given, "video/x-raw") || gst_structure_has_field(given, "colorimetry")) {
+    return;
+  }
+  const bool gray = g_strcmp0(gst_structure_get_string(given, "format"), "GRAY8") == 0;
+  colorimetry.range = GST_VIDEO_COLOR_RANGE_0_255;
+  colorimetry.matrix = gray ? GST_VIDEO_COLOR_MATRIX_BT601 : GST_VIDEO_COLOR_MATRIX_RGB;
+  gchar* made = gst_video_colorimetry_to_string(&colorimetry);
+  gst_structure_set(given, "colorimetry", G_TYPE_STRING, made, nullptr);
+  g_free(made);
+}
+
+}  // namespace gpumap::gst

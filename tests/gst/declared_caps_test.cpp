@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT
+// Caps of kernels that declare them with parameters, or to be converted; and kernels that see bytes alone.
+#include <gmock/gmock.h>
+#include <gst/video/video.h>
+
+#include "gst/kernel/caps.hpp"
+#include "gst/kernel/metas.hpp"
+#include "gst/kernel/settings.hpp"
+#include "kernel_file.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+DeclaredCaps declared(const std::string& lines) {
+  DeclaredCaps caps = caps_of(parse_declaration(lines));
+  check_declared_caps(caps);
+  return caps;
+}
+
+/// The first structure on the other side of `caps`, as text; "EMPTY" where there is none.
+std::string other_side(const DeclaredCaps& kernel, GstPadDirection direction, const char* caps,
+                       const std::string& params = "") {
+  GstCaps* from = gst_caps_from_string(caps);
+  GstCaps* made = transform_kernel_caps(kernel, params, direction, from);
+  gst_caps_unref(from);
+  std::string text = "EMPTY";
+  if (gst_caps_is_any(made)) text = "ANY";
+  if (!gst_caps_is_any(made) && !gst_caps_is_empty(made)) {
+    gchar* first = gst_structure_to_string(gst_caps_get_structure(made, 0));
+    text = first;
+    g_free(first);
+  }
+  gst_caps_unref(made);
+  return text;
+}
+
+std::string output_of(const DeclaredCaps& kernel, const char* caps, const std::string& params = "") {
+  return other_side(kernel, GST_PAD_SINK, caps, params);
+}
+std::string input_of(const DeclaredCaps& kernel, const char* caps) {
+  return other_side(kernel, GST_PAD_SRC, caps);
+}
+
+TEST(DeclaredCaps, HangOnParameters) {
+  const DeclaredCaps kernel = declared(
+      "// gpumap: params size=16,decibel=0,cut=[1,2]\n"
+      "// gpumap: output application/x-rows,bins={params.size+params.cut[1]},unit={params.decibel ? decibel : power},"
+      "rate={params.size/100 ? : {rate}}\n");
+  const char* in = "audio/x-raw,rate=48000";
+  EXPECT_THAT(output_of(kernel, in),
+              AllOf(HasSubstr("bins=(int)18"), HasSubstr("unit=(string)power"), HasSubstr("rate=(int)48000")));
+  EXPECT_THAT(output_of(kernel, in, "size=100,decibel=1,cut[1]=0"),
+              AllOf(HasSubstr("bins=(int)100"), HasSubstr("unit=(string)decibel"), Not(HasSubstr("rate"))));
+  EXPECT_THAT(output_of(kernel, in, "speed=1"), HasSubstr("bins=(int)18")) << "refused when it starts";
+  EXPECT_TRUE(declared("// gpumap: params size=16\n// gpumap: output video/x-raw,width={width}\n").params.empty())
+      << "others may change with the file";
+}
+
+TEST(DeclaredCaps, WhatTheOutputHasOfTheInputIsAskedOfIt) {
+  const DeclaredCaps iq = declared(
+      "// gpumap: input audio/x-raw,format={U8,S16LE},channels=2\n"
+      "// gpumap: output audio/x-raw,format=F32LE,channels=1\n");
+  EXPECT_THAT(input_of(iq, "audio/x-raw,format=F32LE,channels=1,rate=48000,channel-mask=(bitmask)4"),
+              AllOf(HasSubstr("rate=(int)48000"), HasSubstr("channels=(int)2"), HasSubstr("{ U8, S16LE }"),
+                    Not(HasSubstr("channel-mask"))));
+  EXPECT_THAT(output_of(iq, "audio/x-raw,format=U8,channels=2,rate=[1,9],channel-mask=(bitmask)3"),
+              AllOf(HasSubstr("rate=(int)[ 1, 9 ]"), Not(HasSubstr("channel-mask"))));
+  const DeclaredCaps pair = declared("// gpumap: output audio/x-raw,format=F32LE,channels=2\n");
+  EXPECT_THAT(output_of(pair, "audio/x-raw,channels=2,channel-mask=(bitmask)3"), HasSubstr("channel-mask"));
+  EXPECT_THAT(output_of(pair, "audio/x-raw,channels=3,channel-mask=(bitmask)7"), Not(HasSubstr("channel-mask")));
+  const DeclaredCaps without = declared("// gpumap: output audio/x-raw,channel-mask=,channels={channels}\n");
+  EXPECT_THAT(output_of(without, "audio/x-raw,channels=3,channel-mask=(bitmask)7"),
+              AllOf(HasSubstr("channels=(int)3"), Not(HasSubstr("channel-mask"))));
+  EXPECT_EQ(input_of(iq, "video/x-raw,width=3"), "EMPTY");
+  EXPECT_THAT(input_of(iq, "ANY"), HasSubstr("channels=(int)2"));
+  const DeclaredCaps rows = declared(
+      "// gpumap: input audio/x-raw,rate=[1,1000]\n"
+      "// gpumap: output application/x-rows,pace={rate},half={rate/2}\n");
+  EXPECT_THAT(input_of(rows, "application/x-rows,pace=[900,2000],half=3"), HasSubstr("rate=(int)[ 900, 1000 ]"));
+  EXPECT_EQ(input_of(rows, "application/x-rows,pace=2000"), "EMPTY");
+  EXPECT_THAT(output_of(rows, "audio/x-raw,rate=[5,2000]"),
+              AllOf(HasSubstr("pace=(int)[ 5, 1000 ]"), Not(HasSubstr("half"))));
+}
+
+// The same as the lists of formats and parameters of before.
+TEST(DeclaredCaps, OfBuiltIns) {
+  const auto of = [](const char* name) { return declared_caps({.kernel = name}); };
+  const char* iq = "audio/x-raw,format=S8,layout=interleaved,channels=2,rate=2000000,channel-mask=(bitmask)3";
+  EXPECT_EQ(output_of(of("identity"), "video/x-raw,format=NV12"), "video/x-raw, format=(string)NV12;");
+  EXPECT_THAT(output_of(of("iq-to-f32"), iq),
+              AllOf(HasSubstr("format=(string)F32LE"), HasSubstr("channels=(int)2"), HasSubstr("channel-mask")));
+  EXPECT_THAT(output_of(of("magnitude"), iq), AllOf(HasSubstr("channels=(int)1"), Not(HasSubstr("channel-mask"))));
+  EXPECT_THAT(output_of(of("ddc"), iq),
+              AllOf(HasSubstr("rate=(int)[ 1, 2147483647 ]"), Not(HasSubstr("channel-mask"))));
+  EXPECT_THAT(output_of(of("ddc"), iq, "rate=48000"), HasSubstr("rate=(int)48000"));
+  EXPECT_THAT(output_of(of("spectrum"), iq, "size=64,db=1"),
+              AllOf(HasSubstr("bins=(int)64"), HasSubstr("unit=(string)decibel"), HasSubstr("rate=(int)2000000")));
+  EXPECT_THAT(output_of(of("channelizer"), iq, "channels=3,oversample=2"), HasSubstr("rate=(fraction)4000000/3"));
+  EXPECT_THAT(output_of(of("channelizer"), "audio/x-raw,rate=1500000000,format=U8,channels=2", "oversample=2"),
+              AllOf(HasSubstr("channels=(int)16"), Not(HasSubstr("rate"))))
+      << "no fraction of 32 bits";
+  EXPECT_THAT(input_of(of("spectrum"), "application/x-spectrum,rate=7,bins=3"),
+              AllOf(HasSubstr("rate=(int)7"), HasSubstr("channels=(int)2")));
+  EXPECT_THAT(input_of(of("ddc"), "audio/x-raw,rate=7,channel-mask=(bitmask)3"),
+              AllOf(Not(HasSubstr("rate")), Not(HasSubstr("channel-mask"))));
+  EXPECT_EQ(input_of(of("channelizer"), "application/x-spectrum,rate=7"), "EMPTY");
+  EXPECT_TRUE(declared_caps({.kernel = "no such kernel"}).empty());
+}
+
+// Every format that the headers for kernels load, at any size, is what the built-in convert has by the same line.
+constexpr const char* mean_of_corners =
+    "// gpumap: params crop=[0,0,0,0]\n"
+    "// gpumap: output converted\n"
+    "#include <gpumap_pixels.glsl>\n#include <gpumap_color.glsl>\n#include <gpumap_tensors.glsl>\n"
+    "void main() {\n"
+    "  uint x = 4 * gl_GlobalInvocationID.x, y = gl_GlobalInvocationID.y;\n"
+    "  if (x >= frame.out_view.width || y >= frame.out_view.height) return;\n"
+    "  vec4 pixel[4];\n"
+    "  gpumap_load_pixels(frame.in_view, frame.in_view.format, 0u, 0u, 1u, pixel);\n"
+    "  vec4 first = gpumap_in_rgb(frame.color, pixel[0]);\n"
+    "  for (uint i = 0u; i < 4u; ++i) pixel[i] = first;\n"
+    "  gpumap_store_pixels(frame.out_view, frame.out_view.format, x, y, min(4u, frame.out_view.width - x), pixel,\n"
+    "                      vec3(0), vec3(1));\n"
+    "}\n";
+
+TEST(DeclaredCaps, AUsersKernelMayConvert) {
+  const KernelFile file(mean_of_corners);
+  for (const auto& [format, after, bytes] : {std::tuple{"RGB", "video/x-raw,format=GRAY8,width=8,height=3", 24U},
+                                             {"NV12", "video/x-raw,format=RGBA,width=5,height=[1,2000]", 5U * 8 * 4},
+                                             {"GRAY8", "application/x-tensor,type=uint8", 3U * 10 * 8}}) {
+    SCOPED_TRACE(after);
+    Frames frames("location=" + file.path() + " ! " + after,
+                  std::string("video/x-raw,format=") + format + ",width=10,height=8,framerate=1/1");
+    const Data out = frames.run(Data(320, std::byte{128}));
+    EXPECT_EQ(out.size(), bytes);
+  }
+}
+
+TEST(DeclaredCaps, ACropIsWhatAKernelThatConvertsShows) {
+  const DeclaredCaps kernel = declared("// gpumap: params gain=1,crop=[0,0,8,0]\n// gpumap: output converted\n");
+  EXPECT_EQ(crop_of(kernel, "gain=2")->width.shown_of(20), 8);
+  EXPECT_EQ(crop_of(kernel, "crop=[1,2,3,4]")->height.start, 2);
+  EXPECT_EQ(crop_of(kernel, "crop[2]=5")->width.length, 5);
+  EXPECT_TRUE(crop_of(kernel, "crop=[-1,0,0,0]")->width.is_all());
+  EXPECT_FALSE(crop_of(declared("// gpumap: params crop=[1,2,3,4]\n"), ""));
+  EXPECT_THAT(output_of(kernel, "video/x-raw,format=RGB,width=20,height=10"),
+              AllOf(HasSubstr("width=(int)8"), HasSubstr("height=(int)10")));
+  const DeclaredCaps gray = declared("// gpumap: input video/x-raw,format=GRAY8\n// gpumap: output converted\n");
+  EXPECT_EQ(output_of(gray, "video/x-raw,format=RGB,width=20,height=10"), "EMPTY");
+  EXPECT_THAT(input_of(gray, "video/x-raw,format=RGBA,width=20,height=10"), HasSubstr("format=(string)GRAY8"));
+}
+
+// Of a picture whose rows are padded: all bytes, no width.
+TEST(DeclaredCaps, AKernelMaySeeBytesAlone) {
+  const KernelFile file(
+      "// gpumap: view bytes\n"
+      "void main() {\n"
+      "  uint seen = frame.in_view.width + frame.in_view.height + frame.in_view.stride[0] + frame.in_view.format;\n"
+      "  for (uint64_t i = gpumap_thread(); i < frame.out_view.bytes; i += gpumap_thread_count()) {\n"
+      "    store_u8(frame.out_view.plane[0] + i, 7u + seen);\n"
+      "  }\n}\n");
+  Frames frames("location=" + file.path(), "video/x-raw,format=GRAY8,width=5,height=3,framerate=1/1");
+  const Data out = frames.run(Data(24));
+  EXPECT_EQ(out.size(), 24U);
+  EXPECT_THAT(out, Each(std::byte{7 + GPUMAP_FORMAT_BYTES}));
+}
+
+// The size of an output whose caps do not tell it, by a parameter.
+TEST(DeclaredCaps, BytesHangOnParameters) {
+  const KernelFile file(
+      "// gpumap: params more:u32=4\n"
+      "// gpumap: output application/x-more\n"
+      "// gpumap: bytes bytes+params.more\n"
+      "void main() {}\n");
+  EXPECT_EQ(Frames("location=" + file.path()).run(Data(10)).size(), 14U);
+  Frames frames("location=" + file.path() + " params=more=90");
+  EXPECT_EQ(frames.run(Data(10)).size(), 100U);
+  g_object_set(frames.kernel(), "params", "more=1", nullptr);
+  EXPECT_EQ(frames.run(Data(10)).size(), 11U);
+}
+
+TEST(DeclaredCaps, AKernelMayTakeNoParameters) {
+  const KernelFile none("// gpumap: params none\nvoid main() {}\n"), any("void main() {}\n");
+  EXPECT_THAT(start_error("params=gain=1 location=" + none.path()), HasSubstr("no parameter 'gain': it takes none"));
+  EXPECT_EQ(start_error("params=gain=1 location=" + any.path()), "");
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
