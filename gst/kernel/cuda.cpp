@@ -39,7 +39,7 @@ CudaFrame KernelRunner::take_cuda_frame() {
   return map_cuda(*device_, buffer, GST_MAP_WRITE, out_format_.video());
 }
 
-bool KernelRunner::make_room(Input& input, OutputBlock& packed, Unpacked& unpacked) {
+bool KernelRunner::make_room(Input& input, MemoryBlock& packed, Unpacked& unpacked) {
   const std::size_t bytes = in_format_.image_bytes();
   if (!take(packed_pool_, Placement::device, (bytes + 3) / 4 * 4, packed)) return false;
   unpacked.from = in_format_.view(input.address, input.size, input.meta);

@@ -19,10 +19,10 @@ namespace {
 /// Room for what is put behind an output stays countable.
 constexpr std::uint64_t most_output_bytes = std::uint64_t{1} << 62U;
 
-GstMemory* wrap_host(const std::shared_ptr<OutputPool>& pool, OutputBlock block, std::size_t bytes) {
+GstMemory* wrap_host(const std::shared_ptr<BlockPool>& pool, MemoryBlock block, std::size_t bytes) {
   struct Loan {
-    std::shared_ptr<OutputPool> pool;
-    OutputBlock block;
+    std::shared_ptr<BlockPool> pool;
+    MemoryBlock block;
   };
   std::byte* data = block.mapping->host();
   auto* loan = new Loan{pool, std::move(block)};
@@ -112,9 +112,9 @@ std::size_t KernelRunner::output_bytes(const Input& input) const {
   return samples * std::max<std::size_t>(out_format_.bytes_per_sample(), 1);
 }
 
-bool KernelRunner::take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes, OutputBlock& block) {
+bool KernelRunner::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, MemoryBlock& block) {
   if (!pool || pool->bytes() < bytes) {
-    pool = std::make_shared<OutputPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
+    pool = std::make_shared<BlockPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
   }
   auto taken = pool->take(cancelled_);
   if (!taken) return false;
@@ -170,7 +170,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const Queue::Current current(*queue_);
   // Before anything is taken: where the frame came by another backend, the CPU waits here.
   if (input.bytes != nullptr && queue_->wait(input.bytes->written(), &cancelled_) != WaitResult::ready) return nullptr;
-  OutputBlock packed;
+  MemoryBlock packed;
   Unpacked unpacked;
   if (is_packed(input) && !make_room(input, packed, unpacked)) return nullptr;
   const bool in_place = hands_on(input);
@@ -179,7 +179,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   const bool own_size = program_->output_bytes(input.size).has_value();
 
   if ((has_result_ || decides()) && !result_->take(cancelled_)) return nullptr;
-  OutputBlock device_block;
+  MemoryBlock device_block;
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
   only_remembered_ = own_size && bytes == 0;
   const bool gives = !only_remembered_;
@@ -194,9 +194,9 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   } else if (gives && !in_place && !straight && !take(device_pool_, Placement::device, bytes + guard, device_block)) {
     return nullptr;
   }
-  const std::shared_ptr<OutputPool>& pool = this->in_place() ? packed_pool_ : device_pool_;
+  const std::shared_ptr<BlockPool>& pool = this->in_place() ? packed_pool_ : device_pool_;
   const bool to_host = !gpu_output_ && !cuda_output_;
-  OutputBlock host_block;
+  MemoryBlock host_block;
   if (gives && to_host && !take(host_pool_, Placement::host, bytes, host_block)) {
     if (!in_place) pool->give_back(std::move(device_block));
     return nullptr;
@@ -236,7 +236,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     loans_->keep(std::move(input.cuda), last_);
     return nullptr;
   }
-  const auto give_back = [this](const std::shared_ptr<OutputPool>& to, OutputBlock& block) {
+  const auto give_back = [this](const std::shared_ptr<BlockPool>& to, MemoryBlock& block) {
     if (!block.mapping) return;
     block.readers.push_back(last_);
     to->give_back(std::move(block));
@@ -291,7 +291,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     out = cuda_out ? cuda_out.release() : gst_buffer_new();
     if (gpu_output_) {
       auto made = std::make_unique<FrameMemory>(device_, std::move(device_block), *given,
-                                                [pool](OutputBlock&& block) { pool->give_back(std::move(block)); });
+                                                [pool](MemoryBlock&& block) { pool->give_back(std::move(block)); });
       made->set_written(last_);
       made->set_sequence(frame_.sequence);
       gst_buffer_append_memory(out,

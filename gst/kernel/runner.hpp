@@ -13,17 +13,17 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/block_pool.hpp"
+#include "gpumap/bounds_check.hpp"
 #include "gpumap/frame_history.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
 #include "gst/cuda/frame.hpp"
 #include "gst/cuda/memory.hpp"
-#include "gst/kernel/bounds_check.hpp"
 #include "gst/kernel/continuity.hpp"
 #include "gst/kernel/frame_times.hpp"
 #include "gst/kernel/metas.hpp"
-#include "gst/kernel/output_pool.hpp"
 #include "gst/kernel/reload.hpp"
 #include "gst/kernel/result.hpp"
 #include "gst/kernel/settings.hpp"
@@ -155,14 +155,13 @@ class KernelRunner {
     std::shared_ptr<Mapping> to;
   };
   /// Room for that copy, and `input` as it will lie there. False when cancelled.
-  [[nodiscard]] bool make_room(Input& input, OutputBlock& packed, Unpacked& unpacked);
+  [[nodiscard]] bool make_room(Input& input, MemoryBlock& packed, Unpacked& unpacked);
   void pack(const Unpacked& unpacked);
   /// Empty when cancelled.
   [[nodiscard]] CudaFrame take_cuda_frame();
   void lay_out_anew(const gpumap_view& made, const CudaFrame& out);
   /// False when cancelled.
-  [[nodiscard]] bool take(std::shared_ptr<OutputPool>& pool, Placement placement, std::size_t bytes,
-                          OutputBlock& block);
+  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, MemoryBlock& block);
   [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   void launch(bool by_field);
@@ -216,7 +215,7 @@ class KernelRunner {
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give
-  std::shared_ptr<OutputPool> device_pool_, host_pool_, packed_pool_;
+  std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_;
   mutable std::mutex last_mutex_;  ///< for other threads' sake
   Fence last_;
   std::uint64_t frames_ = 0;         ///< launched on

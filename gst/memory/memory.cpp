@@ -11,7 +11,7 @@
 
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
-#include "gst/sink/frame_copier.hpp"
+#include "gpumap/slot_copier.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 #define GST_CAT_DEFAULT gpumap_memory_debug
@@ -46,7 +46,7 @@ FrameMemory::FrameMemory(ReadLease lease)
   holder_ = std::move(lease);
 }
 
-FrameMemory::FrameMemory(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back)
+FrameMemory::FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, Return give_back)
     : device_(std::move(device)),
       mapping_(block.mapping),
       bytes_(bytes),
@@ -60,7 +60,7 @@ FrameMemory::~FrameMemory() {
     if (auto* lease = std::get_if<ReadLease>(&holder_)) trace_->stamp(Stamp::released, lease->release());
     return;
   }
-  auto* block = std::get_if<OutputBlock>(&holder_);
+  auto* block = std::get_if<MemoryBlock>(&holder_);
   if (block == nullptr || !give_back_) return;
   block->readers.push_back(written_);
   give_back_(std::move(*block));
@@ -161,7 +161,7 @@ std::chrono::nanoseconds FrameMemory::take_time_mapped() {
   return std::exchange(time_mapped_, std::chrono::nanoseconds(0));
 }
 
-std::size_t FrameMemory::fill_slot(std::size_t bytes, FrameCopier& copier) {
+std::size_t FrameMemory::fill_slot(std::size_t bytes, SlotCopier& copier) {
   const std::lock_guard lock(mutex_);
   auto* lease = std::get_if<WriteLease>(&holder_);
   if (lease == nullptr || !shadow_dirty_) return 0;
@@ -193,7 +193,7 @@ void FrameMemory::add_read_fence(const Fence& fence) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (auto* block = std::get_if<OutputBlock>(&holder_)) block->readers.push_back(fence);
+  if (auto* block = std::get_if<MemoryBlock>(&holder_)) block->readers.push_back(fence);
 }
 
 namespace {

@@ -14,6 +14,7 @@
 #include <variant>
 #include <vector>
 
+#include "gpumap/block_pool.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/latency.hpp"
@@ -21,9 +22,11 @@
 #include "gpumap/ring.hpp"
 #include "gst/src/loans.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
+class SlotCopier;
+}
 
-class FrameCopier;
+namespace gpumap::gst {
 
 /// Where a map() on slot memory is counted.
 struct MapCounters {
@@ -31,23 +34,17 @@ struct MapCounters {
   std::atomic<bool> upstream_reads{false};  ///< an upstream element asked to read what it writes
 };
 
-/// A piece of device memory lent by a kernel's output pool; handed back when the last holder lets go.
-struct OutputBlock {
-  std::shared_ptr<Mapping> mapping;
-  std::vector<Fence> readers;  ///< GPU work of others that reads it
-};
-
 /// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
 /// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
 /// would read through the BAR. Thread safety: every member from any thread.
 class FrameMemory {
  public:
-  using Return = std::function<void(OutputBlock&&)>;
+  using Return = std::function<void(MemoryBlock&&)>;
 
   FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
   explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
   explicit FrameMemory(ReadLease lease);
-  FrameMemory(std::shared_ptr<Device> device, OutputBlock block, std::size_t bytes, Return give_back);
+  FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, Return give_back);
   ~FrameMemory();
   FrameMemory(const FrameMemory&) = delete;
   FrameMemory& operator=(const FrameMemory&) = delete;
@@ -81,7 +78,7 @@ class FrameMemory {
   [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
   /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
-  std::size_t fill_slot(std::size_t bytes, FrameCopier& copier);
+  std::size_t fill_slot(std::size_t bytes, SlotCopier& copier);
   /// The write lease when this is an unpublished slot, else null.
   [[nodiscard]] WriteLease* writable_lease() noexcept;
 
@@ -99,7 +96,7 @@ class FrameMemory {
   void make_shadow();
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
-  std::variant<std::monostate, WriteLease, ReadLease, OutputBlock> holder_;
+  std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;
   std::shared_ptr<Device> device_;
   std::shared_ptr<Mapping> mapping_;
   std::size_t offset_ = 0;

@@ -14,12 +14,12 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/ring.hpp"
+#include "gpumap/slot_copier.hpp"
+#include "gpumap/slow_slots.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/latency/report.hpp"
 #include "gst/memory/memory.hpp"
-#include "gst/sink/frame_copier.hpp"
-#include "gst/sink/slow_slots.hpp"
 #include "gst/sink/upstream.hpp"
 
 namespace gpumap::gst {
@@ -135,7 +135,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
 
   std::atomic<Upstream> upstream_{Upstream::as_declared};
   SlowSlots slow_slots_;
-  FrameCopier copier_;
+  SlotCopier copier_;
   std::atomic<bool> lonely_told_{false};
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};

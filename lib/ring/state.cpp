@@ -14,10 +14,6 @@
 namespace gpumap {
 namespace {
 
-using namespace std::chrono_literals;
-
-constexpr auto patience_at_end = 5s;
-
 [[noreturn]] void corrupt(const ring::Limits& limits, const char* queue) {
   throw Error(ErrorCode::invalid,
               fmt::format("the ring's control block is corrupt: {} entries of the {} queue in a row "
@@ -48,7 +44,7 @@ Ring::State::~State() {
   const Deadline end = Clock::now() + patience_at_end;
   try {
     for (std::uint32_t slot = 0; slot < limits.slots; ++slot) {
-      for (auto pause = 20us; !pending.fences(slot).drain();
+      for (auto pause = std::chrono::microseconds(20); !pending.fences(slot).drain();
            pause = std::min(pause * 2, std::chrono::microseconds(1000))) {
         pending.fences(slot).check();
         if (Clock::now() >= end) {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "gpumap/error.hpp"
-#include "gst/sink/frame_copier.hpp"
+#include "gpumap/slot_copier.hpp"
 #include "pipeline.hpp"
 #include "ring_helpers.hpp"
 
@@ -175,10 +175,10 @@ TEST(CopyKernel, EnvironmentNamesIt) {
 
 // GStreamer sizes a buffer by its memories, so none of them can pass the slot's end; if one ever did, the frame would
 // be an error, not a frame with a hole.
-TEST(FrameCopier, RefusesWhatPassesTheSlotsEnd) {
+TEST(SlotCopier, RefusesWhatPassesTheSlotsEnd) {
   const auto ring = gpumap::test::make_ring(2, 1000);
   const WriteLease lease = gpumap::test::must_acquire(*ring);
-  FrameCopier copier;
+  SlotCopier copier;
   const Data data = random_data(1000, 1);
   copier.copy(lease, 0, data);
   try {

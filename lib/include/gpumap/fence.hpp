@@ -54,6 +54,9 @@ class GPUMAP_API Fence {
   std::uint64_t value_ = 0;
 };
 
+/// How long destructors wait for GPU work before they keep its memory for good.
+inline constexpr std::chrono::seconds patience_at_end{5};
+
 /// Keep for the life of the process what running GPU work uses, where waiting for that work may take for ever: memory
 /// freed under a kernel, or its code unloaded, faults the context of the whole process. Thread-safe.
 GPUMAP_API void keep_for_good(std::shared_ptr<const void> what);

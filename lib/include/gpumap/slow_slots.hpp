@@ -5,13 +5,15 @@
 #include <cstddef>
 #include <mutex>
 
-namespace gpumap::gst {
+#include "gpumap/export.hpp"
+
+namespace gpumap {
 
 /// Finds out an upstream that reads what it writes without saying so: through the BAR that is a thousand times slower
 /// than host memory. A slot that takes suspiciously long to fill is followed by one that is timed by the CPU clock of
 /// its thread, which a busy machine does not lengthen, and then by a frame in host memory. If that is much faster, all
 /// that follow go to host memory. Thread safety: every member from any thread.
-class SlowSlots {
+class GPUMAP_API SlowSlots {
  public:
   using Duration = std::chrono::nanoseconds;
   enum class Next {
@@ -35,4 +37,4 @@ class SlowSlots {
   double slot_ns_per_byte_ = 0;
 };
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

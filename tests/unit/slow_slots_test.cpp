@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include "gst/sink/slow_slots.hpp"
+#include "gpumap/slow_slots.hpp"
 
 #include <gtest/gtest.h>
 
-namespace gpumap::gst {
+namespace gpumap {
 namespace {
 
 using namespace std::chrono_literals;
@@ -56,4 +56,4 @@ TEST(SlowSlots, IgnoresSmallFramesAndFramesFromBeforeItsQuestion) {
 }
 
 }  // namespace
-}  // namespace gpumap::gst
+}  // namespace gpumap

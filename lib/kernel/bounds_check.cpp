@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/bounds_check.hpp"
+#include "gpumap/bounds_check.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "gpumap/error.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
 BoundsCheck::BoundsCheck(Device& device, Backend backend)
     : written_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)),
@@ -49,4 +49,4 @@ void BoundsCheck::verify(const std::string& kernel, std::size_t bytes) const {
                   kernel, changed, guard_bytes, bytes, first));
 }
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

@@ -6,13 +6,14 @@
 #include <string>
 
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/queue.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
 /// Finds out whether a kernel writes behind the end of its output: there lie bytes that no kernel may change. Thread
 /// safety: one thread at a time.
-class BoundsCheck {
+class GPUMAP_API BoundsCheck {
  public:
   /// What an output block has more than the output takes. A row of pixels too many is caught, a wild pointer is not.
   static constexpr std::size_t guard_bytes = 65536;
@@ -29,4 +30,4 @@ class BoundsCheck {
   std::shared_ptr<Mapping> written_, read_;
 };
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

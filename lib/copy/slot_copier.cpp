@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT
-#include "gst/sink/frame_copier.hpp"
+#include "gpumap/slot_copier.hpp"
 
 #include <string>
 
-namespace gpumap::gst {
+namespace gpumap {
 
-void FrameCopier::start(unsigned threads) {
+void SlotCopier::start(unsigned threads) {
   stop();
   const std::lock_guard lock(mutex_);
   threads_ = threads;
   last_ = {"", 0};
 }
 
-void FrameCopier::stop() {
+void SlotCopier::stop() {
   const std::lock_guard lock(mutex_);
   copier_.reset();
   measured_bytes_ = 0;
   measured_transport_.reset();
 }
 
-void FrameCopier::prepare(const WriteLease& slot, bool whole) {
+void SlotCopier::prepare(const WriteLease& slot, bool whole) {
   const Ring& ring = *slot.ring();
   const DeviceInfo& device = ring.device()->info();
   if (!copier_) {
@@ -35,16 +35,16 @@ void FrameCopier::prepare(const WriteLease& slot, bool whole) {
   measured_bytes_ = slot.bytes();
 }
 
-void FrameCopier::copy(const WriteLease& slot, std::size_t at, std::span<const std::byte> from) {
+void SlotCopier::copy(const WriteLease& slot, std::size_t at, std::span<const std::byte> from) {
   const std::lock_guard lock(mutex_);
   prepare(slot, at == 0);
   copier_->copy({slot.host(), slot.bytes()}, at, from);
   last_ = copier_->plan_for(from.size());
 }
 
-Copier::Plan FrameCopier::last() const {
+Copier::Plan SlotCopier::last() const {
   const std::lock_guard lock(mutex_);
   return last_;
 }
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-#include "gst/sink/slow_slots.hpp"
+#include "gpumap/slow_slots.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
 namespace {
 
@@ -50,4 +50,4 @@ void SlowSlots::reset() {
   state_ = State::watching;
 }
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

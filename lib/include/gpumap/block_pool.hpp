@@ -2,37 +2,42 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "gpumap/device.hpp"
-#include "gst/memory/memory.hpp"
+#include "gpumap/export.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/memory.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
-/// How long destructors wait for GPU work before they leave its memory allocated for good.
-inline constexpr std::chrono::seconds patience_at_end{5};
+/// A piece of memory that a BlockPool lent; handed back when the last holder lets go.
+struct MemoryBlock {
+  std::shared_ptr<Mapping> mapping;
+  std::vector<Fence> readers;  ///< GPU work of others that reads it
+};
 
 /// Blocks of memory for a kernel's results, used again once every reader is done. Blocks that are out when the pool
 /// goes keep what they need. Thread safety: every member from any thread.
-class OutputPool : public std::enable_shared_from_this<OutputPool> {
+class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
  public:
-  OutputPool(std::shared_ptr<Device> device, Backend backend, Placement placement, std::size_t bytes)
+  BlockPool(std::shared_ptr<Device> device, Backend backend, Placement placement, std::size_t bytes)
       : device_(std::move(device)), backend_(backend), placement_(placement), bytes_(bytes) {}
   /// Waits for what still reads the blocks.
-  ~OutputPool();
-  OutputPool(const OutputPool&) = delete;
-  OutputPool& operator=(const OutputPool&) = delete;
+  ~BlockPool();
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
 
   /// A block that no one reads any more: one that came back, or a new one. Where `max_read` have come back and all are
   /// still read, this waits for the oldest: otherwise a slow reader, which is asked for nothing, would be given one
   /// block of device memory a frame. Empty when cancelled. Throws Error(no_memory | device_lost).
-  [[nodiscard]] std::optional<OutputBlock> take(const std::atomic<bool>& cancelled);
-  void give_back(OutputBlock&& block);
+  [[nodiscard]] std::optional<MemoryBlock> take(const std::atomic<bool>& cancelled);
+  void give_back(MemoryBlock&& block);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 
@@ -40,15 +45,15 @@ class OutputPool : public std::enable_shared_from_this<OutputPool> {
 
  private:
   [[nodiscard]] std::shared_ptr<Mapping> allocate();
-  [[nodiscard]] std::optional<OutputBlock> take_idle();
-  [[nodiscard]] std::optional<OutputBlock> take_oldest();
+  [[nodiscard]] std::optional<MemoryBlock> take_idle();
+  [[nodiscard]] std::optional<MemoryBlock> take_oldest();
 
   std::shared_ptr<Device> device_;
   Backend backend_;
   Placement placement_;
   std::size_t bytes_;
   std::mutex mutex_;
-  std::deque<OutputBlock> free_;  ///< in the order in which they came back
+  std::deque<MemoryBlock> free_;  ///< in the order in which they came back
 };
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

@@ -8,14 +8,15 @@
 #include <span>
 
 #include "gpumap/copy.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/ring.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
-/// How a sink copies into slots. The copier is made, and measured on memory of the slots' kind, when the first frame is
-/// copied: a pipeline that never copies has no threads for it.
-/// Thread safety: every member from any thread; copies come one at a time.
-class FrameCopier {
+/// How a producer copies into slots. The copier is made, and measured on memory of the slots' kind, when the first
+/// frame is copied: a stream that never copies has no threads for it. Thread safety: every member from any thread;
+/// copies come one at a time.
+class GPUMAP_API SlotCopier {
  public:
   /// Begin anew, with so many threads (0: as many as pay).
   void start(unsigned threads);
@@ -38,4 +39,4 @@ class FrameCopier {
   Copier::Plan last_{"", 0};
 };
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

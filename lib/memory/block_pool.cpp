@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/output_pool.hpp"
+#include "gpumap/block_pool.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -7,16 +7,16 @@
 
 #include "gpumap/error.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
 namespace {
 
-bool is_idle(const OutputBlock& block) {
+bool is_idle(const MemoryBlock& block) {
   return std::all_of(block.readers.begin(), block.readers.end(), [](const Fence& fence) { return fence.signalled(); });
 }
 
 /// False when the time is up or the wait is cancelled. Throws Error(device_lost).
-bool wait_for_readers(const OutputBlock& block, Deadline deadline, const std::atomic<bool>* cancelled) {
+bool wait_for_readers(const MemoryBlock& block, Deadline deadline, const std::atomic<bool>* cancelled) {
   return std::all_of(block.readers.begin(), block.readers.end(), [&](const Fence& fence) {
     return fence.wait(deadline, std::chrono::microseconds(50), cancelled) == WaitResult::ready;
   });
@@ -24,9 +24,9 @@ bool wait_for_readers(const OutputBlock& block, Deadline deadline, const std::at
 
 }  // namespace
 
-OutputPool::~OutputPool() {
+BlockPool::~BlockPool() {
   const Deadline end = Clock::now() + patience_at_end;
-  for (OutputBlock& block : free_) {
+  for (MemoryBlock& block : free_) {
     try {
       if (wait_for_readers(block, end, nullptr)) continue;
       std::fprintf(stderr,
@@ -39,24 +39,24 @@ OutputPool::~OutputPool() {
   }
 }
 
-std::optional<OutputBlock> OutputPool::take_idle() {
+std::optional<MemoryBlock> BlockPool::take_idle() {
   const std::lock_guard lock(mutex_);
   const auto idle = std::find_if(free_.begin(), free_.end(), is_idle);
   if (idle == free_.end()) return {};
-  OutputBlock block = std::move(*idle);
+  MemoryBlock block = std::move(*idle);
   free_.erase(idle);
   return block;
 }
 
-std::optional<OutputBlock> OutputPool::take_oldest() {
+std::optional<MemoryBlock> BlockPool::take_oldest() {
   const std::lock_guard lock(mutex_);
   if (free_.size() < max_read) return {};
-  OutputBlock block = std::move(free_.front());
+  MemoryBlock block = std::move(free_.front());
   free_.pop_front();
   return block;
 }
 
-std::shared_ptr<Mapping> OutputPool::allocate() {
+std::shared_ptr<Mapping> BlockPool::allocate() {
   try {
     return device_->allocate({.placement = placement_, .bytes = bytes_}, backend_);
   } catch (const Error& error) {
@@ -65,11 +65,11 @@ std::shared_ptr<Mapping> OutputPool::allocate() {
   }
 }
 
-std::optional<OutputBlock> OutputPool::take(const std::atomic<bool>& cancelled) {
-  std::optional<OutputBlock> block = take_idle();
+std::optional<MemoryBlock> BlockPool::take(const std::atomic<bool>& cancelled) {
+  std::optional<MemoryBlock> block = take_idle();
   if (!block) {
     block = take_oldest();
-    if (!block) return OutputBlock{allocate(), {}};
+    if (!block) return MemoryBlock{allocate(), {}};
     if (!wait_for_readers(*block, no_deadline, &cancelled)) {
       const std::lock_guard lock(mutex_);
       free_.push_front(std::move(*block));
@@ -80,9 +80,9 @@ std::optional<OutputBlock> OutputPool::take(const std::atomic<bool>& cancelled) 
   return block;
 }
 
-void OutputPool::give_back(OutputBlock&& block) {
+void BlockPool::give_back(MemoryBlock&& block) {
   const std::lock_guard lock(mutex_);
   free_.push_back(std::move(block));
 }
 
-}  // namespace gpumap::gst
+}  // namespace gpumap
