@@ -142,7 +142,14 @@ GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::strin
                                   const GstCaps* caps) {
   const bool to_output = direction == GST_PAD_SINK;
   const Crop crop = crop_of(declared, params).value_or(Crop{});
-  GstCaps* from = gst_caps_is_any(caps) ? gst_caps_new_empty_simple("video/x-raw") : with_feature(caps, false);
+  GstCaps* from = nullptr;
+  if (!gst_caps_is_any(caps)) {
+    from = with_feature(caps, false);
+  } else if (to_output && !declared.input.empty()) {
+    from = gst_caps_from_string(declared.input.c_str());
+  } else {
+    from = gst_caps_new_empty_simple("video/x-raw");
+  }
   GstCaps* made = gst_caps_new_empty();
   if (to_output) from = only_declared(declared, from);
   for (guint i = 0; i < gst_caps_get_size(from); ++i) {

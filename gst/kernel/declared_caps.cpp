@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <string_view>
 #include <utility>
 
@@ -38,53 +39,69 @@ std::vector<std::string> items_of(const std::string& declared) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(' ');
-  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(' ') - first + 1);
+  constexpr std::string_view blanks = " \t\r\n\f\v";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == text.npos ? std::string_view() : text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
 /// A field of the output.
 struct Field {
   std::string name;
-  std::string value;  ///< as written
-  std::string of;     ///< the field of the input that it is, as in rate={rate}; empty where it is none
+  std::string of;  ///< the field of the input that it is, as in rate={rate}; empty where it is none
 };
 
 /// The output's caps, taken apart.
 struct Output {
   std::vector<std::string> items;
-  std::vector<Field> fields;
+  std::vector<Field> fields;  ///< of all items but the first
 
   explicit Output(const std::string& declared) : items(items_of(declared)) {
     for (std::size_t i = 1; i < items.size(); ++i) {
       const std::string_view item = items[i];
       const std::size_t equals = std::min(item.find('='), item.size());
       const std::string_view value = equals == item.size() ? std::string_view() : trimmed(item.substr(equals + 1));
-      Field field{std::string(trimmed(item.substr(0, equals))), std::string(value), {}};
+      Field field{std::string(trimmed(item.substr(0, equals))), {}};
       for (const char* name : variable_names) {
-        if (value == fmt::format("{{{}}}", name)) field.of = name;
+        if (value.starts_with('{') && value.ends_with('}') && trimmed(value.substr(1, value.size() - 2)) == name) {
+          field.of = name;
+        }
       }
       fields.push_back(std::move(field));
     }
   }
+};
 
-  [[nodiscard]] std::string media_type() const { return std::string(trimmed(items[0])); }
-  [[nodiscard]] const Field* find(std::string_view name) const {
-    const auto found =
-        std::find_if(fields.begin(), fields.end(), [&](const Field& field) { return field.name == name; });
-    return found != fields.end() ? &*found : nullptr;
+struct FreeStructure {
+  void operator()(GstStructure* structure) const { gst_structure_free(structure); }
+};
+
+/// The output's caps where some variables are known.
+struct Made {
+  std::unique_ptr<GstStructure, FreeStructure> structure;  ///< null: no caps
+  std::vector<Field> open;                                 ///< those that need others, or are a choice of nothing
+
+  [[nodiscard]] const Field* find_open(std::string_view name) const {
+    const auto found = std::find_if(open.begin(), open.end(), [&](const Field& field) { return field.name == name; });
+    return found != open.end() ? &*found : nullptr;
   }
-  /// Whether field `name` of `in` is the output's too.
-  [[nodiscard]] bool inherits(const GstStructure* in, std::string_view name) const {
-    if (find(name) != nullptr) return false;
-    if (name == "framerate") return true;
-    if (media_type() != gst_structure_get_name(in)) return false;
+  [[nodiscard]] bool has(const char* name) const {
+    return gst_structure_has_field(structure.get(), name) || find_open(name) != nullptr;
+  }
+  [[nodiscard]] bool is_of_type(const GstStructure* other) const {
+    return g_strcmp0(gst_structure_get_name(structure.get()), gst_structure_get_name(other)) == 0;
+  }
+  /// Whether field `name` of `in`, of the same media type, is the output's too.
+  [[nodiscard]] bool inherits(const GstStructure* in, const char* name) const {
+    const std::string_view field(name);
+    if (has(name)) return false;
     // These describe the input's format and size.
-    if (name == "colorimetry" || name == "chroma-site") return find("format") == nullptr;
+    if (field == "colorimetry" || field == "chroma-site") return !has("format");
+    if (field != "channel-mask" || !has("channels")) return true;
     // It names as many channels as there are.
-    const Field* channels = name == "channel-mask" ? find("channels") : nullptr;
-    gint count = 0;
-    return channels == nullptr || channels->of == "channels" ||
-           (gst_structure_get_int(in, "channels", &count) && channels->value == std::to_string(count));
+    if (const Field* left = find_open("channels")) return left->of == "channels";
+    const GValue* before = gst_structure_get_value(in, "channels");
+    const GValue* after = gst_structure_get_value(structure.get(), "channels");
+    return before != nullptr && gst_value_compare(before, after) == GST_VALUE_EQUAL;
   }
 };
 
@@ -97,16 +114,23 @@ bool mentions_unknown(const std::string& item, const Values& known) {
   });
 }
 
-GstStructure* parsed(const Output& output, const Values& known) {
+/// Throws Error(invalid) for an expression without a value.
+Made parsed(const Output& output, const Values& known) {
+  Made made;
   std::string text;
-  for (const std::string& item : output.items) {
-    if (mentions_unknown(item, known)) continue;
-    const std::string made = expand(item, known);
-    if (trimmed(made).ends_with('=')) continue;  // a choice of nothing
-    text += (text.empty() ? "" : ",") + made;
+  for (std::size_t i = 0; i < output.items.size(); ++i) {
+    const std::string& item = output.items[i];
+    const std::string expanded = mentions_unknown(item, known) ? std::string() : expand(item, known);
+    if (expanded.empty() || trimmed(expanded).ends_with('=')) {
+      if (i == 0) return made;  // of no media type
+      made.open.push_back(output.fields[i - 1]);
+      continue;
+    }
+    text += (text.empty() ? "" : ",") + expanded;
   }
   // Anything else GStreamer asserts.
-  return g_ascii_isalpha(text[0]) ? gst_structure_from_string(text.c_str(), nullptr) : nullptr;
+  if (g_ascii_isalpha(text[0])) made.structure.reset(gst_structure_from_string(text.c_str(), nullptr));
+  return made;
 }
 
 Values variables_of(const ParameterValues& params) {
@@ -122,24 +146,27 @@ GstStructure* output_structure(const Output& output, const ParameterValues& para
   }
   const Values of_params = variables_of(params);
   known.insert(known.end(), of_params.begin(), of_params.end());
-  GstStructure* made = nullptr;
+  Made made;
   try {
     made = parsed(output, known);
   } catch (const Error&) {
     return nullptr;
   }
-  if (made == nullptr) return nullptr;
+  if (!made.structure) return nullptr;
+  GstStructure* structure = gst_structure_copy(made.structure.get());
   for (const Field& field : output.fields) {
     // A range is the same range.
     const GValue* value = field.of.empty() ? nullptr : gst_structure_get_value(in, field.of.c_str());
-    if (value != nullptr) gst_structure_set_value(made, field.name.c_str(), value);
+    if (value != nullptr) gst_structure_set_value(structure, field.name.c_str(), value);
   }
   for (gint i = 0; i < gst_structure_n_fields(in); ++i) {
     const gchar* name = gst_structure_nth_field_name(in, static_cast<guint>(i));
-    if (!output.inherits(in, name)) continue;
-    gst_structure_set_value(made, name, gst_structure_get_value(in, name));
+    const bool goes_on = made.is_of_type(in) || g_strcmp0(name, "framerate") == 0;
+    if (goes_on && made.inherits(in, name)) {
+      gst_structure_set_value(structure, name, gst_structure_get_value(in, name));
+    }
   }
-  return made;
+  return structure;
 }
 
 /// False where `structure` has a field `name` that is never `value`; else it is that from here on.
@@ -156,19 +183,26 @@ bool restrict_field(GstStructure* structure, const char* name, const GValue* val
 }
 
 /// What of `taken`, an input that is declared, an output as `wanted` is made of; null: nothing.
-GstStructure* input_structure(const Output& output, const GstStructure* taken, const GstStructure* wanted) {
-  if (output.media_type() != gst_structure_get_name(wanted)) return nullptr;
-  GstStructure* made = gst_structure_copy(taken);
-  for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
-    const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
-    const Field* field = output.find(name);
-    const bool inherited = output.inherits(taken, name);
-    if (!inherited && (field == nullptr || field->of.empty())) continue;
-    if (restrict_field(made, inherited ? name : field->of.c_str(), gst_structure_get_value(wanted, name))) continue;
-    gst_structure_free(made);
+GstStructure* input_structure(const Output& output, const ParameterValues& params, const GstStructure* taken,
+                              const GstStructure* wanted) {
+  Made made;
+  try {
+    made = parsed(output, variables_of(params));
+  } catch (const Error&) {
     return nullptr;
   }
-  return made;
+  if (!made.structure || !made.is_of_type(wanted)) return nullptr;
+  GstStructure* structure = gst_structure_copy(taken);
+  for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
+    const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
+    const Field* open = made.find_open(name);
+    const bool inherited = made.is_of_type(taken) && made.inherits(taken, name);
+    if (!inherited && (open == nullptr || open->of.empty())) continue;
+    if (restrict_field(structure, inherited ? name : open->of.c_str(), gst_structure_get_value(wanted, name))) continue;
+    gst_structure_free(structure);
+    return nullptr;
+  }
+  return structure;
 }
 
 ParameterValues values_of(const DeclaredCaps& declared, const std::string& params) {
@@ -198,6 +232,21 @@ DeclaredCaps caps_of(const Declaration& declaration) {
   return caps;
 }
 
+bool DeclaredCaps::operator==(const DeclaredCaps& other) const {
+  const std::vector<std::string_view> mentioned = variables_in(output);
+  const auto counts = [&](const std::string& name) {
+    return (converted && name == "crop") ||
+           std::any_of(mentioned.begin(), mentioned.end(), [whole = "params." + name](std::string_view variable) {
+             return variable == whole || variable.starts_with(whole + '[');
+           });
+  };
+  const auto same = [&](const DeclaredParameter& one, const DeclaredParameter& two) {
+    return one.name == two.name && one.values.size() == two.values.size() && (!counts(one.name) || one == two);
+  };
+  return input == other.input && output == other.output && converted == other.converted &&
+         std::equal(params.begin(), params.end(), other.params.begin(), other.params.end(), same);
+}
+
 std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& params) {
   Declaration declaration;
   declaration.params = declared.params;
@@ -209,7 +258,7 @@ std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& 
   }
 }
 
-void check_declared_caps(const DeclaredCaps& declared) {
+void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
   if (!declared.input.empty()) {
     GstCaps* input = g_ascii_isalpha(declared.input[0]) ? gst_caps_from_string(declared.input.c_str()) : nullptr;
     if (input == nullptr) {
@@ -222,21 +271,24 @@ void check_declared_caps(const DeclaredCaps& declared) {
   if (declared.output.empty()) return;
   Values some;
   for (const char* name : variable_names) some.emplace_back(name, 1 << 20);
-  const ParameterValues params = values_of(declared, {});
-  const Values of_params = variables_of(params);
+  const ParameterValues values = values_of(declared, params);
+  const Values of_params = variables_of(values);
   some.insert(some.end(), of_params.begin(), of_params.end());
-  GstStructure* structure = nullptr;
+  Made made;
   try {
-    structure = parsed(Output(declared.output), some);
+    // Also in what a choice leaves aside today.
+    for (const std::string_view name : variables_in(declared.output)) {
+      if (name.starts_with("params.")) (void)evaluate(name, some);
+    }
+    made = parsed(Output(declared.output), some);
   } catch (const Error& error) {
     throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared.output, error.what()));
   }
-  if (structure == nullptr) {
+  if (!made.structure) {
     throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" are none: write them as in "
                                                 "video/x-raw,format=GRAY8,width={{width/2}},height={{height/2}}",
                                                 declared.output));
   }
-  gst_structure_free(structure);
 }
 
 GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
@@ -252,16 +304,15 @@ GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string
   }
   if (changes && !gst_caps_is_any(taken)) {
     const Output output(declared.output);
+    const ParameterValues values = values_of(declared, params);
     if (to_output) {
-      taken = of_each(taken, [&, values = values_of(declared, params)](const GstStructure* in) {
-        return output_structure(output, values, in);
-      });
+      taken = of_each(taken, [&](const GstStructure* in) { return output_structure(output, values, in); });
     } else if (!gst_caps_is_any(plain)) {
       GstCaps* given = gst_caps_new_empty();
       for (guint i = 0; i < gst_caps_get_size(plain); ++i) {
         const GstStructure* wanted = gst_caps_get_structure(plain, i);
         gst_caps_append(given, of_each(gst_caps_ref(taken), [&](const GstStructure* input) {
-                          return input_structure(output, input, wanted);
+                          return input_structure(output, values, input, wanted);
                         }));
       }
       gst_caps_replace(&taken, given);

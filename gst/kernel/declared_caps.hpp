@@ -21,12 +21,13 @@ struct DeclaredCaps {
   /// Of which `output` or a crop is made; empty where it is of none.
   std::vector<DeclaredParameter> params;
   [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty() && !converted; }
-  [[nodiscard]] bool operator==(const DeclaredCaps&) const = default;
+  /// The same caps come of both: initial values and limits of other parameters than those in question may differ.
+  [[nodiscard]] bool operator==(const DeclaredCaps& other) const;
 };
 [[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration);
 
-/// Throws Error(invalid) where these can never be caps.
-void check_declared_caps(const DeclaredCaps& declared);
+/// Throws Error(invalid) where these can never be caps with the element's `params`.
+void check_declared_caps(const DeclaredCaps& declared, const std::string& params);
 
 /// The numbers of `declared.params`, in their order, as the element's `params` set them. Of a text that the kernel
 /// refuses when it starts: the initial ones.

@@ -36,8 +36,8 @@ void KernelRunner::remember(const Input& input) {
   const std::size_t bytes = in_format_.image_bytes();
   const std::uint64_t address = history_->room(bytes)->address(backend_);
   const gpumap_view copied = in_format_.view(address, bytes, nullptr);
-  copy_rows(*device_, *queue_, in_format_.video(), frame_.in, copied);
-  history_->add(copied, address);
+  copy_rows(*device_, *queue_, in_format_.video(), in_format_.view(input.address, input.size, input.meta), copied);
+  history_->add(declaration_.on_bytes ? FrameFormat().view(address, bytes, nullptr) : copied, address);
 }
 
 }  // namespace gpumap::gst

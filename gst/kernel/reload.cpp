@@ -20,7 +20,7 @@ KernelReload::News KernelReload::compile() const {
   News news;
   try {
     news.plan = plan_of(settings_, *device_);
-    check_declared_caps(caps_of(news.plan.declaration));
+    check_declared_caps(caps_of(news.plan.declaration), settings_.params);
     auto program = Program::load(device_, news.plan.source, news.plan.declaration);
     news.tables = tables_of(news.plan, settings_, device_);
     news.program = std::move(program);  // last: without one the rest counts for nothing

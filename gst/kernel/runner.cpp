@@ -49,10 +49,10 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
   backend_ = backend_of(plan.source.language);
   name_ = plan.source.name;
   declared_ = caps_of(plan.declaration);
-  check_declared_caps(declared_);
   auto program = plan.builtin != nullptr ? Program::load(device_, *plan.builtin, backend_)
                                          : Program::load(device_, plan.source, plan.declaration);
   program->set_params(settings.params);
+  check_declared_caps(declared_, settings.params);
   auto tables = tables_of(plan, settings, device_);
   params_ = settings.params;
   queue_ = device_->create_queue(backend_);

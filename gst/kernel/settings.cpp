@@ -170,7 +170,7 @@ DeclaredCaps declared_caps(const KernelSettings& settings) {
   try {
     plan.declaration = declaration_of(load_kernel_file(settings.location));
     apply_properties(plan, settings);
-    check_declared_caps(caps_of(plan.declaration));
+    check_declared_caps(caps_of(plan.declaration), settings.params);
   } catch (const Error&) {
     return {};
   }

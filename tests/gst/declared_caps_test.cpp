@@ -18,7 +18,7 @@ using ::testing::Not;
 
 DeclaredCaps declared(const std::string& lines) {
   DeclaredCaps caps = caps_of(parse_declaration(lines));
-  check_declared_caps(caps);
+  check_declared_caps(caps, "");
   return caps;
 }
 
@@ -87,6 +87,71 @@ TEST(DeclaredCaps, WhatTheOutputHasOfTheInputIsAskedOfIt) {
               AllOf(HasSubstr("pace=(int)[ 5, 1000 ]"), Not(HasSubstr("half"))));
 }
 
+TEST(DeclaredCaps, AFrameRateIsAskedOfPicturesAlone) {
+  const DeclaredCaps drawing = declared(
+      "// gpumap: input audio/x-raw,format=S16LE\n"
+      "// gpumap: output video/x-raw,format=GRAY8,width=64,height=64\n");
+  EXPECT_THAT(input_of(drawing, "video/x-raw,framerate=30/1"), Not(HasSubstr("framerate")));
+  const DeclaredCaps smaller = declared(
+      "// gpumap: input video/x-raw,format=GRAY8\n"
+      "// gpumap: output video/x-raw,width={width/2}\n");
+  EXPECT_THAT(input_of(smaller, "video/x-raw,framerate=30/1"), HasSubstr("framerate=(fraction)30/1"));
+}
+
+// However the line says how many channels there are.
+TEST(DeclaredCaps, AMaskOfAsManyChannelsStays) {
+  for (const char* six : {"6", "(int)6", "{ channels }", "{max(channels,1)}", "{params.n}", "{params.one ? 1 : 6}"}) {
+    SCOPED_TRACE(six);
+    const DeclaredCaps kernel =
+        declared("// gpumap: params n=6,one=0\n// gpumap: output audio/x-raw,channels=" + std::string(six) + "\n");
+    EXPECT_THAT(output_of(kernel, "audio/x-raw,channels=6,channel-mask=(bitmask)0x3f"), HasSubstr("channel-mask"));
+    const bool by_parameters = std::string_view(six).find("params") != std::string_view::npos;
+    const std::string other = output_of(kernel, "audio/x-raw,channels=6,channel-mask=(bitmask)0x3f", "n=5,one=1");
+    EXPECT_EQ(other.find("channel-mask") == std::string::npos, by_parameters) << other;
+  }
+}
+
+// It is the caps that come of the line that count, not how it is written.
+TEST(DeclaredCaps, FieldsThatAreMadeAreNotTheInputs) {
+  const char* in = "video/x-raw,format=NV12,width=320,height=240,framerate=25/1";
+  EXPECT_THAT(output_of(declared("// gpumap: output video/x-raw,\twidth={width/2},\theight ={height/2}\n"), in),
+              AllOf(HasSubstr("width=(int)160"), HasSubstr("height=(int)120"), HasSubstr("NV12")));
+  const DeclaredCaps whole =
+      declared("// gpumap: params gray=1\n// gpumap: output video/x-raw,{params.gray ? format=GRAY8 : format=RGBA}\n");
+  EXPECT_THAT(output_of(whole, in), HasSubstr("GRAY8"));
+  EXPECT_THAT(output_of(whole, in, "gray=0"), HasSubstr("RGBA"));
+  EXPECT_THAT(output_of(declared("// gpumap: output video/x-raw;\n"), in),
+              AllOf(HasSubstr("width=(int)320"), HasSubstr("NV12")));
+  const DeclaredCaps type = declared(
+      "// gpumap: params t=0\n// gpumap: input video/x-raw,format=GRAY8\n"
+      "// gpumap: output {params.t ? application/x-tensor : video/x-raw},format=GRAY8\n");
+  EXPECT_THAT(input_of(type, "video/x-raw,width=7"), AllOf(HasSubstr("GRAY8"), HasSubstr("width=(int)7")));
+  EXPECT_EQ(input_of(type, "application/x-tensor"), "EMPTY");
+}
+
+TEST(DeclaredCaps, AreCheckedWithTheParametersThatAreGiven) {
+  const KernelFile divided(
+      "// gpumap: params n=0 in [0,8]\n// gpumap: output application/x-rows,bins={8/params.n}\nvoid main() {}\n");
+  EXPECT_EQ(start_error("params=n=2 location=" + divided.path()), "");
+  EXPECT_THAT(start_error("location=" + divided.path()), HasSubstr("division by zero"));
+  EXPECT_THAT(start_error("params=n=9 location=" + divided.path()), HasSubstr("'n'"));
+  const KernelFile typo(
+      "// gpumap: params t=1\n// gpumap: output application/x-rows,bins={params.t ? 32 : {params.typo}}\n"
+      "void main() {}\n");
+  EXPECT_THAT(start_error("location=" + typo.path()), HasSubstr("no variable 'params.typo'"));
+}
+
+TEST(DeclaredCaps, AreTheSameWhateverOtherParametersBeginWith) {
+  const auto of = [](const std::string& params, const std::string& output) {
+    return declared("// gpumap: params " + params + "\n// gpumap: output " + output + "\n");
+  };
+  EXPECT_EQ(of("gain=1", "converted"), of("gain=2 in [0,3]", "converted"));
+  EXPECT_NE(of("crop=[0,0,0,0]", "converted"), of("crop=[0,0,8,8]", "converted"));
+  EXPECT_NE(of("gain=1", "converted"), of("other=1", "converted"));
+  EXPECT_EQ(of("a=1,b=2", "x/y,n={params.b}"), of("a=7,b=2", "x/y,n={params.b}"));
+  EXPECT_NE(of("a=1,b=2", "x/y,n={params.b}"), of("a=1,b=3", "x/y,n={params.b}"));
+}
+
 // The same as the lists of formats and parameters of before.
 TEST(DeclaredCaps, OfBuiltIns) {
   const auto of = [](const char* name) { return declared_caps({.kernel = name}); };
@@ -153,6 +218,8 @@ TEST(DeclaredCaps, ACropIsWhatAKernelThatConvertsShows) {
   const DeclaredCaps gray = declared("// gpumap: input video/x-raw,format=GRAY8\n// gpumap: output converted\n");
   EXPECT_EQ(output_of(gray, "video/x-raw,format=RGB,width=20,height=10"), "EMPTY");
   EXPECT_THAT(input_of(gray, "video/x-raw,format=RGBA,width=20,height=10"), HasSubstr("format=(string)GRAY8"));
+  const DeclaredCaps bayer = declared("// gpumap: input video/x-bayer,format=rggb\n// gpumap: output converted\n");
+  EXPECT_THAT(output_of(bayer, "ANY"), HasSubstr("format=(string){ RGBA")) << "of any";
 }
 
 // Of a picture whose rows are padded: all bytes, no width.

@@ -56,12 +56,16 @@ def defined_here(node):
     return inside or any(node.get(key) for key in without)
 
 
-def declarations(node, functions, classes):
-    """The mangled names of functions that the library has to define, and of classes with virtual functions."""
+def declarations(node, functions, classes, constants):
+    """The mangled names of functions that the library has to define, of classes with virtual functions, and of constants,
+    which the library has too where they are used by address: without optimization."""
     kind = node.get("kind")
     if kind in FUNCTIONS:
         if not defined_here(node) and "mangledName" in node:
             functions.add(node["mangledName"])
+        return
+    if kind == "VarDecl" and node.get("constexpr") and "mangledName" in node:
+        constants.add(node["mangledName"])
         return
     if kind in ("FunctionTemplateDecl", "ClassTemplateDecl", "ClassTemplateSpecializationDecl"):
         return
@@ -70,7 +74,7 @@ def declarations(node, functions, classes):
             name = node["name"]
             classes.add(f"N6gpumap{len(name)}{name}E")
     for child in node.get("inner", []):
-        declarations(child, functions, classes)
+        declarations(child, functions, classes, constants)
 
 
 def variants(mangled):
@@ -89,9 +93,9 @@ def main():
     if not clang:
         print("no clang++ here: nobody reads the headers")
         sys.exit(77)
-    functions, classes = set(), set()
+    functions, classes, constants = set(), set(), set()
     for node in parse(clang, include):
-        declarations(node, functions, classes)
+        declarations(node, functions, classes, constants)
     # A reader that finds nothing would be content with a library that exports nothing.
     for name in ("_ZN6gpumap14take_inventoryEv", "_ZN6gpumap4RingD1Ev"):
         if name not in functions:
@@ -101,7 +105,7 @@ def main():
     exported = exported_by(library)
     type_information = {f"_ZTI{name}" for name in classes} | {f"_ZTS{name}" for name in classes}
     missing = sorted((functions | type_information) - exported.keys())
-    allowed = type_information | {f"_ZTV{name}" for name in classes}
+    allowed = constants | type_information | {f"_ZTV{name}" for name in classes}
     for name in functions:
         allowed |= variants(name)
     foreign = sorted(exported.keys() - allowed)

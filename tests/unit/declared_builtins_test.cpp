@@ -17,6 +17,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
+#ifndef GPUMAP_TEST_GPU  // these need none
+
 TEST(DeclaredBuiltins, SayTheSameInBothLanguages) {
   for (const Builtin& builtin : builtins()) {
     EXPECT_EQ(parse_declaration(builtin.cuda), parse_declaration(builtin.glsl)) << builtin.name;
@@ -37,6 +39,8 @@ TEST(DeclaredBuiltins, LaunchAsTheyDeclare) {
   EXPECT_EQ(source_of(*find_builtin("convert"), Backend::vulkan).work, Work::quad);
   EXPECT_EQ(source_of(*find_builtin("iq-power"), Backend::vulkan).work, Work::item);
 }
+
+#endif
 
 // All that makes a built-in of brighter.cu and brighter.comp is its row in meson.build: `--builtin brighter=brighter`.
 class TwoFilesTest : public BackendTest {};
