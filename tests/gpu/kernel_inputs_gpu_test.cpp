@@ -114,5 +114,62 @@ TEST_F(KernelInputsGpu, NumbersTablesAndHistory) {
   }
 }
 
+/// Two words: the sum over the pixels of this frame, and of the one before, by where they lie in the default layout of
+/// NV12; the format that the kernel sees of both is added, and is that of bytes.
+constexpr const char* tells_of_bytes = R"(#include <gpumap/kernel.h>
+// gpumap: view bytes
+// gpumap: history 1
+// gpumap: output application/octet-stream
+// gpumap: bytes 2*8
+extern "C" __global__ void tell(gpumap_frame frame) {
+  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= 2 || blockIdx.y != 0 || threadIdx.y != 0) return;
+  const gpumap_view& view = i == 0 ? frame.in : frame.past[0];
+  gpumap_u64 sum = 0;
+  if (i <= frame.past_count) {
+    sum = view.format == GPUMAP_FORMAT_BYTES ? 0 : 1;
+    const gpumap_u8* bytes = reinterpret_cast<const gpumap_u8*>(view.plane[0]);
+    for (gpumap_u64 at = 0; at < view.bytes; ++at) {
+      if (at % 204 < 202) sum += 1ull * bytes[at] * (at % 204 + 1) * (at / 204 + 1);
+    }
+  }
+  reinterpret_cast<gpumap_u64*>(frame.out.plane[0])[i] = sum;
+}
+)";
+
+// A kernel that sees bytes has them without what an allocator put behind rows, the frame before as well.
+TEST_F(KernelInputsGpu, HistoryOfBytes) {
+  const std::string kernel = folder_.add("tell.cu", tells_of_bytes);
+  const Caps caps = video_caps("NV12", width, height);
+  for (const char* before : {"", "gpumapkernel kernel=identity ! video/x-raw(memory:CUDAMemory) ! "}) {
+    SCOPED_TRACE(before);
+    Pipeline pipeline(on_new_channel(
+        std::string("appsrc name=in format=time ! gpumapsink slots=2 sync=false $CHANNEL gpumapsrc $CHANNEL ! ") +
+        before + "gpumapkernel location=" + kernel + " ! appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE)
+        << pipeline.wait(std::chrono::seconds(1));
+    std::uint64_t previous = 0;
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      const Data frame = random_data(frame_bytes(caps.get()), 500 + i);
+      std::uint64_t sum = 0;
+      const Data pixels = pixels_of(frame, caps.get());
+      for (std::size_t at = 0; at < pixels.size(); ++at) {
+        sum += std::to_integer<std::uint64_t>(pixels[at]) * (at % width + 1) * (at / width + 1);
+      }
+      push(pipeline.appsrc(), new_buffer(frame, i * GST_SECOND / 30));
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_TRUE(sample) << pipeline.wait(std::chrono::milliseconds(1));
+      const Data data = data_of(gst_sample_get_buffer(sample.get()));
+      std::uint64_t words[2] = {};
+      ASSERT_EQ(data.size(), sizeof words);
+      std::memcpy(words, data.data(), sizeof words);
+      EXPECT_EQ(words[0], sum) << i;
+      EXPECT_EQ(words[1], previous) << i;
+      previous = sum;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test
