@@ -91,12 +91,14 @@ Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
   constexpr std::size_t scratch_bytes = std::size_t{8} << 20;
   const auto scratch = context.allocate(gpumap::Placement::bar, scratch_bytes);
   for (const unsigned count : threads) {
-    Of of{.threads = count,
-          .copier = std::make_unique<gpumap::Copier>(
-              gpumap::CopierOptions{.threads = count, .kernel = {}, .pci_address = context.device->info().pci_address}),
-          .team = count > 0 ? std::make_unique<Team>(count) : nullptr};
+    gpumap::CopierOptions options;
+    options.threads = count;
+    options.pci_address = context.device->info().pci_address;
+    Of& of = all.emplace_back();
+    of.threads = count;
+    of.copier = std::make_unique<gpumap::Copier>(options);
+    if (count > 0) of.team = std::make_unique<Team>(count);
     of.copier->calibrate({scratch->host(), scratch->bytes()});
-    all.push_back(std::move(of));
   }
 }
 
