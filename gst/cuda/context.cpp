@@ -9,7 +9,6 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gst/cuda/memory.hpp"
-#include "gst/kernel/device.hpp"
 
 namespace gpumap::gst {
 

@@ -8,7 +8,6 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gst/cuda/context.hpp"
-#include "gst/kernel/device.hpp"
 #include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {

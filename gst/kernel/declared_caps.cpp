@@ -258,6 +258,16 @@ std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& 
   }
 }
 
+DeclaredCaps declared_caps(const KernelSettings& settings) {
+  try {
+    DeclaredCaps declared = caps_of(declaration_of(settings));
+    if (!settings.location.empty()) check_declared_caps(declared, settings.params);
+    return declared;
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
   if (!declared.input.empty()) {
     GstCaps* input = g_ascii_isalpha(declared.input[0]) ? gst_caps_from_string(declared.input.c_str()) : nullptr;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gpumap/declaration.hpp"
+#include "gpumap/kernel_plan.hpp"
 
 namespace gpumap::gst {
 
@@ -25,6 +26,8 @@ struct DeclaredCaps {
   [[nodiscard]] bool operator==(const DeclaredCaps& other) const;
 };
 [[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration);
+/// What the kernel takes and gives. Reads its file; what is wrong with that is told when it is to run.
+[[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
 
 /// Throws Error(invalid) where these can never be caps with the element's `params`.
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params);

@@ -8,10 +8,6 @@
 
 namespace gpumap::gst {
 
-std::string name_of(const DeviceInfo& device) {
-  return device.pci_address.empty() ? device.name : fmt::format("{} at {}", device.name, device.pci_address);
-}
-
 std::shared_ptr<Device> device_of(GstBuffer* frame) {
   if (gst_buffer_n_memory(frame) != 1) return nullptr;
   const FrameMemory* bytes = frame_memory(gst_buffer_peek_memory(frame, 0));

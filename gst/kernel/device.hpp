@@ -4,15 +4,11 @@
 #include <gst/gst.h>
 
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "gpumap/device.hpp"
 
 namespace gpumap::gst {
-
-/// As messages have it: GPUs of one kind share a name, so with the address that tells them apart.
-[[nodiscard]] std::string name_of(const DeviceInfo& device);
 
 /// The GPU whose memory `frame` lies in; null where that is none of gpumap's.
 [[nodiscard]] std::shared_ptr<Device> device_of(GstBuffer* frame);

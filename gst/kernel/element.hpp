@@ -7,10 +7,10 @@
 #include <atomic>
 #include <memory>
 
+#include "gpumap/kernel_plan.hpp"
 #include "gst/kernel/parameter.hpp"
 #include "gst/kernel/properties.hpp"
 #include "gst/kernel/runner.hpp"
-#include "gst/kernel/settings.hpp"
 #include "gst/kernel/watchdog.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);

@@ -7,8 +7,8 @@
 
 #include <atomic>
 
+#include "gpumap/kernel_plan.hpp"
 #include "gst/kernel/runner.hpp"
-#include "gst/kernel/settings.hpp"
 
 namespace gpumap::gst {
 

@@ -28,10 +28,10 @@ struct GstGpumapParameterClass {
 enum { PROP_VALUE = 1 };
 
 using gpumap::DeclaredParameter;
+using gpumap::KernelSettings;
 using gpumap::NamedNumbers;
 using gpumap::Number;
 using gpumap::NumberType;
-using gpumap::gst::KernelSettings;
 
 /// The place among `values`, those called `list`, of the number that `name` says, as "gain" or "taps[1]": null where
 /// there is none.
@@ -71,7 +71,7 @@ Number value_in_force(const KernelSettings& settings, const std::string& name) {
     const auto itself = std::find_if(given.begin(), given.end(), [&](const auto& one) { return one.first == name; });
     if (itself != given.end() && itself->second.size() == 1) return itself->second[0];
     if (const Number* number = number_of(given, name)) return *number;
-    const auto known = gpumap::gst::parameters_of(settings);
+    const auto known = gpumap::parameters_of(settings);
     const DeclaredParameter* parameter = known ? parameter_of(*known, name) : nullptr;
     return parameter != nullptr ? *at(parameter->values, name) : Number();
   } catch (const gpumap::Error&) {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "gst/kernel/settings.hpp"
+#include "gpumap/kernel_plan.hpp"
 
 namespace gpumap::gst {
 

@@ -57,7 +57,7 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   gst_caps_unref(caps);
 }
 
-/// Parameters that were set or are controlled, from stream time `time` on. A mistake in them leaves those of before.
+/// Parameters that were set or are controlled, from stream time `time` on. After a mistake the previous ones hold.
 void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
@@ -71,7 +71,7 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;
-    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: the parameters of before hold", error.what()), (nullptr));
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: keeping the previous parameters", error.what()), (nullptr));
   }
 }
 

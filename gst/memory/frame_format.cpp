@@ -194,53 +194,58 @@ bool FrameFormat::has_chroma_by_field(const GstBuffer* frame) const noexcept {
   return mode == GST_VIDEO_INTERLACE_MODE_INTERLEAVED;
 }
 
-bool FrameFormat::tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const {
+std::optional<std::size_t> FrameFormat::end_of_tiles(const GstVideoMeta& meta, std::size_t bytes) const {
   const guint planes = GST_VIDEO_INFO_N_PLANES(&video_info_);
-  bool fits = meta.n_planes >= planes;
-  for (guint plane = 0; fits && plane < planes; ++plane) {
+  if (meta.n_planes < planes) return {};
+  std::size_t end = 0;
+  for (guint plane = 0; plane < planes; ++plane) {
     // The stride of a tiled plane is two counts, of tiles in a row and of rows of tiles.
     const auto stride = static_cast<guint>(meta.stride[plane]);
     const std::size_t tiles = std::size_t{GST_VIDEO_TILE_X_TILES(stride)} * GST_VIDEO_TILE_Y_TILES(stride);
-    fits = meta.offset[plane] <= bytes &&
-           tiles * GST_VIDEO_FORMAT_INFO_TILE_SIZE(video_info_.finfo, plane) <= bytes - meta.offset[plane];
+    const std::size_t length = tiles * GST_VIDEO_FORMAT_INFO_TILE_SIZE(video_info_.finfo, plane);
+    if (meta.offset[plane] > bytes || length > bytes - meta.offset[plane]) return {};
+    end = std::max(end, meta.offset[plane] + length);
   }
-  return fits;
+  return end;
 }
 
-bool FrameFormat::rows_fit(const GstVideoMeta& meta, std::size_t bytes) const {
+std::optional<std::size_t> FrameFormat::end_of_rows(const GstVideoMeta& meta, std::size_t bytes) const {
   const guint planes = std::min<guint>(GST_VIDEO_INFO_N_PLANES(&video_info_), GPUMAP_MAX_PLANES);
-  bool fits = meta.n_planes >= planes;
-  for (guint component = 0; fits && component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
+  if (meta.n_planes < planes) return {};
+  std::size_t end = 0;
+  for (guint component = 0; component < GST_VIDEO_INFO_N_COMPONENTS(&video_info_); ++component) {
     const auto plane = static_cast<guint>(GST_VIDEO_INFO_COMP_PLANE(&video_info_, component));
     if (plane >= planes) continue;
-    if (plane == 1 && GST_VIDEO_FORMAT_INFO_HAS_PALETTE(video_info_.finfo)) {
-      fits = meta.offset[1] <= bytes && palette_bytes <= bytes - meta.offset[1];
-      continue;
+    std::size_t length = palette_bytes;
+    if (plane != 1 || !GST_VIDEO_FORMAT_INFO_HAS_PALETTE(video_info_.finfo)) {
+      auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
+      // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
+      const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;
+      if (rows < height_ && is_by_field) rows += rows % 2;
+      auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
+                       static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
+      if (format_ == GPUMAP_FORMAT_V210) row_bytes = (std::size_t{width_} + 5) / 6 * 16;  // no whole bytes a pixel
+      const gint stride = meta.stride[plane];
+      if (stride < 0 || static_cast<std::size_t>(stride) < row_bytes) return {};
+      length = (rows - 1) * static_cast<std::size_t>(stride) + row_bytes;
     }
-    auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
-    // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
-    const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;
-    if (rows < height_ && is_by_field) rows += rows % 2;
-    auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
-                     static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
-    if (format_ == GPUMAP_FORMAT_V210) row_bytes = (std::size_t{width_} + 5) / 6 * 16;  // no whole bytes a pixel
-    const gint stride = meta.stride[plane];
-    fits = stride >= 0 && static_cast<std::size_t>(stride) >= row_bytes && meta.offset[plane] <= bytes &&
-           (rows - 1) * static_cast<std::size_t>(stride) + row_bytes <= bytes - meta.offset[plane];
+    if (meta.offset[plane] > bytes || length > bytes - meta.offset[plane]) return {};
+    end = std::max(end, meta.offset[plane] + length);
   }
-  return fits;
+  return end;
 }
 
-bool FrameFormat::fits(const GstVideoMeta* meta, std::size_t bytes) const {
-  if (meta == nullptr) return bytes >= image_bytes_;
-  return GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? tiles_fit(*meta, bytes) : rows_fit(*meta, bytes);
-}
-
-void FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
-  if (fits(&meta, bytes)) return;
+std::size_t FrameFormat::check(const GstVideoMeta& meta, std::size_t bytes) const {
+  const auto end =
+      GST_VIDEO_FORMAT_INFO_IS_TILED(video_info_.finfo) ? end_of_tiles(meta, bytes) : end_of_rows(meta, bytes);
+  if (end) return *end;
   throw Error(ErrorCode::invalid, fmt::format("a GstVideoMeta describes more than the {} bytes of its buffer: see what "
                                               "upstream sends",
                                               bytes));
+}
+
+FrameLayout FrameFormat::layout() const {
+  return {.view = view(0, image_bytes_, nullptr), .bytes_per_sample = bytes_per_sample_};
 }
 
 gpumap_view FrameFormat::view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const {
@@ -286,16 +291,6 @@ void check_picture_size(const GstCaps* caps) {
     throw Error(ErrorCode::invalid,
                 fmt::format("{} are the caps of no picture: its {} has to be from 1 to {}", shown, side, most));
   }
-}
-
-gpumap_view field_of(gpumap_view view, gpumap_u32 field) {
-  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-    view.plane[i] += std::uint64_t{field} * view.stride[i];
-    if (i == 0) view.bytes -= std::min<std::uint64_t>(view.bytes, std::uint64_t{field} * view.stride[0]);
-    view.stride[i] *= 2;
-  }
-  view.height = (view.height + 1 - field) / 2;
-  return view;
 }
 
 }  // namespace gpumap::gst

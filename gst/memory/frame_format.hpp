@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "gpumap/kernel.h"
+#include "gpumap/kernel_launcher.hpp"
 
 namespace gpumap::gst {
 
@@ -39,11 +41,10 @@ class FrameFormat {
   /// True where `frame` is interlaced and two rows of the same field, not of the same picture, share a row of chroma.
   [[nodiscard]] bool has_chroma_by_field(const GstBuffer* frame) const noexcept;
 
-  /// Whether `bytes` bytes have room for the picture as `meta` lays it out, or in the default layout where it is null.
-  [[nodiscard]] bool fits(const GstVideoMeta* meta, std::size_t bytes) const;
-  /// Throws Error(invalid) where planes and strides of `meta` reach beyond `bytes` bytes: they come from upstream, and
-  /// a kernel follows them unchecked.
-  void check(const GstVideoMeta& meta, std::size_t bytes) const;
+  /// Where the last row of the picture ends as `meta` lays it out. Throws Error(invalid) where that is beyond `bytes`
+  /// bytes: planes and strides come from upstream, and a kernel follows them unchecked.
+  std::size_t check(const GstVideoMeta& meta, std::size_t bytes) const;
+  [[nodiscard]] FrameLayout layout() const;
   /// The view of `bytes` bytes at `address`; `meta` (may be null, else checked) overrides strides and plane offsets.
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
 
@@ -53,8 +54,9 @@ class FrameFormat {
   void read_bayer(const GstStructure* structure);
   void read_tensor(const GstStructure* structure);
   void set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes);
-  [[nodiscard]] bool tiles_fit(const GstVideoMeta& meta, std::size_t bytes) const;
-  [[nodiscard]] bool rows_fit(const GstVideoMeta& meta, std::size_t bytes) const;
+  /// Empty: beyond `bytes`.
+  [[nodiscard]] std::optional<std::size_t> end_of_tiles(const GstVideoMeta& meta, std::size_t bytes) const;
+  [[nodiscard]] std::optional<std::size_t> end_of_rows(const GstVideoMeta& meta, std::size_t bytes) const;
 
   gpumap_u32 format_ = GPUMAP_FORMAT_BYTES;
   bool video_ = false;
@@ -68,8 +70,5 @@ class FrameFormat {
 
 /// Throws Error(invalid) for a picture without pixels, or of a size beyond what GStreamer and gpumap_view can tell.
 void check_picture_size(const GstCaps* caps);
-
-/// Every other row of `view`, from row 0 or 1 on: a field (0 or 1) of an interlaced picture, as a picture of its own.
-[[nodiscard]] gpumap_view field_of(gpumap_view view, gpumap_u32 field);
 
 }  // namespace gpumap::gst

@@ -17,6 +17,7 @@
 #include "gpumap/block_pool.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/fence.hpp"
+#include "gpumap/frame_holder.hpp"
 #include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
@@ -37,7 +38,7 @@ struct MapCounters {
 /// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
 /// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
 /// would read through the BAR. Thread safety: every member from any thread.
-class FrameMemory {
+class FrameMemory final : public FrameHolder {
  public:
   using Return = std::function<void(MemoryBlock&&)>;
 
@@ -45,7 +46,7 @@ class FrameMemory {
   explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
   explicit FrameMemory(ReadLease lease);
   FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, Return give_back);
-  ~FrameMemory();
+  ~FrameMemory() override;
   FrameMemory(const FrameMemory&) = delete;
   FrameMemory& operator=(const FrameMemory&) = delete;
 
@@ -63,7 +64,7 @@ class FrameMemory {
   /// A received slot only: counts as lent until it is given back.
   void set_loan(Loans::Loan loan) noexcept { loan_ = std::move(loan); }
   /// A stamp of the slot's frame, where this is its slot.
-  void stamp(Stamp stamp, std::int64_t at_ns) const noexcept;
+  void stamp(Stamp stamp, std::int64_t at_ns) const noexcept override;
 
   /// CPU pointer for GstMapFlags; throws Error.
   [[nodiscard]] std::byte* map(GstMapFlags flags);
@@ -86,7 +87,7 @@ class FrameMemory {
   [[nodiscard]] Fence written() const;
   void set_written(const Fence& fence);
   /// GPU work that reads these bytes.
-  void add_read_fence(const Fence& fence);
+  void add_read_fence(const Fence& fence) override;
 
  private:
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;

@@ -46,6 +46,10 @@ std::string_view to_string(DeviceAccess access) noexcept {
   return names[static_cast<std::size_t>(access)];
 }
 
+std::string name_of(const DeviceInfo& device) {
+  return device.pci_address.empty() ? device.name : fmt::format("{} at {}", device.name, device.pci_address);
+}
+
 std::string to_string(const Uuid& uuid) {
   std::string text;
   for (std::size_t i = 0; i < uuid.size(); ++i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/settings.hpp"
+#include "gpumap/kernel_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -7,13 +7,8 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/kernel/device.hpp"
 
-namespace gpumap::gst {
-
-const char* to_string(Backend backend) noexcept {
-  return backend == Backend::cuda ? "CUDA" : "Vulkan";
-}
+namespace gpumap {
 
 const Builtin* builtin_of(const KernelSettings& settings) {
   if (!settings.location.empty()) {
@@ -71,7 +66,8 @@ KernelSource file_of(const KernelSettings& settings) {
   return source;
 }
 
-Declaration declaration_of(const KernelSource& source) {
+/// What the file's lines say.
+Declaration lines_of(const KernelSource& source) {
   if (source.language != Language::cuda && source.language != Language::glsl) return {};
   try {
     return parse_declaration(source.code);
@@ -121,11 +117,11 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   KernelPlan plan;
   plan.builtin = builtin_of(settings);
   if (plan.builtin != nullptr) {
-    plan.source = gpumap::source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
+    plan.source = source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
     plan.declaration = declaration_of(*plan.builtin);
   } else {
     plan.source = file_of(settings);
-    plan.declaration = declaration_of(plan.source);
+    plan.declaration = lines_of(plan.source);
     apply_properties(plan, settings);
   }
   const KernelSource& source = plan.source;
@@ -155,26 +151,28 @@ std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings
     if (builtin == nullptr) return std::vector<DeclaredParameter>();
     declaration = declaration_of(*builtin);
   } else {
-    declaration = declaration_of(load_kernel_file(settings.location));
+    declaration = lines_of(load_kernel_file(settings.location));
   }
   if (declaration.params.empty() && !declaration.takes_none) return std::nullopt;
   return std::move(declaration.params);
 }
 
-DeclaredCaps declared_caps(const KernelSettings& settings) {
+Declaration declaration_of(const KernelSettings& settings) {
   if (settings.location.empty()) {
     const Builtin* builtin = find_builtin(settings.kernel);
-    return builtin != nullptr ? caps_of(declaration_of(*builtin)) : DeclaredCaps();
+    return builtin != nullptr ? declaration_of(*builtin) : Declaration();
   }
   KernelPlan plan;
-  try {
-    plan.declaration = declaration_of(load_kernel_file(settings.location));
-    apply_properties(plan, settings);
-    check_declared_caps(caps_of(plan.declaration), settings.params);
-  } catch (const Error&) {
-    return {};
-  }
-  return caps_of(plan.declaration);
+  plan.declaration = lines_of(load_kernel_file(settings.location));
+  apply_properties(plan, settings);
+  return std::move(plan.declaration);
 }
 
-}  // namespace gpumap::gst
+std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const KernelSettings& settings,
+                                  const std::shared_ptr<Device>& device) {
+  if (plan.declaration.tables.empty() && settings.tables.empty()) return nullptr;
+  return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables,
+                                  settings.tables);
+}
+
+}  // namespace gpumap

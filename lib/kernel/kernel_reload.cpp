@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT
-#include "gst/kernel/reload.hpp"
+#include "gpumap/kernel_reload.hpp"
 
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/kernel/declared_caps.hpp"
-#include "gst/kernel/inputs.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
 using namespace std::chrono_literals;
 
-KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings)
-    : device_(std::move(device)), settings_(std::move(settings)), compiled_(FileStamp::of(settings_.location)) {}
+KernelReload::KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check)
+    : device_(std::move(device)),
+      settings_(std::move(settings)),
+      check_(std::move(check)),
+      compiled_(FileStamp::of(settings_.location)) {}
+
+KernelReload::~KernelReload() = default;
 
 KernelReload::News KernelReload::compile() const {
   News news;
   try {
     news.plan = plan_of(settings_, *device_);
-    check_declared_caps(caps_of(news.plan.declaration), settings_.params);
+    if (check_) check_(news.plan);
     auto program = Program::load(device_, news.plan.source, news.plan.declaration);
     news.tables = tables_of(news.plan, settings_, device_);
     news.program = std::move(program);  // last: without one the rest counts for nothing
   } catch (const std::exception& error) {
-    news.problem = fmt::format("{}: the kernel of before goes on", error.what());
+    news.problem = fmt::format("{}: keeping the previous kernel", error.what());
   }
   return news;
 }
@@ -46,4 +49,4 @@ std::optional<KernelReload::News> KernelReload::poll() {
   return {};
 }
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

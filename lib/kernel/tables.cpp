@@ -153,7 +153,7 @@ std::string Tables::refresh(const Fence& launched) {
     Loaded loaded = loading_.get();
     // Of a version that changed while it was read nothing is known: the next look finds what came of it.
     if (loaded.changed) tables_[loading_table_].taken.reset();
-    if (!loaded.problem.empty() && !loaded.changed) return loaded.problem + ": the table of before goes on";
+    if (!loaded.problem.empty() && !loaded.changed) return loaded.problem + ": keeping the previous table";
     if (!loaded.changed) take(std::move(loaded), launched);
     return {};
   }

@@ -5,7 +5,6 @@
 
 #include "gst/kernel/caps.hpp"
 #include "gst/kernel/metas.hpp"
-#include "gst/kernel/settings.hpp"
 #include "kernel_file.hpp"
 
 namespace gpumap::gst::test {

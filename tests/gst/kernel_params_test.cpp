@@ -76,7 +76,8 @@ TEST_F(KernelParams, ChangeWhileItPlays) {
     EXPECT_EQ(told(frames).count, 16777217U) << wrong;
     EXPECT_EQ(frames.pipeline().wait(1ms), "timeout");
     ASSERT_EQ(frames.pipeline().warnings().size(), ++warned) << wrong;
-    EXPECT_THAT(frames.pipeline().warnings().back(), testing::AllOf(HasSubstr(why), HasSubstr("of before hold")));
+    EXPECT_THAT(frames.pipeline().warnings().back(),
+                testing::AllOf(HasSubstr(why), HasSubstr("keeping the previous parameters")));
   }
   g_object_set(frames.kernel(), "params", "at=1e300", nullptr);
   EXPECT_EQ(told(frames).at_twice, 2e300);

@@ -86,7 +86,7 @@ TEST_F(KernelTables, AreLoadedAndLoadedAgain) {
   EXPECT_TRUE(frames.pipeline().warnings().empty());
 }
 
-TEST_F(KernelTables, WhatIsWrongLeavesTheTableOfBefore) {
+TEST_F(KernelTables, WhatIsWrongLeavesThePreviousTable) {
   const auto table = random_table(33, 5);
   replace_table(weights(), table);
   Frames frames(options());
@@ -95,14 +95,14 @@ TEST_F(KernelTables, WhatIsWrongLeavesTheTableOfBefore) {
   // Half a file.
   std::ofstream(weights(), std::ios::binary) << "abcdefghij";
   EXPECT_THAT(warning(frames), AllOf(HasSubstr("table weights"), HasSubstr(weights()), HasSubstr("has 10 bytes"),
-                                     HasSubstr("the 4 that a u32 takes"), HasSubstr("the table of before goes on")));
+                                     HasSubstr("the 4 that a u32 takes"), HasSubstr("keeping the previous table")));
   expect_before();
   std::ofstream(weights(), std::ios::trunc).close();
-  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is empty"), HasSubstr("goes on")));
+  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is empty"), HasSubstr("keeping the previous table")));
   expect_before();
   std::filesystem::remove(weights());
   std::filesystem::create_directory(weights());
-  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is a directory"), HasSubstr("goes on")));
+  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is a directory"), HasSubstr("keeping the previous table")));
   expect_before();
   std::filesystem::remove(weights());
   for (int i = 0; i < 5; ++i) {
@@ -110,7 +110,7 @@ TEST_F(KernelTables, WhatIsWrongLeavesTheTableOfBefore) {
     std::this_thread::sleep_for(60ms);
   }
   ASSERT_EQ(mkfifo(weights().c_str(), 0600), 0);
-  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is a pipe"), HasSubstr("goes on")));
+  EXPECT_THAT(warning(frames), AllOf(HasSubstr("is a pipe"), HasSubstr("keeping the previous table")));
   expect_before();
   (void)frames.pipeline().wait(1ms);
   EXPECT_EQ(frames.pipeline().warnings().size(), 4U) << "each told once, and a file that is gone not at all";
@@ -234,7 +234,8 @@ TEST_F(KernelTables, GoWithTheirKernel) {
   file_.write(std::string("// gpumap: table weights uint16\n") + shows_first);
   EXPECT_TRUE(eventually([&] { return value_at<std::uint32_t>(frames.run(random_data(40, 1)), 0) == 24; }));
   file_.write(std::string("// gpumap: table weights uint16\n// gpumap: table more u8\n") + shows_first);
-  EXPECT_THAT(warning(frames), AllOf(HasSubstr("its table 'more' has no file"), HasSubstr("kernel of before goes on")));
+  EXPECT_THAT(warning(frames),
+              AllOf(HasSubstr("its table 'more' has no file"), HasSubstr("keeping the previous kernel")));
   EXPECT_EQ(value_at<std::uint32_t>(frames.run(random_data(40, 1)), 0), 24U);
   replace_table(weights(), random_table(13, 9));
   EXPECT_TRUE(eventually([&] { return value_at<std::uint32_t>(frames.run(random_data(40, 1)), 0) == 26; }));

@@ -459,7 +459,7 @@ TEST(OwnKernel, AMistakeInParamsWhilePlayingIsAWarning) {
     EXPECT_EQ(data[0], std::byte{3}) << wrong;
     EXPECT_EQ(own.pipeline().wait(1ms), "timeout");
     ASSERT_EQ(own.pipeline().warnings().size(), ++told) << wrong;
-    EXPECT_THAT(own.pipeline().warnings().back(), HasSubstr("the parameters of before hold"));
+    EXPECT_THAT(own.pipeline().warnings().back(), HasSubstr("keeping the previous parameters"));
   }
   g_object_set(own.pipeline().element("kernel"), "params", "gain=5", nullptr);
   const Data data = own.bytes();
@@ -603,7 +603,7 @@ TEST(OwnKernel, ReloadsWhatCompilesAndKeepsWhatRuns) {
     return text;
   };
   file.write("void main() { broken(); }\n");
-  EXPECT_THAT(warning(), testing::AllOf(HasSubstr("broken"), HasSubstr("the kernel of before goes on")));
+  EXPECT_THAT(warning(), testing::AllOf(HasSubstr("broken"), HasSubstr("keeping the previous kernel")));
   EXPECT_TRUE(comes_to_show(own, 105));
   file.write(gray("// gpumap: params speed=1\n", "1u"));
   EXPECT_THAT(warning(), HasSubstr("no parameter 'gain'"));

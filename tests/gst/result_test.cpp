@@ -248,7 +248,7 @@ TEST_F(Result, OfTheSameBytesStay) {
 // Whoever never names the result is not waited for; in doubt it is.
 TEST(ResultMayBeNamed, IsSeenInTheSource) {
   const auto may = [](Language language, const char* code) {
-    return KernelResult::may_name({.language = language, .name = "k", .code = code, .function = {}}, "result");
+    return ResultBlocks::may_name({.language = language, .name = "k", .code = code, .function = {}}, "result");
   };
   EXPECT_FALSE(may(Language::glsl, "#include <gpumap.glsl>\nvoid main() {}"));
   EXPECT_FALSE(may(Language::cuda, "#  include\t<gpumap/kernel.h>\n"));

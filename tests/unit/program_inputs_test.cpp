@@ -134,7 +134,7 @@ TEST_P(ProgramInputsTest, TablesComeAndAreReplaced) {
   table = next;
   std::ofstream(path, std::ios::binary) << "abcde";
   EXPECT_THAT(refreshed(), ::testing::AllOf(HasSubstr("has 5 bytes, no multiple of the 4 that a u32 takes"),
-                                            HasSubstr("the table of before goes on")));
+                                            HasSubstr("keeping the previous table")));
   expect_table(next);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "gpumap/device.hpp"
@@ -54,6 +55,40 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
   std::size_t bytes_;
   std::mutex mutex_;
   std::deque<MemoryBlock> free_;  ///< in the order in which they came back
+};
+
+/// A block of a pool, which goes back there with this. Empty when default-constructed or moved from. Ownership: keeps
+/// the pool. Thread safety: one thread at a time.
+class LentBlock {
+ public:
+  LentBlock() = default;
+  LentBlock(std::shared_ptr<BlockPool> pool, MemoryBlock block) : pool_(std::move(pool)), block_(std::move(block)) {}
+  ~LentBlock() {
+    if (pool_ && block_.mapping) pool_->give_back(std::move(block_));
+  }
+  LentBlock(LentBlock&& other) noexcept : pool_(std::move(other.pool_)), block_(std::move(other.block_)) {
+    other.block_ = {};
+  }
+  LentBlock& operator=(LentBlock&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(block_, other.block_);
+    return *this;
+  }
+  LentBlock(const LentBlock&) = delete;
+  LentBlock& operator=(const LentBlock&) = delete;
+
+  [[nodiscard]] explicit operator bool() const noexcept { return block_.mapping != nullptr; }
+  /// Not of an empty one.
+  [[nodiscard]] const Mapping& mapping() const noexcept { return *block_.mapping; }
+  /// GPU work that uses it: until then no one else gets it.
+  void add_read_fence(const Fence& fence) { block_.readers.push_back(fence); }
+  [[nodiscard]] const std::shared_ptr<BlockPool>& pool() const noexcept { return pool_; }
+  /// The block itself, which is the caller's to give back to the pool.
+  [[nodiscard]] MemoryBlock release() noexcept { return std::exchange(block_, {}); }
+
+ private:
+  std::shared_ptr<BlockPool> pool_;
+  MemoryBlock block_;
 };
 
 }  // namespace gpumap

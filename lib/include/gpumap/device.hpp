@@ -56,6 +56,8 @@ struct Inventory {
 /// Look at the machine. Never throws for what is missing. Thread-safe.
 [[nodiscard]] GPUMAP_API Inventory take_inventory();
 
+/// As messages have it: GPUs of one kind share a name, so with the address that tells them apart.
+[[nodiscard]] GPUMAP_API std::string name_of(const DeviceInfo& device);
 [[nodiscard]] GPUMAP_API std::string to_string(const Uuid& uuid);  ///< "f7a40ae3-…", lower case, dashed
 
 /// Choose a device by "auto" (hardware that can map its memory before software), index, UUID (as `gpumap-info` and

@@ -2,19 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/kernel.hpp"
-#include "gst/kernel/declared_caps.hpp"
+#include "gpumap/tables.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
 
-/// The properties of gpumapkernel. What a file declares of itself holds where a property is left empty or 0.
+/// What a user asks for: which kernel, and how it is to run. What a file declares of itself holds where a member is
+/// left empty or 0. In messages a member has the name of gpumapkernel's property: `shared_bytes` is "shared-bytes".
 struct KernelSettings {
   std::string kernel = "identity";  ///< a built-in, unless `location` is set
   std::string location;
@@ -40,15 +42,17 @@ struct KernelSettings {
   std::uint32_t timeout_ms = 10000;  ///< 0: none
 };
 
-[[nodiscard]] const char* to_string(Backend backend) noexcept;
-
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
 /// that contradict each other: which one is the mistake, only the user knows.
-[[nodiscard]] const Builtin* builtin_of(const KernelSettings& settings);
+[[nodiscard]] GPUMAP_API const Builtin* builtin_of(const KernelSettings& settings);
 
 /// The kernel's parameters, with initial values. Empty optional: a file that declares none takes any. Throws
 /// Error(invalid | io) for a file that cannot be read.
-[[nodiscard]] std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings);
+[[nodiscard]] GPUMAP_API std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings& settings);
+
+/// What the kernel declares, with what the settings say in its place; of an unknown built-in nothing. Throws
+/// Error(invalid | io).
+[[nodiscard]] GPUMAP_API Declaration declaration_of(const KernelSettings& settings);
 
 /// What is to be run: a built-in or a file, with what it and the properties declare.
 struct KernelPlan {
@@ -57,9 +61,10 @@ struct KernelPlan {
   Declaration declaration;
 };
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
-[[nodiscard]] KernelPlan plan_of(const KernelSettings& settings, const Device& device);
+[[nodiscard]] GPUMAP_API KernelPlan plan_of(const KernelSettings& settings, const Device& device);
 
-/// What the kernel takes and gives. Reads its file; what is wrong with that is told when it is to run.
-[[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
+/// The tables that the kernel declares, or that the settings give it; null where there are none. Throws as Tables.
+[[nodiscard]] GPUMAP_API std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const KernelSettings& settings,
+                                                           const std::shared_ptr<Device>& device);
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

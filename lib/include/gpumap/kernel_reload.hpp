@@ -2,24 +2,31 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
 #include "gpumap/file_stamp.hpp"
+#include "gpumap/kernel_plan.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"
-#include "gst/kernel/settings.hpp"
 
-namespace gpumap::gst {
+namespace gpumap {
+
+/// Throws Error for a plan that whoever runs it cannot use.
+using PlanCheck = std::function<void(const KernelPlan&)>;
 
 /// Watches the file of a kernel while it runs, and compiles it again, in a thread of its own, when it has changed. What
-/// the file includes is not watched. Thread safety: one thread at a time.
-class KernelReload {
+/// the file includes is not watched. Ownership: keeps the device open. Thread safety: one thread at a time.
+class GPUMAP_API KernelReload {
  public:
-  /// `settings` name a file.
-  KernelReload(std::shared_ptr<Device> device, KernelSettings settings);
+  /// `settings` name a file. `check` (may be empty) is called in the compiling thread, with what is to be compiled.
+  KernelReload(std::shared_ptr<Device> device, KernelSettings settings, PlanCheck check);
+  ~KernelReload();
 
   /// What became of a change: a program, or why there is none.
   struct News {
@@ -36,10 +43,11 @@ class KernelReload {
 
   std::shared_ptr<Device> device_;
   KernelSettings settings_;
+  PlanCheck check_;
   std::optional<FileStamp> compiled_;  ///< the version that runs, or that did not compile
   std::optional<FileStamp> seen_;      ///< at the last look
   std::chrono::steady_clock::time_point next_look_{};
   std::future<News> compiling_;  ///< its destruction waits for the compiler
 };
 
-}  // namespace gpumap::gst
+}  // namespace gpumap

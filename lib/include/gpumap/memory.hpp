@@ -14,6 +14,9 @@ namespace gpumap {
 
 /// Who executes GPU work.
 enum class Backend { cuda, vulkan };
+[[nodiscard]] constexpr const char* to_string(Backend backend) noexcept {  ///< "CUDA", "Vulkan"
+  return backend == Backend::cuda ? "CUDA" : "Vulkan";
+}
 
 /// Where memory lies.
 enum class Placement {

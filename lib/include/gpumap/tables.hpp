@@ -50,7 +50,7 @@ class GPUMAP_API Tables {
 
   /// Cheap enough for every frame: looks at the files ten times a second. What was loaded meanwhile holds from here on,
   /// and what it replaces stays until `launched`, the end of all that was launched so far. What is wrong with a file
-  /// that changed, for which that of before goes on; empty where nothing is, or nothing changed.
+  /// that changed, in whose place the previous one stays; empty where nothing is, or nothing changed.
   [[nodiscard]] std::string refresh(const Fence& launched);
 
  private:

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+// Run a kernel on frame after frame, without GStreamer: views of memory go in, a fence and a block of memory come out.
+// lib/README.md has an example.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpumap/block_pool.hpp"
+#include "gpumap/bounds_check.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/frame_history.hpp"
+#include "gpumap/frame_holder.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/kernel_plan.hpp"
+#include "gpumap/kernel_reload.hpp"
+#include "gpumap/latency.hpp"
+#include "gpumap/program.hpp"
+#include "gpumap/queue.hpp"
+#include "gpumap/result_blocks.hpp"
+#include "gpumap/tables.hpp"
+
+namespace gpumap {
+
+/// What the frames of a stream are like on one side of a kernel.
+struct FrameLayout {
+  /// A frame in its usual layout, whose memory begins at address 0; `bytes` is 0 where they differ from frame to frame.
+  gpumap_view view{};
+  std::size_t bytes_per_sample = 1;  ///< of all channels together; 1 for bytes; 0 for pictures
+};
+
+/// Copies the rows of a picture on a launcher's queue, from view to view. For memory that is no Mapping. Throws Error.
+using CopyPicture = std::function<void(Queue& queue, const gpumap_view& from, const gpumap_view& to)>;
+
+/// A frame to launch on.
+struct FrameInput {
+  gpumap_view view{};                ///< as it lies there
+  std::uint64_t address = 0;         ///< where its memory begins, for the launcher's back end
+  std::size_t bytes = 0;             ///< from there on
+  std::size_t picture_bytes = 0;     ///< up to the end of the last row: 0 for what is no picture
+  const Mapping* mapping = nullptr;  ///< that it lies in, at `offset`; null: memory of others, from which `copy` copies
+  std::size_t offset = 0;
+  CopyPicture copy;
+  Fence written;                      ///< GPU work that fills it
+  FrameHolder* holder = nullptr;      ///< may be null: then the caller waits for FrameOutput::done
+  std::shared_ptr<FrameTrace> trace;  ///< null: it is not followed
+  std::uint64_t sequence = 0;         ///< as gpumap_frame has it, and the next ones
+  std::int64_t pts = -1, duration = -1;
+  bool gap = false;
+  bool by_field = false;  ///< an interlaced picture whose chroma is kept by field
+};
+
+/// Where the output is to lie.
+struct FrameTarget {
+  enum class Place {
+    device,  ///< in device memory of the launcher's
+    host,    ///< brought to host memory of the launcher's
+    others,  ///< in memory of others that `view` describes, to which `copy` copies where the kernel cannot write there
+  } place = Place::device;
+  gpumap_view view{};
+  CopyPicture copy;
+};
+
+/// What became of a frame.
+struct FrameOutput {
+  enum class Outcome {
+    given,
+    remembered,  ///< it went into what later ones will give
+    dropped,     ///< the kernel gave nothing of it
+    cancelled,   ///< what was launched, if it was, ends at KernelLauncher::last_launched()
+  } outcome = Outcome::cancelled;
+  LentBlock block;        ///< device memory with the output; empty where the input goes on, or it lies elsewhere
+  LentBlock host;         ///< host memory with the output, where that was asked for: whole
+  std::size_t bytes = 0;  ///< of the output that count
+  bool shortened = false;
+  bool in_place = false;          ///< the kernel wrote nothing: the input goes on
+  bool packed = false;            ///< the input was brought to its usual layout before: the output has it too
+  bool sized_by_program = false;  ///< it is of all frames since the output before, not of this one alone
+  Fence done;
+};
+
+/// One kernel that is launched on the frames of a stream: its program, what it reads beside a frame (tables, frames
+/// before), its results, the memory of its outputs.
+/// Ownership: keeps the device open. Thread safety: one thread at a time, but for what says otherwise.
+class GPUMAP_API KernelLauncher {
+ public:
+  /// Compiles and loads, for `device`, or for the one that `settings` choose where that is null. `check` (may be empty)
+  /// sees the plan, and that of each later version of the file, before it runs; then in any thread. Throws Error.
+  explicit KernelLauncher(const KernelSettings& settings, std::shared_ptr<Device> device = nullptr,
+                          PlanCheck check = {});
+  ~KernelLauncher();  ///< as end()
+  KernelLauncher(const KernelLauncher&) = delete;
+  KernelLauncher& operator=(const KernelLauncher&) = delete;
+  /// Wait 5 s for what was launched. False: it still runs, and all that it uses stays allocated for good. Nothing may
+  /// be launched any more.
+  bool end() noexcept;
+
+  /// A stream begins whose frames are like this. Throws Error(invalid) where the kernel does not go with them.
+  void set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color = {},
+                  std::uint32_t frame_rate = 0, std::uint32_t frame_rate_scale = 1);
+  /// What the kernel keeps from frame to frame is as new.
+  void begin();
+  void set_params(const std::string& params);  ///< throws Error(invalid), and then leaves them as they were
+  [[nodiscard]] std::string params() const;    ///< in force; from any thread
+
+  /// Go on with another version of the kernel where its file has changed and compiles. The text is what became of a
+  /// change: empty where it runs now, else why it does not; nothing where there was none.
+  [[nodiscard]] std::optional<std::string> reload();
+  /// Go on with what table files became that have changed. What is wrong with one, in whose place the previous one
+  /// stays; else empty. Throws Error(device_lost).
+  [[nodiscard]] std::string refresh_tables();
+
+  /// Whether an output comes of the next frame in order, if that is `in`.
+  [[nodiscard]] bool gives(const FrameInput& in) const;
+  /// Launch. Waits for the launch to end where the CPU or others are to see what it gave (results that are not late, a
+  /// target on the host or of others, an input of others); else FrameOutput::done tells. Throws Error(invalid) for what
+  /// the kernel did wrong, Error(no_memory), and Error(device_lost), which names the kernel.
+  [[nodiscard]] FrameOutput launch(const FrameInput& in, const FrameTarget& target);
+  /// Wait for all that was launched. Throws Error(device_lost).
+  void drain();
+  /// Makes a waiting call return, until called with false. From any thread.
+  void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
+
+  /// The kernel tells results: next_result() is to be asked for those of each frame that was given or dropped.
+  [[nodiscard]] bool has_result() const noexcept { return has_result_; }
+  /// The result words of the oldest such frame whose launch has ended; nothing: none has.
+  [[nodiscard]] std::optional<ResultBlocks::Words> next_result() { return results_->next(); }
+  void forget_results() { results_->forget(); }
+
+  /// What may have gone wrong with the last launch, see Program::risk.
+  [[nodiscard]] std::string risk() const { return program_->risk(frame_); }
+  [[nodiscard]] bool remembers() const { return program_->remembers(); }       ///< as Program, and the next
+  [[nodiscard]] std::uint64_t gathers() const { return program_->gathers(); }  ///< in samples
+  [[nodiscard]] const Declaration& declaration() const noexcept { return declaration_; }
+  /// The output is as the input is, padding included: true for kernels that declare no other.
+  [[nodiscard]] bool keeps_layout() const noexcept { return declaration_.output.empty() && !declaration_.converted; }
+
+  // From any thread.
+  [[nodiscard]] const Device& device() const noexcept { return *device_; }
+  [[nodiscard]] const std::shared_ptr<Device>& shared_device() const noexcept { return device_; }
+  [[nodiscard]] Backend backend() const noexcept { return backend_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] const KernelSettings& settings() const noexcept { return settings_; }  ///< as they were at the start
+  [[nodiscard]] Fence last_launched() const;                                           ///< the end of what was last
+  [[nodiscard]] std::uint64_t frames() const;                                          ///< launched on, ever
+
+ private:
+  struct Job;
+  void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
+  void note_params();
+  void check_output_may(const KernelPlan& plan) const;
+  void check_shortening(const Declaration& declaration) const;
+  /// The CPU has to know what the kernel says before a frame can go on.
+  [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
+  [[nodiscard]] bool wait(const Fence& fence);
+  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
+
+  [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
+  [[nodiscard]] std::size_t output_bytes(const FrameInput& in) const;
+  [[nodiscard]] bool make_room(Job& job);
+  void show(Job& job);
+  void pack(const Job& job);
+  void run_program(bool by_field);
+  void remember(const Job& job);
+  void submit(const Job& job);
+  [[nodiscard]] std::optional<std::size_t> given_of(std::size_t bytes) const;
+  [[nodiscard]] FrameOutput finish(Job& job);
+
+  KernelSettings settings_;
+  PlanCheck check_;
+  std::shared_ptr<Device> device_;
+  std::string name_;
+  Backend backend_ = Backend::vulkan;
+  std::unique_ptr<Program> program_;
+  std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
+  std::optional<KernelReload::News> news_;  ///< not acted upon yet
+  Declaration declaration_;
+  std::vector<std::pair<std::string, std::uint64_t>> of_params_;  ///< for the line bytes, where it mentions any
+  std::unique_ptr<BoundsCheck> bounds_;                           ///< null where it was not asked for
+  std::unique_ptr<Queue> queue_;
+  bool has_result_ = false;
+  std::unique_ptr<ResultBlocks> results_;
+  std::unique_ptr<Tables> tables_;  ///< null where the kernel has none, as the next
+  std::unique_ptr<FrameHistory> history_;
+  gpumap_frame frame_{};
+  std::optional<FrameLayout> in_, out_;  ///< none before the first stream
+  std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_;
+  bool ended_ = false, all_done_ = false;
+  std::atomic<bool> cancelled_{false};
+
+  mutable std::mutex mutex_;  ///< of what follows
+  std::string params_;
+  Fence last_;
+  std::uint64_t frames_ = 0;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+// What a KernelLauncher does with one frame.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel_launcher.hpp"
+#include "kernel/naming.hpp"
+
+namespace gpumap {
+
+namespace {
+
+/// Room for what is put behind an output stays countable.
+constexpr std::uint64_t max_output_bytes = std::uint64_t{1} << 62U;
+
+/// A range of memory for a kernel that sees frames as bytes.
+gpumap_view bytes_view(std::uint64_t address, std::size_t bytes) {
+  gpumap_view made{};
+  made.format = GPUMAP_FORMAT_BYTES;
+  made.plane[0] = address;
+  made.bytes = bytes;
+  return made;
+}
+
+/// `view` of memory that begins at `from`, as the same lies in `bytes` bytes at `to`.
+gpumap_view moved(gpumap_view view, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
+  const std::uint64_t before = view.plane[0] - from;
+  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
+    if (i == 0 || view.stride[i] != 0) view.plane[i] = view.plane[i] - from + to;
+  }
+  view.bytes = bytes - before;
+  return view;
+}
+
+/// Every other row of `view`, from row 0 or 1 on: a field (0 or 1) of an interlaced picture, as a picture of its own.
+gpumap_view field_of(gpumap_view view, std::uint32_t field) {
+  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
+    view.plane[i] += std::uint64_t{field} * view.stride[i];
+    if (i == 0) view.bytes -= std::min<std::uint64_t>(view.bytes, std::uint64_t{field} * view.stride[0]);
+    view.stride[i] *= 2;
+  }
+  view.height = (view.height + 1 - field) / 2;
+  return view;
+}
+
+std::size_t words_of(std::size_t bytes) {
+  return (bytes + 3) / 4 * 4;
+}
+
+}  // namespace
+
+FrameHolder::~FrameHolder() = default;
+
+/// A frame on its way.
+struct KernelLauncher::Job {
+  FrameInput in;
+  const FrameTarget& target;
+  gpumap_view in_view{}, out_view{};    ///< as pictures or samples, whatever the kernel sees
+  std::optional<gpumap_view> unpacked;  ///< where the input lay before it was packed
+  LentBlock packed, block, host;
+  bool of_others = false;  ///< the input lay in memory of others
+  std::size_t bytes = 0;   ///< of the output
+  bool hands_on = false;   ///< the input itself goes on
+  bool straight = false;   ///< the kernel writes into memory of others
+  bool gives = true;
+  bool sized_by_program = false;
+  bool checks_bounds = false;
+
+  [[nodiscard]] bool to_host() const noexcept { return target.place == FrameTarget::Place::host; }
+  [[nodiscard]] bool to_others() const noexcept { return gives && target.place == FrameTarget::Place::others; }
+  /// Into memory of others, where the kernel did not write there and it does not lie there already.
+  [[nodiscard]] bool is_copied_out() const noexcept { return to_others() && !straight && !(hands_on && of_others); }
+};
+
+bool KernelLauncher::gives(const FrameInput& in) const {
+  return program_->output_bytes(in.bytes) != std::size_t{0};
+}
+
+std::size_t KernelLauncher::output_bytes(const FrameInput& in) const {
+  if (declaration_.unchanged) return in.bytes;
+  if (const auto known = program_->output_bytes(in.bytes)) return *known;
+  if (!declaration_.output_bytes.empty()) {
+    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
+        {"bytes", in.bytes},           {"width", in.view.width}, {"height", in.view.height},
+        {"stride", in.view.stride[0]}, {"rate", in.view.rate},   {"channels", in.view.channels}};
+    variables.insert(variables.end(), of_params_.begin(), of_params_.end());
+    const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
+    // A kernel that keeps to the format and the size that it is told writes as much as these take.
+    const std::uint64_t needed = keeps_layout() ? in.picture_bytes : out_->view.bytes;
+    if (needed > bytes) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("kernel {}: an output of {} bytes (\"{}\") has no room for the picture that its caps say, "
+                      "which takes {}: leave the line bytes and output-bytes out",
+                      name_, bytes, declaration_.output_bytes, needed));
+    }
+    if (bytes > max_output_bytes) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for it", name_, bytes,
+                              declaration_.output_bytes));
+    }
+    return bytes;
+  }
+  if (keeps_layout()) return in.bytes;
+  if (out_->view.bytes != 0) return out_->view.bytes;
+  if (out_->view.format == GPUMAP_FORMAT_BYTES) return in.bytes;
+  const std::size_t samples = in.bytes / std::max<std::size_t>(in_->bytes_per_sample, 1);
+  return samples * std::max<std::size_t>(out_->bytes_per_sample, 1);
+}
+
+bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block) {
+  if (!pool || pool->bytes() < bytes) {
+    pool = std::make_shared<BlockPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
+  }
+  auto taken = pool->take(cancelled_);
+  if (!taken) return false;
+  block = LentBlock(pool, std::move(*taken));
+  return true;
+}
+
+/// Memory for all that comes of the frame. False when cancelled.
+bool KernelLauncher::make_room(Job& job) {
+  FrameInput& in = job.in;
+  const bool of_others = job.of_others = in.mapping == nullptr;
+  const bool to_others = job.target.place == FrameTarget::Place::others;
+  job.hands_on = declaration_.unchanged && (!of_others || to_others);
+  // A picture of others is copied within the GPU before the kernel sees it where the kernel knows bytes only, and the
+  // padding of rows is none of them, or where the copy is what goes on.
+  if (of_others && (declaration_.on_bytes || (declaration_.unchanged && !to_others))) {
+    const std::size_t bytes = in_->view.bytes;
+    if (!take(packed_pool_, Placement::device, words_of(bytes), job.packed)) return false;
+    job.unpacked = in.view;
+    in.mapping = &job.packed.mapping();
+    in.address = in.mapping->address(backend_);
+    in.offset = 0;
+    in.bytes = in.picture_bytes = bytes;
+    in.view = moved(in_->view, 0, in.address, bytes);
+  }
+  const auto known = program_->output_bytes(in.bytes);
+  job.sized_by_program = known.has_value();
+  job.gives = known != std::size_t{0};
+  job.bytes = output_bytes(in);
+  if ((has_result_ || decides()) && !results_->take(cancelled_)) return false;
+  if (!job.gives) return true;
+  job.straight = to_others && !declaration_.unchanged && !keeps_layout() && !declaration_.on_bytes && !bounds_;
+  const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
+  if (declaration_.unchanged && !job.hands_on) {
+    job.block = std::move(job.packed);
+  } else if (!job.hands_on && !job.straight && !take(device_pool_, Placement::device, job.bytes + guard, job.block)) {
+    return false;
+  }
+  return !job.to_host() || take(host_pool_, Placement::host, job.bytes, job.host);
+}
+
+/// What the kernel is to see.
+void KernelLauncher::show(Job& job) {
+  const FrameInput& in = job.in;
+  job.in_view = in.view;
+  const std::uint64_t address = job.block ? job.block.mapping().address(backend_) : 0;
+  if (declaration_.unchanged) {
+    job.out_view = job.in_view;
+  } else if (job.straight) {
+    job.out_view = job.target.view;
+  } else if (keeps_layout()) {
+    job.out_view = moved(in.view, in.address, address, job.bytes);
+  } else {
+    job.out_view = moved(out_->view, 0, address, job.bytes);
+  }
+  frame_.in = declaration_.on_bytes ? bytes_view(in.address, in.bytes) : job.in_view;
+  frame_.out = declaration_.unchanged  ? frame_.in
+               : declaration_.on_bytes ? bytes_view(address, job.bytes)
+                                       : job.out_view;
+  frame_.sequence = in.sequence;
+  frame_.pts = in.pts;
+  frame_.duration = in.duration;
+  frame_.flags = in.gap ? GPUMAP_FRAME_GAP : 0;
+  if (tables_) tables_->lend(frame_);
+  if (history_) {
+    if (in.gap) history_->forget();
+    history_->lend(frame_);
+  }
+  results_->show(frame_);
+}
+
+void KernelLauncher::pack(const Job& job) {
+  if (!job.unpacked) return;
+  // The padding of the usual layout counts as bytes of the frame: it is to be the same each time.
+  queue_->clear(*job.in.mapping, 0, words_of(job.in.bytes));
+  job.in.copy(*queue_, *job.unpacked, job.in_view);
+}
+
+void KernelLauncher::run_program(bool by_field) {
+  if (!by_field) {
+    program_->run(*queue_, frame_);
+    return;
+  }
+  gpumap_frame part = frame_;
+  for (gpumap_u32 field = 0; field < std::min<gpumap_u32>(frame_.in.height, 2); ++field) {
+    part.in = field_of(frame_.in, field);
+    for (gpumap_u32 i = 0; i < frame_.past_count; ++i) part.past[i] = field_of(frame_.past[i], field);
+    part.out = field_of(frame_.out, field);
+    program_->run(*queue_, part);
+  }
+}
+
+/// For the frames after this.
+void KernelLauncher::remember(const Job& job) {
+  if (!history_) return;
+  const FrameInput& in = job.in;
+  if (in.mapping != nullptr) {
+    queue_->copy(*in.mapping, in.offset, *history_->room(in.bytes), 0, in.bytes);
+    history_->add(frame_.in, in.address);
+    return;
+  }
+  // Rows in memory of others lie wherever its allocator put them: the copy has the usual layout.
+  const std::size_t bytes = in_->view.bytes;
+  const std::uint64_t address = history_->room(bytes)->address(backend_);
+  const gpumap_view copied = moved(in_->view, 0, address, bytes);
+  in.copy(*queue_, in.view, copied);
+  history_->add(copied, address);
+}
+
+void KernelLauncher::submit(const Job& job) {
+  {
+    const std::lock_guard lock(mutex_);
+    last_ = queue_->submit();
+  }
+  results_->launched(last_);
+  if (job.in.holder != nullptr) job.in.holder->add_read_fence(last_);
+}
+
+std::optional<std::size_t> KernelLauncher::given_of(std::size_t bytes) const {
+  const auto given = bytes_given(declaration_.output_may, name_, results_->given(), bytes);
+  const std::size_t sample = out_->bytes_per_sample;
+  if (given && *given != bytes && sample > 1 && *given % sample != 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: gives {} bytes, which are no whole samples of {}: have it write a multiple to "
+                            "frame.given",
+                            name_, *given, sample));
+  }
+  return given;
+}
+
+FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& target) {
+  if (!in_) throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame came before its stream's layout", name_));
+  const Queue::Current current(*queue_);
+  // Before anything is taken: where the frame came by another back end, the CPU waits here.
+  if (queue_->wait(in.written, &cancelled_) != WaitResult::ready) return {};
+  Job job{.in = in, .target = target};
+  // Of samples, whole ones only: the output has room for no more.
+  const std::size_t sample = declaration_.on_bytes ? 1 : in_->bytes_per_sample;
+  if (sample > 1) {
+    const std::size_t rest = job.in.bytes % sample;
+    job.in.bytes -= rest;
+    job.in.view.bytes -= rest;
+  }
+  if (!make_room(job)) return {};
+  show(job);
+
+  FrameTrace* const trace = in.trace.get();
+  if (trace != nullptr) {
+    const std::int64_t now = monotonic_ns();
+    trace->stamp(Stamp::launched, now);
+    if (in.holder != nullptr) in.holder->stamp(Stamp::launched, now);
+  }
+  pack(job);
+  job.checks_bounds = bounds_ && job.gives && !declaration_.unchanged;
+  if (job.checks_bounds) bounds_->write_guard(*queue_, job.block.mapping(), job.bytes);
+  const std::shared_ptr<GpuSpan> span = trace != nullptr ? queue_->begin_span() : nullptr;
+  run_program(declaration_.per_field && in.by_field);
+  if (span) {
+    queue_->end_span(*span);
+    trace->add_span(span);
+  }
+  if (job.checks_bounds) bounds_->read_guard(*queue_, job.block.mapping(), job.bytes);
+  remember(job);
+  {
+    const std::lock_guard lock(mutex_);
+    ++frames_;
+  }
+  try {
+    return finish(job);
+  } catch (...) {
+    for (LentBlock* block : {&job.packed, &job.block, &job.host}) block->add_read_fence(last_);
+    throw;
+  }
+}
+
+FrameOutput KernelLauncher::finish(Job& job) {
+  const FrameInput& in = job.in;
+  FrameOutput made;
+  made.in_place = job.hands_on;
+  made.bytes = job.bytes;
+  made.packed = job.unpacked.has_value();
+  made.sized_by_program = job.sized_by_program;
+  const auto end = [&](FrameOutput::Outcome outcome) {
+    made.outcome = outcome;
+    made.done = last_;
+    // Those that go no further are used until then.
+    for (LentBlock* block : {&job.packed, &job.block, &job.host}) block->add_read_fence(last_);
+    return std::move(made);
+  };
+  if (!job.gives) {
+    submit(job);
+    return end(FrameOutput::Outcome::remembered);
+  }
+  if (decides()) {
+    submit(job);
+    if (!wait(last_)) return end(FrameOutput::Outcome::cancelled);
+    if (job.checks_bounds) bounds_->verify(name_, job.bytes);
+    const auto given = given_of(job.bytes);
+    if (!given) {
+      if (has_result_) results_->keep();
+      return end(FrameOutput::Outcome::dropped);
+    }
+    made.bytes = *given;
+    made.shortened = *given != job.bytes;
+  }
+  const bool copies_out = job.is_copied_out();
+  if (copies_out) job.target.copy(*queue_, job.hands_on ? job.in_view : job.out_view, job.target.view);
+  if (job.to_host()) {
+    if (job.hands_on) {
+      queue_->copy(*in.mapping, in.offset, job.host.mapping(), 0, made.bytes);
+    } else {
+      queue_->copy(job.block.mapping(), 0, job.host.mapping(), 0, made.bytes);
+    }
+  }
+  if (!decides() || job.to_host() || copies_out) submit(job);
+
+  // Others order their memory by no fence of ours: they get it, and get it back, when the kernel is done with it.
+  const bool looks = (has_result_ && !settings_.late_results) || job.target.place != FrameTarget::Place::device ||
+                     job.checks_bounds || job.of_others;
+  if (looks && !wait(last_)) return end(FrameOutput::Outcome::cancelled);
+  if (looks && in.trace) {
+    const std::int64_t now = monotonic_ns();
+    in.trace->stamp(Stamp::visible, now);
+    if (in.holder != nullptr) in.holder->stamp(Stamp::visible, now);
+  }
+  if (job.checks_bounds && !decides()) bounds_->verify(name_, job.bytes);
+  if (has_result_) results_->keep();
+  if (job.to_host()) {
+    job.host.mapping().invalidate(0, made.bytes);
+    made.host = std::move(job.host);
+  } else if (job.target.place == FrameTarget::Place::device) {
+    made.block = std::move(job.block);
+  }
+  return end(FrameOutput::Outcome::given);
+}
+
+FrameOutput KernelLauncher::launch(const FrameInput& in, const FrameTarget& target) {
+  return naming(name_, [&] { return launch_on(in, target); });
+}
+
+}  // namespace gpumap

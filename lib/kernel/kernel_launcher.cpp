@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/kernel_launcher.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+#include <limits>
+
+#include "gpumap/error.hpp"
+#include "kernel/naming.hpp"
+
+namespace gpumap {
+
+KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<Device> device, PlanCheck check)
+    : settings_(settings),
+      check_(std::move(check)),
+      device_(device ? std::move(device) : Device::open(settings.device)) {
+  KernelPlan plan = plan_of(settings, *device_);
+  backend_ = backend_of(plan.source.language);
+  name_ = plan.source.name;
+  auto program = plan.builtin != nullptr ? Program::load(device_, *plan.builtin, backend_)
+                                         : Program::load(device_, plan.source, plan.declaration);
+  program->set_params(settings.params);
+  if (check_) check_(plan);
+  auto tables = tables_of(plan, settings, device_);
+  params_ = settings.params;
+  queue_ = device_->create_queue(backend_);
+  check_output_may(plan);
+  adopt(std::move(plan), std::move(program), std::move(tables));
+  if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
+  if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
+}
+
+KernelLauncher::~KernelLauncher() {
+  end();
+}
+
+bool KernelLauncher::end() noexcept {
+  if (std::exchange(ended_, true)) return all_done_;
+  try {
+    if (last_.wait(Clock::now() + patience_at_end) == WaitResult::ready) {
+      queue_.reset();  // before what its launches use
+      return all_done_ = true;
+    }
+    std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its end: what it uses stays allocated\n",
+                 name_.c_str());
+    keep_for_good(std::shared_ptr<Program>(std::move(program_)));
+    keep_for_good(device_pool_);
+    keep_for_good(host_pool_);
+    keep_for_good(packed_pool_);
+    keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
+    keep_for_good(std::shared_ptr<ResultBlocks>(std::move(results_)));
+    keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
+    keep_for_good(std::shared_ptr<Tables>(std::move(tables_)));
+    keep_for_good(std::shared_ptr<FrameHistory>(std::move(history_)));
+    return false;
+  } catch (const std::exception&) {
+    return all_done_ = true;  // the device is lost: nothing runs on it any more
+  }
+}
+
+void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
+  program_ = std::move(program);
+  tables_ = std::move(tables);
+  history_.reset();
+  std::fill(std::begin(frame_.tables), std::end(frame_.tables), gpumap_table{});
+  frame_.past_count = 0;
+  const std::uint32_t history = plan.declaration.history;
+  if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
+  // What ships with gpumap tells all that it finds out by name; a user's kernel may write words that have none.
+  has_result_ =
+      !plan.declaration.results.empty() || (plan.builtin == nullptr && ResultBlocks::may_name(plan.source, "result"));
+  if (results_) {
+    results_->change(plan.declaration.result_words);
+  } else {
+    results_ = std::make_unique<ResultBlocks>(device_, backend_, plan.declaration.result_words);
+  }
+  declaration_ = std::move(plan.declaration);
+  note_params();
+}
+
+void KernelLauncher::note_params() {
+  of_params_.clear();
+  if (declaration_.output_bytes.find("params.") == std::string::npos) return;
+  const std::vector<Number> numbers = numbers_of(declaration_, name_, params_);
+  of_params_ = parameter_variables(declaration_.params, numbers, std::numeric_limits<std::int64_t>::max());
+}
+
+void KernelLauncher::set_params(const std::string& params) {
+  program_->set_params(params);
+  const std::lock_guard lock(mutex_);
+  params_ = params;
+  note_params();
+}
+
+std::string KernelLauncher::params() const {
+  const std::lock_guard lock(mutex_);
+  return params_;
+}
+
+Fence KernelLauncher::last_launched() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+std::uint64_t KernelLauncher::frames() const {
+  const std::lock_guard lock(mutex_);
+  return frames_;
+}
+
+std::optional<std::string> KernelLauncher::reload() {
+  if (!reload_) return {};
+  if (!news_) news_ = reload_->poll();
+  if (!news_) return {};
+  // What the old one launched uses its code and its state. Cancelled, this goes on with the next frame.
+  if (!wait(last_)) return {};
+  std::optional<KernelReload::News> news = std::exchange(news_, std::nullopt);
+  if (!news->program) return news->problem;
+  try {
+    news->program->set_params(params_);
+    check_output_may(news->plan);
+  } catch (const Error& error) {
+    return fmt::format("kernel {}: {}: keeping the previous kernel", name_, error.what());
+  }
+  adopt(std::move(news->plan), std::move(news->program), std::move(news->tables));
+  begin();
+  return std::string();
+}
+
+std::string KernelLauncher::refresh_tables() {
+  return tables_ ? tables_->refresh(last_) : std::string();
+}
+
+void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color,
+                                std::uint32_t frame_rate, std::uint32_t frame_rate_scale) {
+  in_ = in;
+  out_ = out;
+  frame_.color = color;
+  frame_.frame_rate = frame_rate;
+  frame_.frame_rate_scale = frame_rate_scale;
+  check_shortening(declaration_);
+  begin();
+}
+
+void KernelLauncher::begin() {
+  if (history_) history_->forget();
+  if (in_) program_->begin(in_->view, out_->view);
+}
+
+void KernelLauncher::check_output_may(const KernelPlan& plan) const {
+  const OutputMay& may = plan.declaration.output_may;
+  if (!may) return;
+  if (!ResultBlocks::may_name(plan.source, "given")) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: it declares output-may and never writes to frame.given, so "
+                                                "that nothing would ever come out: write there, or leave output-may "
+                                                "out",
+                                                plan.source.name));
+  }
+  if (settings_.late_results) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: declares output-may, for which each frame is waited for, and "
+                            "late-results is true: leave one of them out",
+                            plan.source.name));
+  }
+  check_shortening(plan.declaration);
+}
+
+void KernelLauncher::check_shortening(const Declaration& declaration) const {
+  if (!declaration.output_may.shorten) return;
+  if (declaration.unchanged) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: an output that is unchanged cannot be shortened: leave "
+                                                "shorten or unchanged out",
+                                                name_));
+  }
+  if (const std::size_t fixed = out_ ? out_->view.bytes : 0; fixed != 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: its output cannot be shortened, for every frame of these caps has {} bytes: "
+                            "leave shorten out, or declare an output whose size may vary",
+                            name_, fixed));
+  }
+}
+
+bool KernelLauncher::wait(const Fence& fence) {
+  return fence.wait(no_deadline, std::chrono::microseconds(50), &cancelled_) == WaitResult::ready;
+}
+
+void KernelLauncher::drain() {
+  naming(name_, [&] { return wait(last_); });
+}
+
+}  // namespace gpumap

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/result_blocks.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace gpumap {
+
+namespace {
+
+/// More are not under way: a launch then waits.
+constexpr std::size_t max_blocks = 64;
+/// The words of the result lie behind the word `given`, in cache lines of their own.
+constexpr std::size_t result_offset = 128;
+
+/// True where `code` includes anything but gpumap's own files: what that does is not looked at.
+bool includes_others(std::string_view code) {
+  constexpr std::string_view directive = "include";
+  for (std::size_t at = code.find(directive); at != code.npos; at = code.find(directive, at)) {
+    at = code.find_first_not_of(" \t", at + directive.size());
+    if (at == code.npos) return true;
+    if (!code.substr(at).starts_with("<gpumap")) return true;
+  }
+  return false;
+}
+
+void fill_with_zeros(const Mapping& memory) {
+  std::memset(memory.host(), 0, memory.bytes());
+  memory.flush(0, memory.bytes());
+}
+
+}  // namespace
+
+ResultBlocks::ResultBlocks(std::shared_ptr<Device> device, Backend backend, std::uint32_t words)
+    : device_(std::move(device)), backend_(backend), words_(words), current_(allocate()) {}
+
+void ResultBlocks::change(std::uint32_t words) {
+  collect();
+  words_ = words;
+  free_.clear();
+  current_ = allocate();
+}
+
+ResultBlocks::Block ResultBlocks::allocate() const {
+  const std::size_t bytes = result_offset + words_ * sizeof(std::uint64_t);
+  Block block{device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_), {}};
+  fill_with_zeros(*block.memory);
+  return block;
+}
+
+bool ResultBlocks::may_name(const KernelSource& source, std::string_view field) {
+  if (source.language != Language::cuda && source.language != Language::glsl) return true;
+  return source.code.find(field) != source.code.npos || includes_others(source.code);
+}
+
+bool ResultBlocks::take(const std::atomic<bool>& cancelled) {
+  if (current_.memory) free_.push_back(std::exchange(current_, {}));
+  for (;;) {
+    const auto idle =
+        std::find_if(free_.begin(), free_.end(), [](const Block& block) { return block.done.signalled(); });
+    if (idle != free_.end()) {
+      current_ = std::move(*idle);
+      free_.erase(idle);
+      break;
+    }
+    if (free_.size() + kept_.size() < max_blocks) {
+      current_ = allocate();
+      return true;
+    }
+    const Fence oldest = free_.empty() ? kept_.front().done : free_.front().done;
+    if (oldest.wait(no_deadline, std::chrono::microseconds(50), &cancelled) != WaitResult::ready) return false;
+    collect();
+  }
+  fill_with_zeros(*current_.memory);
+  return true;
+}
+
+void ResultBlocks::show(gpumap_frame& frame) const noexcept {
+  frame.given = current_.memory->address(backend_);
+  frame.result = frame.given + result_offset;
+  frame.result_words = words_;
+}
+
+std::uint64_t ResultBlocks::given() const {
+  std::uint64_t given = 0;
+  current_.memory->invalidate(0, sizeof given);
+  std::memcpy(&given, current_.memory->host(), sizeof given);
+  return given;
+}
+
+void ResultBlocks::keep() {
+  kept_.push_back(std::exchange(current_, {}));
+}
+
+void ResultBlocks::collect() {
+  while (!kept_.empty() && kept_.front().done.signalled()) {
+    Block& block = kept_.front();
+    Words words(words_);
+    const std::size_t bytes = words.size() * sizeof words[0];
+    block.memory->invalidate(result_offset, bytes);
+    std::memcpy(words.data(), block.memory->host() + result_offset, bytes);
+    read_.push_back(std::move(words));
+    free_.push_back(std::move(block));
+    kept_.pop_front();
+  }
+}
+
+std::optional<ResultBlocks::Words> ResultBlocks::next() {
+  collect();
+  if (read_.empty()) return {};
+  Words words = std::move(read_.front());
+  read_.pop_front();
+  return words;
+}
+
+void ResultBlocks::forget() {
+  for (Block& block : kept_) free_.push_back(std::move(block));
+  kept_.clear();
+  read_.clear();
+}
+
+}  // namespace gpumap
