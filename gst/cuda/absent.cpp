@@ -34,6 +34,14 @@ CudaFrame map_cuda(const Device& /*device*/, GstBuffer* buffer, GstMapFlags /*ac
   refuse();
 }
 
+void take_over(Queue& /*queue*/, const CudaFrame& /*frame*/) {}
+
+bool orders_by_stream(const CudaFrame& /*frame*/) {
+  return false;
+}
+
+void hand_over(Queue& /*queue*/, const CudaFrame& /*frame*/) {}
+
 CudaPool cuda_pool(const Device& /*device*/, GstCaps* /*caps*/, GstQuery* /*query*/) {
   refuse();
 }

@@ -28,6 +28,8 @@ class CudaFrame {
   /// Stays where it is when this is moved. GStreamer 1.22 takes such without const.
   [[nodiscard]] GstVideoMeta& layout() const noexcept { return mapped_->layout; }
 
+  [[nodiscard]] GstMemory* memory() const noexcept { return mapped_->map.memory; }
+
   /// End the map; the buffer (transfer full).
   [[nodiscard]] GstBuffer* release();
 
@@ -54,6 +56,8 @@ class CudaLoans {
   }
   /// Let those go whose work is done.
   void sweep();
+  /// The work of the oldest one, where there are more than `frames`; else a fence that has been signalled.
+  [[nodiscard]] Fence excess(std::size_t frames) const { return held_.size() > frames ? held_.front().first : Fence(); }
 
  private:
   std::deque<std::pair<Fence, CudaFrame>> held_;

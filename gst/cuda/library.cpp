@@ -34,7 +34,14 @@ CudaLibrary open_library() {
                    ": install the GStreamer that gpumap was built with, or build gpumap with the one that is installed";
     return made;
   }
-  find(library, "gst_cuda_memory_sync", made.gst_cuda_memory_sync);
+  made.has_streams =
+      find(library, "gst_cuda_memory_get_stream", made.gst_cuda_memory_get_stream) &&
+      find(library, "gst_cuda_stream_get_handle", made.gst_cuda_stream_get_handle) &&
+      find(library, "gst_cuda_stream_new", made.gst_cuda_stream_new) &&
+      find(library, "gst_cuda_stream_unref", made.gst_cuda_stream_unref) &&
+      find(library, "gst_buffer_pool_config_set_cuda_stream", made.gst_buffer_pool_config_set_cuda_stream);
+  find(library, "gst_buffer_pool_config_set_cuda_stream_ordered_alloc",
+       made.gst_buffer_pool_config_set_cuda_stream_ordered_alloc);
   // Any other call of a libgstcuda that has not loaded libcuda ends the process.
   if (made.gst_cuda_load_library() == 0) {
     made.problem =

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
@@ -59,20 +60,35 @@ void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo
   }
 }
 
-/// What filled the memory has ended. From 1.24 on elements may leave it under way on the memory's stream. Before, they
-/// wait for it themselves, but a copy within the GPU (gst_buffer_make_writable()) is left on the context's default
-/// stream, which our own streams do not wait for.
-void wait_for_producer(GstCudaMemory* memory) {
-  const CudaLibrary& library = CudaLibrary::get();
-  if (library.gst_cuda_memory_sync != nullptr) library.gst_cuda_memory_sync(memory);
+/// Of GstCudaMemoryTransfer, from 1.24 on: work that fills the memory may be under way on its stream.
+constexpr guint need_sync = GST_MEMORY_FLAG_LAST << 2;
+
+/// Before 1.24 elements wait for what fills their memory, but a copy within the GPU (gst_buffer_make_writable()) is
+/// left on the context's default stream, which our own streams do not wait for.
+void wait_for_copies(GstCudaMemory* memory) {
   const CudaScope scope(memory->context);
-  library.CuStreamSynchronize(nullptr);
+  CudaLibrary::get().CuStreamSynchronize(nullptr);
 }
 
-bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min) {
+/// The CUstream that the memory names; empty: none, or GStreamer is older.
+std::optional<void*> stream_of(GstCudaMemory* memory) {
+  const CudaLibrary& library = CudaLibrary::get();
+  void* stream = library.has_streams ? library.gst_cuda_memory_get_stream(memory) : nullptr;
+  if (stream == nullptr) return {};
+  return library.gst_cuda_stream_get_handle(stream);
+}
+
+/// `stream` (may be null) is a GstCudaStream for a pool that names none.
+bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min, void* stream) {
   GstStructure* config = gst_buffer_pool_get_config(pool);
   gst_buffer_pool_config_set_params(config, caps, bytes, min, 0);
   gst_buffer_pool_config_add_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META);
+  // Encoders register memory with the driver's video part, which takes none that was allocated in a stream's order.
+  const CudaLibrary& library = CudaLibrary::get();
+  if (library.gst_buffer_pool_config_set_cuda_stream_ordered_alloc != nullptr) {
+    library.gst_buffer_pool_config_set_cuda_stream_ordered_alloc(config, FALSE);
+  }
+  if (stream != nullptr) library.gst_buffer_pool_config_set_cuda_stream(config, stream);
   return gst_buffer_pool_set_config(pool, config) != 0;
 }
 
@@ -86,7 +102,7 @@ GstBufferPool* offered_pool(const Device& device, GstCaps* caps, GstQuery* query
   if (pool == nullptr) return nullptr;
   const bool fits = G_TYPE_CHECK_INSTANCE_TYPE(pool, CudaLibrary::get().gst_cuda_buffer_pool_get_type()) &&
                     is_shared_context(device, GST_CUDA_BUFFER_POOL_CAST(pool)->context) &&
-                    configure(pool, caps, bytes, min);
+                    configure(pool, caps, bytes, min, nullptr);
   if (fits) return pool;
   gst_object_unref(pool);
   return nullptr;
@@ -96,8 +112,13 @@ GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
   GstCudaContext* context = shared_cuda_context(device);
   GstVideoInfo info;
   if (context == nullptr || !gst_video_info_from_caps(&info, caps)) return nullptr;
-  GstBufferPool* pool = CudaLibrary::get().gst_cuda_buffer_pool_new(context);
-  if (configure(pool, caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0)) return pool;
+  const CudaLibrary& library = CudaLibrary::get();
+  GstBufferPool* pool = library.gst_cuda_buffer_pool_new(context);
+  // One of its own: what shares a stream waits for all that is on it.
+  void* stream = library.has_streams ? library.gst_cuda_stream_new(context) : nullptr;
+  const bool configured = configure(pool, caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream);
+  if (stream != nullptr) library.gst_cuda_stream_unref(stream);
+  if (configured) return pool;
   gst_object_unref(pool);
   return nullptr;
 }
@@ -127,8 +148,24 @@ CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, 
                 "writing: GST_DEBUG=cudaallocator:4,GST_MEMORY:5 tells why");
   }
   CudaFrame frame(gst_buffer_ref(buffer), map, layout_of(cuda->info));
-  if ((access & GST_MAP_READ) != 0) wait_for_producer(cuda);
+  if ((access & GST_MAP_READ) != 0 && !CudaLibrary::get().has_streams) wait_for_copies(cuda);
   return frame;
+}
+
+void take_over(Queue& queue, const CudaFrame& frame) {
+  const auto stream = stream_of(GST_CUDA_MEMORY_CAST(frame.memory()));
+  if (stream) wait_for_cuda_stream(queue, *stream);
+}
+
+bool orders_by_stream(const CudaFrame& frame) {
+  return stream_of(GST_CUDA_MEMORY_CAST(frame.memory())).has_value();
+}
+
+void hand_over(Queue& queue, const CudaFrame& frame) {
+  const auto stream = stream_of(GST_CUDA_MEMORY_CAST(frame.memory()));
+  if (!stream) return;
+  let_cuda_stream_wait(queue, *stream);
+  GST_MINI_OBJECT_FLAG_SET(frame.memory(), need_sync);
 }
 
 CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {

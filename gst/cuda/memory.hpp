@@ -34,10 +34,20 @@ void post_cuda_context(GstElement* element, const Device& device);
 [[nodiscard]] bool is_cuda_memory(GstMemory* memory);
 
 /// Map `buffer` (transfer full), which has CUDA memory, to be read or written (GST_MAP_READ or GST_MAP_WRITE) by
-/// kernels in `device`'s context; for reading, what fills it has ended on return. Throws Error(invalid) for memory of
+/// kernels in `device`'s context. Work that is under way on the memory's stream goes on, see take_over(); where
+/// GStreamer is older than 1.24 what fills it has ended on return. Throws Error(invalid) for memory of
 /// another context, GPU, format or size than `expected`, Error(io) where libgstcuda does not map it.
 [[nodiscard]] CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access,
                                  const GstVideoInfo& expected);
+
+/// What `queue` is given from here on starts after what is under way on the frame's stream: be it what fills the
+/// memory, or what still reads what was there before. The GPU waits. Throws Error(device_lost).
+void take_over(Queue& queue, const CudaFrame& frame);
+/// The frame names a stream, so that hand_over() orders who comes next. (GStreamer 1.24 and later, as a rule.)
+[[nodiscard]] bool orders_by_stream(const CudaFrame& frame);
+/// What is put on the frame's stream from here on starts after all that `queue` was given, and the memory says that
+/// others have to wait for that stream. Nothing where it names none. Throws Error(device_lost).
+void hand_over(Queue& queue, const CudaFrame& frame);
 
 struct EndPool {
   void operator()(GstBufferPool* pool) const noexcept {

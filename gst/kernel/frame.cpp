@@ -94,6 +94,16 @@ void KernelRunner::keep_result(const GstBuffer* in, const Input& input, std::uin
   result_.collect(*launcher_);
 }
 
+/// Upstream gets its buffer back when the GPU has read it. Not many are kept: its pool may be small. False when
+/// cancelled.
+bool KernelRunner::keep_until(CudaFrame frame, const Fence& done) {
+  constexpr std::size_t max_kept = 2;
+  loans_->keep(std::move(frame), done);
+  if (!launcher_->wait(loans_->excess(max_kept))) return false;
+  loans_->sweep();
+  return true;
+}
+
 GstBuffer* KernelRunner::run(GstBuffer* in) {
   only_remembered_ = dropped_ = false;
   const bool gap = continuity_.breaks_at(in);
@@ -108,7 +118,11 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
   input.frame.duration = time_or_none(GST_BUFFER_DURATION(in));
   input.frame.by_field = in_format_.has_chroma_by_field(in);
   input.frame.trace = trace_of(in);
-  if (input.cuda) input.frame.sequence = cuda_sequence_++;
+  if (input.cuda) {
+    input.frame.sequence = cuda_sequence_++;
+    input.frame.ordered = true;  // kept until the kernel is done with it
+    take_over(launcher_->queue(), input.cuda);
+  }
 
   FrameTarget target{.place = gpu_output_ ? FrameTarget::Place::device : FrameTarget::Place::host};
   CudaFrame cuda;
@@ -119,6 +133,8 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
       if (!cuda) return nullptr;
       target.view = out_format_.view(cuda.address(), cuda.bytes(), &cuda.layout());
       target.copy = rows_of(out_format_);
+      target.ordered = orders_by_stream(cuda);
+      take_over(launcher_->queue(), cuda);  // who had the memory before may still read it
     }
   }
 
@@ -130,20 +146,21 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
     loans_->keep(std::move(cuda), last);
     return nullptr;
   }
+  if (cuda) hand_over(launcher_->queue(), cuda);
   count(input.frame.trace.get());
   if (made.sized_by_program) times_.add(in);
+  GstBuffer* out = nullptr;
   if (made.outcome == Outcome::remembered) {
     only_remembered_ = true;
-    loans_->keep(std::move(input.cuda), made.done);
-    return nullptr;
-  }
-  if (made.outcome == Outcome::dropped) {
+  } else if (made.outcome == Outcome::dropped) {
     dropped_ = true;
     keep_result(in, input, 0);
     result_.drop_found();
-    return nullptr;
+  } else {
+    out = buffer_of(in, input, made, cuda);
   }
-  return buffer_of(in, input, made, cuda);
+  if (input.cuda && !keep_until(std::move(input.cuda), made.done)) gst_clear_buffer(&out);
+  return out;
 }
 
 GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda) {

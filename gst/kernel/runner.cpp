@@ -123,6 +123,7 @@ GstStructure* KernelRunner::stats() const {
 
 void KernelRunner::drain() {
   launcher_->drain();
+  loans_->sweep();
   result_.collect(*launcher_);
 }
 

@@ -123,6 +123,7 @@ class KernelRunner {
   [[nodiscard]] CopyPicture rows_of(const FrameFormat& format) const;
   /// Empty when cancelled.
   [[nodiscard]] CudaFrame take_cuda_frame();
+  [[nodiscard]] bool keep_until(CudaFrame frame, const Fence& done);
   [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda);
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);
   void count(const FrameTrace* trace);

@@ -332,9 +332,10 @@ FrameOutput KernelLauncher::finish(Job& job) {
   }
   if (!decides() || job.to_host() || copies_out) submit(job);
 
-  // Others order their memory by no fence of ours: they get it, and get it back, when the kernel is done with it.
-  const bool looks = (has_result_ && !settings_.late_results) || job.target.place != FrameTarget::Place::device ||
-                     job.checks_bounds || job.of_others;
+  // Others order their memory by no fence of ours: where the caller does not see to it, they get it, and get it back,
+  // when the kernel is done with it.
+  const bool waits_for_others = (job.of_others && !in.ordered) || (job.to_others() && !job.target.ordered);
+  const bool looks = (has_result_ && !settings_.late_results) || job.to_host() || job.checks_bounds || waits_for_others;
   if (looks && !wait(last_)) return end(FrameOutput::Outcome::cancelled);
   if (looks && in.trace) {
     const std::int64_t now = monotonic_ns();

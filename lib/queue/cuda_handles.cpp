@@ -19,6 +19,14 @@ void* cuda_stream(Queue& queue) {
   return stream_of(queue);
 }
 
+void wait_for_cuda_stream(Queue& queue, void* stream) {
+  order_after(queue, static_cast<CUstream>(stream));
+}
+
+void let_cuda_stream_wait(Queue& queue, void* stream) {
+  order_before(queue, static_cast<CUstream>(stream));
+}
+
 #else
 
 CudaHandles cuda_handles(const Device& /*device*/) noexcept {
@@ -27,6 +35,14 @@ CudaHandles cuda_handles(const Device& /*device*/) noexcept {
 
 void* cuda_stream(Queue& /*queue*/) {
   throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
+}
+
+void wait_for_cuda_stream(Queue& queue, void* /*stream*/) {
+  static_cast<void>(cuda_stream(queue));
+}
+
+void let_cuda_stream_wait(Queue& queue, void* /*stream*/) {
+  static_cast<void>(cuda_stream(queue));
 }
 
 #endif

@@ -28,6 +28,7 @@ class CudaQueue final : public Queue {
     // A lost context answers at once.
     if (const CudaContext::CleanupScope scope(context_); scope) {
       context_.driver().cuStreamSynchronize(timeline_->stream());
+      if (crossing_ != nullptr) context_.driver().cuEventDestroy(crossing_);
     }
   }
 
@@ -115,6 +116,12 @@ class CudaQueue final : public Queue {
     return timeline_->stream();
   }
 
+  void order_after(CUstream other) {
+    cross(other, timeline_->stream());
+    dirty_ = true;
+  }
+  void order_before(CUstream other) { cross(timeline_->stream(), other); }
+
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
     if (dirty_) {
@@ -127,6 +134,18 @@ class CudaQueue final : public Queue {
   }
 
  private:
+  /// `later` goes on after what `earlier` has now. One event does for all: a wait is for its last record before.
+  void cross(CUstream earlier, CUstream later) {
+    device_->check_alive();
+    const CudaContext::Scope scope(context_);
+    const cuda::Driver& driver = context_.driver();
+    if (crossing_ == nullptr) {
+      context_.check(driver.cuEventCreate(&crossing_, CU_EVENT_DISABLE_TIMING), "creating an event between streams");
+    }
+    context_.check(driver.cuEventRecord(crossing_, earlier), "recording an event on a stream of another library");
+    context_.check(driver.cuStreamWaitEvent(later, crossing_, 0), "waiting for a stream of another library");
+  }
+
   struct Awaited {
     std::shared_ptr<CudaTimeline> timeline;
     std::uint64_t until;  ///< of this queue's timeline: then its stream is past the wait
@@ -153,6 +172,7 @@ class CudaQueue final : public Queue {
   std::vector<Awaited> awaited_;
   std::optional<CudaContext::Scope> current_;
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
+  CUevent crossing_ = nullptr;        // likewise: from stream to stream
   std::uint64_t submitted_ = 0;
   bool dirty_ = false;  // something was asked for since the last submit
 };
@@ -163,10 +183,26 @@ std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device) {
   return std::make_unique<CudaQueue>(std::move(device));
 }
 
+namespace {
+
+CudaQueue& cuda_queue(Queue& queue) {
+  auto* own = dynamic_cast<CudaQueue*>(&queue);
+  if (own == nullptr) throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
+  return *own;
+}
+
+}  // namespace
+
 CUstream stream_of(Queue& queue) {
-  auto* cuda_queue = dynamic_cast<CudaQueue*>(&queue);
-  if (cuda_queue == nullptr) throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
-  return cuda_queue->use_stream();
+  return cuda_queue(queue).use_stream();
+}
+
+void order_after(Queue& queue, CUstream stream) {
+  cuda_queue(queue).order_after(stream);
+}
+
+void order_before(Queue& queue, CUstream stream) {
+  cuda_queue(queue).order_before(stream);
 }
 
 }  // namespace gpumap

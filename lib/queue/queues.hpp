@@ -33,6 +33,9 @@ void record_commands(Queue& queue, std::shared_ptr<const void> owner,
 /// The stream behind a CUDA queue, for a library that launches by itself; what it launches before the next submit() is
 /// of that submission. Throws Error(invalid) for another queue.
 [[nodiscard]] CUstream stream_of(Queue& queue);
+/// As wait_for_cuda_stream() and let_cuda_stream_wait().
+void order_after(Queue& queue, CUstream stream);
+void order_before(Queue& queue, CUstream stream);
 #endif
 
 }  // namespace gpumap

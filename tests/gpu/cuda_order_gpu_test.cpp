@@ -2,6 +2,7 @@
 // CUDA memory is handed on whole, used again only when nobody reads it any more, and given back at the end.
 #include "../unit/sanitizers.hpp"
 #include "cuda_pipeline.hpp"
+#include "gst/cuda/library.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -106,6 +107,47 @@ TEST_F(CudaOrder, FramesAreReadBeforeTheyAreUsedAgain) {
       ASSERT_TRUE(pixels == kinds[pulled % kinds.size()]) << "frame " << pulled;
     }
   }
+}
+
+/// Waits for the CPU to open a gate before it writes the complement.
+constexpr const char* gated = R"(
+// gpumap: params gate:i64=0
+#include <gpumap/grid.h>
+extern "C" __global__ void gated(gpumap_frame frame) {
+  const auto* gate = reinterpret_cast<const volatile gpumap_u32*>(gpumap_param_i64(frame, 0));
+  while (*gate == 0) {}
+  for (gpumap_u64 i = gpumap_thread(); i < frame.out.bytes; i += gpumap_thread_count()) {
+    reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[i] = 255 - reinterpret_cast<const gpumap_u8*>(frame.in.plane[0])[i];
+  }
+}
+)";
+
+// From GStreamer 1.24 on frames in CUDA memory go on while the kernel is still to write them: whoever reads them waits
+// on the GPU, or asks libgstcuda to wait. The gate opens when the frames are already at the end of the pipeline.
+TEST_F(CudaOrder, FramesGoOnBeforeTheKernelIsDone) {
+  if (!CudaLibrary::get().has_streams) GTEST_SKIP() << "libgstcuda before 1.24: memory names no stream";
+  const auto gate = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+  auto* open = reinterpret_cast<volatile std::uint32_t*>(gate->host());
+  *open = 0;
+  const std::string file = folder_.add("gated.cu", gated);
+  const Caps caps = video_caps("RGBA", 640, 481);
+  Pipeline pipeline(on_new_channel(
+      "appsrc name=in format=time ! gpumapsink $CHANNEL slots=4 gpumapsrc $CHANNEL ! gpumapkernel ! " + cuda_caps +
+      " ! gpumapkernel location=" + file + " params=gate=" + std::to_string(gate->address(Backend::cuda)) + " ! " +
+      cuda_caps + " ! gpumapkernel location=" + complement() + " ! " + cuda_caps + " ! appsink name=out sync=false"));
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<Data> sent;
+  std::vector<Sample> got;
+  for (std::uint64_t i = 0; i < 2; ++i) {
+    sent.push_back(random_data(frame_bytes(caps.get()), 900 + i));
+    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(sent.back(), i * GST_MSECOND)));
+    got.emplace_back(gst_app_sink_try_pull_sample(pipeline.appsink(), 5 * GST_SECOND));
+  }
+  const bool waited = got[0] == nullptr || got[1] == nullptr;
+  *open = 1;
+  ASSERT_FALSE(waited) << "the CPU waited for the kernel: " << pipeline.wait(1s);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_TRUE(pixels_of(got[i]) == sent[i]) << i;
 }
 
 TEST_F(CudaOrder, FlushesOnTheWayLoseNothingElse) {

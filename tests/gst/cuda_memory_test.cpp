@@ -87,6 +87,8 @@ TEST_F(NoCuda, ThereAreNoHandles) {
   EXPECT_EQ(cuda_handles(*device).context, nullptr);
   const auto queue = device->create_queue(Backend::vulkan);
   EXPECT_THROW(static_cast<void>(cuda_stream(*queue)), Error);
+  EXPECT_THROW(wait_for_cuda_stream(*queue, nullptr), Error);
+  EXPECT_THROW(let_cuda_stream_wait(*queue, nullptr), Error);
 }
 
 TEST(CudaCaps, OfferWhatTheAllocatorLaysOut) {

@@ -50,6 +50,35 @@ class CudaQueueTest : public ::testing::TestWithParam<bool> {
   std::shared_ptr<GpuDevice> device_;
 };
 
+// A stream of another library, before and behind: the GPU waits, the CPU does not.
+TEST_P(CudaQueueTest, IsOrderedWithAStreamOfOthers) {
+  const auto queue = create_cuda_queue(device_);
+  const auto others = create_cuda_queue(device_);
+  auto& their_stream = fake_cuda::of(stream_of(*others));
+  std::atomic<bool> theirs_may_end{false}, ours_may_end{false}, ours_began{false}, theirs_went_on{false};
+  their_stream.push([&] {
+    while (!theirs_may_end) std::this_thread::yield();
+  });
+  order_after(*queue, stream_of(*others));
+  fake_cuda::of(stream_of(*queue)).push([&] {
+    ours_began = true;
+    while (!ours_may_end) std::this_thread::yield();
+  });
+  order_before(*queue, stream_of(*others));
+  their_stream.push([&] { theirs_went_on = true; });
+  const Fence ours = queue->submit();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(ours_began) << "it comes after theirs";
+  theirs_may_end = true;
+  while (!ours_began) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(theirs_went_on) << "they come after ours";
+  ours_may_end = true;
+  EXPECT_EQ(ours.wait(Clock::now() + std::chrono::seconds(10)), WaitResult::ready);
+  their_stream.synchronize();
+  EXPECT_TRUE(theirs_went_on);
+}
+
 TEST_P(CudaQueueTest, KeepsWhatItsStreamIsStillToWaitFor) {
   const auto queue = create_cuda_queue(device_);
   std::atomic<bool> own_work_done{false};

@@ -73,6 +73,7 @@ class Stream {
 
 struct Event {
   std::atomic<int> pending{0};
+  std::shared_ptr<std::atomic<bool>> last_record = std::make_shared<std::atomic<bool>>(true);  ///< it has been reached
   std::atomic<bool> recorded{false};
   std::atomic<std::int64_t> cpu_ns{0}, gpu_ns{0};
 };
@@ -170,17 +171,20 @@ inline void fill_events(cuda::Driver& driver) {
     Event& recorded = of(event);
     ++recorded.pending;
     recorded.recorded = true;
-    of(stream).push([&recorded] {
+    recorded.last_record = std::make_shared<std::atomic<bool>>(false);
+    of(stream).push([&recorded, reached = recorded.last_record] {
       const std::int64_t now = monotonic_ns();
       recorded.cpu_ns = now;
       recorded.gpu_ns = static_cast<std::int64_t>(static_cast<double>(now) * clock_rate) - 1'000'000'000'000;
+      *reached = true;
       --recorded.pending;
     });
     return CUDA_SUCCESS;
   };
+  // For the last record before this call, whatever is recorded later.
   driver.cuStreamWaitEvent = [](CUstream stream, CUevent event, unsigned) {
-    of(stream).push([&waited = of(event)] {
-      while (waited.pending != 0) std::this_thread::yield();
+    of(stream).push([reached = of(event).last_record] {
+      while (!*reached) std::this_thread::yield();
     });
     return CUDA_SUCCESS;
   };

@@ -22,4 +22,11 @@ struct CudaHandles {
 /// that submission. Thread safety as the queue's. Throws Error(invalid) for a Vulkan queue.
 [[nodiscard]] GPUMAP_API void* cuda_stream(Queue& queue);
 
+/// What the queue is given from here on starts after what `stream`, a CUstream of the device's context, has now: the
+/// GPU waits, not the CPU. A null stream is CUDA's default one. Thread safety as the queue's. Throws Error(invalid) for
+/// a Vulkan queue, Error(device_lost).
+GPUMAP_API void wait_for_cuda_stream(Queue& queue, void* stream);
+/// The other way round: what `stream` is given from here on starts after all that the queue was given. Throws likewise.
+GPUMAP_API void let_cuda_stream_wait(Queue& queue, void* stream);
+
 }  // namespace gpumap

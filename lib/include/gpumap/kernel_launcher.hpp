@@ -51,7 +51,9 @@ struct FrameInput {
   const Mapping* mapping = nullptr;  ///< that it lies in, at `offset`; null: memory of others, from which `copy` copies
   std::size_t offset = 0;
   CopyPicture copy;
-  Fence written;                      ///< GPU work that fills it
+  bool ordered =
+      false;      ///< memory of others that the caller keeps until FrameOutput::done; else launch() waits for that
+  Fence written;  ///< GPU work that fills it
   FrameHolder* holder = nullptr;      ///< may be null: then the caller waits for FrameOutput::done
   std::shared_ptr<FrameTrace> trace;  ///< null: it is not followed
   std::uint64_t sequence = 0;         ///< as gpumap_frame has it, and the next ones
@@ -69,6 +71,7 @@ struct FrameTarget {
   } place = Place::device;
   gpumap_view view{};
   CopyPicture copy;
+  bool ordered = false;  ///< who reads it is made to wait for FrameOutput::done; else launch() waits for that
 };
 
 /// What became of a frame.
@@ -123,11 +126,15 @@ class GPUMAP_API KernelLauncher {
   /// Whether an output comes of the next frame in order, if that is `in`.
   [[nodiscard]] bool gives(const FrameInput& in) const;
   /// Launch. Waits for the launch to end where the CPU or others are to see what it gave (results that are not late, a
-  /// target on the host or of others, an input of others); else FrameOutput::done tells. Throws Error(invalid) for what
-  /// the kernel did wrong, Error(no_memory), and Error(device_lost), which names the kernel.
+  /// target on the host, memory of others that the caller does not order); else FrameOutput::done tells. Throws
+  /// Error(invalid) for what the kernel did wrong, Error(no_memory), and Error(device_lost), which names the kernel.
   [[nodiscard]] FrameOutput launch(const FrameInput& in, const FrameTarget& target);
   /// Wait for all that was launched. Throws Error(device_lost).
   void drain();
+  /// False when cancelled. Throws Error(device_lost).
+  [[nodiscard]] bool wait(const Fence& fence);
+  /// On which it launches: to order it with the GPU work of others.
+  [[nodiscard]] Queue& queue() noexcept { return *queue_; }
   /// Makes a waiting call return, until called with false. From any thread.
   void cancel(bool cancelled) noexcept { cancelled_.store(cancelled, std::memory_order_relaxed); }
 
@@ -162,7 +169,6 @@ class GPUMAP_API KernelLauncher {
   void check_shortening(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
-  [[nodiscard]] bool wait(const Fence& fence);
   [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
