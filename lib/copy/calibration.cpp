@@ -122,20 +122,21 @@ bool pays(nanoseconds candidate, nanoseconds best, double gain) {
 }
 
 /// `usual` unless another is clearly faster.
-std::uint8_t measure_kernel(const Bench& bench, std::size_t bytes, std::uint8_t usual) {
+std::uint8_t measure_kernel(const Bench& bench, const Trial& trial, std::size_t bytes, std::uint8_t usual) {
   const auto kernels = usable_kernels();
+  // Ordinary memory that was written a moment ago is in the cache, where what goes through it cannot be beaten, but the
+  // next frame goes to another slot.
+  const auto counts = [&](std::size_t i) { return trial.write_combined || !kernels[i].through_cache; };
   // In turns: a clock that is still rising, or a neighbour on the machine, meets them all.
   std::vector<nanoseconds> shortest(kernels.size(), nanoseconds::max());
   for (int round = 0; round < kernel_rounds; ++round) {
-    // Without the first, memcpy: ordinary memory that was written a moment ago is in the cache, where it cannot be
-    // beaten, but the next frame goes to another slot.
-    for (std::size_t i = kernels.size(); i-- > 1;) {
-      shortest[i] = std::min(shortest[i], bench.time_kernel(kernels[i], bytes));
+    for (std::size_t i = kernels.size(); i-- > 0;) {
+      if (counts(i)) shortest[i] = std::min(shortest[i], bench.time_kernel(kernels[i], bytes));
     }
   }
   std::size_t best = usual;
-  for (std::size_t i = kernels.size(); i-- > 1;) {
-    if (pays(shortest[i], shortest[best], kernel_gain)) best = i;
+  for (std::size_t i = kernels.size(); i-- > 0;) {
+    if (counts(i) && pays(shortest[i], shortest[best], kernel_gain)) best = i;
   }
   return static_cast<std::uint8_t>(best);
 }
@@ -198,7 +199,7 @@ Plans measure_plans(const Trial& trial, Helpers& helpers) {
     if (trial.kernel < 0) {
       // Above 1 MiB nothing changes but the time that measuring takes.
       plans[i].kernel =
-          i < size_classes - 1 ? measure_kernel(bench, class_bytes(i), plans[i].kernel) : plans[i - 1].kernel;
+          i < size_classes - 1 ? measure_kernel(bench, trial, class_bytes(i), plans[i].kernel) : plans[i - 1].kernel;
     }
     if (i >= first_shared_class && most > 1) measure_threads(bench, trial, most, class_bytes(i), plans[i]);
   }

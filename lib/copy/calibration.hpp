@@ -42,6 +42,7 @@ struct Trial {
   std::span<std::byte> scratch;  ///< like what will be copied to
   int kernel = -1;               ///< index of the only one, else -1
   unsigned threads = 0;          ///< what was asked for; 0: as many as pay
+  bool write_combined = false;   ///< the CPU's cache does not hold what is written there
 };
 /// Some ms. Sizes above the scratch memory's go by the largest that fits.
 [[nodiscard]] Plans measure_plans(const Trial& trial, Helpers& helpers);

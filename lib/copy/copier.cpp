@@ -109,15 +109,15 @@ Copier::~Copier() {
   if (!state_->process.here()) static_cast<void>(state_.release());
 }
 
-void Copier::calibrate(std::span<std::byte> scratch, std::string_view key) {
+void Copier::calibrate(std::span<std::byte> scratch, std::string_view key, bool write_combined) {
   State& state = *state_;
   if (!state.process.here()) return;
   const std::lock_guard lock(state.mutex);
   Measured& all = measured();
   // Held while measuring: two at once would measure each other, and with one key the second need not measure.
   const std::lock_guard one_at_a_time(all.mutex);
-  const std::string id =
-      fmt::format("{} {} {} {} {}", copy::class_of(scratch.size()), state.asked, state.limit, state.kernel, key);
+  const std::string id = fmt::format("{} {} {} {} {} {}", copy::class_of(scratch.size()), state.asked, state.limit,
+                                     state.kernel, write_combined, key);
   if (const auto found = all.plans.find(id); !key.empty() && found != all.plans.end()) {
     state.take(found->second);
     return;
@@ -125,7 +125,7 @@ void Copier::calibrate(std::span<std::byte> scratch, std::string_view key) {
   if (!state.helpers || state.helpers->count() != state.limit - 1) {
     state.helpers = std::make_unique<copy::Helpers>(state.limit - 1, state.cpus);
   }
-  const copy::Plans plans = copy::measure_plans({scratch, state.kernel, state.asked}, *state.helpers);
+  const copy::Plans plans = copy::measure_plans({scratch, state.kernel, state.asked, write_combined}, *state.helpers);
   state.take(plans);
   if (!key.empty()) all.plans.insert_or_assign(id, plans);
 }

@@ -63,6 +63,10 @@ bool CpuWords::has_clflushopt() const noexcept {
   return bit(leaf7_ebx, 23);
 }
 
+bool CpuWords::has_fast_movsb() const noexcept {
+  return bit(leaf7_ebx, 9);
+}
+
 const CpuWords& cpu_words() noexcept {
   static const CpuWords words = read_words();
   return words;

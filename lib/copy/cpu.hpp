@@ -16,6 +16,7 @@ struct CpuWords {
   [[nodiscard]] bool has_avx512() const noexcept;     ///< its foundation, AVX-512F
   [[nodiscard]] bool has_movdir64b() const noexcept;  ///< no registers of its own
   [[nodiscard]] bool has_clflushopt() const noexcept;
+  [[nodiscard]] bool has_fast_movsb() const noexcept;  ///< REP MOVSB is enhanced (ERMS); all CPUs have some
 };
 
 /// Of this machine, read once. Not what the compiler's builtins know: those of 2022 do not name MOVDIR64B.

@@ -30,7 +30,8 @@ void SlotCopier::prepare(const WriteLease& slot, bool whole) {
   }
   if (!whole || (measured_transport_ == ring.transport() && slot.bytes() <= measured_bytes_)) return;
   copier_->calibrate({slot.host(), slot.bytes()},
-                     to_string(device.uuid) + ' ' + std::string(to_string(ring.transport())));
+                     to_string(device.uuid) + ' ' + std::string(to_string(ring.transport())),
+                     ring.transport() == Transport::bar && !device.software);
   measured_transport_ = ring.transport();
   measured_bytes_ = slot.bytes();
 }

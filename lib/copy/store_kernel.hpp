@@ -14,11 +14,12 @@
 
 namespace gpumap::copy {
 
-/// One way to copy with streaming stores, for one instruction set.
+/// One way to copy into memory that the CPU does not read, for one instruction set.
 struct StoreKernel {
   std::string_view name;
   void (*copy)(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
   bool (*available)() noexcept;  ///< on this CPU, under this operating system
+  bool through_cache = false;    ///< what it writes to ordinary memory lies in the cache: it does not stream
 };
 
 /// All of this build, the worst first.
@@ -37,6 +38,7 @@ void copy_memcpy(std::byte* to, const std::byte* from, std::size_t bytes) noexce
 void copy_sse2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx2(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_avx512(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
+void copy_movsb(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 void copy_movdir64b(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 #elif defined(__aarch64__)
 void copy_neon(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;

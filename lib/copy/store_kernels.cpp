@@ -19,6 +19,9 @@ bool has_avx2() noexcept {
 bool has_avx512() noexcept {
   return cpu_words().has_avx512();
 }
+bool has_fast_movsb() noexcept {
+  return cpu_words().has_fast_movsb();
+}
 bool has_movdir64b() noexcept {
   return cpu_words().has_movdir64b();
 }
@@ -27,17 +30,17 @@ bool has_movdir64b() noexcept {
 // and AVX-512 17.9 on a frame (17.6 and 17.4 at 64 KiB), and the wider registers may lower the clock of what runs
 // beside.
 constexpr std::array kernels{
-    StoreKernel{"memcpy", copy_memcpy, always}, StoreKernel{"movdir64b", copy_movdir64b, has_movdir64b},
-    StoreKernel{"sse2", copy_sse2, always},     StoreKernel{"avx512", copy_avx512, has_avx512},
-    StoreKernel{"avx2", copy_avx2, has_avx2},
+    StoreKernel{"memcpy", copy_memcpy, always, true},        StoreKernel{"movsb", copy_movsb, has_fast_movsb, true},
+    StoreKernel{"movdir64b", copy_movdir64b, has_movdir64b}, StoreKernel{"sse2", copy_sse2, always},
+    StoreKernel{"avx512", copy_avx512, has_avx512},          StoreKernel{"avx2", copy_avx2, has_avx2},
 };
 #elif defined(__aarch64__)
 constexpr std::array kernels{
-    StoreKernel{"memcpy", copy_memcpy, always},
+    StoreKernel{"memcpy", copy_memcpy, always, true},
     StoreKernel{"neon", copy_neon, has_neon},
 };
 #else
-constexpr std::array kernels{StoreKernel{"memcpy", copy_memcpy, always}};
+constexpr std::array kernels{StoreKernel{"memcpy", copy_memcpy, always, true}};
 #endif
 
 }  // namespace

@@ -181,6 +181,18 @@ TEST(Copier, OptionThenEnvironmentNamesTheKernel) {
   }
 }
 
+// What goes through the cache of ordinary memory always looks fast there, and the next frame goes to another slot.
+TEST(Copier, TakesWhatStreamsForOrdinaryMemory) {
+  Aligned scratch(1 << 20);
+  Copier copier(with_threads(1));
+  copier.calibrate({scratch.data(), scratch.bytes()});
+  for (std::size_t bytes = 64; bytes <= scratch.bytes(); bytes *= 4) {
+    const std::string_view kernel = copier.plan_for(bytes).kernel;
+    EXPECT_NE(kernel, "memcpy") << bytes;
+    EXPECT_NE(kernel, "movsb") << bytes;
+  }
+}
+
 TEST(Copier, BoundedByTheCpus) {
   cpu_set_t before;
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);

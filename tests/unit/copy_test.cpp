@@ -152,6 +152,8 @@ TEST(CopyCpu, BothTheCpuAndTheSystemMustHaveIt) {
   EXPECT_TRUE(all.has_avx2());
   EXPECT_TRUE(all.has_avx512());
   EXPECT_TRUE(all.has_movdir64b());
+  EXPECT_FALSE(all.has_fast_movsb());
+  EXPECT_TRUE((copy::CpuWords{.leaf7_ebx = 1U << 9U}.has_fast_movsb()));
   EXPECT_FALSE(all.has_clflushopt());
 
   copy::CpuWords cpu = all;

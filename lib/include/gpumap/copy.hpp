@@ -23,8 +23,8 @@ GPUMAP_API void store_fence() noexcept;
 /// The store kernel of stream_copy(). GPUMAP_COPY=<name> in the environment chooses one.
 [[nodiscard]] GPUMAP_API std::string_view stream_copy_name() noexcept;
 
-/// The store kernels that this CPU runs and that copied what they were given when tried: of "memcpy", "sse2",
-/// "movdir64b", "avx512", "avx2", "neon".
+/// The store kernels that this CPU runs and that copied what they were given when tried: of "memcpy", "movsb",
+/// "sse2", "movdir64b", "avx512", "avx2", "neon".
 [[nodiscard]] GPUMAP_API std::vector<std::string_view> store_kernel_names();
 
 struct CopierOptions {
@@ -46,9 +46,10 @@ class GPUMAP_API Copier {
   Copier& operator=(const Copier&) = delete;
 
   /// Measure on memory like what will be copied to, which loses its content: the kernel for each size, how many threads
-  /// pay, and from what size on. A few ms, once in a process for each `key` (empty: every time) and set of options.
-  /// Until then helpers take part above 128 KiB, if a number of threads was asked for.
-  void calibrate(std::span<std::byte> scratch, std::string_view key = {});
+  /// pay, and from what size on. `write_combined`: the CPU does not cache it (a BAR), and what is written there with
+  /// ordinary stores streams as well. A few ms, once in a process for each `key` (empty: every time) and set of
+  /// options. Until then helpers take part above 128 KiB, if a number of threads was asked for.
+  void calibrate(std::span<std::byte> scratch, std::string_view key = {}, bool write_combined = false);
 
   /// No helper touches either range once this has returned. Helpers' stores are fenced by then, the caller's own are
   /// not: store_fence(). Ranges must not overlap.

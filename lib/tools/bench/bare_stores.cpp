@@ -35,10 +35,15 @@ __attribute__((target("avx512f"))) void copy_avx512(std::byte* to, const std::by
   }
 }
 
+// As libc's memcpy on many CPUs.
+void copy_movsb(std::byte* to, const std::byte* from, std::size_t bytes) {
+  asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
+}
+
 }  // namespace
 
 std::vector<BareStore> bare_stores() {
-  std::vector<BareStore> stores{{"sse2", copy_sse2}};
+  std::vector<BareStore> stores{{"movsb", copy_movsb}, {"sse2", copy_sse2}};
   if (__builtin_cpu_supports("avx2") != 0) stores.push_back({"avx2", copy_avx2});
   if (__builtin_cpu_supports("avx512f") != 0) stores.push_back({"avx512", copy_avx512});
   return stores;

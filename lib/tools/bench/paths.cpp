@@ -98,7 +98,7 @@ Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
     of.threads = count;
     of.copier = std::make_unique<gpumap::Copier>(options);
     if (count > 0) of.team = std::make_unique<Team>(count);
-    of.copier->calibrate({scratch->host(), scratch->bytes()});
+    of.copier->calibrate({scratch->host(), scratch->bytes()}, {}, !scratch->cpu_readable());
   }
 }
 
