@@ -7,8 +7,6 @@
 
 namespace gpumap {
 
-#if GPUMAP_HAVE_CUDA
-
 CudaHandles cuda_handles(const Device& device) noexcept {
   const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
   if (gpu == nullptr || gpu->cuda() == nullptr) return {};
@@ -18,17 +16,5 @@ CudaHandles cuda_handles(const Device& device) noexcept {
 void* cuda_stream(Queue& queue) {
   return stream_of(queue);
 }
-
-#else
-
-CudaHandles cuda_handles(const Device& /*device*/) noexcept {
-  return {};
-}
-
-void* cuda_stream(Queue& /*queue*/) {
-  throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
-}
-
-#endif
 
 }  // namespace gpumap

@@ -2,8 +2,6 @@
 #include "gpumap/error.hpp"
 #include "queue/queues.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -170,15 +168,3 @@ CUstream stream_of(Queue& queue) {
 }
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice>) {
-  throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA: use the Vulkan backend");
-}
-
-}  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA
