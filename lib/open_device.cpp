@@ -24,11 +24,9 @@ std::shared_ptr<OpenDevice> open_gpu(const DeviceInfo& info) {
   auto vulkan =
       std::make_unique<VulkanContext>(VulkanInstance::get(), static_cast<std::uint32_t>(info.vulkan_index), health);
   std::unique_ptr<CudaContext> cuda;
-#if GPUMAP_HAVE_CUDA
   if (info.cuda_index >= 0) {
     cuda = std::make_unique<CudaContext>(cuda::Driver::get(), info.cuda_index, info.name, health);
   }
-#endif
   return std::make_shared<OpenDevice>(info, std::move(health), std::move(vulkan), std::move(cuda));
 }
 

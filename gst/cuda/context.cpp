@@ -57,7 +57,7 @@ CudaScope::~CudaScope() {
 bool answer_cuda_context(GstElement* element, GstQuery* query, const Device& device) {
   const gchar* type = nullptr;
   gst_query_parse_context_type(query, &type);
-  if (g_strcmp0(type, GST_CUDA_CONTEXT_TYPE) != 0) return false;
+  if (g_strcmp0(type, cuda_context_type) != 0) return false;
   GstCudaContext* context = shared_cuda_context(device);
   return context != nullptr && CudaLibrary::get().gst_cuda_handle_context_query(element, query, context) != 0;
 }
@@ -65,7 +65,7 @@ bool answer_cuda_context(GstElement* element, GstQuery* query, const Device& dev
 void post_cuda_context(GstElement* element, const Device& device) {
   GstCudaContext* shared = shared_cuda_context(device);
   if (shared == nullptr) return;
-  if (GstContext* given = gst_element_get_context(element, GST_CUDA_CONTEXT_TYPE)) {
+  if (GstContext* given = gst_element_get_context(element, cuda_context_type)) {
     gst_context_unref(given);
     return;
   }

@@ -25,13 +25,12 @@ CudaLibrary open_library() {
     return made;
   }
   std::string missing;
-#define GPUMAP_GST_CUDA_LOAD(name) \
+#define GPUMAP_GST_CUDA_LOAD(result, name, ...) \
   if (!find(library, #name, made.name)) missing += " " #name;
   GPUMAP_GST_CUDA(GPUMAP_GST_CUDA_LOAD)
 #undef GPUMAP_GST_CUDA_LOAD
   if (!missing.empty()) {
-    made.problem = std::string(file_name) + " lacks" + missing +
-                   ": install the GStreamer that gpumap was built with, or build gpumap with the one that is installed";
+    made.problem = std::string(file_name) + " lacks" + missing + ": install GStreamer 1.22 or newer";
     return made;
   }
   made.has_streams =

@@ -101,7 +101,7 @@ GstBufferPool* offered_pool(const Device& device, GstCaps* caps, GstQuery* query
   gst_query_parse_nth_allocation_pool(query, 0, &pool, &bytes, &min, nullptr);
   if (pool == nullptr) return nullptr;
   const bool fits = G_TYPE_CHECK_INSTANCE_TYPE(pool, CudaLibrary::get().gst_cuda_buffer_pool_get_type()) &&
-                    is_shared_context(device, GST_CUDA_BUFFER_POOL_CAST(pool)->context) &&
+                    is_shared_context(device, reinterpret_cast<GstCudaBufferPool*>(pool)->context) &&
                     configure(pool, caps, bytes, min, nullptr);
   if (fits) return pool;
   gst_object_unref(pool);
@@ -127,8 +127,8 @@ GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
 
 bool is_cuda_memory(GstMemory* memory) {
   // By its name: asking libgstcuda would open it where no CUDA memory can be.
-  return memory != nullptr && gst_memory_is_type(memory, GST_CUDA_MEMORY_TYPE_NAME) != 0 &&
-         CudaLibrary::get().problem.empty() && CudaLibrary::get().gst_is_cuda_memory(memory) != 0;
+  return memory != nullptr && gst_memory_is_type(memory, cuda_memory_type) != 0 && CudaLibrary::get().problem.empty() &&
+         CudaLibrary::get().gst_is_cuda_memory(memory) != 0;
 }
 
 CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
@@ -139,10 +139,10 @@ CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, 
         ErrorCode::invalid,
         "a frame that is not in one piece of CUDA memory came under memory:CUDAMemory: see what upstream sends");
   }
-  auto* cuda = GST_CUDA_MEMORY_CAST(memory);
+  auto* cuda = reinterpret_cast<GstCudaMemory*>(memory);
   check(device, *cuda, expected);
   GstMapInfo map;
-  if (!gst_memory_map(memory, &map, static_cast<GstMapFlags>(access | GST_MAP_CUDA))) {
+  if (!gst_memory_map(memory, &map, static_cast<GstMapFlags>(access | map_for_cuda))) {
     throw Error(ErrorCode::io,
                 "libgstcuda cannot map a frame for the GPU, perhaps because another element holds it for "
                 "writing: GST_DEBUG=cudaallocator:4,GST_MEMORY:5 tells why");
@@ -153,16 +153,16 @@ CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, 
 }
 
 void take_over(Queue& queue, const CudaFrame& frame) {
-  const auto stream = stream_of(GST_CUDA_MEMORY_CAST(frame.memory()));
+  const auto stream = stream_of(reinterpret_cast<GstCudaMemory*>(frame.memory()));
   if (stream) wait_for_cuda_stream(queue, *stream);
 }
 
 bool orders_by_stream(const CudaFrame& frame) {
-  return stream_of(GST_CUDA_MEMORY_CAST(frame.memory())).has_value();
+  return stream_of(reinterpret_cast<GstCudaMemory*>(frame.memory())).has_value();
 }
 
 void hand_over(Queue& queue, const CudaFrame& frame) {
-  const auto stream = stream_of(GST_CUDA_MEMORY_CAST(frame.memory()));
+  const auto stream = stream_of(reinterpret_cast<GstCudaMemory*>(frame.memory()));
   if (!stream) return;
   let_cuda_stream_wait(queue, *stream);
   GST_MINI_OBJECT_FLAG_SET(frame.memory(), need_sync);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What gpumapkernel asks of libgstcuda, the library of GStreamer's own CUDA elements. A gpumap built without it has the
-// same functions in cuda_absent.cpp: there is an obstacle to everything, and no memory is CUDA memory.
+// What gpumapkernel asks of libgstcuda, the library of GStreamer's own CUDA elements. Where that is missing there is an
+// obstacle to everything, and no memory is CUDA memory.
 //
 // A CUDA address means nothing in another context, not even in one of the same GPU. So there is one context for all,
 // gpumap's, which is the GPU's primary one: the mappings of BAR memory are in it and cannot move. It is wrapped as a

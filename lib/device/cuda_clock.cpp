@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "device/cuda_clock.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <algorithm>
 #include <cmath>
 #include <new>
@@ -192,5 +190,3 @@ std::int64_t CudaClock::elapsed_ns(CUevent from, CUevent to) const {
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

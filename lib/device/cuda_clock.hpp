@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -70,5 +68,3 @@ class CudaClock {
 };
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

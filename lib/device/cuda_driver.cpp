@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "device/cuda_driver.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <initializer_list>
 #include <utility>
 
 #include "device/cuda_clock.hpp"
 #include "gpumap/error.hpp"
-
-// Twice, so that the argument is macro-expanded before it becomes a string: the symbol is cuMemFree_v2, not cuMemFree.
-#define GPUMAP_STRING_(text) #text
-#define GPUMAP_STRING(text) GPUMAP_STRING_(text)
 
 namespace gpumap {
 namespace cuda {
@@ -25,25 +23,24 @@ Driver open_driver() {
     throw Error(ErrorCode::no_driver, "libcuda.so.1 was not found: install the NVIDIA driver to run CUDA kernels");
   }
   std::string missing;
-#define GPUMAP_CUDA_LOAD(name) \
-  if (!driver.library.find(GPUMAP_STRING(name), driver.name)) missing += " " GPUMAP_STRING(name);
+#define GPUMAP_CUDA_LOAD(name, symbol, ...) \
+  if (!driver.library.find(#symbol, driver.name)) missing += " " #symbol;
   GPUMAP_CUDA_MANDATORY(GPUMAP_CUDA_LOAD)
 #undef GPUMAP_CUDA_LOAD
   if (!missing.empty()) {
     throw Error(ErrorCode::no_driver,
                 fmt::format("libcuda.so.1 is too old: it lacks{}: update the NVIDIA driver", missing));
   }
-  driver.has_stream_memory = true;
-  driver.has_enumerate = GPUMAP_CUDA_CAN_ENUMERATE != 0;
-#define GPUMAP_CUDA_LOAD(name) driver.has_stream_memory &= driver.library.find(GPUMAP_STRING(name), driver.name);
-  GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_LOAD)
+  const auto all = [](std::initializer_list<bool> found) { return std::ranges::all_of(found, std::identity()); };
+#define GPUMAP_CUDA_LOAD(name, symbol, ...) driver.library.find(#symbol, driver.name),
+  driver.has_stream_memory = all({GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_LOAD)});
+  driver.has_event_times = all({GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_LOAD)});
+  driver.has_enumerate = all({GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)});
 #undef GPUMAP_CUDA_LOAD
-#define GPUMAP_CUDA_LOAD(name) driver.has_enumerate &= driver.library.find(GPUMAP_STRING(name), driver.name);
-  GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)
-#undef GPUMAP_CUDA_LOAD
-  // The newer of two names came with CUDA 12.8: a driver before that has the older one, which takes and gives the same.
-  driver.has_event_times = driver.library.find(GPUMAP_STRING(cuEventElapsedTime), driver.cuEventElapsedTime) ||
-                           driver.library.find("cuEventElapsedTime", driver.cuEventElapsedTime);
+  // A driver before CUDA 12.8 has an older function, which takes and gives the same.
+  if (!driver.has_event_times) {
+    driver.has_event_times = driver.library.find("cuEventElapsedTime", driver.cuEventElapsedTime);
+  }
   if (const CUresult result = driver.cuInit(0); result != CUDA_SUCCESS) {
     throw Error(ErrorCode::no_driver,
                 fmt::format("CUDA does not start: cuInit says {}: check nvidia-smi", driver.name(result)));
@@ -76,14 +73,10 @@ namespace {
 
 /// Errors after which every call on the context fails: only a new process helps.
 bool is_sticky(CUresult result) noexcept {
-  // Younger than the oldest headers that this builds with.
-  constexpr int contained = 226;
-  constexpr int tensor_memory_leak = 721;
-  switch (static_cast<int>(result)) {
-    case contained:
-    case tensor_memory_leak:
+  switch (result) {
     case CUDA_ERROR_ECC_UNCORRECTABLE:
     case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
@@ -94,6 +87,7 @@ bool is_sticky(CUresult result) noexcept {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
     case CUDA_ERROR_MPS_CLIENT_TERMINATED:
     case CUDA_ERROR_EXTERNAL_DEVICE:
     case CUDA_ERROR_UNKNOWN:
@@ -205,5 +199,3 @@ void CudaContext::upload(const void* from, CUdeviceptr to, std::size_t bytes) {
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

@@ -1,84 +1,14 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
-#include <cuda.h>
-
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
 
+#include "device/cuda_api.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/health.hpp"
-
-// cuda.h renames many functions by macro (cuMemFree is cuMemFree_v2): a table member takes the same expanded name as
-// its call does, so `driver.cuMemFree(p)` calls the very symbol that the header declares.
-#define GPUMAP_CUDA_MANDATORY(X)     \
-  X(cuInit)                          \
-  X(cuDriverGetVersion)              \
-  X(cuGetErrorName)                  \
-  X(cuGetErrorString)                \
-  X(cuDeviceGetCount)                \
-  X(cuDeviceGet)                     \
-  X(cuDeviceGetName)                 \
-  X(cuDeviceGetUuid)                 \
-  X(cuDeviceGetAttribute)            \
-  X(cuDeviceTotalMem)                \
-  X(cuDevicePrimaryCtxRetain)        \
-  X(cuDevicePrimaryCtxRelease)       \
-  X(cuCtxGetCurrent)                 \
-  X(cuCtxPushCurrent)                \
-  X(cuCtxPopCurrent)                 \
-  X(cuStreamCreate)                  \
-  X(cuStreamDestroy)                 \
-  X(cuStreamQuery)                   \
-  X(cuStreamSynchronize)             \
-  X(cuStreamWaitEvent)               \
-  X(cuEventCreate)                   \
-  X(cuEventDestroy)                  \
-  X(cuEventRecord)                   \
-  X(cuEventQuery)                    \
-  X(cuMemAlloc)                      \
-  X(cuMemFree)                       \
-  X(cuMemHostAlloc)                  \
-  X(cuMemFreeHost)                   \
-  X(cuMemHostGetDevicePointer)       \
-  X(cuMemcpyAsync)                   \
-  X(cuMemsetD32Async)                \
-  X(cuMemcpyDtoHAsync)               \
-  X(cuMemcpyHtoDAsync)               \
-  X(cuModuleLoadDataEx)              \
-  X(cuModuleGetFunction)             \
-  X(cuModuleUnload)                  \
-  X(cuFuncSetAttribute)              \
-  X(cuFuncGetAttribute)              \
-  X(cuLaunchKernel)                  \
-  X(cuImportExternalMemory)          \
-  X(cuExternalMemoryGetMappedBuffer) \
-  X(cuDestroyExternalMemory)
-
-/// Optional group: without it a timeline polls events instead of a word in host memory.
-#define GPUMAP_CUDA_STREAM_MEMORY(X) \
-  X(cuStreamWriteValue64)            \
-  X(cuStreamWaitValue64)
-
-/// Optional group: without it no queue tells when its work ran.
-#define GPUMAP_CUDA_EVENT_TIMES(X) X(cuEventElapsedTime)
-
-/// Optional group (headers and driver of CUDA 12.4): list the kernels of a module, so that a file with one kernel needs
-/// no function name. Guard its use with GPUMAP_CUDA_CAN_ENUMERATE, then ask has_enumerate.
-#if CUDA_VERSION >= 12040
-#define GPUMAP_CUDA_CAN_ENUMERATE 1
-#define GPUMAP_CUDA_ENUMERATE(X) \
-  X(cuModuleGetFunctionCount)    \
-  X(cuModuleEnumerateFunctions)  \
-  X(cuFuncGetName)
-#else
-#define GPUMAP_CUDA_CAN_ENUMERATE 0
-#define GPUMAP_CUDA_ENUMERATE(X)
-#endif
 
 namespace gpumap {
 
@@ -88,7 +18,7 @@ namespace cuda {
 
 /// The CUDA driver API, opened at run time.
 struct Driver {
-#define GPUMAP_CUDA_MEMBER(name) decltype(&::name) name = nullptr;
+#define GPUMAP_CUDA_MEMBER(name, symbol, ...) CUresult (*name)(__VA_ARGS__) = nullptr;
   GPUMAP_CUDA_MANDATORY(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_MEMBER)
@@ -177,13 +107,3 @@ class CudaContext {
 };
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-class CudaContext {};  ///< there is never one
-
-}  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

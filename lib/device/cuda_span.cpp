@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "device/cuda_span.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 #include <utility>
 
@@ -112,5 +110,3 @@ void CudaSpans::give_back(const Events& events) noexcept {
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

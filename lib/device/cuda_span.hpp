@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
 #include <memory>
 #include <mutex>
 #include <string>
@@ -48,5 +46,3 @@ class CudaSpans : public std::enable_shared_from_this<CudaSpans> {
 };
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

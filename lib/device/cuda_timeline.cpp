@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "device/cuda_timeline.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <atomic>
 #include <deque>
 #include <mutex>
@@ -134,5 +132,3 @@ std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> de
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
 #include <cstdint>
 #include <memory>
 
@@ -43,5 +41,3 @@ class CudaTimeline : public Timeline {
 [[nodiscard]] std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device);
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "device/inventory_parts.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 #include <algorithm>
 #include <array>
@@ -61,16 +59,3 @@ std::vector<CudaGpu> list_cuda_gpus(std::string& status) {
 }
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-std::vector<CudaGpu> list_cuda_gpus(std::string& status) {
-  status = "this gpumap was built without CUDA: rebuild with the CUDA Toolkit's headers to run CUDA kernels";
-  return {};
-}
-
-}  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

@@ -62,9 +62,8 @@ std::string nvrtc_status() {
   const std::lock_guard lock(mutex);
   if (!nvrtc->library) *nvrtc = open_nvrtc();
   if (nvrtc->library) return fmt::format("found {}: CUDA C++ kernels compile at run time", nvrtc->path);
-  return "libnvrtc.so.13 or .12 was not found: install the CUDA Toolkit's NVRTC (cuda-nvrtc), or point "
-         "GPUMAP_NVRTC_PATH "
-         "at its folder, to compile CUDA C++ kernels at run time";
+  return "libnvrtc.so.13 or .12 was not found: install NVRTC (cuda-nvrtc of the CUDA Toolkit), or point "
+         "GPUMAP_NVRTC_PATH at its folder, to compile CUDA C++ kernels at run time";
 }
 
 }  // namespace gpumap

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "device/cuda_driver.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/compile/cubin.hpp"
 #include "kernel/compile/cuda_compiler.hpp"
@@ -13,13 +14,8 @@
 #include "kernel/loaded.hpp"
 #include "queue/executable.hpp"
 
-#if GPUMAP_HAVE_CUDA
-#include "device/cuda_driver.hpp"
-#endif
-
 namespace gpumap {
 
-#if GPUMAP_HAVE_CUDA
 namespace {
 
 constexpr std::uint32_t warp = 32;
@@ -170,15 +166,5 @@ class LoadedCudaKernel final : public CudaKernel {
 std::shared_ptr<Kernel> load_cuda_kernel(std::shared_ptr<GpuDevice> device, const KernelSource& source) {
   return std::make_shared<LoadedCudaKernel>(std::move(device), source);
 }
-
-#else
-
-std::shared_ptr<Kernel> load_cuda_kernel(std::shared_ptr<GpuDevice>, const KernelSource& source) {
-  throw Error(ErrorCode::no_driver, fmt::format("kernel {}: this gpumap was built without CUDA: use a .comp or .spv "
-                                                "kernel",
-                                                source.name));
-}
-
-#endif
 
 }  // namespace gpumap

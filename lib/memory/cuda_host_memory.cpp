@@ -2,8 +2,6 @@
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <cstring>
 
 #include "device/cuda_driver.hpp"
@@ -65,15 +63,3 @@ std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device
 }
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice>, const MappingOptions&) {
-  throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA");
-}
-
-}  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

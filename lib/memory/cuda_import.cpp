@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "memory/cuda_import.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <chrono>
 #include <mutex>
 
@@ -58,5 +56,3 @@ void CudaImport::release() noexcept {
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
 #include <cstdint>
 
 #include "device/cuda_driver.hpp"
@@ -30,5 +28,3 @@ class CudaImport {
 };
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

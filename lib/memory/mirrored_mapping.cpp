@@ -95,12 +95,10 @@ class PageableMapping final : public MirroredMapping {
     flush(offset, bytes);
     if (bytes == 0) return {};
     device_->check_alive();
-#if GPUMAP_HAVE_CUDA
     if (device_->cuda() != nullptr) {
       device_->cuda()->upload(host() + offset, address(Backend::cuda) + offset, bytes);
       return {};
     }
-#endif
     device_->staging().upload({host() + offset, bytes}, buffer(), buffer_offset() + offset);
     return {};
   }

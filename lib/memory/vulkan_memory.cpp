@@ -35,12 +35,10 @@ class VulkanMapping final : public GpuMapping {
     const auto misalignment = reinterpret_cast<std::uintptr_t>(allocation_.host) % host_alignment;
     base_ = misalignment == 0 ? 0 : host_alignment - misalignment;
     set_memory_coherent(allocation_.coherent);
-#if GPUMAP_HAVE_CUDA
     if (device_->cuda() != nullptr && options.placement != Placement::host) {
       const TimedStep step(MappingStep::import_to_cuda);
       import_ = std::make_unique<CudaImport>(*device_->cuda(), export_fd(), allocation_.memory_bytes);
     }
-#endif
   }
 
   [[nodiscard]] std::byte* host() const noexcept override {
@@ -49,18 +47,12 @@ class VulkanMapping final : public GpuMapping {
 
   [[nodiscard]] std::uint64_t address(Backend backend) const noexcept override {
     if (backend == Backend::vulkan) return allocation_.address + base_;
-#if GPUMAP_HAVE_CUDA
     if (import_) return import_->address() + base_;
-#endif
     return 0;
   }
 
-  [[nodiscard]] VkBuffer buffer() const noexcept override {
-    return *allocation_.buffer;
-  }
-  [[nodiscard]] std::uint64_t buffer_offset() const noexcept override {
-    return base_;
-  }
+  [[nodiscard]] VkBuffer buffer() const noexcept override { return *allocation_.buffer; }
+  [[nodiscard]] std::uint64_t buffer_offset() const noexcept override { return base_; }
 
   [[nodiscard]] UniqueFd export_fd() const override {
     if (!allocation_.exportable) {
@@ -85,12 +77,10 @@ class VulkanMapping final : public GpuMapping {
       std::memcpy(to.data(), host() + offset, to.size());
       return;
     }
-#if GPUMAP_HAVE_CUDA
     if (import_) {
       device_->cuda()->download(address(Backend::cuda) + offset, to.data(), to.size());
       return;
     }
-#endif
     device_->staging().download(buffer(), base_ + offset, to);
   }
 
@@ -104,10 +94,8 @@ class VulkanMapping final : public GpuMapping {
 
   VulkanContext& context_;
   VulkanAllocation allocation_;
-  std::uint64_t base_ = 0;  // where the mapping starts in the allocation
-#if GPUMAP_HAVE_CUDA
+  std::uint64_t base_ = 0;              // where the mapping starts in the allocation
   std::unique_ptr<CudaImport> import_;  // declared last: CUDA lets go first
-#endif
 };
 
 }  // namespace

@@ -7,8 +7,6 @@
 
 namespace gpumap {
 
-#if GPUMAP_HAVE_CUDA
-
 CudaHandles cuda_handles(const Device& device) noexcept {
   const auto* gpu = dynamic_cast<const GpuDevice*>(&device);
   if (gpu == nullptr || gpu->cuda() == nullptr) return {};
@@ -26,25 +24,5 @@ void wait_for_cuda_stream(Queue& queue, void* stream) {
 void let_cuda_stream_wait(Queue& queue, void* stream) {
   order_before(queue, static_cast<CUstream>(stream));
 }
-
-#else
-
-CudaHandles cuda_handles(const Device& /*device*/) noexcept {
-  return {};
-}
-
-void* cuda_stream(Queue& /*queue*/) {
-  throw Error(ErrorCode::invalid, "a queue that is not CUDA's has no stream");
-}
-
-void wait_for_cuda_stream(Queue& queue, void* /*stream*/) {
-  static_cast<void>(cuda_stream(queue));
-}
-
-void let_cuda_stream_wait(Queue& queue, void* /*stream*/) {
-  static_cast<void>(cuda_stream(queue));
-}
-
-#endif
 
 }  // namespace gpumap

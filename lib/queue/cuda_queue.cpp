@@ -2,8 +2,6 @@
 #include "gpumap/error.hpp"
 #include "queue/queues.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -206,15 +204,3 @@ void order_before(Queue& queue, CUstream stream) {
 }
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice>) {
-  throw Error(ErrorCode::not_supported, "this gpumap was built without CUDA: use the Vulkan backend");
-}
-
-}  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

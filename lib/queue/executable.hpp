@@ -7,16 +7,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "device/cuda_api.hpp"
 #include "gpumap/kernel.hpp"
-
-#if GPUMAP_HAVE_CUDA
-#include <cuda.h>
-#endif
 
 namespace gpumap {
 
 /// What Queue::launch needs of a loaded kernel. lib/kernel derives from these two.
-#if GPUMAP_HAVE_CUDA
 class CudaKernel : public Kernel {
  public:
   [[nodiscard]] Backend backend() const noexcept final { return Backend::cuda; }
@@ -24,7 +20,6 @@ class CudaKernel : public Kernel {
   /// Dynamic shared memory of a block.
   [[nodiscard]] virtual std::uint32_t shared_bytes() const noexcept = 0;
 };
-#endif
 
 /// The pipeline layout has no descriptor sets and one push-constant range: 8 bytes at offset 0 for the compute stage,
 /// the device address of a gpumap_frame.

@@ -7,12 +7,9 @@
 #include <functional>
 #include <memory>
 
+#include "device/cuda_api.hpp"
 #include "device/gpu_device.hpp"
 #include "gpumap/queue.hpp"
-
-#if GPUMAP_HAVE_CUDA
-#include <cuda.h>
-#endif
 
 namespace gpumap {
 
@@ -20,7 +17,7 @@ namespace gpumap {
 inline constexpr std::chrono::nanoseconds cpu_wait_spin = std::chrono::microseconds(50);
 
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
-/// Throws Error(not_supported) in a build without CUDA.
+/// For a device that has CUDA.
 [[nodiscard]] std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device);
 
 /// For a library that records commands by itself: `record` is called with the command buffer of the next submission,
@@ -29,13 +26,11 @@ inline constexpr std::chrono::nanoseconds cpu_wait_spin = std::chrono::microseco
 void record_commands(Queue& queue, std::shared_ptr<const void> owner,
                      const std::function<void(VkCommandBuffer)>& record);
 
-#if GPUMAP_HAVE_CUDA
 /// The stream behind a CUDA queue, for a library that launches by itself; what it launches before the next submit() is
 /// of that submission. Throws Error(invalid) for another queue.
 [[nodiscard]] CUstream stream_of(Queue& queue);
 /// As wait_for_cuda_stream() and let_cuda_stream_wait().
 void order_after(Queue& queue, CUstream stream);
 void order_before(Queue& queue, CUstream stream);
-#endif
 
 }  // namespace gpumap

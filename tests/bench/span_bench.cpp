@@ -15,12 +15,10 @@
 #include <string>
 #include <utility>
 
+#include "device/cuda_driver.hpp"
 #include "device/gpu_device.hpp"
 #include "gpumap/device.hpp"
 #include "queue/queues.hpp"
-#if GPUMAP_HAVE_CUDA
-#include "device/cuda_driver.hpp"
-#endif
 
 namespace {
 
@@ -75,7 +73,6 @@ void BeginAndEndASpan(benchmark::State& state, Backend backend) {
   }
 }
 
-#if GPUMAP_HAVE_CUDA
 // What a span cannot be cheaper than: the two calls of CUDA that it consists of.
 void RecordTwoEvents(benchmark::State& state, Backend backend) {
   Queued frames(backend);
@@ -98,7 +95,6 @@ void RecordTwoEvents(benchmark::State& state, Backend backend) {
   context.driver().cuEventDestroy(began);
   context.driver().cuEventDestroy(ended);
 }
-#endif
 
 void ReadASpan(benchmark::State& state, Backend backend) {
   Queued frames(backend);
@@ -130,10 +126,8 @@ int main(int argc, char** argv) {
       benchmark::RegisterBenchmark((std::string(what) + "/" + name).c_str(), run, backend)->UseManualTime();
     }
   }
-#if GPUMAP_HAVE_CUDA
   if (Device::open()->has(Backend::cuda)) {
     benchmark::RegisterBenchmark("RecordTwoEvents/cuda", &RecordTwoEvents, Backend::cuda)->UseManualTime();
   }
-#endif
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -3,8 +3,6 @@
 // all.
 #include <gtest/gtest.h>
 
-#if GPUMAP_HAVE_CUDA
-
 #include <array>
 #include <atomic>
 #include <memory>
@@ -164,11 +162,3 @@ INSTANTIATE_TEST_SUITE_P(Events, CudaQueueTest, ::testing::Values(false));
 
 }  // namespace
 }  // namespace gpumap
-
-#else
-
-TEST(CudaQueueTest, NeedsCudaHeaders) {
-  GTEST_SKIP() << "built without CUDA";
-}
-
-#endif

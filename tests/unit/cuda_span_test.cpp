@@ -2,8 +2,6 @@
 // Spans on a CUDA driver that is made up: it knows when its events truly happened, answers late, or answers wrong.
 #include <gtest/gtest.h>
 
-#if GPUMAP_HAVE_CUDA
-
 #include <cmath>
 #include <memory>
 #include <vector>
@@ -250,11 +248,3 @@ INSTANTIATE_TEST_SUITE_P(Events, CudaSpanTest, ::testing::Values(false));
 
 }  // namespace
 }  // namespace gpumap
-
-#else
-
-TEST(CudaSpanTest, NeedsCudaHeaders) {
-  GTEST_SKIP() << "built without CUDA";
-}
-
-#endif

@@ -145,13 +145,13 @@ inline void fill_memory(cuda::Driver& driver) {
     *address = reinterpret_cast<CUdeviceptr>(memory);
     return CUDA_SUCCESS;
   };
-  driver.cuStreamWaitValue64 = [](CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  driver.cuStreamWaitValue64 = [](CUstream stream, CUdeviceptr address, std::uint64_t value, unsigned) {
     of(stream).push([=] {
       while (word(address).load() < value) std::this_thread::yield();
     });
     return CUDA_SUCCESS;
   };
-  driver.cuStreamWriteValue64 = [](CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned) {
+  driver.cuStreamWriteValue64 = [](CUstream stream, CUdeviceptr address, std::uint64_t value, unsigned) {
     if (write_value == CUDA_SUCCESS) of(stream).push([=] { word(address).store(value); });
     return write_value.load();
   };

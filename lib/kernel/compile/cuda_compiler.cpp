@@ -18,7 +18,6 @@
 
 namespace gpumap {
 
-#if GPUMAP_HAVE_CUDA
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
@@ -181,16 +180,6 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
   std::string function = choose_entry(source, exact ? compiled.listing : compiled.code);
   return {.code = std::move(compiled.code), .function = std::move(function)};
 }
-
-#else
-
-CudaBinary build_cuda(const KernelSource& source, std::string_view, CodeCache&) {
-  throw Error(ErrorCode::no_driver, fmt::format("kernel {}: this gpumap was built without CUDA: use a .comp kernel, or "
-                                                "build with the CUDA Toolkit installed",
-                                                source.name));
-}
-
-#endif
 
 std::string compile_cuda(const KernelSource& source, std::string_view architecture) {
   return build_cuda(source, architecture).code;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/compile/nvrtc.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,7 +19,7 @@ std::unique_ptr<Nvrtc> open() {
   nvrtc->found = open_nvrtc();
   if (!nvrtc->found.library) {
     throw Error(ErrorCode::no_driver,
-                fmt::format("NVRTC not found (looked for {}): install the CUDA Toolkit's libnvrtc, set "
+                fmt::format("NVRTC not found (looked for {}): install NVRTC (cuda-nvrtc of the CUDA Toolkit), set "
                             "GPUMAP_NVRTC_PATH to its folder, or use a .cubin or .comp kernel",
                             fmt::join(nvrtc->found.looked_in, ", ")));
   }
@@ -30,7 +28,7 @@ std::unique_ptr<Nvrtc> open() {
     throw Error(ErrorCode::no_driver,
                 fmt::format("{} has no {}: gpumap needs NVRTC 11.2 or newer", nvrtc->found.path, name));
   };
-#define GPUMAP_NVRTC_LOAD(name) load(#name, nvrtc->name);
+#define GPUMAP_NVRTC_LOAD(type, name, ...) load(#name, nvrtc->name);
   GPUMAP_NVRTC_FUNCTIONS(GPUMAP_NVRTC_LOAD)
 #undef GPUMAP_NVRTC_LOAD
 
@@ -60,5 +58,3 @@ const Nvrtc& Nvrtc::get() {
 }
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

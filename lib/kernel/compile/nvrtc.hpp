@@ -1,37 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#if GPUMAP_HAVE_CUDA
-
-#include <nvrtc.h>
-
 #include <string>
 #include <vector>
 
 #include "device/nvrtc_library.hpp"
-
-#define GPUMAP_NVRTC_FUNCTIONS(X) \
-  X(nvrtcGetErrorString)          \
-  X(nvrtcVersion)                 \
-  X(nvrtcGetNumSupportedArchs)    \
-  X(nvrtcGetSupportedArchs)       \
-  X(nvrtcCreateProgram)           \
-  X(nvrtcDestroyProgram)          \
-  X(nvrtcCompileProgram)          \
-  X(nvrtcAddNameExpression)       \
-  X(nvrtcGetLoweredName)          \
-  X(nvrtcGetProgramLogSize)       \
-  X(nvrtcGetProgramLog)           \
-  X(nvrtcGetPTXSize)              \
-  X(nvrtcGetPTX)                  \
-  X(nvrtcGetCUBINSize)            \
-  X(nvrtcGetCUBIN)
+#include "kernel/compile/nvrtc_api.hpp"
 
 namespace gpumap {
 
 /// CUDA's run-time compiler, opened at run time. Thread safety: immutable; NVRTC itself takes calls from any thread.
 struct Nvrtc {
-#define GPUMAP_NVRTC_MEMBER(name) decltype(&::name) name = nullptr;
+#define GPUMAP_NVRTC_MEMBER(type, name, ...) type (*name)(__VA_ARGS__) = nullptr;
   GPUMAP_NVRTC_FUNCTIONS(GPUMAP_NVRTC_MEMBER)
 #undef GPUMAP_NVRTC_MEMBER
   NvrtcLibrary found;
@@ -44,5 +24,3 @@ struct Nvrtc {
 };
 
 }  // namespace gpumap
-
-#endif  // GPUMAP_HAVE_CUDA

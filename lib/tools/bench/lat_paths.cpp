@@ -6,9 +6,8 @@
 #include <gpumap/copy.hpp>
 #include <numeric>
 #include <random>
-#if GPUMAP_HAVE_CUDA
+
 #include "device/cuda_timeline.hpp"
-#endif
 
 namespace bench {
 namespace {
@@ -120,7 +119,6 @@ class LaunchPath final : public LatPath {
   Launch launch_;
 };
 
-#if GPUMAP_HAVE_CUDA
 /// A word in the BAR that the CPU raises and a CUDA stream waits for.
 class BellTimeline final : public gpumap::CudaTimeline {
  public:
@@ -137,8 +135,8 @@ class BellTimeline final : public gpumap::CudaTimeline {
   }
   [[nodiscard]] std::uint64_t completed() override { return rung_; }
   void signal(std::uint64_t value) override { ring(value); }
-  void make_wait(CUstream stream, std::uint64_t value) override {
-    context_.check(context_.driver().cuStreamWaitValue64(stream, address_, value, CU_STREAM_WAIT_VALUE_GEQ),
+  void make_wait(gpumap::CUstream stream, std::uint64_t value) override {
+    context_.check(context_.driver().cuStreamWaitValue64(stream, address_, value, gpumap::CU_STREAM_WAIT_VALUE_GEQ),
                    "waiting for a doorbell");
   }
 
@@ -186,7 +184,6 @@ class QueuedPath final : public LatPath {
   std::uint64_t sequence_ = 0;
   Launch launch_;
 };
-#endif
 
 }  // namespace
 
@@ -215,15 +212,11 @@ std::unique_ptr<LatPath> launch_path(const Context& context, const ResidentKerne
   return std::make_unique<LaunchPath>(context, kernels, placement, bytes, false);
 }
 
-std::unique_ptr<LatPath> queued_path([[maybe_unused]] const Context& context,
-                                     [[maybe_unused]] const ResidentKernels& kernels,
-                                     [[maybe_unused]] std::size_t bytes) {
-#if GPUMAP_HAVE_CUDA
+std::unique_ptr<LatPath> queued_path(const Context& context, const ResidentKernels& kernels, std::size_t bytes) {
   const auto* device = dynamic_cast<const gpumap::GpuDevice*>(context.device.get());
   if (context.backend == Backend::cuda && device->cuda()->stream_memory()) {
     return std::make_unique<QueuedPath>(context, kernels, bytes);
   }
-#endif
   return nullptr;
 }
 

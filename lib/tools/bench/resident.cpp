@@ -9,10 +9,8 @@
 #include <gpumap/error.hpp>
 
 #include "bench_kernels.hpp"
-#include "device/gpu_device.hpp"
-#if GPUMAP_HAVE_CUDA
 #include "device/cuda_driver.hpp"
-#endif
+#include "device/gpu_device.hpp"
 
 namespace bench {
 namespace {
@@ -58,16 +56,14 @@ std::string refuse_resident(const Context& context) {
            "is "
            "running already: use --backend cuda";
   }
-#if GPUMAP_HAVE_CUDA
   const auto* device = dynamic_cast<const gpumap::GpuDevice*>(context.device.get());
-  const int order = device->cuda()->attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
-  if (order < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
+  const int order = device->cuda()->attribute(gpumap::CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+  if (order < gpumap::CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
     return fmt::format(
         "{} does not show writes from outside in order to a kernel that is running already "
         "(GPU_DIRECT_RDMA_WRITES_ORDERING is {}, {} is needed): launch a kernel behind the stores instead",
-        context.device->info().name, order, static_cast<int>(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER));
+        context.device->info().name, order, gpumap::CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
   }
-#endif
   return {};
 }
 

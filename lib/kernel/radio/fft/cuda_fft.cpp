@@ -3,8 +3,6 @@
 
 #include "gpumap/error.hpp"
 
-#if GPUMAP_HAVE_CUDA
-
 #include <fmt/format.h>
 
 #include <array>
@@ -22,7 +20,7 @@
 namespace gpumap {
 namespace {
 
-// Of cufft.h, which a build with no more than cuda.h and nvrtc.h lacks: unchanged since CUDA 4.
+// Of cufft.h: unchanged since CUDA 4.
 using CufftHandle = int;
 constexpr int cufft_success = 0;
 constexpr int cufft_alloc_failed = 2;
@@ -138,15 +136,3 @@ std::unique_ptr<Fft> make_cuda_fft(const std::shared_ptr<Device>& device, std::u
 }
 
 }  // namespace gpumap
-
-#else
-
-namespace gpumap {
-
-std::unique_ptr<Fft> make_cuda_fft(const std::shared_ptr<Device>&, std::uint32_t) {
-  return nullptr;
-}
-
-}  // namespace gpumap
-
-#endif
