@@ -5,6 +5,7 @@
 
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
+#include "memory/bar_read.hpp"
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/mapping_steps.hpp"
@@ -75,6 +76,10 @@ class VulkanMapping final : public GpuMapping {
     if (placement() == Placement::host) {
       invalidate(offset, to.size());
       std::memcpy(to.data(), host() + offset, to.size());
+      return;
+    }
+    if (placement() == Placement::bar && to.size() <= max_bar_read && can_read_bar()) {
+      read_bar(to.data(), host() + offset, to.size());
       return;
     }
     if (import_) {

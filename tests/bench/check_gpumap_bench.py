@@ -11,7 +11,7 @@ import tempfile
 
 MODES = {"bw", "api", "frame", "lat", "pingpong"}
 PATHS = {
-    "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download by DMA",
+    "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download",
            "CPU reads of the BAR"},
     "api": {"bar", "device", "page-locked", "page-locked + device", "pageable + device"},
     "frame": {"bar", "copy to pinned + DMA", "stream to pinned + DMA", "copy to zero-copy", "pageable", "pinned, DMA",

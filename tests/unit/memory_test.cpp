@@ -200,6 +200,23 @@ TEST_F(Memory, MemoryOutlivesTheCallersDevice) {
   EXPECT_EQ(downloaded(*mapping, 17, 1)[0], std::byte{42});
 }
 
+// A few bytes of a BAR are read by the CPU, more by DMA.
+TEST_P(Written, DownloadsFewBytesFromAnywhere) {
+  constexpr std::size_t size = 5000;
+  const auto mapping = device_->allocate({GetParam(), size});
+  const auto data = random_bytes(size, 77);
+  std::copy(data.begin(), data.end(), mapping->host());
+  mapping->flush(0, size);
+  static_cast<void>(mapping->upload(0, size).wait());
+  for (const std::size_t bytes : {1UL, 15UL, 16UL, 17UL, 63UL, 64UL, 255UL, 2047UL, 2048UL, 2049UL}) {
+    for (const std::size_t offset : {0UL, 1UL, 15UL, 16UL, 61UL, size - bytes}) {
+      const auto first = data.begin() + static_cast<std::ptrdiff_t>(offset);
+      ASSERT_EQ(downloaded(*mapping, offset, bytes), std::vector(first, first + static_cast<std::ptrdiff_t>(bytes)))
+          << bytes << " at " << offset;
+    }
+  }
+}
+
 TEST_P(Written, ThreadsUploadAndDownloadAtOnce) {
   std::vector<std::thread> threads;
   std::vector<int> right(4, 0);

@@ -111,7 +111,7 @@ void Ways::add_back() {
     gpumap::store_fence();
     slots_->flush(at, bytes_);
   };
-  add({.path = "download by DMA",
+  add({.path = "download",
        .copy =
            [this](std::size_t from, std::size_t to) {
              slots_->download(from, {host_.data() + to, bytes_});
