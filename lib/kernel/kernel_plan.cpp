@@ -137,8 +137,7 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend),
                             name_of(device.info()),
-                            cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver and build "
-                                   "gpumap with the CUDA Toolkit"
+                            cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver"
                                  : "install a Vulkan driver for it"));
   }
   return plan;
