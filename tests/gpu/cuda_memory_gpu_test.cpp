@@ -19,7 +19,7 @@ constexpr Size sizes[] = {{640, 480}, {1917, 1081}, {33, 7}, {33, 6}, {1, 1}};
 /// What libgstcuda 1.22 lays out so that the CPU can read it.
 bool fits(const char* format, int height) {
   const std::string name = format;
-  return height % 2 == 0 || (name != "I420" && name != "YV12" && name != "I420_10LE");
+  return height % 2 == 0 || (name != "I420" && name != "YV12" && name != "I420_10LE" && name != "NV21");
 }
 
 class CudaMemory : public CudaPipeline {};
