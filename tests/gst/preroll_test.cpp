@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Both branches in one pipeline reach PLAYING and EOS: live or not, synchronised or not, however many frames the
 // downstream wants before it prerolls.
-#include <optional>
-#include <thread>
 #include <tuple>
 
 #include "pipeline.hpp"
@@ -12,24 +10,6 @@ namespace {
 
 constexpr const char* source =
     "videotestsrc num-buffers=20 ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! ";
-
-/// Twenty frames at their pace into the appsrc `in`, then EOS.
-class Camera {
- public:
-  explicit Camera(const Pipeline& pipeline) : source_(pipeline.appsrc()) {}
-
- private:
-  void film() {
-    const auto began = std::chrono::steady_clock::now();
-    for (int i = 0; i < 20; ++i) {
-      std::this_thread::sleep_until(began + i * 20ms);
-      push(source_, new_buffer(random_data(64 * 48 * 3 / 2, 3), static_cast<GstClockTime>(i) * 20 * GST_MSECOND));
-    }
-    gst_app_src_end_of_stream(source_);
-  }
-  GstAppSrc* source_;
-  std::jthread thread_{[this] { film(); }};
-};
 
 /// Source: live or not. Sinks: synchronised or not. What is between gpumapsrc and its sink.
 class Preroll : public testing::TestWithParam<std::tuple<bool, bool, bool, const char*>> {
@@ -49,18 +29,18 @@ TEST_P(Preroll, PlaysToTheEnd) {
   EXPECT_EQ(stat(pipeline.element("sink"), "frames"), 20U);
 }
 
-// GStreamer's own live sources that wait for the clock, videotestsrc among them, can miss being played again: in 1.22
-// `videotestsrc is-live=true ! fakesink async=false` stands still after one such change in 400. appsrc does not.
+// A live source of GStreamer's that is paused while it waits, for the clock or for a frame of the application, can miss
+// being played again, with any element behind it: `videotestsrc is-live=true ! fakesink async=false` stands still after
+// one such change in 400 (1.22), `appsrc is-live=true ! queue ! fakesink` after one in four (1.26). This one never
+// waits: what follows it takes its time.
 TEST_P(Preroll, PausesPlaysAndPausesAgain) {
   std::string text = description();
   if (std::get<0>(GetParam())) {
-    text.replace(
-        0, text.find('!'),
-        "appsrc name=in format=time is-live=true caps=video/x-raw,format=I420,width=64,height=48,framerate=50/1 ");
+    text.replace(0, text.find('!'),
+                 "fakesrc is-live=true num-buffers=20 format=time sizetype=fixed sizemax=4608 filltype=random ! "
+                 "identity sleep-time=20000 ");
   }
   Pipeline pipeline(text);
-  std::optional<Camera> camera;
-  if (std::get<0>(GetParam())) camera.emplace(pipeline);
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
