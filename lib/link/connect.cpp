@@ -67,9 +67,9 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   std::vector<std::byte> buffer(link::largest_message);
   std::size_t got = 0;
   pollfd polled{socket.get(), POLLIN, 0};
-  // A server that is stopped, or dies now, costs a try.
-  const bool sent = link::send_message(socket.get(), bytes) == link::Sent::ok;
-  if (!sent || poll(&polled, 1, static_cast<int>(time_to_answer.count())) <= 0 ||
+  // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
+  static_cast<void>(link::send_message(socket.get(), bytes));
+  if (poll(&polled, 1, static_cast<int>(time_to_answer.count())) <= 0 ||
       link::receive_message(socket.get(), buffer, got, &answer.fds) != link::Received::message) {
     answer.trouble = "no answer";
     return answer;

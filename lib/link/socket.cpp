@@ -185,8 +185,12 @@ Received receive_message(int socket, std::span<std::byte> buffer, std::size_t& b
     message.msg_controllen = control.size();
   }
   ssize_t got = -1;
-  do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
+  // Where the other end closed with something unread, that is told once, before its last messages.
+  for (int resets = 0; resets < 2; ++resets) {
+    do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    if (got >= 0 || errno != ECONNRESET) break;
+  }
   if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK ? Received::nothing : Received::gone;
   if (fds != nullptr) {
     for (cmsghdr* head = CMSG_FIRSTHDR(&message); head != nullptr; head = CMSG_NXTHDR(&message, head)) {
