@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "link_helpers.hpp"
+#include "link_child.hpp"
 
 namespace gpumap {
 namespace {
@@ -40,43 +38,6 @@ unsigned seed() {
   static const unsigned once = number_from("GPUMAP_LINK_SEED", std::random_device()());
   return once;
 }
-
-/// Another process, killed at the latest with its owner.
-class Child {
- public:
-  explicit Child(const std::vector<std::string>& args) {
-    const char* program = std::getenv("GPUMAP_LINK_PEER");
-    if (program == nullptr) throw std::runtime_error("GPUMAP_LINK_PEER does not name the program link_peer");
-    std::vector<char*> argv{const_cast<char*>(program)};
-    for (const std::string& one : args) argv.push_back(const_cast<char*>(one.c_str()));
-    argv.push_back(nullptr);
-    if (posix_spawn(&pid_, program, nullptr, nullptr, argv.data(), environ) != 0) {
-      throw std::runtime_error("cannot start link_peer");
-    }
-  }
-  ~Child() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-  }
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  [[nodiscard]] pid_t pid() const { return pid_; }
-  void signal(int number) const { kill(pid_, number); }
-  /// "exit 3", "signal 9", or "runs" where it does not end.
-  std::string wait() {
-    int status = 0;
-    const bool ended = comes_true([&] { return waitpid(pid_, &status, WNOHANG) == pid_; });
-    if (!ended) return "runs";
-    pid_ = -1;
-    return WIFEXITED(status) ? "exit " + std::to_string(WEXITSTATUS(status))
-                             : "signal " + std::to_string(WTERMSIG(status));
-  }
-
- private:
-  pid_t pid_ = -1;
-};
 
 class Times {
  public:

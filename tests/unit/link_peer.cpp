@@ -131,6 +131,49 @@ int orphan(const std::string& path, const std::filesystem::path& folder) {
   die();
 }
 
+int let_gpu_read(const std::string& path, std::uint64_t count) {
+  const auto device = Device::open();
+  LinkConsumerOptions options;
+  options.path = path;
+  options.leak = LinkLeak::no;
+  options.patience = patience;
+  const auto consumer = LinkConsumer::connect(device, options);
+  const Mapping& slots = *consumer->ring()->mapping();
+  if (slots.address(device->default_backend()) == 0) return 5;
+  const std::size_t bytes = consumer->ring()->slot_bytes();
+  const auto queue = device->create_queue();
+  struct Read {
+    Fence fence;
+    LinkFrame frame;
+    std::uint32_t slot = 0;
+    std::shared_ptr<Mapping> copy;
+  };
+  std::vector<Read> reads(3);
+  for (Read& read : reads) read.copy = device->allocate({.placement = Placement::host, .bytes = bytes});
+  const auto check = [&](const Read& read) {
+    if (read.frame.info.bytes == 0) return true;  // not used yet
+    if (read.fence.wait(soon()) != WaitResult::ready) return false;
+    read.copy->invalidate(0, bytes);
+    return torn_at(read.copy->host(), read.frame.info.bytes, read.frame.info.sequence, read.slot) ==
+           read.frame.info.bytes;
+  };
+  for (std::uint64_t n = 0; n < count; ++n) {
+    Read& read = reads[n % reads.size()];
+    if (!check(read)) return 3;
+    ReadLease lease;
+    if (consumer->next(lease, read.frame, soon()) != LinkNext::frame) return 5;
+    read.slot = lease.slot();
+    queue->copy(slots, lease.offset(), *read.copy, 0, bytes);
+    read.fence = queue->submit();
+    lease.add_read_fence(read.fence);
+    // The lease ends here, and the GPU reads on.
+  }
+  for (const Read& read : reads) {
+    if (!check(read)) return 3;
+  }
+  return validation_message_count() == 0 ? 0 : 5;
+}
+
 int stranger(const std::string& path, uid_t user) {
   if (setuid(user) != 0) return 5;
   LinkConsumerOptions options;
@@ -154,6 +197,7 @@ int main(int argc, char** argv) {
       return produce(args[1], static_cast<unsigned>(std::stoul(args[2])), args[3], std::stoull(args[4]));
     }
     if (args.size() == 3 && args[0] == "orphan") return orphan(args[1], args[2]);
+    if (args.size() == 3 && args[0] == "gpu") return let_gpu_read(args[1], std::stoull(args[2]));
     if (args.size() == 3 && args[0] == "stranger") return stranger(args[1], static_cast<uid_t>(std::stoul(args[2])));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
