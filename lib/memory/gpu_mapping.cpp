@@ -36,6 +36,11 @@ UniqueFd GpuMapping::export_fd() const {
   throw Error(ErrorCode::not_supported, "page-locked host memory cannot be exported: export device memory instead");
 }
 
+MemoryExport GpuMapping::export_memory() const {
+  throw Error(ErrorCode::not_supported,
+              "host memory beside the GPU cannot be passed to another process: use transport=bar");
+}
+
 const GpuMapping& own_mapping(const Mapping& mapping, const GpuDevice& device) {
   const auto* own = dynamic_cast<const GpuMapping*>(&mapping);
   if (own == nullptr || &own->device() != &device) {

@@ -14,6 +14,15 @@
 
 namespace gpumap {
 
+/// Memory as another process imports it.
+struct MemoryExport {
+  UniqueFd fd;                         ///< OPAQUE_FD of a dedicated allocation
+  std::uint64_t allocation_bytes = 0;  ///< of the VkDeviceMemory
+  std::uint64_t buffer_bytes = 0;      ///< of the buffer on it
+  std::uint64_t base = 0;              ///< where in the buffer the mapping starts
+  std::uint32_t memory_type = 0;
+};
+
 /// What every mapping of this library has in common, and what the queues need of one.
 class GpuMapping : public Mapping {
  public:
@@ -31,6 +40,8 @@ class GpuMapping : public Mapping {
   [[nodiscard]] virtual std::uint64_t buffer_offset() const noexcept { return 0; }
   /// A new OPAQUE_FD descriptor of the memory. Throws Error(not_supported).
   [[nodiscard]] virtual UniqueFd export_fd() const;
+  /// The same with what an import needs to know. Throws Error(not_supported).
+  [[nodiscard]] virtual MemoryExport export_memory() const;
 
   /// Throws Error(invalid) unless [offset, offset + bytes) lies inside. `what` names the operation.
   void check_range(std::size_t offset, std::size_t bytes, const char* what) const;
@@ -67,6 +78,10 @@ void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t byte
 /// Memory from Vulkan: Placement::bar and ::device (seen by CUDA too where the GPU has it), ::host for Vulkan kernels.
 [[nodiscard]] std::shared_ptr<GpuMapping> allocate_vulkan(std::shared_ptr<GpuDevice> device,
                                                           const MappingOptions& options);
+/// Memory that another process exported on the same GPU, mapped as Placement::bar. Throws Error(invalid) where the
+/// figures do not fit what the driver says of such memory.
+[[nodiscard]] std::shared_ptr<GpuMapping> import_vulkan(std::shared_ptr<GpuDevice> device, std::size_t bytes,
+                                                        MemoryExport memory);
 /// Page-locked host memory for CUDA kernels: Placement::host.
 [[nodiscard]] std::shared_ptr<GpuMapping> allocate_cuda_host(std::shared_ptr<GpuDevice> device,
                                                              const MappingOptions& options);

@@ -108,6 +108,8 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
                               require_coherent ? "coherent " : "", wanted.text));
     }
     memory_bytes = needs.size;
+    buffer_bytes = bytes;
+    memory_type = *type;
     if (placement == Placement::bar) {
       share = reserve_window(context, memory_bytes);
     } else if (placement == Placement::host) {
@@ -144,6 +146,53 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
                       format_bytes(context.window_free_bytes())));
     }
     context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
+  }
+}
+
+VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) {
+  TimedStep step(MappingStep::allocate);
+  context.health().check();
+  const auto refuse = [&context](const std::string& what) {
+    throw Error(ErrorCode::invalid, fmt::format("{}: memory of another process {}: use the same driver on both sides",
+                                                context.name(), what));
+  };
+  const auto& types = context.memory();
+  if (!context.optional().export_fd) refuse("cannot be imported (VK_KHR_external_memory_fd)");
+  if (from.memory_type >= types.memoryTypeCount ||
+      !(types.memoryTypes[from.memory_type].propertyFlags & Property::eHostVisible)) {
+    refuse(fmt::format("is of type {}, which the CPU cannot map here", from.memory_type));
+  }
+  if (from.allocation_bytes > context.max_allocation() || from.buffer_bytes > from.allocation_bytes) {
+    refuse(fmt::format("has {} in an allocation of {}, the driver allows {}", format_bytes(from.buffer_bytes),
+                       format_bytes(from.allocation_bytes), format_bytes(context.max_allocation())));
+  }
+  try {
+    const vk::ExternalMemoryBufferCreateInfo external(vk::ExternalMemoryHandleTypeFlagBits::eOpaqueFd);
+    vk::BufferCreateInfo buffer_info({}, from.buffer_bytes, buffer_usage);
+    buffer_info.setPNext(&external);
+    buffer = vk::raii::Buffer(context.device(), buffer_info);
+    auto needs = buffer.getMemoryRequirements();
+    if ((needs.memoryTypeBits >> from.memory_type & 1U) == 0) {  // as where it was allocated
+      buffer_info.setPNext(nullptr);
+      buffer = vk::raii::Buffer(context.device(), buffer_info);
+      needs = buffer.getMemoryRequirements();
+    }
+    if (needs.size > from.allocation_bytes) refuse(fmt::format("is too small: {} asked", format_bytes(needs.size)));
+    const vk::MemoryDedicatedAllocateInfo dedicated({}, *buffer);
+    const vk::MemoryAllocateFlagsInfo flags(vk::MemoryAllocateFlagBits::eDeviceAddress, 0, &dedicated);
+    const vk::ImportMemoryFdInfoKHR import(vk::ExternalMemoryHandleTypeFlagBits::eOpaqueFd, from.fd.get(), &flags);
+    memory = vk::raii::DeviceMemory(context.device(), {from.allocation_bytes, from.memory_type, &import});
+    static_cast<void>(from.fd.release());  // Vulkan's now
+    buffer.bindMemory(*memory, 0);
+    memory_bytes = from.allocation_bytes;
+    buffer_bytes = from.buffer_bytes;
+    memory_type = from.memory_type;
+    coherent = static_cast<bool>(types.memoryTypes[memory_type].propertyFlags & Property::eHostCoherent);
+    address = context.device().getBufferAddress({*buffer});
+    step.next(MappingStep::map);
+    host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
+  } catch (const vk::SystemError& error) {
+    context.fail(error, fmt::format("importing {} of another process", format_bytes(from.allocation_bytes)));
   }
 }
 

@@ -9,6 +9,7 @@
 #include "device/budget.hpp"
 #include "device/vulkan_device.hpp"
 #include "gpumap/memory.hpp"
+#include "memory/gpu_mapping.hpp"
 
 namespace gpumap {
 
@@ -18,6 +19,8 @@ struct VulkanAllocation {
   vk::raii::DeviceMemory memory{nullptr};
   vk::raii::Buffer buffer{nullptr};  ///< declared after its memory: destroyed before it
   std::uint64_t memory_bytes = 0;    ///< of the VkDeviceMemory
+  std::uint64_t buffer_bytes = 0;
+  std::uint32_t memory_type = 0;
   std::byte* host = nullptr;
   std::uint64_t address = 0;
   bool coherent = false;
@@ -25,6 +28,8 @@ struct VulkanAllocation {
 
   /// For Placement::bar, device or host. Throws Error(no_memory | not_supported | device_lost).
   VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes, bool require_coherent);
+  /// Import what another process exported, and map it. Takes the descriptor. Throws Error(invalid | no_memory | …).
+  VulkanAllocation(VulkanContext& context, MemoryExport& from);
   ~VulkanAllocation();
   VulkanAllocation(VulkanAllocation&&) = default;
   VulkanAllocation& operator=(VulkanAllocation&&) = default;

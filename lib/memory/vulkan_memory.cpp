@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+#include <fcntl.h>
+
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -30,16 +32,31 @@ VulkanAllocation allocate_aligned(VulkanContext& context, const MappingOptions& 
 class VulkanMapping final : public GpuMapping {
  public:
   VulkanMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)
-      : GpuMapping(std::move(device), options),
-        context_(*device_->vulkan()),
-        allocation_(allocate_aligned(context_, options)) {
+      : VulkanMapping(std::move(device), options,
+                      [&options](VulkanContext& context) { return allocate_aligned(context, options); }) {
+    if (device_->cuda() != nullptr && options.placement != Placement::host) import_to_cuda(export_fd());
+  }
+
+  VulkanMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options, MemoryExport& from)
+      : VulkanMapping(std::move(device), options,
+                      [&from](VulkanContext& context) { return VulkanAllocation(context, from); }) {
+    if (from.base != base_ || options.bytes > from.buffer_bytes - base_) {
+      throw Error(ErrorCode::invalid,
+                  "the driver maps memory of another process elsewhere than there: use the same driver on both sides");
+    }
+  }
+
+  template <typename Allocate>
+  VulkanMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options, Allocate&& allocate)
+      : GpuMapping(std::move(device), options), context_(*device_->vulkan()), allocation_(allocate(context_)) {
     const auto misalignment = reinterpret_cast<std::uintptr_t>(allocation_.host) % host_alignment;
     base_ = misalignment == 0 ? 0 : host_alignment - misalignment;
     set_memory_coherent(allocation_.coherent);
-    if (device_->cuda() != nullptr && options.placement != Placement::host) {
-      const TimedStep step(MappingStep::import_to_cuda);
-      import_ = std::make_unique<CudaImport>(*device_->cuda(), export_fd(), allocation_.memory_bytes);
-    }
+  }
+
+  void import_to_cuda(UniqueFd fd) {
+    const TimedStep step(MappingStep::import_to_cuda);
+    import_ = std::make_unique<CudaImport>(*device_->cuda(), std::move(fd), allocation_.memory_bytes);
   }
 
   [[nodiscard]] std::byte* host() const noexcept override {
@@ -67,6 +84,11 @@ class VulkanMapping final : public GpuMapping {
     } catch (const vk::SystemError& error) {
       context_.fail(error, "exporting memory");
     }
+  }
+
+  [[nodiscard]] MemoryExport export_memory() const override {
+    if (placement() != Placement::bar) return GpuMapping::export_memory();
+    return {export_fd(), allocation_.memory_bytes, allocation_.buffer_bytes, base_, allocation_.memory_type};
   }
 
   void download(std::size_t offset, std::span<std::byte> to) const override {
@@ -107,6 +129,21 @@ class VulkanMapping final : public GpuMapping {
 
 std::shared_ptr<GpuMapping> allocate_vulkan(std::shared_ptr<GpuDevice> device, const MappingOptions& options) {
   return std::make_shared<VulkanMapping>(std::move(device), options);
+}
+
+std::shared_ptr<GpuMapping> import_vulkan(std::shared_ptr<GpuDevice> device, std::size_t bytes, MemoryExport memory) {
+  MappingOptions options;
+  options.placement = Placement::bar;
+  options.bytes = bytes;
+  // Vulkan takes the descriptor.
+  UniqueFd for_cuda;
+  if (device->cuda() != nullptr) {
+    for_cuda = UniqueFd(fcntl(memory.fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (!for_cuda) throw Error(ErrorCode::io, "no file descriptor is left to import memory: raise ulimit -n");
+  }
+  auto mapping = std::make_shared<VulkanMapping>(std::move(device), options, memory);
+  if (for_cuda) mapping->import_to_cuda(std::move(for_cuda));
+  return mapping;
 }
 
 }  // namespace gpumap

@@ -91,6 +91,22 @@ std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOpt
   return made;
 }
 
+std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, std::shared_ptr<Mapping> mapping,
+                                   const RingOptions& options) {
+  check(device, options);
+  const std::size_t stride = (options.slot_bytes + slot_alignment - 1) / slot_alignment * slot_alignment;
+  if (!options.transport || !mapping || mapping->host() == nullptr || mapping->bytes() / options.slots < stride) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("a ring of {} slots of {} bytes on {} bytes of given memory: give a transport, and memory "
+                            "that the CPU reaches and that has room",
+                            options.slots, stride, mapping && mapping->host() != nullptr ? mapping->bytes() : 0));
+  }
+  auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride, *options.transport);
+  auto made = std::shared_ptr<Ring>(new Ring(std::move(state)), &Ring::let_go_of_handle);
+  made->set_spin(options.spin);
+  return made;
+}
+
 Ring::Ring(std::unique_ptr<State> state) : state_(std::move(state)) {}
 Ring::~Ring() = default;
 

@@ -154,6 +154,10 @@ class alignas(64) GPUMAP_API Ring {
  public:
   /// Throws Error(invalid | no_memory | not_supported).
   [[nodiscard]] static std::shared_ptr<Ring> create(std::shared_ptr<Device> device, const RingOptions& options);
+  /// On memory that is there, of at least slots * (slot_bytes rounded up to 4096) bytes, which a CPU can reach. The
+  /// transport says how it gets to the GPU, and is not empty. Throws Error(invalid).
+  [[nodiscard]] static std::shared_ptr<Ring> create(std::shared_ptr<Device> device, std::shared_ptr<Mapping> mapping,
+                                                    const RingOptions& options);
   ~Ring();
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
+#include "gpumap/ring.hpp"
+
+namespace gpumap {
+
+/// A ring between processes of one machine: a producer serves the ring that it writes, up to max_link_clients consumers
+/// see its frames, each in a ring of its own on the same memory. Either side may die at any moment and costs the others
+/// nothing but its frames.
+
+inline constexpr std::uint32_t max_link_clients = 16;
+inline constexpr std::size_t max_link_message = 60'000;  ///< bytes of LinkServer::send()
+
+/// What a client misses that is slower than the producer.
+enum class LinkLeak : std::uint32_t {
+  no,      ///< nothing: it stops the producer, and so all
+  newest,  ///< frames that come while it has its share of the slots
+  oldest,  ///< the oldest frames that it has not taken yet
+};
+
+struct LinkClient {
+  std::uint32_t index = 0;
+  pid_t pid = 0;
+  uid_t uid = 0;
+  std::string name;  ///< what it calls itself: printable, at most 63 bytes
+  LinkLeak leak = LinkLeak::no;
+  std::uint64_t shown = 0;    ///< frames that it got, or still may take
+  std::uint64_t dropped = 0;  ///< frames that it missed
+  std::uint32_t slots = 0;    ///< that it has now
+};
+
+struct LinkServerOptions {
+  std::string path;                    ///< of the socket, at most 107 bytes
+  mode_t mode = 0600;                  ///< of the socket's file
+  std::vector<uid_t> allowed_users{};  ///< beside the user of this process
+  std::uint32_t max_clients = max_link_clients;
+  bool may_stall = true;      ///< false: who asks for LinkLeak::no is refused
+  std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
+  /// A client whose slots keep the producer waiting for longer is disconnected; zero: it may for ever. It keeps a
+  /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
+  std::chrono::nanoseconds stall_limit{0};
+  /// How long the end of a server waits for clients to be done with what was published; then it is taken from them.
+  std::chrono::nanoseconds linger = std::chrono::seconds(1);
+  /// Called in the link's own thread, in their order; must not call the server. `reason`: why it went, empty when it
+  /// came.
+  std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
+};
+
+struct LinkCounters {
+  std::uint64_t connected = 0, disconnected = 0, refused = 0;  ///< clients since the start
+  std::uint64_t liars = 0;                                     ///< of the disconnected ones
+  std::uint64_t wakes = 0;                                     ///< clients woken by a system call
+  std::int64_t longest_reclaim_ns = 0;  ///< from hearing that a client is gone to its last slot being free
+};
+
+/// The producer's side. It is the consumer of its ring: nobody else may receive() from it.
+///
+/// Ownership: shares the ring. Thread safety: every member from any thread. It serves the process that made it: in a
+/// child of fork() it does nothing. It has one thread, which accepts clients, hears of their end, and collects what
+/// they give back while the producer waits.
+class GPUMAP_API LinkServer {
+ public:
+  /// Error(invalid): a path that is too long, or served by a process that lives; Error(io); Error(not_supported):
+  /// memory that cannot be passed on. A file that a dead server left is replaced, anything that is no socket is left
+  /// alone.
+  [[nodiscard]] static std::unique_ptr<LinkServer> serve(std::shared_ptr<Ring> ring, LinkServerOptions options);
+  /// Clients get what was published, then `closed`. Waits for LinkServerOptions::linger; what clients hold then is no
+  /// longer theirs, see LinkConsumer::revoked().
+  ~LinkServer();
+  LinkServer(const LinkServer&) = delete;
+  LinkServer& operator=(const LinkServer&) = delete;
+
+  /// As Ring::acquire(), and collects what clients gave back. `drop_oldest` takes back what no client has taken, also
+  /// from those with LinkLeak::no.
+  [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
+                                   Deadline deadline = no_deadline);
+  /// Ring::publish() and hand_on().
+  void publish(WriteLease& lease, const FrameInfo& info);
+  /// Show the clients what was published on the ring, and collect what they gave back. Without a client frames are
+  /// dropped. Waits for the DMA of Transport::pinned, 5 s at most. Throws Error(device_lost).
+  void hand_on();
+
+  /// A message to every client, in order with the frames: after those handed on so far, before later ones.
+  /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
+  /// Error(invalid) for one of more than max_link_message bytes. A client that does not read 1024 of them is
+  /// disconnected.
+  void send(std::span<const std::byte> message, std::uint32_t keep = 0);
+
+  [[nodiscard]] std::vector<LinkClient> clients() const;
+  [[nodiscard]] LinkCounters counters() const;
+  /// Until there is a client. False: the deadline came first.
+  [[nodiscard]] bool wait_for_client(Deadline deadline);
+  [[nodiscard]] const std::string& path() const noexcept;
+  /// Of this server: no other one, before or after it, has the same. Never 0.
+  [[nodiscard]] std::uint64_t generation() const noexcept;
+
+ private:
+  struct GPUMAP_NO_EXPORT State;
+  explicit LinkServer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+struct LinkConsumerOptions {
+  std::string path;
+  std::string name{};  ///< printable, at most 63 bytes; for the server's lists and logs
+  LinkLeak leak = LinkLeak::oldest;
+  std::vector<uid_t> allowed_users{};         ///< whose servers are believed, beside the user of this process
+  std::uint64_t generation = 0;               ///< connect to this server only; 0: to any
+  std::chrono::nanoseconds patience{0};       ///< try again for so long, with growing pauses of 10 ms to 1 s
+  const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
+};
+
+/// A frame, or a message, as the producer published it.
+struct LinkFrame {
+  FrameInfo info;                    ///< of the producer's ring, its sequence included
+  std::vector<std::byte> message{};  ///< LinkNext::message
+};
+
+enum class LinkNext { frame, message, timeout, interrupted, closed };
+
+/// A consumer's side: a connection, and a ring on the producer's memory, whose slots are the producer's by number.
+///
+/// A slot goes back to the producer once its ReadLease has ended and its read fences have signalled: at the next call
+/// of next(), else 2 ms later at most while the connection's thread runs. Leases may outlive this object: the
+/// connection then lives until the last of them has ended.
+///
+/// Ownership: shares the device. Thread safety: next() from one thread at a time, the rest from any.
+class GPUMAP_API LinkConsumer {
+ public:
+  /// Error(io): nobody serves there within the patience, or the server is full; Error(invalid): it refuses, with its
+  /// reason; Error(not_supported): memory of another GPU than `device`, or another version.
+  [[nodiscard]] static std::unique_ptr<LinkConsumer> connect(std::shared_ptr<Device> device,
+                                                             LinkConsumerOptions options);
+  ~LinkConsumer();
+  LinkConsumer(const LinkConsumer&) = delete;
+  LinkConsumer& operator=(const LinkConsumer&) = delete;
+
+  /// The next frame or message. What `lease` held is released first. `closed` once the producer is gone and all that it
+  /// published has been taken: why() tells.
+  [[nodiscard]] LinkNext next(ReadLease& lease, LinkFrame& frame, Deadline deadline = no_deadline);
+  /// next() returns `interrupted` once.
+  void interrupt() noexcept;
+
+  /// The server took back what this client held, for it kept the producer waiting too long or was not done when the
+  /// server ended: what is being read may be a later frame. Ask after reading, where that can be.
+  [[nodiscard]] bool revoked() const noexcept;
+  [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
+  [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
+  [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
+  [[nodiscard]] std::uint32_t index() const noexcept;       ///< this client's among the server's
+
+ private:
+  struct GPUMAP_NO_EXPORT State;
+  explicit LinkConsumer(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+/// Host memory that a link can pass on where the device's own cannot be: clients map it read-only. No GPU sees it.
+/// Thread-safe. Throws Error(io).
+[[nodiscard]] GPUMAP_API std::shared_ptr<Mapping> make_link_memory(std::size_t bytes);
+
+}  // namespace gpumap

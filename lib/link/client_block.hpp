@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "gpumap/ring.hpp"
+
+namespace gpumap::link {
+
+/// The words that a server and one of its clients share: no pointers, no locks, zero bytes are a block in which nothing
+/// was offered. Each client has a block of its own, so a liar reaches no other client's words.
+///
+/// A frame's way. Every change is one atomic operation, so whoever dies between two of them leaves a state with a name:
+///
+///     server                                   client
+///     info[slot] = …
+///     entry[t & mask] = {t, slot, offered}
+///                                              entry: CAS offered -> taken: the frame is the client's
+///     entry: CAS offered -> withdrawn: the     (fails: the server took it back; the next entry, then)
+///     client never sees it                     … reads the slot, waits for its GPU …
+///                                              returned[slot] = {t, slot, taken}
+///     sees returned[slot], which it compares   returns += 1
+///     with the ticket that it gave out
+///
+/// There is no cursor: an entry says by itself which ticket it is for. There is no queue of what comes back: a slot has
+/// one word for that, and to say twice that a slot is back says it once.
+///
+/// Both compare-and-swaps on an entry have the same old value, so one of the two fails. All accesses are seq_cst: the
+/// wake-ups (`asleep`, `wanted`) need one order with the entries, as in a ring's bell.
+///
+/// Wake-ups, either way, without a system call while the other side is busy:
+///     sleeper: word = 1; look once more; poll() the socket        waker: make it true; word is 1? 1 -> 0, and send a
+///     byte
+/// The sleeper's second look, 100 ms later at most, is what a waker that died or lies costs.
+
+inline constexpr std::uint64_t block_magic = 0x6b6e'696c'2d70'6d67;  // "gmp-link" in memory
+inline constexpr std::uint32_t block_version = 1;
+inline constexpr std::size_t line_bytes = 128;  ///< as in a ring: x86 prefetches lines in pairs
+
+enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 3 };
+
+/// Serial numbers of `bits` bits that wrap: of two the later one is the one less than half the circle ahead. In use
+/// `bits` is 54 and nothing wraps; the model check uses few.
+template <unsigned bits>
+struct TicketArithmetic {
+  static constexpr std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
+  [[nodiscard]] static constexpr std::uint64_t next(std::uint64_t ticket, std::uint64_t by = 1) noexcept {
+    return (ticket + by) & mask;
+  }
+  /// How far `later` is ahead of `earlier`; negative when it is behind.
+  [[nodiscard]] static constexpr std::int64_t ahead(std::uint64_t later, std::uint64_t earlier) noexcept {
+    return static_cast<std::int64_t>((later - earlier) << (64 - bits)) >> (64 - bits);
+  }
+};
+
+/// [ ticket: 54 | slot: 8 | state: 2 ]
+struct Entry {
+  std::uint64_t ticket = 0;
+  std::uint32_t slot = 0;
+  Offer state = Offer::none;
+  [[nodiscard]] static constexpr Entry of(std::uint64_t word) noexcept {
+    return {word >> 10U, static_cast<std::uint32_t>(word >> 2U & 0xffU), static_cast<Offer>(word & 3U)};
+  }
+  [[nodiscard]] constexpr std::uint64_t word() const noexcept {
+    return ticket << 10U | std::uint64_t{slot} << 2U | static_cast<std::uint64_t>(state);
+  }
+};
+static_assert(max_slots == 256, "an entry has 8 bits for the slot");
+
+/// What goes with a slot. Written while the slot is nobody's, read by who took it.
+struct Shown {
+  FrameInfo info;
+  std::uint64_t messages = 0;  ///< messages that the server sent this client before the frame
+};
+
+/// `Word` is std::atomic<std::uint64_t>; the model check has one that lets its scheduler in before each access.
+template <typename Word>
+struct BasicClientBlock {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t slots;
+  std::uint64_t block_bytes;
+  std::uint64_t generation;
+
+  alignas(line_bytes) Word revoked;  ///< server: 1 once what the client holds is no longer its own
+  Word wanted;                       ///< server: 1 while it wants to be woken for what comes back
+  alignas(line_bytes) Word asleep;   ///< client: 1 while it sleeps
+  alignas(line_bytes) Word returns;  ///< client: how many slots came back; tells where to look, is not believed
+  Word received;                     ///< client: frames it took, for who watches
+  alignas(line_bytes) Word entry[max_slots];     ///< both
+  alignas(line_bytes) Word returned[max_slots];  ///< client
+  alignas(line_bytes) Shown shown[max_slots];    ///< server
+};
+using ClientBlock = BasicClientBlock<std::atomic<std::uint64_t>>;
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::is_standard_layout_v<ClientBlock>);
+static_assert(sizeof(Shown) == 80 && std::is_trivially_copyable_v<Shown>);
+static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, entry) == 512);
+
+[[nodiscard]] constexpr std::uint64_t entries_for(std::uint32_t slots) noexcept {
+  return std::bit_ceil(std::uint64_t{slots});
+}
+
+/// A frame that a client took.
+struct Claimed {
+  std::uint64_t ticket = 0;
+  std::uint32_t slot = 0;
+  Shown shown;  ///< a private copy
+};
+
+enum class Claim { nothing, got, lie };
+
+/// The client's private side of a block. One thread at a time.
+template <typename Word, typename Tickets = TicketArithmetic<54>>
+class Claims {
+ public:
+  Claims(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t slot_bytes, std::uint64_t first_ticket = 0)
+      : block_(block), slots_(slots), entries_(entries_for(slots)), slot_bytes_(slot_bytes), next_(first_ticket) {}
+
+  /// Take the oldest frame that is offered. `lie`: the server offered what cannot be; nothing more is to be had of it.
+  [[nodiscard]] Claim claim(Claimed& frame) noexcept {
+    // Each turn moves on, or another CAS than ours did: a server that withdraws as fast as it offers is no reason to
+    // stay, so the turns are bounded.
+    for (std::uint64_t turn = 0; turn < 4 * entries_; ++turn) {
+      Word& word = block_.entry[next_ & (entries_ - 1)];
+      std::uint64_t seen = word.load();
+      const Entry entry = Entry::of(seen);
+      if (entry.state == Offer::none) return Claim::nothing;
+      const std::int64_t ahead = Tickets::ahead(entry.ticket, next_);
+      if (ahead < 0) return Claim::nothing;  // of the lap before
+      if (ahead > 0) {                       // withdrawn, and the entry used again: what is left is less than a lap old
+        next_ = Tickets::next(entry.ticket, Tickets::mask + 2 - entries_);
+        continue;
+      }
+      if (entry.state == Offer::offered) {
+        if (entry.slot >= slots_ || held_[entry.slot]) return Claim::lie;
+        if (!word.compare_exchange_strong(seen, Entry{entry.ticket, entry.slot, Offer::taken}.word())) continue;
+        next_ = Tickets::next(next_);
+        frame.ticket = entry.ticket;
+        frame.slot = entry.slot;
+        frame.shown = block_.shown[entry.slot];
+        if constexpr (std::is_same_v<Word, std::atomic<std::uint64_t>>) {
+          // From here on only the copy counts: without this the compiler may read the shared bytes again.
+          asm volatile("" : "+m"(frame));
+        }
+        if (frame.shown.info.bytes > slot_bytes_) return Claim::lie;
+        held_[entry.slot] = true;
+        tickets_[entry.slot] = entry.ticket;
+        ++count_;
+        return Claim::got;
+      }
+      next_ = Tickets::next(next_);
+    }
+    return Claim::nothing;
+  }
+
+  /// The slot's reader is done. True when the server wants to be woken. Nothing for a slot that is not held.
+  [[nodiscard]] bool give_back(std::uint32_t slot) noexcept {
+    if (slot >= slots_ || !held_[slot]) return false;
+    held_[slot] = false;
+    --count_;
+    block_.returned[slot].store(Entry{tickets_[slot], slot, Offer::taken}.word());
+    block_.returns.store(++returns_);
+    if (block_.wanted.load() == 0) return false;
+    return block_.wanted.exchange(0) != 0;
+  }
+
+  [[nodiscard]] std::uint32_t held() const noexcept { return count_; }
+  [[nodiscard]] std::uint64_t next_ticket() const noexcept { return next_; }
+
+ private:
+  BasicClientBlock<Word>& block_;
+  const std::uint32_t slots_;
+  const std::uint64_t entries_;
+  const std::uint64_t slot_bytes_;
+  std::uint64_t next_;
+  std::uint64_t returns_ = 0;
+  std::uint32_t count_ = 0;
+  std::array<bool, max_slots> held_{};
+  std::array<std::uint64_t, max_slots> tickets_{};
+};
+
+}  // namespace gpumap::link

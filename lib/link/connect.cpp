@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// How a consumer finds its server: tries, with growing pauses, and the first two messages.
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gpumap/error.hpp"
+#include "link/consumer_state.hpp"
+
+namespace gpumap {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds first_pause{10};
+constexpr milliseconds longest_pause{1000};
+constexpr milliseconds time_to_answer{2000};
+
+link::Hello make_hello(const LinkConsumerOptions& options) {
+  link::Hello hello;
+  hello.leak = static_cast<std::uint32_t>(options.leak);
+  if (options.name.size() >= hello.name.size()) {
+    throw Error(ErrorCode::invalid, fmt::format("a client's name of {} bytes asked, {} are possible: shorten it",
+                                                options.name.size(), hello.name.size() - 1));
+  }
+  std::copy(options.name.begin(), options.name.end(), hello.name.begin());
+  if (!link::parse(link::encode(0, hello))) {
+    throw Error(ErrorCode::invalid, "a client's name has bytes that cannot be printed: choose another");
+  }
+  return hello;
+}
+
+struct Answer {
+  UniqueFd socket;  ///< empty: try again, for `trouble`
+  std::string trouble;
+  link::Welcome welcome;
+  std::uint64_t generation = 0;
+  std::vector<UniqueFd> fds;
+};
+
+[[noreturn]] void refused(const std::string& path, std::string_view text) {
+  throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", path, text));
+}
+
+/// One try. Throws Error(invalid) for what no other try makes better.
+Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
+  Answer answer;
+  UniqueFd socket = link::connect_to(options.path);
+  if (!socket) {
+    answer.trouble = std::strerror(errno);
+    return answer;
+  }
+  const link::Peer peer = link::peer_of(socket.get());
+  if (!link::is_allowed(peer, options.allowed_users)) {
+    throw Error(ErrorCode::invalid, fmt::format("{} is served by user {}, who is not trusted here: run both as one "
+                                                "user, or allow it",
+                                                options.path, peer.uid));
+  }
+  const link::Bytes bytes = link::encode(options.generation, hello);
+  std::vector<std::byte> buffer(link::largest_message);
+  std::size_t got = 0;
+  pollfd polled{socket.get(), POLLIN, 0};
+  // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
+  static_cast<void>(link::send_message(socket.get(), bytes));
+  if (poll(&polled, 1, static_cast<int>(time_to_answer.count())) <= 0 ||
+      link::receive_message(socket.get(), buffer, got, &answer.fds) != link::Received::message) {
+    answer.trouble = "no answer";
+    return answer;
+  }
+  bool other_version = false;
+  const auto message = link::parse({buffer.data(), got}, &other_version);
+  if (other_version) refused(options.path, "it speaks another version of the link: use the same gpumap on both sides");
+  if (!message) refused(options.path, "what it sent is no message");
+  if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
+    if (refuse->why != link::Why::full) refused(options.path, refuse->text);
+    answer.trouble = refuse->text;
+    return answer;
+  }
+  const auto* welcome = std::get_if<link::Welcome>(&message->body);
+  const bool same = options.generation == 0 || options.generation == message->generation;
+  if (welcome == nullptr || answer.fds.size() != 2 || message->generation == 0 || !same) {
+    refused(options.path, "its welcome is incomplete");
+  }
+  answer.welcome = *welcome;
+  answer.generation = message->generation;
+  answer.socket = std::move(socket);
+  return answer;
+}
+
+}  // namespace
+
+std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> device, LinkConsumerOptions options) {
+  if (!device) throw Error(ErrorCode::invalid, "a link's consumer needs a device, got none: open one");
+  const link::Hello hello = make_hello(options);
+  const Deadline end =
+      Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
+  for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
+    Answer answer = ask(options, hello);
+    if (answer.socket) {
+      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(answer.socket),
+                                           answer.welcome, answer.generation, answer.fds);
+      auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
+      std::thread([state = std::move(state)] { State::give_back_until_closed(state); }).detach();
+      return consumer;
+    }
+    const Deadline next = Clock::now() + pause;
+    while (Clock::now() < std::min(next, end)) {
+      if (options.cancel != nullptr && options.cancel->load()) break;
+      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), first_pause));
+    }
+    const bool cancelled = options.cancel != nullptr && options.cancel->load();
+    if (cancelled || Clock::now() >= end) {
+      throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
+                                             options.path, answer.trouble, cancelled ? ", cancelled" : ""));
+    }
+  }
+}
+
+}  // namespace gpumap

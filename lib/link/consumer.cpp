@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: MIT
+// The consumer's side of a link.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "link/consumer_state.hpp"
+
+namespace gpumap {
+namespace {
+
+using std::chrono::milliseconds;
+using Tickets = link::TicketArithmetic<54>;
+
+constexpr milliseconds second_look{100};
+constexpr milliseconds return_interval{2};
+/// So long after the last frame the thread looks every return_interval, so that a frame need not wake it.
+constexpr int idle_turns = 50;
+constexpr std::size_t longest_inbox = 2048;
+
+}  // namespace
+
+LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection,
+                           const link::Welcome& welcome, std::uint64_t server_generation, std::vector<UniqueFd>& fds)
+    : options(std::move(wanted)),
+      generation(server_generation),
+      index(welcome.client),
+      socket(std::move(connection)),
+      server(link::watch_process(link::peer_of(socket.get()).pid)),
+      bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      memory(std::move(fds[1]), welcome.slots, server_generation),
+      claims(memory.block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
+      leases(welcome.slots),
+      buffer(link::largest_message) {
+  if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
+  auto mapping = link::import_memory(*device, welcome.memory, std::move(fds[0]));
+  RingOptions ring_options;
+  ring_options.slots = welcome.slots;
+  ring_options.slot_bytes = welcome.slot_bytes;
+  // The producer's side brought it to where kernels read it.
+  ring_options.transport = mapping->placement() == Placement::host ? Transport::zero_copy : Transport::bar;
+  ring = Ring::create(std::move(device), std::move(mapping), ring_options);
+  if (ring->slot_stride() != welcome.slot_stride) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("the server's slots are {} bytes apart, here {}: use the same gpumap on both sides",
+                            welcome.slot_stride, ring->slot_stride()));
+  }
+  for (std::uint32_t count = 0; count < welcome.slots; ++count) {
+    WriteLease lease;
+    if (ring->acquire(lease, WhenFull::block, Deadline{}) != RingStatus::ok) {
+      throw Error(ErrorCode::invalid, "a new ring has a slot that is not free");
+    }
+    const std::uint32_t slot = lease.slot();
+    leases[slot] = std::move(lease);
+  }
+}
+
+void LinkConsumer::State::hang_up(const std::string& reason) {
+  if (why.empty()) why = reason;
+  ended = true;
+  shutdown(socket.get(), SHUT_RDWR);
+}
+
+void LinkConsumer::State::collect() {
+  try {
+    while (claims.held() > (claimed ? 1U : 0U)) {
+      WriteLease lease;
+      if (ring->acquire(lease, WhenFull::block, Deadline{}) != RingStatus::ok) return;
+      const std::uint32_t slot = lease.slot();
+      leases[slot] = std::move(lease);
+      if (!claims.give_back(slot)) continue;
+      static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
+    }
+  } catch (const Error& error) {
+    // The GPU's context is lost: no kernel of this process reads any more, and the server gets all by the hang-up.
+    hang_up(error.what());
+  }
+}
+
+void LinkConsumer::State::read(const link::Message& message) {
+  if (message.generation != generation) {
+    hang_up("the server sent a message of another time");
+  } else if (const auto* data = std::get_if<link::Data>(&message.body)) {
+    if (data->head.number != ++letters) {
+      hang_up("the server left a message out");
+      return;
+    }
+    inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
+  } else if (const auto* bye = std::get_if<link::Bye>(&message.body)) {
+    why = bye->text;
+    ended = true;
+  } else if (!std::holds_alternative<link::Look>(message.body)) {
+    hang_up("the server sent what is no message of a server");
+  }
+}
+
+void LinkConsumer::State::read_socket() {
+  while (inbox.size() < longest_inbox) {
+    std::size_t bytes = 0;
+    switch (link::receive_message(socket.get(), buffer, bytes)) {
+      case link::Received::nothing:
+        readable = false;
+        return;
+      case link::Received::gone:
+        readable = false;
+        hang_up("the server is gone");
+        return;
+      case link::Received::too_long:
+        hang_up("the server sent what is too long for a message");
+        return;
+      case link::Received::message:
+        break;
+    }
+    const auto message = link::parse({buffer.data(), bytes});
+    if (!message) {
+      hang_up("the server sent what is no message");
+      return;
+    }
+    read(*message);
+  }
+}
+
+std::optional<LinkNext> LinkConsumer::State::take(ReadLease& lease, LinkFrame& frame) {
+  // Messages are read before the claim: where then no frame is there, none was before them.
+  if (readable) read_socket();
+  if (!claimed) {
+    link::Claimed next;
+    switch (claims.claim(next)) {
+      case link::Claim::nothing:
+        break;
+      case link::Claim::got:
+        claimed = next;
+        // Not to be believed any more: the slot may be another frame's by now.
+        if (memory.block().revoked.load() != 0) {
+          read_socket();
+          hang_up("the server took the frames back");
+          static_cast<void>(claims.give_back(next.slot));
+          claimed.reset();
+          return LinkNext::closed;
+        }
+        break;
+      case link::Claim::lie:
+        hang_up("the server offered a slot that cannot be");
+        break;
+    }
+  }
+  if (claimed && letters < claimed->shown.messages) {
+    read_socket();
+    if (letters < claimed->shown.messages) {
+      // What went before the frame is still on its way, or never comes: then it makes no sense.
+      readable = true;
+      if (!ended) return std::nullopt;
+      static_cast<void>(claims.give_back(claimed->slot));
+      claimed.reset();
+    }
+  }
+  const bool letter_first =
+      !inbox.empty() && (!claimed || Tickets::ahead(claimed->ticket, inbox.front().head.before) >= 0);
+  if (letter_first) {
+    frame.info = {};
+    frame.message = std::move(inbox.front().payload);
+    inbox.pop_front();
+    return LinkNext::message;
+  }
+  if (!claimed) return std::nullopt;
+  const std::uint32_t slot = claimed->slot;
+  frame.info = claimed->shown.info;
+  frame.message.clear();
+  ring->publish(leases[slot], frame.info);
+  leases[slot] = WriteLease();
+  claimed.reset();
+  memory.block().received.fetch_add(1, std::memory_order_relaxed);
+  if (ring->receive(lease, Deadline{}) != RingStatus::ok) {
+    hang_up("somebody else receives from the link's ring");
+    return LinkNext::closed;
+  }
+  if (thread_idle) changed.notify_all();
+  return LinkNext::frame;
+}
+
+void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
+  std::unique_lock lock(state->mutex);
+  for (int idle = 0;;) {
+    state->collect();
+    const bool holds = state->claims.held() > 0;
+    if (state->closing && (!holds || state->ended)) break;
+    idle = holds ? 0 : std::min(idle + 1, idle_turns);
+    state->thread_idle = idle == idle_turns;
+    state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
+    if (!state->process.here()) return;
+    if (holds && !state->closing) {
+      // A fence that can no longer signal says so to who waits for it, be it for a moment.
+      try {
+        WriteLease lease;
+        if (state->ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(1)) ==
+            RingStatus::ok) {
+          const std::uint32_t slot = lease.slot();
+          state->leases[slot] = std::move(lease);
+          if (state->claims.give_back(slot)) {
+            static_cast<void>(link::send_message(state->socket.get(), link::encode(state->generation, link::Look{})));
+          }
+        }
+      } catch (const Error& error) {
+        state->hang_up(error.what());
+      }
+    }
+  }
+  shutdown(state->socket.get(), SHUT_RDWR);
+  state->finished = true;
+  state->changed.notify_all();
+}
+
+LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+LinkConsumer::~LinkConsumer() {
+  if (!state_->process.here()) {
+    new std::shared_ptr<State>(std::move(state_));  // the parent's: leaked
+    return;
+  }
+  std::unique_lock lock(state_->mutex);
+  state_->closing = true;
+  if (state_->claimed) {
+    static_cast<void>(state_->claims.give_back(state_->claimed->slot));
+    state_->claimed.reset();
+  }
+  static_cast<void>(link::send_message(
+      state_->socket.get(),
+      link::encode_reason(state_->generation, link::MessageType::bye, link::Why::ended, "the consumer ended")));
+  state_->changed.notify_all();
+  // Where no lease lives it is over in no time; else the thread goes on by itself.
+  const Deadline end = Clock::now() + second_look;
+  while (!state_->finished && state_->claims.held() == 0 && Clock::now() < end) {
+    state_->changed.wait_for(lock, return_interval);
+  }
+}
+
+LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadline) {
+  lease = ReadLease();
+  const std::shared_ptr<State> state = state_;
+  if (!state->process.here()) [[unlikely]]
+    return LinkNext::closed;
+  auto& asleep = state->memory.block().asleep;
+  std::unique_lock lock(state->mutex);
+  for (;;) {
+    state->collect();
+    if (state->interrupted.exchange(false)) return LinkNext::interrupted;
+    if (const auto taken = state->take(lease, frame)) return *taken;
+    if (state->ended) {
+      // What the server sent and offered before its end, to the last.
+      state->readable = true;
+      const auto last = state->take(lease, frame);
+      return last ? *last : LinkNext::closed;
+    }
+    asleep.store(1);
+    if (const auto taken = state->take(lease, frame)) {
+      asleep.store(0);
+      return *taken;
+    }
+    const Deadline now = Clock::now();
+    if (now >= deadline) {
+      asleep.store(0);
+      return LinkNext::timeout;
+    }
+    const auto left = std::chrono::ceil<milliseconds>(std::min<Clock::duration>(deadline - now, second_look));
+    pollfd polled[] = {
+        {state->socket.get(), POLLIN, 0}, {state->server.get(), POLLIN, 0}, {state->bell.get(), POLLIN, 0}};
+    lock.unlock();
+    static_cast<void>(poll(polled, 3, static_cast<int>(left.count())));
+    lock.lock();
+    if (polled[2].revents != 0) {
+      std::uint64_t count = 0;
+      static_cast<void>(!read(state->bell.get(), &count, sizeof count));
+    }
+    if (polled[0].revents != 0) state->readable = true;
+    if (polled[1].revents != 0) {
+      // All that it sent is in the socket by now.
+      state->read_socket();
+      state->hang_up("the server's process ended");
+    }
+  }
+}
+
+void LinkConsumer::interrupt() noexcept {
+  if (!state_->process.here()) return;
+  state_->interrupted = true;
+  constexpr std::uint64_t one = 1;
+  static_cast<void>(!write(state_->bell.get(), &one, sizeof one));
+}
+
+bool LinkConsumer::revoked() const noexcept {
+  return state_->memory.block().revoked.load() != 0;
+}
+std::string LinkConsumer::why() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ended ? state_->why : std::string();
+}
+const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
+  return state_->ring;
+}
+std::uint64_t LinkConsumer::generation() const noexcept {
+  return state_->generation;
+}
+std::uint32_t LinkConsumer::index() const noexcept {
+  return state_->index;
+}
+
+}  // namespace gpumap

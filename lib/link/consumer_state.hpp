@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpumap/link.hpp"
+#include "link/client_block.hpp"
+#include "link/memory.hpp"
+#include "link/socket.hpp"
+#include "link/wire.hpp"
+#include "own_process.hpp"
+
+namespace gpumap {
+
+/// A connection. The consumer's ring has the server's slots under the same numbers: here each of them is under a
+/// WriteLease until the server shows it a frame, which then goes through that ring. So leases, read fences and all that
+/// is done with them are those of any ring.
+struct LinkConsumer::State {
+  struct Letter {
+    link::DataHead head;
+    std::vector<std::byte> payload;
+  };
+
+  State(std::shared_ptr<Device> device, LinkConsumerOptions options, UniqueFd socket, const link::Welcome& welcome,
+        std::uint64_t server_generation, std::vector<UniqueFd>& fds);
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // Under `mutex`.
+  /// Slots whose readers and fences are done go back to the server.
+  void collect();
+  /// Frames and messages, in their order. Empty: nothing yet.
+  [[nodiscard]] std::optional<LinkNext> take(ReadLease& lease, LinkFrame& frame);
+  void read_socket();
+  void read(const link::Message& message);
+  void hang_up(const std::string& why);
+
+  /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
+  /// may have to wait for a lease; it keeps the state alive.
+  static void give_back_until_closed(const std::shared_ptr<State>& state);
+
+  const OwnProcess process;
+  const LinkConsumerOptions options;
+  const std::uint64_t generation;
+  const std::uint32_t index;
+  UniqueFd socket;
+  UniqueFd server;  ///< readable when the server's process has ended; may be empty
+  UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
+  link::BlockMemory memory;
+  std::shared_ptr<Ring> ring;
+  std::atomic<bool> interrupted{false};
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  link::Claims<std::atomic<std::uint64_t>> claims;
+  std::vector<WriteLease> leases;  ///< of each slot that is not shown
+  std::optional<link::Claimed> claimed;
+  std::deque<Letter> inbox;
+  std::uint64_t letters = 0;  ///< received
+  std::vector<std::byte> buffer;
+  std::string why;
+  bool ended = false;    ///< nothing more will be offered
+  bool readable = true;  ///< the socket may have something
+  bool thread_idle = false;
+  bool closing = false;
+  bool finished = false;
+};
+
+}  // namespace gpumap

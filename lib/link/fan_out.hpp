@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <optional>
+
+#include "gpumap/link.hpp"
+#include "link/offers.hpp"
+
+namespace gpumap::link {
+
+/// Who has which slot: one bit for each client beside each slot. A slot is free once it has no bit. Private to the
+/// server's process; `Free` is called with each slot that becomes free, once. One thread at a time.
+template <typename Word, typename Free, typename Tickets = TicketArithmetic<54>>
+class FanOut {
+ public:
+  struct Client {
+    Client(BasicClientBlock<Word>& block, std::uint32_t slots, LinkLeak when_slow, std::uint64_t first)
+        : offers(block, slots, first), leak(when_slow) {}
+    Offers<Word, Tickets> offers;
+    LinkLeak leak;
+    std::uint64_t shown = 0, dropped = 0;  ///< frames
+  };
+
+  /// `reserve`: slots that clients which may miss frames never get, so that the producer always has some to write.
+  FanOut(std::uint32_t slots, std::uint32_t reserve, Free free)
+      : slots_(slots), reserve_(std::min(reserve, slots - 1)), free_(std::move(free)) {}
+
+  void join(std::uint32_t client, BasicClientBlock<Word>& block, LinkLeak leak, std::uint64_t first_ticket = 0) {
+    closing_ &= ~bit(client);
+    clients_[client].emplace(block, slots_, leak, first_ticket);
+  }
+  /// All that the client was shown comes back.
+  void leave(std::uint32_t client) noexcept {
+    if (!clients_[client]) return;
+    clients_[client].reset();
+    for (std::uint32_t slot = 0; slot < slots_; ++slot) release(slot, client);
+  }
+  /// The client leaves, but for what it holds: the frames that it has not taken come back.
+  void stop_offering(std::uint32_t client) noexcept {
+    if (!clients_[client]) return;
+    closing_ |= bit(client);
+    while (const auto slot = clients_[client]->offers.withdraw()) release(*slot, client);
+  }
+
+  /// Show a frame in a slot that has no bit to every client that may have it, each by `show(client)`; `wake(client)`
+  /// for those that sleep. Where nobody gets it the slot is free at once.
+  template <typename Show, typename Wake>
+  void publish(std::uint32_t slot, const Show& show, const Wake& wake) noexcept {
+    busy_[slot] = true;
+    ++busy_count_;
+    for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+      if (!clients_[index] || (closing_ & bit(index)) != 0) continue;
+      Client& client = *clients_[index];
+      if (client.leak != LinkLeak::no && !may_have(client, index)) {
+        ++client.dropped;
+        continue;
+      }
+      ++client.shown;
+      masks_[slot] |= bit(index);
+      std::optional<std::uint32_t> lost;
+      if (client.offers.offer(slot, show(index), lost)) wake(index);
+      if (lost) release(*lost, index);
+    }
+    if (masks_[slot] == 0) end(slot);
+  }
+
+  /// Collect what `client` gave back. False: it lies; nothing more is believed of it.
+  [[nodiscard]] bool reclaim(std::uint32_t client, bool look_again) noexcept {
+    return !clients_[client] ||
+           clients_[client]->offers.reclaim(look_again, [&](std::uint32_t slot) { release(slot, client); });
+  }
+
+  /// Take back a frame that clients have not taken, the oldest first: of those that asked for it, or of all. True once
+  /// a slot is free.
+  [[nodiscard]] bool make_room(bool of_all) noexcept {
+    const std::uint64_t before = freed_;
+    for (bool any = true; any && freed_ == before;) {
+      any = false;
+      for (std::uint32_t index = 0; index < max_link_clients && freed_ == before; ++index) {
+        if (!clients_[index] || (!of_all && clients_[index]->leak != LinkLeak::oldest)) continue;
+        any = take_back(index) || any;
+      }
+    }
+    return freed_ != before;
+  }
+
+  void want_returns() noexcept {
+    for (auto& client : clients_) {
+      if (client && client->offers.count() > 0) client->offers.want_returns();
+    }
+  }
+
+  [[nodiscard]] std::optional<Client>& client(std::uint32_t index) noexcept { return clients_[index]; }
+  [[nodiscard]] std::uint32_t busy() const noexcept { return busy_count_; }  ///< slots that clients have
+  [[nodiscard]] std::uint32_t holders(std::uint32_t slot) const noexcept { return masks_[slot]; }
+
+ private:
+  [[nodiscard]] static constexpr std::uint32_t bit(std::uint32_t client) noexcept { return std::uint32_t{1} << client; }
+
+  [[nodiscard]] bool take_back(std::uint32_t index) noexcept {
+    const auto slot = clients_[index]->offers.withdraw();
+    if (!slot) return false;
+    --clients_[index]->shown;
+    ++clients_[index]->dropped;
+    release(*slot, index);
+    return true;
+  }
+
+  /// A client that may miss frames has at most its share, and never the last slots: else one that sleeps on what it has
+  /// would stop all.
+  [[nodiscard]] bool may_have(Client& client, std::uint32_t index) noexcept {
+    const auto sharing = static_cast<std::uint32_t>(std::count_if(
+        clients_.begin(), clients_.end(), [](const auto& one) { return one && one->leak != LinkLeak::no; }));
+    const std::uint32_t share = std::max(1U, (slots_ - reserve_) / std::max(1U, sharing));
+    const auto fits = [&] { return slots_ - busy_count_ >= reserve_ && client.offers.count() < share; };
+    return fits() || (client.leak == LinkLeak::oldest && take_back(index) && fits());
+  }
+
+  void release(std::uint32_t slot, std::uint32_t client) noexcept {
+    if ((masks_[slot] & bit(client)) == 0) return;
+    masks_[slot] &= ~bit(client);
+    if (masks_[slot] == 0) end(slot);
+  }
+  void end(std::uint32_t slot) noexcept {
+    busy_[slot] = false;
+    --busy_count_;
+    ++freed_;
+    free_(slot);
+  }
+
+  const std::uint32_t slots_;
+  const std::uint32_t reserve_;
+  Free free_;
+  std::uint32_t closing_ = 0;
+  std::uint32_t busy_count_ = 0;
+  std::uint64_t freed_ = 0;
+  std::array<std::optional<Client>, max_link_clients> clients_;
+  std::array<std::uint32_t, max_slots> masks_{};
+  std::array<bool, max_slots> busy_{};
+};
+
+}  // namespace gpumap::link

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "device/unique_fd.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/memory.hpp"
+#include "link/client_block.hpp"
+#include "link/wire.hpp"
+
+namespace gpumap::link {
+
+/// What to tell a client of the slots' memory, and a descriptor of it. Throws Error(not_supported | io).
+[[nodiscard]] MemoryOffer describe(const Mapping& mapping, UniqueFd& fd);
+/// The memory as `offer`, which is plausible(), describes it. Throws Error(invalid | not_supported | io).
+[[nodiscard]] std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer, UniqueFd fd);
+
+/// A client's block, in a memfd that nobody can shrink or grow. Ownership: owns descriptor and mapping.
+class BlockMemory {
+ public:
+  /// The server's: a new one. Throws Error(io).
+  BlockMemory(std::uint32_t slots, std::uint64_t generation);
+  /// The client's. Throws Error(invalid) unless it is sealed and what the server said.
+  BlockMemory(UniqueFd fd, std::uint32_t slots, std::uint64_t generation);
+  ~BlockMemory();
+  BlockMemory(const BlockMemory&) = delete;
+  BlockMemory& operator=(const BlockMemory&) = delete;
+
+  [[nodiscard]] ClientBlock& block() const noexcept { return *block_; }
+  [[nodiscard]] int fd() const noexcept { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+  ClientBlock* block_ = nullptr;
+};
+
+}  // namespace gpumap::link

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "link/client_block.hpp"
+
+namespace gpumap::link {
+
+/// The server's private side of one client's block: which slots the client was shown, and under which ticket. What the
+/// block says is compared with that and never believed. One thread at a time.
+template <typename Word, typename Tickets = TicketArithmetic<54>>
+class Offers {
+ public:
+  Offers(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t first_ticket = 0)
+      : block_(block), slots_(slots), entries_(entries_for(slots)), next_(first_ticket), oldest_(first_ticket) {}
+
+  /// Show the client a frame. True when it sleeps and is to be woken. `slot` is not shown to it yet. `lost` gets a slot
+  /// that the client had left unread for a whole lap, which only a liar does: it is no longer shown.
+  [[nodiscard]] bool offer(std::uint32_t slot, const Shown& shown, std::optional<std::uint32_t>& lost) noexcept {
+    block_.shown[slot] = shown;
+    const std::uint64_t at = next_ & (entries_ - 1);
+    const Slot before = given_[at];
+    const std::uint64_t old = block_.entry[at].exchange(Entry{next_, slot, Offer::offered}.word());
+    if (before.used && shows(before.slot) && tickets_[before.slot] == before.ticket &&
+        old == Entry{before.ticket, before.slot, Offer::offered}.word()) {
+      lost = before.slot;
+      hide(before.slot);
+    }
+    given_[at] = {next_, slot, true};
+    tickets_[slot] = next_;
+    shown_[slot] = true;
+    ++count_;
+    next_ = Tickets::next(next_);
+    if (Tickets::ahead(next_, oldest_) > static_cast<std::int64_t>(entries_)) {
+      oldest_ = Tickets::next(next_, Tickets::mask + 1 - entries_);
+    }
+    if (block_.asleep.load() == 0) return false;
+    return block_.asleep.exchange(0) != 0;
+  }
+
+  /// Take back the oldest frame that the client has not taken: it never sees it. Empty where there is none.
+  [[nodiscard]] std::optional<std::uint32_t> withdraw() noexcept {
+    for (; oldest_ != next_; oldest_ = Tickets::next(oldest_)) {
+      const Slot given = given_[oldest_ & (entries_ - 1)];
+      if (!shows(given.slot) || tickets_[given.slot] != oldest_) continue;
+      std::uint64_t expected = Entry{oldest_, given.slot, Offer::offered}.word();
+      if (!block_.entry[oldest_ & (entries_ - 1)].compare_exchange_strong(
+              expected, Entry{oldest_, given.slot, Offer::withdrawn}.word())) {
+        continue;
+      }
+      oldest_ = Tickets::next(oldest_);
+      hide(given.slot);
+      return given.slot;
+    }
+    return std::nullopt;
+  }
+
+  /// Call `freed` with each slot that came back. False: the client lies. `look_again`: do not believe its count either.
+  template <typename Freed>
+  [[nodiscard]] bool reclaim(bool look_again, Freed&& freed) noexcept {
+    if (count_ == 0) return true;
+    const std::uint64_t returns = block_.returns.load();
+    if (returns == returns_ && !look_again) return true;
+    returns_ = returns;
+    for (std::uint32_t slot = 0; slot < slots_; ++slot) {
+      if (!shown_[slot]) continue;
+      const std::uint64_t word = block_.returned[slot].load();
+      if (word == returned_[slot]) continue;
+      if (word != Entry{tickets_[slot], slot, Offer::taken}.word()) return false;
+      returned_[slot] = word;
+      hide(slot);
+      freed(slot);
+    }
+    return true;
+  }
+
+  /// Ask to be woken when something comes back; then reclaim() once more.
+  void want_returns() noexcept { block_.wanted.store(1); }
+  /// What the client still holds is no longer its own.
+  void revoke() noexcept { block_.revoked.store(1); }
+
+  [[nodiscard]] bool shows(std::uint32_t slot) const noexcept { return shown_[slot]; }
+  [[nodiscard]] std::uint32_t count() const noexcept { return count_; }
+  [[nodiscard]] std::uint64_t next_ticket() const noexcept { return next_; }
+  /// The ticket under which `slot` is shown.
+  [[nodiscard]] std::uint64_t ticket(std::uint32_t slot) const noexcept { return tickets_[slot]; }
+
+ private:
+  struct Slot {
+    std::uint64_t ticket = 0;
+    std::uint32_t slot = 0;
+    bool used = false;
+  };
+  void hide(std::uint32_t slot) noexcept {
+    shown_[slot] = false;
+    --count_;
+  }
+
+  BasicClientBlock<Word>& block_;
+  const std::uint32_t slots_;
+  const std::uint64_t entries_;
+  std::uint64_t next_;
+  std::uint64_t oldest_;  ///< no frame before it waits to be taken
+  std::uint64_t returns_ = 0;
+  std::uint32_t count_ = 0;
+  std::array<bool, max_slots> shown_{};
+  std::array<std::uint64_t, max_slots> tickets_{};
+  std::array<std::uint64_t, max_slots> returned_{};  ///< the words as they were last seen
+  std::array<Slot, max_slots> given_{};              ///< what each entry was last used for
+};
+
+}  // namespace gpumap::link

@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: MIT
+// The producer's side of a link, in the producer's threads.
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "gpumap/error.hpp"
+#include "gpumap/latency.hpp"
+#include "link/server_state.hpp"
+
+namespace gpumap {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds second_look{100};
+constexpr std::size_t longest_backlog = 1024;
+
+std::uint64_t new_generation() {
+  std::uint64_t number = 0;
+  while (number == 0) {
+    if (getrandom(&number, sizeof number, 0) != sizeof number && errno != EINTR) {
+      throw Error(ErrorCode::io, fmt::format("no random number for a link: {}", std::strerror(errno)));
+    }
+  }
+  return number;
+}
+
+LinkServerOptions checked(const std::shared_ptr<Ring>& ring, LinkServerOptions options) {
+  if (!ring) throw Error(ErrorCode::invalid, "a link serves a ring, got none: create one with Ring::create");
+  if (options.max_clients == 0 || options.max_clients > max_link_clients) {
+    throw Error(ErrorCode::invalid, fmt::format("a link for {} clients asked, 1 to {} are possible: change max_clients",
+                                                options.max_clients, max_link_clients));
+  }
+  return options;
+}
+
+}  // namespace
+
+LinkServer::State::State(std::shared_ptr<Ring> served, LinkServerOptions wanted)
+    : ring(std::move(served)),
+      options(checked(ring, std::move(wanted))),
+      generation(new_generation()),
+      memory(link::describe(*ring->mapping(), memory_fd)),
+      listener(options.path, options.mode),
+      bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      fan(ring->slots(), options.reserve, FreeSlot{this}) {
+  if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
+}
+
+LinkServer::State::~State() = default;
+
+void LinkServer::State::wake_service() const noexcept {
+  constexpr std::uint64_t one = 1;
+  static_cast<void>(!write(bell.get(), &one, sizeof one));
+}
+
+void LinkServer::State::collect(bool look_again) {
+  for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+    if (clients[index] && !fan.reclaim(index, look_again)) {
+      drop(index, link::Why::lied, "it gave back a slot that it did not have");
+    }
+  }
+}
+
+void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::string& reason) {
+  std::unique_ptr<Client> gone = std::move(clients[index]);
+  const std::int64_t began = monotonic_ns();
+  Event event{describe(*gone), reason, nullptr};
+  // Before the slots are free: who looks after reading must see it.
+  if (auto& shown = fan.client(index)) shown->offers.revoke();
+  fan.leave(index);
+  counters.longest_reclaim_ns = std::max(counters.longest_reclaim_ns, monotonic_ns() - began);
+  ++counters.disconnected;
+  if (why == link::Why::lied) ++counters.liars;
+  static_cast<void>(
+      link::send_message(gone->socket.get(), link::encode_reason(generation, link::MessageType::bye, why, reason)));
+  // The service thread may be polling it: closed by that thread, with the event.
+  shutdown(gone->socket.get(), SHUT_RDWR);
+  event.gone = std::move(gone);
+  events.push_back(std::move(event));
+  changed.notify_all();
+  wake_service();
+}
+
+LinkClient LinkServer::State::describe(const Client& client) {
+  LinkClient who = client.who;
+  if (const auto& shown = fan.client(who.index)) {
+    who.shown = shown->shown;
+    who.dropped = shown->dropped;
+    who.slots = shown->offers.count();
+  }
+  return who;
+}
+
+void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
+  // What the socket has no room for goes out later, by the service thread; a socket that is gone tells it so.
+  if (client.backlog.empty() && link::send_message(client.socket.get(), bytes) != link::Sent::full) return;
+  client.backlog.push_back(std::move(bytes));
+  if (client.backlog.size() > longest_backlog) {
+    drop(client.who.index, link::Why::stalled, fmt::format("it left {} messages unread", longest_backlog));
+    return;
+  }
+  wake_service();
+}
+
+void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload) {
+  link::DataHead head;
+  head.number = ++client.messages;
+  head.before = fan.client(client.who.index)->offers.next_ticket();
+  deliver(client, link::encode_data(generation, head, payload));
+}
+
+void LinkServer::State::drain(Deadline deadline) {
+  std::unique_lock lock(mutex);
+  ending = true;
+  for (auto& client : clients) {
+    if (!client) continue;
+    static_cast<void>(link::send_message(
+        client->socket.get(),
+        link::encode_reason(generation, link::MessageType::bye, link::Why::ended, "the server ended")));
+  }
+  while (fan.busy() > 0 && Clock::now() < deadline) {
+    fan.want_returns();
+    collect(true);
+    if (fan.busy() > 0) changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + milliseconds(1)));
+  }
+}
+
+void LinkServer::State::stop() noexcept {
+  stopping = true;
+  wake_service();
+  if (service.joinable()) service.join();
+  const std::lock_guard lock(mutex);
+  for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+    if (!clients[index]) continue;
+    if (auto& shown = fan.client(index); shown && shown->offers.count() > 0) shown->offers.revoke();
+    fan.leave(index);
+    clients[index].reset();
+  }
+  events.clear();
+}
+
+std::unique_ptr<LinkServer> LinkServer::serve(std::shared_ptr<Ring> ring, LinkServerOptions options) {
+  auto server =
+      std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(ring), std::move(options))));
+  State* const state = server->state_.get();
+  state->service = std::thread([state] { state->serve(); });
+  return server;
+}
+
+LinkServer::LinkServer(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+LinkServer::~LinkServer() {
+  if (!state_->process.here()) {
+    static_cast<void>(state_.release());  // the thread is the parent's, and so is the file
+    return;
+  }
+  state_->drain(Clock::now() + std::min<std::chrono::nanoseconds>(state_->options.linger, std::chrono::hours(24)));
+  state_->stop();
+}
+
+RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return RingStatus::closed;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.collect(false);
+  }
+  struct Waiting {
+    explicit Waiting(State& one) : state(one) {
+      if (state.waiting.fetch_add(1) != 0) return;
+      state.waiting_since_ns = monotonic_ns();
+      if (state.options.stall_limit.count() > 0) state.wake_service();  // which sleeps for less from now on
+    }
+    ~Waiting() {
+      if (state.waiting.fetch_sub(1) == 1) state.waiting_since_ns = 0;
+    }
+    State& state;
+  };
+  std::unique_ptr<Waiting> waits;
+  for (;;) {
+    const RingStatus status = state.ring->acquire(lease, WhenFull::block, Deadline{});
+    if (status != RingStatus::timeout) return status;
+    {
+      const std::lock_guard lock(state.mutex);
+      if (state.fan.make_room(when_full == WhenFull::drop_oldest)) continue;
+      state.collect(true);
+    }
+    if (when_full != WhenFull::block) return state.ring->acquire(lease, WhenFull::drop_newest);
+    const Deadline now = Clock::now();
+    if (deadline <= now) return RingStatus::timeout;
+    if (!waits) waits = std::make_unique<Waiting>(state);
+    {
+      // In this order: what comes back after the look is told, by a message to the service thread.
+      const std::lock_guard lock(state.mutex);
+      state.fan.want_returns();
+      state.collect(false);
+    }
+    const RingStatus after =
+        state.ring->acquire(lease, WhenFull::block, std::min<Deadline>(deadline, now + second_look));
+    if (after != RingStatus::timeout) return after;
+  }
+}
+
+void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
+  state_->ring->publish(lease, info);
+  hand_on();
+}
+
+void LinkServer::hand_on() {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return;
+  const std::lock_guard order(state.order);
+  for (;;) {
+    ReadLease lease;
+    if (state.ring->receive(lease, Deadline{}) != RingStatus::ok) break;
+    // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
+    if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) continue;
+    const std::lock_guard lock(state.mutex);
+    const std::uint32_t slot = lease.slot();
+    link::Shown shown{lease.info(), 0};
+    state.leases[slot] = std::move(lease);
+    state.fan.publish(
+        slot,
+        [&](std::uint32_t index) -> const link::Shown& {
+          shown.messages = state.clients[index]->messages;
+          return shown;
+        },
+        [&](std::uint32_t index) {
+          ++state.counters.wakes;
+          static_cast<void>(
+              link::send_message(state.clients[index]->socket.get(), link::encode(state.generation, link::Look{})));
+        });
+  }
+  const std::lock_guard lock(state.mutex);
+  state.collect(false);
+  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread.
+  if (state.fan.busy() + 1 >= state.ring->slots()) {
+    state.fan.want_returns();
+    state.collect(false);
+  }
+}
+
+void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
+  State& state = *state_;
+  if (message.size() > max_link_message) {
+    throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, {} are possible: send it in parts",
+                                                message.size(), max_link_message));
+  }
+  if (!state.process.here()) [[unlikely]]
+    return;
+  const std::lock_guard order(state.order);
+  const std::lock_guard lock(state.mutex);
+  if (keep != 0) state.kept[keep].assign(message.begin(), message.end());
+  for (auto& client : state.clients) {
+    if (client) state.send_to(*client, message);
+  }
+}
+
+std::vector<LinkClient> LinkServer::clients() const {
+  std::vector<LinkClient> all;
+  const std::lock_guard lock(state_->mutex);
+  for (const auto& client : state_->clients) {
+    if (client) all.push_back(state_->describe(*client));
+  }
+  return all;
+}
+
+LinkCounters LinkServer::counters() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->counters;
+}
+
+bool LinkServer::wait_for_client(Deadline deadline) {
+  std::unique_lock lock(state_->mutex);
+  const auto connected = [this] {
+    return std::any_of(state_->clients.begin(), state_->clients.end(), [](const auto& one) { return one != nullptr; });
+  };
+  while (!connected()) {
+    const Deadline now = Clock::now();
+    if (now >= deadline) return false;
+    state_->changed.wait_until(lock, std::min<Deadline>(deadline, now + second_look));
+  }
+  return true;
+}
+
+const std::string& LinkServer::path() const noexcept {
+  return state_->listener.path();
+}
+std::uint64_t LinkServer::generation() const noexcept {
+  return state_->generation;
+}
+
+}  // namespace gpumap

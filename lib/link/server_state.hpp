@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gpumap/link.hpp"
+#include "link/fan_out.hpp"
+#include "link/memory.hpp"
+#include "link/socket.hpp"
+#include "link/wire.hpp"
+#include "own_process.hpp"
+
+namespace gpumap {
+
+/// The part of a server that is not its interface. Locks: `order` before `mutex`; neither is held in a callback.
+struct LinkServer::State {
+  using Word = std::atomic<std::uint64_t>;
+
+  /// Who was accepted and has not said hello.
+  struct Newcomer {
+    UniqueFd socket;
+    link::Peer peer;
+    Deadline until;
+  };
+  struct Client {
+    UniqueFd socket;
+    UniqueFd process;  ///< readable when the process has ended; may be empty
+    LinkClient who;
+    std::unique_ptr<link::BlockMemory> memory;
+    std::uint64_t messages = 0;
+    std::deque<link::Bytes> backlog;  ///< what its socket had no room for
+  };
+  /// To tell of, and then to close.
+  struct Event {
+    LinkClient who;
+    std::string reason;
+    std::unique_ptr<Client> gone;
+  };
+  struct FreeSlot {
+    State* state;
+    void operator()(std::uint32_t slot) const noexcept { state->leases[slot] = ReadLease(); }
+  };
+
+  State(std::shared_ptr<Ring> served, LinkServerOptions wanted);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // Under `mutex`.
+  void collect(bool look_again);
+  void drop(std::uint32_t index, link::Why why, const std::string& reason);
+  void deliver(Client& client, link::Bytes&& bytes);
+  void send_to(Client& client, std::span<const std::byte> payload);
+  [[nodiscard]] LinkClient describe(const Client& client);
+
+  void wake_service() const noexcept;
+  void drain(Deadline deadline);
+  void stop() noexcept;
+
+  // The service thread, in service.cpp.
+  void serve();
+  void accept_all();
+  void greet(std::vector<Newcomer*>& readable);
+  void admit(Newcomer& newcomer, const link::Hello& hello);
+  void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
+  void listen_to(std::uint32_t index, short revents, bool process_ended);
+  void flush(Client& client);
+  void end_stall();
+  void tell();
+
+  const OwnProcess process;
+  const std::shared_ptr<Ring> ring;
+  const LinkServerOptions options;
+  const std::uint64_t generation;
+  UniqueFd memory_fd;
+  const link::MemoryOffer memory;
+  link::Listener listener;
+  UniqueFd bell;  ///< an eventfd of this process alone, for the service thread
+
+  std::mutex order;  ///< of what is taken from the ring and shown
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::array<ReadLease, max_slots> leases;
+  link::FanOut<Word, FreeSlot> fan;
+  std::array<std::unique_ptr<Client>, max_link_clients> clients;
+  std::map<std::uint32_t, link::Bytes> kept;
+  LinkCounters counters;
+  std::vector<Event> events;
+  bool ending = false;
+
+  std::list<Newcomer> newcomers;  ///< the service thread's
+  std::atomic<bool> stopping{false};
+  std::atomic<std::uint32_t> waiting{0};          ///< producers
+  std::atomic<std::int64_t> waiting_since_ns{0};  ///< 0: none waits
+  std::thread service;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT
+// The server's one thread: clients that come and go, what they give back while the producer waits.
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpumap/error.hpp"
+#include "gpumap/latency.hpp"
+#include "link/server_state.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr int second_look_ms = 100;
+constexpr std::chrono::seconds time_for_hello{1};
+constexpr std::size_t most_newcomers = 32;
+/// Messages of one client in a row: others have their turn.
+constexpr int messages_a_turn = 64;
+
+}  // namespace
+
+void LinkServer::State::serve() {
+  // What is polled, and whose it is: rows of `polled` from first_newcomer on, then two for each client.
+  std::vector<pollfd> polled;
+  std::vector<Newcomer*> guests;
+  std::vector<std::pair<std::uint32_t, const Client*>> members;
+  while (!stopping.load()) {
+    polled.assign({{bell.get(), POLLIN, 0}, {listener.fd(), POLLIN, 0}});
+    guests.clear();
+    members.clear();
+    for (Newcomer& newcomer : newcomers) {
+      polled.push_back({newcomer.socket.get(), POLLIN, 0});
+      guests.push_back(&newcomer);
+    }
+    bool busy = !newcomers.empty();
+    {
+      const std::lock_guard lock(mutex);
+      busy = busy || fan.busy() > 0 || waiting.load() > 0;
+      for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+        if (!clients[index]) continue;
+        const bool has_backlog = !clients[index]->backlog.empty();
+        polled.push_back(
+            {clients[index]->socket.get(), static_cast<short>(has_backlog ? POLLIN | POLLOUT : POLLIN), 0});
+        polled.push_back({clients[index]->process.get(), POLLIN, 0});  // poll() leaves out what is negative
+        members.emplace_back(index, clients[index].get());
+      }
+    }
+    int patience_ms = busy ? second_look_ms : 10 * second_look_ms;
+    if (waiting.load() > 0 && options.stall_limit.count() > 0) {
+      patience_ms = static_cast<int>(std::clamp<std::int64_t>(options.stall_limit.count() / 4'000'000, 1, patience_ms));
+    }
+    const int ready = poll(polled.data(), polled.size(), patience_ms);
+    if ((polled[0].revents & POLLIN) != 0) {
+      std::uint64_t count = 0;
+      static_cast<void>(!read(bell.get(), &count, sizeof count));
+    }
+    std::size_t row = 2;
+    std::vector<Newcomer*> readable;
+    for (Newcomer* guest : guests) {
+      if (polled[row++].revents != 0) readable.push_back(guest);
+    }
+    for (const auto& [index, client] : members) {
+      const short revents = polled[row++].revents;
+      const bool ended = polled[row++].revents != 0;
+      const std::lock_guard lock(mutex);
+      // Another thread may have dropped it meanwhile.
+      if (clients[index].get() == client && (revents != 0 || ended)) listen_to(index, revents, ended);
+    }
+    greet(readable);
+    if ((polled[1].revents & POLLIN) != 0) accept_all();
+    {
+      const std::lock_guard lock(mutex);
+      collect(ready == 0);
+      if (waiting.load() > 0) {
+        // Once more, so that nothing comes back between the look and the wish to be told.
+        fan.want_returns();
+        collect(false);
+        end_stall();
+      }
+      changed.notify_all();
+    }
+    tell();
+  }
+}
+
+void LinkServer::State::accept_all() {
+  while (newcomers.size() < most_newcomers) {
+    UniqueFd socket = listener.accept();
+    if (!socket) return;
+    try {
+      Newcomer newcomer{std::move(socket), {}, Clock::now() + time_for_hello};
+      newcomer.peer = link::peer_of(newcomer.socket.get());
+      if (!link::is_allowed(newcomer.peer, options.allowed_users)) {
+        refuse(newcomer, link::Why::not_allowed,
+               fmt::format("user {} may not connect, the server's user is {}: run both as one user, or allow it",
+                           newcomer.peer.uid, geteuid()));
+        continue;
+      }
+      newcomers.push_back(std::move(newcomer));
+    } catch (const std::exception&) {
+      // It is gone already.
+    }
+  }
+}
+
+void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const std::string& text) {
+  static_cast<void>(
+      link::send_message(newcomer.socket.get(), link::encode_reason(generation, link::MessageType::refuse, why, text)));
+  const std::lock_guard lock(mutex);
+  ++counters.refused;
+}
+
+void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
+  const Deadline now = Clock::now();
+  for (auto at = newcomers.begin(); at != newcomers.end();) {
+    const bool speaks = std::find(readable.begin(), readable.end(), &*at) != readable.end();
+    if (!speaks && now < at->until) {
+      ++at;
+      continue;
+    }
+    std::array<std::byte, sizeof(link::Header) + sizeof(link::Hello) + 1> buffer{};
+    std::size_t bytes = 0;
+    if (speaks && link::receive_message(at->socket.get(), buffer, bytes) == link::Received::message) {
+      bool other_version = false;
+      const auto message = link::parse({buffer.data(), bytes}, &other_version);
+      const auto* hello = message ? std::get_if<link::Hello>(&message->body) : nullptr;
+      if (hello != nullptr && message->generation != 0 && message->generation != generation) {
+        refuse(*at, link::Why::stale, "the server that is asked for has ended, this is a later one");
+      } else if (hello != nullptr) {
+        admit(*at, *hello);
+      } else if (other_version) {
+        refuse(*at, link::Why::version,
+               fmt::format("the server speaks version {} of the link: use the same gpumap on both sides",
+                           link::wire_version));
+      } else {
+        refuse(*at, link::Why::lied, "what was sent is no hello");
+      }
+    }
+    at = newcomers.erase(at);
+  }
+}
+
+void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
+  const auto leak = static_cast<LinkLeak>(hello.leak);
+  if (leak == LinkLeak::no && !options.may_stall) {
+    refuse(newcomer, link::Why::not_allowed, "no client may stop the producer here: ask for another leaky than no");
+    return;
+  }
+  auto client = std::make_unique<Client>();
+  try {
+    client->memory = std::make_unique<link::BlockMemory>(ring->slots(), generation);
+  } catch (const Error& error) {
+    refuse(newcomer, link::Why::full, error.what());
+    return;
+  }
+  client->process = link::watch_process(newcomer.peer.pid);
+  client->who.pid = newcomer.peer.pid;
+  client->who.uid = newcomer.peer.uid;
+  client->who.name = hello.name.data();
+  client->who.leak = leak;
+
+  std::unique_lock lock(mutex);
+  std::uint32_t index = 0;
+  while (index < options.max_clients && clients[index]) ++index;
+  if (index == options.max_clients || ending) {
+    lock.unlock();
+    refuse(newcomer, link::Why::full, fmt::format("{} clients are connected, more are not allowed", index));
+    return;
+  }
+  link::Welcome welcome;
+  welcome.client = index;
+  welcome.slots = ring->slots();
+  welcome.slot_bytes = ring->slot_bytes();
+  welcome.slot_stride = ring->slot_stride();
+  welcome.block_bytes = sizeof(link::ClientBlock);
+  welcome.memory = memory;
+  const int fds[] = {memory_fd.get(), client->memory->fd()};
+  if (link::send_message(newcomer.socket.get(), link::encode(generation, welcome), fds) != link::Sent::ok) return;
+  client->socket = std::move(newcomer.socket);
+  client->who.index = index;
+  clients[index] = std::move(client);
+  fan.join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
+  ++counters.connected;
+  events.push_back({clients[index]->who, {}, nullptr});
+  for (const auto& [key, message] : kept) {
+    if (clients[index]) send_to(*clients[index], message);
+  }
+  changed.notify_all();
+}
+
+void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
+  Client& client = *clients[index];
+  std::array<std::byte, sizeof(link::Header) + sizeof(link::Reason) + 1> buffer{};
+  for (int turn = 0; turn < messages_a_turn && (revents & POLLIN) != 0; ++turn) {
+    std::size_t bytes = 0;
+    const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
+    if (received == link::Received::nothing) break;
+    if (received == link::Received::gone) {
+      drop(index, link::Why::ended, "it closed the connection, or ended");
+      return;
+    }
+    const auto message = received == link::Received::message ? link::parse({buffer.data(), bytes}) : std::nullopt;
+    const bool known = message && message->generation == generation;
+    if (known && std::holds_alternative<link::Bye>(message->body)) {
+      fan.stop_offering(index);
+    } else if (!known || !std::holds_alternative<link::Look>(message->body)) {
+      drop(index, link::Why::lied, "it sent what is no message of a client");
+      return;
+    }
+  }
+  if (process_ended || (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
+    drop(index, link::Why::ended, process_ended ? "its process ended" : "it closed the connection, or ended");
+    return;
+  }
+  if ((revents & POLLOUT) != 0) flush(client);
+}
+
+void LinkServer::State::flush(Client& client) {
+  while (!client.backlog.empty()) {
+    if (link::send_message(client.socket.get(), client.backlog.front()) == link::Sent::full) return;
+    client.backlog.pop_front();
+  }
+}
+
+void LinkServer::State::end_stall() {
+  const std::int64_t since = waiting_since_ns.load();
+  const std::int64_t limit = options.stall_limit.count();
+  if (limit <= 0 || since == 0 || monotonic_ns() - since < limit) return;
+  // Whose slot is the oldest.
+  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
+  std::uint32_t holders = 0;
+  for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
+    if (fan.holders(slot) == 0 || leases[slot].info().sequence >= oldest) continue;
+    oldest = leases[slot].info().sequence;
+    holders = fan.holders(slot);
+  }
+  for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+    if ((holders >> index & 1U) == 0 || !clients[index]) continue;
+    drop(index, link::Why::stalled,
+         fmt::format("it kept frame {} while the producer waited for {} ms", oldest,
+                     (monotonic_ns() - since) / 1'000'000));
+  }
+  waiting_since_ns = monotonic_ns();
+}
+
+void LinkServer::State::tell() {
+  std::vector<Event> now;
+  {
+    const std::lock_guard lock(mutex);
+    now.swap(events);
+  }
+  for (const Event& event : now) {
+    if (event.gone && event.reason.rfind("it closed", 0) != 0) {
+      std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n", listener.path().c_str(),
+                   event.who.index, event.who.name.c_str(), static_cast<int>(event.who.pid), event.reason.c_str());
+    }
+    if (options.on_client) options.on_client(event.who, event.reason);
+  }
+}
+
+}  // namespace gpumap

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+#include "link/wire.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace gpumap::link {
+namespace {
+
+constexpr bool printable(char one) noexcept {
+  // UTF-8 goes through; what moves a terminal's cursor does not.
+  return static_cast<unsigned char>(one) >= 0x20 && one != 0x7f;
+}
+
+template <typename Body>
+Bytes encode_fixed(std::uint64_t generation, MessageType type, const Body* body, std::size_t body_bytes,
+                   std::span<const std::byte> tail = {}) {
+  Header header;
+  header.type = static_cast<std::uint16_t>(type);
+  header.bytes = static_cast<std::uint32_t>(sizeof header + body_bytes + tail.size());
+  header.generation = generation;
+  Bytes bytes(header.bytes);
+  std::memcpy(bytes.data(), &header, sizeof header);
+  if (body_bytes > 0) std::memcpy(bytes.data() + sizeof header, body, body_bytes);
+  if (!tail.empty()) std::memcpy(bytes.data() + sizeof header + body_bytes, tail.data(), tail.size());
+  return bytes;
+}
+
+template <typename Body>
+bool take(std::span<const std::byte> bytes, Body& body) noexcept {
+  if (bytes.size() != sizeof body) return false;
+  std::memcpy(&body, bytes.data(), sizeof body);
+  return true;
+}
+
+bool sound(const Hello& hello) noexcept {
+  if (hello.leak > static_cast<std::uint32_t>(LinkLeak::oldest) || hello.zero != 0) return false;
+  const auto* const end = std::find(hello.name.begin(), hello.name.end(), '\0');
+  return end != hello.name.end() && std::all_of(hello.name.begin(), end, printable) &&
+         std::all_of(end, hello.name.end(), [](char one) { return one == '\0'; });
+}
+
+template <typename Kind>
+std::optional<Kind> take_reason(std::span<const std::byte> bytes) noexcept {
+  Reason reason;
+  if (!take(bytes, reason) || reason.length > text_bytes) return std::nullopt;
+  if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::version)) {
+    return std::nullopt;
+  }
+  if (!std::all_of(reason.text.begin(), reason.text.begin() + reason.length, printable)) return std::nullopt;
+  const auto* const text = reinterpret_cast<const char*>(bytes.data()) + offsetof(Reason, text);
+  return Kind{static_cast<Why>(reason.why), {text, reason.length}};
+}
+
+}  // namespace
+
+std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_version) noexcept {
+  Header header;
+  if (bytes.size() < sizeof header || bytes.size() > largest_message) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.magic != wire_magic || header.bytes != bytes.size() || header.zero != 0) return std::nullopt;
+  if (header.version != wire_version) {
+    if (other_version != nullptr) *other_version = true;
+    return std::nullopt;
+  }
+  const auto rest = bytes.subspan(sizeof header);
+  Message message;
+  message.generation = header.generation;
+  switch (static_cast<MessageType>(header.type)) {
+    case MessageType::hello: {
+      Hello hello;
+      if (!take(rest, hello) || !sound(hello)) return std::nullopt;
+      message.body = hello;
+      return message;
+    }
+    case MessageType::welcome: {
+      Welcome welcome;
+      if (!take(rest, welcome) || !plausible(welcome)) return std::nullopt;
+      message.body = welcome;
+      return message;
+    }
+    case MessageType::look:
+      if (!rest.empty()) return std::nullopt;
+      message.body = Look{};
+      return message;
+    case MessageType::refuse: {
+      const auto refuse = take_reason<Refuse>(rest);
+      if (!refuse) return std::nullopt;
+      message.body = *refuse;
+      return message;
+    }
+    case MessageType::bye: {
+      const auto bye = take_reason<Bye>(rest);
+      if (!bye) return std::nullopt;
+      message.body = *bye;
+      return message;
+    }
+    case MessageType::data: {
+      Data data;
+      if (rest.size() < sizeof data.head) return std::nullopt;
+      std::memcpy(&data.head, rest.data(), sizeof data.head);
+      data.payload = rest.subspan(sizeof data.head);
+      message.body = data;
+      return message;
+    }
+  }
+  return std::nullopt;
+}
+
+bool plausible(const Welcome& welcome) noexcept {
+  constexpr std::uint64_t page = 4096;
+  const MemoryOffer& memory = welcome.memory;
+  if (welcome.client >= max_link_clients || welcome.slots < min_slots || welcome.slots > max_slots) return false;
+  if (welcome.slot_bytes == 0 || welcome.slot_stride % page != 0 || welcome.slot_bytes > welcome.slot_stride) {
+    return false;
+  }
+  if (welcome.slot_stride > std::numeric_limits<std::uint64_t>::max() / welcome.slots) return false;
+  if (memory.kind != static_cast<std::uint32_t>(MemoryKind::memfd) &&
+      memory.kind != static_cast<std::uint32_t>(MemoryKind::opaque)) {
+    return false;
+  }
+  return memory.memory_type < 32 && memory.bytes >= welcome.slot_stride * welcome.slots &&
+         memory.base <= memory.allocation_bytes && memory.bytes <= memory.allocation_bytes - memory.base;
+}
+
+Bytes encode(std::uint64_t generation, const Hello& hello) {
+  return encode_fixed(generation, MessageType::hello, &hello, sizeof hello);
+}
+Bytes encode(std::uint64_t generation, const Welcome& welcome) {
+  return encode_fixed(generation, MessageType::welcome, &welcome, sizeof welcome);
+}
+Bytes encode(std::uint64_t generation, const Look& look) {
+  return encode_fixed(generation, MessageType::look, &look, 0);
+}
+
+Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text) {
+  Reason reason;
+  reason.why = static_cast<std::uint32_t>(why);
+  for (const char one : text) {
+    if (printable(one) && reason.length < text_bytes) reason.text[reason.length++] = one;
+  }
+  return encode_fixed(generation, type, &reason, sizeof reason);
+}
+
+Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload) {
+  return encode_fixed(generation, MessageType::data, &head, sizeof head, payload);
+}
+
+}  // namespace gpumap::link

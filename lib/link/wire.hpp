@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "gpumap/device.hpp"
+#include "gpumap/link.hpp"
+
+namespace gpumap::link {
+
+/// What crosses the socket. One SOCK_SEQPACKET message is one Header and one body; all have a fixed size but for the
+/// bytes at the end of `data`. Numbers are this machine's: both ends are on it.
+///
+///     client                                              server
+///     connect()                                           accept(): who is it? (SO_PEERCRED, once, by the kernel)
+///                                          ◀── refuse     another user; too many; it closes
+///     hello: leak, name, generation   ──▶                 within a second, or it closes
+///                                          ◀── refuse     another version or generation, may not stall; it closes
+///     maps both                            ◀── welcome    with two descriptors: slots' memory, the client's block
+///     knows what holds                     ◀── data …     messages that are kept
+///         ·                                    ·
+///         ·  frames cross in the block and in the slots, without the socket
+///         ·                                    ·
+///     in order, by `before`                ◀── data       a message
+///     wakes                                ◀── look       only where the client said that it sleeps
+///     look                            ──▶                 wakes: only where the server said that it wants it
+///     bye                             ──▶                 shows it no more; what it holds comes back through the block
+///     learns why                           ◀── bye        it lied, stalled, or the server ends; then it closes
+///     close(), or death               ──▶                 hang-up: all that it had is free
+///     hang-up: takes what it was shown,    ◀──            close(), or death
+///     then `closed`
+///
+/// A client sends hello, look and bye, and no descriptors. `generation` in each message is the server's; one that has
+/// another is from another time and ends the connection. (In hello: the one that is wanted, or 0.)
+
+inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
+inline constexpr std::uint16_t wire_version = 1;
+
+enum class MessageType : std::uint16_t { hello = 1, welcome = 2, refuse = 3, look = 4, data = 5, bye = 6 };
+
+struct Header {
+  std::uint32_t magic = wire_magic;
+  std::uint16_t version = wire_version;
+  std::uint16_t type = 0;
+  std::uint32_t bytes = 0;  ///< of the whole message
+  std::uint32_t zero = 0;
+  std::uint64_t generation = 0;
+};
+
+inline constexpr std::size_t name_bytes = 64;  ///< with at least one zero at the end
+struct Hello {
+  std::uint32_t leak = 0;
+  std::uint32_t zero = 0;
+  std::array<char, name_bytes> name{};
+};
+
+enum class MemoryKind : std::uint32_t {
+  memfd = 1,   ///< host memory, sealed against writing
+  opaque = 2,  ///< a dedicated Vulkan allocation, as VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD
+};
+
+/// How to import the slots' memory.
+struct MemoryOffer {
+  std::uint32_t kind = 0;
+  std::uint32_t memory_type = 0;  ///< Vulkan's, for opaque
+  std::uint64_t bytes = 0;        ///< of the mapping
+  std::uint64_t allocation_bytes = 0;
+  std::uint64_t buffer_bytes = 0;  ///< of the exporter's Vulkan buffer on it, for opaque
+  std::uint64_t base = 0;          ///< where in the allocation the mapping starts
+  Uuid device{};                   ///< for opaque
+};
+
+struct Welcome {
+  std::uint32_t client = 0;
+  std::uint32_t slots = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t slot_stride = 0;
+  std::uint64_t block_bytes = 0;
+  std::uint64_t first_ticket = 0;
+  MemoryOffer memory;
+};
+
+enum class Why : std::uint32_t { ended = 1, full = 2, not_allowed = 3, lied = 4, stalled = 5, stale = 6, version = 7 };
+inline constexpr std::size_t text_bytes = 240;
+/// Refuse and bye.
+struct Reason {
+  std::uint32_t why = 0;
+  std::uint32_t length = 0;
+  std::array<char, text_bytes> text{};
+};
+
+struct DataHead {
+  std::uint64_t number = 0;  ///< 1, 2, … for each client
+  std::uint64_t before = 0;  ///< the ticket of the frame that it precedes
+};
+
+static_assert(sizeof(Header) == 24 && sizeof(Hello) == 72 && sizeof(MemoryOffer) == 56 && sizeof(Welcome) == 96);
+static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 16);
+inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_link_message;
+
+struct Look {};
+struct Refuse {
+  Why why;
+  std::string_view text;
+};
+struct Bye {
+  Why why;
+  std::string_view text;
+};
+struct Data {
+  DataHead head;
+  std::span<const std::byte> payload;
+};
+/// One message, checked: enumerations and lengths are in range, texts are printable. Views point into what was parsed.
+struct Message {
+  std::uint64_t generation = 0;
+  std::variant<Look, Hello, Welcome, Refuse, Data, Bye> body;
+};
+
+/// Empty for what is no message. `other_version` is set where all that is wrong is the version.
+[[nodiscard]] std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_version = nullptr) noexcept;
+
+/// A kind of memory that is known, sizes that agree and overflow nowhere.
+[[nodiscard]] bool plausible(const Welcome& welcome) noexcept;
+
+using Bytes = std::vector<std::byte>;
+[[nodiscard]] Bytes encode(std::uint64_t generation, const Hello& hello);
+[[nodiscard]] Bytes encode(std::uint64_t generation, const Welcome& welcome);
+[[nodiscard]] Bytes encode(std::uint64_t generation, const Look& look);
+/// MessageType::refuse or bye. What is too long or not printable in `text` is left out.
+[[nodiscard]] Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text);
+[[nodiscard]] Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload);
+
+}  // namespace gpumap::link

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// What the tests of the link share: rings in memory that can be passed on, and frames that tell whether they are whole.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "fake_device.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/link.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap::test {
+
+using namespace std::chrono_literals;
+
+/// Long enough for a loaded machine: for what hangs, not for what is slow.
+inline constexpr auto patience = 20s;
+
+inline Deadline soon() {
+  return Clock::now() + patience;
+}
+
+inline std::shared_ptr<Ring> link_ring(std::uint32_t slots, std::size_t slot_bytes = 1000) {
+  const std::size_t stride = (slot_bytes + 4095) / 4096 * 4096;
+  return Ring::create(std::make_shared<FakeDevice>(), make_link_memory(stride * slots),
+                      {.slots = slots, .slot_bytes = slot_bytes, .transport = Transport::zero_copy});
+}
+
+/// Every 64 bytes of a frame say which frame it is, in which slot, and where they lie.
+struct FrameStamp {
+  std::uint64_t sequence;
+  std::uint64_t slot;
+  std::uint64_t offset;
+  std::array<std::uint64_t, 5> more;
+  [[nodiscard]] static FrameStamp of(std::uint64_t sequence, std::uint64_t slot, std::uint64_t offset) {
+    FrameStamp stamp{sequence, slot, offset, {}};
+    for (std::uint64_t at = 0; at < stamp.more.size(); ++at) {
+      stamp.more[at] = (sequence * 0x9e37'79b9'7f4a'7c15 + slot * 0xbf58'476d + offset) ^ at << 56U;
+    }
+    return stamp;
+  }
+  bool operator==(const FrameStamp&) const = default;
+};
+static_assert(sizeof(FrameStamp) == 64);
+
+inline void write_frame(std::byte* host, std::size_t bytes, std::uint64_t sequence, std::uint32_t slot) {
+  for (std::size_t at = 0; at + sizeof(FrameStamp) <= bytes; at += sizeof(FrameStamp)) {
+    const FrameStamp stamp = FrameStamp::of(sequence, slot, at);
+    std::memcpy(host + at, &stamp, sizeof stamp);
+  }
+}
+
+/// The offset of the first stamp that is another one; `bytes` where none is.
+inline std::size_t torn_at(const std::byte* host, std::size_t bytes, std::uint64_t sequence, std::uint32_t slot) {
+  for (std::size_t at = 0; at + sizeof(FrameStamp) <= bytes; at += sizeof(FrameStamp)) {
+    const FrameStamp wanted = FrameStamp::of(sequence, slot, at);
+    if (std::memcmp(host + at, &wanted, sizeof wanted) != 0) return at;
+  }
+  return bytes;
+}
+
+/// Publish one whole frame, numbered by the ring; its offset is `offset`.
+inline RingStatus send_frame(LinkServer& server, Ring& ring, std::uint64_t offset = 0,
+                             WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
+  WriteLease lease;
+  const RingStatus status = server.acquire(lease, when_full, deadline);
+  if (status != RingStatus::ok) return status;
+  write_frame(lease.host(), lease.bytes(), ring.published(), lease.slot());
+  FrameInfo info;
+  info.bytes = lease.bytes();
+  info.offset = offset;
+  server.publish(lease, info);
+  return status;
+}
+
+inline bool is_whole(const LinkConsumer& consumer, const ReadLease& lease, const LinkFrame& frame) {
+  const std::byte* host = consumer.ring()->mapping()->host() + lease.offset();
+  return torn_at(host, frame.info.bytes, frame.info.sequence, lease.slot()) == frame.info.bytes;
+}
+
+/// Until `condition`, or a failure.
+inline bool comes_true(const std::function<bool()>& condition) {
+  for (const Deadline end = soon(); Clock::now() < end; std::this_thread::sleep_for(1ms)) {
+    if (condition()) return true;
+  }
+  return condition();
+}
+
+/// A server on a ring, in a folder of its own.
+struct Served {
+  explicit Served(std::uint32_t slots, LinkServerOptions options = {}, std::size_t slot_bytes = 1000)
+      : ring(link_ring(slots, slot_bytes)) {
+    path = folder.path() / "link";
+    options.path = path;
+    server = LinkServer::serve(ring, std::move(options));
+  }
+  [[nodiscard]] std::unique_ptr<LinkConsumer> consumer(LinkLeak leak = LinkLeak::no, std::string name = "test") const {
+    LinkConsumerOptions options;
+    options.path = path;
+    options.name = std::move(name);
+    options.leak = leak;
+    return LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  }
+  RingStatus send(std::uint64_t offset = 0, WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
+    return send_frame(*server, *ring, offset, when_full, deadline);
+  }
+
+  TemporaryFolder folder;
+  std::string path;
+  std::shared_ptr<Ring> ring;
+  std::unique_ptr<LinkServer> server;
+};
+
+template <typename Call>
+std::string error_text(Call call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+}  // namespace gpumap::test

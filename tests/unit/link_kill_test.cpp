@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// Processes of a link die, by SIGKILL, at every state and at any moment: every frame that arrives is whole, all slots
+// come back, whoever lives goes on, nothing is left behind. GPUMAP_LINK_KILLS says how many die, GPUMAP_LINK_SEED in
+// which order; the seed is printed. How long the others took to hear of it is printed too, and fails only where it
+// hangs: what a loaded machine does to 100 ms is no fault of the link.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "link_child.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+constexpr std::chrono::nanoseconds hangs = 5s;
+
+unsigned number_from(const char* name, unsigned otherwise) {
+  const char* text = std::getenv(name);
+  return text != nullptr ? static_cast<unsigned>(std::stoul(text)) : otherwise;
+}
+unsigned seed() {
+  static const unsigned once = number_from("GPUMAP_LINK_SEED", std::random_device()());
+  return once;
+}
+
+class Times {
+ public:
+  void add(std::chrono::nanoseconds time) {
+    const std::lock_guard lock(mutex_);
+    all_.push_back(std::max(time, std::chrono::nanoseconds(0)));
+  }
+  void print_and_check(const char* what) {
+    const std::lock_guard lock(mutex_);
+    ASSERT_FALSE(all_.empty());
+    std::sort(all_.begin(), all_.end());
+    std::printf("%s, %zu times:", what, all_.size());
+    std::chrono::nanoseconds from{0};
+    for (const auto to : {1ms, 2ms, 5ms, 10ms, 20ms, 50ms, 100ms, 1000000ms}) {
+      const auto count = std::count_if(all_.begin(), all_.end(), [&](auto one) { return one >= from && one < to; });
+      if (to > 100ms) {
+        std::printf("  longer %ld;", count);
+      } else {
+        std::printf("  <%ld ms %ld,", static_cast<long>(to.count()), count);
+      }
+      from = to;
+    }
+    const auto ms = [](std::chrono::nanoseconds one) { return static_cast<double>(one.count()) / 1e6; };
+    std::printf(" P50 %.2f ms, P99 %.2f ms, longest %.2f ms\n", ms(all_[all_.size() / 2]),
+                ms(all_[all_.size() * 99 / 100]), ms(all_.back()));
+    EXPECT_LT(all_.back(), hangs);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::chrono::nanoseconds> all_;
+};
+
+std::size_t open_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+std::size_t mapped_memfds() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t count = 0;
+  for (std::string line; std::getline(maps, line);) count += line.find("memfd:gpumap-") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+bool connected(const LinkServer& server, pid_t pid) {
+  const auto all = server.clients();
+  return std::any_of(all.begin(), all.end(), [&](const LinkClient& one) { return one.pid == pid; });
+}
+
+TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
+  const unsigned kills = number_from("GPUMAP_LINK_KILLS", 40);
+  std::printf("GPUMAP_LINK_SEED=%u GPUMAP_LINK_KILLS=%u\n", seed(), kills);
+  std::mt19937 random(seed());
+  Served served(12, {.max_clients = 16}, 8192);
+  auto witness = served.consumer(LinkLeak::no, "witness");
+  std::atomic<bool> stop{false};
+  std::atomic<std::uint64_t> sent{0};
+  std::thread producer([&] {
+    while (!stop) {
+      ASSERT_EQ(served.send(sent), RingStatus::ok) << "the producer is stuck";
+      ++sent;
+      if (sent % 64 == 0) std::this_thread::sleep_for(200us);
+    }
+  });
+  std::uint64_t received = 0;
+  std::thread reader([&] {
+    ReadLease lease;
+    LinkFrame frame;
+    while (!stop || received < sent) {
+      if (witness->next(lease, frame, Clock::now() + 100ms) != LinkNext::frame) continue;
+      ASSERT_EQ(frame.info.sequence, received) << "a frame is missing";
+      ASSERT_TRUE(is_whole(*witness, lease, frame)) << received;
+      ++received;
+    }
+  });
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t memfds = mapped_memfds();
+
+  const std::vector<std::string> states{"connected",        "received", "half-read", "before-release",
+                                        "kernel-in-flight", "released", "any",       "any"};
+  std::vector<std::unique_ptr<Child>> children;
+  Times reclaim;
+  for (unsigned killed = 0; killed < kills;) {
+    const bool spawn = children.size() < 15 && (children.empty() || random() % 2 == 0);
+    if (spawn) {
+      children.push_back(std::make_unique<Child>(
+          std::vector<std::string>{"consume", served.path, std::to_string(random()), states[random() % states.size()],
+                                   std::to_string(random() % 200), std::to_string(random() % 3)}));
+      continue;
+    }
+    const std::size_t which = random() % children.size();
+    // Some are killed as they start, some where they kill themselves, some in between.
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+    const pid_t pid = children[which]->pid();
+    const Deadline began = Clock::now();
+    children[which]->signal(SIGKILL);
+    ASSERT_EQ(children[which]->wait(), "signal 9") << "a frame was torn, or nothing could be had";
+    children.erase(children.begin() + static_cast<std::ptrdiff_t>(which));
+    while (connected(*served.server, pid) && Clock::now() - began < hangs) std::this_thread::sleep_for(50us);
+    reclaim.add(Clock::now() - began);
+    ++killed;
+  }
+  children.clear();
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
+  stop = true;
+  producer.join();
+  reader.join();
+  reclaim.print_and_check("consumer killed to slots back");
+  const LinkCounters counters = served.server->counters();
+  std::printf("%lu frames, %lu clients came, %lu went, the longest reclaim by itself took %.3f ms\n", sent.load(),
+              counters.connected, counters.disconnected, static_cast<double>(counters.longest_reclaim_ns) / 1e6);
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(counters.liars, 0U);
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() == descriptors; }))
+      << open_descriptors() << ", " << descriptors;
+  EXPECT_EQ(mapped_memfds(), memfds);
+  witness.reset();
+  std::vector<WriteLease> all(served.ring->slots());
+  for (auto& lease : all) EXPECT_EQ(served.server->acquire(lease, WhenFull::block, soon()), RingStatus::ok);
+}
+
+TEST(LinkKill, ProducersDieAndNoHalfFrameArrives) {
+  const unsigned kills = std::max(number_from("GPUMAP_LINK_KILLS", 40) / 2, 1U);
+  std::printf("GPUMAP_LINK_SEED=%u, %u producers\n", seed(), kills);
+  std::mt19937 random(seed() + 1);
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+  std::atomic<bool> stop{false};
+  std::atomic<std::int64_t> died_ns{0};
+  std::atomic<std::uint64_t> frames{0};
+  std::atomic<std::uint64_t> connections{0};
+  Times noticed;
+  const auto consume = [&](LinkLeak leak) {
+    std::uint64_t before = 0;
+    while (!stop) {
+      LinkConsumerOptions options;
+      options.path = path;
+      options.leak = leak;
+      options.patience = patience;
+      options.cancel = &stop;
+      std::unique_ptr<LinkConsumer> consumer;
+      try {
+        consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+      } catch (const Error& error) {
+        ASSERT_TRUE(stop || error.code() == ErrorCode::io) << error.what();
+        continue;
+      }
+      ++connections;
+      EXPECT_NE(consumer->generation(), before) << "a dead server's";
+      before = consumer->generation();
+      ReadLease lease;
+      LinkFrame frame;
+      std::uint64_t last = 0;
+      for (std::uint64_t seen = 0;; ++seen) {
+        const LinkNext next = consumer->next(lease, frame, soon());
+        if (next == LinkNext::closed) break;
+        ASSERT_EQ(next, LinkNext::frame);
+        ASSERT_TRUE(is_whole(*consumer, lease, frame)) << "half a frame: " << frame.info.sequence;
+        if (seen > 0) {
+          ASSERT_GT(frame.info.sequence, last);
+        }
+        last = frame.info.sequence;
+        ++frames;
+      }
+      const std::int64_t died = died_ns;
+      if (died > 0) noticed.add(std::chrono::nanoseconds(monotonic_ns() - died));
+    }
+  };
+  std::vector<std::thread> consumers;
+  for (const LinkLeak leak : {LinkLeak::no, LinkLeak::oldest, LinkLeak::newest}) consumers.emplace_back(consume, leak);
+  const std::vector<std::string> states{"not-yet-serving", "leased",    "half-written", "written",
+                                        "published",       "handed-on", "any",          "any"};
+  for (unsigned killed = 0; killed < kills; ++killed) {
+    const std::string& state = states[random() % states.size()];
+    died_ns = 0;
+    Child producer({"produce", path, std::to_string(random()), state, std::to_string(random() % 300)});
+    if (state == "any") {
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));
+      died_ns = monotonic_ns();
+      producer.signal(SIGKILL);
+    }
+    ASSERT_EQ(producer.wait(), "signal 9") << state;
+    if (died_ns == 0) died_ns = monotonic_ns();
+    // The next one at once: what this one left must not be in its way.
+  }
+  std::this_thread::sleep_for(20ms);
+  stop = true;
+  for (auto& consumer : consumers) consumer.join();
+  noticed.print_and_check("producer killed to closed");
+  std::printf("%lu frames on %lu connections\n", frames.load(), connections.load());
+  EXPECT_GT(frames, 0U);
+}
+
+TEST(LinkKill, StoppedConsumerIsCutOffAndSeesNoTornFrame) {
+  Served served(3, {.stall_limit = 100ms});
+  Child stopped({"consume", served.path, "1", "any", "0", "0"});
+  ASSERT_TRUE(served.server->wait_for_client(soon()));
+  for (std::uint64_t n = 0; n < 100; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+  stopped.signal(SIGSTOP);
+  for (std::uint64_t n = 100; n < 200; ++n) ASSERT_EQ(served.send(n), RingStatus::ok) << n;
+  EXPECT_TRUE(served.server->clients().empty());
+  stopped.signal(SIGCONT);
+  EXPECT_EQ(stopped.wait(), "exit 0") << "closed; 3 is a torn frame";
+}
+
+TEST(LinkKill, ChildOfADeadConsumerKeepsNothing) {
+  Served served(2);
+  Child consumer({"orphan", served.path, served.folder.path()});
+  ASSERT_TRUE(served.server->wait_for_client(soon()));
+  ASSERT_EQ(served.send(0), RingStatus::ok);
+  ASSERT_EQ(consumer.wait(), "signal 9");
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); })) << "the child's descriptor counts";
+  pid_t child = 0;
+  std::ifstream(served.folder.path() / "pid") >> child;
+  ASSERT_GT(child, 0);
+  EXPECT_EQ(kill(child, 0), 0) << "it ended, so nothing was shown";
+  std::ofstream(served.folder.path() / "end");
+}
+
+TEST(LinkKill, AnotherUserIsRefusedUnlessAllowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  constexpr uid_t nobody = 65534;
+  for (const bool allowed : {false, true}) {
+    LinkServerOptions options;
+    options.mode = 0666;
+    if (allowed) options.allowed_users = {nobody};
+    Served served(2, options);
+    std::filesystem::permissions(served.folder.path(), std::filesystem::perms(0755));
+    Child stranger({"stranger", served.path, std::to_string(nobody)});
+    EXPECT_EQ(stranger.wait(), allowed ? "exit 0" : "exit 4");
+    EXPECT_EQ(served.server->counters().refused, allowed ? 0U : 1U);
+  }
+}
+
+}  // namespace
+}  // namespace gpumap

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+// Whoever lies is disconnected, with a reason, and the producer and the honest go on: on the socket, in the block, and
+// as a server. What random bytes do is the fuzzers' business (link_wire_fuzz.cpp, link_block_fuzz.cpp).
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "link_raw.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+using link::Entry;
+using link::Offer;
+
+/// A server with an honest client and a liar.
+struct Company : Served {
+  Company() : Served(4), honest(consumer(LinkLeak::no, "honest")), liar(path) {}
+  /// A frame that the honest one gets, whole; the liar is shown it, too.
+  void frame() {
+    ASSERT_EQ(send(0, WhenFull::drop_oldest), RingStatus::ok);
+    ReadLease lease;
+    LinkFrame got;
+    ASSERT_EQ(honest->next(lease, got, soon()), LinkNext::frame);
+    ASSERT_TRUE(is_whole(*honest, lease, got));
+  }
+  /// Only the honest one is left, and nothing is missing.
+  void expect_unharmed(std::uint64_t liars) {
+    EXPECT_TRUE(comes_true([&] { return server->clients().size() == 1; }));
+    EXPECT_EQ(server->clients().at(0).name, "honest");
+    EXPECT_EQ(server->counters().liars, liars);
+    for (int n = 0; n < 10; ++n) frame();
+    std::vector<WriteLease> all(ring->slots());
+    for (auto& lease : all) ASSERT_EQ(server->acquire(lease, WhenFull::block, soon()), RingStatus::ok);
+    std::vector<bool> seen(ring->slots());
+    for (const auto& lease : all) {
+      EXPECT_FALSE(seen[lease.slot()]) << "a slot was leased twice";
+      seen[lease.slot()] = true;
+    }
+  }
+  std::unique_ptr<LinkConsumer> honest;
+  RawClient liar;
+};
+
+TEST(LinkLiar, WhatIsNoHelloIsRefused) {
+  Company company;
+  link::Bytes bytes = link::encode(0, link::Hello{});
+  bytes[0] ^= std::byte{1};
+  company.liar.send(bytes);
+  EXPECT_NE(company.liar.farewell().find("no hello"), std::string::npos);
+  RawClient wrong_leak(company.path);
+  link::Hello hello;
+  hello.leak = 3;
+  wrong_leak.send(link::encode(0, hello));
+  EXPECT_NE(wrong_leak.farewell().find("no hello"), std::string::npos);
+  RawClient too_long(company.path);
+  too_long.send(link::Bytes(5000));
+  EXPECT_EQ(too_long.farewell(), "nothing");
+  company.expect_unharmed(0);
+}
+
+TEST(LinkLiar, AnotherVersionIsToldSo) {
+  Company company;
+  link::Bytes bytes = link::encode(0, link::Hello{});
+  bytes[4] = std::byte{9};
+  company.liar.send(bytes);
+  EXPECT_NE(company.liar.farewell().find("version"), std::string::npos);
+}
+
+TEST(LinkLiar, WhoSaysNothingIsNotWaitedFor) {
+  Company company;
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int n = 0; n < 40; ++n) silent.push_back(std::make_unique<RawClient>(company.path));
+  const auto patient = company.consumer();  // although so many stand before it
+  EXPECT_EQ(company.liar.farewell(), "nothing");
+  EXPECT_EQ(company.server->clients().size(), 2U);
+}
+
+TEST(LinkLiar, MessagesThatNoClientSendsEndIt) {
+  const std::vector<std::function<link::Bytes(std::uint64_t)>> lies{
+      [](std::uint64_t generation) { return link::encode(generation, link::Hello{}); },
+      [](std::uint64_t generation) { return link::encode_data(generation, {}, {}); },
+      [](std::uint64_t generation) { return link::encode(generation ^ 1U, link::Look{}); },
+      [](std::uint64_t) { return link::Bytes(24); },
+      [](std::uint64_t) { return link::Bytes(100'000); },
+  };
+  for (const auto& lie : lies) {
+    Company company;
+    company.liar.join();
+    company.frame();
+    company.liar.send(lie(company.liar.generation()));
+    EXPECT_NE(company.liar.farewell().find("no message of a client"), std::string::npos);
+    company.expect_unharmed(1);
+  }
+}
+
+TEST(LinkLiar, DescriptorsFromAClientAreNotKept) {
+  Company company;
+  company.liar.join();
+  const auto open = [] {
+    int count = 0;
+    for (int fd = 0; fd < 256; ++fd) count += fcntl(fd, F_GETFD) >= 0 ? 1 : 0;
+    return count;
+  };
+  const int before = open();
+  const int fds[] = {0, 1};
+  for (int n = 0; n < 20; ++n) company.liar.send(link::encode(company.liar.generation(), link::Look{}), fds);
+  company.liar.send(link::Bytes(1), fds);
+  EXPECT_NE(company.liar.farewell().find("no message"), std::string::npos);
+  company.liar.close();
+  EXPECT_TRUE(comes_true([&] { return open() <= before; }));
+  company.expect_unharmed(1);
+}
+
+/// What a client may write into its block, and whether that is a lie that can be told from the truth.
+struct BlockLie {
+  const char* what;
+  std::function<void(link::ClientBlock&, std::uint32_t slot, std::uint64_t ticket)> tell;
+  bool seen;
+};
+
+TEST(LinkLiar, WordsOfTheBlockAreComparedWithWhatIsKnown) {
+  const std::vector<BlockLie> lies{
+      {"a ticket that never was",
+       [](auto& block, std::uint32_t slot, std::uint64_t ticket) {
+         block.returned[slot] = Entry{ticket + 1, slot, Offer::taken}.word();
+       },
+       true},
+      {"another slot's word",
+       [](auto& block, std::uint32_t slot, std::uint64_t ticket) {
+         block.returned[slot] = Entry{ticket, slot + 1, Offer::taken}.word();
+       },
+       true},
+      {"all ones",
+       [](auto& block, std::uint32_t, std::uint64_t) {
+         for (auto& word : block.returned) word = ~std::uint64_t{0};
+       },
+       true},
+      {"slots that it was not shown, which are nobody's business",
+       [](auto& block, std::uint32_t slot, std::uint64_t ticket) {
+         for (std::uint32_t other = 0; other < max_slots; ++other) {
+           if (other != slot) block.returned[other] = Entry{ticket, other, Offer::taken}.word();
+         }
+       },
+       true},
+      {"entries of its own",
+       [](auto& block, std::uint32_t, std::uint64_t ticket) {
+         for (auto& word : block.entry) word = Entry{ticket + 7, 200, Offer::offered}.word();
+       },
+       false},
+      {"lengths and times",
+       [](auto& block, std::uint32_t, std::uint64_t) {
+         for (auto& shown : block.shown) shown.info.bytes = shown.messages = ~std::uint64_t{0};
+       },
+       false},
+      {"that it sleeps, and a count of returns",
+       [](auto& block, std::uint32_t, std::uint64_t) { block.asleep = block.returns = ~std::uint64_t{0}; }, false},
+  };
+  for (const BlockLie& lie : lies) {
+    SCOPED_TRACE(lie.what);
+    Company company;
+    company.liar.join();
+    company.frame();
+    link::ClientBlock& block = company.liar.block();
+    const Entry entry = Entry::of(block.entry[0].load());
+    ASSERT_EQ(entry.state, Offer::offered);
+    lie.tell(block, entry.slot, entry.ticket);
+    ++block.returns;
+    for (int n = 0; n < 20; ++n) company.frame();
+    if (lie.seen) {
+      EXPECT_NE(company.liar.farewell().find("did not have"), std::string::npos);
+    } else {
+      EXPECT_EQ(company.server->clients().size(), 2U);
+      company.liar.close();
+    }
+    company.expect_unharmed(lie.seen ? 1 : 0);
+  }
+}
+
+TEST(LinkLiar, ASlotGivenBackTwiceIsFreeOnce) {
+  Company company;
+  company.liar.join();
+  company.frame();
+  link::ClientBlock& block = company.liar.block();
+  const Entry entry = Entry::of(block.entry[0].load());
+  const std::uint64_t word = Entry{entry.ticket, entry.slot, Offer::taken}.word();
+  for (int n = 0; n < 5; ++n) {
+    block.returned[entry.slot] = word;
+    ++block.returns;
+    company.server->hand_on();
+  }
+  EXPECT_EQ(company.server->clients().at(1).slots, 0U);
+  WriteLease one;
+  WriteLease two;
+  ASSERT_EQ(company.server->acquire(one, WhenFull::block, soon()), RingStatus::ok);
+  ASSERT_EQ(company.server->acquire(two, WhenFull::block, soon()), RingStatus::ok);
+  EXPECT_NE(one.slot(), two.slot());
+}
+
+TEST(LinkLiar, WhoDoesNotSayThatItReturnedIsFoundOutAllTheSame) {
+  Served served(2);
+  RawClient silent(served.path);
+  silent.join();
+  served.send(0);
+  served.send(1);
+  link::ClientBlock& block = silent.block();
+  for (std::uint32_t at = 0; at < 2; ++at) {
+    const Entry entry = Entry::of(block.entry[at].load());
+    block.returned[entry.slot] = Entry{entry.ticket, entry.slot, Offer::taken}.word();
+  }
+  EXPECT_EQ(served.send(2), RingStatus::ok) << "its count did not move, and it woke nobody";
+}
+
+// The other way round: a consumer believes no server.
+
+/// Serves one consumer by hand: answers its hello with `welcome` and these descriptors.
+std::string answered_with(const link::Welcome& welcome, std::span<const int> fds,
+                          const std::function<void(int socket)>& then = {}) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+  const link::Listener listener(path, 0600);
+  std::thread server([&] {
+    UniqueFd socket;
+    ASSERT_TRUE(comes_true([&] { return static_cast<bool>(socket = listener.accept()); }));
+    std::vector<std::byte> buffer(1000);
+    std::size_t bytes = 0;
+    ASSERT_TRUE(
+        comes_true([&] { return link::receive_message(socket.get(), buffer, bytes) == link::Received::message; }));
+    EXPECT_EQ(link::send_message(socket.get(), link::encode(5, welcome), fds), link::Sent::ok);
+    if (then) then(socket.get());
+    std::this_thread::sleep_for(50ms);
+  });
+  std::string text;
+  try {
+    LinkConsumerOptions options;
+    options.path = path;
+    const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+    ReadLease lease;
+    LinkFrame frame;
+    while (consumer->next(lease, frame, soon()) != LinkNext::closed) {
+    }
+    text = consumer->why();
+  } catch (const Error& error) {
+    text = error.what();
+  }
+  server.join();
+  return text;
+}
+
+struct HonestParts {
+  link::Welcome welcome;
+  UniqueFd memory;
+  link::BlockMemory block{4, 5};
+  std::shared_ptr<Mapping> mapping = make_link_memory(4 * 4096);
+  HonestParts() {
+    welcome.slots = 4;
+    welcome.slot_bytes = 1000;
+    welcome.slot_stride = 4096;
+    welcome.memory = link::describe(*mapping, memory);
+  }
+  [[nodiscard]] std::array<int, 2> fds() const { return {memory.get(), block.fd()}; }
+};
+
+TEST(LinkLiar, AConsumerBelievesNoServer) {
+  HonestParts parts;
+  const auto with = [&](auto change) {
+    link::Welcome welcome = parts.welcome;
+    change(welcome);
+    return answered_with(welcome, parts.fds());
+  };
+  EXPECT_EQ(with([](link::Welcome&) {}), "the server is gone") << "the truth";
+  EXPECT_NE(with([](link::Welcome& one) { one.slots = 257; }).find("no message"), std::string::npos);
+  EXPECT_NE(with([](link::Welcome& one) { one.slot_stride = 1ULL << 62U; }).find("no message"), std::string::npos);
+  EXPECT_NE(with([](link::Welcome& one) { one.slots = 3; }).find("another version or time"), std::string::npos);
+  EXPECT_NE(with([](link::Welcome& one) { one.memory.bytes = one.memory.allocation_bytes = 1U << 20U; }).find("sealed"),
+            std::string::npos);
+  const int alone[] = {parts.memory.get()};
+  EXPECT_NE(answered_with(parts.welcome, alone).find("incomplete"), std::string::npos);
+  const UniqueFd open_end(memfd_create("not sealed", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(open_end.get(), 1 << 20), 0);
+  const int not_sealed[] = {open_end.get(), parts.block.fd()};
+  EXPECT_NE(answered_with(parts.welcome, not_sealed).find("sealed"), std::string::npos);
+}
+
+TEST(LinkLiar, AConsumerTakesNoImpossibleFrame) {
+  for (const int lie : {0, 1, 2}) {
+    HonestParts parts;
+    link::ClientBlock& block = parts.block.block();
+    block.shown[1].info.bytes = lie == 0 ? 1001 : 1000;
+    block.entry[0] = Entry{0, lie == 1 ? 4U : 1U, Offer::offered}.word();
+    block.entry[1] = Entry{1, 1, Offer::offered}.word();
+    if (lie == 2) block.entry[0] = block.entry[1] = Entry{0, 1, Offer::offered}.word();
+    const std::string text = answered_with(parts.welcome, parts.fds());
+    EXPECT_EQ(text, lie == 2 ? "the server is gone" : "the server offered a slot that cannot be");
+  }
+}
+
+TEST(LinkLiar, AConsumerMissesNoMessage) {
+  HonestParts parts;
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(),
+                          [](int socket) {
+                            EXPECT_EQ(link::send_message(socket, link::encode_data(5, {2, 0}, {})), link::Sent::ok);
+                          }),
+            "the server left a message out");
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(),
+                          [](int socket) {
+                            EXPECT_EQ(link::send_message(socket, link::encode(6, link::Look{})), link::Sent::ok);
+                          }),
+            "the server sent a message of another time");
+}
+
+}  // namespace
+}  // namespace gpumap

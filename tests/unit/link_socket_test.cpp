@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// The socket and its file: who may take a place, who is at the other end, and that nothing blocks; and the messages,
+// there and back, cut and changed.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "link/socket.hpp"
+#include "link/wire.hpp"
+#include "link_helpers.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+using link::Listener;
+
+struct LinkSocket : testing::Test {
+  TemporaryFolder folder;
+  std::string path = folder.path() / "link";
+};
+
+TEST_F(LinkSocket, FileHasItsModeAndGoesWithTheServer) {
+  for (const mode_t mode : {mode_t{0600}, mode_t{0660}, mode_t{0666}}) {
+    {
+      const Listener listener(path, mode);
+      struct stat found {};
+      ASSERT_EQ(lstat(path.c_str(), &found), 0);
+      EXPECT_EQ(found.st_mode & 07777U, mode);
+      EXPECT_TRUE(S_ISSOCK(found.st_mode));
+    }
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+}
+
+TEST_F(LinkSocket, WhatADeadServerLeftIsReplaced) {
+  {
+    Listener dead(path, 0600);
+    dead.leave_file();
+  }
+  ASSERT_TRUE(std::filesystem::exists(path));
+  const Listener listener(path, 0600);
+  EXPECT_TRUE(link::connect_to(path));
+  EXPECT_TRUE(listener.accept());
+}
+
+TEST_F(LinkSocket, WhoLivesIsNotRobbed) {
+  const Listener first(path, 0600);
+  const std::string text = error_text([&] { const Listener second(path, 0600); }, ErrorCode::invalid);
+  EXPECT_NE(text.find("served by process " + std::to_string(getpid())), std::string::npos) << text;
+  EXPECT_TRUE(link::connect_to(path));
+}
+
+TEST_F(LinkSocket, WhoLivesIsNotRobbedWithAFullQueueEither) {
+  const Listener first(path, 0600);
+  std::vector<UniqueFd> waiting;
+  do waiting.push_back(link::connect_to(path));
+  while (waiting.back());
+  EXPECT_EQ(errno, EAGAIN);
+  error_text([&] { const Listener second(path, 0600); }, ErrorCode::invalid);
+}
+
+// A listener that a child of the dead server still holds answers, but nobody is there.
+TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlace) {
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t server = fork();
+  if (server == 0) {
+    auto* listener = new Listener(path, 0600);
+    const pid_t child = fork();
+    if (child == 0) {
+      sleep(60);
+      _exit(0);
+    }
+    listener->leave_file();
+    static_cast<void>(!write(ready[1], &child, sizeof child));
+    _exit(0);
+  }
+  pid_t child = 0;
+  ASSERT_EQ(read(ready[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
+  ASSERT_EQ(waitpid(server, nullptr, 0), server);
+  EXPECT_TRUE(link::connect_to(path)) << "it answers";
+  EXPECT_NO_THROW(const Listener second(path, 0600));
+  EXPECT_EQ(kill(child, SIGKILL), 0);
+  close(ready[0]);
+  close(ready[1]);
+}
+
+TEST_F(LinkSocket, WhatIsNoSocketIsLeftAlone) {
+  std::ofstream(path) << "a file of somebody's";
+  error_text([&] { const Listener listener(path, 0600); }, ErrorCode::invalid);
+  EXPECT_EQ(std::filesystem::file_size(path), 20U);
+  error_text([&] { const Listener listener(std::string(108, 'x'), 0600); }, ErrorCode::invalid);
+  error_text([&] { const Listener listener("", 0600); }, ErrorCode::invalid);
+  error_text([&] { const Listener listener(folder.path() / "none" / "link", 0600); }, ErrorCode::io);
+}
+
+TEST_F(LinkSocket, OneOfManyThatStartAtOnceServes) {
+  for (int round = 0; round < 20; ++round) {
+    {
+      Listener dead(path, 0600);
+      dead.leave_file();
+    }
+    std::atomic<int> serving{0};
+    std::atomic<bool> go{false};
+    std::vector<std::unique_ptr<Listener>> winners(4);
+    std::vector<std::thread> all;
+    for (auto& winner : winners) {
+      all.emplace_back([&] {
+        while (!go) std::this_thread::yield();
+        try {
+          winner = std::make_unique<Listener>(path, 0600);
+          ++serving;
+        } catch (const Error&) {
+        }
+      });
+    }
+    go = true;
+    for (auto& one : all) one.join();
+    EXPECT_EQ(serving, 1);
+    EXPECT_TRUE(link::connect_to(path));
+  }
+}
+
+TEST_F(LinkSocket, KernelSaysWhoIsThere) {
+  const Listener listener(path, 0600);
+  const UniqueFd client = link::connect_to(path);
+  const UniqueFd server = listener.accept();
+  for (const int end : {client.get(), server.get()}) {
+    EXPECT_EQ(link::peer_of(end).pid, getpid());
+    EXPECT_EQ(link::peer_of(end).uid, geteuid());
+  }
+  EXPECT_TRUE(link::is_allowed({1, geteuid()}, {}));
+  EXPECT_FALSE(link::is_allowed({1, geteuid() + 1}, {geteuid() + 2}));
+  EXPECT_TRUE(link::is_allowed({1, geteuid() + 1}, {geteuid() + 1}));
+}
+
+TEST_F(LinkSocket, NothingBlocksWhateverThePeerDoes) {
+  const Listener listener(path, 0600);
+  const UniqueFd client = link::connect_to(path);
+  const UniqueFd server = listener.accept();
+  std::vector<std::byte> buffer(100);
+  std::size_t bytes = 0;
+  // The flag is the open file's, which a peer with a copy of the descriptor could change.
+  for (const int end : {client.get(), server.get()}) ASSERT_EQ(fcntl(end, F_SETFL, 0), 0);
+  EXPECT_EQ(link::receive_message(server.get(), buffer, bytes), link::Received::nothing);
+  const link::Bytes message(10'000);
+  link::Sent sent = link::Sent::ok;
+  for (int n = 0; n < 10'000 && sent == link::Sent::ok; ++n) sent = link::send_message(client.get(), message);
+  EXPECT_EQ(sent, link::Sent::full);
+  EXPECT_EQ(link::receive_message(server.get(), buffer, bytes), link::Received::too_long);
+}
+
+TEST_F(LinkSocket, LastWordsAreHeardThoughSomethingWasUnread) {
+  const Listener listener(path, 0600);
+  const UniqueFd client = link::connect_to(path);
+  {
+    const UniqueFd server = listener.accept();
+    EXPECT_EQ(link::send_message(client.get(), link::Bytes(5)), link::Sent::ok);
+    EXPECT_EQ(link::send_message(server.get(), link::Bytes(7)), link::Sent::ok);
+  }
+  std::vector<std::byte> buffer(100);
+  std::size_t bytes = 0;
+  EXPECT_EQ(link::receive_message(client.get(), buffer, bytes), link::Received::message);
+  EXPECT_EQ(bytes, 7U);
+  EXPECT_EQ(link::receive_message(client.get(), buffer, bytes), link::Received::gone);
+  EXPECT_EQ(link::send_message(client.get(), link::Bytes(5)), link::Sent::gone);
+}
+
+link::Welcome some_welcome() {
+  link::Welcome welcome;
+  welcome.client = 3;
+  welcome.slots = 7;
+  welcome.slot_bytes = 5000;
+  welcome.slot_stride = 8192;
+  welcome.memory.kind = static_cast<std::uint32_t>(link::MemoryKind::memfd);
+  welcome.memory.bytes = welcome.memory.allocation_bytes = 7 * 8192;
+  return welcome;
+}
+
+std::vector<link::Bytes> one_of_each() {
+  link::Hello hello;
+  hello.leak = 2;
+  hello.name = {'c', 'a', 'm'};
+  const link::Bytes payload{std::byte{1}, std::byte{2}, std::byte{3}};
+  return {link::encode(0, hello),
+          link::encode(9, some_welcome()),
+          link::encode(9, link::Look{}),
+          link::encode_reason(9, link::MessageType::refuse, link::Why::full, "no\nroom"),
+          link::encode_reason(9, link::MessageType::bye, link::Why::lied, std::string(1000, 'x')),
+          link::encode_data(9, {4, 5}, payload)};
+}
+
+TEST(LinkWire, WhatIsEncodedIsParsed) {
+  const auto all = one_of_each();
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    const auto message = link::parse(all[n]);
+    ASSERT_TRUE(message) << n;
+    EXPECT_EQ(message->generation, n == 0 ? 0U : 9U);
+  }
+  EXPECT_STREQ(std::get<link::Hello>(link::parse(all[0])->body).name.data(), "cam");
+  EXPECT_EQ(std::get<link::Welcome>(link::parse(all[1])->body).slot_stride, 8192U);
+  EXPECT_EQ(std::get<link::Refuse>(link::parse(all[3])->body).text, "noroom") << "nothing that moves a cursor";
+  EXPECT_EQ(std::get<link::Bye>(link::parse(all[4])->body).text.size(), link::text_bytes);
+  const auto data = link::parse(all[5]);
+  EXPECT_EQ(std::get<link::Data>(data->body).head.before, 5U);
+  EXPECT_EQ(std::get<link::Data>(data->body).payload.size(), 3U);
+}
+
+TEST(LinkWire, WhatIsCutOrTooLongIsNoMessage) {
+  for (const link::Bytes& whole : one_of_each()) {
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+      EXPECT_FALSE(link::parse(std::span(whole).first(bytes))) << bytes << " of " << whole.size();
+    }
+    link::Bytes longer = whole;
+    longer.push_back(std::byte{0});
+    EXPECT_FALSE(link::parse(longer));
+  }
+  EXPECT_FALSE(link::parse(link::Bytes(link::largest_message + 1)));
+}
+
+TEST(LinkWire, FiguresThatCannotBeAreNoWelcome) {
+  const auto refused = [](auto change) {
+    link::Welcome welcome = some_welcome();
+    change(welcome);
+    return !link::parse(link::encode(9, welcome));
+  };
+  EXPECT_FALSE(refused([](link::Welcome&) {}));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.client = 16; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.slots = 1; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.slot_bytes = 0; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.slot_bytes = 8193; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.slot_stride = 8191; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.slot_stride = std::uint64_t{1} << 62U; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.memory.kind = 3; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.memory.bytes -= 1; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.memory.base = 1; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.memory.base = ~std::uint64_t{0}; }));
+  EXPECT_TRUE(refused([](link::Welcome& one) { one.memory.memory_type = 32; }));
+}
+
+TEST(LinkWire, NamesEndAndCanBePrinted) {
+  const auto refused = [](const std::string& name) {
+    link::Hello hello;
+    std::copy(name.begin(), name.end(), hello.name.begin());
+    return !link::parse(link::encode(0, hello));
+  };
+  EXPECT_FALSE(refused(""));
+  EXPECT_FALSE(refused("Grüße"));
+  EXPECT_FALSE(refused(std::string(63, 'x')));
+  EXPECT_TRUE(refused(std::string(64, 'x')));
+  EXPECT_TRUE(refused("\x1b[2J"));
+  EXPECT_TRUE(refused(std::string("a\0b", 3))) << "something behind its end";
+}
+
+}  // namespace
+}  // namespace gpumap
