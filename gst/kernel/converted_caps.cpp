@@ -35,6 +35,13 @@ void copy_fields(GstStructure* to, const GstStructure* from, std::initializer_li
   }
 }
 
+std::optional<GstVideoColorimetry> colorimetry_of(const GstStructure* structure) {
+  const gchar* text = gst_structure_get_string(structure, "colorimetry");
+  GstVideoColorimetry colorimetry;
+  if (text == nullptr || !gst_video_colorimetry_from_string(&colorimetry, text)) return {};
+  return colorimetry;
+}
+
 /// How the sizes of the two sides go together.
 struct Resizing {
   Crop crop;
@@ -164,19 +171,25 @@ GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::strin
 
 void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* out) {
   if (!declared.converted) return;
-  const gchar* text = gst_structure_get_string(gst_caps_get_structure(in, 0), "colorimetry");
+  const GstStructure* from = gst_caps_get_structure(in, 0);
   GstStructure* given = gst_caps_get_structure(out, 0);
-  GstVideoColorimetry colorimetry;
-  if (text == nullptr || !gst_video_colorimetry_from_string(&colorimetry, text) ||
-      !gst_structure_has_name(given, "video/x-raw") || gst_structure_has_field(given, "colorimetry")) {
-    return;
+  if (!gst_structure_has_name(from, "video/x-raw") || !gst_structure_has_name(given, "video/x-raw")) return;
+  const std::optional<GstVideoColorimetry> was = colorimetry_of(from);
+  if (was && !gst_structure_has_field(given, "colorimetry")) {
+    GstVideoColorimetry colorimetry = *was;
+    const bool gray = g_strcmp0(gst_structure_get_string(given, "format"), "GRAY8") == 0;
+    colorimetry.range = GST_VIDEO_COLOR_RANGE_0_255;
+    colorimetry.matrix = gray ? GST_VIDEO_COLOR_MATRIX_BT601 : GST_VIDEO_COLOR_MATRIX_RGB;
+    gchar* made = gst_video_colorimetry_to_string(&colorimetry);
+    gst_structure_set(given, "colorimetry", G_TYPE_STRING, made, nullptr);
+    g_free(made);
   }
-  const bool gray = g_strcmp0(gst_structure_get_string(given, "format"), "GRAY8") == 0;
-  colorimetry.range = GST_VIDEO_COLOR_RANGE_0_255;
-  colorimetry.matrix = gray ? GST_VIDEO_COLOR_MATRIX_BT601 : GST_VIDEO_COLOR_MATRIX_RGB;
-  gchar* made = gst_video_colorimetry_to_string(&colorimetry);
-  gst_structure_set(given, "colorimetry", G_TYPE_STRING, made, nullptr);
-  g_free(made);
+  // What light the numbers stand for is said of these primaries and this transfer function.
+  const std::optional<GstVideoColorimetry> is = colorimetry_of(given);
+  if (!was || !is || is->primaries != was->primaries || is->transfer != was->transfer) return;
+  for (const char* name : {"mastering-display-info", "content-light-level"}) {
+    if (!gst_structure_has_field(given, name)) copy_fields(given, from, {name});
+  }
 }
 
 }  // namespace gpumap::gst

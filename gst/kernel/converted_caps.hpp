@@ -34,7 +34,8 @@ struct Crop {
                                                 GstPadDirection direction, const GstCaps* caps);
 
 /// Say of the output `out` of a kernel that converts, which downstream left open, what primaries and transfer function
-/// it has: those of the input, where that says so, in full range. Of another kernel's nothing.
+/// it has: those of the input, where that says so, in full range. Where they are the input's, hand its
+/// mastering-display-info and content-light-level on, too. Of another kernel's nothing.
 void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* out);
 
 }  // namespace gpumap::gst

@@ -118,7 +118,7 @@ TEST(Metas, OfColoursGoWithTheColours) {
 }
 
 /// What `converter` says of its output for pictures of `in`.
-std::string said_by(const std::string& converter, const std::string& in, const char* format, const char* field) {
+std::string said_by(const std::string& converter, const std::string& in, const std::string& format, const char* field) {
   Pipeline pipeline(on_new_channel("videotestsrc num-buffers=1 ! video/x-raw,width=32,height=16," + in + " ! " +
                                    converter + " ! video/x-raw,format=" + format + " ! appsink name=out sync=false"));
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
@@ -143,6 +143,27 @@ TEST(Metas, ConvertSaysOfColoursAndFieldsWhatVideoconvertSays) {
   }
   // A downstream that asks for another one gets what it asks for.
   EXPECT_EQ(said_by(kernel, "format=NV12,colorimetry=bt709", "RGBA,colorimetry=sRGB", "colorimetry"), "sRGB");
+}
+
+// What light the numbers stand for is true as long as primaries and transfer function are.
+TEST(Metas, LightOfHdrGoesWithPrimariesAndTransfer) {
+  const std::string display = "34000:16000:13250:34500:7500:3000:15635:16450:10000000:1";
+  const std::string in = "format=P010_10LE,colorimetry=bt2100-pq,mastering-display-info=(string)\"" + display +
+                         "\",content-light-level=(string)\"1000:400\"";
+  const std::string channel = "gpumapsink $CHANNEL gpumapsrc $CHANNEL";
+  const std::string convert = channel + " ! gpumapkernel kernel=convert";
+  for (const std::string& kept : {channel, channel + " ! gpumapkernel kernel=identity"}) {
+    EXPECT_EQ(said_by(kept, in, "P010_10LE", "mastering-display-info"), display) << kept;
+    EXPECT_EQ(said_by(kept, in, "P010_10LE", "content-light-level"), "1000:400") << kept;
+  }
+  for (const char* format : {"RGBA", "GRAY8"}) {
+    for (const char* field : {"mastering-display-info", "content-light-level"}) {
+      EXPECT_EQ(said_by(convert, in, format, field), said_by("videoconvert", in, format, field)) << format;
+      EXPECT_NE(said_by(convert, in, format, field), "") << format;
+      EXPECT_EQ(said_by(convert, in, std::string(format) + ",colorimetry=sRGB", field), "") << format;
+    }
+  }
+  EXPECT_EQ(said_by(convert, in, "RGBA,content-light-level=(string)\"500:100\"", "content-light-level"), "500:100");
 }
 
 // Where each channel lies is true of the same bytes only. (GStreamer takes no such meta for a buffer without memory.)
