@@ -2,6 +2,7 @@
 // What a KernelRunner does with one buffer.
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -65,8 +66,16 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
   }
   frame.address += frame.offset;
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
-  frame.picture_bytes = made.meta != nullptr ? in_format_.check(*made.meta, frame.bytes) : in_format_.image_bytes();
-  frame.view = in_format_.view(frame.address, frame.bytes, made.meta);
+  const GstVideoMeta* shown = made.meta;
+  // Where the bytes stay as they are, so does what is said of them.
+  std::optional<GstVideoMeta> part;
+  if (made.meta != nullptr && !launcher_->keeps_layout() && !in_place()) part = cut_out(in, in_format_.video());
+  if (part) {
+    shown = &*part;
+    made.is_cut = true;
+  }
+  frame.picture_bytes = shown != nullptr ? in_format_.check(*shown, frame.bytes) : in_format_.image_bytes();
+  frame.view = in_format_.view(frame.address, frame.bytes, shown);
   return made;
 }
 
@@ -180,6 +189,7 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutpu
         static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS), 0,
         static_cast<gsize>(-1));
     copy_metas(out, in, metas_);
+    if (input.is_cut) remove_crop_meta(out);
     GstVideoMeta* meta = launcher_->keeps_layout() && !made.packed && !cuda_output_ ? input.meta : nullptr;
     if (meta != nullptr) {
       gst_buffer_add_video_meta_full(out, meta->flags, meta->format, meta->width, meta->height, meta->n_planes,

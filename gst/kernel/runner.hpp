@@ -112,6 +112,7 @@ class KernelRunner {
     FrameInput frame;
     CudaFrame cuda;  ///< empty in memory of ours
     GstVideoMeta* meta = nullptr;
+    bool is_cut = false;  ///< the kernel sees the part that a GstVideoCropMeta leaves
   };
   [[nodiscard]] ResultRule result_rule() const;
   void follow_params();

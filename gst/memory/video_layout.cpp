@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <iterator>
 
 #include "gpumap/error.hpp"
 
@@ -17,7 +19,104 @@ bool peer_reads_video_meta(GstPad* pad, GstCaps* caps) {
   return reads;
 }
 
+namespace {
+
+bool has_rows_of_pixels(const GstVideoInfo& info) {
+  return !GST_VIDEO_FORMAT_INFO_IS_COMPLEX(info.finfo) && !GST_VIDEO_FORMAT_INFO_IS_TILED(info.finfo);
+}
+
+}  // namespace
+
+std::optional<GstVideoMeta> cut_out(GstBuffer* frame, const GstVideoInfo& info) {
+  const GstVideoCropMeta* crop = gst_buffer_get_video_crop_meta(frame);
+  const GstVideoMeta* meta = gst_buffer_get_video_meta(frame);
+  const auto width = static_cast<guint>(GST_VIDEO_INFO_WIDTH(&info));
+  const auto height = static_cast<guint>(GST_VIDEO_INFO_HEIGHT(&info));
+  if (crop == nullptr || meta == nullptr || crop->width != width || crop->height != height) return {};
+  if (meta->width == width && meta->height == height) return {};
+  if (guint64{crop->x} + width > meta->width || guint64{crop->y} + height > meta->height) {
+    throw Error(ErrorCode::invalid, fmt::format("a GstVideoCropMeta leaves {}x{} from ({},{}) on of a picture of "
+                                                "{}x{}: see what upstream sends",
+                                                width, height, crop->x, crop->y, meta->width, meta->height));
+  }
+  const GstVideoFormatInfo* format = info.finfo;
+  const bool has_rows = has_rows_of_pixels(info);
+  if (!has_rows && (crop->x != 0 || crop->y != 0)) {
+    throw Error(ErrorCode::not_supported, fmt::format("a GstVideoCropMeta for a picture of format {}: put videoconvert "
+                                                      "before gpumapsink",
+                                                      GST_VIDEO_FORMAT_INFO_NAME(format)));
+  }
+  guint across = 0;
+  guint down = 0;
+  for (guint i = 0; i < GST_VIDEO_FORMAT_INFO_N_COMPONENTS(format); ++i) {
+    across = std::max(across, GST_VIDEO_FORMAT_INFO_W_SUB(format, i));
+    down = std::max(down, GST_VIDEO_FORMAT_INFO_H_SUB(format, i));
+  }
+  if (GST_VIDEO_INFO_IS_INTERLACED(&info)) ++down;
+  const guint x = crop->x >> across << across;
+  const guint y = crop->y >> down << down;
+  GstVideoMeta part = *meta;
+  part.width = width;
+  part.height = height;
+  for (guint plane = 0; plane < meta->n_planes && has_rows; ++plane) {
+    for (guint i = 0; i < GST_VIDEO_FORMAT_INFO_N_COMPONENTS(format); ++i) {
+      if (GST_VIDEO_FORMAT_INFO_PLANE(format, i) != plane) continue;
+      const gsize row = y >> GST_VIDEO_FORMAT_INFO_H_SUB(format, i);
+      const gsize pixel = x >> GST_VIDEO_FORMAT_INFO_W_SUB(format, i);
+      part.offset[plane] += row * static_cast<gsize>(meta->stride[plane]) +
+                            pixel * static_cast<gsize>(GST_VIDEO_FORMAT_INFO_PSTRIDE(format, i));
+      break;  // the components of a plane begin at the same pixel
+    }
+  }
+  return part;
+}
+
+void remove_crop_meta(GstBuffer* frame) {
+  while (GstVideoCropMeta* crop = gst_buffer_get_video_crop_meta(frame)) {
+    gst_buffer_remove_meta(frame, reinterpret_cast<GstMeta*>(crop));
+  }
+}
+
+namespace {
+
+/// `buffer` (taken) with a GstVideoMeta that describes no more than the caps.
+GstBuffer* without_surroundings(GstBuffer* buffer, const GstVideoInfo& info) {
+  std::optional<GstVideoMeta> part;
+  try {
+    part = cut_out(buffer, info);
+  } catch (const Error&) {
+    gst_buffer_unref(buffer);
+    throw;
+  }
+  if (!part) return buffer;
+  buffer = gst_buffer_make_writable(buffer);
+  GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
+  meta->width = part->width;
+  meta->height = part->height;
+  std::copy(std::begin(part->offset), std::end(part->offset), std::begin(meta->offset));
+  remove_crop_meta(buffer);
+  return buffer;
+}
+
+/// From 1.24 on GStreamer copies whole strides, and so, of a part at the lower right, bytes behind the picture.
+bool copy_rows(GstVideoFrame& to, const GstVideoFrame& from) {
+  for (guint plane = 0; plane < GST_VIDEO_FRAME_N_PLANES(&to); ++plane) {
+    const PlaneExtent extent = plane_extent(to.info, plane);
+    for (std::size_t row = 0; row < extent.rows; ++row) {
+      const auto at = [row, plane](const GstVideoFrame& frame) {
+        return static_cast<std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&frame, plane)) +
+               row * static_cast<std::size_t>(GST_VIDEO_FRAME_PLANE_STRIDE(&frame, plane));
+      };
+      std::memcpy(at(to), at(from), extent.row_bytes);
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
+  buffer = without_surroundings(buffer, info);
   const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
   if (meta == nullptr) return buffer;
   bool same = true;
@@ -33,7 +132,7 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
   bool copied = false;
   if (gst_video_frame_map(&from, &mutable_info, buffer, GST_MAP_READ)) {
     if (gst_video_frame_map(&to, &mutable_info, packed, GST_MAP_WRITE)) {
-      copied = gst_video_frame_copy(&to, &from) != 0;
+      copied = has_rows_of_pixels(info) ? copy_rows(to, from) : gst_video_frame_copy(&to, &from) != 0;
       gst_video_frame_unmap(&to);
     }
     gst_video_frame_unmap(&from);

@@ -5,11 +5,20 @@
 #include <gst/video/video.h>
 
 #include <cstddef>
+#include <optional>
 
 namespace gpumap::gst {
 
+/// The layout of the part that a GstVideoCropMeta leaves of the picture in `frame`. That meta counts where its part has
+/// the size of the caps, of which `info` is, and the GstVideoMeta describes the picture around it, as GStreamer has it.
+/// The part begins at a whole pixel of chroma and, of an interlaced picture, at its first field. Empty: nothing is cut
+/// off. Throws Error(invalid) for a part that lies outside; Error(not_supported) for formats without rows of pixels.
+[[nodiscard]] std::optional<GstVideoMeta> cut_out(GstBuffer* frame, const GstVideoInfo& info);
+void remove_crop_meta(GstBuffer* frame);
+
 /// For a downstream that knows no GstVideoMeta: `buffer` (taken) itself where its planes and strides are those of
-/// `info`, else a copy (transfer full) in system memory where they are. Throws Error(io) for one that cannot be read.
+/// `info`, else a copy (transfer full) in system memory where they are, of the part that a GstVideoCropMeta leaves.
+/// Throws Error(io) for one that cannot be read, and as cut_out().
 [[nodiscard]] GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info);
 
 /// True when downstream of `pad`, at these caps, reads GstVideoMeta.
