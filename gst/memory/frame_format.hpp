@@ -43,7 +43,7 @@ class FrameFormat {
 
   /// Where the last row of the picture ends as `meta` lays it out. Throws Error(invalid) where that is beyond `bytes`
   /// bytes: planes and strides come from upstream, and a kernel follows them unchecked.
-  std::size_t check(const GstVideoMeta& meta, std::size_t bytes) const;
+  [[nodiscard]] std::size_t check(const GstVideoMeta& meta, std::size_t bytes) const;
   [[nodiscard]] FrameLayout layout() const;
   /// The view of `bytes` bytes at `address`; `meta` (may be null, else checked) overrides strides and plane offsets.
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
