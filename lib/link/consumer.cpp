@@ -129,7 +129,7 @@ void LinkConsumer::State::read_socket() {
   }
 }
 
-std::optional<LinkNext> LinkConsumer::State::take(ReadLease& lease, LinkFrame& frame) {
+std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
   // Messages are read before the claim: where then no frame is there, none was before them.
   if (readable) read_socket();
   if (!claimed) {
@@ -175,16 +175,10 @@ std::optional<LinkNext> LinkConsumer::State::take(ReadLease& lease, LinkFrame& f
   const std::uint32_t slot = claimed->slot;
   frame.info = claimed->shown.info;
   frame.message.clear();
-  ring->publish(leases[slot], frame.info);
-  leases[slot] = WriteLease();
   claimed.reset();
   memory.block().received.fetch_add(1, std::memory_order_relaxed);
-  if (ring->receive(lease, Deadline{}) != RingStatus::ok) {
-    hang_up("somebody else receives from the link's ring");
-    return LinkNext::closed;
-  }
   if (thread_idle) changed.notify_all();
-  return LinkNext::frame;
+  return hand_over(slot);
 }
 
 void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
@@ -245,6 +239,29 @@ LinkConsumer::~LinkConsumer() {
 
 LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadline) {
   lease = ReadLease();
+  const auto hand_over = [&](std::uint32_t slot) {
+    state_->ring->publish(state_->leases[slot], frame.info);
+    state_->leases[slot] = WriteLease();
+    if (state_->ring->receive(lease, Deadline{}) == RingStatus::ok) return LinkNext::frame;
+    state_->hang_up("somebody else receives from the link's ring");
+    return LinkNext::closed;
+  };
+  return wait_for(frame, hand_over, deadline);
+}
+
+LinkNext LinkConsumer::pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
+                            Deadline deadline) {
+  const auto hand_over = [&](std::uint32_t slot) {
+    before(slot);
+    state_->ring->publish(state_->leases[slot], frame.info);
+    state_->leases[slot] = WriteLease();
+    return LinkNext::frame;
+  };
+  return wait_for(frame, hand_over, deadline);
+}
+
+LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(std::uint32_t slot)>& hand_over,
+                                Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
@@ -253,15 +270,15 @@ LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadlin
   for (;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
-    if (const auto taken = state->take(lease, frame)) return *taken;
+    if (const auto taken = state->take(frame, hand_over)) return *taken;
     if (state->ended) {
       // What the server sent and offered before its end, to the last.
       state->readable = true;
-      const auto last = state->take(lease, frame);
+      const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
     asleep.store(1);
-    if (const auto taken = state->take(lease, frame)) {
+    if (const auto taken = state->take(frame, hand_over)) {
       asleep.store(0);
       return *taken;
     }

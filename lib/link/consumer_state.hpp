@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,6 +31,9 @@ struct LinkConsumer::State {
     std::vector<std::byte> payload;
   };
 
+  /// What becomes of a frame, whose slot is under its WriteLease.
+  using HandOver = std::function<LinkNext(std::uint32_t slot)>;
+
   State(std::shared_ptr<Device> device, LinkConsumerOptions options, UniqueFd socket, const link::Welcome& welcome,
         std::uint64_t server_generation, std::vector<UniqueFd>& fds);
   State(const State&) = delete;
@@ -39,7 +43,7 @@ struct LinkConsumer::State {
   /// Slots whose readers and fences are done go back to the server.
   void collect();
   /// Frames and messages, in their order. Empty: nothing yet.
-  [[nodiscard]] std::optional<LinkNext> take(ReadLease& lease, LinkFrame& frame);
+  [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void read_socket();
   void read(const link::Message& message);
   void hang_up(const std::string& why);

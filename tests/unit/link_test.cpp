@@ -428,6 +428,44 @@ TEST(Link, ClientsAreToldOf) {
   EXPECT_EQ(told, (std::vector<std::string>{"+one", "+two", "-one"}));
 }
 
+TEST(Link, FramesMayPassThroughTheRingsByThemselves) {
+  Served served(3);
+  const auto consumer = served.consumer();
+  const Ring& ring = *consumer->ring();
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    WriteLease write;
+    ASSERT_EQ(served.server->acquire(write, WhenFull::block, soon()), RingStatus::ok);
+    write_frame(write.host(), write.bytes(), n, write.slot());
+    served.ring->publish(write, {.bytes = write.bytes(), .offset = n});
+    served.server->send(bytes_of("before"));
+    ReadLease received;
+    ASSERT_EQ(served.ring->receive(received, soon()), RingStatus::ok);
+    served.server->show(std::move(received));
+    LinkFrame frame;
+    std::optional<std::uint32_t> slot;
+    const auto before = [&](std::uint32_t one) {
+      EXPECT_EQ(ring.queued(), 0U) << "before it can be received";
+      slot = one;
+    };
+    ASSERT_EQ(consumer->pass(frame, before, soon()), LinkNext::message);
+    ASSERT_FALSE(slot);
+    ASSERT_EQ(consumer->pass(frame, before, soon()), LinkNext::frame);
+    ReadLease lease;
+    ASSERT_EQ(consumer->ring()->receive(lease, soon()), RingStatus::ok);
+    EXPECT_EQ(lease.slot(), slot);
+    EXPECT_EQ(lease.info().offset, n);
+    EXPECT_TRUE(is_whole(*consumer, lease, frame));
+  }
+  served.server->show({});
+  const auto other = link_ring(2);
+  WriteLease write;
+  ASSERT_EQ(other->acquire(write), RingStatus::ok);
+  other->publish(write, {});
+  ReadLease stray;
+  ASSERT_EQ(other->receive(stray), RingStatus::ok);
+  error_text([&] { served.server->show(std::move(stray)); }, ErrorCode::invalid);
+}
+
 TEST(Link, MemoryThatCannotBePassedOnIsAnError) {
   const TemporaryFolder folder;
   const auto ring = Ring::create(std::make_shared<FakeDevice>(), {.slots = 2, .slot_bytes = 10});
