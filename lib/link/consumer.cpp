@@ -25,6 +25,8 @@ constexpr milliseconds second_look{100};
 constexpr milliseconds return_interval{2};
 /// So long after the last frame the thread looks every return_interval, so that a frame need not wake it.
 constexpr int idle_turns = 50;
+/// In between the thread asks whether what it waits for can still come.
+constexpr int turns_to_check = 10;
 constexpr std::size_t longest_inbox = 2048;
 
 }  // namespace
@@ -75,10 +77,7 @@ void LinkConsumer::State::collect() {
     while (claims.held() > (claimed ? 1U : 0U)) {
       WriteLease lease;
       if (ring->acquire(lease, WhenFull::block, Deadline{}) != RingStatus::ok) return;
-      const std::uint32_t slot = lease.slot();
-      leases[slot] = std::move(lease);
-      if (!claims.give_back(slot)) continue;
-      static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
+      give_back(std::move(lease));
     }
   } catch (const Error& error) {
     // The GPU's context is lost: no kernel of this process reads any more, and the server gets all by the hang-up.
@@ -181,9 +180,32 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   return hand_over(slot);
 }
 
+/// A fence that can no longer signal says so to who waits for it, be it for a moment.
+void LinkConsumer::State::check_fences(std::unique_lock<std::mutex>& lock) {
+  WriteLease lease;
+  RingStatus status = RingStatus::timeout;
+  std::string lost;
+  lock.unlock();
+  try {
+    status = ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(200));
+  } catch (const Error& error) {
+    lost = error.what();
+  }
+  lock.lock();
+  if (!lost.empty()) hang_up(lost);
+  if (status == RingStatus::ok) give_back(std::move(lease));
+}
+
+void LinkConsumer::State::give_back(WriteLease lease) {
+  const std::uint32_t slot = lease.slot();
+  leases[slot] = std::move(lease);
+  if (!claims.give_back(slot)) return;
+  static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
+}
+
 void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
-  for (int idle = 0;;) {
+  for (int idle = 0, turns = 0;;) {
     state->collect();
     const bool holds = state->claims.held() > 0;
     if (state->closing && (!holds || state->ended)) break;
@@ -191,22 +213,7 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     state->thread_idle = idle == idle_turns;
     state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
     if (!state->process.here()) return;
-    if (holds && !state->closing) {
-      // A fence that can no longer signal says so to who waits for it, be it for a moment.
-      try {
-        WriteLease lease;
-        if (state->ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(1)) ==
-            RingStatus::ok) {
-          const std::uint32_t slot = lease.slot();
-          state->leases[slot] = std::move(lease);
-          if (state->claims.give_back(slot)) {
-            static_cast<void>(link::send_message(state->socket.get(), link::encode(state->generation, link::Look{})));
-          }
-        }
-      } catch (const Error& error) {
-        state->hang_up(error.what());
-      }
-    }
+    if (holds && ++turns % turns_to_check == 0) state->check_fences(lock);
   }
   shutdown(state->socket.get(), SHUT_RDWR);
   state->finished = true;

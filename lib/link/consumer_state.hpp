@@ -42,6 +42,8 @@ struct LinkConsumer::State {
   // Under `mutex`.
   /// Slots whose readers and fences are done go back to the server.
   void collect();
+  void check_fences(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
+  void give_back(WriteLease lease);
   /// Frames and messages, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void read_socket();
