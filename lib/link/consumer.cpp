@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -224,7 +225,7 @@ LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(stat
 
 LinkConsumer::~LinkConsumer() {
   if (!state_->process.here()) {
-    new std::shared_ptr<State>(std::move(state_));  // the parent's: leaked
+    new (std::nothrow) std::shared_ptr<State>(state_);  // the parent's: leaked
     return;
   }
   std::unique_lock lock(state_->mutex);

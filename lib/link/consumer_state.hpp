@@ -34,7 +34,7 @@ struct LinkConsumer::State {
   /// What becomes of a frame, whose slot is under its WriteLease.
   using HandOver = std::function<LinkNext(std::uint32_t slot)>;
 
-  State(std::shared_ptr<Device> device, LinkConsumerOptions options, UniqueFd socket, const link::Welcome& welcome,
+  State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection, const link::Welcome& welcome,
         std::uint64_t server_generation, std::vector<UniqueFd>& fds);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -48,7 +48,7 @@ struct LinkConsumer::State {
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void read_socket();
   void read(const link::Message& message);
-  void hang_up(const std::string& why);
+  void hang_up(const std::string& reason);
 
   /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
   /// may have to wait for a lease; it keeps the state alive.
