@@ -93,6 +93,7 @@ void Inlet::run() {
       options.name = std::string(name).substr(0, 50);
       g_free(name);
       options.leak = settings_.leak;
+      options.spin = std::chrono::microseconds(settings_.busy_poll_us);
       options.patience = std::chrono::hours(24 * 365);
       options.cancel = &stopping_;
       again = follow(*LinkConsumer::connect(Device::open(), std::move(options)));

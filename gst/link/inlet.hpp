@@ -20,6 +20,7 @@ struct InletSettings {
   std::string path;
   bool reconnect = true;
   LinkLeak leak = LinkLeak::no;
+  guint busy_poll_us = 0;
 };
 
 /// What stands in a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of

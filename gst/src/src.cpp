@@ -223,7 +223,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
       if (!settings.socket_path.empty()) {
         state.inlet = std::make_unique<gpumap::gst::Inlet>(
             element, gpumap::gst::Channel::open(settings.channel),
-            gpumap::gst::InletSettings{settings.socket_path, settings.reconnect, settings.leak});
+            gpumap::gst::InletSettings{settings.socket_path, settings.reconnect, settings.leak, settings.busy_poll_us});
       }
     } catch (const std::exception& error) {
       gpumap::gst::post_error(element, error);

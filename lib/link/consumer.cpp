@@ -26,6 +26,8 @@ constexpr milliseconds second_look{100};
 constexpr milliseconds return_interval{2};
 /// So long after the last frame the thread looks every return_interval, so that a frame need not wake it.
 constexpr int idle_turns = 50;
+/// A message, and the end of the server, wait for the end of it.
+constexpr milliseconds longest_spin{50};
 /// In between the thread asks whether what it waits for can still come.
 constexpr int turns_to_check = 10;
 constexpr std::size_t longest_inbox = 2048;
@@ -127,6 +129,18 @@ void LinkConsumer::State::read_socket() {
     }
     read(*message);
   }
+}
+
+bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
+  do {
+    for (int turn = 0; turn < 64; ++turn) {
+      if (claims.may_claim() || interrupted.load(std::memory_order_relaxed)) return true;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (Clock::now() < end);
+  return false;
 }
 
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
@@ -274,6 +288,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
   auto& asleep = state->memory.block().asleep;
+  const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
   for (;;) {
     state->collect();
@@ -284,6 +299,12 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
       state->readable = true;
       const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
+    }
+    if (const Deadline end = std::min(deadline, Clock::now() + spin); spin.count() > 0) {
+      lock.unlock();
+      const bool found = state->spin_until(end);
+      lock.lock();
+      if (found) continue;
     }
     asleep.store(1);
     if (const auto taken = state->take(frame, hand_over)) {

@@ -50,6 +50,9 @@ struct LinkConsumer::State {
   void read(const link::Message& message);
   void hang_up(const std::string& reason);
 
+  /// Until something may be there to claim, or interrupt(); without the lock, in the thread that claims.
+  [[nodiscard]] bool spin_until(Deadline end) const noexcept;
+
   /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
   /// may have to wait for a lease; it keeps the state alive.
   static void give_back_until_closed(const std::shared_ptr<State>& state);

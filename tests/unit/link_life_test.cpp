@@ -130,6 +130,25 @@ TEST(LinkLife, ASleeperIsWokenAndABusyOneCostsNothing) {
   EXPECT_EQ(served.server->counters().wakes, wakes) << "it never slept";
 }
 
+TEST(LinkLife, ASpinningOneIsNotWoken) {
+  Served served(8);
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.leak = LinkLeak::no;
+  options.spin = 50ms;
+  const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  std::thread producer([&] {
+    for (std::uint64_t n = 0; n < 50; ++n) {
+      std::this_thread::sleep_for(500us);
+      served.send(n);
+    }
+  });
+  for (std::uint64_t n = 0; n < 50; ++n) EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  producer.join();
+  EXPECT_LE(served.server->counters().wakes, 3U) << "where the machine lets it spin, none";
+  EXPECT_EQ(at_once(*consumer), "timeout");
+}
+
 TEST(LinkLife, AStoppedClientIsDisconnectedAfterTheLimit) {
   Served served(2, {.stall_limit = 50ms});
   const auto stopped = served.consumer(LinkLeak::no, "stopped");

@@ -123,9 +123,11 @@ struct LinkConsumerOptions {
   std::string path;
   std::string name{};  ///< printable, at most 63 bytes; for the server's lists and logs
   LinkLeak leak = LinkLeak::oldest;
-  std::vector<uid_t> allowed_users{};         ///< whose servers are believed, beside the user of this process
-  std::uint64_t generation = 0;               ///< connect to this server only; 0: to any
-  std::chrono::nanoseconds patience{0};       ///< try again for so long, with growing pauses of 10 ms to 1 s
+  std::vector<uid_t> allowed_users{};    ///< whose servers are believed, beside the user of this process
+  std::uint64_t generation = 0;          ///< connect to this server only; 0: to any
+  std::chrono::nanoseconds patience{0};  ///< try again for so long, with growing pauses of 10 ms to 1 s
+  std::chrono::nanoseconds spin{
+      0};  ///< busy-poll for frames so long before next() sleeps, 50 ms at most; else nothing is heard
   const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
 };
 
