@@ -430,6 +430,11 @@ void Channel::begin_to_wait() {
   gst_object_unref(sink);
 }
 
+std::shared_ptr<Ring> Channel::src_ring() const {
+  const std::lock_guard lock(mutex_);
+  return current_ ? current_->shared_ring() : nullptr;
+}
+
 Channel::Next Channel::next(Deadline deadline) {
   Next next = take_next(deadline);
   if (src_waits_since_.load(std::memory_order_relaxed) != 0) src_waits_since_.store(0, std::memory_order_release);

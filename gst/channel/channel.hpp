@@ -120,6 +120,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
     GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
+  /// That frames come from now; null where there is none. Of the last frame of next(), in the thread that called it.
+  [[nodiscard]] std::shared_ptr<Ring> src_ring() const;
 
  private:
   struct Item {

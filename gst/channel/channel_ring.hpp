@@ -25,6 +25,7 @@ class ChannelRing {
   ChannelRing& operator=(const ChannelRing&) = delete;
 
   [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
+  [[nodiscard]] const std::shared_ptr<Ring>& shared_ring() const noexcept { return ring_; }
   [[nodiscard]] const std::shared_ptr<Loans>& loans() const noexcept { return loans_; }
   /// Of a frame on its channel: a ring counts its own only.
   [[nodiscard]] std::uint64_t sequence(const ReadLease& lease) const noexcept { return first_ + lease.info().sequence; }

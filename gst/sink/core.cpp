@@ -169,7 +169,7 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
 }
 
 void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {
-  if (lonely_told_ || !session.channel->sink_playing()) return;
+  if (lonely_told_ || !session.channel->sink_playing() || !session.settings.socket_path.empty()) return;
   GstElement* src = session.channel->src();
   GstElement* sink = session.channel->sink();
   if (src == nullptr && sink != nullptr) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/sink/properties.hpp"
 
+#include "gpumap/link.hpp"
 #include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
@@ -19,8 +20,13 @@ enum {
   PROP_TRANSPORT,
   PROP_STAMPS,
   PROP_LATENCY_INTERVAL,
-  PROP_STATS = sink_stats_id
+  PROP_SOCKET_PATH,
+  PROP_WAIT_FOR_CONNECTION,
+  PROP_STATS = sink_stats_id,
+  PROP_NUM_CLIENTS = sink_clients_id
 };
+
+}  // namespace
 
 GType leaky_type() {
   static const GType type = [] {
@@ -34,8 +40,6 @@ GType leaky_type() {
   }();
   return type;
 }
-
-}  // namespace
 
 void set_sink_property(GObject* object, SinkProperties& properties, guint id, const GValue* value, GParamSpec* spec) {
   SinkSettings& settings = properties.settings;
@@ -73,6 +77,12 @@ void set_sink_property(GObject* object, SinkProperties& properties, guint id, co
       break;
     case PROP_LATENCY_INTERVAL:
       settings.latency_interval_ms = g_value_get_uint(value);
+      break;
+    case PROP_SOCKET_PATH:
+      settings.socket_path = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "";
+      break;
+    case PROP_WAIT_FOR_CONNECTION:
+      settings.wait_for_connection = g_value_get_boolean(value) != 0;
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -117,6 +127,12 @@ void get_sink_property(GObject* object, const SinkProperties& properties, guint 
     case PROP_LATENCY_INTERVAL:
       g_value_set_uint(value, settings.latency_interval_ms);
       break;
+    case PROP_SOCKET_PATH:
+      g_value_set_string(value, settings.socket_path.c_str());
+      break;
+    case PROP_WAIT_FOR_CONNECTION:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.wait_for_connection));
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -127,6 +143,11 @@ SinkSettings settings_of(GstElement* sink, const SinkProperties& properties) {
   GST_OBJECT_LOCK(sink);
   SinkSettings settings = properties.settings;
   GST_OBJECT_UNLOCK(sink);
+  if (!settings.socket_path.empty()) {
+    settings.channel = "socket " + settings.socket_path;
+    // The only memory that another process can have.
+    if (!settings.transport) settings.transport = Transport::bar;
+  }
   return settings;
 }
 
@@ -182,6 +203,20 @@ void install_sink_properties(GObjectClass* object_class) {
                         "Post the latencies since the start as an element message, gpumap-latency, every so many "
                         "milliseconds (0: never); sets stamps",
                         0, 3600000, initial.latency_interval_ms, rw));
+  g_object_class_install_property(
+      object_class, PROP_SOCKET_PATH,
+      g_param_spec_string("socket-path", "Socket path",
+                          "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process", "",
+                          rw));
+  g_object_class_install_property(
+      object_class, PROP_WAIT_FOR_CONNECTION,
+      g_param_spec_boolean("wait-for-connection", "Wait for connection",
+                           "With socket-path: hold frames back while no client is connected, instead of dropping them",
+                           static_cast<gboolean>(initial.wait_for_connection), rw));
+  g_object_class_install_property(
+      object_class, PROP_NUM_CLIENTS,
+      g_param_spec_uint("num-clients", "Num clients", "With socket-path: how many are connected", 0, max_link_clients,
+                        0, ro));
   g_object_class_install_property(
       object_class, PROP_STATS,
       g_param_spec_boxed("stats", "Statistics",

@@ -14,7 +14,11 @@ struct SinkProperties {
 
 /// The property `stats` is not kept here but counted.
 inline constexpr guint sink_stats_id = 100;
+/// Nor is `num-clients`.
+inline constexpr guint sink_clients_id = 101;
 
+/// Of the property leaky, whose numbers are those of WhenFull, and of LinkLeak.
+[[nodiscard]] GType leaky_type();
 void install_sink_properties(GObjectClass* object_class);
 void set_sink_property(GObject* object, SinkProperties& properties, guint id, const GValue* value, GParamSpec* spec);
 void get_sink_property(GObject* object, const SinkProperties& properties, guint id, GValue* value, GParamSpec* spec);

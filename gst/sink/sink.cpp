@@ -32,12 +32,14 @@
 
 #include <gst/base/gstbasesink.h>
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
+#include "gst/link/outlet.hpp"
 #include "gst/memory/caps.hpp"
 #include "gst/sink/core.hpp"
 #include "gst/sink/frames.hpp"
@@ -50,6 +52,7 @@ GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
 using gpumap::gst::Channel;
+using gpumap::gst::Outlet;
 using gpumap::gst::SinkCore;
 using gpumap::gst::SinkFrames;
 using gpumap::gst::SinkPreroll;
@@ -64,6 +67,8 @@ struct SinkState {
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkFrames frames;
   bool revives = false;  ///< see pad_event()
+  std::atomic<guint> clients{0};
+  std::unique_ptr<Outlet> outlet;  ///< with socket-path, from PAUSED on
 };
 
 struct GstGpumapSink {
@@ -95,6 +100,10 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
   const SinkState& state = state_of(object);
   if (id == gpumap::gst::sink_stats_id) {
     g_value_take_boxed(value, state.core->stats());
+    return;
+  }
+  if (id == gpumap::gst::sink_clients_id) {
+    g_value_set_uint(value, state.clients);
     return;
   }
   gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
@@ -285,6 +294,15 @@ void set_playing(GstElement* element, bool playing) {
   if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
 }
 
+void start(GstElement* element, SinkState& state) {
+  const auto settings = gpumap::gst::settings_of(element, state.properties);
+  state.core->start(element, settings);
+  if (settings.socket_path.empty()) return;
+  state.outlet = std::make_unique<Outlet>(
+      element, state.core->channel(), gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection},
+      state.clients);
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   SinkState& state = state_of(element);
   try {
@@ -294,7 +312,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
         state.frames.preroll().restart();
-        state.core->start(element, gpumap::gst::settings_of(element, state.properties));
+        start(element, state);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         set_playing(element, true);
@@ -318,7 +336,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
   if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.frames.preroll().hold();
   const bool failed_to_start = transition == GST_STATE_CHANGE_READY_TO_PAUSED && result == GST_STATE_CHANGE_FAILURE;
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) state.core->stop(eos);
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) {
+    if (state.outlet) state.outlet->stop(eos);
+    state.outlet.reset();
+    state.core->stop(eos);
+  }
   return result;
 }
 
@@ -349,6 +371,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   klass->base.propose_allocation = propose_allocation;
 
   gpumap::gst::install_sink_properties(object_class);
+  gpumap::gst::install_outlet_signals(object_class);
 
   static GstStaticPadTemplate pad_template =
       GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);

@@ -26,9 +26,14 @@
  */
 #include "gst/src/src.hpp"
 
+#include <fmt/format.h>
+
+#include <memory>
 #include <string>
 
 #include "gst/error.hpp"
+#include "gst/link/inlet.hpp"
+#include "gst/sink/properties.hpp"
 #include "gst/src/queries.hpp"
 #include "gst/src/stream.hpp"
 
@@ -44,6 +49,7 @@ struct SrcState {
   SrcState(GstElement* element, GstPad* pad) : stream(element, pad) {}
   SrcSettings settings;
   SrcStream stream;
+  std::unique_ptr<gpumap::gst::Inlet> inlet;  ///< with socket-path, from PAUSED on
 };
 
 struct GstGpumapSrc {
@@ -68,7 +74,18 @@ SrcState& state_of(gpointer object) {
   return *self_of(object)->state;
 }
 
-enum { PROP_CHANNEL = 1, PROP_TIMEOUT, PROP_IS_LIVE, PROP_BUSY_POLL, PROP_DO_TIMESTAMP, PROP_NUM_BUFFERS, PROP_STATS };
+enum {
+  PROP_CHANNEL = 1,
+  PROP_TIMEOUT,
+  PROP_IS_LIVE,
+  PROP_BUSY_POLL,
+  PROP_DO_TIMESTAMP,
+  PROP_NUM_BUFFERS,
+  PROP_SOCKET_PATH,
+  PROP_RECONNECT,
+  PROP_LEAKY,
+  PROP_STATS
+};
 
 void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
   SrcSettings& settings = state_of(object).settings;
@@ -91,6 +108,15 @@ void set_property(GObject* object, guint id, const GValue* value, GParamSpec* sp
       break;
     case PROP_NUM_BUFFERS:
       settings.num_buffers = g_value_get_int(value);
+      break;
+    case PROP_SOCKET_PATH:
+      settings.socket_path = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "";
+      break;
+    case PROP_RECONNECT:
+      settings.reconnect = g_value_get_boolean(value) != 0;
+      break;
+    case PROP_LEAKY:
+      settings.leak = static_cast<gpumap::LinkLeak>(g_value_get_enum(value));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -123,6 +149,15 @@ void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
       break;
     case PROP_NUM_BUFFERS:
       g_value_set_int(value, settings.num_buffers);
+      break;
+    case PROP_SOCKET_PATH:
+      g_value_set_string(value, settings.socket_path.c_str());
+      break;
+    case PROP_RECONNECT:
+      g_value_set_boolean(value, static_cast<gboolean>(settings.reconnect));
+      break;
+    case PROP_LEAKY:
+      g_value_set_enum(value, static_cast<gint>(settings.leak));
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -167,15 +202,29 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
 }
 
+void stop(SrcState& state) {
+  state.inlet.reset();
+  state.stream.stop();
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
   SrcState& state = state_of(element);
   GST_OBJECT_LOCK(element);
-  const SrcSettings settings = state.settings;
+  SrcSettings settings = state.settings;
   GST_OBJECT_UNLOCK(element);
+  // A channel of its own, which nobody else finds: others of this process may connect to the same socket.
+  if (!settings.socket_path.empty()) {
+    settings.channel = fmt::format("{} {}", settings.socket_path, static_cast<const void*>(element));
+  }
   if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
     try {
       state.stream.start(settings);
+      if (!settings.socket_path.empty()) {
+        state.inlet = std::make_unique<gpumap::gst::Inlet>(
+            element, gpumap::gst::Channel::open(settings.channel),
+            gpumap::gst::InletSettings{settings.socket_path, settings.reconnect, settings.leak, settings.busy_poll_us});
+      }
     } catch (const std::exception& error) {
       gpumap::gst::post_error(element, error);
       return GST_STATE_CHANGE_FAILURE;
@@ -186,11 +235,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->change_state(element, transition);
   if (result == GST_STATE_CHANGE_FAILURE) {
-    if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) state.stream.stop();
+    if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) stop(state);
     return result;
   }
 
-  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) state.stream.stop();
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) stop(state);
   if (transition == GST_STATE_CHANGE_READY_TO_NULL) state.stream.withdraw();
   const bool to_paused =
       transition == GST_STATE_CHANGE_READY_TO_PAUSED || transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED;
@@ -235,6 +284,23 @@ static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
   g_object_class_install_property(
       object_class, PROP_NUM_BUFFERS,
       g_param_spec_int("num-buffers", "Num buffers", "Frames to give before EOS (-1: no end)", -1, G_MAXINT, -1, rw));
+  g_object_class_install_property(
+      object_class, PROP_SOCKET_PATH,
+      g_param_spec_string("socket-path", "Socket path",
+                          "Connect to the gpumapsink of another process at this Unix socket, instead of one of this "
+                          "process by its channel",
+                          "", rw));
+  g_object_class_install_property(
+      object_class, PROP_RECONNECT,
+      g_param_spec_boolean("reconnect", "Reconnect",
+                           "With socket-path: wait for the next gpumapsink where one went without EOS; else that is "
+                           "the end of the stream",
+                           TRUE, rw));
+  g_object_class_install_property(
+      object_class, PROP_LEAKY,
+      g_param_spec_enum("leaky", "Leaky",
+                        "With socket-path: what to miss where this element is too slow (no: the gpumapsink waits)",
+                        gpumap::gst::leaky_type(), static_cast<gint>(gpumap::LinkLeak::no), rw));
   g_object_class_install_property(
       object_class, PROP_STATS,
       g_param_spec_boxed(

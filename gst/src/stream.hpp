@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/src/output.hpp"
 #include "gst/src/time_shift.hpp"
@@ -18,6 +19,9 @@ namespace gpumap::gst {
 
 struct SrcSettings {
   std::string channel = "default";
+  std::string socket_path;  ///< connect to another process there instead; empty: do not
+  bool reconnect = true;
+  LinkLeak leak = LinkLeak::no;
   guint timeout_ms = 0;  ///< 0: wait for ever
   guint busy_poll_us = 0;
   bool is_live = false;

@@ -170,6 +170,12 @@ class Claims {
     return block_.wanted.exchange(0) != 0;
   }
 
+  /// Whether claim() may find something. Without the lock of the others' calls, in the thread that claims.
+  [[nodiscard]] bool may_claim() const noexcept {
+    const Entry entry = Entry::of(block_.entry[next_ & (entries_ - 1)].load());
+    return entry.state != Offer::none && Tickets::ahead(entry.ticket, next_) >= 0;
+  }
+
   [[nodiscard]] std::uint32_t held() const noexcept { return count_; }
   [[nodiscard]] std::uint64_t next_ticket() const noexcept { return next_; }
 

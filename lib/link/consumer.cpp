@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -25,6 +26,10 @@ constexpr milliseconds second_look{100};
 constexpr milliseconds return_interval{2};
 /// So long after the last frame the thread looks every return_interval, so that a frame need not wake it.
 constexpr int idle_turns = 50;
+/// A message, and the end of the server, wait for the end of it.
+constexpr milliseconds longest_spin{50};
+/// In between the thread asks whether what it waits for can still come.
+constexpr int turns_to_check = 10;
 constexpr std::size_t longest_inbox = 2048;
 
 }  // namespace
@@ -75,10 +80,7 @@ void LinkConsumer::State::collect() {
     while (claims.held() > (claimed ? 1U : 0U)) {
       WriteLease lease;
       if (ring->acquire(lease, WhenFull::block, Deadline{}) != RingStatus::ok) return;
-      const std::uint32_t slot = lease.slot();
-      leases[slot] = std::move(lease);
-      if (!claims.give_back(slot)) continue;
-      static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
+      give_back(std::move(lease));
     }
   } catch (const Error& error) {
     // The GPU's context is lost: no kernel of this process reads any more, and the server gets all by the hang-up.
@@ -129,7 +131,19 @@ void LinkConsumer::State::read_socket() {
   }
 }
 
-std::optional<LinkNext> LinkConsumer::State::take(ReadLease& lease, LinkFrame& frame) {
+bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
+  do {
+    for (int turn = 0; turn < 64; ++turn) {
+      if (claims.may_claim() || interrupted.load(std::memory_order_relaxed)) return true;
+#if defined(__x86_64__)
+      __builtin_ia32_pause();
+#endif
+    }
+  } while (Clock::now() < end);
+  return false;
+}
+
+std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
   // Messages are read before the claim: where then no frame is there, none was before them.
   if (readable) read_socket();
   if (!claimed) {
@@ -175,21 +189,38 @@ std::optional<LinkNext> LinkConsumer::State::take(ReadLease& lease, LinkFrame& f
   const std::uint32_t slot = claimed->slot;
   frame.info = claimed->shown.info;
   frame.message.clear();
-  ring->publish(leases[slot], frame.info);
-  leases[slot] = WriteLease();
   claimed.reset();
   memory.block().received.fetch_add(1, std::memory_order_relaxed);
-  if (ring->receive(lease, Deadline{}) != RingStatus::ok) {
-    hang_up("somebody else receives from the link's ring");
-    return LinkNext::closed;
-  }
   if (thread_idle) changed.notify_all();
-  return LinkNext::frame;
+  return hand_over(slot);
+}
+
+/// A fence that can no longer signal says so to who waits for it, be it for a moment.
+void LinkConsumer::State::check_fences(std::unique_lock<std::mutex>& lock) {
+  WriteLease lease;
+  RingStatus status = RingStatus::timeout;
+  std::string lost;
+  lock.unlock();
+  try {
+    status = ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(200));
+  } catch (const Error& error) {
+    lost = error.what();
+  }
+  lock.lock();
+  if (!lost.empty()) hang_up(lost);
+  if (status == RingStatus::ok) give_back(std::move(lease));
+}
+
+void LinkConsumer::State::give_back(WriteLease lease) {
+  const std::uint32_t slot = lease.slot();
+  leases[slot] = std::move(lease);
+  if (!claims.give_back(slot)) return;
+  static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
 }
 
 void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
-  for (int idle = 0;;) {
+  for (int idle = 0, turns = 0;;) {
     state->collect();
     const bool holds = state->claims.held() > 0;
     if (state->closing && (!holds || state->ended)) break;
@@ -197,22 +228,7 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     state->thread_idle = idle == idle_turns;
     state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
     if (!state->process.here()) return;
-    if (holds && !state->closing) {
-      // A fence that can no longer signal says so to who waits for it, be it for a moment.
-      try {
-        WriteLease lease;
-        if (state->ring->acquire(lease, WhenFull::block, Clock::now() + std::chrono::microseconds(1)) ==
-            RingStatus::ok) {
-          const std::uint32_t slot = lease.slot();
-          state->leases[slot] = std::move(lease);
-          if (state->claims.give_back(slot)) {
-            static_cast<void>(link::send_message(state->socket.get(), link::encode(state->generation, link::Look{})));
-          }
-        }
-      } catch (const Error& error) {
-        state->hang_up(error.what());
-      }
-    }
+    if (holds && ++turns % turns_to_check == 0) state->check_fences(lock);
   }
   shutdown(state->socket.get(), SHUT_RDWR);
   state->finished = true;
@@ -223,7 +239,7 @@ LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(stat
 
 LinkConsumer::~LinkConsumer() {
   if (!state_->process.here()) {
-    new std::shared_ptr<State>(std::move(state_));  // the parent's: leaked
+    new (std::nothrow) std::shared_ptr<State>(state_);  // the parent's: leaked
     return;
   }
   std::unique_lock lock(state_->mutex);
@@ -245,23 +261,53 @@ LinkConsumer::~LinkConsumer() {
 
 LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadline) {
   lease = ReadLease();
+  const auto hand_over = [&](std::uint32_t slot) {
+    state_->ring->publish(state_->leases[slot], frame.info);
+    state_->leases[slot] = WriteLease();
+    if (state_->ring->receive(lease, Deadline{}) == RingStatus::ok) return LinkNext::frame;
+    state_->hang_up("somebody else receives from the link's ring");
+    return LinkNext::closed;
+  };
+  return wait_for(frame, hand_over, deadline);
+}
+
+LinkNext LinkConsumer::pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
+                            Deadline deadline) {
+  const auto hand_over = [&](std::uint32_t slot) {
+    before(slot);
+    state_->ring->publish(state_->leases[slot], frame.info);
+    state_->leases[slot] = WriteLease();
+    return LinkNext::frame;
+  };
+  return wait_for(frame, hand_over, deadline);
+}
+
+LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(std::uint32_t slot)>& hand_over,
+                                Deadline deadline) {
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
   auto& asleep = state->memory.block().asleep;
+  const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
   for (;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
-    if (const auto taken = state->take(lease, frame)) return *taken;
+    if (const auto taken = state->take(frame, hand_over)) return *taken;
     if (state->ended) {
       // What the server sent and offered before its end, to the last.
       state->readable = true;
-      const auto last = state->take(lease, frame);
+      const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
+    if (const Deadline end = std::min(deadline, Clock::now() + spin); spin.count() > 0) {
+      lock.unlock();
+      const bool found = state->spin_until(end);
+      lock.lock();
+      if (found) continue;
+    }
     asleep.store(1);
-    if (const auto taken = state->take(lease, frame)) {
+    if (const auto taken = state->take(frame, hand_over)) {
       asleep.store(0);
       return *taken;
     }

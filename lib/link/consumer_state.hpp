@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,7 +31,10 @@ struct LinkConsumer::State {
     std::vector<std::byte> payload;
   };
 
-  State(std::shared_ptr<Device> device, LinkConsumerOptions options, UniqueFd socket, const link::Welcome& welcome,
+  /// What becomes of a frame, whose slot is under its WriteLease.
+  using HandOver = std::function<LinkNext(std::uint32_t slot)>;
+
+  State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection, const link::Welcome& welcome,
         std::uint64_t server_generation, std::vector<UniqueFd>& fds);
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -38,11 +42,16 @@ struct LinkConsumer::State {
   // Under `mutex`.
   /// Slots whose readers and fences are done go back to the server.
   void collect();
+  void check_fences(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
+  void give_back(WriteLease lease);
   /// Frames and messages, in their order. Empty: nothing yet.
-  [[nodiscard]] std::optional<LinkNext> take(ReadLease& lease, LinkFrame& frame);
+  [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void read_socket();
   void read(const link::Message& message);
-  void hang_up(const std::string& why);
+  void hang_up(const std::string& reason);
+
+  /// Until something may be there to claim, or interrupt(); without the lock, in the thread that claims.
+  [[nodiscard]] bool spin_until(Deadline end) const noexcept;
 
   /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
   /// may have to wait for a lease; it keeps the state alive.

@@ -30,8 +30,13 @@ constexpr int sealed_size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
                                          what, bytes, std::strerror(errno)));
 }
 
+struct Memfd {
+  UniqueFd fd;
+  void* memory = nullptr;
+};
+
 /// A new memfd, mapped and sealed. The mapping stays writable where the seals forbid new ones that are.
-std::pair<UniqueFd, void*> make_memfd(const char* name, std::uint64_t bytes, int seals) {
+Memfd make_memfd(const char* name, std::uint64_t bytes, int seals) {
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("a memfd", bytes);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
@@ -61,9 +66,9 @@ void check_sealed(const UniqueFd& fd, std::uint64_t bytes, const char* what) {
 class LinkMapping final : public Mapping {
  public:
   explicit LinkMapping(std::size_t bytes) : bytes_(bytes) {
-    auto [fd, memory] = make_memfd("gpumap-slots", bytes, sealed_size | F_SEAL_FUTURE_WRITE);
-    fd_ = std::move(fd);
-    memory_ = memory;
+    Memfd made = make_memfd("gpumap-slots", bytes, sealed_size | F_SEAL_FUTURE_WRITE);
+    memory_ = made.memory;
+    fd_ = std::move(made.fd);
   }
   LinkMapping(UniqueFd fd, std::size_t bytes) : fd_(std::move(fd)), bytes_(bytes) {
     check_sealed(fd_, bytes, "memory");
@@ -144,9 +149,9 @@ std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer,
 }
 
 BlockMemory::BlockMemory(std::uint32_t slots, std::uint64_t generation) {
-  auto [fd, memory] = make_memfd("gpumap-link", sizeof(ClientBlock), sealed_size);
-  fd_ = std::move(fd);
-  block_ = new (memory) ClientBlock{};
+  Memfd made = make_memfd("gpumap-link", sizeof(ClientBlock), sealed_size);
+  block_ = new (made.memory) ClientBlock{};
+  fd_ = std::move(made.fd);
   block_->magic = block_magic;
   block_->version = block_version;
   block_->slots = slots;

@@ -215,6 +215,33 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
   hand_on();
 }
 
+void LinkServer::State::show(ReadLease lease) {
+  // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
+  if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
+  const std::lock_guard lock(mutex);
+  const std::uint32_t slot = lease.slot();
+  link::Shown shown{lease.info(), 0};
+  leases[slot] = std::move(lease);
+  fan.publish(
+      slot,
+      [&](std::uint32_t index) -> const link::Shown& {
+        shown.messages = clients[index]->messages;
+        return shown;
+      },
+      [&](std::uint32_t index) {
+        ++counters.wakes;
+        static_cast<void>(link::send_message(clients[index]->socket.get(), link::encode(generation, link::Look{})));
+      });
+}
+
+void LinkServer::State::collect_after_frames() {
+  collect(false);
+  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread.
+  if (fan.busy() + 1 < ring->slots()) return;
+  fan.want_returns();
+  collect(false);
+}
+
 void LinkServer::hand_on() {
   State& state = *state_;
   if (!state.process.here()) [[unlikely]]
@@ -223,31 +250,23 @@ void LinkServer::hand_on() {
   for (;;) {
     ReadLease lease;
     if (state.ring->receive(lease, Deadline{}) != RingStatus::ok) break;
-    // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
-    if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) continue;
-    const std::lock_guard lock(state.mutex);
-    const std::uint32_t slot = lease.slot();
-    link::Shown shown{lease.info(), 0};
-    state.leases[slot] = std::move(lease);
-    state.fan.publish(
-        slot,
-        [&](std::uint32_t index) -> const link::Shown& {
-          shown.messages = state.clients[index]->messages;
-          return shown;
-        },
-        [&](std::uint32_t index) {
-          ++state.counters.wakes;
-          static_cast<void>(
-              link::send_message(state.clients[index]->socket.get(), link::encode(state.generation, link::Look{})));
-        });
+    state.show(std::move(lease));
   }
   const std::lock_guard lock(state.mutex);
-  state.collect(false);
-  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread.
-  if (state.fan.busy() + 1 >= state.ring->slots()) {
-    state.fan.want_returns();
-    state.collect(false);
+  state.collect_after_frames();
+}
+
+void LinkServer::show(ReadLease lease) {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return;
+  if (lease && lease.ring() != state.ring.get()) {
+    throw Error(ErrorCode::invalid, "a frame of another ring than the link serves: serve that ring");
   }
+  const std::lock_guard order(state.order);
+  if (lease) state.show(std::move(lease));
+  const std::lock_guard lock(state.mutex);
+  state.collect_after_frames();
 }
 
 void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {

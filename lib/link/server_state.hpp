@@ -58,8 +58,11 @@ struct LinkServer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  void show(ReadLease lease);  ///< under `order`
+
   // Under `mutex`.
   void collect(bool look_again);
+  void collect_after_frames();
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void deliver(Client& client, link::Bytes&& bytes);
   void send_to(Client& client, std::span<const std::byte> payload);

@@ -68,10 +68,11 @@ TEST(PluginFile, ElementsRegisterOneByOne) {
 
 TEST(PluginFile, ElementsDescribeTheirProperties) {
   for (const auto& [name, properties] :
-       {std::pair<const char*, std::vector<const char*>>{"gpumapsink",
-                                                         {"channel", "device", "slots", "slot-size", "leaky",
-                                                          "busy-poll", "sync", "stamps", "latency-interval", "stats"}},
-        {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats"}},
+       {std::pair<const char*, std::vector<const char*>>{
+            "gpumapsink",
+            {"channel", "device", "slots", "slot-size", "leaky", "busy-poll", "sync", "stamps", "latency-interval",
+             "stats", "socket-path", "wait-for-connection", "num-clients"}},
+        {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats", "socket-path", "reconnect", "leaky"}},
         {"gpumapkernel",
          {"kernel", "location", "function", "params", "backend", "device", "block", "grid", "shared-bytes",
           "state-bytes", "input-caps", "output-caps", "output-bytes", "include-path", "defines", "reload",

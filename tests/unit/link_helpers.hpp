@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
@@ -120,6 +121,41 @@ struct Served {
   std::shared_ptr<Ring> ring;
   std::unique_ptr<LinkServer> server;
 };
+
+inline std::vector<std::byte> bytes_of(const std::string& text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  return {begin, begin + text.size()};
+}
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// What comes next, as "17" (a frame's offset), "'text'", or the status.
+inline std::string next_of(LinkConsumer& consumer, ReadLease& lease, Deadline deadline = soon()) {
+  LinkFrame frame;
+  switch (consumer.next(lease, frame, deadline)) {
+    case LinkNext::frame:
+      EXPECT_TRUE(is_whole(consumer, lease, frame)) << "frame " << frame.info.sequence;
+      return std::to_string(frame.info.offset);
+    case LinkNext::message:
+      return "'" + text_of(frame.message) + "'";
+    case LinkNext::timeout:
+      return "timeout";
+    case LinkNext::interrupted:
+      return "interrupted";
+    case LinkNext::closed:
+      return "closed";
+  }
+  return "?";
+}
+inline std::string next_of(LinkConsumer& consumer) {
+  ReadLease lease;
+  return next_of(consumer, lease);
+}
+inline std::string at_once(LinkConsumer& consumer) {
+  ReadLease lease;
+  return next_of(consumer, lease, Deadline{});
+}
 
 template <typename Call>
 std::string error_text(Call call, ErrorCode code) {

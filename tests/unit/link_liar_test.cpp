@@ -257,7 +257,7 @@ struct HonestParts {
   link::Welcome welcome;
   UniqueFd memory;
   link::BlockMemory block{4, 5};
-  std::shared_ptr<Mapping> mapping = make_link_memory(4 * 4096);
+  std::shared_ptr<Mapping> mapping = make_link_memory(std::size_t{4} * 4096);
   HonestParts() {
     welcome.slots = 4;
     welcome.slot_bytes = 1000;

@@ -7,6 +7,7 @@
 
 #include <ucontext.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,7 +19,7 @@ namespace gpumap::test {
 
 class Scheduler {
  public:
-  static constexpr std::size_t stack_bytes = 128 * 1024;
+  static constexpr std::size_t stack_bytes = std::size_t{128} * 1024;
   explicit Scheduler(std::uint64_t seed) : random_(seed) { current() = this; }
   ~Scheduler() { current() = nullptr; }
   Scheduler(const Scheduler&) = delete;

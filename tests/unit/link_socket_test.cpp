@@ -187,7 +187,7 @@ link::Welcome some_welcome() {
   welcome.slot_bytes = 5000;
   welcome.slot_stride = 8192;
   welcome.memory.kind = static_cast<std::uint32_t>(link::MemoryKind::memfd);
-  welcome.memory.bytes = welcome.memory.allocation_bytes = 7 * 8192;
+  welcome.memory.bytes = welcome.memory.allocation_bytes = std::uint64_t{7} * 8192;
   return welcome;
 }
 

@@ -94,6 +94,10 @@ class GPUMAP_API LinkServer {
   /// Show the clients what was published on the ring, and collect what they gave back. Without a client frames are
   /// dropped. Waits for the DMA of Transport::pinned, 5 s at most. Throws Error(device_lost).
   void hand_on();
+  /// The same for one frame that the caller received from the ring: for who keeps an order of its own among frames and
+  /// messages, and then calls this instead of hand_on() and publish(). An empty lease: only collects. Error(invalid)
+  /// for a lease of another ring.
+  void show(ReadLease lease);
 
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
   /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
@@ -119,9 +123,11 @@ struct LinkConsumerOptions {
   std::string path;
   std::string name{};  ///< printable, at most 63 bytes; for the server's lists and logs
   LinkLeak leak = LinkLeak::oldest;
-  std::vector<uid_t> allowed_users{};         ///< whose servers are believed, beside the user of this process
-  std::uint64_t generation = 0;               ///< connect to this server only; 0: to any
-  std::chrono::nanoseconds patience{0};       ///< try again for so long, with growing pauses of 10 ms to 1 s
+  std::vector<uid_t> allowed_users{};    ///< whose servers are believed, beside the user of this process
+  std::uint64_t generation = 0;          ///< connect to this server only; 0: to any
+  std::chrono::nanoseconds patience{0};  ///< try again for so long, with growing pauses of 10 ms to 1 s
+  std::chrono::nanoseconds spin{
+      0};  ///< busy-poll for frames so long before next() sleeps, 50 ms at most; else nothing is heard
   const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
 };
 
@@ -153,6 +159,10 @@ class GPUMAP_API LinkConsumer {
   /// The next frame or message. What `lease` held is released first. `closed` once the producer is gone and all that it
   /// published has been taken: why() tells.
   [[nodiscard]] LinkNext next(ReadLease& lease, LinkFrame& frame, Deadline deadline = no_deadline);
+  /// As next(), but a frame stays in ring(), published, for who receives there; `before(slot)` is called ahead of that.
+  /// Releases are then those of its leases. A connection is used by next() or by pass(), not by both.
+  [[nodiscard]] LinkNext pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
+                              Deadline deadline = no_deadline);
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
@@ -167,6 +177,8 @@ class GPUMAP_API LinkConsumer {
  private:
   struct GPUMAP_NO_EXPORT State;
   explicit LinkConsumer(std::shared_ptr<State> state);
+  [[nodiscard]] LinkNext wait_for(LinkFrame& frame, const std::function<LinkNext(std::uint32_t slot)>& hand_over,
+                                  Deadline deadline);
   std::shared_ptr<State> state_;
 };
 

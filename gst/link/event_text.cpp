@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT
+#include "gst/link/event_text.hpp"
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+namespace gpumap::gst {
+namespace {
+
+enum class Kind : std::uint8_t { event = 1, layout = 2, no_layout = 3 };
+
+struct KnownEvent {
+  GstEventType type;
+  const char* field;  ///< that it must have, of the type that comes next; null: none
+  GType (*field_type)();
+};
+
+GType type_of_string() {
+  return G_TYPE_STRING;
+}
+GType type_of_time() {
+  return G_TYPE_UINT64;
+}
+
+// In the order in which a client that comes later is told.
+constexpr std::array known_events{
+    KnownEvent{GST_EVENT_STREAM_START, "stream-id", type_of_string},
+    KnownEvent{GST_EVENT_CAPS, "caps", gst_caps_get_type},
+    KnownEvent{GST_EVENT_SEGMENT, "segment", gst_segment_get_type},
+    KnownEvent{GST_EVENT_TAG, "taglist", gst_tag_list_get_type},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, nullptr, nullptr},
+    KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
+    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
+};
+constexpr std::size_t kept_events = 5;
+
+const KnownEvent* known(std::uint32_t type) {
+  for (const KnownEvent& one : known_events) {
+    if (static_cast<std::uint32_t>(one.type) == type) return &one;
+  }
+  return nullptr;
+}
+
+void append(LinkText& text, const void* bytes, std::size_t count) {
+  const auto* begin = static_cast<const std::byte*>(bytes);
+  text.insert(text.end(), begin, begin + count);
+}
+
+}  // namespace
+
+LinkText text_of(GstEvent* event) {
+  LinkText text;
+  const auto type = static_cast<std::uint32_t>(GST_EVENT_TYPE(event));
+  if (known(type) == nullptr) return text;
+  const GstStructure* structure = gst_event_get_structure(event);
+  gchar* written = structure != nullptr ? gst_structure_to_string(structure) : g_strdup("");
+  const guint32 number = gst_event_get_seqnum(event);
+  text.push_back(static_cast<std::byte>(Kind::event));
+  append(text, &type, sizeof type);
+  append(text, &number, sizeof number);
+  append(text, written, std::strlen(written) + 1);
+  g_free(written);
+  // What cannot be read again (a pointer in an application's structure) is not sent.
+  GstEvent* again = event_of(text);
+  if (again == nullptr) return {};
+  gst_event_unref(again);
+  return text;
+}
+
+GstEvent* event_of(std::span<const std::byte> text) {
+  std::uint32_t type = 0;
+  guint32 number = 0;
+  constexpr std::size_t head = 1 + sizeof type + sizeof number;
+  if (text.size() <= head || text.front() != static_cast<std::byte>(Kind::event) || text.back() != std::byte{0}) {
+    return nullptr;
+  }
+  std::memcpy(&type, text.data() + 1, sizeof type);
+  std::memcpy(&number, text.data() + 1 + sizeof type, sizeof number);
+  const KnownEvent* event = known(type);
+  const auto* written = reinterpret_cast<const char*>(text.data() + head);
+  if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
+  GstStructure* structure = *written != '\0' ? gst_structure_from_string(written, nullptr) : nullptr;
+  if (structure == nullptr && (event->field != nullptr || *written != '\0')) return nullptr;
+  bool whole =
+      event->field == nullptr || gst_structure_has_field_typed(structure, event->field, event->field_type()) != 0;
+  if (whole && event->type == GST_EVENT_CAPS) {
+    const auto* caps = static_cast<const GstCaps*>(g_value_get_boxed(gst_structure_get_value(structure, "caps")));
+    whole = caps != nullptr && gst_caps_is_fixed(caps) != 0;
+  }
+  if (!whole) {
+    gst_structure_free(structure);
+    return nullptr;
+  }
+  GstEvent* made = event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure);
+  if (event->type == GST_EVENT_EOS && structure != nullptr) gst_structure_free(structure);
+  if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);
+  return made;
+}
+
+std::uint32_t keeping_of(const GstEvent* event) {
+  for (std::size_t at = 0; at < kept_events; ++at) {
+    if (known_events.at(at).type == GST_EVENT_TYPE(event)) return static_cast<std::uint32_t>(at + 1);
+  }
+  return 0;
+}
+
+std::optional<VideoLayout> layout_of(GstBuffer* buffer) {
+  const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
+  if (meta == nullptr) return std::nullopt;
+  VideoLayout layout;
+  layout.format = static_cast<std::uint32_t>(meta->format);
+  layout.width = meta->width;
+  layout.height = meta->height;
+  layout.planes = meta->n_planes;
+  for (guint plane = 0; plane < meta->n_planes; ++plane) {
+    layout.offset[plane] = meta->offset[plane];
+    layout.stride[plane] = meta->stride[plane];
+  }
+  return layout;
+}
+
+LinkText text_of(const std::optional<VideoLayout>& layout) {
+  static_assert(std::is_trivially_copyable_v<VideoLayout>);
+  LinkText text{static_cast<std::byte>(layout ? Kind::layout : Kind::no_layout)};
+  if (layout) append(text, &*layout, sizeof *layout);
+  return text;
+}
+
+bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& layout) {
+  if (text.size() == 1 && text.front() == static_cast<std::byte>(Kind::no_layout)) {
+    layout.reset();
+    return true;
+  }
+  if (text.size() != 1 + sizeof(VideoLayout) || text.front() != static_cast<std::byte>(Kind::layout)) return false;
+  VideoLayout read;
+  std::memcpy(&read, text.data() + 1, sizeof read);
+  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
+  const bool known_format = read.format > GST_VIDEO_FORMAT_ENCODED && format != nullptr;
+  if (!known_format || read.planes == 0 || read.planes > GST_VIDEO_MAX_PLANES) return false;
+  if (read.planes != GST_VIDEO_FORMAT_INFO_N_PLANES(format)) return false;
+  layout = read;
+  return true;
+}
+
+void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
+  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(layout.format));
+  gsize offset[GST_VIDEO_MAX_PLANES] = {};
+  gint stride[GST_VIDEO_MAX_PLANES] = {};
+  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+    gint components[GST_VIDEO_MAX_COMPONENTS];
+    gst_video_format_info_component(format, plane, components);
+    const auto rows = static_cast<std::uint64_t>(
+        GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(format, components[0], static_cast<int>(layout.height)));
+    const auto wide = layout.stride[plane] > 0 ? static_cast<std::uint64_t>(layout.stride[plane]) : bytes + 1;
+    if (layout.offset[plane] > bytes || wide > bytes || rows > (bytes - layout.offset[plane]) / wide) return;
+    offset[plane] = layout.offset[plane];
+    stride[plane] = layout.stride[plane];
+  }
+  gst_buffer_add_video_meta_full(buffer, GST_VIDEO_FRAME_FLAG_NONE, static_cast<GstVideoFormat>(layout.format),
+                                 layout.width, layout.height, layout.planes, offset, stride);
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "gpumap/link.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/link/event_text.hpp"
+
+namespace gpumap::gst {
+
+struct InletSettings {
+  std::string path;
+  bool reconnect = true;
+  LinkLeak leak = LinkLeak::no;
+  guint busy_poll_us = 0;
+};
+
+/// What stands in a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of
+/// another process into the channel, in their order. It has one thread, which connects, and again where the producer
+/// went. Thread safety: one thread at a time.
+class Inlet {
+ public:
+  /// Of `src`, which outlives it: errors are its.
+  Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings);
+  ~Inlet();
+  Inlet(const Inlet&) = delete;
+  Inlet& operator=(const Inlet&) = delete;
+
+ private:
+  void run();
+  [[nodiscard]] bool follow(LinkConsumer& consumer);
+  void read(std::span<const std::byte> text);
+  void push(GstEvent* event);
+
+  GstElement* const src_;
+  const std::shared_ptr<Channel> channel_;
+  const InletSettings settings_;
+  std::optional<VideoLayout> layout_;
+  std::uint64_t frames_ = 0;
+  bool ended_ = false;  ///< EOS came
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace gpumap::gst

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "gpumap/link.hpp"
+#include "gst/channel/channel.hpp"
+#include "gst/link/event_text.hpp"
+
+namespace gpumap::gst {
+
+struct OutletSettings {
+  std::string path;
+  bool wait_for_connection = false;
+};
+
+/// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the
+/// channel, in their order, and shows them to other processes. A change of ring is a new server at the same path:
+/// clients come again. It has one thread. Thread safety: one thread at a time.
+class Outlet {
+ public:
+  /// Of `sink`, which outlives it: errors are its, and so are the signals client-connected and client-disconnected.
+  /// `clients` is kept as their number.
+  Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSettings settings, std::atomic<guint>& clients);
+  /// `stop(false)`.
+  ~Outlet();
+  Outlet(const Outlet&) = delete;
+  Outlet& operator=(const Outlet&) = delete;
+
+  /// `drained`: after EOS; what is queued still goes out, for some seconds at most.
+  void stop(bool drained);
+
+ private:
+  void run();
+  void forward(GstEvent* event);
+  void forward(Channel::Next& frame);
+  void serve(const std::shared_ptr<Ring>& ring);
+  void send(const LinkText& text, std::uint32_t keeping);
+  void tell(const LinkClient& client, const std::string& reason);
+
+  GstElement* const sink_;
+  const std::shared_ptr<Channel> channel_;
+  const OutletSettings settings_;
+  std::shared_ptr<Ring> ring_;  ///< that is served
+  std::unique_ptr<LinkServer> server_;
+  std::map<std::uint32_t, LinkText> kept_;
+  std::optional<VideoLayout> layout_;
+  bool failed_ = false;
+  std::atomic<guint>& clients_;
+  std::atomic<bool> stopping_{false};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ended_ = false;  ///< EOS went out
+  std::thread thread_;
+};
+
+/// The signals, of the class of gpumapsink.
+void install_outlet_signals(GObjectClass* klass);
+
+}  // namespace gpumap::gst

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: MIT
+// How a link begins and ends, and what is left: slots come back when fences have signalled, whoever goes leaves
+// nothing, who sleeps is woken, who may not connect is told why.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "link_helpers.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+TEST(LinkLife, SlotWaitsForItsReadFence) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  const auto timeline = std::make_shared<FakeTimeline>();
+  ReadLease lease;
+  served.send(0);
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  const std::uint32_t slot = lease.slot();
+  lease.add_read_fence(Fence(timeline, 1));
+  lease.release();
+  // The other slot goes round; this one stays, whatever is called meanwhile.
+  for (std::uint64_t n = 1; n < 20; ++n) {
+    ASSERT_EQ(served.send(n), RingStatus::ok);
+    ASSERT_EQ(next_of(*consumer, lease), std::to_string(n));
+    EXPECT_NE(lease.slot(), slot) << "frame " << n;
+    lease.release();
+  }
+  // Nobody calls next() any more: the connection's thread sees the fence.
+  timeline->reached = 1;
+  WriteLease one;
+  WriteLease two;
+  EXPECT_EQ(served.server->acquire(one, WhenFull::block, soon()), RingStatus::ok);
+  EXPECT_EQ(served.server->acquire(two, WhenFull::block, soon()), RingStatus::ok);
+}
+
+TEST(LinkLife, ALostGpuEndsTheConnectionAndFreesAll) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  const auto timeline = std::make_shared<FakeTimeline>();
+  ReadLease lease;
+  served.send(0);
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  lease.add_read_fence(Fence(timeline, 1));
+  lease.release();
+  timeline->lost = true;
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  EXPECT_NE(consumer->why().find("lost"), std::string::npos) << consumer->why();
+  EXPECT_EQ(next_of(*consumer), "closed");
+}
+
+TEST(LinkLife, LeasesOutliveTheirConsumer) {
+  Served served(2);
+  auto consumer = served.consumer();
+  ReadLease lease;
+  served.send(0);
+  served.send(1);
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  consumer.reset();
+  // Frame 1 was never taken: its slot is back. Frame 0's is not.
+  EXPECT_EQ(served.send(2), RingStatus::ok);
+  EXPECT_EQ(served.send(3), RingStatus::ok);
+  EXPECT_EQ(served.server->clients().at(0).slots, 1U);
+  EXPECT_EQ(torn_at(lease.ring()->mapping()->host() + lease.offset(), 960, 0, lease.slot()), 960U);
+  lease.release();
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+}
+
+TEST(LinkLife, AServerThatDoesNotWaitTakesItsFramesBack) {
+  Served served(4, {.linger = 0s});
+  const auto consumer = served.consumer();
+  served.send(1);
+  served.send(2);
+  ReadLease lease;
+  EXPECT_EQ(next_of(*consumer, lease), "1");
+  served.server.reset();
+  EXPECT_TRUE(consumer->revoked());
+  EXPECT_EQ(next_of(*consumer, lease), "closed");
+  EXPECT_EQ(consumer->why(), "the server ended");
+}
+
+TEST(LinkLife, ServerLingersUntilAllIsRead) {
+  Served served(4, {.linger = patience});
+  const auto consumer = served.consumer();
+  for (std::uint64_t n = 0; n < 3; ++n) served.send(n);
+  served.server->send(bytes_of("eos"));
+  std::thread reader([&] {
+    for (const char* const n : {"0", "1", "2", "'eos'", "closed"}) EXPECT_EQ(next_of(*consumer), n);
+  });
+  const Deadline began = Clock::now();
+  served.server.reset();
+  EXPECT_LT(Clock::now() - began, patience);
+  reader.join();
+  EXPECT_FALSE(consumer->revoked());
+}
+
+TEST(LinkLife, InterruptEndsASleep) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  std::thread other([&] {
+    std::this_thread::sleep_for(20ms);
+    consumer->interrupt();
+  });
+  EXPECT_EQ(next_of(*consumer), "interrupted");
+  other.join();
+  EXPECT_EQ(at_once(*consumer), "timeout") << "once";
+}
+
+TEST(LinkLife, ASleeperIsWokenAndABusyOneCostsNothing) {
+  Served served(8);
+  const auto consumer = served.consumer();
+  std::thread sleeper([&] { EXPECT_EQ(next_of(*consumer), "0"); });
+  std::this_thread::sleep_for(20ms);
+  served.send(0);
+  sleeper.join();
+  const std::uint64_t wakes = served.server->counters().wakes;
+  EXPECT_LE(wakes, 1U);
+  for (std::uint64_t n = 1; n < 1000; ++n) {
+    served.send(n);
+    EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  }
+  EXPECT_EQ(served.server->counters().wakes, wakes) << "it never slept";
+}
+
+TEST(LinkLife, ASpinningOneIsNotWoken) {
+  Served served(8);
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.leak = LinkLeak::no;
+  options.spin = 50ms;
+  const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  std::thread producer([&] {
+    for (std::uint64_t n = 0; n < 50; ++n) {
+      std::this_thread::sleep_for(500us);
+      served.send(n);
+    }
+  });
+  for (std::uint64_t n = 0; n < 50; ++n) EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  producer.join();
+  EXPECT_LE(served.server->counters().wakes, 3U) << "where the machine lets it spin, none";
+  EXPECT_EQ(at_once(*consumer), "timeout");
+}
+
+TEST(LinkLife, AStoppedClientIsDisconnectedAfterTheLimit) {
+  Served served(2, {.stall_limit = 50ms});
+  const auto stopped = served.consumer(LinkLeak::no, "stopped");
+  served.send(0);
+  ReadLease kept;
+  ASSERT_EQ(next_of(*stopped, kept), "0");
+  served.send(1);
+  EXPECT_FALSE(stopped->revoked());
+  EXPECT_EQ(served.send(2), RingStatus::ok);
+  EXPECT_TRUE(stopped->revoked()) << "what it reads is no longer its own";
+  kept.release();
+  EXPECT_EQ(next_of(*stopped), "closed");
+  EXPECT_NE(stopped->why().find("kept frame 0"), std::string::npos) << stopped->why();
+}
+
+TEST(LinkLife, AnotherGenerationIsRefused) {
+  Served served(2);
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.generation = served.server->generation();
+  const auto same = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  EXPECT_EQ(same->generation(), options.generation);
+  options.generation ^= 1U;
+  options.patience = patience;  // no reason to try again
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::invalid);
+  EXPECT_EQ(served.server->counters().refused, 1U);
+}
+
+TEST(LinkLife, WhoMayNotStallIsRefused) {
+  Served served(2, {.may_stall = false});
+  error_text([&] { (void)served.consumer(LinkLeak::no); }, ErrorCode::invalid);
+  EXPECT_NE(served.consumer(LinkLeak::newest), nullptr);
+}
+
+TEST(LinkLife, ConsumerWaitsForAServerToCome) {
+  const TemporaryFolder folder;
+  LinkConsumerOptions options;
+  options.path = folder.path() / "link";
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  std::unique_ptr<LinkServer> server;
+  const auto ring = link_ring(2);
+  std::thread later([&] {
+    std::this_thread::sleep_for(50ms);
+    server = LinkServer::serve(ring, {.path = options.path});
+  });
+  options.patience = patience;
+  const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  later.join();
+  EXPECT_TRUE(server->wait_for_client(soon()));
+  send_frame(*server, *ring, 5);
+  EXPECT_EQ(next_of(*consumer), "5");
+
+  std::atomic<bool> cancel{true};
+  options.path += "-none";
+  options.cancel = &cancel;
+  const Deadline began = Clock::now();
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  EXPECT_LT(Clock::now() - began, patience);
+}
+
+TEST(LinkLife, ClientsAreToldOf) {
+  std::mutex mutex;
+  std::vector<std::string> told;
+  Served served(2, {.on_client = [&](const LinkClient& client, const std::string& reason) {
+                  const std::lock_guard lock(mutex);
+                  told.push_back((reason.empty() ? "+" : "-") + client.name);
+                }});
+  auto one = served.consumer(LinkLeak::no, "one");
+  auto two = served.consumer(LinkLeak::no, "two");
+  EXPECT_EQ(served.server->clients().at(1).name, "two");
+  EXPECT_EQ(served.server->clients().at(1).pid, getpid());
+  one.reset();
+  EXPECT_TRUE(comes_true([&] {
+    const std::lock_guard lock(mutex);
+    return told.size() == 3;
+  }));
+  const std::lock_guard lock(mutex);
+  EXPECT_EQ(told, (std::vector<std::string>{"+one", "+two", "-one"}));
+}
+
+TEST(LinkLife, FramesMayPassThroughTheRingsByThemselves) {
+  Served served(3);
+  const auto consumer = served.consumer();
+  const Ring& ring = *consumer->ring();
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    WriteLease write;
+    ASSERT_EQ(served.server->acquire(write, WhenFull::block, soon()), RingStatus::ok);
+    write_frame(write.host(), write.bytes(), n, write.slot());
+    served.ring->publish(write, {.bytes = write.bytes(), .offset = n});
+    served.server->send(bytes_of("before"));
+    ReadLease received;
+    ASSERT_EQ(served.ring->receive(received, soon()), RingStatus::ok);
+    served.server->show(std::move(received));
+    LinkFrame frame;
+    std::optional<std::uint32_t> slot;
+    const auto before = [&](std::uint32_t one) {
+      EXPECT_EQ(ring.queued(), 0U) << "before it can be received";
+      slot = one;
+    };
+    ASSERT_EQ(consumer->pass(frame, before, soon()), LinkNext::message);
+    ASSERT_FALSE(slot);
+    ASSERT_EQ(consumer->pass(frame, before, soon()), LinkNext::frame);
+    ReadLease lease;
+    ASSERT_EQ(consumer->ring()->receive(lease, soon()), RingStatus::ok);
+    EXPECT_EQ(lease.slot(), slot);
+    EXPECT_EQ(lease.info().offset, n);
+    EXPECT_TRUE(is_whole(*consumer, lease, frame));
+  }
+  served.server->show({});
+  const auto other = link_ring(2);
+  WriteLease write;
+  ASSERT_EQ(other->acquire(write), RingStatus::ok);
+  other->publish(write, {});
+  ReadLease stray;
+  ASSERT_EQ(other->receive(stray), RingStatus::ok);
+  error_text([&] { served.server->show(std::move(stray)); }, ErrorCode::invalid);
+}
+
+TEST(LinkLife, MemoryThatCannotBePassedOnIsAnError) {
+  const TemporaryFolder folder;
+  const auto ring = Ring::create(std::make_shared<FakeDevice>(), {.slots = 2, .slot_bytes = 10});
+  const std::string text =
+      error_text([&] { (void)LinkServer::serve(ring, {.path = folder.path() / "link"}); }, ErrorCode::not_supported);
+  EXPECT_NE(text.find("make_link_memory"), std::string::npos) << text;
+}
+
+TEST(LinkLife, ClientsCannotWriteFrames) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  EXPECT_DEATH(*consumer->ring()->mapping()->host() = std::byte{1}, "");
+}
+
+}  // namespace
+}  // namespace gpumap
