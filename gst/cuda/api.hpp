@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 //
 // What gpumap uses of libgstcuda, declared here: its own headers include the CUDA Toolkit's, and what is used of it is
-// the same from 1.22 to 1.26. Names are its own. tests/unit/gst_cuda_api_test.cpp compares all of it with the headers
-// where they are.
+// the same from 1.22 to 1.26. Names are its own. tests/unit/gst_cuda_api_test.cpp compares it with the headers where
+// they are. What came with 1.24 and later is in library.hpp.
 //
 // In a namespace, so that a file may include libgstcuda's headers too. Let it include this first: they make macros of
 // names that are used here.

@@ -2,6 +2,8 @@
 #include "gst/cuda/frame.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
 
 namespace gpumap::gst {
 
@@ -27,8 +29,54 @@ GstBuffer* CudaFrame::release() {
   return buffer;
 }
 
+CudaLoans::~CudaLoans() {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) watcher_.join();
+}
+
+void CudaLoans::keep(CudaFrame frame, const Fence& until) {
+  if (!frame) return;
+  {
+    const std::lock_guard lock(mutex_);
+    held_.emplace_back(until, std::move(frame));
+    if (!watcher_.joinable()) watcher_ = std::thread([this] { watch(); });
+  }
+  changed_.notify_all();
+}
+
 void CudaLoans::sweep() {
-  std::erase_if(held_, [](const auto& loan) { return loan.first.signalled(); });
+  std::deque<CudaFrame> done;  // given back outside of the lock: a pool may call anything
+  const std::lock_guard lock(mutex_);
+  std::erase_if(held_, [&done](auto& loan) {
+    if (!loan.first.signalled()) return false;
+    done.push_back(std::move(loan.second));
+    return true;
+  });
+}
+
+Fence CudaLoans::excess(std::size_t frames) const {
+  const std::lock_guard lock(mutex_);
+  return held_.size() > frames ? held_.front().first : Fence();
+}
+
+/// The next frame sweeps as a rule. Where none comes, this does.
+void CudaLoans::watch() {
+  constexpr std::chrono::milliseconds patience{2};
+  for (std::unique_lock lock(mutex_);;) {
+    changed_.wait(lock, [this] { return ended_ || !held_.empty(); });
+    if (changed_.wait_for(lock, patience, [this] { return ended_; })) return;
+    lock.unlock();
+    try {
+      sweep();
+    } catch (const std::exception&) {
+      // The device is lost, and the streaming thread finds out.
+    }
+    lock.lock();
+  }
 }
 
 }  // namespace gpumap::gst

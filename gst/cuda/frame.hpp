@@ -4,10 +4,13 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "gpumap/fence.hpp"
@@ -47,20 +50,31 @@ class CudaFrame {
   std::unique_ptr<Mapped> mapped_;
 };
 
-/// Frames that GPU work still uses after their element has let go of them: a flush cut the wait for it off. Whoever
-/// destroys this has waited for that work. Thread safety: one thread at a time.
+/// Frames that GPU work still uses when their element has handed its output on, or was flushed. They go back by
+/// themselves, some ms after that work at the latest: an upstream with few buffers may need them before it can send
+/// anything. Whoever destroys this has waited for that work. Thread safety: every member from any thread.
 class CudaLoans {
  public:
-  void keep(CudaFrame frame, const Fence& until) {
-    if (frame) held_.emplace_back(until, std::move(frame));
-  }
+  CudaLoans() = default;
+  ~CudaLoans();
+  CudaLoans(const CudaLoans&) = delete;
+  CudaLoans& operator=(const CudaLoans&) = delete;
+
+  /// Nothing for an empty one.
+  void keep(CudaFrame frame, const Fence& until);
   /// Let those go whose work is done.
   void sweep();
   /// The work of the oldest one, where there are more than `frames`; else a fence that has been signalled.
-  [[nodiscard]] Fence excess(std::size_t frames) const { return held_.size() > frames ? held_.front().first : Fence(); }
+  [[nodiscard]] Fence excess(std::size_t frames) const;
 
  private:
+  void watch();
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
   std::deque<std::pair<Fence, CudaFrame>> held_;
+  bool ended_ = false;
+  std::thread watcher_;  ///< from the first frame on
 };
 
 }  // namespace gpumap::gst

@@ -134,7 +134,7 @@ bool is_cuda_memory(GstMemory* memory) {
 CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
   const std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> owner(buffer, &gst_buffer_unref);
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
-  if (!is_cuda_memory(memory)) {
+  if (memory == nullptr || !is_cuda_memory(memory)) {
     throw Error(
         ErrorCode::invalid,
         "a frame that is not in one piece of CUDA memory came under memory:CUDAMemory: see what upstream sends");

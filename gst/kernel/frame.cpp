@@ -2,7 +2,9 @@
 // What a KernelRunner does with one buffer.
 #include <fmt/format.h>
 
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -104,7 +106,7 @@ void KernelRunner::keep_result(const GstBuffer* in, const Input& input, std::uin
 }
 
 /// Upstream gets its buffer back when the GPU has read it. Not many are kept: its pool may be small. False when
-/// cancelled.
+/// cancelled. Throws Error(device_lost).
 bool KernelRunner::keep_until(CudaFrame frame, const Fence& done) {
   constexpr std::size_t max_kept = 2;
   loans_->keep(std::move(frame), done);
@@ -114,6 +116,17 @@ bool KernelRunner::keep_until(CudaFrame frame, const Fence& done) {
 }
 
 GstBuffer* KernelRunner::run(GstBuffer* in) {
+  try {
+    return run_on(in);
+  } catch (const Error& error) {
+    // Where only the GPU waits, a fault of an earlier frame may show anywhere.
+    const std::string text = error.what();
+    if (error.code() != ErrorCode::device_lost || text.starts_with("while running kernel")) throw;
+    throw Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", name(), text));
+  }
+}
+
+GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = dropped_ = false;
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
@@ -129,7 +142,7 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
   input.frame.trace = trace_of(in);
   if (input.cuda) {
     input.frame.sequence = cuda_sequence_++;
-    input.frame.ordered = true;  // kept until the kernel is done with it
+    input.frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
     take_over(launcher_->queue(), input.cuda);
   }
 
@@ -137,6 +150,7 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
   CudaFrame cuda;
   if (cuda_output_) {
     target.place = FrameTarget::Place::others;
+    target.ordered = in_place() && input.frame.ordered;  // what goes on is the input
     if (!(in_place() && input.cuda) && launcher_->gives(input.frame)) {
       cuda = take_cuda_frame();
       if (!cuda) return nullptr;
@@ -147,18 +161,27 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
     }
   }
 
-  FrameOutput made = launcher_->launch(input.frame, target);
   using Outcome = FrameOutput::Outcome;
-  if (made.outcome == Outcome::cancelled) {
+  const auto keep_both = [&] {
     const Fence last = launcher_->last_launched();
     loans_->keep(std::move(input.cuda), last);
     loans_->keep(std::move(cuda), last);
+  };
+  FrameOutput made;
+  try {
+    made = launcher_->launch(input.frame, target);
+  } catch (...) {
+    keep_both();
+    throw;
+  }
+  if (made.outcome == Outcome::cancelled) {
+    keep_both();
     return nullptr;
   }
   if (cuda) hand_over(launcher_->queue(), cuda);
   count(input.frame.trace.get());
   if (made.sized_by_program) times_.add(in);
-  GstBuffer* out = nullptr;
+  std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> out(nullptr, &gst_buffer_unref);
   if (made.outcome == Outcome::remembered) {
     only_remembered_ = true;
   } else if (made.outcome == Outcome::dropped) {
@@ -166,10 +189,10 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
     keep_result(in, input, 0);
     result_.drop_found();
   } else {
-    out = buffer_of(in, input, made, cuda);
+    out.reset(buffer_of(in, input, made, cuda));
   }
-  if (input.cuda && !keep_until(std::move(input.cuda), made.done)) gst_clear_buffer(&out);
-  return out;
+  if (input.cuda && !keep_until(std::move(input.cuda), made.done)) return nullptr;
+  return out.release();
 }
 
 GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda) {

@@ -124,6 +124,7 @@ class KernelRunner {
   [[nodiscard]] CopyPicture rows_of(const FrameFormat& format) const;
   /// Empty when cancelled.
   [[nodiscard]] CudaFrame take_cuda_frame();
+  [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   [[nodiscard]] bool keep_until(CudaFrame frame, const Fence& done);
   [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda);
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);

@@ -31,7 +31,7 @@ gpumap_view bytes_view(std::uint64_t address, std::size_t bytes) {
 gpumap_view moved(gpumap_view view, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
   const std::uint64_t before = view.plane[0] - from;
   for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-    if (i == 0 || view.stride[i] != 0) view.plane[i] = view.plane[i] - from + to;
+    if (i == 0 || view.plane[i] != 0) view.plane[i] = view.plane[i] - from + to;
   }
   view.bytes = bytes - before;
   return view;
@@ -154,6 +154,12 @@ bool KernelLauncher::make_room(Job& job) {
   } else if (!job.hands_on && !job.straight && !take(device_pool_, Placement::device, job.bytes + guard, job.block)) {
     return false;
   }
+  if (job.is_copied_out() && !job.target.copy) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: an output for memory of others, and nothing that copies it there: set "
+                            "FrameTarget::copy",
+                            name_));
+  }
   return !job.to_host() || take(host_pool_, Placement::host, job.bytes, job.host);
 }
 
@@ -247,7 +253,7 @@ std::optional<std::size_t> KernelLauncher::given_of(std::size_t bytes) const {
 }
 
 FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& target) {
-  if (!in_) throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame came before its stream's layout", name_));
+  check(in);
   const Queue::Current current(*queue_);
   // Before anything is taken: where the frame came by another back end, the CPU waits here.
   if (queue_->wait(in.written, &cancelled_) != WaitResult::ready) return {};
@@ -262,12 +268,24 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   if (!make_room(job)) return {};
   show(job);
 
-  FrameTrace* const trace = in.trace.get();
-  if (trace != nullptr) {
+  if (in.trace) {
     const std::int64_t now = monotonic_ns();
-    trace->stamp(Stamp::launched, now);
+    in.trace->stamp(Stamp::launched, now);
     if (in.holder != nullptr) in.holder->stamp(Stamp::launched, now);
   }
+  try {
+    record(job);
+    return finish(job);
+  } catch (...) {
+    submit_rest(job);
+    throw;
+  }
+}
+
+/// The launch, and what lies around it on the queue.
+void KernelLauncher::record(Job& job) {
+  const FrameInput& in = job.in;
+  FrameTrace* const trace = in.trace.get();
   pack(job);
   job.checks_bounds = bounds_ && job.gives && !declaration_.unchanged;
   if (job.checks_bounds) bounds_->write_guard(*queue_, job.block.mapping(), job.bytes);
@@ -279,15 +297,31 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   }
   if (job.checks_bounds) bounds_->read_guard(*queue_, job.block.mapping(), job.bytes);
   remember(job);
-  {
-    const std::lock_guard lock(mutex_);
-    ++frames_;
-  }
+  const std::lock_guard lock(mutex_);
+  ++frames_;
+}
+
+/// What was recorded before something went wrong runs all the same: whoever lent memory for it is told until when.
+void KernelLauncher::submit_rest(Job& job) noexcept {
   try {
-    return finish(job);
-  } catch (...) {
+    submit(job);
     for (LentBlock* block : {&job.packed, &job.block, &job.host}) block->add_read_fence(last_);
-    throw;
+  } catch (const std::exception&) {
+    // The device is lost: nothing runs on it any more.
+  }
+}
+
+/// Throws Error(invalid) for a frame that the caller has described wrongly.
+void KernelLauncher::check(const FrameInput& in) const {
+  if (!in_) throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame came before its stream's layout", name_));
+  if (in.mapping != nullptr && (in.offset > in.mapping->bytes() || in.bytes > in.mapping->bytes() - in.offset)) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame of {} bytes at {} of a mapping that has {}", name_,
+                                                in.bytes, in.offset, in.mapping->bytes()));
+  }
+  if (in.mapping == nullptr && !in.copy) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("kernel {}: a frame in memory of others, and nothing that copies it: set FrameInput::copy", name_));
   }
 }
 
@@ -348,6 +382,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
     job.host.mapping().invalidate(0, made.bytes);
     made.host = std::move(job.host);
   } else if (job.target.place == FrameTarget::Place::device) {
+    job.block.add_read_fence(last_);  // it may be let go before the kernel has written it
     made.block = std::move(job.block);
   }
   return end(FrameOutput::Outcome::given);

@@ -12,8 +12,9 @@ inline constexpr std::size_t max_bar_read = 2048;
 
 /// Whether this CPU has streaming loads (SSE4.1).
 [[nodiscard]] bool can_read_bar() noexcept;
-/// Copy `bytes` at `from` by streaming loads, which fetch a line at once. Reads the whole of the block of 16 bytes that
-/// `from` lies in, and nothing behind the range. Only where can_read_bar().
+/// Copy `bytes` at `from` by streaming loads, which fetch a line at once; what ends within a block of 16 bytes by
+/// ordinary ones. May read from the beginning of the block that `from` lies in, and reads nothing behind the range.
+/// Only where can_read_bar().
 void read_bar(std::byte* to, const std::byte* from, std::size_t bytes) noexcept;
 
 }  // namespace gpumap

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -102,7 +103,8 @@ class VulkanMapping final : public GpuMapping {
     }
     if (placement() == Placement::bar && to.size() <= max_bar_read && can_read_bar()) {
       read_bar(to.data(), host() + offset, to.size());
-      return;
+      // All ones is what a bus says whose device is gone, too: then let DMA find out.
+      if (std::any_of(to.begin(), to.end(), [](std::byte byte) { return byte != std::byte{0xFF}; })) return;
     }
     if (import_) {
       device_->cuda()->download(address(Backend::cuda) + offset, to.data(), to.size());

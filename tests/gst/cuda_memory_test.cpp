@@ -7,6 +7,7 @@
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gst/cuda/caps.hpp"
+#include "gst/cuda/frame.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "pipeline.hpp"
 
@@ -88,6 +89,25 @@ TEST_F(NoCuda, ThereAreNoHandles) {
   EXPECT_THROW(static_cast<void>(cuda_stream(*queue)), Error);
   EXPECT_THROW(wait_for_cuda_stream(*queue, nullptr), Error);
   EXPECT_THROW(let_cuda_stream_wait(*queue, nullptr), Error);
+}
+
+// Upstream may need its only buffer back before it can send another frame.
+TEST(CudaLoans, GoBackWithoutAnotherFrame) {
+  GstBufferPool* pool = gst_buffer_pool_new();
+  GstStructure* config = gst_buffer_pool_get_config(pool);
+  gst_buffer_pool_config_set_params(config, nullptr, 64, 0, 1);
+  ASSERT_TRUE(gst_buffer_pool_set_config(pool, config));
+  ASSERT_TRUE(gst_buffer_pool_set_active(pool, TRUE));
+  CudaLoans loans;
+  for (int frame = 0; frame < 20; ++frame) {
+    GstBuffer* buffer = nullptr;
+    ASSERT_EQ(gst_buffer_pool_acquire_buffer(pool, &buffer, nullptr), GST_FLOW_OK);  // waits for the one that there is
+    GstMapInfo map;
+    ASSERT_TRUE(gst_memory_map(gst_buffer_peek_memory(buffer, 0), &map, GST_MAP_READ));
+    loans.keep(CudaFrame(buffer, map, GstVideoMeta{}), Fence());
+  }
+  gst_buffer_pool_set_active(pool, FALSE);
+  gst_object_unref(pool);
 }
 
 TEST(CudaCaps, OfferWhatTheAllocatorLaysOut) {

@@ -358,6 +358,58 @@ TEST_P(KernelLauncherTest, RemembersFramesOfEitherKind) {
   }
 }
 
+// What was recorded before something went wrong runs all the same: its input is kept until then, and the next frame is
+// what it should be.
+TEST_P(KernelLauncherTest, WhatFailsHalfWayLeavesNothingUnordered) {
+  const auto kernel = adder("", 1);
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto sent = reference::random_bytes(997, 21);
+  const auto from = memory_with(sent);
+  const auto target = memory(997);
+  for (int turn = 0; turn < 5; ++turn) {
+    Holder holder;
+    FrameInput in = input(*from, 997);
+    in.holder = &holder;
+    FrameTarget others{.place = Place::others, .view = in.view, .copy = {}};
+    others.view.plane[0] = target->address(GetParam());
+    EXPECT_THAT(error_of([&] { return kernel->launch(in, others).bytes; }), HasSubstr("FrameTarget::copy"));
+    others.copy = [](Queue&, const gpumap_view&, const gpumap_view&) { throw Error(ErrorCode::invalid, "no copy"); };
+    EXPECT_THAT(error_of([&] { return kernel->launch(in, others).bytes; }), HasSubstr("no copy"));
+    ASSERT_EQ(holder.fences.size(), 1U);
+    EXPECT_EQ(holder.fences[0].wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+    const FrameOutput out = kernel->launch(in, {.place = Place::host});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    ASSERT_THAT(content(out.host, 997), ElementsAreArray(plus(sent, 1)));
+  }
+}
+
+// A block that is let go at once is not freed under the kernel that writes it, though the next one has to be larger.
+TEST_P(KernelLauncherTest, ABlockMayBeLetGoBeforeItIsWritten) {
+  const auto kernel = adder("", 1);
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto sent = reference::random_bytes(4000, 22);
+  const auto from = memory_with(sent);
+  for (const std::size_t size : {1000, 2000, 3000, 4000}) {
+    FrameOutput out = kernel->launch(input(*from, size), {});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    MemoryBlock block = out.block.release();
+    ASSERT_EQ(block.readers.size(), 1U) << "who writes it uses it";
+    out.block.pool()->give_back(std::move(block));
+  }
+  kernel->drain();
+}
+
+TEST_P(KernelLauncherTest, RefusesAFrameOutsideOfItsMapping) {
+  const auto kernel = adder("", 1);
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto from = memory_with(reference::random_bytes(64, 1));
+  FrameInput in = input(*from, from->bytes() + 1);
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }), HasSubstr("of a mapping"));
+  in = input(*from, 1);
+  in.offset = from->bytes();
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }), HasSubstr("of a mapping"));
+}
+
 TEST_P(KernelLauncherTest, RefusesAFrameBeforeItsLayout) {
   const auto kernel = adder("", 1);
   const auto from = memory_with(reference::random_bytes(64, 1));

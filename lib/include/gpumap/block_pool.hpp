@@ -20,7 +20,7 @@ namespace gpumap {
 /// A piece of memory that a BlockPool lent; handed back when the last holder lets go.
 struct MemoryBlock {
   std::shared_ptr<Mapping> mapping;
-  std::vector<Fence> readers;  ///< GPU work of others that reads it
+  std::vector<Fence> readers;  ///< GPU work that reads it, or still writes it
 };
 
 /// Blocks of memory for a kernel's results, used again once every reader is done. Blocks that are out when the pool

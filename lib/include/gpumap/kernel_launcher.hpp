@@ -82,7 +82,8 @@ struct FrameOutput {
     dropped,     ///< the kernel gave nothing of it
     cancelled,   ///< what was launched, if it was, ends at KernelLauncher::last_launched()
   } outcome = Outcome::cancelled;
-  LentBlock block;        ///< device memory with the output; empty where the input goes on, or it lies elsewhere
+  /// Device memory with the output; empty where the input goes on, or it lies elsewhere. May be let go at any time.
+  LentBlock block;
   LentBlock host;         ///< host memory with the output, where that was asked for: whole
   std::size_t bytes = 0;  ///< of the output that count
   bool shortened = false;
@@ -127,7 +128,8 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool gives(const FrameInput& in) const;
   /// Launch. Waits for the launch to end where the CPU or others are to see what it gave (results that are not late, a
   /// target on the host, memory of others that the caller does not order); else FrameOutput::done tells. Throws
-  /// Error(invalid) for what the kernel did wrong, Error(no_memory), and Error(device_lost), which names the kernel.
+  /// Error(invalid) for what the kernel or the caller did wrong, Error(no_memory), and Error(device_lost), which names
+  /// the kernel. What was under way by then ends at last_launched().
   [[nodiscard]] FrameOutput launch(const FrameInput& in, const FrameTarget& target);
   /// Wait for all that was launched. Throws Error(device_lost).
   void drain();
@@ -176,6 +178,9 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
+  void record(Job& job);
+  void submit_rest(Job& job) noexcept;
+  void check(const FrameInput& in) const;
   void run_program(bool by_field);
   void remember(const Job& job);
   void submit(const Job& job);

@@ -79,8 +79,9 @@ class GPUMAP_API Mapping {
   /// Range checked: Error(invalid). Throws Error(device_lost).
   [[nodiscard]] virtual Fence upload(std::size_t offset, std::size_t bytes) const = 0;
 
-  /// Copy [offset, offset + to.size()) of what a kernel sees to ordinary host memory by DMA, never by CPU reads of the
-  /// BAR. Blocks until done. The caller has waited for the fences of GPU work that writes the range.
+  /// Copy [offset, offset + to.size()) of what a kernel sees to ordinary host memory by DMA; up to 2 KiB of a BAR by
+  /// the CPU's streaming loads, never by ordinary ones. Blocks until done. The caller has waited for the fences of GPU
+  /// work that writes the range.
   virtual void download(std::size_t offset, std::span<std::byte> to) const = 0;
 };
 
