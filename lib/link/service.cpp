@@ -112,10 +112,12 @@ void LinkServer::State::accept_all() {
 }
 
 void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const std::string& text) {
+  {
+    const std::lock_guard lock(mutex);
+    ++counters.refused;  // before it is told: who was refused finds itself counted
+  }
   static_cast<void>(
       link::send_message(newcomer.socket.get(), link::encode_reason(generation, link::MessageType::refuse, why, text)));
-  const std::lock_guard lock(mutex);
-  ++counters.refused;
 }
 
 void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
