@@ -93,7 +93,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
   std::mt19937 random(seed());
   Served served(12, {.max_clients = 16}, 8192);
   auto witness = served.consumer(LinkLeak::no, "witness");
-  std::atomic<bool> stop{false};
+  std::atomic<bool> stop{false}, all_sent{false};
   std::atomic<std::uint64_t> sent{0};
   std::thread producer([&] {
     while (!stop) {
@@ -106,7 +106,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
   std::thread reader([&] {
     ReadLease lease;
     LinkFrame frame;
-    while (!stop || received < sent) {
+    while (!all_sent || received < sent) {
       if (witness->next(lease, frame, Clock::now() + 100ms) != LinkNext::frame) continue;
       ASSERT_EQ(frame.info.sequence, received) << "a frame is missing";
       ASSERT_TRUE(is_whole(*witness, lease, frame)) << received;
@@ -144,6 +144,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
   stop = true;
   producer.join();
+  all_sent = true;  // a frame is sent before it is counted
   reader.join();
   reclaim.print_and_check("consumer killed to slots back");
   const LinkCounters counters = served.server->counters();
