@@ -18,8 +18,8 @@ namespace gpumap::gst {
 /// event has, is none.
 using LinkText = std::vector<std::byte>;
 
-/// Serialized events: stream-start, caps, segment, tags, TOC, gap, segment-done, stream-group-done, EOS and those of
-/// the application. Empty for others, and for what GStreamer cannot write as text.
+/// Serialized events: stream-start, caps, segment, tags, gap, EOS and those of the application. Empty for others (TOC,
+/// segment-done, stream-group-done), and for what GStreamer cannot write as text.
 [[nodiscard]] LinkText text_of(GstEvent* event);
 /// A new event, or null.
 [[nodiscard]] GstEvent* event_of(std::span<const std::byte> text);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -74,7 +75,10 @@ bool Inlet::follow(LinkConsumer& consumer) {
   channel_->push_ring(ring);
   layout_.reset();
   LinkFrame frame;
-  const auto before = [&](std::uint32_t slot) { ring->put(slot, make_carrier(frame.info, layout_)); };
+  // Made once: of a lambda each frame would make one anew, on the heap.
+  const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
+    ring->put(slot, make_carrier(frame.info, layout_));
+  };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     next = consumer.pass(frame, before, Clock::now() + 50ms);
     if (next == LinkNext::message) read(frame.message);
