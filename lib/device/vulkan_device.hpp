@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Heavy: vulkan_raii.hpp takes many seconds to compile. Include it from few .cpp files and from no other header.
+// Heavy: vulkan_raii.hpp takes many seconds to compile. For the files in gpumap_vulkan_sources and no other header.
 #pragma once
 
 #include <cstdint>
