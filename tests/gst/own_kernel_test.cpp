@@ -112,11 +112,14 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   const ShaderFile no_caps("// gpumap: output 7\nvoid main() {}\n");
   const ShaderFile no_input("// gpumap: input 7\nvoid main() {}\n");
   const ShaderFile fine("void main() {}\n");
+  const ShaderFile sees_bytes("// gpumap: view bytes\nvoid main() {}\n");
   const std::pair<std::string, const char*> cases[] = {
       {"location=" + declares_wrongly.path(), "line 3: // gpumap: no declaration \"blok\""},
       {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
       {"location=" + no_caps.path(), "output caps \"7\" are none"},
       {"location=" + no_input.path(), "input caps \"7\" are none"},
+      {"location=" + sees_bytes.path() + " output-caps=converted",
+       "output-caps: \"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
       {"location=" + fine.path() + " block=3y", "block: \"3y\" is no dimension"},
       {"location=" + fine.path() + " function=a,,b", "function: \"a,,b\": a name is missing"},
       {"location=" + fine.path() + " shared-bytes=64", "dynamic shared memory is CUDA's"},

@@ -158,7 +158,10 @@ std::size_t find_outside(std::string_view text, char wanted, std::size_t at) {
 }
 
 std::string expand_level(std::string_view text, Variables variables, int level) {
-  if (level > most_levels) throw Error(ErrorCode::invalid, "too many braces in one another");
+  if (level > most_levels) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("more than {} braces within one another: write it with fewer", most_levels));
+  }
   std::string made;
   for (std::size_t at = 0;;) {
     const std::size_t open = text.find('{', at);
