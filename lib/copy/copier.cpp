@@ -148,7 +148,8 @@ void Copier::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 void Copier::copy(std::span<std::byte> slot, std::size_t at, std::span<const std::byte> from) {
   if (at > slot.size() || from.size() > slot.size() - at) {
     throw Error(ErrorCode::invalid,
-                fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes", from.size(), at, slot.size()));
+                fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes: make slots larger", from.size(),
+                            at, slot.size()));
   }
   copy(slot.data() + at, from.data(), from.size());
 }

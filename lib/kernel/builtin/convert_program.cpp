@@ -115,7 +115,7 @@ class ConvertProgram final : public Program {
         throw Error(
             ErrorCode::invalid,
             fmt::format("kernel convert: {} x {} to {} x {}: pictures of more than {} pixels a side are neither "
-                        "cropped nor resized",
+                        "cropped nor resized: leave crop and the output's size out",
                         in.width, in.height, out.width, out.height, largest_size));
       }
       const std::uint32_t loads =
