@@ -66,13 +66,15 @@ std::vector<Property> kernel_properties() {
   using Settings = KernelSettings;
   const PropertiesOf<Settings> of([](GObject* kernel) -> Settings& { return state_of(kernel).settings; });
   return {
-      then(of.text("kernel", "Built-in: " + names_of_builtins(), &Settings::kernel), adopt_parameters),
-      then(of.optional_text("location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",
+      then(of.text("kernel", "Built-in kernel that runs, unless location is set: " + names_of_builtins(),
+                   &Settings::kernel),
+           adopt_parameters),
+      then(of.optional_text("location", "File with a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",
                             &Settings::location),
            adopt_parameters),
       of.optional_text("function",
-                       "Entry point in that file, where it has several; or several, as in blur,sharpen, each run on "
-                       "what the one before it wrote",
+                       "Function of that file which runs, where there is more than one; or several in sequence, as in "
+                       "blur,sharpen, each on the output of the one before",
                        &Settings::function),
       then(of.optional_text("params",
                             "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " + names_of_parameters() +
@@ -81,22 +83,23 @@ std::vector<Property> kernel_properties() {
            note_params),
       of.choice("backend", "What runs a built-in kernel", &Settings::backend, backend_type()),
       of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
-      of.optional_text("block", "Threads of a block, as in 32x8 (unset: as the file declares, else chosen)",
+      of.optional_text("block", "Threads in a block, as in 32x8 (unset: as the file declares, else chosen)",
                        &Settings::block),
-      of.optional_text("grid",
-                       "Blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or "
-                       "byte a thread)",
-                       &Settings::grid),
-      of.number("shared-bytes", "Dynamic shared memory of a block, for CUDA (0: as the file declares)",
+      of.optional_text(
+          "grid",
+          "Number of blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or "
+          "byte a thread)",
+          &Settings::grid),
+      of.number("shared-bytes", "Bytes of dynamic shared memory for a block, in CUDA (0: as the file declares)",
                 &Settings::shared_bytes),
-      of.number("state-bytes", "Memory that the kernel keeps from frame to frame (0: as the file declares)",
+      of.number("state-bytes", "Bytes of memory that the kernel keeps from frame to frame (0: as the file declares)",
                 &Settings::state_bytes),
       of.optional_text("tables",
                        "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded "
                        "again when they change",
                        &Settings::tables),
-      of.number("history", "Frames before the one at hand that the kernel sees (0: as the file declares)",
-                &Settings::history, 0, GPUMAP_MAX_HISTORY),
+      of.number("history", "Previous frames that the kernel sees (0: as the file declares)", &Settings::history, 0,
+                GPUMAP_MAX_HISTORY),
       of.optional_text("input-caps",
                        "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else "
                        "anything)",
@@ -106,10 +109,11 @@ std::vector<Property> kernel_properties() {
                        "(unset: as the file declares, else as the input); fields left out are the input's; "
                        "\"unchanged\": it only looks at the frame",
                        &Settings::output_caps),
-      of.optional_text("output-bytes",
-                       "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as "
-                       "the input)",
-                       &Settings::output_bytes),
+      of.optional_text(
+          "output-bytes",
+          "Bytes of a frame whose size the caps do not tell, as in bytes/2 (unset: as the file declares, else as "
+          "the input)",
+          &Settings::output_bytes),
       of.optional_text("output-may",
                        "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: "
                        "as the file declares)",
@@ -119,16 +123,15 @@ std::vector<Property> kernel_properties() {
                 &Settings::result_words, 0, GPUMAP_MAX_RESULT_WORDS),
       of.optional_text("include-path", "Folders for what the file includes, separated by ':'", &Settings::include_path),
       of.optional_text("defines", "Macros for the file, as in RADIUS=3,FAST", &Settings::defines),
-      of.flag("reload",
-              "Compile the file again when it changes, and go on with what was there where it does not compile",
+      of.flag("reload", "Compile the file again when it changes, keeping the previous kernel where it does not compile",
               &Settings::reload),
       of.flag("check-bounds",
-              "Tell of a kernel in a file that writes behind its output, at the cost of waiting for each frame",
+              "Post an error where a kernel in a file writes behind its output; each frame is waited for",
               &Settings::check_bounds),
       of.flag("late-results",
-              "Hand frames on before their results are there, which come as messages and with later frames",
+              "Hand frames on before their results are there; these come as messages and with later frames",
               &Settings::late_results),
-      of.number("timeout", "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)",
+      of.number("timeout", "Milliseconds that a kernel may take before an error is posted (0: wait for ever)",
                 &Settings::timeout_ms),
       statistics(
           "kernel, backend, frames since the start, those that came too short, those that the kernel dropped; latency "

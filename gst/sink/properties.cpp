@@ -54,17 +54,18 @@ std::vector<Property> sink_properties() {
       of.flag("stamps", "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on gpumapsrc's buffers",
               &Settings::stamps),
       of.number("latency-interval",
-                "Post the latencies since the start as an element message, gpumap-latency, every so many milliseconds "
-                "(0: never); sets stamps",
+                "Milliseconds between element messages gpumap-latency, with the latencies since the start (0: none); "
+                "sets stamps",
                 &Settings::latency_interval_ms, 0, 3600000),
       of.text("socket-path", "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process",
               &Settings::socket_path),
       of.flag("wait-for-connection",
               "With socket-path: hold frames back while no client is connected, instead of dropping them",
               &Settings::wait_for_connection),
-      read_only(g_param_spec_uint("num-clients", "Num clients", "With socket-path: how many are connected", 0,
-                                  max_link_clients, 0, G_PARAM_READABLE),
-                [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
+      read_only(
+          g_param_spec_uint("num-clients", "Num clients", "With socket-path: number of clients that are connected", 0,
+                            max_link_clients, 0, G_PARAM_READABLE),
+          [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
       statistics("frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
                  "copy-threads, copy-kernel; with stamps: latency",
                  [](GObject* sink) { return sink_state(sink).core->stats(); }),

@@ -83,7 +83,8 @@ std::vector<Property> src_properties() {
   const PropertiesOf<Settings> of([](GObject* src) -> Settings& { return state_of(src).settings; });
   return {
       of.text("channel", "Name of the gpumapsink's channel", &Settings::channel),
-      of.number("timeout", "Milliseconds without a frame that are an error (0: wait for ever)", &Settings::timeout_ms),
+      of.number("timeout", "Milliseconds without a frame before an error is posted (0: wait for ever)",
+                &Settings::timeout_ms),
       of.flag("is-live", "Act as a live source: no frames while PAUSED", &Settings::is_live),
       of.number("busy-poll", "Microseconds to spin for a frame before sleeping", &Settings::busy_poll_us, 0, 1000000),
       of.flag("do-timestamp", "Stamp each frame with the running time at which it is taken from the ring",
@@ -97,8 +98,10 @@ std::vector<Property> src_properties() {
               "With socket-path: wait for the next gpumapsink where one went without EOS; else that is the end of the "
               "stream",
               &Settings::reconnect),
-      of.choice("leaky", "With socket-path: what to miss where this element is too slow (no: the gpumapsink waits)",
-                &Settings::leak, gpumap::gst::leaky_type()),
+      of.choice(
+          "leaky",
+          "With socket-path: which frames to miss where this element is too slow (no: none, the gpumapsink waits)",
+          &Settings::leak, gpumap::gst::leaky_type()),
       gpumap::gst::statistics(
           "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in host memory "
           "because it keeps so many; latency of frames that gpumapsink follows (stamps=true)",
