@@ -116,8 +116,8 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
   const std::pair<std::string, const char*> cases[] = {
       {"location=" + declares_wrongly.path(), "line 3: // gpumap: no declaration \"blok\""},
       {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
-      {"location=" + no_caps.path(), "output caps \"7\" are none"},
-      {"location=" + no_input.path(), "input caps \"7\" are none"},
+      {"location=" + no_caps.path(), "output caps \"7\" cannot be read"},
+      {"location=" + no_input.path(), "input caps \"7\" cannot be read"},
       {"location=" + sees_bytes.path() + " output-caps=converted",
        "output-caps: \"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
       {"location=" + fine.path() + " block=3y", "block: \"3y\" is no dimension"},
