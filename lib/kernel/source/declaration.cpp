@@ -77,9 +77,9 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
     });
     // Taken by what every message says.
     for (const std::string_view taken : {"kernel", "bytes", "sequence", "pts", "offset"}) {
-      if (name == taken)
-        throw Error(ErrorCode::invalid,
-                    fmt::format("a result cannot be named \"{}\", which is taken: choose another name", name));
+      if (name != taken) continue;
+      throw Error(ErrorCode::invalid,
+                  fmt::format("a result cannot be named \"{}\", which is taken: choose another name", name));
     }
     if (!is_name || equals == item.size()) {
       throw Error(ErrorCode::invalid, fmt::format("\"{}\" is no result: write name=f32,other=u64", item));
