@@ -313,9 +313,10 @@ void KernelLauncher::submit_rest(Job& job) noexcept {
 
 /// Throws Error(invalid) for a frame that the caller has described wrongly.
 void KernelLauncher::check(const FrameInput& in) const {
-  if (!in_)
+  if (!in_) {
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: a frame came before its stream's layout: call set_stream() first", name_));
+  }
   if (in.mapping != nullptr && (in.offset > in.mapping->bytes() || in.bytes > in.mapping->bytes() - in.offset)) {
     throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame of {} bytes at {} of a mapping that has {}", name_,
                                                 in.bytes, in.offset, in.mapping->bytes()));
