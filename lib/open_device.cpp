@@ -69,7 +69,7 @@ OpenDevice::~OpenDevice() = default;
 
 std::shared_ptr<Mapping> OpenDevice::allocate(const MappingOptions& options, std::optional<Backend> backend) {
   const Backend chosen = choose(backend);
-  if (options.bytes == 0) throw Error(ErrorCode::invalid, "a mapping of 0 bytes was asked for");
+  if (options.bytes == 0) throw Error(ErrorCode::invalid, "a mapping of 0 bytes was asked for: ask for 1 or more");
   switch (options.placement) {
     case Placement::mirrored:
     case Placement::mirrored_pageable:

@@ -2,7 +2,7 @@
 //
 // What gpumap uses of libgstcuda, declared here: its own headers include the CUDA Toolkit's, and what is used of it is
 // the same from 1.22 to 1.26. Names are its own. tests/unit/gst_cuda_api_test.cpp compares it with the headers where
-// they are. What came with 1.24 and later is in library.hpp.
+// they are.
 //
 // In a namespace, so that a file may include libgstcuda's headers too. Let it include this first: they make macros of
 // names that are used here.
@@ -29,6 +29,18 @@
   X(CUresult, CuGetErrorName, CUresult error, const char** text)                                            \
   X(CUresult, CuMemcpy2DAsync, const CUDA_MEMCPY2D* copy, CUstream stream)                                  \
   X(CUresult, CuStreamSynchronize, CUstream stream)
+
+/// Optional group, from GStreamer 1.24 on: memory names a stream, on which work may be under way.
+#define GPUMAP_GST_CUDA_STREAMS(X)                                     \
+  X(GstCudaStream*, gst_cuda_memory_get_stream, GstCudaMemory* memory) \
+  X(CUstream, gst_cuda_stream_get_handle, GstCudaStream* stream)       \
+  X(GstCudaStream*, gst_cuda_stream_new, GstCudaContext* context)      \
+  X(void, gst_cuda_stream_unref, GstCudaStream* stream)                \
+  X(void, gst_buffer_pool_config_set_cuda_stream, GstStructure* config, GstCudaStream* stream)
+
+/// Optional group, from GStreamer 1.26 on: a pool says whether it allocates in a stream's order.
+#define GPUMAP_GST_CUDA_ORDER(X) \
+  X(void, gst_buffer_pool_config_set_cuda_stream_ordered_alloc, GstStructure* config, gboolean ordered)
 
 namespace gpumap::gst {
 
@@ -63,6 +75,8 @@ struct CUDA_MEMCPY2D {
 
 /// A GObject.
 struct GstCudaContext;
+/// From GStreamer 1.24 on.
+struct GstCudaStream;
 
 /// How each begins; libgstcuda makes them. The context is borrowed.
 struct GstCudaMemory {
@@ -79,5 +93,7 @@ inline constexpr const char* cuda_memory_type = "gst.cuda.memory";
 inline constexpr const char* cuda_context_type = "gst.cuda.context";
 /// With it a map gives the address on the GPU.
 inline constexpr unsigned map_for_cuda = GST_MAP_FLAG_LAST << 1;
+/// A flag of memory, from GStreamer 1.24 on: work that fills it may be under way on its stream.
+inline constexpr unsigned memory_needs_sync = GST_MEMORY_FLAG_LAST << 2;
 
 }  // namespace gpumap::gst

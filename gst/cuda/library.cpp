@@ -28,19 +28,14 @@ CudaLibrary open_library() {
 #define GPUMAP_GST_CUDA_LOAD(result, name, ...) \
   if (!find(library, #name, made.name)) missing += " " #name;
   GPUMAP_GST_CUDA(GPUMAP_GST_CUDA_LOAD)
-#undef GPUMAP_GST_CUDA_LOAD
   if (!missing.empty()) {
     made.problem = std::string(file_name) + " lacks" + missing + ": install GStreamer 1.22 or newer";
     return made;
   }
-  made.has_streams =
-      find(library, "gst_cuda_memory_get_stream", made.gst_cuda_memory_get_stream) &&
-      find(library, "gst_cuda_stream_get_handle", made.gst_cuda_stream_get_handle) &&
-      find(library, "gst_cuda_stream_new", made.gst_cuda_stream_new) &&
-      find(library, "gst_cuda_stream_unref", made.gst_cuda_stream_unref) &&
-      find(library, "gst_buffer_pool_config_set_cuda_stream", made.gst_buffer_pool_config_set_cuda_stream);
-  find(library, "gst_buffer_pool_config_set_cuda_stream_ordered_alloc",
-       made.gst_buffer_pool_config_set_cuda_stream_ordered_alloc);
+  GPUMAP_GST_CUDA_STREAMS(GPUMAP_GST_CUDA_LOAD)
+  made.has_streams = missing.empty();
+  GPUMAP_GST_CUDA_ORDER(GPUMAP_GST_CUDA_LOAD)
+#undef GPUMAP_GST_CUDA_LOAD
   // Any other call of a libgstcuda that has not loaded libcuda ends the process.
   if (made.gst_cuda_load_library() == 0) {
     made.problem =

@@ -60,9 +60,6 @@ void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo
   }
 }
 
-/// Of GstCudaMemoryTransfer, from 1.24 on: work that fills the memory may be under way on its stream.
-constexpr guint need_sync = GST_MEMORY_FLAG_LAST << 2;
-
 /// Before 1.24 elements wait for what fills their memory, but a copy within the GPU (gst_buffer_make_writable()) is
 /// left on the context's default stream, which our own streams do not wait for.
 void wait_for_copies(GstCudaMemory* memory) {
@@ -73,13 +70,13 @@ void wait_for_copies(GstCudaMemory* memory) {
 /// The CUstream that the memory names; empty: none, or GStreamer is older.
 std::optional<void*> stream_of(GstCudaMemory* memory) {
   const CudaLibrary& library = CudaLibrary::get();
-  void* stream = library.has_streams ? library.gst_cuda_memory_get_stream(memory) : nullptr;
+  GstCudaStream* stream = library.has_streams ? library.gst_cuda_memory_get_stream(memory) : nullptr;
   if (stream == nullptr) return {};
   return library.gst_cuda_stream_get_handle(stream);
 }
 
-/// `stream` (may be null) is a GstCudaStream for a pool that names none.
-bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min, void* stream) {
+/// `stream` (may be null) is for a pool that names none.
+bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min, GstCudaStream* stream) {
   GstStructure* config = gst_buffer_pool_get_config(pool);
   gst_buffer_pool_config_set_params(config, caps, bytes, min, 0);
   gst_buffer_pool_config_add_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META);
@@ -115,7 +112,7 @@ GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
   const CudaLibrary& library = CudaLibrary::get();
   GstBufferPool* pool = library.gst_cuda_buffer_pool_new(context);
   // One of its own: what shares a stream waits for all that is on it.
-  void* stream = library.has_streams ? library.gst_cuda_stream_new(context) : nullptr;
+  GstCudaStream* stream = library.has_streams ? library.gst_cuda_stream_new(context) : nullptr;
   const bool configured = configure(pool, caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream);
   if (stream != nullptr) library.gst_cuda_stream_unref(stream);
   if (configured) return pool;
@@ -165,7 +162,7 @@ void hand_over(Queue& queue, const CudaFrame& frame) {
   const auto stream = stream_of(reinterpret_cast<GstCudaMemory*>(frame.memory()));
   if (!stream) return;
   let_cuda_stream_wait(queue, *stream);
-  GST_MINI_OBJECT_FLAG_SET(frame.memory(), need_sync);
+  GST_MINI_OBJECT_FLAG_SET(frame.memory(), memory_needs_sync);
 }
 
 CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {

@@ -272,7 +272,7 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
   if (!declared.input.empty()) {
     GstCaps* input = g_ascii_isalpha(declared.input[0]) ? gst_caps_from_string(declared.input.c_str()) : nullptr;
     if (input == nullptr) {
-      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" are none: write them as in "
+      throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" cannot be read: write them as in "
                                                   "video/x-raw,format={{NV12,GRAY8}}",
                                                   declared.input));
     }
@@ -295,7 +295,7 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
     throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\": {}", declared.output, error.what()));
   }
   if (!made.structure) {
-    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" are none: write them as in "
+    throw Error(ErrorCode::invalid, fmt::format("output caps \"{}\" cannot be read: write them as in "
                                                 "video/x-raw,format=GRAY8,width={{width/2}},height={{height/2}}",
                                                 declared.output));
   }

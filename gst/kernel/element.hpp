@@ -9,7 +9,6 @@
 
 #include "gpumap/kernel_plan.hpp"
 #include "gst/kernel/parameter.hpp"
-#include "gst/kernel/properties.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"
 
@@ -18,7 +17,8 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
 namespace gpumap::gst {
 
 struct KernelState {
-  KernelProperties properties;           ///< under the object lock
+  KernelSettings settings;               ///< under the object lock; count from the next start on, but for `params`
+  bool params_changed = false;           ///< since the last frame. Under the object lock
   std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
   std::unique_ptr<Watchdog> watchdog;    ///< of the runner
   KernelParameters parameters;

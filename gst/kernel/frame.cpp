@@ -10,6 +10,7 @@
 #include "gpumap/error.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/latency/meta.hpp"
+#include "gst/memory/copy_flags.hpp"
 #include "gst/memory/memory.hpp"
 #include "gst/memory/video_layout.hpp"
 
@@ -207,10 +208,7 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutpu
     } else if (to_host) {
       gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
     }
-    gst_buffer_copy_into(
-        out, in,
-        static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS), 0,
-        static_cast<gsize>(-1));
+    gst_buffer_copy_into(out, in, copy_flags_and_times, 0, static_cast<gsize>(-1));
     copy_metas(out, in, metas_);
     if (input.is_cut) remove_crop_meta(out);
     GstVideoMeta* meta = launcher_->keeps_layout() && !made.packed && !cuda_output_ ? input.meta : nullptr;

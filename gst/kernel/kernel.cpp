@@ -34,6 +34,7 @@
 
 #include "gst/error.hpp"
 #include "gst/kernel/element.hpp"
+#include "gst/kernel/properties.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_kernel_debug);
 #define GST_CAT_DEFAULT gpumap_kernel_debug
@@ -71,14 +72,14 @@ void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) 
   state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
   GST_OBJECT_LOCK(kernel);
   state.runner.swap(runner);
-  state.properties.params_changed = true;
+  state.params_changed = true;
   GST_OBJECT_UNLOCK(kernel);
   state.downstream_changed = true;
 }
 
 KernelSettings settings_of(gpointer kernel) {
   GST_OBJECT_LOCK(kernel);
-  KernelSettings settings = state_of(kernel).properties.settings;
+  KernelSettings settings = state_of(kernel).settings;
   GST_OBJECT_UNLOCK(kernel);
   return settings;
 }
@@ -86,24 +87,6 @@ KernelSettings settings_of(gpointer kernel) {
 }  // namespace gpumap::gst
 
 namespace {
-
-void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  gpumap::gst::set_kernel_property(object, state_of(object).properties, id, value, spec);
-  if (gpumap::gst::chooses_kernel(id)) state_of(object).parameters.adopt(GST_ELEMENT_CAST(object));
-}
-
-void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  if (id == gpumap::gst::kernel_stats_id) {
-    const auto runner = runner_of(object);
-    GstStructure* stats = runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats");
-    gst_structure_set(stats, "dropped", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped),
-                      "dropped-by-kernel", G_TYPE_UINT64, static_cast<guint64>(state_of(object).dropped_by_kernel),
-                      nullptr);
-    g_value_take_boxed(value, stats);
-    return;
-  }
-  gpumap::gst::get_kernel_property(object, state_of(object).properties, id, value, spec);
-}
 
 gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
@@ -153,8 +136,6 @@ static void add_interfaces(GType type) {
 static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_kernel_debug, "gpumapkernel", 0, "gpumap kernel");
   auto* object_class = G_OBJECT_CLASS(klass);
-  object_class->set_property = set_property;
-  object_class->get_property = get_property;
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
   klass->base.start = start;
@@ -162,7 +143,7 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   gpumap::gst::install_kernel_negotiation(&klass->base);
   gpumap::gst::install_kernel_stream(&klass->base);
 
-  gpumap::gst::install_kernel_properties(object_class);
+  gpumap::gst::install_properties(object_class, gpumap::gst::kernel_properties());
 
   static GstStaticPadTemplate sink_template =
       GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);

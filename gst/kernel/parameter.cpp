@@ -11,6 +11,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gst/kernel/element.hpp"
+#include "gst/property_table.hpp"
 
 namespace {
 
@@ -24,8 +25,6 @@ struct GstGpumapParameter {
 struct GstGpumapParameterClass {
   GstObjectClass base;
 };
-
-enum { PROP_VALUE = 1 };
 
 using gpumap::DeclaredParameter;
 using gpumap::KernelSettings;
@@ -85,11 +84,7 @@ bool is_whole(const DeclaredParameter& parameter) {
 
 /// Of both types.
 void init_class(GObjectClass* object_class, GParamSpec* value_spec) {
-  object_class->set_property = [](GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-    if (id != PROP_VALUE) {
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-      return;
-    }
+  const auto set = [](GObject* object, const GValue* value) {
     auto* self = reinterpret_cast<GstGpumapParameter*>(object);
     GST_OBJECT_LOCK(self);
     if (G_VALUE_HOLDS_INT64(value)) {
@@ -100,18 +95,14 @@ void init_class(GObjectClass* object_class, GParamSpec* value_spec) {
     self->set = TRUE;
     GST_OBJECT_UNLOCK(self);
   };
-  object_class->get_property = [](GObject* object, guint id, GValue* value, GParamSpec* spec) {
-    if (id != PROP_VALUE) {
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-      return;
-    }
+  const auto get = [](GObject* object, GValue* value) {
     auto* self = reinterpret_cast<GstGpumapParameter*>(object);
     GST_OBJECT_LOCK(self);
-    const bool set = self->set != 0;
+    const bool was_set = self->set != 0;
     Number shown = self->value;
     if (G_VALUE_HOLDS_INT64(value)) shown = std::int64_t{self->whole};
     GST_OBJECT_UNLOCK(self);
-    GstObject* kernel = set ? nullptr : gst_object_get_parent(GST_OBJECT_CAST(self));
+    GstObject* kernel = was_set ? nullptr : gst_object_get_parent(GST_OBJECT_CAST(self));
     if (kernel != nullptr) {
       shown = value_in_force(gpumap::gst::settings_of(kernel), GST_OBJECT_NAME(self));
       gst_object_unref(kernel);
@@ -122,11 +113,10 @@ void init_class(GObjectClass* object_class, GParamSpec* value_spec) {
       g_value_set_double(value, shown.value());
     }
   };
-  g_object_class_install_property(object_class, PROP_VALUE, value_spec);
+  gpumap::gst::install_properties(object_class, {{value_spec, set, get}});
 }
 
-constexpr auto value_flags = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS |
-                                                      GST_PARAM_CONTROLLABLE | GST_PARAM_MUTABLE_PLAYING);
+constexpr auto value_flags = static_cast<GParamFlags>(gpumap::gst::mutable_playing | GST_PARAM_CONTROLLABLE);
 constexpr const char* value_blurb = "The parameter's value, from the next frame on";
 
 }  // namespace

@@ -1,43 +1,18 @@
 // SPDX-License-Identifier: MIT
 #include "gst/kernel/properties.hpp"
 
+#include "gst/kernel/element.hpp"
+
 namespace gpumap::gst {
 
 namespace {
 
-enum {
-  PROP_KERNEL = 1,
-  PROP_LOCATION,
-  PROP_FUNCTION,
-  PROP_PARAMS,
-  PROP_BACKEND,
-  PROP_DEVICE,
-  PROP_BLOCK,
-  PROP_GRID,
-  PROP_SHARED_BYTES,
-  PROP_STATE_BYTES,
-  PROP_INPUT_CAPS,
-  PROP_OUTPUT_CAPS,
-  PROP_OUTPUT_BYTES,
-  PROP_OUTPUT_MAY,
-  PROP_RESULT_WORDS,
-  PROP_INCLUDE_PATH,
-  PROP_DEFINES,
-  PROP_RELOAD,
-  PROP_CHECK_BOUNDS,
-  PROP_LATE_RESULTS,
-  PROP_TIMEOUT,
-  PROP_TABLES,
-  PROP_HISTORY,
-};
-enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
-
 GType backend_type() {
   static const GType type = [] {
     static const GEnumValue values[] = {
-        {BACKEND_AUTO, "CUDA where the GPU has it, else Vulkan", "auto"},
-        {BACKEND_CUDA, "CUDA", "cuda"},
-        {BACKEND_VULKAN, "Vulkan compute", "vulkan"},
+        {0, "CUDA where the GPU has it, else Vulkan", "auto"},
+        {static_cast<gint>(Backend::cuda) + 1, "CUDA", "cuda"},
+        {static_cast<gint>(Backend::vulkan) + 1, "Vulkan compute", "vulkan"},
         {0, nullptr, nullptr},
     };
     return g_enum_register_static("GstGpumapBackend", values);
@@ -45,40 +20,10 @@ GType backend_type() {
   return type;
 }
 
-/// The text that a property sets; null for properties that are no text.
-std::string* text_of(KernelSettings& settings, guint id) {
-  switch (id) {
-    case PROP_KERNEL:
-      return &settings.kernel;
-    case PROP_LOCATION:
-      return &settings.location;
-    case PROP_FUNCTION:
-      return &settings.function;
-    case PROP_PARAMS:
-      return &settings.params;
-    case PROP_TABLES:
-      return &settings.tables;
-    case PROP_DEVICE:
-      return &settings.device;
-    case PROP_BLOCK:
-      return &settings.block;
-    case PROP_GRID:
-      return &settings.grid;
-    case PROP_INPUT_CAPS:
-      return &settings.input_caps;
-    case PROP_OUTPUT_CAPS:
-      return &settings.output_caps;
-    case PROP_OUTPUT_BYTES:
-      return &settings.output_bytes;
-    case PROP_OUTPUT_MAY:
-      return &settings.output_may;
-    case PROP_INCLUDE_PATH:
-      return &settings.include_path;
-    case PROP_DEFINES:
-      return &settings.defines;
-    default:
-      return nullptr;
-  }
+std::string names_of_builtins() {
+  std::string names;
+  for (const Builtin& builtin : builtins()) names += (names.empty() ? "" : ", ") + std::string(builtin.name);
+  return names;
 }
 
 /// What each built-in that has any knows: "ddc: rate, taps; ...".
@@ -96,202 +41,103 @@ std::string names_of_parameters() {
   return text;
 }
 
+void adopt_parameters(GObject* kernel) {
+  state_of(kernel).parameters.adopt(GST_ELEMENT_CAST(kernel));
+}
+
+void note_params(GObject* kernel) {
+  GST_OBJECT_LOCK(kernel);
+  state_of(kernel).params_changed = true;
+  GST_OBJECT_UNLOCK(kernel);
+}
+
+GstStructure* stats(GObject* kernel) {
+  const KernelState& state = state_of(kernel);
+  const auto runner = runner_of(kernel);
+  GstStructure* made = runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats");
+  gst_structure_set(made, "dropped", G_TYPE_UINT64, static_cast<guint64>(state.dropped), "dropped-by-kernel",
+                    G_TYPE_UINT64, static_cast<guint64>(state.dropped_by_kernel), nullptr);
+  return made;
+}
+
 }  // namespace
 
-bool chooses_kernel(guint id) noexcept {
-  return id == PROP_KERNEL || id == PROP_LOCATION;
-}
-
-void set_kernel_property(GObject* object, KernelProperties& properties, guint id, const GValue* value,
-                         GParamSpec* spec) {
-  KernelSettings& settings = properties.settings;
-  GST_OBJECT_LOCK(object);
-  if (std::string* text = text_of(settings, id)) {
-    KernelSettings unset;
-    const gchar* given = g_value_get_string(value);
-    *text = given != nullptr ? given : *text_of(unset, id);
-    properties.params_changed = properties.params_changed || id == PROP_PARAMS;
-    GST_OBJECT_UNLOCK(object);
-    return;
-  }
-  switch (id) {
-    case PROP_BACKEND: {
-      const gint backend = g_value_get_enum(value);
-      settings.backend.reset();
-      if (backend != BACKEND_AUTO) settings.backend = backend == BACKEND_CUDA ? Backend::cuda : Backend::vulkan;
-      break;
-    }
-    case PROP_SHARED_BYTES:
-      settings.shared_bytes = g_value_get_uint(value);
-      break;
-    case PROP_STATE_BYTES:
-      settings.state_bytes = g_value_get_uint64(value);
-      break;
-    case PROP_HISTORY:
-      settings.history = g_value_get_uint(value);
-      break;
-    case PROP_RESULT_WORDS:
-      settings.result_words = g_value_get_uint(value);
-      break;
-    case PROP_RELOAD:
-      settings.reload = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_CHECK_BOUNDS:
-      settings.check_bounds = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_LATE_RESULTS:
-      settings.late_results = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_TIMEOUT:
-      settings.timeout_ms = g_value_get_uint(value);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
-}
-
-void get_kernel_property(GObject* object, const KernelProperties& properties, guint id, GValue* value,
-                         GParamSpec* spec) {
-  GST_OBJECT_LOCK(object);
-  KernelSettings settings = properties.settings;
-  GST_OBJECT_UNLOCK(object);
-  if (const std::string* text = text_of(settings, id)) {
-    g_value_set_string(value, text->empty() ? nullptr : text->c_str());
-    return;
-  }
-  switch (id) {
-    case PROP_BACKEND:
-      g_value_set_enum(value, !settings.backend                    ? BACKEND_AUTO
-                              : *settings.backend == Backend::cuda ? BACKEND_CUDA
-                                                                   : BACKEND_VULKAN);
-      break;
-    case PROP_SHARED_BYTES:
-      g_value_set_uint(value, settings.shared_bytes);
-      break;
-    case PROP_STATE_BYTES:
-      g_value_set_uint64(value, settings.state_bytes);
-      break;
-    case PROP_HISTORY:
-      g_value_set_uint(value, settings.history);
-      break;
-    case PROP_RESULT_WORDS:
-      g_value_set_uint(value, settings.result_words);
-      break;
-    case PROP_RELOAD:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.reload));
-      break;
-    case PROP_CHECK_BOUNDS:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.check_bounds));
-      break;
-    case PROP_LATE_RESULTS:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.late_results));
-      break;
-    case PROP_TIMEOUT:
-      g_value_set_uint(value, settings.timeout_ms);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-}
-
-void install_kernel_properties(GObjectClass* object_class) {
-  const auto ready = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-  const auto playing = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_PLAYING);
-  const auto text = [&](guint id, const char* name, const char* nick, const char* blurb,
-                        const char* otherwise = nullptr, bool while_playing = false) {
-    g_object_class_install_property(object_class, id,
-                                    g_param_spec_string(name, nick, blurb, otherwise, while_playing ? playing : ready));
+std::vector<Property> kernel_properties() {
+  using Settings = KernelSettings;
+  const PropertiesOf<Settings> of([](GObject* kernel) -> Settings& { return state_of(kernel).settings; });
+  return {
+      then(of.text("kernel", "Built-in kernel that runs, unless location is set: " + names_of_builtins(),
+                   &Settings::kernel),
+           adopt_parameters),
+      then(of.optional_text("location", "File with a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",
+                            &Settings::location),
+           adopt_parameters),
+      of.optional_text("function",
+                       "Function of that file which runs, where there is more than one; or several in sequence, as in "
+                       "blur,sharpen, each on the output of the one before",
+                       &Settings::function),
+      then(of.optional_text("params",
+                            "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " + names_of_parameters() +
+                                "; a file of yours: as it declares",
+                            &Settings::params, mutable_playing),
+           note_params),
+      of.choice("backend", "What runs a built-in kernel", &Settings::backend, backend_type()),
+      of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
+      of.optional_text("block", "Threads in a block, as in 32x8 (unset: as the file declares, else chosen)",
+                       &Settings::block),
+      of.optional_text(
+          "grid",
+          "Number of blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or "
+          "byte a thread)",
+          &Settings::grid),
+      of.number("shared-bytes", "Bytes of dynamic shared memory for a block, in CUDA (0: as the file declares)",
+                &Settings::shared_bytes),
+      of.number("state-bytes", "Bytes of memory that the kernel keeps from frame to frame (0: as the file declares)",
+                &Settings::state_bytes),
+      of.optional_text("tables",
+                       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded "
+                       "again when they change",
+                       &Settings::tables),
+      of.number("history", "Previous frames that the kernel sees (0: as the file declares)", &Settings::history, 0,
+                GPUMAP_MAX_HISTORY),
+      of.optional_text("input-caps",
+                       "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else "
+                       "anything)",
+                       &Settings::input_caps),
+      of.optional_text("output-caps",
+                       "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} "
+                       "(unset: as the file declares, else as the input); fields left out are the input's; "
+                       "\"unchanged\": it only looks at the frame",
+                       &Settings::output_caps),
+      of.optional_text(
+          "output-bytes",
+          "Bytes of a frame whose size the caps do not tell, as in bytes/2 (unset: as the file declares, else as "
+          "the input)",
+          &Settings::output_bytes),
+      of.optional_text("output-may",
+                       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: "
+                       "as the file declares)",
+                       &Settings::output_may),
+      of.number("result-words",
+                "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
+                &Settings::result_words, 0, GPUMAP_MAX_RESULT_WORDS),
+      of.optional_text("include-path", "Folders for what the file includes, separated by ':'", &Settings::include_path),
+      of.optional_text("defines", "Macros for the file, as in RADIUS=3,FAST", &Settings::defines),
+      of.flag("reload", "Compile the file again when it changes, keeping the previous kernel where it does not compile",
+              &Settings::reload),
+      of.flag("check-bounds",
+              "Post an error where a kernel in a file writes behind its output; each frame is waited for",
+              &Settings::check_bounds),
+      of.flag("late-results",
+              "Hand frames on before their results are there; these come as messages and with later frames",
+              &Settings::late_results),
+      of.number("timeout", "Milliseconds that a kernel may take before an error is posted (0: wait for ever)",
+                &Settings::timeout_ms),
+      statistics(
+          "kernel, backend, frames since the start, those that came too short, those that the kernel dropped; latency "
+          "of frames that gpumapsink follows (stamps=true)",
+          stats),
   };
-  static const auto& kernels = *new std::string([] {
-    std::string names;
-    for (const Builtin& builtin : builtins())
-      names += (names.empty() ? "Built-in: " : ", ") + std::string(builtin.name);
-    return names;
-  }());
-  static const auto& unset = *new KernelSettings;
-  text(PROP_KERNEL, "kernel", "Kernel", kernels.c_str(), unset.kernel.c_str());
-  text(PROP_LOCATION, "location", "Location", "File of a kernel of yours: .cu, .ptx, .cubin, .comp or .spv");
-  text(
-      PROP_FUNCTION, "function", "Function",
-      "Entry point in that file, where it has several; or several, as in blur,sharpen, each run on what the one before "
-      "it wrote");
-  static const auto& params = *new std::string("Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " +
-                                               names_of_parameters() + "; a file of yours: as it declares");
-  text(PROP_PARAMS, "params", "Parameters", params.c_str(), nullptr, true);
-  g_object_class_install_property(
-      object_class, PROP_BACKEND,
-      g_param_spec_enum("backend", "Backend", "What runs a built-in kernel", backend_type(), BACKEND_AUTO, ready));
-  text(PROP_DEVICE, "device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", "auto");
-  text(PROP_BLOCK, "block", "Block", "Threads of a block, as in 32x8 (unset: as the file declares, else chosen)");
-  text(PROP_GRID, "grid", "Grid",
-       "Blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or byte a thread)");
-  g_object_class_install_property(
-      object_class, PROP_SHARED_BYTES,
-      g_param_spec_uint("shared-bytes", "Shared bytes",
-                        "Dynamic shared memory of a block, for CUDA (0: as the file declares)", 0, G_MAXUINT, 0,
-                        ready));
-  g_object_class_install_property(
-      object_class, PROP_STATE_BYTES,
-      g_param_spec_uint64("state-bytes", "State bytes",
-                          "Memory that the kernel keeps from frame to frame (0: as the file declares)", 0, G_MAXUINT64,
-                          0, ready));
-  text(PROP_TABLES, "tables", "Tables",
-       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded again when they "
-       "change");
-  g_object_class_install_property(
-      object_class, PROP_HISTORY,
-      g_param_spec_uint("history", "History",
-                        "Frames before the one at hand that the kernel sees (0: as the file "
-                        "declares)",
-                        0, GPUMAP_MAX_HISTORY, 0, ready));
-  text(PROP_INPUT_CAPS, "input-caps", "Input caps",
-       "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else anything)");
-  text(PROP_OUTPUT_CAPS, "output-caps", "Output caps",
-       "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} (unset: as the file "
-       "declares, else as the input); fields left out are the input's; \"unchanged\": it only looks at the frame");
-  text(PROP_OUTPUT_BYTES, "output-bytes", "Output bytes",
-       "Size of a frame that the caps do not tell, as in bytes/2 (unset: as the file declares, else as the input)");
-  text(PROP_OUTPUT_MAY, "output-may", "Output may",
-       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: as the file "
-       "declares)");
-  g_object_class_install_property(
-      object_class, PROP_RESULT_WORDS,
-      g_param_spec_uint("result-words", "Result words",
-                        "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
-                        0, GPUMAP_MAX_RESULT_WORDS, 0, ready));
-  text(PROP_INCLUDE_PATH, "include-path", "Include path", "Folders for what the file includes, separated by ':'");
-  text(PROP_DEFINES, "defines", "Defines", "Macros for the file, as in RADIUS=3,FAST");
-  g_object_class_install_property(
-      object_class, PROP_RELOAD,
-      g_param_spec_boolean("reload", "Reload",
-                           "Compile the file again when it changes, and go on with what was there where it does not "
-                           "compile",
-                           FALSE, ready));
-  g_object_class_install_property(
-      object_class, PROP_CHECK_BOUNDS,
-      g_param_spec_boolean("check-bounds", "Check bounds",
-                           "Tell of a kernel in a file that writes behind its output, at the cost of waiting for each "
-                           "frame",
-                           FALSE, ready));
-  g_object_class_install_property(
-      object_class, PROP_LATE_RESULTS,
-      g_param_spec_boolean(
-          "late-results", "Late results",
-          "Hand frames on before their results are there, which come as messages and with later frames", FALSE, ready));
-  g_object_class_install_property(
-      object_class, PROP_TIMEOUT,
-      g_param_spec_uint("timeout", "Timeout",
-                        "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)", 0,
-                        G_MAXUINT, KernelSettings().timeout_ms, ready));
-  g_object_class_install_property(
-      object_class, kernel_stats_id,
-      g_param_spec_boxed("stats", "Statistics",
-                         "kernel, backend, frames since the start, those that came too short, those that the kernel "
-                         "dropped; latency of frames that gpumapsink follows "
-                         "(stamps=true)",
-                         GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
-  gst_type_mark_as_plugin_api(backend_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
 }  // namespace gpumap::gst

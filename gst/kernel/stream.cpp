@@ -61,8 +61,8 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
 void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
   KernelState& state = state_of(trans);
   GST_OBJECT_LOCK(trans);
-  const bool set = std::exchange(state.properties.params_changed, false);
-  const std::string params = set ? state.properties.settings.params : std::string();
+  const bool set = std::exchange(state.params_changed, false);
+  const std::string params = set ? state.settings.params : std::string();
   GST_OBJECT_UNLOCK(trans);
   const bool controlled = state.parameters.changed(time);
   if (!set && !controlled) return;

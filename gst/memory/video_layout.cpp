@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "gpumap/error.hpp"
+#include "gst/memory/copy_flags.hpp"
 
 namespace gpumap::gst {
 
@@ -147,11 +148,7 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
                             "tells of memory that cannot be mapped)",
                             bytes));
   }
-  gst_buffer_copy_into(
-      packed, buffer,
-      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
-      0, static_cast<gsize>(-1));
+  gst_buffer_copy_into(packed, buffer, copy_all_but_memory, 0, static_cast<gsize>(-1));
   gst_buffer_unref(buffer);
   return packed;
 }

@@ -3,6 +3,8 @@
 
 #include <gst/video/video.h>
 
+#include "gst/memory/copy_flags.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -36,10 +38,7 @@ GstBuffer* carrier_of(GstBuffer* from) {
   for (guint i = 0; has_metas && i < gst_buffer_n_memory(from); ++i) {
     gst_buffer_append_memory(carrier, gst_buffer_get_memory(from, i));
   }
-  constexpr auto parts =
-      static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
-                                      GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
-  gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
+  gst_buffer_copy_into(carrier, from, copy_all_but_memory, 0, static_cast<gsize>(-1));
   copy_metas_on_memory(carrier, from);
   if (has_metas) gst_buffer_remove_all_memory(carrier);
   GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);

@@ -10,7 +10,6 @@
 #include "gpumap/error.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/tracer.hpp"
-#include "gst/sink/carrier.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -40,10 +39,6 @@ std::shared_ptr<LatencyLog> log_of(const SinkSettings& settings) {
   log = LatencyLog::of_channel(settings.channel);
   log->reset();
   return log;
-}
-
-std::int64_t ring_time(GstClockTime time) {
-  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
 }
 
 }  // namespace
@@ -233,131 +228,6 @@ void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
         "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "
         "memory, copied once a frame",
         session.settings.channel.c_str());
-  }
-}
-
-bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
-                       const FrameOrigin& origin) {
-  FrameInfo info;
-  info.bytes = bytes;
-  info.pts = ring_time(GST_BUFFER_PTS(buffer));
-  info.dts = ring_time(GST_BUFFER_DTS(buffer));
-  info.duration = ring_time(GST_BUFFER_DURATION(buffer));
-  info.offset = GST_BUFFER_OFFSET(buffer);
-  info.offset_end = GST_BUFFER_OFFSET_END(buffer);
-  if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
-  std::unique_ptr<GstBuffer, Channel::UnrefBuffer> carrier(carrier_of(buffer));
-  const std::lock_guard lock(order_);
-  if (channel_ring_.get() != &channel_ring) return false;
-  if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
-    GST_BUFFER_FLAG_SET(carrier.get(), GST_BUFFER_FLAG_DISCONT);
-  }
-  info.flags = GST_BUFFER_FLAGS(carrier.get());
-  GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
-          frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
-          static_cast<void*>(&channel_ring.ring()));
-  channel_ring.put(lease.slot(), carrier.release());
-  channel_ring.ring().publish(lease, info);
-  frames_.fetch_add(1, std::memory_order_relaxed);
-  return true;
-}
-
-void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
-  if (stamping()) lease.stamp(Stamp::first_store, monotonic_ns());
-  std::size_t at = 0;
-  for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
-    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
-    GstMapInfo map;
-    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
-      throw Error(ErrorCode::invalid,
-                  "a buffer from upstream cannot be mapped for reading: put the element that "
-                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
-    }
-    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
-    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
-    copier_.copy(lease, at, {reinterpret_cast<const std::byte*>(map.data), map.size});
-    at += map.size;
-  }
-  if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
-}
-
-void SinkCore::count_copied(std::size_t bytes) {
-  copied_.fetch_add(1, std::memory_order_relaxed);
-  bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);
-}
-
-std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
-                                            const std::function<bool()>& stopped, Patience patience) {
-  const auto session = this->session();
-  if (!session) return GST_FLOW_FLUSHING;
-  const Channel& channel = *session->channel;
-  const GstFlowReturn downstream = channel.downstream_flow();
-  if (downstream != GST_FLOW_OK) return downstream;
-
-  const std::size_t bytes = gst_buffer_get_size(buffer);
-  auto current = channel_ring();
-  if (current && gst_buffer_n_memory(buffer) == 1) {
-    GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
-    FrameMemory* ours = frame_memory(memory);
-    if (ours != nullptr) watch_upstream(*session, *ours);
-    WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
-    if (lease != nullptr && lease->ring() == &current->ring()) {
-      const std::size_t settled = ours->fill_slot(bytes, copier_);
-      // From here on it belongs to the readers too.
-      GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
-      if (publish(*current, *lease, buffer, bytes, origin)) {
-        if (settled != 0) {
-          count_copied(settled);
-        } else {
-          zero_copy_.fetch_add(1, std::memory_order_relaxed);
-        }
-        return GST_FLOW_OK;
-      }
-      GST_MINI_OBJECT_FLAG_UNSET(memory, GST_MEMORY_FLAG_READONLY);
-    }
-  }
-
-  WriteLease lease;
-  RingStatus status = RingStatus::full;
-  Renewal renewal = Renewal::where_too_small;
-  while (true) {
-    current.reset();  // provision() may have to wait until the old ring is gone
-    provision(bytes, renewal);
-    current = channel_ring();
-    if (!current) return GST_FLOW_FLUSHING;
-    const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 1);
-    if (!waited) continue;
-    status = *waited;
-    if (status == RingStatus::ok) {
-      copy(lease, buffer);
-      if (publish(*current, lease, buffer, bytes, origin)) {
-        count_copied(bytes);
-        return GST_FLOW_OK;
-      }
-      lease = {};
-      renewal = Renewal::where_too_small;
-      continue;
-    }
-    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is
-    // free.
-    const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
-    if (!starved || std::exchange(renewal, Renewal::always) == Renewal::always) break;
-    give_host_memory(session->settings);
-  }
-  switch (status) {
-    case RingStatus::timeout:
-      return std::nullopt;
-    case RingStatus::full:
-      GST_DEBUG("channel %s: the ring is full: dropped pts %" GST_TIME_FORMAT, session->settings.channel.c_str(),
-                GST_TIME_ARGS(GST_BUFFER_PTS(buffer)));
-      drops_.fetch_add(1, std::memory_order_relaxed);
-      mark_hole();
-      if (session->log) session->log->add_dropped(1);
-      return GST_FLOW_OK;
-    case RingStatus::closed:
-      return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
-    default:
-      return GST_FLOW_FLUSHING;
   }
 }
 

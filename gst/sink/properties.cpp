@@ -2,31 +2,10 @@
 #include "gst/sink/properties.hpp"
 
 #include "gpumap/link.hpp"
+#include "gst/sink/element.hpp"
 #include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
-
-namespace {
-
-enum {
-  PROP_CHANNEL = 1,
-  PROP_DEVICE,
-  PROP_SLOTS,
-  PROP_SLOT_SIZE,
-  PROP_LEAKY,
-  PROP_BUSY_POLL,
-  PROP_COPY_THREADS,
-  PROP_LINGER,
-  PROP_TRANSPORT,
-  PROP_STAMPS,
-  PROP_LATENCY_INTERVAL,
-  PROP_SOCKET_PATH,
-  PROP_WAIT_FOR_CONNECTION,
-  PROP_STATS = sink_stats_id,
-  PROP_NUM_CLIENTS = sink_clients_id
-};
-
-}  // namespace
 
 GType leaky_type() {
   static const GType type = [] {
@@ -41,107 +20,9 @@ GType leaky_type() {
   return type;
 }
 
-void set_sink_property(GObject* object, SinkProperties& properties, guint id, const GValue* value, GParamSpec* spec) {
-  SinkSettings& settings = properties.settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      settings.channel = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "default";
-      break;
-    case PROP_DEVICE:
-      settings.device = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "auto";
-      break;
-    case PROP_SLOTS:
-      settings.slots = g_value_get_uint(value);
-      break;
-    case PROP_SLOT_SIZE:
-      settings.slot_bytes = g_value_get_uint64(value);
-      break;
-    case PROP_LEAKY:
-      settings.when_full = static_cast<WhenFull>(g_value_get_enum(value));
-      break;
-    case PROP_BUSY_POLL:
-      settings.busy_poll_us = g_value_get_uint(value);
-      break;
-    case PROP_COPY_THREADS:
-      settings.copy_threads = g_value_get_uint(value);
-      break;
-    case PROP_LINGER:
-      settings.linger_ms = g_value_get_uint(value);
-      break;
-    case PROP_TRANSPORT:
-      settings.transport = transport_from_enum(g_value_get_enum(value));
-      break;
-    case PROP_STAMPS:
-      settings.stamps = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_LATENCY_INTERVAL:
-      settings.latency_interval_ms = g_value_get_uint(value);
-      break;
-    case PROP_SOCKET_PATH:
-      settings.socket_path = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "";
-      break;
-    case PROP_WAIT_FOR_CONNECTION:
-      settings.wait_for_connection = g_value_get_boolean(value) != 0;
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
-}
-
-void get_sink_property(GObject* object, const SinkProperties& properties, guint id, GValue* value, GParamSpec* spec) {
-  const SinkSettings& settings = properties.settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      g_value_set_string(value, settings.channel.c_str());
-      break;
-    case PROP_DEVICE:
-      g_value_set_string(value, settings.device.c_str());
-      break;
-    case PROP_SLOTS:
-      g_value_set_uint(value, settings.slots);
-      break;
-    case PROP_SLOT_SIZE:
-      g_value_set_uint64(value, settings.slot_bytes);
-      break;
-    case PROP_LEAKY:
-      g_value_set_enum(value, static_cast<gint>(settings.when_full));
-      break;
-    case PROP_BUSY_POLL:
-      g_value_set_uint(value, settings.busy_poll_us);
-      break;
-    case PROP_COPY_THREADS:
-      g_value_set_uint(value, settings.copy_threads);
-      break;
-    case PROP_LINGER:
-      g_value_set_uint(value, settings.linger_ms);
-      break;
-    case PROP_TRANSPORT:
-      g_value_set_enum(value, to_enum(settings.transport));
-      break;
-    case PROP_STAMPS:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.stamps));
-      break;
-    case PROP_LATENCY_INTERVAL:
-      g_value_set_uint(value, settings.latency_interval_ms);
-      break;
-    case PROP_SOCKET_PATH:
-      g_value_set_string(value, settings.socket_path.c_str());
-      break;
-    case PROP_WAIT_FOR_CONNECTION:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.wait_for_connection));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
-}
-
-SinkSettings settings_of(GstElement* sink, const SinkProperties& properties) {
+SinkSettings sink_settings(GstElement* sink) {
   GST_OBJECT_LOCK(sink);
-  SinkSettings settings = properties.settings;
+  SinkSettings settings = sink_state(sink).settings;
   GST_OBJECT_UNLOCK(sink);
   if (!settings.socket_path.empty()) {
     settings.channel = "socket " + settings.socket_path;
@@ -151,80 +32,44 @@ SinkSettings settings_of(GstElement* sink, const SinkProperties& properties) {
   return settings;
 }
 
-void install_sink_properties(GObjectClass* object_class) {
-  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-  const auto ro = static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS);
-  const SinkSettings initial;
-  g_object_class_install_property(
-      object_class, PROP_CHANNEL,
-      g_param_spec_string("channel", "Channel", "Name under which this sink and one gpumapsrc meet",
-                          initial.channel.c_str(), rw));
-  g_object_class_install_property(
-      object_class, PROP_DEVICE,
-      g_param_spec_string("device", "Device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)",
-                          initial.device.c_str(), rw));
-  g_object_class_install_property(
-      object_class, PROP_SLOTS,
-      g_param_spec_uint("slots", "Slots", "Frames that the ring holds", min_slots, max_slots, initial.slots, rw));
-  g_object_class_install_property(
-      object_class, PROP_SLOT_SIZE,
-      g_param_spec_uint64("slot-size", "Slot size", "Bytes of a slot (0: from the caps, or from the frames)", 0,
-                          G_MAXINT64, initial.slot_bytes, rw));
-  g_object_class_install_property(object_class, PROP_LEAKY,
-                                  g_param_spec_enum("leaky", "Leaky", "What to do with a frame when the ring is full",
-                                                    leaky_type(), static_cast<gint>(initial.when_full), rw));
-  g_object_class_install_property(
-      object_class, PROP_BUSY_POLL,
-      g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a slot before sleeping", 0, 1000000,
-                        initial.busy_poll_us, rw));
-  g_object_class_install_property(
-      object_class, PROP_COPY_THREADS,
-      g_param_spec_uint("copy-threads", "Copy threads", "Threads that copy frames into slots (0: as many as pay)", 0,
-                        64, initial.copy_threads, rw));
-  g_object_class_install_property(
-      object_class, PROP_LINGER,
-      g_param_spec_uint("linger", "Linger",
-                        "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this "
-                        "element has stopped (4294967295: for ever)",
-                        0, G_MAXUINT, initial.linger_ms, rw));
-  g_object_class_install_property(
-      object_class, PROP_TRANSPORT,
-      g_param_spec_enum("transport", "Transport", "How the bytes that upstream writes reach the GPU", transport_type(),
-                        to_enum(initial.transport), rw));
-  g_object_class_install_property(
-      object_class, PROP_STAMPS,
-      g_param_spec_boolean(
-          "stamps", "Stamps",
-          "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on gpumapsrc's buffers",
-          static_cast<gboolean>(initial.stamps), rw));
-  g_object_class_install_property(
-      object_class, PROP_LATENCY_INTERVAL,
-      g_param_spec_uint("latency-interval", "Latency interval",
-                        "Post the latencies since the start as an element message, gpumap-latency, every so many "
-                        "milliseconds (0: never); sets stamps",
-                        0, 3600000, initial.latency_interval_ms, rw));
-  g_object_class_install_property(
-      object_class, PROP_SOCKET_PATH,
-      g_param_spec_string("socket-path", "Socket path",
-                          "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process", "",
-                          rw));
-  g_object_class_install_property(
-      object_class, PROP_WAIT_FOR_CONNECTION,
-      g_param_spec_boolean("wait-for-connection", "Wait for connection",
-                           "With socket-path: hold frames back while no client is connected, instead of dropping them",
-                           static_cast<gboolean>(initial.wait_for_connection), rw));
-  g_object_class_install_property(
-      object_class, PROP_NUM_CLIENTS,
-      g_param_spec_uint("num-clients", "Num clients", "With socket-path: how many are connected", 0, max_link_clients,
-                        0, ro));
-  g_object_class_install_property(
-      object_class, PROP_STATS,
-      g_param_spec_boxed("stats", "Statistics",
-                         "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, "
-                         "transport, copy-threads, copy-kernel; with stamps: latency",
-                         GST_TYPE_STRUCTURE, ro));
-  gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
-  gst_type_mark_as_plugin_api(transport_type(), static_cast<GstPluginAPIFlags>(0));
+std::vector<Property> sink_properties() {
+  using Settings = SinkSettings;
+  const PropertiesOf<Settings> of([](GObject* sink) -> Settings& { return sink_state(sink).settings; });
+  return {
+      of.text("channel", "Name under which this sink and one gpumapsrc meet", &Settings::channel),
+      of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
+      of.number("slots", "Frames that the ring holds", &Settings::slots, min_slots, max_slots),
+      of.number("slot-size", "Bytes of a slot (0: from the caps, or from the frames)", &Settings::slot_bytes, 0,
+                G_MAXINT64),
+      of.choice("leaky", "What to do with a frame when the ring is full", &Settings::when_full, leaky_type()),
+      of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &Settings::busy_poll_us, 0, 1000000),
+      of.number("copy-threads", "Threads that copy frames into slots (0: as many as pay)", &Settings::copy_threads, 0,
+                64),
+      of.number("linger",
+                "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this element "
+                "has stopped (4294967295: for ever)",
+                &Settings::linger_ms),
+      of.choice("transport", "How the bytes that upstream writes reach the GPU", &Settings::transport,
+                transport_type()),
+      of.flag("stamps", "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on gpumapsrc's buffers",
+              &Settings::stamps),
+      of.number("latency-interval",
+                "Milliseconds between element messages gpumap-latency, with the latencies since the start (0: none); "
+                "sets stamps",
+                &Settings::latency_interval_ms, 0, 3600000),
+      of.text("socket-path", "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process",
+              &Settings::socket_path),
+      of.flag("wait-for-connection",
+              "With socket-path: hold frames back while no client is connected, instead of dropping them",
+              &Settings::wait_for_connection),
+      read_only(
+          g_param_spec_uint("num-clients", "Num clients", "With socket-path: number of clients that are connected", 0,
+                            max_link_clients, 0, G_PARAM_READABLE),
+          [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
+      statistics("frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
+                 "copy-threads, copy-kernel; with stamps: latency",
+                 [](GObject* sink) { return sink_state(sink).core->stats(); }),
+  };
 }
 
 }  // namespace gpumap::gst

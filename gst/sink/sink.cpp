@@ -30,19 +30,14 @@
  */
 #include "gst/sink/sink.hpp"
 
-#include <gst/base/gstbasesink.h>
-
-#include <atomic>
 #include <memory>
 #include <utility>
 
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
-#include "gst/link/outlet.hpp"
 #include "gst/memory/caps.hpp"
-#include "gst/sink/core.hpp"
-#include "gst/sink/frames.hpp"
+#include "gst/sink/element.hpp"
 #include "gst/sink/known_sinks.hpp"
 #include "gst/sink/preroll.hpp"
 #include "gst/sink/properties.hpp"
@@ -52,29 +47,13 @@ GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
 using gpumap::gst::Channel;
+using gpumap::gst::GstGpumapSink;
 using gpumap::gst::Outlet;
-using gpumap::gst::SinkCore;
-using gpumap::gst::SinkFrames;
 using gpumap::gst::SinkPreroll;
-using gpumap::gst::SinkProperties;
+using gpumap::gst::SinkState;
 
 namespace {
 
-struct SinkState {
-  explicit SinkState(GstBaseSink* sink) : frames(sink, *core) {}
-  SinkProperties properties;
-  std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
-  GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
-  SinkFrames frames;
-  bool revives = false;  ///< see pad_event()
-  std::atomic<guint> clients{0};
-  std::unique_ptr<Outlet> outlet;  ///< with socket-path, from PAUSED on
-};
-
-struct GstGpumapSink {
-  GstBaseSink base;
-  SinkState* state;
-};
 struct GstGpumapSinkClass {
   GstBaseSinkClass base;
 };
@@ -89,24 +68,7 @@ GstPadChainFunction base_chain = nullptr;
 GstPadEventFunction base_pad_event = nullptr;
 
 SinkState& state_of(gpointer object) {
-  return *reinterpret_cast<GstGpumapSink*>(object)->state;
-}
-
-void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  gpumap::gst::set_sink_property(object, state_of(object).properties, id, value, spec);
-}
-
-void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  const SinkState& state = state_of(object);
-  if (id == gpumap::gst::sink_stats_id) {
-    g_value_take_boxed(value, state.core->stats());
-    return;
-  }
-  if (id == gpumap::gst::sink_clients_id) {
-    g_value_set_uint(value, state.clients);
-    return;
-  }
-  gpumap::gst::get_sink_property(object, state.properties, id, value, spec);
+  return gpumap::gst::sink_state(object);
 }
 
 GstFlowReturn preroll(GstBaseSink* sink, GstBuffer* buffer) {
@@ -295,7 +257,7 @@ void set_playing(GstElement* element, bool playing) {
 }
 
 void start(GstElement* element, SinkState& state) {
-  const auto settings = gpumap::gst::settings_of(element, state.properties);
+  const auto settings = gpumap::gst::sink_settings(element);
   state.core->start(element, settings);
   if (settings.socket_path.empty()) return;
   state.outlet = std::make_unique<Outlet>(
@@ -308,7 +270,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   try {
     switch (transition) {
       case GST_STATE_CHANGE_NULL_TO_READY:
-        state.core->open(gpumap::gst::settings_of(element, state.properties));
+        state.core->open(gpumap::gst::sink_settings(element));
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
         state.frames.preroll().restart();
@@ -357,8 +319,6 @@ void finalize(GObject* object) {
 static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
   auto* object_class = G_OBJECT_CLASS(klass);
-  object_class->set_property = set_property;
-  object_class->get_property = get_property;
   object_class->finalize = finalize;
   auto* element_class = GST_ELEMENT_CLASS(klass);
   element_class->change_state = change_state;
@@ -370,7 +330,7 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
   klass->base.query = query;
   klass->base.propose_allocation = propose_allocation;
 
-  gpumap::gst::install_sink_properties(object_class);
+  gpumap::gst::install_properties(object_class, gpumap::gst::sink_properties());
   gpumap::gst::install_outlet_signals(object_class);
 
   static GstStaticPadTemplate pad_template =

@@ -3,15 +3,10 @@
 
 #include <glib-object.h>
 
-#include <optional>
-
-#include "gpumap/memory.hpp"
-
 namespace gpumap::gst {
 
-/// The enumeration of the `transport` property: auto, which is no transport in the library, and the library's own.
+/// The enumeration of the `transport` property: 0 is auto, which is no transport in the library; the library's own
+/// follow.
 [[nodiscard]] GType transport_type();
-[[nodiscard]] gint to_enum(const std::optional<Transport>& transport);
-[[nodiscard]] std::optional<Transport> transport_from_enum(gint value);
 
 }  // namespace gpumap::gst

@@ -141,7 +141,9 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
   GstMemory* memory = gst_allocator_alloc(nullptr, bytes, nullptr);
   GstMapInfo map;
   if (memory == nullptr || gst_memory_map(memory, &map, GST_MAP_WRITE) == 0) {
-    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes", bytes));
+    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes: free some, or set slots on "
+                                                  "gpumapsink to more than downstream keeps",
+                                                  bytes));
   }
   if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
   gst_memory_unmap(memory, &map);

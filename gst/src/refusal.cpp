@@ -16,7 +16,7 @@ namespace {
 
 // Elements that take everything list a hundred formats: a few tell as much.
 constexpr std::size_t longest_value = 120;
-constexpr std::size_t most_kinds = 4;
+constexpr std::size_t max_kinds = 4;
 
 std::string text_of(gchar* owned) {
   std::string text = owned != nullptr ? owned : "";
@@ -55,7 +55,7 @@ std::string kind(const GstStructure* takes, const GstCapsFeatures* features, con
 
 std::vector<std::string> kinds(const GstCaps* takes, const GstStructure* ours) {
   std::vector<std::string> all;
-  for (guint i = 0; i < gst_caps_get_size(takes) && all.size() < most_kinds; ++i) {
+  for (guint i = 0; i < gst_caps_get_size(takes) && all.size() < max_kinds; ++i) {
     std::string one = kind(gst_caps_get_structure(takes, i), gst_caps_get_features(takes, i), ours);
     if (std::find(all.begin(), all.end(), one) == all.end()) all.push_back(std::move(one));
   }

@@ -30,9 +30,11 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "gst/error.hpp"
 #include "gst/link/inlet.hpp"
+#include "gst/property_table.hpp"
 #include "gst/sink/properties.hpp"
 #include "gst/src/queries.hpp"
 #include "gst/src/stream.hpp"
@@ -40,6 +42,8 @@
 GST_DEBUG_CATEGORY(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
+using gpumap::gst::PropertiesOf;
+using gpumap::gst::Property;
 using gpumap::gst::SrcSettings;
 using gpumap::gst::SrcStream;
 
@@ -74,95 +78,35 @@ SrcState& state_of(gpointer object) {
   return *self_of(object)->state;
 }
 
-enum {
-  PROP_CHANNEL = 1,
-  PROP_TIMEOUT,
-  PROP_IS_LIVE,
-  PROP_BUSY_POLL,
-  PROP_DO_TIMESTAMP,
-  PROP_NUM_BUFFERS,
-  PROP_SOCKET_PATH,
-  PROP_RECONNECT,
-  PROP_LEAKY,
-  PROP_STATS
-};
-
-void set_property(GObject* object, guint id, const GValue* value, GParamSpec* spec) {
-  SrcSettings& settings = state_of(object).settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      settings.channel = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "default";
-      break;
-    case PROP_TIMEOUT:
-      settings.timeout_ms = g_value_get_uint(value);
-      break;
-    case PROP_IS_LIVE:
-      settings.is_live = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_BUSY_POLL:
-      settings.busy_poll_us = g_value_get_uint(value);
-      break;
-    case PROP_DO_TIMESTAMP:
-      settings.do_timestamp = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_NUM_BUFFERS:
-      settings.num_buffers = g_value_get_int(value);
-      break;
-    case PROP_SOCKET_PATH:
-      settings.socket_path = g_value_get_string(value) != nullptr ? g_value_get_string(value) : "";
-      break;
-    case PROP_RECONNECT:
-      settings.reconnect = g_value_get_boolean(value) != 0;
-      break;
-    case PROP_LEAKY:
-      settings.leak = static_cast<gpumap::LinkLeak>(g_value_get_enum(value));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
-}
-
-void get_property(GObject* object, guint id, GValue* value, GParamSpec* spec) {
-  if (id == PROP_STATS) {  // without the object's lock, which holders of the channel's may wait for
-    g_value_take_boxed(value, state_of(object).stream.stats());
-    return;
-  }
-  SrcSettings& settings = state_of(object).settings;
-  GST_OBJECT_LOCK(object);
-  switch (id) {
-    case PROP_CHANNEL:
-      g_value_set_string(value, settings.channel.c_str());
-      break;
-    case PROP_TIMEOUT:
-      g_value_set_uint(value, settings.timeout_ms);
-      break;
-    case PROP_IS_LIVE:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.is_live));
-      break;
-    case PROP_BUSY_POLL:
-      g_value_set_uint(value, settings.busy_poll_us);
-      break;
-    case PROP_DO_TIMESTAMP:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.do_timestamp));
-      break;
-    case PROP_NUM_BUFFERS:
-      g_value_set_int(value, settings.num_buffers);
-      break;
-    case PROP_SOCKET_PATH:
-      g_value_set_string(value, settings.socket_path.c_str());
-      break;
-    case PROP_RECONNECT:
-      g_value_set_boolean(value, static_cast<gboolean>(settings.reconnect));
-      break;
-    case PROP_LEAKY:
-      g_value_set_enum(value, static_cast<gint>(settings.leak));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
-  }
-  GST_OBJECT_UNLOCK(object);
+std::vector<Property> src_properties() {
+  using Settings = SrcSettings;
+  const PropertiesOf<Settings> of([](GObject* src) -> Settings& { return state_of(src).settings; });
+  return {
+      of.text("channel", "Name of the gpumapsink's channel", &Settings::channel),
+      of.number("timeout", "Milliseconds without a frame before an error is posted (0: wait for ever)",
+                &Settings::timeout_ms),
+      of.flag("is-live", "Act as a live source: no frames while PAUSED", &Settings::is_live),
+      of.number("busy-poll", "Microseconds to spin for a frame before sleeping", &Settings::busy_poll_us, 0, 1000000),
+      of.flag("do-timestamp", "Stamp each frame with the running time at which it is taken from the ring",
+              &Settings::do_timestamp),
+      of.number("num-buffers", "Frames to give before EOS (-1: no end)", &Settings::num_buffers, -1),
+      of.text("socket-path",
+              "Connect to the gpumapsink of another process at this Unix socket, instead of one of this process by its "
+              "channel",
+              &Settings::socket_path),
+      of.flag("reconnect",
+              "With socket-path: wait for the next gpumapsink where one went without EOS; else that is the end of the "
+              "stream",
+              &Settings::reconnect),
+      of.choice(
+          "leaky",
+          "With socket-path: which frames to miss where this element is too slow (no: none, the gpumapsink waits)",
+          &Settings::leak, gpumap::gst::leaky_type()),
+      gpumap::gst::statistics(
+          "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in host memory "
+          "because it keeps so many; latency of frames that gpumapsink follows (stamps=true)",
+          [](GObject* src) { return state_of(src).stream.stats(); }),
+  };
 }
 
 gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboolean active) {
@@ -256,58 +200,11 @@ void finalize(GObject* object) {
 static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
   auto* object_class = G_OBJECT_CLASS(klass);
-  object_class->set_property = set_property;
-  object_class->get_property = get_property;
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
   GST_ELEMENT_CLASS(klass)->send_event = send_event;
 
-  const auto rw = static_cast<GParamFlags>(G_PARAM_READWRITE | G_PARAM_STATIC_STRINGS | GST_PARAM_MUTABLE_READY);
-  g_object_class_install_property(
-      object_class, PROP_CHANNEL,
-      g_param_spec_string("channel", "Channel", "Name of the gpumapsink's channel", "default", rw));
-  g_object_class_install_property(
-      object_class, PROP_TIMEOUT,
-      g_param_spec_uint("timeout", "Timeout", "Milliseconds without a frame that are an error (0: wait for ever)", 0,
-                        G_MAXUINT, 0, rw));
-  g_object_class_install_property(
-      object_class, PROP_IS_LIVE,
-      g_param_spec_boolean("is-live", "Is live", "Act as a live source: no frames while PAUSED", FALSE, rw));
-  g_object_class_install_property(
-      object_class, PROP_BUSY_POLL,
-      g_param_spec_uint("busy-poll", "Busy poll", "Microseconds to spin for a frame before sleeping", 0, 1000000, 0,
-                        rw));
-  g_object_class_install_property(
-      object_class, PROP_DO_TIMESTAMP,
-      g_param_spec_boolean("do-timestamp", "Do timestamp",
-                           "Stamp each frame with the running time at which it is taken from the ring", FALSE, rw));
-  g_object_class_install_property(
-      object_class, PROP_NUM_BUFFERS,
-      g_param_spec_int("num-buffers", "Num buffers", "Frames to give before EOS (-1: no end)", -1, G_MAXINT, -1, rw));
-  g_object_class_install_property(
-      object_class, PROP_SOCKET_PATH,
-      g_param_spec_string("socket-path", "Socket path",
-                          "Connect to the gpumapsink of another process at this Unix socket, instead of one of this "
-                          "process by its channel",
-                          "", rw));
-  g_object_class_install_property(
-      object_class, PROP_RECONNECT,
-      g_param_spec_boolean("reconnect", "Reconnect",
-                           "With socket-path: wait for the next gpumapsink where one went without EOS; else that is "
-                           "the end of the stream",
-                           TRUE, rw));
-  g_object_class_install_property(
-      object_class, PROP_LEAKY,
-      g_param_spec_enum("leaky", "Leaky",
-                        "With socket-path: what to miss where this element is too slow (no: the gpumapsink waits)",
-                        gpumap::gst::leaky_type(), static_cast<gint>(gpumap::LinkLeak::no), rw));
-  g_object_class_install_property(
-      object_class, PROP_STATS,
-      g_param_spec_boxed(
-          "stats", "Statistics",
-          "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in "
-          "host memory because it keeps so many; latency of frames that gpumapsink follows (stamps=true)",
-          GST_TYPE_STRUCTURE, static_cast<GParamFlags>(G_PARAM_READABLE | G_PARAM_STATIC_STRINGS)));
+  gpumap::gst::install_properties(object_class, src_properties());
 
   static GstStaticPadTemplate pad_template =
       GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);

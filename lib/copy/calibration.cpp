@@ -80,7 +80,7 @@ class Bench {
     job.copy = kernel.copy;
     job.to = to_;
     job.from = source_.data();
-    job.row_bytes = bytes;
+    job.bytes = bytes;
     job.cut(threads);
     helpers_.set_spin(asleep ? nanoseconds(0) : nanoseconds(std::chrono::milliseconds(2)));
     if (threads > 1) helpers_.run(job, threads - 1);  // gets them up, and tells them how long to stay

@@ -19,8 +19,8 @@ using copy::SizePlan;
 static_assert(std::atomic<SizePlan>::is_always_lock_free);
 
 // More have never paid: eight threads copy no faster than four into a BAR over PCIe Gen5.
-constexpr unsigned most_threads_measured = 8;
-constexpr unsigned most_threads = 64;
+constexpr unsigned max_threads_measured = 8;
+constexpr unsigned max_threads = 64;
 
 /// What was measured in this process.
 struct Measured {
@@ -52,7 +52,7 @@ struct Copier::State {
   explicit State(const CopierOptions& options)
       : asked(options.threads), kernel(kernel_index(options.kernel)), cpus(copy::helper_cpus(options.pci_address)) {
     const auto available = std::max(cpus.count(), 1U);
-    limit = std::min({asked != 0 ? asked : most_threads_measured, available, most_threads});
+    limit = std::min({asked != 0 ? asked : max_threads_measured, available, max_threads});
     copy::Plans initial = copy::default_plans(asked != 0 ? limit : 1);
     for (SizePlan& plan : initial) {
       if (kernel >= 0) plan.kernel = static_cast<std::uint8_t>(kernel);
@@ -89,7 +89,7 @@ struct Copier::State {
       crew->run(job, threads - 1);
       return;
     }
-    job.copy_rows(0, job.rows);
+    job.copy(job.to, job.from, job.bytes);
     if (crew != nullptr) crew->note_end();
   }
 
@@ -141,39 +141,17 @@ void Copier::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
   job.copy = state_->kernel_of(plan);
   job.to = to;
   job.from = from;
-  job.row_bytes = bytes;
+  job.bytes = bytes;
   state_->share(job, plan);
 }
 
 void Copier::copy(std::span<std::byte> slot, std::size_t at, std::span<const std::byte> from) {
   if (at > slot.size() || from.size() > slot.size() - at) {
     throw Error(ErrorCode::invalid,
-                fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes", from.size(), at, slot.size()));
+                fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes: make slots larger", from.size(),
+                            at, slot.size()));
   }
   copy(slot.data() + at, from.data(), from.size());
-}
-
-void Copier::copy_2d(std::byte* to, std::size_t to_stride, const std::byte* from, std::size_t from_stride,
-                     std::size_t row_bytes, std::size_t rows) {
-  const bool dense = to_stride == row_bytes && from_stride == row_bytes;
-  if (dense || rows <= 1) {
-    copy(to, from, row_bytes * rows);
-    return;
-  }
-  const SizePlan plan = state_->plan(row_bytes * rows);
-  copy::Job job;
-  job.copy = state_->kernel_of(plan);
-  job.to = to;
-  job.from = from;
-  job.to_stride = to_stride;
-  job.from_stride = from_stride;
-  job.row_bytes = row_bytes;
-  job.rows = rows;
-  if (plan.threads == 1) {
-    job.copy_rows(0, rows);
-  } else {
-    state_->share(job, plan);
-  }
 }
 
 Copier::Plan Copier::plan_for(std::size_t bytes) const {

@@ -14,13 +14,13 @@ namespace gpumap::copy {
 class CpuSet {
  public:
   /// Linux is built for 8,192 at most. What lies beyond is passed over.
-  static constexpr unsigned most_cpus = 65536;
+  static constexpr unsigned max_cpus = 65536;
 
   /// None, with room for so many; grows as needed.
   explicit CpuSet(unsigned room = CPU_SETSIZE) : words_((room + word_bits - 1) / word_bits) {}
 
   void add(unsigned cpu) {
-    if (cpu >= most_cpus) return;
+    if (cpu >= max_cpus) return;
     if (cpu / word_bits >= words_.size()) words_.resize(cpu / word_bits + 1);
     words_[cpu / word_bits] |= 1UL << cpu % word_bits;
   }

@@ -47,14 +47,14 @@ CpuSet parse_cpu_list(std::string_view text) {
       const auto range = std::from_chars(at + 1, end, last);
       at = range.ec == std::errc() ? range.ptr : at + 1;
     }
-    for (unsigned cpu = first; cpu <= last && cpu < CpuSet::most_cpus; ++cpu) cpus.add(cpu);
+    for (unsigned cpu = first; cpu <= last && cpu < CpuSet::max_cpus; ++cpu) cpus.add(cpu);
   }
   return cpus;
 }
 
 CpuSet allowed_cpus(GetAffinity get) {
   // EINVAL: the system's own set is larger, and only trying tells by how much.
-  for (unsigned room = CPU_SETSIZE; room <= CpuSet::most_cpus; room *= 2) {
+  for (unsigned room = CPU_SETSIZE; room <= CpuSet::max_cpus; room *= 2) {
     CpuSet allowed(room);
     if (get(0, allowed.bytes(), allowed.native()) == 0) return allowed;
     if (errno != EINVAL) break;

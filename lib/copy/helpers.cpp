@@ -17,8 +17,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t page_bytes = 4096;
 // Small enough that the last chunk keeps no one waiting, large enough that taking it costs nothing beside it: 16 KiB
 // are about 1 us of one thread's stores.
-constexpr std::size_t least_chunk_bytes = std::size_t{16} * 1024;
-constexpr std::size_t most_chunk_bytes = std::size_t{256} * 1024;
+constexpr std::size_t min_chunk_bytes = std::size_t{16} * 1024;
+constexpr std::size_t max_chunk_bytes = std::size_t{256} * 1024;
 constexpr unsigned chunks_per_thread = 4;
 
 // Copies that follow each other within this are a flow: waking a sleeper would cost more than spinning until the next.
@@ -35,29 +35,16 @@ void relax() noexcept {
 }  // namespace
 
 void Job::cut(unsigned threads) {
-  const std::size_t bytes = row_bytes * rows;
-  std::size_t chunk = bytes / (std::size_t{threads} * chunks_per_thread);
-  chunk = std::clamp(chunk, least_chunk_bytes, most_chunk_bytes) / page_bytes * page_bytes;
-  const std::size_t whole = rows == 1 ? row_bytes : rows;
-  step = rows == 1 ? chunk : std::max<std::size_t>(chunk / std::max<std::size_t>(row_bytes, 1), 1);
-  first = rows == 1 ? step - reinterpret_cast<std::uintptr_t>(to) % page_bytes : step;
-  first = std::min(first, whole);
-  chunks = 1 + static_cast<std::uint32_t>((whole - first + step - 1) / step);
+  const std::size_t chunk = bytes / (std::size_t{threads} * chunks_per_thread);
+  step = std::clamp(chunk, min_chunk_bytes, max_chunk_bytes) / page_bytes * page_bytes;
+  first = std::min(step - reinterpret_cast<std::uintptr_t>(to) % page_bytes, bytes);
+  chunks = 1 + static_cast<std::uint32_t>((bytes - first + step - 1) / step);
 }
 
 void Job::copy_chunk(std::uint32_t index) const {
-  const std::size_t whole = rows == 1 ? row_bytes : rows;
   const std::size_t begin = index == 0 ? 0 : first + (index - 1) * step;
-  const std::size_t end = std::min(whole, first + index * step);
-  if (rows == 1) {
-    copy(to + begin, from + begin, end - begin);
-  } else {
-    copy_rows(begin, end);
-  }
-}
-
-void Job::copy_rows(std::size_t begin, std::size_t end) const {
-  for (std::size_t row = begin; row < end; ++row) copy(to + row * to_stride, from + row * from_stride, row_bytes);
+  const std::size_t end = std::min(bytes, first + index * step);
+  copy(to + begin, from + begin, end - begin);
 }
 
 Helpers::Helpers(unsigned count, const CpuSet& cpus) {

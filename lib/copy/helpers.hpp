@@ -14,21 +14,19 @@
 
 namespace gpumap::copy {
 
-/// One copy, cut into chunks that begin at a page of the destination, or at a row.
+/// One copy, cut into chunks that begin at a page of the destination.
 struct Job {
   decltype(StoreKernel::copy) copy = nullptr;
   std::byte* to = nullptr;
   const std::byte* from = nullptr;
-  std::size_t to_stride = 0, from_stride = 0;  ///< of rows; unused where there is one
-  std::size_t row_bytes = 0, rows = 1;
-  std::size_t first = 0;  ///< bytes (rows) of the first chunk
-  std::size_t step = 0;   ///< bytes (rows) of the others
+  std::size_t bytes = 0;
+  std::size_t first = 0;  ///< bytes of the first chunk
+  std::size_t step = 0;   ///< bytes of the others
   std::uint32_t chunks = 1;
 
   /// Cut for that many threads.
   void cut(unsigned threads);
   void copy_chunk(std::uint32_t index) const;
-  void copy_rows(std::size_t begin, std::size_t end) const;
 };
 
 /// Threads that take chunks of a job off the caller's hands.

@@ -13,14 +13,14 @@ namespace {
 // not let through ends the process.
 bool copies_well(const StoreKernel& kernel) {
   constexpr std::size_t guard_bytes = 64;
-  constexpr std::size_t most_bytes = 193;  // past two lines at once, the lines that remain, and a tail
+  constexpr std::size_t max_bytes = 193;  // past two lines at once, the lines that remain, and a tail
   constexpr std::byte guard{0x5a};
-  std::array<std::byte, 64 + most_bytes> from{};
-  alignas(64) std::array<std::byte, guard_bytes + 64 + most_bytes + guard_bytes> to{};
+  std::array<std::byte, 64 + max_bytes> from{};
+  alignas(64) std::array<std::byte, guard_bytes + 64 + max_bytes + guard_bytes> to{};
   unsigned value = 1;
   for (std::byte& byte : from) byte = static_cast<std::byte>((value = value * 1103515245U + 12345U) >> 16U);
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65},
-                                  std::size_t{130}, most_bytes}) {
+                                  std::size_t{130}, max_bytes}) {
     for (const std::size_t shift : {0U, 1U, 16U, 63U}) {
       std::byte* out = to.data() + guard_bytes + shift;
       const std::byte* in = from.data() + (shift * 5 + 3) % 64;

@@ -40,7 +40,8 @@ std::uint64_t Budget::limited(std::uint64_t total) const {
   std::uint64_t limit = 0;
   const auto [stop, error] = std::from_chars(view.data(), view.data() + view.size(), limit);
   if (error != std::errc() || stop != view.data() + view.size()) {
-    throw Error(ErrorCode::invalid, fmt::format("{}=\"{}\" is not a number of bytes", limit_variable_, view));
+    throw Error(ErrorCode::invalid, fmt::format("{}=\"{}\" is not a number of bytes: write digits alone, or unset it",
+                                                limit_variable_, view));
   }
   return std::min(total, limit);
 }

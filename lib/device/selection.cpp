@@ -26,7 +26,7 @@ const DeviceInfo& select_auto(const Inventory& inventory) {
   }
   std::string reasons;
   for (const auto& device : inventory.devices) reasons += fmt::format("; {}: {}", device.name, device.reason);
-  throw Error(ErrorCode::not_supported, "no device here can map its memory" + reasons);
+  throw Error(ErrorCode::not_supported, "no device here lets the CPU write into its memory" + reasons);
 }
 
 std::string list_of(const Inventory& inventory) {
@@ -85,7 +85,8 @@ const DeviceInfo& select_device(const Inventory& inventory, std::string_view sel
   }
   const bool looks_right = wanted.starts_with("gpu-") || uuid.size() == 36 || wanted.find(':') != std::string::npos;
   if (looks_right) {
-    throw Error(ErrorCode::no_device, fmt::format("no device {}: this machine has {}", selector, list_of(inventory)));
+    throw Error(ErrorCode::no_device, fmt::format("no device {}: this machine has {}: choose one of these, or auto",
+                                                  selector, list_of(inventory)));
   }
   throw Error(ErrorCode::invalid, fmt::format("device \"{}\" is not auto, a number, a UUID or a PCI address: this "
                                               "machine has {}",

@@ -100,9 +100,9 @@ std::size_t KernelLauncher::output_bytes(const FrameInput& in) const {
                       name_, bytes, declaration_.output_bytes, needed));
     }
     if (bytes > max_output_bytes) {
-      throw Error(ErrorCode::invalid,
-                  fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for it", name_, bytes,
-                              declaration_.output_bytes));
+      throw Error(ErrorCode::invalid, fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for "
+                                                  "it: lower the line bytes, or output-bytes",
+                                                  name_, bytes, declaration_.output_bytes));
     }
     return bytes;
   }
@@ -313,7 +313,10 @@ void KernelLauncher::submit_rest(Job& job) noexcept {
 
 /// Throws Error(invalid) for a frame that the caller has described wrongly.
 void KernelLauncher::check(const FrameInput& in) const {
-  if (!in_) throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame came before its stream's layout", name_));
+  if (!in_) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: a frame came before its stream's layout: call set_stream() first", name_));
+  }
   if (in.mapping != nullptr && (in.offset > in.mapping->bytes() || in.bytes > in.mapping->bytes() - in.offset)) {
     throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame of {} bytes at {} of a mapping that has {}", name_,
                                                 in.bytes, in.offset, in.mapping->bytes()));

@@ -34,10 +34,10 @@ Grid grid_2d(const GridShape& shape, std::uint64_t width, std::uint64_t height) 
   return {.blocks = {blocks(0, width), blocks(1, height), 1}, .threads = threads};
 }
 
-Grid grid_1d(const GridShape& shape, std::uint64_t items, std::uint64_t most_blocks) {
+Grid grid_1d(const GridShape& shape, std::uint64_t items, std::uint64_t max_total) {
   const auto& threads = shape.threads_1d;
   const std::uint64_t block = std::uint64_t{threads[0]} * threads[1] * threads[2];
-  const std::uint64_t blocks = std::clamp<std::uint64_t>(divide_up(items, block), 1, most_blocks);
+  const std::uint64_t blocks = std::clamp<std::uint64_t>(divide_up(items, block), 1, max_total);
   // What exceeds one row of blocks goes on in the next: see gpumap_thread().
   const std::uint64_t across = std::min<std::uint64_t>(blocks, shape.max_blocks[0]);
   const std::uint64_t down = std::min<std::uint64_t>(divide_up(blocks, across), shape.max_blocks[1]);

@@ -96,7 +96,12 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
   if (settings.history != 0) declaration.history = settings.history;
   if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
-  if (!settings.output_caps.empty()) declare_output(declaration, settings.output_caps);
+  if (!settings.output_caps.empty()) {
+    property("output-caps", settings.output_caps, [&](const std::string& text) {
+      declare_output(declaration, text);
+      check_view(declaration);
+    });
+  }
   if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
   if (!settings.output_may.empty()) {
     declaration.output_may = property("output-may", settings.output_may, parse_output_may);
@@ -105,7 +110,6 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
     property("result-words", std::to_string(settings.result_words), [&](const std::string& /*text*/) {
       declare_result_words(declaration, settings.result_words);
       check_results(declaration);
-      return 0;
     });
   }
   declare_launch(plan.source, declaration);

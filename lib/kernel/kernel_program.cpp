@@ -16,7 +16,7 @@ namespace gpumap {
 namespace {
 
 /// lavapipe's (Mesa 22.3), in all loops of a thread together.
-constexpr std::uint64_t most_turns = 65535;
+constexpr std::uint64_t max_turns = 65535;
 
 /// The view of what lies as `like` does, at another address.
 gpumap_view moved(gpumap_view like, std::uint64_t address) {
@@ -51,11 +51,11 @@ class KernelProgram final : public Program {
       const Grid grid = kernel->grid_for(frame);
       std::uint64_t threads = 1;
       for (std::size_t i = 0; i < grid.blocks.size(); ++i) threads *= std::uint64_t{grid.blocks[i]} * grid.threads[i];
-      if (items <= most_turns * threads) continue;
+      if (items <= max_turns * threads) continue;
       return fmt::format(
           "kernel {}: {} thread(s) in its grid for {} pixels, samples or bytes, and {} may end a thread's loops after "
           "{} turns without a word: ask for a grid of {} threads or more, or leave it out",
-          kernel->name(), threads, items, device_->info().name, most_turns, items / most_turns + 1);
+          kernel->name(), threads, items, device_->info().name, max_turns, items / max_turns + 1);
     }
     return {};
   }

@@ -54,15 +54,18 @@ void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMappin
   from.check_range(from_offset, bytes, "copy from");
   to.check_range(to_offset, bytes, "copy to");
   if (&from == &to && from_offset < to_offset + bytes && to_offset < from_offset + bytes) {
-    throw Error(ErrorCode::invalid, fmt::format("copy of {} bytes from offset {} to {} of the same mapping overlaps",
-                                                bytes, from_offset, to_offset));
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("copy of {} bytes from offset {} to {} of the same mapping overlaps: copy through other memory",
+                    bytes, from_offset, to_offset));
   }
 }
 
 void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t bytes) {
   mapping.check_range(offset, bytes, "clear");
   if (offset % 4 == 0 && bytes % 4 == 0) return;
-  throw Error(ErrorCode::invalid, fmt::format("clear of {} bytes at {}: both are multiples of 4", bytes, offset));
+  throw Error(ErrorCode::invalid,
+              fmt::format("clear of {} bytes at offset {}: both have to be multiples of 4", bytes, offset));
 }
 
 }  // namespace gpumap

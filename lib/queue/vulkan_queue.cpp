@@ -204,9 +204,11 @@ class VulkanQueue final : public Queue {
     }
     if (grid.threads != shader->workgroup()) {
       const auto& size = shader->workgroup();
-      throw Error(ErrorCode::invalid,
-                  fmt::format("kernel {} has workgroups of {}x{}x{}, the grid asks for {}x{}x{}", kernel.name(),
-                              size[0], size[1], size[2], grid.threads[0], grid.threads[1], grid.threads[2]));
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format(
+              "kernel {} has workgroups of {}x{}x{}, the grid asks for {}x{}x{}: take the grid from Kernel::grid_for()",
+              kernel.name(), size[0], size[1], size[2], grid.threads[0], grid.threads[1], grid.threads[2]));
     }
     for (std::size_t i = 0; i < max_blocks_.size(); ++i) {
       if (grid.blocks[i] >= 1 && grid.blocks[i] <= max_blocks_[i]) continue;

@@ -118,7 +118,7 @@ class Bench {
   }
 
   void spectrum() {
-    const unsigned size = software() ? 1U << 14U : gpumap::Fft::most_points;
+    const unsigned size = software() ? 1U << 14U : gpumap::Fft::max_points;
     const std::size_t bytes = std::size_t{size} * 2 * sizeof(float);
     const gpumap::Builtin& builtin = *gpumap::find_builtin("spectrum");
     const auto program = gpumap::Program::load(device_, builtin, backend_);
@@ -281,7 +281,7 @@ int run(const Options& options) {
   bench.convert("224x224, planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3, {.width = 224, .height = 224}, 4.0);
   bench.spectrum();
   bench.transform(1024, 64);
-  bench.transform(bench.software() ? 1U << 14U : gpumap::Fft::most_points, 1);
+  bench.transform(bench.software() ? 1U << 14U : gpumap::Fft::max_points, 1);
   bench.chain();
   if (options.json_file.empty()) return 0;
   std::ofstream out(options.json_file);

@@ -185,7 +185,8 @@ TEST(SlotCopier, RefusesWhatPassesTheSlotsEnd) {
     copier.copy(lease, 1, data);
     ADD_FAILURE() << "taken";
   } catch (const Error& error) {
-    EXPECT_EQ(std::string(error.what()), "1000 bytes at offset 1 do not fit into a slot of 1000 bytes");
+    EXPECT_EQ(std::string(error.what()),
+              "1000 bytes at offset 1 do not fit into a slot of 1000 bytes: make slots larger");
   }
   EXPECT_TRUE(std::equal(data.begin(), data.end(), lease.host()));
 }

@@ -44,7 +44,7 @@ copy::Job job_of(std::byte* to, const std::byte* from, std::size_t bytes, unsign
   job.copy = copy::usable_kernels().back().copy;
   job.to = to;
   job.from = from;
-  job.row_bytes = bytes;
+  job.bytes = bytes;
   job.cut(threads);
   return job;
 }

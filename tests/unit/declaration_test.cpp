@@ -128,8 +128,10 @@ TEST(Declaration, ErrorsNameTheLine) {
       {"// gpumap: view words\n", "no view \"words\": choose format or bytes"},
       {"// gpumap: message 2nd\n", "\"2nd\" is no name for a message"},
       {"// gpumap: message my figures\n", "\"my figures\" is no name for a message"},
-      {"// gpumap: view bytes\n// gpumap: output converted\n", "view bytes shows no picture"},
-      {"// gpumap: view bytes\n// gpumap: launch per-field\n", "view bytes shows no picture"},
+      {"// gpumap: view bytes\n// gpumap: output converted\n",
+       "\"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
+      {"// gpumap: view bytes\n// gpumap: launch per-field\n",
+       "\"launch per-field\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
       {"// gpumap: shared 1k\n", "\"1k\" is no number of bytes"},
       {"// gpumap: launch twice\n", "no launch \"twice\": choose per-frame or per-field"},
       {"// gpumap: results a\n", "\"a\" is no result"},
@@ -234,7 +236,8 @@ TEST(Expression, Errors) {
   EXPECT_THAT(error_of([] { return expand("{x ? a : b}", {}); }), HasSubstr("no variable 'x'"));
   std::string before, after;
   for (int i = 0; i < 1000; ++i) before += "{1?", after += ":0}";
-  EXPECT_THAT(error_of([&] { return expand(before + "1" + after, {}); }), HasSubstr("too many braces"));
+  EXPECT_THAT(error_of([&] { return expand(before + "1" + after, {}); }),
+              HasSubstr("more than 64 braces within one another"));
 }
 
 }  // namespace

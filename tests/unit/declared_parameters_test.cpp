@@ -51,7 +51,8 @@ TEST(DeclaredParameters, ByName) {
       {"taps[3]=1", "takes no number 3, it has 3"},
       {"taps[1]=[1,2]", "'taps[1]' of kernel mine takes 1 number, 2 given"},
       {"taps[99999999999999999999]=1", "takes no number"},
-      {"gain=1e39", "'gain' of kernel mine: 1e+39 is not a finite 32-bit float"},
+      {"gain=1e39",
+       "'gain' of kernel mine: 1e+39 is not a finite 32-bit float: give a smaller one, or declare it as f64"},
   };
   for (const auto& [text, message] : cases) {
     EXPECT_THAT(error_of([&, wrong = text] { return apply(wrong); }), HasSubstr(message));

@@ -10,6 +10,8 @@ namespace gpumap::gst::ours {
 
 #define OURS(result, name, ...) using name = result(__VA_ARGS__);
 GPUMAP_GST_CUDA(OURS)
+GPUMAP_GST_CUDA_STREAMS(OURS)
+GPUMAP_GST_CUDA_ORDER(OURS)
 #undef OURS
 
 }  // namespace gpumap::gst::ours
@@ -20,6 +22,9 @@ GPUMAP_GST_CUDA(OURS)
 #include <gst/cuda/gstcudaloader.h>
 #include <gst/cuda/gstcudamemory.h>
 #include <gst/cuda/gstcudautils.h>
+#if GST_CHECK_VERSION(1, 24, 0)
+#include <gst/cuda/gstcudastream.h>
+#endif
 
 #include <string_view>
 
@@ -40,6 +45,7 @@ THEIRS(CUctx_st)
 THEIRS(CUstream_st)
 THEIRS(CUarray_st)
 THEIRS(GstCudaContext)
+THEIRS(GstCudaMemory)
 SAME_ALIAS(CUcontext)
 SAME_ALIAS(CUstream)
 
@@ -69,6 +75,14 @@ SAME_MEMBER(GstCudaBufferPool, context)
 #define SAME_FUNCTION(result, name, ...) \
   static_assert(std::is_same_v<Theirs<gpumap::gst::ours::name>::type, decltype(::name)>, #name " differs");
 GPUMAP_GST_CUDA(SAME_FUNCTION)
+#if GST_CHECK_VERSION(1, 24, 0)
+THEIRS(GstCudaStream)
+static_assert(gpumap::gst::memory_needs_sync == static_cast<unsigned>(GST_CUDA_MEMORY_TRANSFER_NEED_SYNC));
+GPUMAP_GST_CUDA_STREAMS(SAME_FUNCTION)
+#endif
+#if GST_CHECK_VERSION(1, 26, 0)
+GPUMAP_GST_CUDA_ORDER(SAME_FUNCTION)
+#endif
 
 }  // namespace theirs
 

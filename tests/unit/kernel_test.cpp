@@ -1,211 +1,24 @@
 // SPDX-License-Identifier: MIT
+// Compute shaders as they run: what they see of a frame, how many threads they get, loads, stores and atomics.
 #include "gpumap/kernel.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/stat.h>
 
 #include <bit>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <span>
 
 #include "backend_bench.hpp"
-#include "gpumap/color.hpp"
+#include "glsl_source.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
-
-KernelSource glsl(std::string code) {
-  return {.language = Language::glsl, .name = "test.comp", .code = std::move(code), .function = {}};
-}
-
-template <typename Call>
-std::string error_of(ErrorCode code, Call call) {
-  try {
-    static_cast<void>(call());
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
-
-fs::path write_file(const std::string& name, const std::string& text) {
-  fs::path path = fs::path(::testing::TempDir()) / name;
-  std::ofstream(path) << text;
-  return path;
-}
-
-TEST(KernelFile, ExtensionTellsTheLanguage) {
-  for (const auto& [name, language] : {std::pair{"k.cu", Language::cuda},
-                                       {"k.ptx", Language::ptx},
-                                       {"k.cubin", Language::cubin},
-                                       {"k.comp", Language::glsl},
-                                       {"k.spv", Language::spirv}}) {
-    const KernelSource source = load_kernel_file(write_file(name, "text"), "function");
-    EXPECT_EQ(source.language, language);
-    EXPECT_EQ(source.code, "text");
-    EXPECT_EQ(source.function, "function");
-    EXPECT_THAT(source.name, HasSubstr(name));
-  }
-}
-
-TEST(KernelFile, Errors) {
-  EXPECT_THAT(error_of(ErrorCode::invalid, [] { return load_kernel_file("kernel.txt"); }), HasSubstr("'.txt'"));
-  EXPECT_THAT(error_of(ErrorCode::io, [] { return load_kernel_file("/missing/k.cu"); }), HasSubstr("No such file"));
-  const fs::path empty = write_file("empty.cu", "");
-  EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(empty); }), HasSubstr("is empty"));
-  const fs::path folder = fs::path(::testing::TempDir()) / "folder.cu";
-  fs::create_directories(folder);
-  EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
-}
-
-// To open a pipe waits for who writes into it, and a device has no end.
-TEST(KernelFile, PipesAndDevicesAreNone) {
-  const fs::path pipe = fs::path(::testing::TempDir()) / "pipe.cu";
-  const fs::path device = fs::path(::testing::TempDir()) / "device.comp";
-  fs::remove(pipe);
-  fs::remove(device);
-  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  fs::create_symlink("/dev/zero", device);
-  for (const fs::path& path : {pipe, device}) {
-    EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(path); }), HasSubstr("is a pipe or a device"));
-  }
-  const auto including = [&](const char* name) {
-    return glsl("#version 460\n#include \"" + (fs::path(::testing::TempDir()) / name).string() + "\"\n");
-  };
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including("pipe.cu")); }), HasSubstr("pipe.cu"));
-  fs::remove(pipe);
-  fs::remove(device);
-}
-
-TEST(Builtins, AreFoundByName) {
-  // What users write stays.
-  for (const char* name :
-       {"identity", "checksum", "convert", "iq-to-f32", "iq-power", "magnitude", "ddc", "spectrum", "channelizer"}) {
-    EXPECT_NE(find_builtin(name), nullptr) << name;
-  }
-  EXPECT_EQ(find_builtin("nothing"), nullptr);
-  for (const Builtin& builtin : builtins()) {
-    EXPECT_EQ(find_builtin(builtin.name), &builtin);
-    EXPECT_FALSE(sources_of(builtin, Backend::cuda).empty()) << builtin.name;
-    for (const KernelSource& source : sources_of(builtin, Backend::cuda)) {
-      EXPECT_THAT(source.code, HasSubstr("__global__"));
-    }
-    for (const KernelSource& source : sources_of(builtin, Backend::vulkan)) {
-      EXPECT_THAT(source.code, HasSubstr("#version 460"));
-    }
-  }
-}
-
-TEST(Glsl, ErrorsNameFileAndLine) {
-  const auto error = error_of(ErrorCode::compile, [] {
-    return compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {\n  broken();\n}\n"));
-  });
-  EXPECT_THAT(error, HasSubstr("test.comp:4: error"));
-  EXPECT_THAT(error, HasSubstr("broken"));
-}
-
-TEST(Glsl, Includes) {
-  write_file("mine.glsl", "const uint answer = 42;\n");
-  const fs::path path = write_file("includes.comp",
-                                   "#version 460\n#include <gpumap.glsl>\n#include \"mine.glsl\"\nvoid main() { "
-                                   "store_u32(frame.result, answer); }\n");
-  EXPECT_FALSE(compile_glsl(load_kernel_file(path)).empty());
-  EXPECT_THAT(error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#version 460\n#include <mine.glsl>\n")); }),
-              HasSubstr("neither comes with gpumap"));
-  EXPECT_THAT(error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#version 460\n#include \"no.glsl\"\n")); }),
-              HasSubstr("no.glsl"));
-}
-
-// The weights of red and blue as the standards have them.
-TEST(Color, EveryMatrixUndoesItsDefinition) {
-  struct Standard {
-    ColorMatrix matrix;
-    double red, blue;
-  };
-  for (const Standard& of : {Standard{ColorMatrix::bt601, 0.299, 0.114},
-                             {ColorMatrix::bt709, 0.2126, 0.0722},
-                             {ColorMatrix::bt2020, 0.2627, 0.0593},
-                             {ColorMatrix::smpte240m, 0.212, 0.087},
-                             {ColorMatrix::fcc, 0.30, 0.11}}) {
-    for (const auto& rgb : {std::array{0.0, 0.0, 255.0}, {200.0, 10.0, 100.0}, {255.0, 255.0, 0.0}}) {
-      const double luma = of.red * rgb[0] + (1 - of.red - of.blue) * rgb[1] + of.blue * rgb[2];
-      const double cb = (rgb[2] - luma) / (2 - 2 * of.blue), cr = (rgb[0] - luma) / (2 - 2 * of.red);
-      const auto limited =
-          reference::rgb(color_matrix(of.matrix, ColorRange::limited, 10),
-                         {4 * (16 + 219 * luma / 255), 4 * (128 + 224 * cb / 255), 4 * (128 + 224 * cr / 255), 0});
-      const auto full = reference::rgb(color_matrix(of.matrix, ColorRange::full), {luma, cb + 128, cr + 128, 0});
-      for (std::size_t c = 0; c < 3; ++c) {
-        EXPECT_NEAR(limited[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
-        EXPECT_NEAR(full[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
-      }
-    }
-  }
-}
-
-TEST(Glsl, FilesThatIncludeThemselvesEnd) {
-  const fs::path once = write_file("once.comp", "#version 460\n#include \"once.comp\"\nvoid main() {}\n");
-  const fs::path twice = write_file("twice.comp", "#version 460\n#include \"twice.comp\"\n#include \"twice.comp\"\n");
-  for (const fs::path& path : {once, twice}) {
-    const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(load_kernel_file(path)); });
-    EXPECT_THAT(error, HasSubstr("include one another more than 64 deep")) << path;
-  }
-}
-
-TEST(Glsl, WithoutAVersionThatIsWhatIsSaid) {
-  const auto error =
-      error_of(ErrorCode::compile, [] { return compile_glsl(glsl("#include <gpumap.glsl>\nvoid main() {}\n")); });
-  EXPECT_THAT(error, HasSubstr("begin it with the line #version 460"));
-  EXPECT_LT(error.size(), 200U);
-  EXPECT_FALSE(compile_glsl(glsl("// Mine.\n  #  version 460\n#include <gpumap.glsl>\nvoid main() {}\n")).empty());
-}
-
-TEST(Glsl, LongLogsAreShortened) {
-  std::string code = "#version 460\nvoid main() {\n";
-  for (int i = 0; i < 500; ++i) code += "  unknown" + std::to_string(i) + "();\n";
-  const auto error = error_of(ErrorCode::compile, [&] { return compile_glsl(glsl(code + "}\n")); });
-  EXPECT_THAT(error, AllOf(HasSubstr("unknown0"), HasSubstr("unknown19"), HasSubstr("more lines)")));
-  EXPECT_LT(std::count(error.begin(), error.end(), '\n'), 50);
-}
-
-TEST(Color, WhiteBlackAndRed) {
-  const auto convert = [](ColorMatrix matrix, ColorRange range, std::array<double, 4> components, unsigned bits = 8) {
-    auto values = reference::rgb(color_matrix(matrix, range, bits), components);
-    for (double& value : values) value = std::round(value * 100) / 100;
-    return values;
-  };
-  EXPECT_THAT(convert(ColorMatrix::bt709, ColorRange::limited, {235, 128, 128, 0}), ElementsAre(255, 255, 255));
-  EXPECT_THAT(convert(ColorMatrix::bt601, ColorRange::limited, {16, 128, 128, 0}), ElementsAre(0, 0, 0));
-  EXPECT_THAT(convert(ColorMatrix::bt2020, ColorRange::full, {200, 128, 128, 0}), ElementsAre(200, 200, 200));
-  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::full, {1, 2, 3, 0}), ElementsAre(1, 2, 3));
-  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::limited, {16, 235, 125, 0}),
-              ElementsAre(0, 255, ::testing::DoubleNear(126.92, 0.01)));
-  // 8-bit codes of pure red.
-  const auto red601 = convert(ColorMatrix::bt601, ColorRange::limited, {81, 90, 240, 0});
-  const auto red709 = convert(ColorMatrix::bt709, ColorRange::limited, {63, 102, 240, 0});
-  for (const auto& red : {red601, red709}) {
-    EXPECT_NEAR(red[0], 255, 1.5);
-    EXPECT_NEAR(red[1], 0, 1.5);
-    EXPECT_NEAR(red[2], 0, 1.5);
-  }
-  // More bits: limited values are multiples of those of 8 bits, full ones go to the largest number.
-  const auto deep = [&](ColorRange range, std::array<double, 4> components, unsigned bits) {
-    return convert(ColorMatrix::bt709, range, components, bits);
-  };
-  EXPECT_THAT(deep(ColorRange::limited, {940, 512, 512, 0}, 10), ElementsAre(255, 255, 255));
-  EXPECT_THAT(deep(ColorRange::limited, {64, 512, 512, 0}, 10), ElementsAre(0, 0, 0));
-  EXPECT_THAT(deep(ColorRange::full, {1023, 512, 512, 0}, 10), ElementsAre(255, 255, 255));
-  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::full, {4095, 0, 819, 0}, 12), ElementsAre(255, 0, 51));
-  EXPECT_THAT(convert(ColorMatrix::rgb, ColorRange::limited, {235 * 256, 16 * 256, 0, 0}, 16), ElementsAre(255, 0, 0));
-}
 
 class KernelTest : public BackendTest {
  protected:
@@ -231,6 +44,7 @@ void put_view(gpumap_view view) {
   put(uint64_t(view.reserved));
   put(view.bytes);
 }
+
 void main() {
   if (gl_GlobalInvocationID.x != 0u || gl_GlobalInvocationID.y != 0u) return;
   at = frame.out_view.plane[0];
@@ -407,51 +221,6 @@ TEST_P(KernelTest, ThreadsAreNumbered) {
   }
 }
 
-TEST_P(KernelTest, LoadErrors) {
-  const auto with_size = [](const char* size) {
-    return glsl(std::string("#version 460\nlayout(local_size_x = ") + size + ") in;\nvoid main() {}\n");
-  };
-  KernelSource other = with_size("1");
-  other.function = "other";
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(other); }), HasSubstr("no function 'other' in it"));
-  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
-              HasSubstr("workgroup of 1024 x 64 x 1 threads"));
-  const KernelSource junk{.language = Language::spirv, .name = "junk.spv", .code = "junk", .function = {}};
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(junk); }),
-              AllOf(HasSubstr("junk.spv"), HasSubstr("SPIR-V")));
-  EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return Kernel::load(nullptr, junk); }), HasSubstr("no device"));
-  if (!bench_->device()->has(Backend::cuda)) {
-    const auto cuda = source_of(*find_builtin("identity"), Backend::cuda);
-    EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }), HasSubstr("has no CUDA"));
-  }
-}
-
-// What a driver makes of what was not enabled is undefined; what the device has is enabled.
-TEST_P(KernelTest, RefusesCapabilitiesThatAreNotEnabled) {
-  const auto with = [](const std::string& extension, const std::string& body) {
-    return glsl("#version 460\n#extension " + extension +
-                " : require\n#include <gpumap.glsl>\n"
-                "void main() { " +
-                body + " }\n");
-  };
-  const std::pair<KernelSource, const char*> cases[] = {
-      {with("GL_EXT_shader_atomic_float2", "atomicMax(gpumap_f32_at(frame.result).value, 1.0);"),
-       "needs least and most of 32-bit floats as atomics"},
-      {with("GL_ARB_shader_clock", "store_u64(frame.result, clockARB());"), "needs the shader's clock"},
-      {with("GL_EXT_shader_realtime_clock", "store_u64(frame.result, clockRealtimeEXT());"), "the shader's clock"},
-  };
-  for (const auto& [source, message] : cases) {
-    EXPECT_THAT(error_of(ErrorCode::not_supported, [&, &asked = source] { return load(asked); }), HasSubstr(message))
-        << source.code;
-  }
-  KernelSource unknown{.language = Language::spirv, .name = "unknown.spv", .code = {}, .function = {}};
-  unknown.code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
-  const std::uint32_t declares[] = {2U << 16U | 17U, 31337};
-  unknown.code.insert(20, reinterpret_cast<const char*>(declares), sizeof declares);
-  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(unknown); }),
-              HasSubstr("needs the SPIR-V capability 31337"));
-}
-
 TEST_P(KernelTest, DoublesAndSubgroupsWhereTheDeviceHasThem) {
   const auto kernel =
       load(glsl("#version 460\n#extension GL_KHR_shader_subgroup_arithmetic : require\n#include <gpumap.glsl>\n"
@@ -467,20 +236,6 @@ TEST_P(KernelTest, DoublesAndSubgroupsWhereTheDeviceHasThem) {
   bench_->run(*kernel, frame);
   EXPECT_EQ(std::bit_cast<double>(bench_->result_word(0)), 1.0 / 3.0);
   EXPECT_GT(bench_->result_word(1), 0U);
-}
-
-TEST(Glsl, WhatAShaderDoesNotUseItDoesNotNeed) {
-  const std::string code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
-  std::vector<std::uint32_t> words(code.size() / sizeof(std::uint32_t));
-  std::memcpy(words.data(), code.data(), code.size());
-  for (std::size_t at = 5; at < words.size(); at += words[at] >> 16U) {
-    ASSERT_NE(words[at] >> 16U, 0U);
-    constexpr std::uint32_t declares_capability = 17;
-    if ((words[at] & 0xFFFFU) != declares_capability) continue;
-    EXPECT_NE(words[at + 1], 10U) << "Float64";
-    EXPECT_NE(words[at + 1], 12U) << "Int64Atomics";
-    EXPECT_NE(words[at + 1], 6033U) << "AtomicFloat32AddEXT";
-  }
 }
 
 TEST_P(KernelTest, LoadsStoresAndAtomics) {
@@ -561,44 +316,6 @@ TEST_P(KernelTest, AtomicSumsOfFloats) {
   EXPECT_EQ(std::bit_cast<float>(static_cast<std::uint32_t>(bench_->result_word(0))),
             0.5F * static_cast<float>(threads));
   EXPECT_EQ(bench_->result_word(1), std::uint64_t{threads} << 32U);
-}
-
-// A driver takes such modules and crashes at the launch.
-TEST_P(KernelTest, RefusesWhatALaunchDoesNotGive) {
-  const auto with = [](const std::string& declaration, const std::string& use) {
-    return glsl(
-        "#version 460\n#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require\n"
-        "#extension GL_EXT_buffer_reference : require\nlayout(local_size_x = 1) in;\n"
-        "layout(buffer_reference) buffer At { uint x; };\n" +
-        declaration + "\nvoid main() { At at = At(uint64_t(4096)); at.x = " + use + "; }\n");
-  };
-  for (const char* descriptors :
-       {"layout(binding = 0) buffer B { uint x; } b;", "layout(binding = 3) uniform B { uint x; } b;"}) {
-    const auto source = with(descriptors, "b.x");
-    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(source); }),
-                AllOf(HasSubstr("test.comp"), HasSubstr("binding"), HasSubstr("gpumap.glsl")));
-  }
-  const auto image = with("layout(binding = 0, r32ui) uniform uimage2D i;", "imageLoad(i, ivec2(0)).x");
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(image); }), HasSubstr("binding"));
-
-  const auto pushes = [&](const char* members, const char* value) {
-    return with(std::string("layout(push_constant) uniform P { ") + members + " } p;", value);
-  };
-  for (const auto& [members, value] : {std::pair{"uint x[64];", "p.x[63]"},
-                                       {"uint64_t frame; uint x;", "p.x"},
-                                       {"layout(offset = 8) uint x;", "p.x"},
-                                       {"mat4 m;", "uint(p.m[0][0])"}}) {
-    const auto source = pushes(members, value);
-    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(source); }),
-                AllOf(HasSubstr("push constants"), HasSubstr("8 bytes"), HasSubstr("gpumap.glsl")))
-        << members;
-  }
-  for (const auto& [members, value] : {std::pair{"uint64_t frame;", "uint(p.frame)"},
-                                       {"uvec2 x;", "p.x.y"},
-                                       {"uint x; uint z;", "p.z"},
-                                       {"uint x[2];", "p.x[1]"}}) {
-    EXPECT_NE(load(pushes(members, value)), nullptr) << members;
-  }
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <type_traits>
+#include <utility>
 
 namespace theirs {
 
@@ -23,6 +24,10 @@ struct Theirs<Type*> {
 template <typename Type>
 struct Theirs<const Type> {
   using type = const typename Theirs<Type>::type;
+};
+template <typename Type, std::size_t count>
+struct Theirs<Type[count]> {
+  using type = typename Theirs<Type>::type[count];
 };
 template <typename Result, typename... Parameters>
 struct Theirs<Result(Parameters...)> {
@@ -44,9 +49,18 @@ struct Theirs<Result(Parameters...)> {
 #define SAME_STRUCT(name) \
   THEIRS(name)            \
   static_assert(sizeof(OURS::name) == sizeof(::name) && alignof(OURS::name) == alignof(::name), #name);
-#define SAME_MEMBER(name, member)                                           \
-  static_assert(offsetof(OURS::name, member) == offsetof(::name, member) && \
-                    sizeof(OURS::name::member) == sizeof(::name::member),   \
+#define SAME_MEMBER(name, member)                                                                     \
+  SAME_PLACE(name, member)                                                                            \
+  static_assert(std::is_same_v<Theirs<decltype(OURS::name::member)>::type, decltype(::name::member)>, \
+                #name "::" #member " has another type in the header");
+// Of a member that has no name of its own type, such as a union: the place and the size. Its members are in it.
+#define SAME_PLACE(name, member)                                                                          \
+  static_assert(offsetof(OURS::name, member) == offsetof(::name, member) &&                               \
+                    sizeof(std::declval<OURS::name&>().member) == sizeof(std::declval<::name&>().member), \
                 #name "::" #member " lies elsewhere in the header");
-#define SAME_PLACE(name, member) \
-  static_assert(offsetof(OURS::name, member) == offsetof(::name, member), #name "::" #member);
+// The same, and its type: of a member of such a union.
+#define SAME_PART(name, member)                                                                                       \
+  SAME_PLACE(name, member)                                                                                            \
+  static_assert(std::is_same_v<Theirs<std::remove_reference_t<decltype((std::declval<OURS::name&>().member))>>::type, \
+                               std::remove_reference_t<decltype((std::declval<::name&>().member))>>,                  \
+                #name "::" #member " has another type in the header");

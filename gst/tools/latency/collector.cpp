@@ -13,8 +13,8 @@ using gpumap::FrameRecord;
 using gpumap::Stamp;
 using gpumap::Total;
 
-constexpr std::size_t most_drops = 1000;  // of a round; what comes after is counted and not told one by one
-constexpr std::size_t most_near = 8;
+constexpr std::size_t max_drops = 1000;  // of a round; what comes after is counted and not told one by one
+constexpr std::size_t max_near = 8;
 
 const gpumap::Histogram& of(const std::array<gpumap::Histogram, gpumap::total_count>& totals, Total total) {
   return totals[static_cast<std::size_t>(total)];
@@ -50,8 +50,8 @@ std::optional<std::int64_t> through_time(const FrameRecord& frame) noexcept {
   return first == 0 ? *result : *result + (frame.at(Stamp::last_store) - first);
 }
 
-Collector::Collector(bool paced, std::size_t most_kept, std::size_t most_outliers)
-    : paced_(paced), most_kept_(most_kept), most_outliers_(most_outliers) {}
+Collector::Collector(bool paced, std::size_t max_kept, std::size_t max_outliers)
+    : paced_(paced), max_kept_(max_kept), max_outliers_(max_outliers) {}
 
 const gpumap::Histogram& Collector::headline() const noexcept {
   return paced_ ? of(totals_, Total::lateness) : through_;
@@ -75,8 +75,8 @@ void Collector::count_deadline(const FrameRecord& next) {
 }
 
 void Collector::keep_outlier(const FrameRecord& frame, std::int64_t time_ns) {
-  if (most_outliers_ == 0) return;
-  if (outliers_.size() == most_outliers_) {
+  if (max_outliers_ == 0) return;
+  if (outliers_.size() == max_outliers_) {
     if (time_ns <= outliers_.front().time_ns) return;
     std::pop_heap(outliers_.begin(), outliers_.end(), faster);
     outliers_.pop_back();
@@ -93,7 +93,7 @@ void Collector::add(const FrameRecord& frame) {
   ++frames_;
   if (last_ && frame.sequence > last_->sequence + 1) {
     const std::uint64_t gone = frame.sequence - last_->sequence - 1;
-    if (drops_.size() < most_drops) {
+    if (drops_.size() < max_drops) {
       drops_.push_back(
           {.kind = Event::Kind::drop,
            .since_ns = span_of(*last_).first,
@@ -120,11 +120,11 @@ void Collector::add(const FrameRecord& frame) {
   if (const auto time = paced_ ? total_time(frame, Total::lateness) : through) keep_outlier(frame, *time);
 
   // Vitter's algorithm R: each frame has the same chance to be kept.
-  if (kept_.size() < most_kept_) {
+  if (kept_.size() < max_kept_) {
     kept_.push_back({round_, frame});
-  } else if (most_kept_ > 0) {
+  } else if (max_kept_ > 0) {
     const auto at = std::uniform_int_distribution<std::uint64_t>(0, frames_ - 1)(random_);
-    if (at < most_kept_) kept_[at] = {round_, frame};
+    if (at < max_kept_) kept_[at] = {round_, frame};
   }
 }
 
@@ -135,7 +135,7 @@ void Collector::end_round(const std::vector<Event>& events, bool dropped) {
     const auto [from, to] = span_of(outlier.kept.frame);
     for (const auto* some : {&std::as_const(drops_), &events}) {
       for (const Event& event : *some) {
-        if (outlier.near.size() >= most_near) break;
+        if (outlier.near.size() >= max_near) break;
         if (event.at_ns >= from && event.since_ns <= to) outlier.near.push_back(event);
       }
     }

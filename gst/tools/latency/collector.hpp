@@ -41,7 +41,7 @@ class Collector {
   };
 
   /// `paced`: frames are due at certain times, and lateness is what counts.
-  explicit Collector(bool paced, std::size_t most_kept = 8192, std::size_t most_outliers = 20);
+  explicit Collector(bool paced, std::size_t max_kept = 8192, std::size_t max_outliers = 20);
 
   /// Frames turn out to be due at certain times. Before the first frame.
   void pace() noexcept { paced_ = true; }
@@ -71,7 +71,7 @@ class Collector {
   void keep_outlier(const gpumap::FrameRecord& frame, std::int64_t time_ns);
 
   bool paced_;
-  const std::size_t most_kept_, most_outliers_;
+  const std::size_t max_kept_, max_outliers_;
   std::array<gpumap::Histogram, gpumap::stage_count> stages_;
   std::array<gpumap::Histogram, gpumap::total_count> totals_;
   gpumap::Histogram through_;

@@ -20,7 +20,7 @@ namespace {
 // 400,000 a second have room between two times.
 constexpr std::int64_t look_ns = 5'000'000;
 constexpr unsigned looks_a_fetch = 4;
-constexpr std::size_t most_records = 8192;
+constexpr std::size_t max_records = 8192;
 
 }  // namespace
 
@@ -28,7 +28,7 @@ Round::Round(Outcome& outcome, const Options& options, unsigned number, std::siz
     : outcome_(outcome), options_(options), number_(number), frames_(frames + options.warmup) {
   static unsigned channels = 0;
   log_ = gpumap::LatencyLog::of_channel(fmt::format("gpumap-latency-{}", ++channels));
-  log_->keep_frames(most_records);
+  log_->keep_frames(max_records);
 }
 
 void Round::start_counting(std::size_t number) {

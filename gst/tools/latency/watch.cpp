@@ -55,12 +55,12 @@ Watch::~Watch() {
 
 void Watch::add(Event event) {
   const std::lock_guard lock(mutex_);
-  if (events_.size() < most_events) {
+  if (events_.size() < max_events) {
     events_.push_back(std::move(event));
     return;
   }
   events_[next_] = std::move(event);
-  next_ = (next_ + 1) % most_events;
+  next_ = (next_ + 1) % max_events;
 }
 
 void Watch::note(Event::Kind kind, std::string text) {

@@ -14,7 +14,7 @@
 
 namespace latency {
 
-/// Events of a round, the last `most_events` of them: what the bus tells, and each time that one of the process's
+/// Events of a round, the last `max_events` of them: what the bus tells, and each time that one of the process's
 /// threads was taken off its CPU.
 /// Thread safety: note() from any thread, the rest from one.
 class Watch {
@@ -40,7 +40,7 @@ class Watch {
   void find_threads();
   void add(Event event);
 
-  static constexpr std::size_t most_events = 4096;
+  static constexpr std::size_t max_events = 4096;
   std::mutex mutex_;
   std::vector<Event> events_;  ///< a ring from next_ on, once full
   std::size_t next_ = 0;

@@ -56,9 +56,6 @@ class GPUMAP_API Copier {
   void copy(std::byte* to, const std::byte* from, std::size_t bytes);
   /// The same into a slot at an offset. Throws Error(invalid) when it would pass the slot's end, and copies nothing.
   void copy(std::span<std::byte> slot, std::size_t at, std::span<const std::byte> from);
-  /// `rows` rows of `row_bytes`; what lies between the rows is not touched.
-  void copy_2d(std::byte* to, std::size_t to_stride, const std::byte* from, std::size_t from_stride,
-               std::size_t row_bytes, std::size_t rows);
 
   struct Plan {
     std::string_view kernel;

@@ -121,6 +121,8 @@ GPUMAP_API void check_history(std::uint32_t frames);
 GPUMAP_API void declare_result_words(Declaration& declaration, std::uint64_t words);
 /// Throws Error(invalid) where more results are named than there are words.
 GPUMAP_API void check_results(const Declaration& declaration);
+/// Throws Error(invalid) for what is for pictures, of a kernel that sees bytes alone.
+GPUMAP_API void check_view(const Declaration& declaration);
 /// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
 /// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
 [[nodiscard]] GPUMAP_API std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel,

@@ -24,12 +24,12 @@ constexpr std::uint32_t largest_size = 32767;  // weights are counted in 32 bits
 // Of the passes down and across: see convert_down.cu.
 constexpr std::size_t taps_begin = 10, taps_end = 11, first_row = 12, all_rows = 13;
 // Loads of 4 pixels for an output pixel, of which a thread makes 4: beyond that, two passes are faster.
-constexpr std::uint32_t most_loads = 16;
+constexpr std::uint32_t max_loads = 16;
 // Rows of the input that a thread of the first pass goes through in a launch. A load has up to 70 turns of loops, where
 // nothing is aligned, and lavapipe (Mesa 22.3) ends a thread's loops after 65,535 turns in all.
-constexpr std::uint32_t most_taps = 512;
+constexpr std::uint32_t max_taps = 512;
 // Between the passes; it stays in the cache of a large GPU.
-constexpr std::uint64_t most_between_bytes = std::uint64_t{32} << 20U;
+constexpr std::uint64_t max_between_bytes = std::uint64_t{32} << 20U;
 constexpr std::uint64_t pixel_bytes = 4 * sizeof(float);
 
 constexpr KernelText convert_down{"convert_down", embedded::convert_down_cu, embedded::convert_down_comp};
@@ -115,12 +115,12 @@ class ConvertProgram final : public Program {
         throw Error(
             ErrorCode::invalid,
             fmt::format("kernel convert: {} x {} to {} x {}: pictures of more than {} pixels a side are neither "
-                        "cropped nor resized",
+                        "cropped nor resized: leave crop and the output's size out",
                         in.width, in.height, out.width, out.height, largest_size));
       }
       const std::uint32_t loads =
           resamples ? (reach_of(crop.width, out.width) / 4 + 1) * reach_of(crop.height, out.height) : 1;
-      const bool two_passes = loads > most_loads;
+      const bool two_passes = loads > max_loads;
       const auto kernel = load(in, out,
                                two_passes  ? ConvertPass::down
                                : resamples ? ConvertPass::resampled
@@ -147,7 +147,7 @@ class ConvertProgram final : public Program {
     const std::uint32_t quads = (crop_.x % 4 + crop_.width + 3) / 4;
     const std::uint64_t stride = 4 * pixel_bytes * quads;
     const auto rows =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(most_between_bytes / stride, 1, frame.out.height));
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(max_between_bytes / stride, 1, frame.out.height));
     gpumap_frame down = frame, across = frame;
     down.out = {};
     down.out.plane[0] = between_.ready(queue, rows * stride);
@@ -160,9 +160,9 @@ class ConvertProgram final : public Program {
     for (std::uint32_t row = 0; row < frame.out.height; row += rows) {
       down.out.height = across.in.height = across.out.height = std::min(rows, frame.out.height - row);
       down.params[first_row] = static_cast<float>(row);
-      for (std::uint32_t tap = 0; tap <= reach_of(crop_.height, frame.out.height); tap += most_taps) {
+      for (std::uint32_t tap = 0; tap <= reach_of(crop_.height, frame.out.height); tap += max_taps) {
         down.params[taps_begin] = static_cast<float>(tap);
-        down.params[taps_end] = static_cast<float>(tap + most_taps);
+        down.params[taps_end] = static_cast<float>(tap + max_taps);
         queue.launch(*kernel_, kernel_->grid_for(down), down);
       }
       for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {

@@ -42,7 +42,7 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     // shaderc sees a failure as an empty name with a message for content.
     auto* answer = new Answer;
     // A file that includes itself twice would, however shallow, take time without end.
-    if (depth > deepest || ++included_ > most_included) {
+    if (depth > deepest || ++included_ > max_included) {
       answer->content = "too many files";
       exceeded_ = true;
     } else if (type == shaderc_include_type_standard) {
@@ -67,7 +67,7 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   void ReleaseInclude(shaderc_include_result* view) override { delete static_cast<Answer*>(view->user_data); }
 
   static constexpr std::size_t deepest = 64;
-  static constexpr std::size_t most_included = 1000;
+  static constexpr std::size_t max_included = 1000;
   /// More were asked for, and refused.
   [[nodiscard]] bool exceeded() const noexcept { return exceeded_; }
 
@@ -139,7 +139,7 @@ std::string run_shaderc(const KernelSource& source) {
         ErrorCode::compile,
         fmt::format("kernel {}: its files include one another more than {} deep, or {} in all: does one include "
                     "itself?",
-                    source.name, Includer::deepest, Includer::most_included));
+                    source.name, Includer::deepest, Includer::max_included));
   }
   if (result.GetCompilationStatus() != shaderc_compilation_status_success) {
     throw Error(ErrorCode::compile, fmt::format("kernel {} does not compile (shaderc):\n{}", source.name,

@@ -16,7 +16,7 @@
 namespace gpumap {
 namespace {
 
-constexpr std::uint32_t most_channels = 65536;
+constexpr std::uint32_t max_channels = 65536;
 
 struct ChannelizerSettings {
   std::uint32_t channels = 16;
@@ -36,8 +36,8 @@ ChannelizerSettings read_settings(std::string_view text) {
   std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("channelizer"), text, values);
   const double channels = values[0], taps = values[1], oversample = values[2], attenuation = values[3];
-  if (!(channels >= 2.0 && channels <= most_channels) || channels != std::floor(channels)) {
-    refuse("channels={} is not a whole number from 2 to {}", channels, most_channels);
+  if (!(channels >= 2.0 && channels <= max_channels) || channels != std::floor(channels)) {
+    refuse("channels={} is not a whole number from 2 to {}", channels, max_channels);
   }
   if (taps < 1.0 || taps > 64.0 || taps != std::floor(taps)) {
     refuse("taps={} is not a whole number from 1 to 64: taps of the filter for each channel", taps);
@@ -47,7 +47,7 @@ ChannelizerSettings read_settings(std::string_view text) {
   }
   if (std::fmod(channels, oversample) != 0.0) {
     refuse("channels={} is odd, and oversample=2 moves on by half of them: take {}, or oversample=1", channels,
-           channels < most_channels ? channels + 1 : channels - 1);
+           channels < max_channels ? channels + 1 : channels - 1);
   }
   if (attenuation < 20.0 || attenuation > 140.0) refuse("attenuation={} is not between 20 and 140 dB", attenuation);
   return {.channels = static_cast<std::uint32_t>(channels),

@@ -26,14 +26,14 @@ namespace gpumap {
 namespace {
 
 // 16 MiB of filter: beyond that it no longer fits into a GPU's cache.
-constexpr double most_filter_taps = 4194304.0;
+constexpr double max_filter_taps = 4194304.0;
 
 // Of interpolation between two phases, against those of exactly this place.
 constexpr double largest_error = 1e-6;
 // What a launch does at most. lavapipe (Mesa 22.3) ends a thread's loops after 65,535 turns in all: a thread adds up a
 // 32nd of an output's taps, and makes one output.
-constexpr std::uint64_t most_outputs = std::uint64_t{65535} * (RADIO_BLOCK_THREADS / RADIO_SUM_THREADS);
-constexpr std::uint32_t most_taps = 1U << 20U;
+constexpr std::uint64_t max_outputs = std::uint64_t{65535} * (RADIO_BLOCK_THREADS / RADIO_SUM_THREADS);
+constexpr std::uint32_t max_taps = 1U << 20U;
 
 struct DdcSettings {
   double frequency = 0.0;
@@ -118,13 +118,13 @@ DdcPlan make_plan(const DdcBand& band) {
   const double stop = (band.out_rate - band.bandwidth / 2.0) / filter_rate;
   plan.cutoff = band.out_rate / 2.0 / filter_rate;
   const auto choose = [&](double taps) {
-    plan.phases = taps * plan.up <= most_filter_taps ? plan.up : interpolated_phases(band);
-    if (taps * plan.phases > most_filter_taps) {
+    plan.phases = taps * plan.up <= max_filter_taps ? plan.up : interpolated_phases(band);
+    if (taps * plan.phases > max_filter_taps) {
       refuse(
           "from {} to {} samples a second, a filter for bandwidth={} and attenuation={} takes {} phases of {} taps, "
           "more "
           "than {}: choose a smaller bandwidth or fewer taps",
-          band.in_rate, band.out_rate, band.bandwidth, band.attenuation, plan.phases, taps, most_filter_taps);
+          band.in_rate, band.out_rate, band.bandwidth, band.attenuation, plan.phases, taps, max_filter_taps);
     }
     plan.taps = static_cast<std::uint32_t>(taps);
   };
@@ -212,11 +212,11 @@ class Ddc final : public Program {
     const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
     const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
     given.in.plane[0] = line + 2 * sizeof(float) * history;
-    for (std::uint64_t done = 0; done < outputs; done += most_outputs) {
-      const std::uint64_t some = std::min(outputs - done, most_outputs);
+    for (std::uint64_t done = 0; done < outputs; done += max_outputs) {
+      const std::uint64_t some = std::min(outputs - done, max_outputs);
       given.in.plane[1] = rows_.ready(queue);
       given.out.plane[0] = frame.out.plane[0] + done * 2 * sizeof(float);
-      for (std::uint32_t tap = 0; tap < plan_.taps; tap += most_taps) {
+      for (std::uint32_t tap = 0; tap < plan_.taps; tap += max_taps) {
         filter_.launch(queue, given,
                        radio_ddc_job{.outputs = some,
                                      .phase = first + done * plan_.down,
@@ -225,7 +225,7 @@ class Ddc final : public Program {
                                      .taps = plan_.taps,
                                      .phases = plan_.phases,
                                      .begin = tap,
-                                     .end = std::min(plan_.taps, tap + most_taps)},
+                                     .end = std::min(plan_.taps, tap + max_taps)},
                        some * RADIO_SUM_THREADS);
       }
     }

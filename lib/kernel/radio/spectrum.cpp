@@ -23,10 +23,10 @@ namespace gpumap {
 namespace {
 
 // Transforms at a time: 32 MiB between two kernels stay in the cache of a large GPU, and in reason with overlap.
-constexpr std::uint64_t most_values = 1U << 22U;
+constexpr std::uint64_t max_values = 1U << 22U;
 // Transforms of a row at a time. One has up to 5 turns of loops in spectrum_power, and lavapipe (Mesa 22.3) ends a
 // thread's loops after 65,535 turns in all.
-constexpr std::uint64_t most_of_a_row = 8192;
+constexpr std::uint64_t max_of_a_row = 8192;
 constexpr std::uint64_t sample_bytes = 2 * sizeof(float);
 
 enum class Window { rectangle, hann, hamming, blackman_harris };
@@ -51,9 +51,9 @@ SpectrumSettings read_settings(std::string_view text) {
   apply_parameters(*find_builtin("spectrum"), text, values);
   const double size = values[0], overlap = values[1], average = values[2], window = values[3], decibel = values[4];
   SpectrumSettings settings;
-  if (size < 2.0 || size > Fft::most_points || size != std::floor(size) ||
+  if (size < 2.0 || size > Fft::max_points || size != std::floor(size) ||
       !std::has_single_bit(static_cast<std::uint32_t>(size))) {
-    refuse("size={} is not a power of two from 2 to {}", size, Fft::most_points);
+    refuse("size={} is not a power of two from 2 to {}", size, Fft::max_points);
   }
   settings.size = static_cast<std::uint32_t>(size);
   if (overlap < 0.0 || overlap >= 1.0) {
@@ -153,13 +153,13 @@ class Spectrum final : public Program {
 
   /// How many to make next, at most.
   [[nodiscard]] std::uint64_t at_a_time() const {
-    const std::uint64_t most = std::max<std::uint64_t>(most_values / settings_.size, 1);
+    const std::uint64_t most = std::max<std::uint64_t>(max_values / settings_.size, 1);
     // See spectrum_finish.cu.
     if (two_pass_ != nullptr && settings_.average > GPUMAP_PLAIN_SUM) {
       const std::uint32_t together = GPUMAP_PLAIN_SUM - carried_ % GPUMAP_PLAIN_SUM;
       return std::min<std::uint64_t>(most, std::min(together, settings_.average - carried_));
     }
-    return settings_.average > most_of_a_row ? std::min(most, most_of_a_row) : most;
+    return settings_.average > max_of_a_row ? std::min(most, max_of_a_row) : most;
   }
 
   void choose_transform(std::uint32_t format) {

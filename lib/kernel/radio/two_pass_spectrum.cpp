@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t block_values = std::uint64_t{32} * RADIO_FFT_THREADS;  // BLOCK_FFT_VALUES a thread
 constexpr std::uint32_t least_size = block_values;
 // As many blocks work at once on a large GPU: more of them for a row would bring nothing.
-constexpr std::uint32_t most_blocks = 128;
+constexpr std::uint32_t max_blocks = 128;
 
 template <typename Job>
 void launch(Queue& queue, const Kernel& kernel, gpumap_frame frame, const Job& job, std::uint64_t values) {
@@ -28,7 +28,7 @@ void launch(Queue& queue, const Kernel& kernel, gpumap_frame frame, const Job& j
 }  // namespace
 
 bool TwoPassSpectrum::suits(Backend backend, std::uint32_t size, std::uint32_t average) noexcept {
-  return backend == Backend::cuda && size >= least_size && size / block_values >= std::min(average, most_blocks);
+  return backend == Backend::cuda && size >= least_size && size / block_values >= std::min(average, max_blocks);
 }
 
 std::array<KernelSource, 2> TwoPassSpectrum::sources(std::uint32_t size, std::uint32_t format) {

@@ -77,13 +77,16 @@ std::vector<std::pair<std::string, ResultType>> parse_results(std::string_view t
     });
     // Taken by what every message says.
     for (const std::string_view taken : {"kernel", "bytes", "sequence", "pts", "offset"}) {
-      if (name == taken) throw Error(ErrorCode::invalid, fmt::format("a result cannot be named \"{}\"", name));
+      if (name != taken) continue;
+      throw Error(ErrorCode::invalid,
+                  fmt::format("a result cannot be named \"{}\", which is taken: choose another name", name));
     }
     if (!is_name || equals == item.size()) {
       throw Error(ErrorCode::invalid, fmt::format("\"{}\" is no result: write name=f32,other=u64", item));
     }
     if (std::any_of(results.begin(), results.end(), [&](const auto& result) { return result.first == name; })) {
-      throw Error(ErrorCode::invalid, fmt::format("result \"{}\" is named twice", name));
+      throw Error(ErrorCode::invalid,
+                  fmt::format("result \"{}\" is named twice: give one of the two another name", name));
     }
     results.emplace_back(name, parse_result_type(trimmed(std::string_view(item).substr(equals + 1))));
   }
@@ -179,13 +182,21 @@ void check_history(std::uint32_t frames) {
                                               frames, GPUMAP_MAX_HISTORY));
 }
 
+void check_view(const Declaration& declaration) {
+  if (!declaration.on_bytes || (!declaration.per_field && !declaration.converted)) return;
+  throw Error(ErrorCode::invalid, fmt::format("\"{}\" is for a kernel that sees pictures, and this one declares \"view "
+                                              "bytes\": leave one of the two out",
+                                              declaration.converted ? "output converted" : "launch per-field"));
+}
+
 std::array<std::uint32_t, 3> parse_dimensions(std::string_view text) {
   std::array<std::uint32_t, 3> made{1, 1, 1};
   std::string_view rest = text;
   for (std::size_t axis = 0;; ++axis) {
     const std::size_t end = std::min(rest.find('x'), rest.size());
     if (axis == made.size()) {
-      throw Error(ErrorCode::invalid, fmt::format("\"{}\" has more than three dimensions", text));
+      throw Error(ErrorCode::invalid,
+                  fmt::format("\"{}\" has more than three dimensions: write one to three, as in 32x8", text));
     }
     made[axis] = parse_number<std::uint32_t>(rest.substr(0, end), 1, "dimension, as in 32x8");
     if (end == rest.size()) return made;
@@ -216,7 +227,7 @@ Declaration parse_declaration(std::string_view code) {
     const std::string_view key = text.substr(0, key_end);
     try {
       if (key != "table" && std::find(declared.begin(), declared.end(), key) != declared.end()) {
-        throw Error(ErrorCode::invalid, fmt::format("{} is declared twice", key));
+        throw Error(ErrorCode::invalid, fmt::format("{} is declared twice: leave one of the lines out", key));
       }
       declare(declaration, key, trimmed(text.substr(key_end)));
       declared.push_back(key);
@@ -225,11 +236,7 @@ Declaration parse_declaration(std::string_view code) {
     }
   }
   check_results(declaration);
-  if (declaration.on_bytes && (declaration.per_field || declaration.converted)) {
-    throw Error(ErrorCode::invalid,
-                "view bytes shows no picture, which launch per-field and output converted are for: "
-                "leave one of them out");
-  }
+  check_view(declaration);
   return declaration;
 }
 

@@ -17,7 +17,7 @@ OutputMay parse_output_may(std::string_view text) {
       throw Error(ErrorCode::invalid,
                   fmt::format("an output may not \"{}\": choose drop, shorten or drop,shorten", word));
     }
-    if (may.*one) throw Error(ErrorCode::invalid, fmt::format("\"{}\": {} is there twice", text, word));
+    if (may.*one) throw Error(ErrorCode::invalid, fmt::format("\"{}\": {} is there twice: write it once", text, word));
     may.*one = true;
   }
   return may;

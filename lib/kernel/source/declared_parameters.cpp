@@ -39,8 +39,8 @@ bool is_within(const Number& number, const Limits& limits) {
   return number.value() >= limits.first.value() && number.value() <= limits.second.value();
 }
 
-/// Why `number` cannot be a value of `parameter`; empty where it can.
-std::string obstacle(const DeclaredParameter& parameter, const Number& number) {
+/// Why `number` cannot be a value of `parameter`, of a file of the user's or of a built-in; empty where it can.
+std::string obstacle(const DeclaredParameter& parameter, const Number& number, bool of_file) {
   const std::optional<Limits> range = whole_range(parameter.type);
   if (range &&
       (!number.whole() || !is_within(number, *range) || !is_within(number, parameter.limits.value_or(*range)))) {
@@ -49,7 +49,8 @@ std::string obstacle(const DeclaredParameter& parameter, const Number& number) {
                        to_string(told.first), to_string(told.second), to_string(parameter.type));
   }
   if (parameter.type == NumberType::f32 && !(std::abs(number.value()) <= std::numeric_limits<float>::max())) {
-    return fmt::format("{} is not a finite 32-bit float: give a smaller one, or declare it as f64", to_string(number));
+    return fmt::format("{} is not a finite 32-bit float: give a smaller one{}", to_string(number),
+                       of_file ? ", or declare it as f64" : "");
   }
   if (parameter.limits && !is_within(number, *parameter.limits)) {
     return fmt::format("{} is not from {} to {}: give a number that is", to_string(number),
@@ -58,8 +59,8 @@ std::string obstacle(const DeclaredParameter& parameter, const Number& number) {
   return {};
 }
 
-void check(std::string_view of, const DeclaredParameter& parameter, const Number& number) {
-  const std::string why = obstacle(parameter, number);
+void check(std::string_view of, const DeclaredParameter& parameter, const Number& number, bool of_file = true) {
+  const std::string why = obstacle(parameter, number, of_file);
   if (!why.empty()) throw Error(ErrorCode::invalid, fmt::format("parameters: '{}'{}: {}", parameter.name, of, why));
 }
 
@@ -157,10 +158,11 @@ std::vector<DeclaredParameter> parse_declared_parameters(std::string_view text) 
 std::vector<Number> numbers_of(const Declaration& declaration, std::string_view kernel, std::string_view text) {
   std::vector<Number> made;
   const std::string of_kernel = fmt::format(" of kernel {}", kernel);
+  const bool of_file = find_builtin(kernel) == nullptr;
   if (declaration.params.empty() && !declaration.takes_none) {
     for (const auto& [name, values] : parse_parameters(text)) {
       const DeclaredParameter as_float{.name = name};
-      for (const Number& value : values) check(of_kernel, as_float, value);
+      for (const Number& value : values) check(of_kernel, as_float, value, of_file);
       made.insert(made.end(), values.begin(), values.end());
     }
     return made;
@@ -171,7 +173,7 @@ std::vector<Number> numbers_of(const Declaration& declaration, std::string_view 
     of.resize(made.size(), &parameter);
   }
   lay_out_parameters(kernel, declaration.params, text, [&](std::size_t at, const Number& number) {
-    check(of_kernel, *of[at], number);
+    check(of_kernel, *of[at], number, of_file);
     made[at] = number;
   });
   return made;

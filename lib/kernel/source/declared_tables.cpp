@@ -80,7 +80,8 @@ DeclaredTable parse_declared_table(std::string_view text, const std::vector<Decl
     made.count = elements;
   }
   if (std::any_of(before.begin(), before.end(), [&](const DeclaredTable& one) { return one.name == made.name; })) {
-    throw Error(ErrorCode::invalid, fmt::format("table \"{}\" is declared twice", made.name));
+    throw Error(ErrorCode::invalid,
+                fmt::format("table \"{}\" is declared twice: leave one of the lines out", made.name));
   }
   check_count(before.size() + 1);
   return made;
@@ -107,7 +108,7 @@ std::vector<std::pair<std::string, std::filesystem::path>> parse_table_files(std
       throw Error(ErrorCode::invalid, fmt::format("tables: '{}' has no path: write name=/path/of/file", file->first));
     }
     if (std::any_of(files.begin(), file, [&](const auto& one) { return one.first == file->first; })) {
-      throw Error(ErrorCode::invalid, fmt::format("tables: '{}' is given twice", file->first));
+      throw Error(ErrorCode::invalid, fmt::format("tables: '{}' is given twice: leave one of them out", file->first));
     }
   }
   return files;

@@ -20,7 +20,7 @@ namespace gpumap {
 namespace {
 
 // Each level of parentheses or braces is one of the stack.
-constexpr int most_levels = 64;
+constexpr int max_levels = 64;
 
 bool is_of_name(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || (c >= '0' && c <= '9');
@@ -113,7 +113,7 @@ class Evaluator {
 
   /// What stands between parentheses, up to `end`.
   std::uint64_t inner(char end) {
-    if (++levels_ > most_levels) fail("too many parentheses");
+    if (++levels_ > max_levels) fail("too many parentheses");
     const std::uint64_t value = sum();
     if (!take(end)) fail(fmt::format("expected '{}'", end));
     --levels_;
@@ -158,7 +158,10 @@ std::size_t find_outside(std::string_view text, char wanted, std::size_t at) {
 }
 
 std::string expand_level(std::string_view text, Variables variables, int level) {
-  if (level > most_levels) throw Error(ErrorCode::invalid, "too many braces in one another");
+  if (level > max_levels) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("more than {} braces within one another: write it with fewer", max_levels));
+  }
   std::string made;
   for (std::size_t at = 0;;) {
     const std::size_t open = text.find('{', at);

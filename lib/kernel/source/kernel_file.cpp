@@ -41,8 +41,12 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
     throw Error(ErrorCode::io, fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(errno)));
   }
   std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) throw Error(ErrorCode::io, fmt::format("kernel file {}: read error", path.string()));
-  if (code.empty()) throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty", path.string()));
+  if (file.bad()) {
+    throw Error(ErrorCode::io, fmt::format("kernel file {}: cannot be read to its end: check the disk", path.string()));
+  }
+  if (code.empty()) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty: write a kernel into it", path.string()));
+  }
   return {.language = language,
           .name = path.string(),
           .code = std::move(code),

@@ -18,7 +18,7 @@ using gpumap::Placement;
 // Consecutive blocks differ in every word: a kernel that reads an old one is found out.
 constexpr std::size_t block_count = 4;
 constexpr std::uint32_t block_threads = 256;
-constexpr std::size_t most_blocks = 64;
+constexpr std::size_t max_blocks = 64;
 
 /// Stores as each kind of memory wants them, with what orders them before a doorbell or a launch.
 void store(const gpumap::Mapping& to, Placement placement, const std::byte* block, std::size_t bytes) {
@@ -63,13 +63,13 @@ class ResidentPath final : public LatPath {
 struct Launch {
   Launch(const Context& context, const ResidentKernels& kernels, std::uint64_t payload, std::size_t bytes)
       : kernel(*kernels.read_once),
-        answer(context.allocate(Placement::host, most_blocks * sizeof(std::uint32_t))),
+        answer(context.allocate(Placement::host, max_blocks * sizeof(std::uint32_t))),
         queue(context.create_queue()) {
     frame.in.plane[0] = payload;
     frame.in.bytes = bytes;
     frame.out.plane[0] = answer->address(context.backend);
     const std::size_t blocks = (bytes / 16 + block_threads - 1) / block_threads;
-    grid.blocks[0] = static_cast<std::uint32_t>(std::clamp<std::size_t>(blocks, 1, most_blocks));
+    grid.blocks[0] = static_cast<std::uint32_t>(std::clamp<std::size_t>(blocks, 1, max_blocks));
     grid.threads[0] = block_threads;
   }
 

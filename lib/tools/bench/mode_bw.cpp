@@ -21,7 +21,7 @@ class Measurement {
   Measurement(const Context& context, Ways& ways, std::size_t bytes) : context_(context), ways_(ways), bytes_(bytes) {
     ways.set_bytes(bytes);
     for (const Way& way : ways.all()) {
-      if (bytes <= way.most_bytes) runs_.push_back({.way = &way});
+      if (bytes <= way.max_bytes) runs_.push_back({.way = &way});
     }
   }
 

@@ -23,7 +23,7 @@ struct Path {
 };
 
 // What a software driver's bound on loops lets a resident kernel read in one go, and far more than it is for.
-constexpr std::size_t most_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_bytes = std::size_t{64} << 20;
 constexpr const char* bar_resident = "BAR, resident kernel";
 constexpr const char* bar_queued = "BAR, launch behind a bell";
 constexpr const char* bar_launch = "BAR, launch";
@@ -157,7 +157,7 @@ nlohmann::json run_lat(Context& context) {
       context.sizes(context.small() ? std::vector<std::size_t>{4, 4096, 65536}
                                     : std::vector<std::size_t>{4, 64, 1024, 4096, 16384, 65536, 262144, 1048576});
   for (const std::size_t bytes : sizes) {
-    if (bytes % 4 != 0 || bytes > most_bytes) {
+    if (bytes % 4 != 0 || bytes > max_bytes) {
       throw gpumap::Error(gpumap::ErrorCode::invalid,
                           fmt::format("lat: {} bytes asked: --sizes takes multiples of 4 up to 64 MiB here", bytes));
     }

@@ -23,11 +23,11 @@ constexpr std::size_t page_bytes = 4096;
 // Both bounds of a kernel that nobody rings for. CUDA: by the clock. Vulkan: by turns of its loops, of which software
 // drivers allow 65,535.
 constexpr std::int64_t idle_ns = 5'000'000'000;
-constexpr std::int64_t most_turns = 60'000;
+constexpr std::int64_t max_turns = 60'000;
 constexpr std::uint64_t stop_word = ~std::uint64_t{0};
 
 constexpr std::uint32_t shader_threads = 256;
-constexpr std::uint32_t most_threads = 1024;
+constexpr std::uint32_t max_threads = 1024;
 constexpr std::uint32_t warp = 32;
 
 std::shared_ptr<gpumap::Kernel> load(const Context& context, const char* function) {
@@ -91,11 +91,11 @@ Resident::Resident(const Context& context, const ResidentKernels& kernels, const
   frame_.in.bytes = options.payload_bytes;
   frame_.in.channels = options.bell_bytes;
   frame_.out.plane[0] = answer_->address(context.backend);
-  frame_.duration = context.backend == Backend::cuda ? idle_ns : most_turns;
+  frame_.duration = context.backend == Backend::cuda ? idle_ns : max_turns;
   if (context.backend == Backend::vulkan) {
     grid_.threads[0] = shader_threads;
   } else if (options.payload_bytes > 0) {
-    const auto quads = static_cast<std::uint32_t>(std::min<std::size_t>(options.payload_bytes / 16, most_threads));
+    const auto quads = static_cast<std::uint32_t>(std::min<std::size_t>(options.payload_bytes / 16, max_threads));
     grid_.threads[0] = std::max((quads + warp - 1) / warp * warp, warp);
   }
 }

@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t helper_spin_ns = 50'000;
 }
 
-Team::Team(unsigned threads) : done_(std::make_unique<std::atomic<std::uint32_t>[]>(most_chunks)) {
+Team::Team(unsigned threads) : done_(std::make_unique<std::atomic<std::uint32_t>[]>(max_chunks)) {
   for (unsigned i = 1; i < threads; ++i) helpers_.emplace_back([this] { help(); });
 }
 
@@ -25,7 +25,7 @@ Team::~Team() {
 }
 
 void Team::copy(const Job& job, const Copied& copied) {
-  const std::size_t least = (job.bytes + most_chunks - 1) / most_chunks;
+  const std::size_t least = (job.bytes + max_chunks - 1) / max_chunks;
   const std::size_t chunk = std::max(job.chunk_bytes, least);
   const std::size_t chunks = (job.bytes + chunk - 1) / chunk;
   const std::uint32_t generation = generation_.load(std::memory_order_relaxed) + 1;

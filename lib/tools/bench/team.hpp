@@ -37,7 +37,7 @@ class Team {
   [[nodiscard]] unsigned threads() const { return static_cast<unsigned>(helpers_.size()) + 1; }
 
  private:
-  static constexpr std::size_t most_chunks = 4096;
+  static constexpr std::size_t max_chunks = 4096;
 
   void help();
   bool copy_one(std::uint32_t generation);

@@ -129,7 +129,7 @@ void Ways::add_back() {
        .prepare = prepare,
        .detail = "read back",
        .waits = true,
-       .most_bytes = patience_bytes},
+       .max_bytes = patience_bytes},
       false);
 }
 

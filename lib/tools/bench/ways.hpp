@@ -25,7 +25,7 @@ struct Way {
   std::string detail{};
   bool warm = false;
   bool waits = false;  ///< each copy waits for the GPU: nothing to gain from timing many at once
-  std::size_t most_bytes = ~std::size_t{0};
+  std::size_t max_bytes = ~std::size_t{0};
 };
 
 class Ways {

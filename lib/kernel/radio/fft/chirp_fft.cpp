@@ -74,7 +74,7 @@ class ChirpFft final : public Fft {
 
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
     while (transforms != 0) {
-      const std::uint64_t count = std::min<std::uint64_t>(transforms, std::max(most_values / points_, 1U));
+      const std::uint64_t count = std::min<std::uint64_t>(transforms, std::max(max_values / points_, 1U));
       std::uint64_t one = inner_->place(queue, count), other = one;
       if (one == 0) {
         one = work_[0].ready(queue, count * points_ * 2 * sizeof(float));
@@ -92,7 +92,7 @@ class ChirpFft final : public Fft {
   }
 
  private:
-  static constexpr std::uint32_t most_values = 1U << 23U;  ///< at once: 64 MiB
+  static constexpr std::uint32_t max_values = 1U << 23U;  ///< at once: 64 MiB
 
   void multiply(Queue& queue, std::uint64_t from, std::uint32_t from_size, std::uint64_t table, std::uint64_t to,
                 std::uint32_t to_size, std::uint64_t transforms, bool backwards) const {

@@ -25,12 +25,12 @@ class Fft {
   /// has none for so many. What lies there does not outlast a forward().
   virtual std::uint64_t place(Queue& /*queue*/, std::uint64_t /*transforms*/) { return 0; }
 
-  static constexpr std::uint32_t most_points = 1U << 20U;
+  static constexpr std::uint32_t max_points = 1U << 20U;
 };
 
 /// cuFFT where the backend is CUDA and it can be opened, VkFFT where it is Vulkan and gpumap was built with it, else
 /// the kernel radio_fft of `builtin`. Sizes that these do not know are made of larger ones that they know; then
-/// `builtin` has the kernel radio_chirp, too, and `size` is most_points / 2 at most. Throws as Kernel::load.
+/// `builtin` has the kernel radio_chirp, too, and `size` is max_points / 2 at most. Throws as Kernel::load.
 [[nodiscard]] std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend,
                                             const Builtin& builtin, std::uint32_t size);
 
