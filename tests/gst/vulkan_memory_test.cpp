@@ -3,11 +3,16 @@
 // went in, with one copy on the GPU, or through the host where the two have no memory in common.
 #include <gmock/gmock.h>
 
-#include "gpumap/device.hpp"
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
 #include "gst/vulkan/caps.hpp"
 #include "gst/vulkan/context.hpp"
 #include "pipeline.hpp"
 #include "pixels.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -320,6 +325,30 @@ TEST_F(VulkanMemory, FramesOfOtherMemoryAreRefused) {
   push(pipeline.appsrc(), new_buffer(random_data(64 * 48 * 4, 1)));
   EXPECT_THAT(pipeline.wait(), HasSubstr("not in Vulkan memory"));
   EXPECT_EQ(pipeline.culprit(), "kernel");
+}
+
+/// What the validation layer says of GStreamer's device while this program runs `tests` once more. (Of gpumap's own
+/// device each program counts it.)
+std::string validation_of(const std::string& tests) {
+  const TemporaryFolder folder;
+  const std::string log = folder.path() / "log";
+  std::ofstream(folder.path() / "vk_layer_settings.txt")
+      << "khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG\nkhronos_validation.report_flags = error,warn\n"
+         "khronos_validation.log_filename = "
+      << log << '\n';
+  const std::string command =
+      "VK_LAYER_SETTINGS_PATH=" + folder.path().string() + " VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation " +
+      std::filesystem::read_symlink("/proc/self/exe").string() + " --gtest_filter='" + tests + "' >/dev/null 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  std::stringstream said;
+  said << std::ifstream(log).rdbuf();
+  return said.str();
+}
+
+TEST_F(VulkanMemory, ValidationLayerIsSilent) {
+  EXPECT_EQ(validation_of("VulkanMemory.NothingIsCopiedThatGoesOn:VulkanMemory.CapsChangeAndRestart:"
+                          "VulkanMemory.AnotherDevice*"),
+            "");
 }
 
 TEST(VulkanCaps, OfferWhatItsElementsKnow) {
