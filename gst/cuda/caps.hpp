@@ -23,7 +23,8 @@ inline constexpr const char* cuda_feature_name = "memory:CUDAMemory";
 /// it names: GPUMap, else CUDA's, else Vulkan's, else system memory. Where it takes no system memory either: `caps`.
 [[nodiscard]] GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps);
 
-/// `caps` (transfer full) without what is for system memory, where the rest asks for CUDA's or Vulkan's alone; else null.
+/// `caps` (transfer full) without what is for system memory, where the rest asks for CUDA's or Vulkan's alone; else
+/// null.
 [[nodiscard]] GstCaps* without_system_memory(const GstCaps* caps);
 
 /// Why what follows a gpumapkernel, which takes nothing but CUDA memory, gets none. `obstacle`: as cuda_obstacle() says

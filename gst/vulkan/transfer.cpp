@@ -218,7 +218,7 @@ VulkanTransfer::~VulkanTransfer() {
   if (stuck_) {  // it all stays
     for (auto& [mapping, kept] : windows_) {
       (void)kept.second.release();
-      static_cast<void>(new std::shared_ptr<Mapping>(kept.first));
+      keep_for_good(kept.first);
     }
     (void)room_.release();
     (void)vulkan_.release();

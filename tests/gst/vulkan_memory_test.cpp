@@ -322,7 +322,7 @@ TEST_F(VulkanMemory, FramesOfOtherMemoryAreRefused) {
       "appsrc name=in format=time caps=video/x-raw(memory:VulkanImage),format=RGBA,width=64,height=48,framerate=30/1 ! "
       "gpumapkernel name=kernel ! fakesink sync=false");
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  push(pipeline.appsrc(), new_buffer(random_data(64 * 48 * 4, 1)));
+  push(pipeline.appsrc(), new_buffer(random_data(12288, 1)));
   EXPECT_THAT(pipeline.wait(), HasSubstr("not in Vulkan memory"));
   EXPECT_EQ(pipeline.culprit(), "kernel");
 }
