@@ -1,54 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "gst/vulkan/transfer.hpp"
 
-#include <unistd.h>
-
 #include <cstring>
 #include <vector>
 
-#include "gpumap/vulkan.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/vulkan/functions.hpp"
+#include "gst/vulkan/window.hpp"
 
 namespace gpumap::gst {
-
-/// Memory that a picture lies in, as the device of GStreamer's elements sees it.
-struct VulkanWindow {
-  const VulkanFunctions& vulkan;
-  VkDevice device;
-  VkBuffer buffer = VK_NULL_HANDLE;
-  VkDeviceMemory memory = VK_NULL_HANDLE;
-  std::uint64_t base = 0;  ///< where in the buffer the memory begins
-  std::size_t bytes = 0;
-  std::byte* host = nullptr;
-
-  VulkanWindow(const VulkanFunctions& functions, VkDevice of) : vulkan(functions), device(of) {}
-  ~VulkanWindow() {
-    vulkan.vkDestroyBuffer(device, buffer, nullptr);
-    vulkan.vkFreeMemory(device, memory, nullptr);
-  }
-  VulkanWindow(const VulkanWindow&) = delete;
-  VulkanWindow& operator=(const VulkanWindow&) = delete;
-
-  void create_buffer(std::uint64_t buffer_bytes, const void* next) {
-    VkBufferCreateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-    info.pNext = next;
-    info.size = buffer_bytes;
-    info.usage = VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT;
-    check_vulkan(vulkan.vkCreateBuffer(device, &info, nullptr, &buffer), "making a buffer");
-  }
-  /// `next` (may be null) says what the memory is.
-  void bind_new_memory(std::uint64_t allocation_bytes, std::uint32_t type, const void* next) {
-    VkMemoryAllocateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
-    info.pNext = next;
-    info.allocationSize = allocation_bytes;
-    info.memoryTypeIndex = type;
-    check_vulkan(vulkan.vkAllocateMemory(device, &info, nullptr, &memory), "getting memory");
-    check_vulkan(vulkan.vkBindBufferMemory(device, buffer, memory, 0), "binding memory");
-  }
-};
 
 namespace {
 
@@ -59,56 +19,6 @@ constexpr std::uint64_t patience_ns = 10'000'000'000;
 
 /// Kept at most: a pool of gpumap's lends fewer blocks than this as a rule.
 constexpr std::size_t max_windows = 16;
-
-std::unique_ptr<VulkanWindow> import_window(const VulkanFunctions& vulkan, VkDevice device, const Mapping& mapping) {
-  const VulkanExport from = export_to_vulkan(mapping);
-  auto window = std::make_unique<VulkanWindow>(vulkan, device);
-  try {
-    VkExternalMemoryBufferCreateInfo external{};
-    external.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO;
-    external.handleTypes = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-    window->create_buffer(from.buffer_bytes, &external);
-    VkMemoryDedicatedAllocateInfo dedicated{};
-    dedicated.sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO;
-    dedicated.buffer = window->buffer;
-    VkImportMemoryFdInfoKHR import{};
-    import.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR;
-    import.pNext = &dedicated;
-    import.handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT;
-    import.fd = from.fd;
-    window->bind_new_memory(from.allocation_bytes, from.memory_type, &import);
-  } catch (...) {
-    if (window->memory == VK_NULL_HANDLE) close(from.fd);  // else it is the driver's
-    throw;
-  }
-  window->base = from.base;
-  window->bytes = mapping.bytes();
-  return window;
-}
-
-/// Of memory that the CPU sees, which each device has in a coherent kind.
-std::uint32_t host_type(const GstVulkanDevice& device, std::uint32_t allowed) {
-  constexpr VkMemoryPropertyFlags wanted = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  const auto get =
-      vulkan_function<PFN_vkGetPhysicalDeviceMemoryProperties>(device, "vkGetPhysicalDeviceMemoryProperties");
-  VkPhysicalDeviceMemoryProperties memory{};
-  if (get != nullptr) {
-    auto* of = const_cast<GstVulkanDevice*>(&device);
-    get(GstVulkanLibrary::get().gst_vulkan_device_get_physical_device(of), &memory);
-  }
-  std::uint32_t chosen = memory.memoryTypeCount;
-  for (std::uint32_t i = memory.memoryTypeCount; i-- > 0;) {
-    const VkMemoryPropertyFlags flags = memory.memoryTypes[i].propertyFlags;
-    if ((allowed >> i & 1U) == 0 || (flags & wanted) != wanted) continue;
-    chosen = i;
-    if ((flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT) != 0) break;  // which the CPU reads faster
-  }
-  if (chosen == memory.memoryTypeCount) {
-    throw Error(ErrorCode::not_supported,
-                "the Vulkan device of GStreamer's elements has no memory that the CPU sees: give it another device");
-  }
-  return chosen;
-}
 
 /// A plane of a picture in a frame's memory and beside it.
 struct PlaneCopy {
@@ -240,16 +150,7 @@ VulkanWindow& VulkanTransfer::window_on(const std::shared_ptr<Mapping>& mapping)
 void VulkanTransfer::make_room(std::size_t bytes) {
   if (room_ && room_->bytes >= bytes) return;
   room_.reset();
-  auto room = std::make_unique<VulkanWindow>(*vulkan_, site_.device->device);
-  room->create_buffer(bytes, nullptr);
-  VkMemoryRequirements needs{};
-  vulkan_->vkGetBufferMemoryRequirements(room->device, room->buffer, &needs);
-  room->bind_new_memory(needs.size, host_type(*site_.device, needs.memoryTypeBits), nullptr);
-  void* host = nullptr;
-  check_vulkan(vulkan_->vkMapMemory(room->device, room->memory, 0, VK_WHOLE_SIZE, 0, &host), "mapping memory");
-  room->host = static_cast<std::byte*>(host);
-  room->bytes = bytes;
-  room_ = std::move(room);
+  room_ = host_window(*vulkan_, *site_.device, bytes);
 }
 
 void VulkanTransfer::copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,

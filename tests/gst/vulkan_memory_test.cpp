@@ -75,6 +75,16 @@ TEST_F(VulkanMemory, DownloadGetsWhatWentIn) {
   }
 }
 
+// Whatever memory the input is in that goes on.
+TEST_F(VulkanMemory, EachTransportPasses) {
+  for (const char* transport : transports) {
+    expect_unchanged(
+        on_transport(std::string(ours) + "kernel=identity ! video/x-raw(memory:VulkanImage) ! vulkandownload",
+                     transport),
+        pictures[1], "gpu-copies");
+  }
+}
+
 // Without a capsfilter, too: what vulkandownload names is taken.
 TEST_F(VulkanMemory, IsChosenByItself) {
   expect_unchanged(std::string(ours) + "kernel=identity ! vulkandownload", pictures[0], "gpu-copies");
