@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gst/memory/caps.hpp"
+#include "gst/vulkan/caps.hpp"
 
 namespace gpumap::gst {
 
@@ -20,20 +21,6 @@ constexpr const char* cuda_caps =
 bool asks_for_cuda(const GstCapsFeatures* features) {
   return features != nullptr && !gst_caps_features_is_any(features) &&
          gst_caps_features_contains(features, cuda_feature_name);
-}
-
-/// The structures of `caps` (transfer full) that have the feature, or have it not.
-GstCaps* with_or_without(const GstCaps* caps, const char* feature, bool with) {
-  GstCaps* kept = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
-    const bool has = features != nullptr && !gst_caps_features_is_any(features) &&
-                     gst_caps_features_contains(features, feature) != 0;
-    if (has != with) continue;
-    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)),
-                                   features != nullptr ? gst_caps_features_copy(features) : nullptr);
-  }
-  return kept;
 }
 
 }  // namespace
@@ -53,8 +40,8 @@ bool is_cuda_only(const GstCaps* caps) {
 
 GstCaps* offer_cuda(GstCaps* caps) {
   if (gst_caps_is_any(caps)) return caps;
-  GstCaps* offered = with_or_without(caps, feature_name, true);
-  GstCaps* others = with_or_without(caps, feature_name, false);
+  GstCaps* offered = structures_by(caps, feature_name, true);
+  GstCaps* others = structures_by(caps, feature_name, false);
   GstCaps* asked = gst_caps_new_empty();
   for (guint i = 0; i < gst_caps_get_size(offered); ++i) {
     // Interlaced in other ways than the GPU's elements know it, or with metas of its own: they are not asked about it.
@@ -73,8 +60,8 @@ GstCaps* offer_cuda(GstCaps* caps) {
 
 GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps) {
   GstCaps* nearest = nullptr;
-  for (const char* feature : {feature_name, cuda_feature_name}) {
-    nearest = with_or_without(caps, feature, true);
+  for (const char* feature : {feature_name, cuda_feature_name, vulkan_feature_names[0], vulkan_feature_names[1]}) {
+    nearest = structures_by(caps, feature, true);
     if (!gst_caps_is_empty(nearest) && peer_names_memory(srcpad, nearest, feature)) break;
     gst_clear_caps(&nearest);
   }
@@ -89,11 +76,14 @@ GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps) {
 
 GstCaps* without_system_memory(const GstCaps* caps) {
   if (gst_caps_is_any(caps)) return nullptr;
-  GstCaps* cuda = with_or_without(caps, cuda_feature_name, true);
-  GstCaps* ours = with_or_without(caps, feature_name, true);
-  if (gst_caps_is_empty(cuda) || !gst_caps_is_empty(ours)) gst_clear_caps(&cuda);
+  GstCaps* theirs = gst_caps_new_empty();
+  for (const char* feature : {cuda_feature_name, vulkan_feature_names[0], vulkan_feature_names[1]}) {
+    gst_caps_append(theirs, structures_by(caps, feature, true));
+  }
+  GstCaps* ours = structures_by(caps, feature_name, true);
+  if (gst_caps_is_empty(theirs) || !gst_caps_is_empty(ours)) gst_clear_caps(&theirs);
   gst_caps_unref(ours);
-  return cuda;
+  return theirs;
 }
 
 std::string cuda_refusal_text(const std::string& obstacle, const std::string& format) {

@@ -20,10 +20,11 @@ inline constexpr const char* cuda_feature_name = "memory:CUDAMemory";
 [[nodiscard]] GstCaps* offer_cuda(GstCaps* caps);
 
 /// Of `caps` (transfer full, both), which what follows `srcpad` takes, only those of the memory nearest to the GPU that
-/// it names: GPUMap, else CUDA memory, else system memory. Where it takes no system memory either: `caps`.
+/// it names: GPUMap, else CUDA's, else Vulkan's, else system memory. Where it takes no system memory either: `caps`.
 [[nodiscard]] GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps);
 
-/// `caps` (transfer full) without what is for system memory, where the rest asks for CUDA memory alone; else null.
+/// `caps` (transfer full) without what is for system memory, where the rest asks for CUDA's or Vulkan's alone; else
+/// null.
 [[nodiscard]] GstCaps* without_system_memory(const GstCaps* caps);
 
 /// Why what follows a gpumapkernel, which takes nothing but CUDA memory, gets none. `obstacle`: as cuda_obstacle() says

@@ -87,7 +87,7 @@ std::string KernelRunner::shortfall(GstBuffer* in) const {
   const std::size_t wanted = in_format_.image_bytes();
   // Where planes and strides are told, these are checked instead.
   const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
-  if (bytes >= wanted || is_told || cuda_input_) return {};
+  if (bytes >= wanted || is_told || cuda_input_ || vulkan_input_) return {};
   return fmt::format(
       "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
       bytes, wanted);
@@ -133,7 +133,14 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
   loans_->sweep();
-  Input input = input_of(in);
+  Input input;
+  if (vulkan_input_) {
+    auto copied = vulkan_input_of(in);
+    if (!copied) return nullptr;
+    input = std::move(*copied);
+  } else {
+    input = input_of(in);
+  }
   const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
   continuity_.add(in, rate != 0 ? input.frame.bytes / in_format_.bytes_per_sample() : 0, rate);
   input.frame.gap = gap;
@@ -142,13 +149,14 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   input.frame.by_field = in_format_.has_chroma_by_field(in);
   input.frame.trace = trace_of(in);
   if (input.cuda) {
-    input.frame.sequence = cuda_sequence_++;
+    input.frame.sequence = foreign_sequence_++;
     input.frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
     take_over(launcher_->queue(), input.cuda);
   }
 
   FrameTarget target{.place = gpu_output_ ? FrameTarget::Place::device : FrameTarget::Place::host};
   CudaFrame cuda;
+  if (vulkan_output_ && vulkan_out_->shares()) target.place = FrameTarget::Place::device;
   if (cuda_output_) {
     target.place = FrameTarget::Place::others;
     target.ordered = in_place() && input.frame.ordered;  // what goes on is the input
@@ -167,6 +175,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     const Fence last = launcher_->last_launched();
     loans_->keep(std::move(input.cuda), last);
     loans_->keep(std::move(cuda), last);
+    input.block.add_read_fence(last);
   };
   FrameOutput made;
   try {
@@ -180,6 +189,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
     return nullptr;
   }
   if (cuda) hand_over(launcher_->queue(), cuda);
+  input.block.add_read_fence(made.done);
   count(input.frame.trace.get());
   if (made.sized_by_program) times_.add(in);
   std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> out(nullptr, &gst_buffer_unref);
@@ -196,14 +206,21 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   return out.release();
 }
 
-GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda) {
-  const bool to_host = static_cast<bool>(made.host);
+GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda) {
+  const bool to_host = made.host && !vulkan_output_;
   GstBuffer* out = nullptr;
-  if (made.in_place && !to_host && !cuda) {
+  if (made.in_place && input.block && !made.host && !hands_vulkan_on()) {
+    made.block = std::move(input.block);  // what goes on is the copy
+    made.in_place = false;
+  }
+  if (made.in_place && !to_host && !cuda && (!vulkan_output_ || hands_vulkan_on())) {
     out = gst_buffer_copy(in);
   } else {
-    out = cuda ? cuda.release() : gst_buffer_new();
-    if (made.block) {
+    out = cuda ? cuda.release() : vulkan_output_ ? vulkan_output_of(input, made) : gst_buffer_new();
+    if (out == nullptr) return nullptr;
+    if (vulkan_output_) {
+      // It lies there already.
+    } else if (made.block) {
       gst_buffer_append_memory(out, wrap_device(launcher_->shared_device(), made, input.frame.sequence));
     } else if (to_host) {
       gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
@@ -211,7 +228,8 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, const Input& input, FrameOutpu
     gst_buffer_copy_into(out, in, copy_flags_and_times, 0, static_cast<gsize>(-1));
     copy_metas(out, in, metas_);
     if (input.is_cut) remove_crop_meta(out);
-    GstVideoMeta* meta = launcher_->keeps_layout() && !made.packed && !cuda_output_ ? input.meta : nullptr;
+    GstVideoMeta* meta =
+        launcher_->keeps_layout() && !made.packed && !cuda_output_ && !vulkan_output_ ? input.meta : nullptr;
     if (meta != nullptr) {
       gst_buffer_add_video_meta_full(out, meta->flags, meta->format, meta->width, meta->height, meta->n_planes,
                                      meta->offset, meta->stride);

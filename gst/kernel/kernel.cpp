@@ -8,8 +8,9 @@
  * gpumapkernel launches a kernel on each frame once a fence says that the frame is whole: a built-in
  * (#GstGpumapKernel:kernel) or a file of the user's (#GstGpumapKernel:location), in CUDA C++ or in GLSL, which is
  * compiled when the pipeline starts. Comment lines in the file declare parameters, tables, state, results and the caps
- * of what comes out. The output stays in GPU memory for an element that takes memory:GPUMap or memory:CUDAMemory, else
- * it is brought to ordinary memory. A kernel with results posts them as the element message gpumap-result.
+ * of what comes out. The output stays in GPU memory for an element that takes memory:GPUMap, memory:CUDAMemory or
+ * memory:VulkanImage, else it is brought to ordinary memory. A kernel with results posts them as the element message
+ * gpumap-result.
  *
  * ## Example launch lines
  *

@@ -9,6 +9,7 @@
 #include "gst/kernel/element.hpp"
 #include "gst/kernel/neighbours.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/vulkan/caps.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 
@@ -42,6 +43,7 @@ GstCaps* transform_caps(GstBaseTransform* trans, GstPadDirection direction, GstC
   }
   // Before the start no one knows; but elements that cannot be linked could not say why.
   if (!runner || runner->cuda_obstacle().empty()) made = offer_cuda(made);
+  made = offer_vulkan(made);
   if (filter == nullptr) return made;
   GstCaps* filtered = gst_caps_intersect_full(filter, made, GST_CAPS_INTERSECT_FIRST);
   gst_caps_unref(made);
@@ -69,7 +71,7 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   const auto runner = runner_of(trans);
   if (!runner) return FALSE;
   // Plain caps are fine: behind a tee whose other branch is on the CPU, the frames still lie in GPU memory.
-  if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_system_caps(in)) {
+  if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_vulkan_caps(in) && !is_system_caps(in)) {
     GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
                       ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
                       ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));

@@ -3,8 +3,10 @@
 
 #include <memory>
 
+#include "gpumap/error.hpp"
 #include "gst/cuda/caps.hpp"
 #include "gst/cuda/memory.hpp"
+#include "gst/vulkan/context.hpp"
 
 namespace gpumap::gst {
 
@@ -24,10 +26,12 @@ GstCaps* cuda_downstream(GstBaseTransform* kernel) {
 bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings, std::atomic<bool>& told) {
   const gchar* type = nullptr;
   gst_query_parse_context_type(query, &type);
-  if (g_strcmp0(type, cuda_context_type) != 0 || settings.backend == Backend::vulkan) return false;
+  const bool vulkan = type != nullptr && g_str_has_prefix(type, "gst.vulkan.") != 0;
+  if (!vulkan && (g_strcmp0(type, cuda_context_type) != 0 || settings.backend == Backend::vulkan)) return false;
   try {
     // Neighbours ask when they start, which those downstream do first.
     const auto device = Device::open(settings.device);
+    if (vulkan) return answer_vulkan_context(element, query, *device);
     if (!answer_cuda_context(element, query, *device)) return false;
     if (!told.exchange(true)) post_cuda_context(element, *device);
     return true;
@@ -76,6 +80,26 @@ void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {
                                                                     &gst_query_unref);
   const bool answered = gst_pad_peer_query(pad, query.get()) != 0;
   runner.choose_cuda_pool(caps.get(), answered ? query.get() : nullptr);
+}
+
+void provide_vulkan(GstBaseTransform* kernel, KernelRunner& runner, GstBuffer* in) {
+  using Side = KernelRunner::VulkanSide;
+  if (runner.is_vulkan(Side::in)) {
+    GstVulkanDevice* device = vulkan_device_of(in);
+    if (device == nullptr) {
+      throw Error(ErrorCode::invalid,
+                  "a frame that is not in Vulkan memory came under caps that say so: see what upstream sends");
+    }
+    if (runner.needs_vulkan_site(Side::in, device)) {
+      runner.use_vulkan_site(Side::in, site_on(device, GST_BASE_TRANSFORM_SINK_PAD(kernel)));
+    }
+  }
+  if (!runner.lacks_vulkan_pool()) return;
+  GstPad* pad = GST_BASE_TRANSFORM_SRC_PAD(kernel);
+  const std::unique_ptr<GstCaps, decltype(&gst_caps_unref)> caps(gst_pad_get_current_caps(pad), &gst_caps_unref);
+  if (!caps) return;
+  runner.use_vulkan_site(Side::out, site_of_peer(pad, runner.device()));
+  runner.make_vulkan_pool(caps.get());
 }
 
 bool propose_cuda(GstQuery* query, const KernelRunner& runner) {

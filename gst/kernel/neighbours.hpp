@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a gpumapkernel and the CUDA elements around it come to share a context and its memory.
+// How a gpumapkernel and the CUDA and Vulkan elements around it come to share a context, or a device, and its memory.
 #pragma once
 
 #include <gst/base/gstbasetransform.h>
@@ -12,8 +12,9 @@
 
 namespace gpumap::gst {
 
-/// Answer a CUDA element's query for its context with that of the GPU that `settings` choose; false for any other query
-/// and where that GPU has none. `told`: whether the pipeline was told of it too, since the start. Thread-safe.
+/// Answer a CUDA element's query for its context, or a Vulkan element's for its device, with that of the GPU that
+/// `settings` choose; false for any other query and where that GPU has none. `told`: whether the pipeline was told of
+/// it too, since the start. Thread-safe.
 [[nodiscard]] bool answer_context(GstElement* element, GstQuery* query, const KernelSettings& settings,
                                   std::atomic<bool>& told);
 
@@ -28,6 +29,10 @@ void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const Gs
 /// Before a frame: where the first of new caps is to go into CUDA memory, see what downstream offers of that. The base
 /// class asks only for elements with a transform(). Throws Error(no_memory).
 void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner);
+
+/// Before a frame: where the memory of GStreamer's Vulkan elements lies that `in` has, or what comes out is to go into.
+/// Throws Error(not_supported | no_memory | device_lost).
+void provide_vulkan(GstBaseTransform* kernel, KernelRunner& runner, GstBuffer* in);
 
 /// Answer an ALLOCATION query whose caps ask for CUDA memory; false for any other.
 [[nodiscard]] bool propose_cuda(GstQuery* query, const KernelRunner& runner);

@@ -87,6 +87,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
                   fmt::format("memory:CUDAMemory cannot be {} here: {}", cuda_output_ ? "given" : "taken", obstacle));
     }
   }
+  set_vulkan_caps(in, out);
   check_picture_size(in);
   check_picture_size(out);
   in_format_ = FrameFormat::from_caps(in);
@@ -105,7 +106,7 @@ void KernelRunner::begin() {
   begun_anew_ = true;
   continuity_.break_off();
   loans_->sweep();
-  cuda_sequence_ = 0;
+  foreign_sequence_ = 0;
   launcher_->begin();
 }
 
@@ -114,9 +115,10 @@ GstStructure* KernelRunner::stats() const {
   const auto log = log_;
   lock.unlock();
   const bool cuda = launcher_->backend() == Backend::cuda;
-  GstStructure* made = gst_structure_new("gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend",
-                                         G_TYPE_STRING, cuda ? "cuda" : "vulkan", "frames", G_TYPE_UINT64,
-                                         static_cast<guint64>(launcher_->frames()), nullptr);
+  GstStructure* made = gst_structure_new(
+      "gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING, cuda ? "cuda" : "vulkan",
+      "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()), "gpu-copies", G_TYPE_UINT64,
+      static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64, static_cast<guint64>(host_copies_), nullptr);
   add_latency(made, log.get());
   return made;
 }

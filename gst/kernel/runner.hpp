@@ -21,6 +21,8 @@
 #include "gst/kernel/result.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/memory/memory.hpp"
+#include "gst/vulkan/caps.hpp"
+#include "gst/vulkan/transfer.hpp"
 
 namespace gpumap::gst {
 
@@ -34,8 +36,8 @@ class KernelRunner {
   KernelRunner(const KernelRunner&) = delete;
   KernelRunner& operator=(const KernelRunner&) = delete;
 
-  /// The stream's caps. What comes out stays in GPU memory or goes into CUDA memory where `out` asks for that, else it
-  /// comes down to host memory. Throws Error.
+  /// The stream's caps. What comes out stays in GPU memory or goes into CUDA's or Vulkan's where `out` asks for that,
+  /// else it comes down to host memory. Throws Error.
   void set_caps(const GstCaps* in, const GstCaps* out);
   /// Whether what follows knows raw video in GStreamer's default layout alone.
   void set_default_layout_only(bool only) noexcept { default_layout_only_ = only; }
@@ -44,6 +46,24 @@ class KernelRunner {
   /// The pool for frames of `caps`: downstream's where `query` (may be null) has one that fits. Throws
   /// Error(no_memory).
   void choose_cuda_pool(GstCaps* caps, GstQuery* query) { cuda_pool_ = cuda_pool(device(), caps, query); }
+  /// The caps ask for Vulkan's memory on that side.
+  enum class VulkanSide { in, out };
+  [[nodiscard]] bool is_vulkan(VulkanSide side) const noexcept {
+    return side == VulkanSide::in ? vulkan_input_ : vulkan_output_;
+  }
+  /// Its frames lie on another device than use_vulkan_site() told last.
+  [[nodiscard]] bool needs_vulkan_site(VulkanSide side, const GstVulkanDevice* device) const noexcept {
+    const auto& transfer = side == VulkanSide::in ? vulkan_in_ : vulkan_out_;
+    return !transfer || transfer->device() != device;
+  }
+  /// Where the frames of that side lie, which is told before the first frame of theirs and when that changes. Throws
+  /// Error(not_supported | device_lost).
+  void use_vulkan_site(VulkanSide side, VulkanSite site);
+  /// True between caps that ask for Vulkan memory and make_vulkan_pool().
+  [[nodiscard]] bool lacks_vulkan_pool() const noexcept { return vulkan_output_ && !vulkan_pool_; }
+  void drop_vulkan_pool() noexcept { vulkan_pool_.reset(); }
+  /// For frames of `caps`, on the site of the output. Throws Error(no_memory).
+  void make_vulkan_pool(GstCaps* caps);
   /// As gpumap::gst::cuda_obstacle() of its device and backend. From any thread.
   [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(device(), launcher_->backend()); }
   [[nodiscard]] const Device& device() const noexcept { return launcher_->device(); }  ///< from any thread
@@ -81,7 +101,10 @@ class KernelRunner {
   void drain();
 
   /// Makes a waiting run() return, until called with false.
-  void cancel(bool cancelled) noexcept { launcher_->cancel(cancelled); }
+  void cancel(bool cancelled) noexcept {
+    cancelled_.store(cancelled, std::memory_order_relaxed);
+    launcher_->cancel(cancelled);
+  }
 
   /// The end of what was launched last. From any thread.
   [[nodiscard]] Fence last_launched() const { return launcher_->last_launched(); }
@@ -110,7 +133,8 @@ class KernelRunner {
   /// An input buffer, as it is launched on.
   struct Input {
     FrameInput frame;
-    CudaFrame cuda;  ///< empty in memory of ours
+    CudaFrame cuda;   ///< empty in memory of ours
+    LentBlock block;  ///< that holds a copy of a frame in Vulkan's memory; else empty
     GstVideoMeta* meta = nullptr;
     bool is_cut = false;  ///< the kernel sees the part that a GstVideoCropMeta leaves
   };
@@ -124,9 +148,16 @@ class KernelRunner {
   [[nodiscard]] CopyPicture rows_of(const FrameFormat& format) const;
   /// Empty when cancelled.
   [[nodiscard]] CudaFrame take_cuda_frame();
+  /// A copy in memory of ours. Nothing when cancelled.
+  [[nodiscard]] std::optional<Input> vulkan_input_of(GstBuffer* in);
+  /// A frame with a copy of what the kernel gave, or of the input that goes on. Null when cancelled.
+  [[nodiscard]] GstBuffer* vulkan_output_of(const Input& input, FrameOutput& made);
+  void set_vulkan_caps(const GstCaps* in, const GstCaps* out);
+  /// The input itself goes on where the kernel writes none.
+  [[nodiscard]] bool hands_vulkan_on() const noexcept;
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   [[nodiscard]] bool keep_until(CudaFrame frame, const Fence& done);
-  [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, const Input& input, FrameOutput& made, CudaFrame& cuda);
+  [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda);
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);
   void count(const FrameTrace* trace);
   void set_times_of_shortened(GstBuffer* out, std::size_t given) const;
@@ -142,7 +173,14 @@ class KernelRunner {
   bool cuda_input_ = false, cuda_output_ = false;  ///< memory:CUDAMemory
   CudaPool cuda_pool_;
   std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
-  std::uint64_t cuda_sequence_ = 0;  ///< frames in CUDA memory have no channel that counts them
+  bool vulkan_input_ = false, vulkan_output_ = false;  ///< memory:VulkanImage or memory:VulkanBuffer
+  bool same_vulkan_memory_ = false;                    ///< the one of these on both sides
+  std::unique_ptr<VulkanTransfer> vulkan_in_, vulkan_out_;
+  std::shared_ptr<BlockPool> vulkan_in_pool_, vulkan_out_pool_;
+  CudaPool vulkan_pool_;
+  std::atomic<std::uint64_t> gpu_copies_{0}, host_copies_{0};  ///< of frames in Vulkan's memory
+  std::uint64_t foreign_sequence_ = 0;  ///< frames in memory of others have no channel that counts them
+  std::atomic<bool> cancelled_{false};
   bool default_layout_only_ = false;
   bool only_remembered_ = false;
   bool dropped_ = false;

@@ -54,6 +54,7 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
   GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
   runner.set_default_layout_only(default_only);
+  runner.drop_vulkan_pool();  // who follows now may be on another device
   gst_caps_unref(caps);
 }
 
@@ -142,6 +143,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       refresh_tables(trans, *runner);
       ask_for_layout(trans, *runner);
       provide_cuda_pool(trans, *runner);
+      provide_vulkan(trans, *runner, in);
       if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
       *out = runner->run(in);
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),

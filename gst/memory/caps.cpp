@@ -102,6 +102,19 @@ GstCaps* from_either_memory(const GstCaps* caps) {
   return gst_caps_merge(gst_caps_new_empty(), plain);  // what both memories have is there once, in the same order
 }
 
+GstCaps* structures_by(const GstCaps* caps, const char* feature, bool with) {
+  GstCaps* kept = gst_caps_new_empty();
+  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
+    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
+    const bool has = features != nullptr && !gst_caps_features_is_any(features) &&
+                     gst_caps_features_contains(features, feature) != 0;
+    if (has != with) continue;
+    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)),
+                                   features != nullptr ? gst_caps_features_copy(features) : nullptr);
+  }
+  return kept;
+}
+
 bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature) {
   constexpr const char* of_no_one = "memory:GPUMapNobody";
   return peer_takes(srcpad, caps, feature) && !peer_takes(srcpad, caps, of_no_one);

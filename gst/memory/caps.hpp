@@ -21,6 +21,8 @@ inline constexpr const char* feature_name = "memory:GPUMap";
 [[nodiscard]] GstCaps* from_either_memory(const GstCaps* caps);
 /// The structures of `caps` (transfer full) that are for system memory.
 [[nodiscard]] GstCaps* system_only(const GstCaps* caps);
+/// The structures of `caps` (transfer full), which are not ANY, that have the memory feature, or have it not.
+[[nodiscard]] GstCaps* structures_by(const GstCaps* caps, const char* feature, bool with);
 
 /// Whether what follows `srcpad` takes `caps` with this memory feature because it knows that memory. Elements that take
 /// anything (filesink, fakesink, textoverlay) also take memory that they know nothing of, and then write padding to a

@@ -14,7 +14,7 @@
 
 namespace gpumap {
 
-/// Memory as another process imports it.
+/// Memory as another process, or another Vulkan device of this one, imports it.
 struct MemoryExport {
   UniqueFd fd;                         ///< OPAQUE_FD of a dedicated allocation
   std::uint64_t allocation_bytes = 0;  ///< of the VkDeviceMemory

@@ -88,7 +88,7 @@ class VulkanMapping final : public GpuMapping {
   }
 
   [[nodiscard]] MemoryExport export_memory() const override {
-    if (placement() != Placement::bar) return GpuMapping::export_memory();
+    if (placement() == Placement::host) return GpuMapping::export_memory();
     return {export_fd(), allocation_.memory_bytes, allocation_.buffer_bytes, base_, allocation_.memory_type};
   }
 

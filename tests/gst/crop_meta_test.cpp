@@ -143,5 +143,42 @@ TEST(CropMeta, OutsideThePictureIsAnError) {
   EXPECT_THAT(pipeline.wait(), testing::HasSubstr("GstVideoCropMeta"));
 }
 
+// Who asks is told that no one here reads GstVideoCropMeta. Kernels that declare no output see the whole picture's
+// first pixels, not the part: from an upstream that cuts by itself where it must (videocrop), each kernel gets the
+// right ones.
+TEST(CropMeta, IsNotAskedFor) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in ! gpumapsink name=sink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel "
+                     "kernel=convert ! video/x-raw,format=RGBA ! fakesink"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  const Pad pad(gst_element_get_static_pad(pipeline.element("sink"), "sink"));
+  GstQuery* query = gst_query_new_allocation(video_caps("NV12", width, height).get(), TRUE);
+  ASSERT_TRUE(gst_pad_query(pad.get(), query));
+  EXPECT_TRUE(gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr));
+  EXPECT_FALSE(gst_query_find_allocation_meta(query, GST_VIDEO_CROP_META_API_TYPE, nullptr));
+  gst_query_unref(query);
+}
+
+TEST(CropMeta, EveryKernelSeesWhatVideocropLeaves) {
+  const auto of = [](const std::string& way) {
+    Pipeline pipeline(
+        on_new_channel("videotestsrc num-buffers=1 pattern=smpte ! "
+                       "video/x-raw,format=RGBA,width=40,height=30 ! videocrop left=7 top=5 right=11 "
+                       "bottom=9 ! " +
+                       way + "appsink name=out sync=false"));
+    EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Sample sample = pull(pipeline.appsink(), 20s);
+    EXPECT_NE(sample, nullptr) << way << pipeline.wait(1ms);
+    return sample ? pixels_of(sample.get()) : Data();
+  };
+  Data inverted = of("");
+  for (std::size_t i = 0; i < inverted.size(); ++i) {
+    if (i % 4 != 3) inverted[i] = ~inverted[i];
+  }
+  EXPECT_EQ(of("gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel location=" GPUMAP_EXAMPLES
+               "/kernels/invert.comp ! video/x-raw,format=RGBA ! "),
+            inverted);
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test

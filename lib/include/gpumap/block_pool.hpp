@@ -80,6 +80,8 @@ class LentBlock {
   [[nodiscard]] explicit operator bool() const noexcept { return block_.mapping != nullptr; }
   /// Not of an empty one.
   [[nodiscard]] const Mapping& mapping() const noexcept { return *block_.mapping; }
+  /// Keeps the memory, not the block. Null of an empty one.
+  [[nodiscard]] const std::shared_ptr<Mapping>& shared_mapping() const noexcept { return block_.mapping; }
   /// GPU work that uses it: until then no one else gets it.
   void add_read_fence(const Fence& fence) { block_.readers.push_back(fence); }
   [[nodiscard]] const std::shared_ptr<BlockPool>& pool() const noexcept { return pool_; }

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+#include "gst/vulkan/transfer.hpp"
+
+#include <cstring>
+#include <vector>
+
+#include "gst/memory/video_layout.hpp"
+#include "gst/vulkan/functions.hpp"
+#include "gst/vulkan/window.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+using Direction = VulkanTransfer::Direction;
+
+/// Waits in steps: a driver that hangs is to be told, with what it was asked.
+constexpr std::uint64_t patience_ns = 10'000'000'000;
+
+/// Kept at most: a pool of gpumap's lends fewer blocks than this as a rule.
+constexpr std::size_t max_windows = 16;
+
+/// A plane of a picture in a frame's memory and beside it.
+struct PlaneCopy {
+  GstMemory* memory;
+  VkImageAspectFlags aspect;
+  std::uint32_t width, height;        ///< in pixels of the plane
+  std::uint64_t pixel_bytes, offset;  ///< beside it
+  std::uint64_t stride;
+};
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(ErrorCode::invalid, fmt::format("a frame in Vulkan memory {}: see what sends it", what));
+}
+
+void check_memory(const PlaneCopy& plane, const GstVulkanDevice* device) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  if (library.gst_is_vulkan_image_memory(plane.memory) != 0) {
+    const auto& image = *reinterpret_cast<GstVulkanImageMemory*>(plane.memory);
+    if (image.device != device) refuse("came on another Vulkan device than those before");
+    // A plane of a format of several is smaller than its image.
+    if (image.create_info.extent.width < plane.width || image.create_info.extent.height < plane.height) {
+      refuse(fmt::format("is of {}x{} pixels where its caps say {}x{}", image.create_info.extent.width,
+                         image.create_info.extent.height, plane.width, plane.height));
+    }
+  } else if (library.gst_is_vulkan_buffer_memory(plane.memory) != 0) {
+    const auto& buffer = *reinterpret_cast<GstVulkanBufferMemory*>(plane.memory);
+    if (buffer.device != device) refuse("came on another Vulkan device than those before");
+    const std::uint64_t needed = plane.width * plane.pixel_bytes * plane.height;
+    if (buffer.requirements.size < needed) {
+      refuse(fmt::format("has {} bytes for a plane that takes {}", buffer.requirements.size, needed));
+    }
+  } else {
+    refuse("has memory of another kind");
+  }
+}
+
+std::vector<PlaneCopy> planes_of(GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+                                 const VulkanWindow& window) {
+  const guint planes = GST_VIDEO_INFO_N_PLANES(&info);
+  const guint memories = gst_buffer_n_memory(frame);
+  if (memories != planes && memories != 1) refuse(fmt::format("has {} pieces for {} planes", memories, planes));
+  std::vector<PlaneCopy> made;
+  for (guint i = 0; i < planes; ++i) {
+    const PlaneExtent extent = plane_extent(info, i);
+    PlaneCopy plane{};
+    plane.memory = gst_buffer_peek_memory(frame, memories == planes ? i : 0);
+    plane.aspect = VkImageAspectFlags{VK_IMAGE_ASPECT_COLOR_BIT};
+    if (memories != planes) plane.aspect = VkImageAspectFlags{VK_IMAGE_ASPECT_PLANE_0_BIT} << i;
+    plane.pixel_bytes = static_cast<std::uint64_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&info, i));
+    plane.width = static_cast<std::uint32_t>(extent.row_bytes / plane.pixel_bytes);
+    plane.height = static_cast<std::uint32_t>(extent.rows);
+    plane.offset = layout.plane[i];
+    plane.stride = layout.stride[i];
+    const std::uint64_t end = plane.offset + plane.stride * (extent.rows - 1) + extent.row_bytes;
+    if (plane.stride < extent.row_bytes || end > window.bytes) {
+      refuse(fmt::format("of {} bytes has no room for the picture that its caps say", window.bytes));
+    }
+    if (plane.stride % plane.pixel_bytes != 0 || plane.offset % plane.pixel_bytes != 0) {
+      refuse(fmt::format("is to be copied between rows of {} bytes, which are no whole pixels of {}", plane.stride,
+                         plane.pixel_bytes));
+    }
+    made.push_back(plane);
+  }
+  return made;
+}
+
+/// Those of other users of the frame that a timeline tells of.
+struct Waits {
+  std::vector<VkSemaphore> timelines;
+  std::vector<std::uint64_t> values;
+  std::vector<VkPipelineStageFlags> stages;
+
+  void add(const VulkanWork& work) {
+    if (work.timeline == VK_NULL_HANDLE || work.value == 0) return;
+    timelines.push_back(work.timeline);
+    values.push_back(work.value);
+    stages.push_back(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT);
+  }
+};
+
+}  // namespace
+
+VulkanTransfer::VulkanTransfer(VulkanSite site, const Device& device)
+    : site_(std::move(site)),
+      shares_(shares_memory(site_, device)),
+      vulkan_(std::make_unique<VulkanFunctions>(site_.device.get())) {
+  VkDevice on = site_.device->device;
+  VkCommandPoolCreateInfo pool{};
+  pool.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
+  pool.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT;
+  pool.queueFamilyIndex = site_.queue->family;
+  check_vulkan(vulkan_->vkCreateCommandPool(on, &pool, nullptr, &pool_), "making a command pool");
+  VkCommandBufferAllocateInfo commands{};
+  commands.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
+  commands.commandPool = pool_;
+  commands.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
+  commands.commandBufferCount = 1;
+  VkFenceCreateInfo fence{};
+  fence.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO;
+  VkResult result = vulkan_->vkAllocateCommandBuffers(on, &commands, &commands_);
+  if (result >= 0) result = vulkan_->vkCreateFence(on, &fence, nullptr, &fence_);
+  if (result < 0) vulkan_->vkDestroyCommandPool(on, pool_, nullptr);
+  check_vulkan(result, "making a command buffer");
+}
+
+VulkanTransfer::~VulkanTransfer() {
+  if (stuck_) {  // it all stays
+    for (auto& [mapping, kept] : windows_) {
+      (void)kept.second.release();
+      keep_for_good(kept.first);
+    }
+    (void)room_.release();
+    (void)vulkan_.release();
+    (void)site_.device.release();
+    return;
+  }
+  vulkan_->vkDestroyFence(site_.device->device, fence_, nullptr);
+  vulkan_->vkDestroyCommandPool(site_.device->device, pool_, nullptr);
+}
+
+VulkanWindow& VulkanTransfer::window_on(const std::shared_ptr<Mapping>& mapping) {
+  const auto found = windows_.find(mapping.get());
+  if (found != windows_.end()) return *found->second.second;
+  if (windows_.size() >= max_windows) windows_.clear();
+  auto window = import_window(*vulkan_, site_.device->device, *mapping);
+  return *windows_.emplace(mapping.get(), std::pair(mapping, std::move(window))).first->second.second;
+}
+
+void VulkanTransfer::make_room(std::size_t bytes) {
+  if (room_ && room_->bytes >= bytes) return;
+  room_.reset();
+  room_ = host_window(*vulkan_, *site_.device, bytes);
+}
+
+void VulkanTransfer::copy(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+                          const std::shared_ptr<Mapping>& mapping) {
+  run(direction, frame, info, layout, window_on(mapping));
+}
+
+void VulkanTransfer::copy_through_host(Direction direction, GstBuffer* frame, const GstVideoInfo& info,
+                                       const gpumap_view& layout, std::byte* host, std::size_t bytes) {
+  make_room(bytes);
+  if (direction == Direction::to_frame) std::memcpy(room_->host, host, bytes);
+  run(direction, frame, info, layout, *room_);
+  if (direction == Direction::from_frame) std::memcpy(host, room_->host, bytes);
+}
+
+namespace {
+
+VkMemoryBarrier memory_barrier(VkAccessFlags before, VkAccessFlags after) {
+  VkMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER;
+  barrier.srcAccessMask = before;
+  barrier.dstAccessMask = after;
+  return barrier;
+}
+
+void record_image(const VulkanFunctions& vulkan, VkCommandBuffer commands, Direction direction, const PlaneCopy& plane,
+                  const VulkanWindow& window) {
+  auto& memory = *reinterpret_cast<GstVulkanImageMemory*>(plane.memory);
+  const bool to_frame = direction == Direction::to_frame;
+  const VkImageLayout layout = to_frame ? VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL : VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL;
+  const VkAccessFlags access = to_frame ? VK_ACCESS_TRANSFER_WRITE_BIT : VK_ACCESS_TRANSFER_READ_BIT;
+  const VulkanImageState state = state_of(memory);
+  VkImageMemoryBarrier barrier{};
+  barrier.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER;
+  barrier.srcAccessMask = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
+  barrier.dstAccessMask = access;
+  barrier.oldLayout = state.layout;
+  barrier.newLayout = layout;
+  barrier.srcQueueFamilyIndex = barrier.dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED;
+  barrier.image = memory.image;
+  barrier.subresourceRange = state.part;
+  vulkan.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 0,
+                              nullptr, 0, nullptr, 1, &barrier);
+  VkBufferImageCopy region{};
+  region.bufferOffset = window.base + plane.offset;
+  region.bufferRowLength = static_cast<std::uint32_t>(plane.stride / plane.pixel_bytes);
+  region.imageSubresource = {plane.aspect, 0, 0, 1};
+  region.imageExtent = {plane.width, plane.height, 1};
+  if (to_frame) {
+    vulkan.vkCmdCopyBufferToImage(commands, window.buffer, memory.image, layout, 1, &region);
+  } else {
+    vulkan.vkCmdCopyImageToBuffer(commands, memory.image, layout, window.buffer, 1, &region);
+  }
+  set_transferred(memory, layout, access);
+}
+
+/// Rows have no padding there: GStreamer's elements know none.
+void record_buffer(const VulkanFunctions& vulkan, VkCommandBuffer commands, Direction direction, const PlaneCopy& plane,
+                   const VulkanWindow& window) {
+  const auto& memory = *reinterpret_cast<GstVulkanBufferMemory*>(plane.memory);
+  const std::uint64_t row_bytes = plane.width * plane.pixel_bytes;
+  const bool whole = plane.stride == row_bytes;
+  std::vector<VkBufferCopy> regions;
+  for (std::uint32_t row = 0; row < (whole ? 1 : plane.height); ++row) {
+    VkBufferCopy region{window.base + plane.offset + row * plane.stride, row * row_bytes,
+                        whole ? row_bytes * plane.height : row_bytes};
+    if (direction == Direction::from_frame) std::swap(region.srcOffset, region.dstOffset);
+    regions.push_back(region);
+  }
+  VkBuffer from = window.buffer;
+  VkBuffer to = memory.buffer;
+  if (direction == Direction::from_frame) std::swap(from, to);
+  vulkan.vkCmdCopyBuffer(commands, from, to, static_cast<std::uint32_t>(regions.size()), regions.data());
+}
+
+}  // namespace
+
+void VulkanTransfer::run(Direction direction, GstBuffer* frame, const GstVideoInfo& info, const gpumap_view& layout,
+                         const VulkanWindow& window) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  const auto planes = planes_of(frame, info, layout, window);
+  for (const PlaneCopy& plane : planes) check_memory(plane, site_.device.get());
+  Waits waits;
+  VkCommandBufferBeginInfo begin{};
+  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  begin.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  check_vulkan(vulkan_->vkBeginCommandBuffer(commands_, &begin), "recording a copy");
+  const auto order = [&](VkPipelineStageFlags from, VkPipelineStageFlags to, const VkMemoryBarrier& barrier) {
+    vulkan_->vkCmdPipelineBarrier(commands_, from, to, 0, 1, &barrier, 0, nullptr, 0, nullptr);
+  };
+  order(VK_PIPELINE_STAGE_ALL_COMMANDS_BIT, VK_PIPELINE_STAGE_TRANSFER_BIT,
+        memory_barrier(VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT,
+                       VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_TRANSFER_WRITE_BIT));
+  for (const PlaneCopy& plane : planes) {
+    if (library.gst_is_vulkan_image_memory(plane.memory) != 0) {
+      waits.add(work_on(*reinterpret_cast<GstVulkanImageMemory*>(plane.memory)));
+      record_image(*vulkan_, commands_, direction, plane, window);
+    } else {
+      waits.add(work_on(*reinterpret_cast<GstVulkanBufferMemory*>(plane.memory)));
+      record_buffer(*vulkan_, commands_, direction, plane, window);
+    }
+  }
+  order(VK_PIPELINE_STAGE_TRANSFER_BIT, VK_PIPELINE_STAGE_HOST_BIT | VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
+        memory_barrier(VK_ACCESS_TRANSFER_WRITE_BIT, VK_ACCESS_HOST_READ_BIT | VK_ACCESS_MEMORY_READ_BIT));
+  check_vulkan(vulkan_->vkEndCommandBuffer(commands_), "recording a copy");
+
+  VkTimelineSemaphoreSubmitInfo timelines{};
+  timelines.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO;
+  timelines.waitSemaphoreValueCount = static_cast<std::uint32_t>(waits.values.size());
+  timelines.pWaitSemaphoreValues = waits.values.data();
+  VkSubmitInfo submit{};
+  submit.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO;
+  if (!waits.timelines.empty()) submit.pNext = &timelines;
+  submit.waitSemaphoreCount = static_cast<std::uint32_t>(waits.timelines.size());
+  submit.pWaitSemaphores = waits.timelines.data();
+  submit.pWaitDstStageMask = waits.stages.data();
+  submit.commandBufferCount = 1;
+  submit.pCommandBuffers = &commands_;
+  VkDevice device = site_.device->device;
+  check_vulkan(vulkan_->vkResetFences(device, 1, &fence_), "resetting a fence");
+  library.gst_vulkan_queue_submit_lock(site_.queue.get());
+  const VkResult submitted = vulkan_->vkQueueSubmit(site_.queue->queue, 1, &submit, fence_);
+  library.gst_vulkan_queue_submit_unlock(site_.queue.get());
+  check_vulkan(submitted, "submitting a copy");
+  const VkResult waited = vulkan_->vkWaitForFences(device, 1, &fence_, VK_TRUE, patience_ns);
+  stuck_ = waited != VK_SUCCESS;
+  check_vulkan(waited, "copying a frame");
+  if (stuck_) {
+    throw Error(ErrorCode::device_lost,
+                "a copy on the Vulkan device of GStreamer's elements has not ended after 10 s: see what else that GPU "
+                "does, and the driver's log");
+  }
+}
+
+}  // namespace gpumap::gst
