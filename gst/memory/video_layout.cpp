@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "gpumap/error.hpp"
+#include "gst/analytics/tensors.hpp"
 
 namespace gpumap::gst {
 
@@ -152,6 +153,7 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
       static_cast<GstBufferCopyFlags>(static_cast<unsigned>(GST_BUFFER_COPY_FLAGS) | GST_BUFFER_COPY_TIMESTAMPS |
                                       GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP),
       0, static_cast<gsize>(-1));
+  copy_tensors(packed, buffer);
   gst_buffer_unref(buffer);
   return packed;
 }

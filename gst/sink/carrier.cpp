@@ -3,6 +3,8 @@
 
 #include <gst/video/video.h>
 
+#include "gst/analytics/tensors.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -41,6 +43,7 @@ GstBuffer* carrier_of(GstBuffer* from) {
                                       GST_BUFFER_COPY_META | GST_BUFFER_COPY_DEEP);
   gst_buffer_copy_into(carrier, from, parts, 0, static_cast<gsize>(-1));
   copy_metas_on_memory(carrier, from);
+  copy_tensors(carrier, from);
   if (has_metas) gst_buffer_remove_all_memory(carrier);
   GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
   return carrier;
