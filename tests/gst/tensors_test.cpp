@@ -147,6 +147,39 @@ TEST_F(Tensors, GoThroughQueuesAndATee) {
   }
 }
 
+// From GStreamer 1.28 on, whose elements ask for it; what comes in has none of it.
+TEST_F(Tensors, CapsAnnounceThem) {
+  const KernelFile file(doubling + "// gpumap: tensor-group pair\n");
+  Pipeline pipeline(on_new_channel("videotestsrc num-buffers=1 ! " + gray +
+                                   " ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL ! gpumapkernel location=" +
+                                   file.path() + " ! videoconvert ! appsink name=out sync=false"));
+  pipeline.set_state(GST_STATE_PLAYING);
+  const Sample sample = pull(pipeline.appsink());
+  ASSERT_TRUE(sample) << pipeline.wait(1ms);
+  const auto tensors_in = [](GstCaps* caps) {
+    const GValue* value = gst_structure_get_value(gst_caps_get_structure(caps, 0), "tensors");
+    gchar* text = value != nullptr ? gst_value_serialize(value) : g_strdup("none");
+    std::string made = text;
+    g_free(text);
+    std::erase_if(made, [](char c) { return c == '\\' || c == ' '; });
+    return made;
+  };
+  const Pad pad(gst_element_get_static_pad(pipeline.element("src"), "src"));
+  const Caps before(gst_pad_get_current_caps(pad.get()));
+  EXPECT_EQ(tensors_in(before.get()), "none");
+  const std::string told = tensors_in(gst_sample_get_caps(sample.get()));
+  guint major = 0, minor = 0, micro = 0, nano = 0;
+  gst_version(&major, &minor, &micro, &nano);
+  if (minor < 28) {
+    EXPECT_EQ(told, "none");
+    return;
+  }
+  EXPECT_THAT(told, HasSubstr("tensorgroups,pair=(/uniquelist){"));
+  EXPECT_THAT(told, HasSubstr("tensor-id=(string)doubled,dims=(int)<1,23,37>,dims-order=(string)row-major,"
+                              "type=(string)uint16"));
+  EXPECT_THAT(told, HasSubstr("tensor-id=(string)bright.count,dims=(int)<1>,dims-order=(string)row-major,"));
+}
+
 /// Half of the tensor of the kernel before, less one, as the picture; the tensor's size as a result.
 const std::string halving = R"(
 // gpumap: output unchanged
