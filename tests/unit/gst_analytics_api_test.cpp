@@ -14,7 +14,11 @@ GPUMAP_GST_RELATIONS(OURS)
 }  // namespace gpumap::gst::ours
 
 #define GST_USE_UNSTABLE_API
+// Its array of dimensions has no length, which C++ does not know.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpedantic"
 #include <gst/analytics/analytics.h>
+#pragma GCC diagnostic pop
 
 #include "theirs.hpp"
 
