@@ -88,15 +88,15 @@ std::vector<std::uint8_t> pixels_of(const Data& frame) {
 /// Doubles and counts the pixels, as two tensors.
 const std::string doubling = R"(
 // gpumap: output unchanged
-// gpumap: output-tensor doubled uint16 1x{height}x{width}
 // gpumap: output-tensor bright.count uint32 1
+// gpumap: output-tensor doubled uint16 1x{height}x{width}
 void main() {
   uint x = gl_GlobalInvocationID.x, y = gl_GlobalInvocationID.y;
   if (x >= frame.in_view.width || y >= frame.in_view.height) return;
   uint value = load_u8(frame.in_view.plane[0] + uint64_t(y) * frame.in_view.stride[0] + x);
-  gpumap_tensor doubled = frame.out_tensors[0];
+  gpumap_tensor doubled = frame.out_tensors[1];
   store_u16(doubled.address + 2ul * (uint64_t(y) * doubled.dims[2] + x), 2u * value);
-  if (value >= 128u) atomic_add_u32(frame.out_tensors[1].address, 1u);
+  if (value >= 128u) atomic_add_u32(frame.out_tensors[0].address, 1u);
 }
 )";
 
@@ -211,7 +211,7 @@ void expect_halved(GstBuffer* buffer, const Data& frame) {
   guint64 rank = 0, rows = 0, count = 0;
   gst_structure_get(gst_custom_meta_get_structure(meta), "rank", G_TYPE_UINT64, &rank, "rows", G_TYPE_UINT64, &rows,
                     "count", G_TYPE_UINT64, &count, nullptr);
-  EXPECT_THAT(std::make_tuple(rank, rows, count), std::make_tuple(3U, guint64{height}, guint64{width * height}));
+  EXPECT_THAT(std::make_tuple(rank, rows, count), std::make_tuple(3U, guint64{height}, guint64{width} * height));
 }
 
 // From kernel to kernel it stays where it is.
