@@ -475,6 +475,34 @@ TEST_F(Tensors, AnalyticsAndLateResultsAreAnError) {
                         "out"));
 }
 
+// NNStreamer's caps, by lines that kernels had before: sizes innermost first. Without its elements, by the text alone.
+TEST(OtherTensors, GoInAndOutByCaps) {
+  const std::string copy =
+      "void main() {\n"
+      "  for (uint64_t i = gpumap_thread(); i < frame.out_view.bytes; i += gpumap_thread_count())\n"
+      "    store_u8(frame.out_view.plane[0] + i, load_u8(frame.in_view.plane[0] + i % frame.in_view.bytes) ^ 1u);\n}\n";
+  const KernelFile first(
+      "// gpumap: input video/x-raw,format=GRAY8\n"
+      "// gpumap: output other/tensors,format=static,num_tensors=1,dimensions=(string)3:{width}:{height}:1,"
+      "types=uint8\n// gpumap: bytes 3*width*height\n" +
+      copy);
+  const KernelFile second("// gpumap: input other/tensors,format=(string)static,types=(string)uint8\n" + copy);
+  Frames frames("location=" + first.path() + " ! gpumapkernel location=" + second.path(), gray);
+  frames.pipeline().set_state(GST_STATE_PLAYING);
+  const Data frame = random_data(std::size_t{40} * height, 7);
+  push(frames.pipeline().appsrc(), new_buffer(frame, 0));
+  const Sample sample = pull(frames.pipeline().appsink());
+  ASSERT_TRUE(sample) << frames.pipeline().wait(1ms);
+  const Caps expected = new_caps(
+      "other/tensors,format=(string)static,num_tensors=1,dimensions=(string)3:37:23:1,types=(string)uint8,"
+      "framerate=30/1");
+  EXPECT_TRUE(gst_caps_is_equal(gst_sample_get_caps(sample.get()), expected.get()))
+      << std::string(gst_caps_to_string(gst_sample_get_caps(sample.get())));
+  const Data got = data_of(gst_sample_get_buffer(sample.get()));
+  ASSERT_EQ(got.size(), std::size_t{3} * width * height);
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(got[i], frame[i % frame.size()]) << i;
+}
+
 // Where GStreamer has no such library, it is a clear error of the element, before the first frame.
 TEST(WithoutLibrary, ItIsAnError) {
   const AnalyticsLibrary& library = AnalyticsLibrary::get();
