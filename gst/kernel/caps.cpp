@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gst/kernel/converted_caps.hpp"
+#include "gst/kernel/tensor_caps.hpp"
 #include "gst/memory/caps.hpp"
 
 namespace gpumap::gst {
@@ -96,8 +97,11 @@ void fixate_rate(GstCaps* others, const GstCaps* in) {
   }
 }
 
-GstCaps* transform_kernel_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
-                               GstCaps* caps) {
+namespace {
+
+/// Tensors that go with the frames apart.
+GstCaps* transform_frame_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
+                              GstCaps* caps) {
   if (declared.converted) return transform_converted_caps(declared, params, direction, caps);
   if (!declared.empty()) return transform_declared_caps(declared, params, direction, caps);
   if (gst_caps_is_any(caps)) return gst_caps_ref(caps);
@@ -110,6 +114,19 @@ GstCaps* transform_kernel_caps(const DeclaredCaps& declared, const std::string& 
   GstCaps* result = in_either_memory(made);
   gst_caps_unref(made);
   return result;
+}
+
+}  // namespace
+
+GstCaps* transform_kernel_caps(const DeclaredCaps& declared, const std::string& params, GstPadDirection direction,
+                               GstCaps* caps) {
+  if (direction == GST_PAD_SINK) {
+    return with_tensors(declared, caps, transform_frame_caps(declared, params, direction, caps));
+  }
+  GstCaps* asked = without_tensors(declared, gst_caps_ref(caps));
+  GstCaps* made = transform_frame_caps(declared, params, direction, asked);
+  gst_caps_unref(asked);
+  return made;
 }
 
 }  // namespace gpumap::gst

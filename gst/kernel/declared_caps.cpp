@@ -224,7 +224,11 @@ GstCaps* of_each(GstCaps* one, StructureOf structure_of) {
 }  // namespace
 
 DeclaredCaps caps_of(const Declaration& declaration) {
-  DeclaredCaps caps{declaration.input, declaration.output, declaration.converted, {}};
+  DeclaredCaps caps{.input = declaration.input,
+                    .output = declaration.output,
+                    .converted = declaration.converted,
+                    .tensors = declaration.output_tensors,
+                    .tensor_group = declaration.tensor_group};
   const std::vector<std::string_view> mentioned = variables_in(caps.output);
   const bool mentions = std::any_of(mentioned.begin(), mentioned.end(),
                                     [](std::string_view name) { return name.starts_with("params."); });
@@ -243,7 +247,8 @@ bool DeclaredCaps::operator==(const DeclaredCaps& other) const {
   const auto same = [&](const DeclaredParameter& one, const DeclaredParameter& two) {
     return one.name == two.name && one.values.size() == two.values.size() && (!counts(one.name) || one == two);
   };
-  return input == other.input && output == other.output && converted == other.converted &&
+  return input == other.input && output == other.output && converted == other.converted && tensors == other.tensors &&
+         tensor_group == other.tensor_group &&
          std::equal(params.begin(), params.end(), other.params.begin(), other.params.end(), same);
 }
 

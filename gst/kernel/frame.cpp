@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gst/analytics/tensors.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/memory/copy_flags.hpp"
@@ -25,13 +26,15 @@ GstMemory* wrap_host(LentBlock lent, std::size_t bytes) {
                                 [](gpointer returned) { delete static_cast<LentBlock*>(returned); });
 }
 
-GstMemory* wrap_device(const std::shared_ptr<Device>& device, FrameOutput& made, std::uint64_t sequence) {
-  const auto pool = made.block.pool();
-  auto memory = std::make_unique<FrameMemory>(device, made.block.release(), made.bytes,
+/// The first `bytes` of a block that `done` fills.
+GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, std::size_t bytes, const Fence& done,
+                       std::uint64_t sequence) {
+  const auto pool = lent.pool();
+  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes,
                                               [pool](MemoryBlock&& block) { pool->give_back(std::move(block)); });
-  memory->set_written(made.done);
+  memory->set_written(done);
   memory->set_sequence(sequence);
-  return memory_new(wrapping_allocator(), std::move(memory), made.bytes, GST_MEMORY_FLAG_READONLY);
+  return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);
 }
 
 std::int64_t time_or_none(GstClockTime time) {
@@ -141,6 +144,10 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   } else {
     input = input_of(in);
   }
+  if (!launcher_->declaration().input_tensors.empty()) {
+    input.tensors = MappedTensors(in, *launcher_);
+    input.frame.tensors = input.tensors.take();
+  }
   const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
   continuity_.add(in, rate != 0 ? input.frame.bytes / in_format_.bytes_per_sample() : 0, rate);
   input.frame.gap = gap;
@@ -221,7 +228,8 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
     if (vulkan_output_) {
       // It lies there already.
     } else if (made.block) {
-      gst_buffer_append_memory(out, wrap_device(launcher_->shared_device(), made, input.frame.sequence));
+      gst_buffer_append_memory(
+          out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence));
     } else if (to_host) {
       gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
     }
@@ -242,7 +250,18 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   keep_result(in, input, gst_buffer_get_size(out));
   if (launcher_->has_result()) result_.put_on(out);
   if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
+  tell_tensors(out, in, made, input.frame.sequence);
   return out;
+}
+
+/// Last: a copy of the buffer may leave them behind.
+void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const {
+  copy_tensors(out, in);
+  if (made.tensors) {
+    const std::size_t bytes = made.tensors.mapping().bytes();
+    put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence), *launcher_);
+  }
+  if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
 }
 
 void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {

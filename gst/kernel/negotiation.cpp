@@ -8,6 +8,7 @@
 #include "gst/kernel/converted_caps.hpp"
 #include "gst/kernel/element.hpp"
 #include "gst/kernel/neighbours.hpp"
+#include "gst/kernel/tensor_caps.hpp"
 #include "gst/memory/caps.hpp"
 #include "gst/vulkan/caps.hpp"
 
@@ -115,6 +116,16 @@ void add_latency(GstQuery& query, GstBaseTransform* trans) {
   gst_query_set_latency(&query, live, least + more, GST_CLOCK_TIME_IS_VALID(most) ? most + more : most);
 }
 
+/// GstBaseTransform puts what downstream asks for first as it is, where it may: tensors of ours and all.
+void ask_no_tensors(GstQuery* query, const DeclaredCaps& declared) {
+  GstCaps* answer = nullptr;
+  gst_query_parse_caps_result(query, &answer);
+  if (answer == nullptr || declared.tensors.empty()) return;
+  answer = without_tensors(declared, gst_caps_ref(answer));
+  gst_query_set_caps_result(query, answer);
+  gst_caps_unref(answer);
+}
+
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
   if (direction == GST_PAD_SINK && answer_reads_gpu_memory(query)) return TRUE;
@@ -124,8 +135,10 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
   }
   const gboolean answered = kernel_parent_class()->query(trans, direction, query);
   if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY && answered != 0) add_latency(*query, trans);
-  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0 && runner_of(trans)) {
-    correct_caps(trans, query);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0) {
+    const auto runner = runner_of(trans);
+    if (runner) correct_caps(trans, query);
+    ask_no_tensors(query, caps_in_force(settings_in_force(trans, runner.get()), runner.get()));
   }
   return answered;
 }

@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "gst/analytics/relations.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -101,6 +103,7 @@ void KernelResult::put_on(GstBuffer* out) {
   };
   if (const auto found = std::exchange(found_, std::nullopt)) {
     if (GstStructure* structure = structure_of(meta_name)) tell(structure, *found);
+    if (rule_.analytics) add_relations(out, rule_.analytics, rule_.fields, *found);
   }
   if (for_meta_.empty()) return;
   GstStructure* structure = structure_of(late_meta_name);

@@ -24,6 +24,7 @@ struct ResultRule {
   /// By these names and types words are told in any case. Where that is empty, all of them as they are, if any is not
   /// zero.
   std::vector<std::pair<std::string, ResultType>> fields;
+  DeclaredAnalytics analytics;  ///< as which metas of GStreamer's own the words are told, too
 };
 
 /// What is told of a kernel's results: an element message each, and custom metas. A frame that waits for its result has

@@ -28,9 +28,10 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
     : result_(settings.late_results) {
   const auto declared = std::make_shared<std::optional<DeclaredCaps>>();
   // A later version of the file is checked in a thread of its own: what it shares with this is written once, before.
-  const PlanCheck check = [declared, params = settings.params](const KernelPlan& plan) {
+  const PlanCheck check = [declared, params = settings.params, late = settings.late_results](const KernelPlan& plan) {
     DeclaredCaps caps = caps_of(plan.declaration);
     check_declared_caps(caps, params);
+    check_analytics(plan.source.name, plan.declaration, late);
     if (!*declared) {
       *declared = std::move(caps);
     } else if (caps != **declared) {
@@ -50,7 +51,10 @@ KernelRunner::~KernelRunner() {
 
 ResultRule KernelRunner::result_rule() const {
   const Declaration& declaration = launcher_->declaration();
-  return {.kernel = launcher_->name(), .message = declaration.message, .fields = declaration.results};
+  return {.kernel = launcher_->name(),
+          .message = declaration.message,
+          .fields = declaration.results,
+          .analytics = declaration.analytics};
 }
 
 std::optional<std::string> KernelRunner::reload() {
@@ -93,6 +97,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   gpu_output_ = is_gpu_caps(out);
+  const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
+  tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale);
   in_caps_.reset(gst_caps_copy(in));

@@ -19,6 +19,7 @@
 #include "gst/kernel/frame_times.hpp"
 #include "gst/kernel/metas.hpp"
 #include "gst/kernel/result.hpp"
+#include "gst/kernel/tensors.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/memory/memory.hpp"
 #include "gst/vulkan/caps.hpp"
@@ -136,6 +137,7 @@ class KernelRunner {
     CudaFrame cuda;   ///< empty in memory of ours
     LentBlock block;  ///< that holds a copy of a frame in Vulkan's memory; else empty
     GstVideoMeta* meta = nullptr;
+    MappedTensors tensors;
     bool is_cut = false;  ///< the kernel sees the part that a GstVideoCropMeta leaves
   };
   [[nodiscard]] ResultRule result_rule() const;
@@ -158,6 +160,7 @@ class KernelRunner {
   [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
   [[nodiscard]] bool keep_until(CudaFrame frame, const Fence& done);
   [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda);
+  void tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const;
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);
   void count(const FrameTrace* trace);
   void set_times_of_shortened(GstBuffer* out, std::size_t given) const;
@@ -169,6 +172,7 @@ class KernelRunner {
   std::unique_ptr<GstCaps, void (*)(GstCaps*)> in_caps_{nullptr, &gst_caps_unref};  ///< null: none yet
   std::unique_ptr<GstCaps, void (*)(GstCaps*)> out_caps_{nullptr, &gst_caps_unref};
   MetaRule metas_;
+  std::string tensor_id_;  ///< of an output that is a tensor itself
   bool gpu_output_ = true;
   bool cuda_input_ = false, cuda_output_ = false;  ///< memory:CUDAMemory
   CudaPool cuda_pool_;

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "gpumap/error.hpp"
+#include "gst/analytics/tensors.hpp"
 #include "gst/memory/copy_flags.hpp"
 
 namespace gpumap::gst {
@@ -149,6 +150,7 @@ GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
                             bytes));
   }
   gst_buffer_copy_into(packed, buffer, copy_all_but_memory, 0, static_cast<gsize>(-1));
+  copy_tensors(packed, buffer);
   gst_buffer_unref(buffer);
   return packed;
 }

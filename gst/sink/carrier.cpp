@@ -3,6 +3,7 @@
 
 #include <gst/video/video.h>
 
+#include "gst/analytics/tensors.hpp"
 #include "gst/memory/copy_flags.hpp"
 
 namespace gpumap::gst {
@@ -40,6 +41,7 @@ GstBuffer* carrier_of(GstBuffer* from) {
   }
   gst_buffer_copy_into(carrier, from, copy_all_but_memory, 0, static_cast<gsize>(-1));
   copy_metas_on_memory(carrier, from);
+  copy_tensors(carrier, from);
   if (has_metas) gst_buffer_remove_all_memory(carrier);
   GST_BUFFER_FLAG_UNSET(carrier, GST_BUFFER_FLAG_TAG_MEMORY);
   return carrier;

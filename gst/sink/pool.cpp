@@ -56,6 +56,7 @@ gboolean pool_set_config(GstBufferPool* pool, GstStructure* config) {
   }
   if (gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT)) {
     GstVideoAlignment alignment;
+    gst_video_alignment_reset(&alignment);  // who asks for the option need not say which: GStreamer 1.28's videotestsrc
     gst_buffer_pool_config_get_video_alignment(config, &alignment);
     if (!gst_video_info_align(&state.info, &alignment)) return FALSE;
     gst_buffer_pool_config_set_video_alignment(config, &alignment);

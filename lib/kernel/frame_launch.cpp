@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -63,6 +64,7 @@ struct KernelLauncher::Job {
   gpumap_view in_view{}, out_view{};    ///< as pictures or samples, whatever the kernel sees
   std::optional<gpumap_view> unpacked;  ///< where the input lay before it was packed
   LentBlock packed, block, host;
+  FrameTensors::Room tensors;
   bool of_others = false;  ///< the input lay in memory of others
   std::size_t bytes = 0;   ///< of the output
   bool hands_on = false;   ///< the input itself goes on
@@ -71,6 +73,9 @@ struct KernelLauncher::Job {
   bool sized_by_program = false;
   bool checks_bounds = false;
 
+  [[nodiscard]] std::array<LentBlock*, 5> blocks() noexcept {
+    return {&packed, &block, &host, &tensors.outputs, &tensors.copied};
+  }
   [[nodiscard]] bool to_host() const noexcept { return target.place == FrameTarget::Place::host; }
   [[nodiscard]] bool to_others() const noexcept { return gives && target.place == FrameTarget::Place::others; }
   /// Into memory of others, where the kernel did not write there and it does not lie there already.
@@ -146,6 +151,7 @@ bool KernelLauncher::make_room(Job& job) {
   job.gives = known != std::size_t{0};
   job.bytes = output_bytes(in);
   if ((has_result_ || decides()) && !results_->take(cancelled_)) return false;
+  if (tensors_ && !tensors_->take(in.tensors, cancelled_, job.tensors)) return false;
   if (!job.gives) return true;
   job.straight = to_others && !declaration_.unchanged && !keeps_layout() && !declaration_.on_bytes && !bounds_;
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
@@ -190,6 +196,7 @@ void KernelLauncher::show(Job& job) {
     if (in.gap) history_->forget();
     history_->lend(frame_);
   }
+  if (tensors_) tensors_->show(job.in.tensors, job.tensors, *queue_, frame_);
   results_->show(frame_);
 }
 
@@ -238,6 +245,9 @@ void KernelLauncher::submit(const Job& job) {
   }
   results_->launched(last_);
   if (job.in.holder != nullptr) job.in.holder->add_read_fence(last_);
+  for (const TensorInput& tensor : job.in.tensors) {
+    if (tensor.holder != nullptr) tensor.holder->add_read_fence(last_);
+  }
 }
 
 std::optional<std::size_t> KernelLauncher::given_of(std::size_t bytes) const {
@@ -257,6 +267,9 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   const Queue::Current current(*queue_);
   // Before anything is taken: where the frame came by another back end, the CPU waits here.
   if (queue_->wait(in.written, &cancelled_) != WaitResult::ready) return {};
+  for (const TensorInput& tensor : in.tensors) {
+    if (queue_->wait(tensor.written, &cancelled_) != WaitResult::ready) return {};
+  }
   Job job{.in = in, .target = target};
   // Of samples, whole ones only: the output has room for no more.
   const std::size_t sample = declaration_.on_bytes ? 1 : in_->bytes_per_sample;
@@ -305,7 +318,7 @@ void KernelLauncher::record(Job& job) {
 void KernelLauncher::submit_rest(Job& job) noexcept {
   try {
     submit(job);
-    for (LentBlock* block : {&job.packed, &job.block, &job.host}) block->add_read_fence(last_);
+    for (LentBlock* block : job.blocks()) block->add_read_fence(last_);
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
   }
@@ -339,7 +352,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
     made.outcome = outcome;
     made.done = last_;
     // Those that go no further are used until then.
-    for (LentBlock* block : {&job.packed, &job.block, &job.host}) block->add_read_fence(last_);
+    for (LentBlock* block : job.blocks()) block->add_read_fence(last_);
     return std::move(made);
   };
   if (!job.gives) {
@@ -388,6 +401,8 @@ FrameOutput KernelLauncher::finish(Job& job) {
     job.block.add_read_fence(last_);  // it may be let go before the kernel has written it
     made.block = std::move(job.block);
   }
+  job.tensors.outputs.add_read_fence(last_);  // likewise
+  made.tensors = std::move(job.tensors.outputs);
   return end(FrameOutput::Outcome::given);
 }
 

@@ -31,6 +31,8 @@ const uint GPUMAP_MAX_PARAMS = 64;
 const uint GPUMAP_RESULT_WORDS = 32;
 const uint GPUMAP_MAX_TABLES = 8;
 const uint GPUMAP_MAX_HISTORY = 8;
+const uint GPUMAP_MAX_TENSORS = 8;
+const uint GPUMAP_MAX_TENSOR_DIMS = 8;
 const uint GPUMAP_MAX_RESULT_WORDS = 4096;
 
 const uint GPUMAP_FORMAT_BYTES = 0;
@@ -92,6 +94,14 @@ struct gpumap_table {
   uint64_t count;
 };
 
+struct gpumap_tensor {
+  uint64_t address;
+  uint64_t count;
+  uint dims[GPUMAP_MAX_TENSOR_DIMS];
+  uint rank;
+  uint reserved;
+};
+
 struct gpumap_frame {
   gpumap_view in_view;   // gpumap_frame::in
   gpumap_view out_view;  // gpumap_frame::out
@@ -117,6 +127,9 @@ struct gpumap_frame {
   uint64_t given;
   uint result_words;
   uint reserved_given;
+
+  gpumap_tensor in_tensors[GPUMAP_MAX_TENSORS];
+  gpumap_tensor out_tensors[GPUMAP_MAX_TENSORS];
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

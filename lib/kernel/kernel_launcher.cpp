@@ -55,6 +55,7 @@ bool KernelLauncher::end() noexcept {
     keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
     keep_for_good(std::shared_ptr<Tables>(std::move(tables_)));
     keep_for_good(std::shared_ptr<FrameHistory>(std::move(history_)));
+    keep_for_good(std::shared_ptr<FrameTensors>(std::move(tensors_)));
     return false;
   } catch (const std::exception&) {
     return all_done_ = true;  // the device is lost: nothing runs on it any more
@@ -66,9 +67,16 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
   tables_ = std::move(tables);
   history_.reset();
   std::fill(std::begin(frame_.tables), std::end(frame_.tables), gpumap_table{});
+  std::fill(std::begin(frame_.in_tensors), std::end(frame_.in_tensors), gpumap_tensor{});
+  std::fill(std::begin(frame_.out_tensors), std::end(frame_.out_tensors), gpumap_tensor{});
   frame_.past_count = 0;
   const std::uint32_t history = plan.declaration.history;
   if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
+  tensors_.reset();
+  if (!plan.declaration.input_tensors.empty() || !plan.declaration.output_tensors.empty()) {
+    tensors_ = std::make_unique<FrameTensors>(device_, backend_, name_, plan.declaration.input_tensors,
+                                              plan.declaration.output_tensors);
+  }
   // What ships with gpumap tells all that it finds out by name; a user's kernel may write words that have none.
   has_result_ =
       !plan.declaration.results.empty() || (plan.builtin == nullptr && ResultBlocks::may_name(plan.source, "result"));
@@ -146,7 +154,12 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
 
 void KernelLauncher::begin() {
   if (history_) history_->forget();
+  if (tensors_ && in_) tensors_->begin(in_->view);
   if (in_) program_->begin(in_->view, out_->view);
+}
+
+std::span<const TensorOutput> KernelLauncher::tensors() const noexcept {
+  return tensors_ ? std::span<const TensorOutput>(tensors_->outputs()) : std::span<const TensorOutput>();
 }
 
 void KernelLauncher::check_output_may(const KernelPlan& plan) const {

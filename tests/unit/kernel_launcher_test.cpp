@@ -256,6 +256,72 @@ TEST_P(KernelLauncherTest, DropsAndShortensAsTheKernelSays) {
   EXPECT_THAT(error_of([&] { return kernel->launch(input(*from, 200), {}).bytes; }), HasSubstr("201"));
 }
 
+// In memory that the GPU reaches, and in ordinary memory; each output anew from zeros.
+TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
+  const auto kernel = launcher(
+      "// gpumap: output unchanged\n// gpumap: block 64\n// gpumap: grid 16\n// gpumap: input-tensor one u16 ?x3\n"
+      "// gpumap: input-tensor two u16 2x3\n// gpumap: output-tensor sum u32 5x3\n// gpumap: output-tensor size u32 "
+      "2\n",
+      "  unsigned short* one = (unsigned short*)frame.in_tensors[0].address;"
+      "  unsigned short* two = (unsigned short*)frame.in_tensors[1].address;"
+      "  if (i < frame.in_tensors[0].count) atomicAdd((unsigned*)frame.out_tensors[0].address + i, one[i] + two[i % "
+      "6]);"
+      "  if (i == 0) { unsigned* size = (unsigned*)frame.out_tensors[1].address; size[0] = frame.in_tensors[0].dims[0];"
+      "  size[1] = frame.out_tensors[0].rank; }",
+      "  uint64_t one = frame.in_tensors[0].address, two = frame.in_tensors[1].address;"
+      "  if (i < frame.in_tensors[0].count) atomic_add_u32(frame.out_tensors[0].address + 4ul * i, load_u16(one + 2ul "
+      "* i)"
+      " + load_u16(two + 2ul * (i % 6ul)));"
+      "  if (i == 0ul) { store_u32(frame.out_tensors[1].address, frame.in_tensors[0].dims[0]);"
+      "  store_u32(frame.out_tensors[1].address + 4ul, frame.out_tensors[0].rank); }");
+  kernel->set_stream(any_bytes(), any_bytes());
+  ASSERT_EQ(kernel->tensors().size(), 2U);
+  EXPECT_EQ(kernel->tensors()[0].bytes, 60U);
+  EXPECT_EQ(kernel->tensors()[1].offset % 256, 0U);
+  const auto from = memory_with(reference::random_bytes(1000, 1));
+  for (std::uint64_t rows = 5; rows > 2; --rows) {
+    const auto one = reference::random_bytes(10 + rows * 6, rows);
+    const auto two = reference::random_bytes(12, 9 + rows);
+    const auto memory = memory_with(one);
+    Holder holder;
+    FrameInput in = input(*from, 1000);
+    in.tensors.push_back({.type = NumberType::u16,
+                          .dims = {rows, 3},
+                          .mapping = memory.get(),
+                          .offset = 10,
+                          .bytes = one.size() - 10,
+                          .holder = &holder});
+    in.tensors.push_back({.type = NumberType::u16, .dims = {2, 3}, .host = two});
+    const FrameOutput out = kernel->launch(in, {});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    EXPECT_TRUE(out.in_place);
+    ASSERT_TRUE(out.tensors);
+    EXPECT_EQ(holder.fences.size(), 1U) << "whoever holds a tensor knows until when it is read";
+    kernel->drain();
+    const auto word = [](const std::vector<std::byte>& words, std::size_t at) {
+      return std::to_integer<std::uint32_t>(words[at]) + 256 * std::to_integer<std::uint32_t>(words[at + 1]);
+    };
+    std::vector<std::uint32_t> expected(15);
+    for (std::size_t i = 0; i < rows * 3; ++i) expected[i] = word(one, 10 + 2 * i) + word(two, 2 * (i % 6));
+    std::vector<std::byte> got(60), size(8);
+    out.tensors.mapping().download(0, got);
+    out.tensors.mapping().download(kernel->tensors()[1].offset, size);
+    std::vector<std::uint32_t> sums(15);
+    std::memcpy(sums.data(), got.data(), got.size());
+    EXPECT_EQ(sums, expected);
+    EXPECT_EQ(word(size, 0), rows);
+    EXPECT_EQ(word(size, 4), 2U);
+  }
+  FrameInput in = input(*from, 1000);
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
+              HasSubstr("0 tensors came with a frame, and it declares 2"));
+  const auto few = reference::random_bytes(11, 1);
+  in.tensors = {{.type = NumberType::u16, .dims = {2, 3}, .host = few},
+                {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
+              HasSubstr("tensor \"one\" has 11 bytes, and u16 of 2x3 take 12"));
+}
+
 // Pictures in memory of others, with rows that have padding: the kernel that sees bytes is shown none of the padding,
 // and its output is brought to where others want it, whose padding stays as it was.
 TEST_P(KernelLauncherTest, TakesAndGivesMemoryOfOthers) {

@@ -44,6 +44,13 @@ void put_view(gpumap_view view) {
   put(uint64_t(view.reserved));
   put(view.bytes);
 }
+void put_tensor(gpumap_tensor tensor) {
+  put(tensor.address);
+  put(tensor.count);
+  for (uint i = 0u; i < GPUMAP_MAX_TENSOR_DIMS; ++i) put(uint64_t(tensor.dims[i]));
+  put(uint64_t(tensor.rank));
+  put(uint64_t(tensor.reserved));
+}
 
 void main() {
   if (gl_GlobalInvocationID.x != 0u || gl_GlobalInvocationID.y != 0u) return;
@@ -73,6 +80,8 @@ void main() {
   put(frame.given);
   put(uint64_t(frame.result_words));
   put(uint64_t(frame.reserved_given));
+  for (uint i = 0u; i < GPUMAP_MAX_TENSORS; ++i) put_tensor(frame.in_tensors[i]);
+  for (uint i = 0u; i < GPUMAP_MAX_TENSORS; ++i) put_tensor(frame.out_tensors[i]);
 }
 )"));
   gpumap_frame frame{};
@@ -113,6 +122,13 @@ void main() {
   expected.push_back(frame.past_count);
   for (const gpumap_view& view : frame.past) put_view(view);
   expected.insert(expected.end(), {frame.given, frame.result_words, frame.reserved_given});
+  for (const auto* tensors : {&frame.in_tensors, &frame.out_tensors}) {
+    for (const gpumap_tensor& tensor : *tensors) {
+      expected.insert(expected.end(), {tensor.address, tensor.count});
+      expected.insert(expected.end(), std::begin(tensor.dims), std::end(tensor.dims));
+      expected.insert(expected.end(), {tensor.rank, tensor.reserved});
+    }
+  }
   std::vector<std::uint64_t> got(expected.size());
   std::memcpy(got.data(), bench_->output(), got.size() * sizeof got[0]);
   EXPECT_EQ(got, expected);

@@ -223,6 +223,9 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(past[7].bytes);
   SAME_OFFSET(given);
   SAME_OFFSET(result_words);
+  SAME_OFFSET(in_tensors[1].dims[7]);
+  SAME_OFFSET(in_tensors[7].rank);
+  SAME_OFFSET(out_tensors[7].count);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

@@ -21,8 +21,13 @@
 //   // gpumap: launch per-field                       interlaced pictures with chroma by field come as two
 //   // gpumap: input video/x-raw,format={NV12,GRAY8}  caps that it takes, else any
 //   // gpumap: bytes bytes/2                          of an output whose caps do not tell its size
+//   // gpumap: input-tensor ID float32 1x?x4          a tensor that comes with the frame; `?`: of any size
+//   // gpumap: output-tensor ID float32 1x100?x4      one that goes with it; `100?`: announced as of any size
+//   // gpumap: tensor-group ID                        the group under which these are announced, else the first's ID
 //   // gpumap: output-may drop,shorten                by what the kernel writes at frame.given: one of them, or both
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
+//   // gpumap: analytics classification              results are told as GstAnalytics metas, too: as levels of classes
+//   // gpumap: analytics detections person,car        or as regions, of such classes
 //   // gpumap: message my-sharpness                   the name under which results are told, else gpumap-result
 //   // gpumap: result-words 1024                      as many as the block has, else GPUMAP_RESULT_WORDS
 #pragma once
@@ -70,6 +75,35 @@ struct DeclaredTable {
   [[nodiscard]] bool operator==(const DeclaredTable&) const = default;
 };
 
+/// One dimension of a declared tensor.
+struct DeclaredDimension {
+  std::string size;   ///< an expression of the input's width, height, rate and channels; empty: any
+  bool open = false;  ///< in caps of any size, as decoders ask for it
+  [[nodiscard]] bool operator==(const DeclaredDimension&) const = default;
+};
+
+/// A line `input-tensor` or `output-tensor`.
+struct DeclaredTensor {
+  std::string id;
+  NumberType type = NumberType::f32;
+  std::vector<DeclaredDimension> dims;  ///< outermost first; 1 to GPUMAP_MAX_TENSOR_DIMS
+  [[nodiscard]] bool operator==(const DeclaredTensor&) const = default;
+};
+
+/// A line `analytics`: how words of the result block go on as GStreamer's own metas.
+struct DeclaredAnalytics {
+  enum class Kind {
+    none,
+    classification,  ///< each named result is the level of a class of that name
+    detections,      ///< word 0 is their number; of each `detection_words` words: x and y, width and height (i32), then
+                     ///< the confidence (f32) and the class (u32)
+  } kind = Kind::none;
+  std::vector<std::string> labels;  ///< of the classes of detections; may be none
+  [[nodiscard]] explicit operator bool() const noexcept { return kind != Kind::none; }
+  [[nodiscard]] bool operator==(const DeclaredAnalytics&) const = default;
+};
+inline constexpr std::size_t detection_words = 3;
+
 /// What a kernel may do with a frame's output beyond filling it; it says so at frame.given.
 struct OutputMay {
   bool drop = false;
@@ -98,11 +132,17 @@ struct Declaration {
   bool per_field = false;      ///< a launch for each field of an interlaced picture whose chroma is kept by field
   std::string output_bytes;    ///< an expression; empty: as the caps say
   OutputMay output_may;
-  std::vector<std::pair<std::string, ResultType>> results;  ///< no more than result_words
-  std::uint32_t result_words = GPUMAP_RESULT_WORDS;         ///< to GPUMAP_MAX_RESULT_WORDS
-  std::string message;                                      ///< the results' name; empty: the usual one
+  std::vector<DeclaredTensor> input_tensors, output_tensors;  ///< to GPUMAP_MAX_TENSORS each
+  std::string tensor_group;                                   ///< empty: the first output tensor's id
+  std::vector<std::pair<std::string, ResultType>> results;    ///< no more than result_words
+  std::uint32_t result_words = GPUMAP_RESULT_WORDS;           ///< to GPUMAP_MAX_RESULT_WORDS
+  DeclaredAnalytics analytics;
+  std::string message;  ///< the results' name; empty: the usual one
   [[nodiscard]] bool operator==(const Declaration&) const = default;
 };
+
+/// By name: letters, '_' and '.', and digits but at the start; "params.taps[1]" also has an index.
+using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 
 /// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
 [[nodiscard]] GPUMAP_API Declaration parse_declaration(std::string_view code);
@@ -128,6 +168,12 @@ GPUMAP_API void check_view(const Declaration& declaration);
 [[nodiscard]] GPUMAP_API std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel,
                                                                 std::uint64_t said, std::size_t bytes);
 
+/// How large each dimension of `tensor` is, for an input as `variables` say; 0: any. Throws Error(invalid), which names
+/// the tensor, for what has no value, a size of 0 or one beyond 2^31 - 1, and for a tensor beyond 2^32 bytes.
+[[nodiscard]] GPUMAP_API std::vector<std::uint64_t> dims_of(const DeclaredTensor& tensor, Variables variables);
+/// "1x100x4"; `?` for 0.
+[[nodiscard]] GPUMAP_API std::string dims_text(std::span<const std::uint64_t> dims);
+
 /// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
 [[nodiscard]] GPUMAP_API std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
 /// "one,other". Throws Error(invalid) for an empty name.
@@ -135,10 +181,8 @@ GPUMAP_API void check_view(const Declaration& declaration);
 /// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().
 [[nodiscard]] GPUMAP_API std::vector<std::string> parse_functions(std::string_view text);
 
-/// By name: letters, '_' and '.', and digits but at the start; "params.taps[1]" also has an index.
-using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
-/// An expression of whole numbers, variables, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid) for
-/// what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
+/// An expression of whole numbers, `variables`, + - * / %, min(a,b), max(a,b) and parentheses. Throws Error(invalid)
+/// for what is none, for an unknown variable, a division by zero and a result below zero or beyond 64 bits.
 [[nodiscard]] GPUMAP_API std::uint64_t evaluate(std::string_view expression, Variables variables);
 /// `text` with each {expression} replaced by its value, and each {expression ? text : other} by the first text,
 /// expanded in turn, where the expression is not 0, else by the other. Throws as evaluate().

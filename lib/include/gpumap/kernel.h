@@ -30,6 +30,8 @@ typedef int64_t gpumap_i64;
 #define GPUMAP_RESULT_WORDS 32
 #define GPUMAP_MAX_TABLES 8
 #define GPUMAP_MAX_HISTORY 8
+#define GPUMAP_MAX_TENSORS 8
+#define GPUMAP_MAX_TENSOR_DIMS 8
 #define GPUMAP_RESULT_WORDS 32 /* of a result block, unless the kernel declares more with `result-words` */
 #define GPUMAP_MAX_RESULT_WORDS 4096
 
@@ -109,6 +111,16 @@ typedef struct gpumap_table {
   gpumap_u64 count;   /* elements */
 } gpumap_table;
 
+/* A tensor beside the frame, from a line `input-tensor` or `output-tensor`: its elements lie one after the other, those
+ * of the last dimension side by side. */
+typedef struct gpumap_tensor {
+  gpumap_u64 address;                      /* of the first element, aligned to its size; 256-aligned of an output */
+  gpumap_u64 count;                        /* elements */
+  gpumap_u32 dims[GPUMAP_MAX_TENSOR_DIMS]; /* outermost first; 1 where there are no more */
+  gpumap_u32 rank;                         /* how many dimensions it has */
+  gpumap_u32 reserved;                     /* 0 */
+} gpumap_tensor;
+
 typedef struct gpumap_frame {
   gpumap_view in;
   gpumap_view out;
@@ -142,6 +154,11 @@ typedef struct gpumap_frame {
                        `drop` alone 0 drops it, and anything else keeps it whole */
   gpumap_u32 result_words;   /* at `result`: as the kernel declares, else GPUMAP_RESULT_WORDS */
   gpumap_u32 reserved_given; /* 0 */
+
+  /* What the lines `input-tensor` and `output-tensor` ask for, in their order. Only read the former: others may have
+     them too. The latter are zero before each frame. */
+  gpumap_tensor in_tensors[GPUMAP_MAX_TENSORS];
+  gpumap_tensor out_tensors[GPUMAP_MAX_TENSORS];
 } gpumap_frame;
 
 #ifdef __CUDACC__

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "gpumap/fence.hpp"
 #include "gpumap/frame_history.hpp"
 #include "gpumap/frame_holder.hpp"
+#include "gpumap/frame_tensors.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel_plan.hpp"
 #include "gpumap/kernel_reload.hpp"
@@ -55,6 +57,7 @@ struct FrameInput {
       false;      ///< memory of others that the caller keeps until FrameOutput::done; else launch() waits for that
   Fence written;  ///< GPU work that fills it
   FrameHolder* holder = nullptr;      ///< may be null: then the caller waits for FrameOutput::done
+  std::vector<TensorInput> tensors;   ///< one for each line `input-tensor`
   std::shared_ptr<FrameTrace> trace;  ///< null: it is not followed
   std::uint64_t sequence = 0;         ///< as gpumap_frame has it, and the next ones
   std::int64_t pts = -1, duration = -1;
@@ -85,6 +88,7 @@ struct FrameOutput {
   /// Device memory with the output; empty where the input goes on, or it lies elsewhere. May be let go at any time.
   LentBlock block;
   LentBlock host;         ///< host memory with the output, where that was asked for: whole
+  LentBlock tensors;      ///< device memory with the tensors of KernelLauncher::tensors(); empty where there are none
   std::size_t bytes = 0;  ///< of the output that count
   bool shortened = false;
   bool in_place = false;          ///< the kernel wrote nothing: the input goes on
@@ -151,6 +155,9 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool remembers() const { return program_->remembers(); }       ///< as Program, and the next
   [[nodiscard]] std::uint64_t gathers() const { return program_->gathers(); }  ///< in samples
   [[nodiscard]] const Declaration& declaration() const noexcept { return declaration_; }
+  /// Those that go with each frame of the stream, one for each line `output-tensor`: where they lie in
+  /// FrameOutput::tensors.
+  [[nodiscard]] std::span<const TensorOutput> tensors() const noexcept;
   /// The output is as the input is, padding included: true for kernels that declare no other.
   [[nodiscard]] bool keeps_layout() const noexcept { return declaration_.output.empty() && !declaration_.converted; }
 
@@ -203,6 +210,7 @@ class GPUMAP_API KernelLauncher {
   std::unique_ptr<ResultBlocks> results_;
   std::unique_ptr<Tables> tables_;  ///< null where the kernel has none, as the next
   std::unique_ptr<FrameHistory> history_;
+  std::unique_ptr<FrameTensors> tensors_;
   gpumap_frame frame_{};
   std::optional<FrameLayout> in_, out_;  ///< none before the first stream
   std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_;

@@ -11,6 +11,7 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/source/declared_parameters.hpp"
 #include "kernel/source/declared_tables.hpp"
+#include "kernel/source/declared_tensors.hpp"
 
 namespace gpumap {
 namespace {
@@ -111,6 +112,26 @@ void declare_state(Declaration& declaration, std::string_view value) {
   declaration.self_clearing = !kind.empty();
 }
 
+/// "classification", or "detections" and what may be the names of classes.
+DeclaredAnalytics parse_analytics(std::string_view text) {
+  const std::size_t end = std::min(text.find_first_of(" \t"), text.size());
+  const std::string_view kind = text.substr(0, end);
+  const std::string_view labels = trimmed(text.substr(end));
+  DeclaredAnalytics made;
+  if (kind == "classification" && labels.empty()) {
+    made.kind = DeclaredAnalytics::Kind::classification;
+  } else if (kind == "detections") {
+    made.kind = DeclaredAnalytics::Kind::detections;
+    if (!labels.empty()) made.labels = parse_names(labels);
+  } else {
+    throw Error(ErrorCode::invalid,
+                fmt::format("no analytics \"{}\": write classification, or detections, behind which names of classes "
+                            "may stand, as in detections person,car",
+                            text));
+  }
+  return made;
+}
+
 /// One of two words; true for `yes`.
 bool parse_choice(std::string_view key, std::string_view value, std::string_view no, std::string_view yes) {
   if (value == no || value == yes) return value == yes;
@@ -151,8 +172,16 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     declaration.output_bytes = value;
   } else if (key == "output-may") {
     declaration.output_may = parse_output_may(value);
+  } else if (key == "input-tensor") {
+    declaration.input_tensors.push_back(parse_declared_tensor(value, declaration.input_tensors, true));
+  } else if (key == "output-tensor") {
+    declaration.output_tensors.push_back(parse_declared_tensor(value, declaration.output_tensors, false));
+  } else if (key == "tensor-group") {
+    declaration.tensor_group = parse_tensor_id(value);
   } else if (key == "results") {
     declaration.results = parse_results(value);
+  } else if (key == "analytics") {
+    declaration.analytics = parse_analytics(value);
   } else if (key == "message") {
     declaration.message = parse_message_name(value);
   } else if (key == "result-words") {
@@ -161,8 +190,8 @@ void declare(Declaration& declaration, std::string_view key, std::string_view va
     throw Error(
         ErrorCode::invalid,
         fmt::format("no declaration \"{}\": there are params, functions, block, grid, work, shared, state, view, "
-                    "input, output, output-may, launch, bytes, results, result-words, message, table and "
-                    "history",
+                    "input, output, output-may, launch, bytes, input-tensor, output-tensor, tensor-group, results, "
+                    "result-words, analytics, message, table and history",
                     key));
   }
 }
@@ -226,7 +255,8 @@ Declaration parse_declaration(std::string_view code) {
     const std::size_t key_end = std::min(text.find_first_of(" \t"), text.size());
     const std::string_view key = text.substr(0, key_end);
     try {
-      if (key != "table" && std::find(declared.begin(), declared.end(), key) != declared.end()) {
+      const bool may_repeat = key == "table" || key == "input-tensor" || key == "output-tensor";
+      if (!may_repeat && std::find(declared.begin(), declared.end(), key) != declared.end()) {
         throw Error(ErrorCode::invalid, fmt::format("{} is declared twice: leave one of the lines out", key));
       }
       declare(declaration, key, trimmed(text.substr(key_end)));
@@ -236,6 +266,11 @@ Declaration parse_declaration(std::string_view code) {
     }
   }
   check_results(declaration);
+  if (!declaration.tensor_group.empty() && declaration.output_tensors.empty()) {
+    throw Error(ErrorCode::invalid,
+                "tensor-group names the group of tensors that go out, and there is none: declare one with the line "
+                "output-tensor, or leave tensor-group out");
+  }
   check_view(declaration);
   return declaration;
 }

@@ -63,6 +63,17 @@ std::string parse_message_name(std::string_view text) {
 }
 
 void check_results(const Declaration& declaration) {
+  using Kind = DeclaredAnalytics::Kind;
+  const Kind analytics = declaration.analytics.kind;
+  if (analytics == Kind::classification && declaration.results.empty()) {
+    throw Error(ErrorCode::invalid,
+                "analytics classification takes the levels of classes from results that have their names: declare them "
+                "with the line results, as in results cat=f32,dog=f32");
+  }
+  if (analytics == Kind::detections && !declaration.results.empty()) {
+    throw Error(ErrorCode::invalid,
+                "analytics detections says itself what the words of the result block are: leave the line results out");
+  }
   if (declaration.results.size() <= declaration.result_words) return;
   throw Error(ErrorCode::invalid,
               fmt::format("{} results named: the block has {} words: declare more with the line result-words, up to {}",

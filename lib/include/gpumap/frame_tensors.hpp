@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpumap/block_pool.hpp"
+#include "gpumap/declaration.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/export.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/frame_holder.hpp"
+#include "gpumap/kernel.h"
+#include "gpumap/memory.hpp"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+/// A tensor that comes with a frame, for a line `input-tensor`. Its elements lie one after the other, those of the last
+/// dimension side by side.
+struct TensorInput {
+  NumberType type = NumberType::f32;
+  std::vector<std::uint64_t> dims;   ///< outermost first
+  const Mapping* mapping = nullptr;  ///< that it lies in, at `offset`, where the launcher's back end reaches it; else:
+  std::size_t offset = 0;
+  std::span<const std::byte> host;  ///< ordinary memory, copied while the launch is made
+  std::size_t bytes = 0;
+  Fence written;                  ///< GPU work that fills it
+  FrameHolder* holder = nullptr;  ///< may be null: then the caller waits for FrameOutput::done
+};
+
+/// A tensor that goes with a frame: where it lies in FrameOutput::tensors.
+struct TensorOutput {
+  std::vector<std::uint64_t> dims;
+  std::size_t offset = 0, bytes = 0;
+};
+
+/// The tensors that a kernel takes and gives beside its frames. Ownership: keeps the device open; whoever destroys this
+/// has waited for what was launched. Thread safety: one thread at a time.
+class GPUMAP_API FrameTensors {
+ public:
+  /// As the lines say; `kernel` is for messages.
+  FrameTensors(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTensor> inputs,
+               std::vector<DeclaredTensor> outputs);
+
+  /// A stream begins whose frames are as `in`. Throws Error(invalid) for dimensions that have no value there.
+  void begin(const gpumap_view& in);
+  /// Those that go with each frame, as declared. Valid until begin().
+  [[nodiscard]] const std::vector<TensorOutput>& outputs() const noexcept { return outputs_; }
+
+  /// Memory of one launch.
+  struct Room {
+    LentBlock outputs;  ///< empty where there are none, as the next one
+    LentBlock copied;   ///< what came in ordinary memory
+  };
+  /// Before a launch with `in`, in the order of the lines: room for all of it. False when cancelled. Throws
+  /// Error(invalid) where these are not what the lines say, Error(no_memory).
+  [[nodiscard]] bool take(std::span<const TensorInput> in, const std::atomic<bool>& cancelled, Room& room);
+  /// Put into `frame` where they lie; those that go out are cleared on `queue` first.
+  void show(std::span<const TensorInput> in, const Room& room, Queue& queue, gpumap_frame& frame) const;
+
+ private:
+  void check(std::span<const TensorInput> in) const;
+  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes,
+                          const std::atomic<bool>& cancelled, LentBlock& block) const;
+
+  std::shared_ptr<Device> device_;
+  Backend backend_;
+  std::string kernel_;
+  std::vector<DeclaredTensor> declared_inputs_, declared_outputs_;
+  std::vector<std::vector<std::uint64_t>> inputs_;  ///< their dimensions; 0: any
+  std::vector<TensorOutput> outputs_;
+  std::size_t output_bytes_ = 0;
+  std::shared_ptr<BlockPool> output_pool_, copy_pool_;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+#include "gpumap/frame_tensors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap {
+namespace {
+
+/// Where each begins in memory that has several: whatever a vector load asks for.
+constexpr std::size_t alignment = 256;
+
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+std::uint64_t count_of(std::span<const std::uint64_t> dims) {
+  std::uint64_t count = 1;
+  for (const std::uint64_t size : dims) count *= size;
+  return count;
+}
+
+gpumap_tensor shown(std::uint64_t address, std::span<const std::uint64_t> dims) {
+  gpumap_tensor made{};
+  made.address = address;
+  made.count = count_of(dims);
+  made.rank = static_cast<gpumap_u32>(dims.size());
+  std::fill(std::begin(made.dims), std::end(made.dims), 1);
+  for (std::size_t i = 0; i < dims.size(); ++i) made.dims[i] = static_cast<gpumap_u32>(dims[i]);
+  return made;
+}
+
+bool fits(std::span<const std::uint64_t> wanted, std::span<const std::uint64_t> has) {
+  return std::equal(wanted.begin(), wanted.end(), has.begin(), has.end(),
+                    [](std::uint64_t one, std::uint64_t other) { return one == 0 || one == other; });
+}
+
+}  // namespace
+
+FrameTensors::FrameTensors(std::shared_ptr<Device> device, Backend backend, std::string kernel,
+                           std::vector<DeclaredTensor> inputs, std::vector<DeclaredTensor> outputs)
+    : device_(std::move(device)),
+      backend_(backend),
+      kernel_(std::move(kernel)),
+      declared_inputs_(std::move(inputs)),
+      declared_outputs_(std::move(outputs)) {}
+
+void FrameTensors::begin(const gpumap_view& in) {
+  const std::pair<std::string_view, std::uint64_t> variables[] = {
+      {"width", in.width}, {"height", in.height}, {"rate", in.rate}, {"channels", in.channels}};
+  std::vector<std::vector<std::uint64_t>> inputs;
+  std::vector<TensorOutput> outputs;
+  std::size_t bytes = 0;
+  try {
+    for (const DeclaredTensor& tensor : declared_inputs_) inputs.push_back(dims_of(tensor, variables));
+    for (const DeclaredTensor& tensor : declared_outputs_) {
+      TensorOutput made{.dims = dims_of(tensor, variables), .offset = bytes};
+      made.bytes = count_of(made.dims) * bytes_of(tensor.type);
+      bytes += aligned(made.bytes);
+      outputs.push_back(std::move(made));
+    }
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("kernel {}: {}", kernel_, error.what()));
+  }
+  inputs_ = std::move(inputs);
+  outputs_ = std::move(outputs);
+  output_bytes_ = bytes;
+}
+
+void FrameTensors::check(std::span<const TensorInput> in) const {
+  if (in.size() != declared_inputs_.size()) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: {} tensors came with a frame, and it declares {}: give one "
+                                                "for each line input-tensor",
+                                                kernel_, in.size(), declared_inputs_.size()));
+  }
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const DeclaredTensor& declared = declared_inputs_[i];
+    if (in[i].type != declared.type || !fits(inputs_[i], in[i].dims)) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: tensor \"{}\" is {} {}, and the line input-tensor says {} {}: change one of "
+                              "them",
+                              kernel_, declared.id, to_string(in[i].type), dims_text(in[i].dims),
+                              to_string(declared.type), dims_text(inputs_[i])));
+    }
+    const std::size_t needed = count_of(in[i].dims) * bytes_of(declared.type);
+    const std::size_t has = in[i].mapping != nullptr ? in[i].bytes : in[i].host.size();
+    if (has < needed) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: tensor \"{}\" has {} bytes, and {} of {} take {}: see what upstream sends",
+                              kernel_, declared.id, has, to_string(declared.type), dims_text(in[i].dims), needed));
+    }
+  }
+}
+
+bool FrameTensors::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes,
+                        const std::atomic<bool>& cancelled, LentBlock& block) const {
+  if (bytes == 0) return true;
+  if (!pool || pool->bytes() < bytes) pool = std::make_shared<BlockPool>(device_, backend_, placement, bytes);
+  auto taken = pool->take(cancelled);
+  if (!taken) return false;
+  block = LentBlock(pool, std::move(*taken));
+  return true;
+}
+
+bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>& cancelled, Room& room) {
+  check(in);
+  std::size_t copied = 0;
+  for (const TensorInput& tensor : in) copied += aligned(tensor.mapping == nullptr ? tensor.host.size() : 0);
+  if (!take(copy_pool_, Placement::host, copied, cancelled, room.copied)) return false;
+  std::size_t at = 0;
+  for (const TensorInput& tensor : in) {
+    if (tensor.mapping != nullptr) continue;
+    std::memcpy(room.copied.mapping().host() + at, tensor.host.data(), tensor.host.size());
+    at += aligned(tensor.host.size());
+  }
+  if (room.copied) room.copied.mapping().flush(0, copied);
+  return take(output_pool_, Placement::device, output_bytes_, cancelled, room.outputs);
+}
+
+void FrameTensors::show(std::span<const TensorInput> in, const Room& room, Queue& queue, gpumap_frame& frame) const {
+  std::size_t copied = 0;
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (in[i].mapping != nullptr) {
+      frame.in_tensors[i] = shown(in[i].mapping->address(backend_) + in[i].offset, in[i].dims);
+    } else {
+      frame.in_tensors[i] = shown(room.copied.mapping().address(backend_) + copied, in[i].dims);
+      copied += aligned(in[i].host.size());
+    }
+  }
+  if (!room.outputs) return;
+  queue.clear(room.outputs.mapping(), 0, output_bytes_);
+  for (std::size_t i = 0; i < outputs_.size(); ++i) {
+    frame.out_tensors[i] = shown(room.outputs.mapping().address(backend_) + outputs_[i].offset, outputs_[i].dims);
+  }
+}
+
+}  // namespace gpumap
