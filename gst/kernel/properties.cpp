@@ -29,6 +29,8 @@ enum {
   PROP_TIMEOUT,
   PROP_TABLES,
   PROP_HISTORY,
+  PROP_PRIORITY,
+  PROP_SM_SHARE,
 };
 enum { BACKEND_AUTO, BACKEND_CUDA, BACKEND_VULKAN };
 
@@ -145,6 +147,12 @@ void set_kernel_property(GObject* object, KernelProperties& properties, guint id
     case PROP_TIMEOUT:
       settings.timeout_ms = g_value_get_uint(value);
       break;
+    case PROP_PRIORITY:
+      settings.priority = g_value_get_uint(value);
+      break;
+    case PROP_SM_SHARE:
+      settings.sm_share = g_value_get_double(value);
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -189,6 +197,12 @@ void get_kernel_property(GObject* object, const KernelProperties& properties, gu
       break;
     case PROP_TIMEOUT:
       g_value_set_uint(value, settings.timeout_ms);
+      break;
+    case PROP_PRIORITY:
+      g_value_set_uint(value, settings.priority);
+      break;
+    case PROP_SM_SHARE:
+      g_value_set_double(value, settings.sm_share);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -284,6 +298,19 @@ void install_kernel_properties(GObjectClass* object_class) {
       g_param_spec_uint("timeout", "Timeout",
                         "Milliseconds after which a kernel that has not ended is an error (0: wait for ever)", 0,
                         G_MAXUINT, KernelSettings().timeout_ms, ready));
+  g_object_class_install_property(
+      object_class, PROP_PRIORITY,
+      g_param_spec_uint("priority", "Priority",
+                        "Before kernels of a lower priority where both wait for a place on the GPU; CUDA, 5 at most as "
+                        "a rule",
+                        0, G_MAXINT, 0, ready));
+  g_object_class_install_property(
+      object_class, PROP_SM_SHARE,
+      g_param_spec_double(
+          "sm-share", "SM share",
+          "Share of the GPU's multiprocessors that the kernel runs on at most, and no other kernel with "
+          "a share; CUDA 12.4 (0: it runs on all)",
+          0, 1, 0, ready));
   g_object_class_install_property(
       object_class, kernel_stats_id,
       g_param_spec_boxed("stats", "Statistics",
