@@ -2,11 +2,12 @@
 // gpumapkernel on a part of the GPU's multiprocessors: frames and results as elsewhere, the part given back at the end.
 #include <gmock/gmock.h>
 
-#include "gpu_pipeline.hpp"
+#include "cuda_pipeline.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class ShareGpuTest : public GpuPipeline {
@@ -55,6 +56,40 @@ TEST_F(ShareGpuTest, WhatCannotBeIsAnError) {
   EXPECT_THAT(urgent.run(20s), HasSubstr("priority=1000"));
   Pipeline vulkan(pipeline("backend=vulkan sm-share=0.5"));
   EXPECT_THAT(vulkan.run(20s), HasSubstr("CUDA's"));
+}
+
+class ShareBesideCudaElements : public CudaPipeline {};
+
+// Frames go out in the primary context's memory, and what runs there is not gpumap's: it is told, once.
+TEST_F(ShareBesideCudaElements, IsTold) {
+  for (const char* share : {"", "sm-share=0.25"}) {
+    Pipeline pipeline(on_new_channel(
+        "videotestsrc num-buffers=5 ! video/x-raw,format=NV12,width=320,height=240 ! gpumapsink $CHANNEL "
+        "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert backend=cuda " +
+        std::string(share) + " ! video/x-raw(memory:CUDAMemory),format=RGBA ! fakesink"));
+    std::vector<std::string> told;
+    GstBus* bus = gst_element_get_bus(pipeline.get());
+    gst_bus_set_sync_handler(
+        bus,
+        [](GstBus* /*bus*/, GstMessage* message, gpointer to) {
+          if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO) return GST_BUS_PASS;
+          GError* info = nullptr;
+          gst_message_parse_info(message, &info, nullptr);
+          static_cast<std::vector<std::string>*>(to)->emplace_back(info->message);
+          g_error_free(info);
+          return GST_BUS_PASS;
+        },
+        &told, nullptr);
+    const std::string verdict = pipeline.run(20s);
+    gst_bus_set_sync_handler(bus, nullptr, nullptr, nullptr);
+    gst_object_unref(bus);
+    if (verdict.find("12.4") != std::string::npos) GTEST_SKIP() << verdict;
+    EXPECT_EQ(verdict, "eos");
+    ASSERT_EQ(told.size(), *share != '\0' ? 1U : 0U);
+    if (!told.empty()) {
+      EXPECT_THAT(told[0], AllOf(HasSubstr("sm-share"), HasSubstr("multiprocessors"), HasSubstr("primary context")));
+    }
+  }
 }
 
 }  // namespace
