@@ -67,7 +67,7 @@ class PropertiesOf {
                                      mutable_ready),
                 member);
   }
-  /// A guint, guint64 or gint, with both limits in range.
+  /// A guint, guint64, gint or gdouble, with both limits in range.
   template <typename Number>
   [[nodiscard]] Property number(const char* name, const char* blurb, Number Settings::*member,
                                 std::type_identity_t<Number> min = 0,
@@ -78,6 +78,7 @@ class PropertiesOf {
     if constexpr (std::is_same_v<Number, guint>) return make(spec(&g_param_spec_uint), member);
     if constexpr (std::is_same_v<Number, guint64>) return make(spec(&g_param_spec_uint64), member);
     if constexpr (std::is_same_v<Number, gint>) return make(spec(&g_param_spec_int), member);
+    if constexpr (std::is_same_v<Number, gdouble>) return make(spec(&g_param_spec_double), member);
   }
   /// An enumeration whose numbers are those of `type`; of an optional one 0 is empty and the numbers follow.
   template <typename Enum>
@@ -117,6 +118,8 @@ class PropertiesOf {
       to = g_value_get_uint64(value);
     } else if constexpr (std::is_same_v<Member, gint>) {
       to = g_value_get_int(value);
+    } else if constexpr (std::is_same_v<Member, gdouble>) {
+      to = g_value_get_double(value);
     } else {
       from_enum(g_value_get_enum(value), to);
     }
@@ -126,6 +129,7 @@ class PropertiesOf {
   static void show(GValue* value, guint from) { g_value_set_uint(value, from); }
   static void show(GValue* value, guint64 from) { g_value_set_uint64(value, from); }
   static void show(GValue* value, gint from) { g_value_set_int(value, from); }
+  static void show(GValue* value, gdouble from) { g_value_set_double(value, from); }
   template <typename Enum>
   static void show(GValue* value, const Enum& from) {
     g_value_set_enum(value, to_enum(from));

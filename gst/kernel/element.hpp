@@ -26,6 +26,7 @@ struct KernelState {
   std::atomic<bool> downstream_changed{true};       ///< or its caps: it is to be asked what it reads
   bool shortfall_told = false;                      ///< since the start. The streaming thread's
   bool risk_told = false;                           ///< likewise
+  bool share_told = false;                          ///< likewise
   std::atomic<std::uint64_t> dropped{0};            ///< since the start, for being too short
   std::atomic<std::uint64_t> dropped_by_kernel{0};  ///< since the start
   bool caps_refused = false;                        ///< and told; upstream may send them again. The streaming thread's

@@ -94,6 +94,7 @@ gboolean start(GstBaseTransform* trans) {
   state.caps_refused = false;
   state.shortfall_told = false;
   state.risk_told = false;
+  state.share_told = false;
   state.dropped = state.dropped_by_kernel = 0;
   try {
     auto settings = gpumap::gst::settings_of(trans);

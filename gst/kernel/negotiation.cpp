@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // gpumapkernel agrees on caps and answers queries.
 #include <string>
+#include <utility>
 
 #include "gst/cuda/caps.hpp"
 #include "gst/error.hpp"
@@ -68,6 +69,17 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
   return others;
 }
 
+/// Once: what sm-share cannot part, since it is not gpumap's.
+void tell_share(GstBaseTransform* trans, const KernelRunner& runner) {
+  if (runner.multiprocessors() == 0 || !runner.meets_cuda_elements()) return;
+  if (std::exchange(state_of(trans).share_told, true)) return;
+  GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS,
+                   ("sm-share keeps this kernel to %u multiprocessors; the CUDA elements linked to it run in the GPU's "
+                    "primary context, on all of them, and so on these too",
+                    runner.multiprocessors()),
+                   (nullptr));
+}
+
 gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   const auto runner = runner_of(trans);
   if (!runner) return FALSE;
@@ -85,6 +97,7 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
     GST_INFO_OBJECT(trans, "%s runs on %" GST_PTR_FORMAT " and gives %" GST_PTR_FORMAT, runner->name().c_str(),
                     static_cast<void*>(in), static_cast<void*>(out));
     state_of(trans).downstream_changed = true;
+    tell_share(trans, *runner);
     if (runner->latency() != latency) {
       gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));
     }

@@ -133,6 +133,13 @@ std::vector<Property> kernel_properties() {
               &Settings::late_results),
       of.number("timeout", "Milliseconds that a kernel may take before an error is posted (0: wait for ever)",
                 &Settings::timeout_ms),
+      of.number("priority",
+                "Before kernels of a lower priority where both wait for a place on the GPU; CUDA, 5 at most as a rule",
+                &Settings::priority, 0, G_MAXINT),
+      of.number("sm-share",
+                "Share of the GPU's multiprocessors that the kernel runs on at most, and no other kernel with a share; "
+                "CUDA 12.4 (0: it runs on all)",
+                &Settings::sm_share, 0, 1),
       statistics(
           "kernel, backend, frames since the start, those that came too short, those that the kernel dropped; latency "
           "of frames that gpumapsink follows (stamps=true)",

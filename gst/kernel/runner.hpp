@@ -107,6 +107,10 @@ class KernelRunner {
     launcher_->cancel(cancelled);
   }
 
+  /// That sm-share gave the kernel; 0: it runs on all. From any thread.
+  [[nodiscard]] guint multiprocessors() const noexcept { return launcher_->multiprocessors(); }
+  /// Whether frames come in or go out in CUDA memory.
+  [[nodiscard]] bool meets_cuda_elements() const noexcept { return cuda_input_ || cuda_output_; }
   /// The end of what was launched last. From any thread.
   [[nodiscard]] Fence last_launched() const { return launcher_->last_launched(); }
   [[nodiscard]] const std::string& name() const noexcept { return launcher_->name(); }

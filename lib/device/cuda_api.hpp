@@ -56,6 +56,8 @@
 
 #define GPUMAP_CUDA_MEMORY_HANDLES(X) X(CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD, 1)
 
+#define GPUMAP_CUDA_RESOURCES(X) X(CU_DEV_RESOURCE_TYPE_SM, 1)
+
 // What an attribute of a device is compared with.
 #define GPUMAP_CUDA_ATTRIBUTE_VALUES(X) X(CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER, 100)
 
@@ -67,6 +69,7 @@
   X(CU_STREAM_WRITE_VALUE_DEFAULT, 0) \
   X(CU_MEMHOSTALLOC_PORTABLE, 1)      \
   X(CU_MEMHOSTALLOC_DEVICEMAP, 2)     \
+  X(CU_GREEN_CTX_DEFAULT_STREAM, 1)   \
   X(CUDA_EXTERNAL_MEMORY_DEDICATED, 1)
 
 // X(name, symbol, parameters...): all of them return a CUresult. The symbol is what the name stands for in CUDA 13: of
@@ -87,7 +90,9 @@
   X(cuCtxGetCurrent, cuCtxGetCurrent, CUcontext* context)                                                            \
   X(cuCtxPushCurrent, cuCtxPushCurrent_v2, CUcontext context)                                                        \
   X(cuCtxPopCurrent, cuCtxPopCurrent_v2, CUcontext* context)                                                         \
+  X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, int* least, int* greatest)                             \
   X(cuStreamCreate, cuStreamCreate, CUstream* stream, unsigned flags)                                                \
+  X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, CUstream* stream, unsigned flags, int priority)          \
   X(cuStreamDestroy, cuStreamDestroy_v2, CUstream stream)                                                            \
   X(cuStreamQuery, cuStreamQuery, CUstream stream)                                                                   \
   X(cuStreamSynchronize, cuStreamSynchronize, CUstream stream)                                                       \
@@ -137,6 +142,30 @@
   X(cuModuleEnumerateFunctions, cuModuleEnumerateFunctions, CUfunction* functions, unsigned count, CUmodule module) \
   X(cuFuncGetName, cuFuncGetName, const char** name, CUfunction function)
 
+/// Optional group, from CUDA 12.0 on: kernels launched as graphs.
+#define GPUMAP_CUDA_GRAPHS(X)                                                                                    \
+  X(cuGraphCreate, cuGraphCreate, CUgraph* graph, unsigned flags)                                                \
+  X(cuGraphDestroy, cuGraphDestroy, CUgraph graph)                                                               \
+  X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, CUgraphNode* node, CUgraph graph, const CUgraphNode* before,  \
+    std::size_t count_before, const CUDA_KERNEL_NODE_PARAMS* launch)                                             \
+  X(cuGraphInstantiate, cuGraphInstantiateWithFlags, CUgraphExec* made, CUgraph graph, unsigned long long flags) \
+  X(cuGraphExecDestroy, cuGraphExecDestroy, CUgraphExec graph)                                                   \
+  X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2, CUgraphExec graph, CUgraphNode node,      \
+    const CUDA_KERNEL_NODE_PARAMS* launch)                                                                       \
+  X(cuGraphLaunch, cuGraphLaunch, CUgraphExec graph, CUstream stream)
+
+/// Optional group, from CUDA 12.4 on: parts of a GPU, as green contexts.
+#define GPUMAP_CUDA_PARTITIONS(X)                                                                                     \
+  X(cuDeviceGetDevResource, cuDeviceGetDevResource, CUdevice device, CUdevResource* resource, CUdevResourceType type) \
+  X(cuDevSmResourceSplitByCount, cuDevSmResourceSplitByCount, CUdevResource* groups, unsigned* count,                 \
+    const CUdevResource* whole, CUdevResource* rest, unsigned flags, unsigned least)                                  \
+  X(cuDevResourceGenerateDesc, cuDevResourceGenerateDesc, CUdevResourceDesc* description, CUdevResource* parts,       \
+    unsigned count)                                                                                                   \
+  X(cuGreenCtxCreate, cuGreenCtxCreate, CUgreenCtx* context, CUdevResourceDesc description, CUdevice device,          \
+    unsigned flags)                                                                                                   \
+  X(cuGreenCtxDestroy, cuGreenCtxDestroy, CUgreenCtx context)                                                         \
+  X(cuGreenCtxStreamCreate, cuGreenCtxStreamCreate, CUstream* stream, CUgreenCtx context, unsigned flags, int priority)
+
 namespace gpumap {
 
 #define GPUMAP_CUDA_ENUMERATOR(name, value) name = (value),
@@ -145,6 +174,7 @@ enum CUdevice_attribute : unsigned { GPUMAP_CUDA_DEVICE_ATTRIBUTES(GPUMAP_CUDA_E
 enum CUfunction_attribute : unsigned { GPUMAP_CUDA_FUNCTION_ATTRIBUTES(GPUMAP_CUDA_ENUMERATOR) };
 enum CUjit_option : unsigned { GPUMAP_CUDA_JIT_OPTIONS(GPUMAP_CUDA_ENUMERATOR) };
 enum CUexternalMemoryHandleType : unsigned { GPUMAP_CUDA_MEMORY_HANDLES(GPUMAP_CUDA_ENUMERATOR) };
+enum CUdevResourceType : unsigned { GPUMAP_CUDA_RESOURCES(GPUMAP_CUDA_ENUMERATOR) };
 #undef GPUMAP_CUDA_ENUMERATOR
 
 #define GPUMAP_CUDA_CONSTANT(name, value) inline constexpr int name = value;
@@ -168,6 +198,18 @@ struct CUevent_st;
 using CUevent = CUevent_st*;
 struct CUextMemory_st;
 using CUexternalMemory = CUextMemory_st*;
+struct CUgraph_st;
+using CUgraph = CUgraph_st*;
+struct CUgraphNode_st;
+using CUgraphNode = CUgraphNode_st*;
+struct CUgraphExec_st;
+using CUgraphExec = CUgraphExec_st*;
+struct CUkern_st;
+using CUkernel = CUkern_st*;
+struct CUgreenCtx_st;
+using CUgreenCtx = CUgreenCtx_st*;
+struct CUdevResourceDesc_st;
+using CUdevResourceDesc = CUdevResourceDesc_st*;
 
 struct CUuuid {
   char bytes[16];
@@ -187,6 +229,33 @@ struct CUDA_EXTERNAL_MEMORY_HANDLE_DESC {
   unsigned long long size;
   unsigned flags;
   unsigned reserved[16];
+};
+
+/// A launch, as cuLaunchKernel takes it. `kern` and `ctx` are null where `func` is set.
+struct CUDA_KERNEL_NODE_PARAMS {
+  CUfunction func;
+  unsigned gridDimX, gridDimY, gridDimZ;
+  unsigned blockDimX, blockDimY, blockDimZ;
+  unsigned sharedMemBytes;
+  void** kernelParams;
+  void** extra;
+  CUkernel kern;
+  CUcontext ctx;
+};
+
+/// Newer drivers tell more.
+struct CUdevSmResource {
+  unsigned smCount;
+};
+
+/// Multiprocessors that a context may be made of. The driver fills it in; only the count is for others to read.
+struct alignas(8) CUdevResource {
+  CUdevResourceType type;
+  unsigned char _internal_padding[92];
+  union {
+    CUdevSmResource sm;
+    unsigned char _oversize[48];
+  };
 };
 
 /// What of it to map, in bytes.

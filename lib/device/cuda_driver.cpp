@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "device/cuda_clock.hpp"
+#include "device/cuda_partitions.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -36,6 +37,8 @@ Driver open_driver() {
   driver.has_stream_memory = all({GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_LOAD)});
   driver.has_event_times = all({GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_LOAD)});
   driver.has_enumerate = all({GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_LOAD)});
+  driver.has_graphs = all({GPUMAP_CUDA_GRAPHS(GPUMAP_CUDA_LOAD)});
+  driver.has_partitions = all({GPUMAP_CUDA_PARTITIONS(GPUMAP_CUDA_LOAD)});
 #undef GPUMAP_CUDA_LOAD
   // A driver before CUDA 12.8 has an older function, which takes and gives the same.
   if (!driver.has_event_times) {
@@ -65,6 +68,10 @@ std::string Driver::name(CUresult result) const {
     return fmt::format("CUDA error {}", static_cast<int>(result));
   }
   return text;
+}
+
+std::string Driver::version_text() const {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
 }  // namespace cuda
@@ -113,7 +120,10 @@ ErrorCode code_of(CUresult result) noexcept {
 }  // namespace
 
 CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gpu_name, std::shared_ptr<Health> health)
-    : driver_(driver), gpu_name_(std::move(gpu_name)), health_(std::move(health)) {
+    : driver_(driver),
+      gpu_name_(std::move(gpu_name)),
+      health_(std::move(health)),
+      partitions_(std::make_unique<CudaPartitions>(*this)) {
   check(driver_.cuDeviceGet(&device_, ordinal), "opening the device");
   check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "retaining the primary context");
   try {

@@ -13,6 +13,7 @@
 namespace gpumap {
 
 class CudaClock;
+class CudaPartitions;
 
 namespace cuda {
 
@@ -23,16 +24,21 @@ struct Driver {
   GPUMAP_CUDA_STREAM_MEMORY(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_EVENT_TIMES(GPUMAP_CUDA_MEMBER)
   GPUMAP_CUDA_ENUMERATE(GPUMAP_CUDA_MEMBER)
+  GPUMAP_CUDA_GRAPHS(GPUMAP_CUDA_MEMBER)
+  GPUMAP_CUDA_PARTITIONS(GPUMAP_CUDA_MEMBER)
 #undef GPUMAP_CUDA_MEMBER
   bool has_stream_memory = false;
   bool has_event_times = false;
   bool has_enumerate = false;
+  bool has_graphs = false;
+  bool has_partitions = false;
   int version = 0;  ///< 13000 for 13.0
   DynamicLibrary library;
 
   /// The process's table, with cuInit done. Throws Error(no_driver) saying what is missing; tries again next time.
   [[nodiscard]] static const Driver& get();
   [[nodiscard]] std::string name(CUresult result) const;  ///< "CUDA_ERROR_ILLEGAL_ADDRESS"
+  [[nodiscard]] std::string version_text() const;         ///< "13.0"
 };
 
 }  // namespace cuda
@@ -90,6 +96,7 @@ class CudaContext {
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
   [[nodiscard]] const std::string& gpu_name() const noexcept { return gpu_name_; }
   [[nodiscard]] CudaClock& clock() const noexcept { return *clock_; }
+  [[nodiscard]] CudaPartitions& partitions() const noexcept { return *partitions_; }
 
  private:
   void release() noexcept;
@@ -104,6 +111,7 @@ class CudaContext {
   CUstream download_stream_ = nullptr;
   CUstream upload_stream_ = nullptr;
   std::unique_ptr<CudaClock> clock_;
+  std::unique_ptr<CudaPartitions> partitions_;
 };
 
 }  // namespace gpumap

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "device/cuda_timeline.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "gpumap/error.hpp"
 
 namespace gpumap {
 namespace {
@@ -13,7 +18,8 @@ namespace {
 /// The counter is a word in page-locked host memory that the stream itself writes: looking at it costs a load.
 class WordTimeline final : public CudaTimeline {
  public:
-  explicit WordTimeline(std::shared_ptr<GpuDevice> device) : CudaTimeline(std::move(device)) {
+  WordTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options)
+      : CudaTimeline(std::move(device), options) {
     const auto& driver = context_.driver();
     const CudaContext::Scope scope(context_);
     void* host = nullptr;
@@ -59,7 +65,8 @@ class WordTimeline final : public CudaTimeline {
 /// For drivers without stream memory operations: one event for each value, asked in order.
 class EventTimeline final : public CudaTimeline {
  public:
-  explicit EventTimeline(std::shared_ptr<GpuDevice> device) : CudaTimeline(std::move(device)) {}
+  EventTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options)
+      : CudaTimeline(std::move(device), options) {}
 
   ~EventTimeline() override {
     const CudaContext::CleanupScope scope(context_);
@@ -109,11 +116,32 @@ class EventTimeline final : public CudaTimeline {
   std::uint64_t completed_ = 0;
 };
 
+/// As CUDA counts, where fewer is more urgent. Inside a Scope.
+int priority_of(const CudaContext& context, std::uint32_t asked) {
+  if (asked == 0) return 0;
+  int least = 0, greatest = 0;
+  context.check(context.driver().cuCtxGetStreamPriorityRange(&least, &greatest), "asking for the priorities");
+  const auto most = static_cast<std::uint32_t>(std::max(-greatest, 0));
+  if (asked > most) {
+    throw Error(ErrorCode::invalid, fmt::format("priority={}: {} knows 0 to {}: set it to {} or less", asked,
+                                                context.gpu_name(), most, most));
+  }
+  return -static_cast<int>(asked);
+}
+
 }  // namespace
 
-CudaTimeline::CudaTimeline(std::shared_ptr<GpuDevice> device) : device_(std::move(device)), context_(*device_->cuda()) {
+CudaTimeline::CudaTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options)
+    : device_(std::move(device)), context_(*device_->cuda()) {
   const CudaContext::Scope scope(context_);
-  context_.check(context_.driver().cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "creating a stream");
+  const int priority = priority_of(context_, options.priority);
+  if (options.sm_share != 0) {
+    partition_ = context_.partitions().take(options.sm_share);
+    stream_ = partition_->create_stream(priority);
+  } else {
+    context_.check(context_.driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority),
+                   "creating a stream");
+  }
 }
 
 CudaTimeline::~CudaTimeline() {
@@ -126,9 +154,9 @@ void CudaTimeline::check() {
   if (result != CUDA_ERROR_NOT_READY) context_.check(result, "running kernels");
 }
 
-std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device) {
-  if (device->cuda()->stream_memory()) return std::make_shared<WordTimeline>(std::move(device));
-  return std::make_shared<EventTimeline>(std::move(device));
+std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options) {
+  if (device->cuda()->stream_memory()) return std::make_shared<WordTimeline>(std::move(device), options);
+  return std::make_shared<EventTimeline>(std::move(device), options);
 }
 
 }  // namespace gpumap

@@ -5,7 +5,9 @@
 #include <memory>
 
 #include "device/cuda_driver.hpp"
+#include "device/cuda_partitions.hpp"
 #include "device/gpu_device.hpp"
+#include "gpumap/cuda.hpp"
 #include "gpumap/fence.hpp"
 
 namespace gpumap {
@@ -18,6 +20,10 @@ class CudaTimeline : public Timeline {
   void check() final;
   [[nodiscard]] CUstream stream() const noexcept { return stream_; }
   [[nodiscard]] const CudaContext& context() const noexcept { return context_; }
+  /// That the stream's kernels run on; 0: on all.
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept {
+    return partition_ ? partition_->multiprocessors() : 0;
+  }
 
   /// Raise the counter to `value` once all work submitted to the stream so far is done. Call inside a Scope.
   virtual void signal(std::uint64_t value) = 0;
@@ -25,7 +31,7 @@ class CudaTimeline : public Timeline {
   virtual void make_wait(CUstream stream, std::uint64_t value) = 0;
 
  protected:
-  explicit CudaTimeline(std::shared_ptr<GpuDevice> device);
+  explicit CudaTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options = {});
 
  private:
   const std::shared_ptr<GpuDevice> device_;
@@ -34,10 +40,13 @@ class CudaTimeline : public Timeline {
   const CudaContext& context_;
 
  private:
+  std::unique_ptr<CudaPartition> partition_;  // null: the whole GPU
   CUstream stream_ = nullptr;
 };
 
-/// With stream memory operations where the GPU has them, else with events.
-[[nodiscard]] std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device);
+/// With stream memory operations where the GPU has them, else with events. Throws Error(invalid | not_supported) for
+/// options that the driver cannot keep to.
+[[nodiscard]] std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device,
+                                                                 const CudaQueueOptions& options);
 
 }  // namespace gpumap

@@ -34,7 +34,7 @@ CudaGpu describe(const cuda::Driver& driver, CUdevice device, int ordinal) {
   std::size_t bytes = 0;
   driver.cuDeviceTotalMem(&bytes, device);
   gpu.memory_bytes = bytes;
-  gpu.driver = fmt::format("{}.{}", driver.version / 1000, driver.version % 1000 / 10);
+  gpu.driver = driver.version_text();
   return gpu;
 }
 
@@ -50,8 +50,7 @@ std::vector<CudaGpu> list_cuda_gpus(std::string& status) {
       CUdevice device = 0;
       if (driver.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS) gpus.push_back(describe(driver, device, ordinal));
     }
-    status = fmt::format("found CUDA {}.{} with {} GPU{}", driver.version / 1000, driver.version % 1000 / 10, count,
-                         count == 1 ? "" : "s");
+    status = fmt::format("found CUDA {} with {} GPU{}", driver.version_text(), count, count == 1 ? "" : "s");
   } catch (const Error& error) {
     status = error.what();
   }

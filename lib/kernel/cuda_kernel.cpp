@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t warp = 32;
 
-/// Owner of a loaded module. Destroyed on its own when the kernel's construction fails half-way.
+/// Owner of a loaded module.
 struct Module {
   explicit Module(std::shared_ptr<GpuDevice> owner) : device(std::move(owner)) {}
   ~Module() {
@@ -38,7 +38,7 @@ struct Module {
 class LoadedCudaKernel final : public CudaKernel {
  public:
   LoadedCudaKernel(std::shared_ptr<GpuDevice> device, const KernelSource& source)
-      : name_(source.name), module_(std::move(device)) {
+      : name_(source.name), module_(std::make_shared<Module>(std::move(device))) {
     shape_.work = source.work;
     switch (source.language) {
       case Language::cuda: {
@@ -62,10 +62,11 @@ class LoadedCudaKernel final : public CudaKernel {
   [[nodiscard]] const std::string& name() const noexcept override { return name_; }
   [[nodiscard]] Grid grid_for(const gpumap_frame& frame) const override { return make_grid(shape_, frame); }
   [[nodiscard]] CUfunction function() const noexcept override { return function_; }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept override { return module_; }
   [[nodiscard]] std::uint32_t shared_bytes() const noexcept override { return shared_bytes_; }
 
  private:
-  [[nodiscard]] CudaContext& context() const { return *module_.device->cuda(); }
+  [[nodiscard]] CudaContext& context() const { return *module_->device->cuda(); }
 
   [[nodiscard]] std::string architecture() const {
     return fmt::format("sm_{}{}", context().attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
@@ -80,20 +81,20 @@ class LoadedCudaKernel final : public CudaKernel {
     std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
     const auto& driver = context().driver();
     const CUresult result = driver.cuModuleLoadDataEx(
-        &module_.handle, code.c_str(), static_cast<unsigned>(options.size()), options.data(), values.data());
+        &module_->handle, code.c_str(), static_cast<unsigned>(options.size()), options.data(), values.data());
     if (result == CUDA_SUCCESS) return;
-    module_.handle = nullptr;
-    module_.device->check_alive();
+    module_->handle = nullptr;
+    module_->device->check_alive();
     throw Error(
         ErrorCode::compile,
-        fmt::format("kernel {} does not load: {} on {} ({}, driver for CUDA {}.{}): {}", name_, driver.name(result),
-                    module_.device->info().name, architecture(), driver.version / 1000, driver.version % 1000 / 10,
+        fmt::format("kernel {} does not load: {} on {} ({}, driver for CUDA {}): {}", name_, driver.name(result),
+                    module_->device->info().name, architecture(), driver.version_text(),
                     log[0] != '\0' ? log.data() : "build it for this GPU, with a toolkit no newer than the driver"));
   }
 
   void find(const std::string& function) {
     const CudaContext::Scope scope(context());
-    const CUresult result = context().driver().cuModuleGetFunction(&function_, module_.handle, function.c_str());
+    const CUresult result = context().driver().cuModuleGetFunction(&function_, module_->handle, function.c_str());
     if (result == CUDA_ERROR_NOT_FOUND) {
       throw Error(ErrorCode::compile, fmt::format("kernel {}: no kernel '{}' in it; a kernel keeps its name when it is "
                                                   "extern \"C\"",
@@ -105,16 +106,16 @@ class LoadedCudaKernel final : public CudaKernel {
   [[nodiscard]] std::string only_function() const {
     const auto& driver = context().driver();
     if (!driver.has_enumerate) {
-      throw Error(ErrorCode::compile, fmt::format("kernel {}: the driver (CUDA {}.{}) cannot list the kernels of a "
-                                                  "cubin: give the function's name, or use a .cu or .ptx file",
-                                                  name_, driver.version / 1000, driver.version % 1000 / 10));
+      throw Error(ErrorCode::compile, fmt::format("kernel {}: the driver (CUDA {}) cannot list the kernels of a cubin: "
+                                                  "give the function's name, or use a .cu or .ptx file",
+                                                  name_, driver.version_text()));
     }
     const CudaContext::Scope scope(context());
     const std::string what = fmt::format("listing the kernels of {}", name_);
     unsigned count = 0;
-    context().check(driver.cuModuleGetFunctionCount(&count, module_.handle), what);
+    context().check(driver.cuModuleGetFunctionCount(&count, module_->handle), what);
     std::vector<CUfunction> functions(count);
-    context().check(driver.cuModuleEnumerateFunctions(functions.data(), count, module_.handle), what);
+    context().check(driver.cuModuleEnumerateFunctions(functions.data(), count, module_->handle), what);
     std::vector<std::string> names;
     for (CUfunction function : functions) {
       const char* name = nullptr;
@@ -155,7 +156,7 @@ class LoadedCudaKernel final : public CudaKernel {
   }
 
   std::string name_;
-  Module module_;
+  std::shared_ptr<Module> module_;
   GridShape shape_;
   CUfunction function_ = nullptr;
   std::uint32_t shared_bytes_ = 0;

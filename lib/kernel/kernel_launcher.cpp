@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 
+#include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/naming.hpp"
 
@@ -26,11 +27,23 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
   if (check_) check_(plan);
   auto tables = tables_of(plan, settings, device_);
   params_ = settings.params;
-  queue_ = device_->create_queue(backend_);
+  queue_ = create_queue();
+  multiprocessors_ = multiprocessors_of(*queue_);
   check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
+}
+
+std::unique_ptr<Queue> KernelLauncher::create_queue() {
+  if (settings_.priority == 0 && settings_.sm_share == 0) return device_->create_queue(backend_);
+  if (backend_ != Backend::cuda) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {}: priority and sm-share are CUDA's, and this runs in Vulkan: leave them out, or "
+                            "give a kernel for CUDA",
+                            name_));
+  }
+  return create_cuda_queue(*device_, {.priority = settings_.priority, .sm_share = settings_.sm_share});
 }
 
 KernelLauncher::~KernelLauncher() {

@@ -13,6 +13,15 @@ CudaHandles cuda_handles(const Device& device) noexcept {
   return {.context = gpu->cuda()->handle(), .device = gpu->cuda()->device()};
 }
 
+std::unique_ptr<Queue> create_cuda_queue(Device& device, const CudaQueueOptions& options) {
+  auto* const gpu = dynamic_cast<GpuDevice*>(&device);
+  if (gpu == nullptr || gpu->cuda() == nullptr) {
+    throw Error(ErrorCode::not_supported, device.info().name + " has no CUDA here: leave priority and sm-share out");
+  }
+  gpu->check_alive();
+  return create_cuda_queue(gpu->self(), options);
+}
+
 void* cuda_stream(Queue& queue) {
   return stream_of(queue);
 }

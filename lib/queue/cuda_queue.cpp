@@ -11,6 +11,7 @@
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "queue/cuda_graph.hpp"
 #include "queue/executable.hpp"
 
 namespace gpumap {
@@ -19,18 +20,24 @@ namespace {
 /// A non-blocking CUDA stream. Work starts as it is called; submit() only adds the signal.
 class CudaQueue final : public Queue {
  public:
-  explicit CudaQueue(std::shared_ptr<GpuDevice> device)
-      : device_(std::move(device)), context_(*device_->cuda()), timeline_(create_cuda_timeline(device_)) {}
+  CudaQueue(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options)
+      : device_(std::move(device)),
+        context_(*device_->cuda()),
+        timeline_(create_cuda_timeline(device_, options)),
+        // A graph's kernel would run on the whole GPU: it belongs to the context that its function is of.
+        graph_(context_, timeline_->multiprocessors() == 0) {}
 
   ~CudaQueue() override {
     // A lost context answers at once.
     if (const CudaContext::CleanupScope scope(context_); scope) {
       context_.driver().cuStreamSynchronize(timeline_->stream());
       if (crossing_ != nullptr) context_.driver().cuEventDestroy(crossing_);
+      graph_.destroy();
     }
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept { return timeline_->multiprocessors(); }
 
   WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
     device_->check_alive();
@@ -54,15 +61,16 @@ class CudaQueue final : public Queue {
                               kernel.name()));
     }
     const CudaContext::Scope scope(context_);
-    gpumap_frame argument = frame;
-    void* arguments[] = {&argument};
-    const auto& [blocks, threads] = grid;
-    context_.check(context_.driver().cuLaunchKernel(cuda_kernel->function(), blocks[0], blocks[1], blocks[2],
-                                                    threads[0], threads[1], threads[2], cuda_kernel->shared_bytes(),
-                                                    timeline_->stream(), arguments, nullptr),
-                   fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(), blocks[0],
-                               blocks[1], blocks[2], threads[0], threads[1], threads[2]));
+    void* arguments[] = {const_cast<gpumap_frame*>(&frame)};  // which is read, before the call returns
     dirty_ = true;
+    if (graph_.launch(*cuda_kernel, grid, arguments, timeline_->stream())) return;
+    const auto& [blocks, threads] = grid;
+    const CUresult result = context_.driver().cuLaunchKernel(
+        cuda_kernel->function(), blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2],
+        cuda_kernel->shared_bytes(), timeline_->stream(), arguments, nullptr);
+    if (result == CUDA_SUCCESS) return;
+    context_.check(result, fmt::format("launching kernel {} with {}x{}x{} blocks of {}x{}x{} threads", kernel.name(),
+                                       blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2]));
   }
 
   void copy(const Mapping& from, std::size_t from_offset, const Mapping& to, std::size_t to_offset,
@@ -167,6 +175,7 @@ class CudaQueue final : public Queue {
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const std::shared_ptr<CudaTimeline> timeline_;
+  CudaGraph graph_;
   std::vector<Awaited> awaited_;
   std::optional<CudaContext::Scope> current_;
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
@@ -177,8 +186,8 @@ class CudaQueue final : public Queue {
 
 }  // namespace
 
-std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device) {
-  return std::make_unique<CudaQueue>(std::move(device));
+std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options) {
+  return std::make_unique<CudaQueue>(std::move(device), options);
 }
 
 namespace {
@@ -190,6 +199,11 @@ CudaQueue& cuda_queue(Queue& queue) {
 }
 
 }  // namespace
+
+std::uint32_t multiprocessors_of(const Queue& queue) noexcept {
+  const auto* own = dynamic_cast<const CudaQueue*>(&queue);
+  return own != nullptr ? own->multiprocessors() : 0;
+}
 
 CUstream stream_of(Queue& queue) {
   return cuda_queue(queue).use_stream();

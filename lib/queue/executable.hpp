@@ -17,6 +17,8 @@ class CudaKernel : public Kernel {
  public:
   [[nodiscard]] Backend backend() const noexcept final { return Backend::cuda; }
   [[nodiscard]] virtual CUfunction function() const noexcept = 0;
+  /// Owner of the function: a queue may keep it beyond the kernel.
+  [[nodiscard]] virtual std::shared_ptr<const void> owner() const noexcept = 0;
   /// Dynamic shared memory of a block.
   [[nodiscard]] virtual std::uint32_t shared_bytes() const noexcept = 0;
 };

@@ -9,6 +9,7 @@
 
 #include "device/cuda_api.hpp"
 #include "device/gpu_device.hpp"
+#include "gpumap/cuda.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
@@ -17,8 +18,9 @@ namespace gpumap {
 inline constexpr std::chrono::nanoseconds cpu_wait_spin = std::chrono::microseconds(50);
 
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
-/// For a device that has CUDA.
-[[nodiscard]] std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device);
+/// For a device that has CUDA. Throws as Device::create_queue().
+[[nodiscard]] std::unique_ptr<Queue> create_cuda_queue(std::shared_ptr<GpuDevice> device,
+                                                       const CudaQueueOptions& options = {});
 
 /// For a library that records commands by itself: `record` is called with the command buffer of the next submission,
 /// behind all that came before, and what comes next sees what its compute shaders wrote. `owner` is kept until the GPU

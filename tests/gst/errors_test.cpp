@@ -98,6 +98,14 @@ TEST_F(Errors, PropertiesThatContradictEachOther) {
   EXPECT_EQ(pipeline.run(), "eos");
 }
 
+TEST_F(Errors, WhatOnlyCudaHas) {
+  for (const char* option : {"sm-share=0.5", "priority=2"}) {
+    EXPECT_THAT(
+        error_with_kernel(std::string("kernel=checksum backend=vulkan ") + option),
+        AllOf(HasSubstr("checksum"), HasSubstr("priority and sm-share are CUDA's"), HasSubstr("leave them out")));
+  }
+}
+
 TEST_F(Errors, UnknownBuiltin) {
   EXPECT_THAT(error_with_kernel("kernel=sharpen"),
               AllOf(HasSubstr("\"sharpen\""), HasSubstr("checksum"), HasSubstr("iq-power"), HasSubstr("location")));

@@ -74,9 +74,9 @@ TEST(PluginFile, ElementsDescribeTheirProperties) {
              "stats", "socket-path", "wait-for-connection", "num-clients"}},
         {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats", "socket-path", "reconnect", "leaky"}},
         {"gpumapkernel",
-         {"kernel", "location", "function", "params", "backend", "device", "block", "grid", "shared-bytes",
-          "state-bytes", "input-caps", "output-caps", "output-bytes", "include-path", "defines", "reload",
-          "check-bounds", "timeout"}}}) {
+         {"kernel",  "location",     "function",     "params",     "backend",     "device",       "block",
+          "grid",    "shared-bytes", "state-bytes",  "input-caps", "output-caps", "output-bytes", "include-path",
+          "defines", "reload",       "check-bounds", "timeout",    "priority",    "sm-share"}}}) {
     const Element element(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make(name, nullptr))));
     for (const char* property : properties) {
       GParamSpec* spec = g_object_class_find_property(G_OBJECT_GET_CLASS(element.get()), property);

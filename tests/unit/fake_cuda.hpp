@@ -33,6 +33,7 @@ inline thread_local int pushes = 0;                                             
 
 class Stream {
  public:
+  explicit Stream(int how_urgent = 0, const void* part = nullptr) : priority(how_urgent), partition(part) {}
   ~Stream() {
     push([this] { ended_ = true; });
     thread_.join();
@@ -50,6 +51,9 @@ class Stream {
     const std::lock_guard lock(mutex_);
     return work_.empty();
   }
+
+  const int priority;           ///< as CUDA counts
+  const void* const partition;  ///< the green context; null: none
 
  private:
   void run() {
@@ -207,7 +211,8 @@ inline void fill_events(cuda::Driver& driver) {
   return reinterpret_cast<CUcontext>(&behind);
 }
 
-[[nodiscard]] inline const cuda::Driver& driver() {
+/// Which a test may change, while nobody uses it.
+[[nodiscard]] inline cuda::Driver& table() {
   static auto* const driver = [] {
     auto* made = new cuda::Driver;
     made->cuGetErrorName = [](CUresult, const char** text) { return *text = "CUDA_ERROR_MADE_UP", CUDA_SUCCESS; };
@@ -229,6 +234,13 @@ inline void fill_events(cuda::Driver& driver) {
       if (streams_to_come-- <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
       return *stream = reinterpret_cast<CUstream>(streams.add(new Stream)), CUDA_SUCCESS;
     };
+    made->cuCtxGetStreamPriorityRange = [](int* least, int* greatest) {
+      return *least = 0, *greatest = -5, CUDA_SUCCESS;
+    };
+    made->cuStreamCreateWithPriority = [](CUstream* stream, unsigned, int priority) {
+      if (streams_to_come-- <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
+      return *stream = reinterpret_cast<CUstream>(streams.add(new Stream(priority))), CUDA_SUCCESS;
+    };
     made->cuStreamDestroy = [](CUstream stream) { return delete streams.remove(&of(stream)), CUDA_SUCCESS; };
     made->cuStreamSynchronize = [](CUstream stream) { return of(stream).synchronize(), CUDA_SUCCESS; };
     made->cuStreamQuery = [](CUstream stream) { return of(stream).empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; };
@@ -238,6 +250,9 @@ inline void fill_events(cuda::Driver& driver) {
     return made;
   }();
   return *driver;
+}
+[[nodiscard]] inline const cuda::Driver& driver() {
+  return table();
 }
 
 }  // namespace gpumap::fake_cuda

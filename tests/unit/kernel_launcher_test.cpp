@@ -179,6 +179,25 @@ TEST_P(KernelLauncherTest, BringsTheOutputToTheHost) {
   EXPECT_EQ(kernel->frames(), 3U);
 }
 
+// What lies around the kernel (frames kept for later, guards, the way to the host) goes with it.
+TEST_P(KernelLauncherTest, AFrameIsOneSubmission) {
+  KernelSettings settings;
+  settings.check_bounds = true;
+  const std::shared_ptr<KernelLauncher> kernels[] = {adder("", 1), adder("// gpumap: history 2\n", 1),
+                                                     adder("", 1, settings)};
+  const auto from = memory_with(reference::random_bytes(100, 6));
+  for (const auto& kernel : kernels) {
+    kernel->set_stream(any_bytes(), any_bytes());
+    std::uint64_t before = 0;
+    for (const Place place : {Place::device, Place::host, Place::device}) {
+      const FrameOutput out = kernel->launch(input(*from, 100), {.place = place});
+      ASSERT_EQ(out.outcome, Outcome::given);
+      EXPECT_EQ(out.done.value(), before + 1);
+      before = out.done.value();
+    }
+  }
+}
+
 TEST_P(KernelLauncherTest, LendsBlocksOfDeviceMemory) {
   const auto kernel = adder("", 1);
   kernel->set_stream(any_bytes(), any_bytes());

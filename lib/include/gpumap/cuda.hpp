@@ -3,6 +3,9 @@
 // takes no cuda.h.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/queue.hpp"
@@ -17,6 +20,22 @@ struct CudaHandles {
 /// Where gpumap's CUDA work on this device runs; no context where it has none. Device memory of one CUDA context means
 /// nothing in another: what is to be shared is allocated in this one. It lives as long as the device. Thread-safe.
 [[nodiscard]] GPUMAP_API CudaHandles cuda_handles(const Device& device) noexcept;
+
+/// How the GPU is to treat the work of a queue.
+struct CudaQueueOptions {
+  /// Where both wait for a place, its kernels come before those of a queue with a lower one. From 0, as any work has
+  /// it, to what the driver knows: 5 as a rule.
+  std::uint32_t priority = 0;
+  /// How much of the multiprocessors at most (0 to 1) it runs on. No other queue with a share runs on these; queues
+  /// without one, and other libraries, may. 0: it runs on all.
+  double sm_share = 0;
+};
+
+/// Throws as Device::create_queue(), Error(invalid) for options that the GPU cannot keep to, and Error(not_supported)
+/// where there is no CUDA, or a share with a driver before CUDA 12.4.
+[[nodiscard]] GPUMAP_API std::unique_ptr<Queue> create_cuda_queue(Device& device, const CudaQueueOptions& options);
+/// Multiprocessors that its share gave to a queue; 0: it runs on all.
+[[nodiscard]] GPUMAP_API std::uint32_t multiprocessors_of(const Queue& queue) noexcept;
 
 /// The CUstream behind a CUDA queue, which keeps it. What the caller puts there before the next submit() is part of
 /// that submission. Thread safety as the queue's. Throws Error(invalid) for a Vulkan queue.

@@ -168,10 +168,14 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const KernelSettings& settings() const noexcept { return settings_; }  ///< as they were at the start
   [[nodiscard]] Fence last_launched() const;                                           ///< the end of what was last
-  [[nodiscard]] std::uint64_t frames() const;                                          ///< launched on, ever
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept {
+    return multiprocessors_;
+  }                                            ///< as multiprocessors_of()
+  [[nodiscard]] std::uint64_t frames() const;  ///< launched on, ever
 
  private:
   struct Job;
+  [[nodiscard]] std::unique_ptr<Queue> create_queue();
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   void note_params();
   void check_output_may(const KernelPlan& plan) const;
@@ -199,6 +203,7 @@ class GPUMAP_API KernelLauncher {
   std::shared_ptr<Device> device_;
   std::string name_;
   Backend backend_ = Backend::vulkan;
+  std::uint32_t multiprocessors_ = 0;
   std::unique_ptr<Program> program_;
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet

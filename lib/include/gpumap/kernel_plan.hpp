@@ -40,6 +40,8 @@ struct KernelSettings {
   bool check_bounds = false;
   bool late_results = false;
   std::uint32_t timeout_ms = 10000;  ///< 0: none
+  std::uint32_t priority = 0;        ///< as CudaQueueOptions, and the next
+  double sm_share = 0;
 };
 
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties

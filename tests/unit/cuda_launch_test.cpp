@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT
+// Launches on a CUDA driver that is made up: which calls each takes, what it is launched on, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "device/vulkan_device.hpp"
+#include "driver_calls.hpp"
+#include "fake_cuda_launch.hpp"
+#include "gpumap/cuda.hpp"
+#include "gpumap/error.hpp"
+#include "open_device.hpp"
+#include "queue/queues.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::HasSubstr;
+using Calls = std::map<std::string, std::uint64_t>;
+
+class CudaLaunchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda::Driver& table = fake_cuda::table();
+    fake_cuda::fill_graphs(table);
+    fake_cuda::fill_partitions(table);
+    table.version = 12020;
+    auto health = std::make_shared<Health>();
+    auto cuda = std::make_unique<CudaContext>(table, 0, "made-up GPU", health);
+    device_ = std::make_shared<OpenDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
+  }
+  void TearDown() override {
+    device_.reset();
+    EXPECT_EQ(fake_cuda::streams.count(), 0U);
+    EXPECT_EQ(fake_cuda::host_blocks.count(), 0U);
+    EXPECT_EQ(fake_cuda::graphs.count(), 0U);
+    EXPECT_EQ(fake_cuda::made_graphs.count(), 0U);
+    EXPECT_EQ(fake_cuda::partitions.count(), 0U);
+    fake_cuda::set_params = fake_cuda::graph_launch = CUDA_SUCCESS;
+    fake_cuda::launch_kernel = fake_cuda::green_create = CUDA_SUCCESS;
+    fake_cuda::reset();
+  }
+
+  static gpumap_frame numbered(std::uint64_t number) {
+    gpumap_frame frame{};
+    frame.sequence = number;
+    return frame;
+  }
+  /// What a frame takes from the second on.
+  static Calls calls_of(Queue& queue, const Kernel& kernel) {
+    static_cast<void>((queue.launch(kernel, {}, numbered(0)), queue.submit()));
+    const Queue::Current current(queue);
+    driver_calls::count_all(fake_cuda::table(), true);
+    driver_calls::forget();
+    queue.launch(kernel, {}, numbered(1));
+    const Fence fence = queue.submit();
+    driver_calls::count_all(fake_cuda::table(), false);
+    EXPECT_EQ(fence.wait(), WaitResult::ready);
+    return driver_calls::since();
+  }
+  static std::string refusal(const std::shared_ptr<GpuDevice>& device, const CudaQueueOptions& options,
+                             ErrorCode code = ErrorCode::invalid) {
+    try {
+      static_cast<void>(create_cuda_queue(device, options));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), code);
+      return error.what();
+    }
+    ADD_FAILURE() << "not refused";
+    return {};
+  }
+  [[nodiscard]] std::unique_ptr<Queue> queue_of(const CudaQueueOptions& options = {}) const {
+    return create_cuda_queue(device_, options);
+  }
+
+  std::shared_ptr<GpuDevice> device_;
+};
+
+TEST_F(CudaLaunchTest, AFrameTakesThreeCallsBesideAskingForTheContext) {
+  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+  EXPECT_EQ(calls_of(*queue_of(), kernel), (Calls{{"cuCtxGetCurrent", 2},
+                                                  {"cuGraphExecKernelNodeSetParams", 1},
+                                                  {"cuGraphLaunch", 1},
+                                                  {"cuStreamWriteValue64", 1}}));
+  const Calls plain{{"cuCtxGetCurrent", 2}, {"cuLaunchKernel", 1}, {"cuStreamWriteValue64", 1}};
+  EXPECT_EQ(calls_of(*queue_of({.sm_share = 0.5}), kernel), plain) << "a graph's kernels run on the whole GPU";
+  fake_cuda::table().has_graphs = false;
+  EXPECT_EQ(calls_of(*queue_of(), kernel), plain) << "an old driver";
+}
+
+TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {
+  std::mt19937 random(5);
+  for (const bool graphs : {true, false}) {
+    fake_cuda::table().has_graphs = graphs;
+    std::vector<std::uint64_t> ran, asked;
+    const fake_cuda::Kernel even([&](const gpumap_frame& frame) { ran.push_back(2 * frame.sequence); });
+    const fake_cuda::Kernel odd([&](const gpumap_frame& frame) { ran.push_back(2 * frame.sequence + 1); });
+    const auto queue = queue_of();
+    fake_cuda::stalled = true;  // what is asked for waits, and keeps what it was asked with
+    for (int i = 0; i < 200; ++i) {
+      const std::uint64_t number = random();
+      asked.push_back(number);
+      // Now and then a kernel that no graph takes.
+      fake_cuda::set_params = random() % 8 == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+      queue->launch(number % 2 == 0 ? even : odd, {}, numbered(number / 2));
+    }
+    const Fence fence = queue->submit();
+    fake_cuda::stalled = false;
+    ASSERT_EQ(fence.wait(), WaitResult::ready);
+    EXPECT_EQ(ran, asked);
+  }
+}
+
+TEST_F(CudaLaunchTest, CodeStaysLoadedWhileAGraphKnowsIt) {
+  auto queue = queue_of();
+  std::vector<std::weak_ptr<const void>> owners;
+  for (int i = 0; i < 4; ++i) {
+    const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+    owners.push_back(kernel.owner());
+    queue->launch(kernel, {}, numbered(0));
+    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+  }
+  EXPECT_FALSE(owners[0].expired()) << "the graph was made of it";
+  EXPECT_TRUE(owners[1].expired()) << "kept for ever";
+  EXPECT_TRUE(owners[2].expired());
+  EXPECT_FALSE(owners[3].expired()) << "the graph launches it next, if nothing else is set";
+  queue.reset();
+  EXPECT_TRUE(owners[0].expired() && owners[3].expired());
+}
+
+TEST_F(CudaLaunchTest, WhatNoGraphTakesIsLaunchedWithoutOne) {
+  unsigned ran = 0;
+  const fake_cuda::Kernel kernel([&](const gpumap_frame&) { ++ran; });
+  const auto queue = queue_of();
+  for (int i = 0; i < 10; ++i) {
+    fake_cuda::graph_launch = i % 3 == 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    queue->launch(kernel, {}, numbered(0));
+    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    EXPECT_EQ(fake_cuda::made_graphs.count(), i % 3 == 1 ? 0U : 1U);
+  }
+  EXPECT_EQ(ran, 10U) << "each once";
+}
+
+TEST_F(CudaLaunchTest, AFaultNamesTheKernelAndItsGrid) {
+  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+  const auto queue = queue_of();
+  fake_cuda::graph_launch = fake_cuda::launch_kernel = CUDA_ERROR_INVALID_VALUE;
+  try {
+    queue->launch(kernel, {.blocks = {3, 1, 1}, .threads = {4096, 1, 1}}, numbered(1));
+    FAIL() << "no word of it";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid);
+    EXPECT_THAT(error.what(), HasSubstr("launching kernel made-up with 3x1x1 blocks of 4096x1x1 threads"));
+  }
+}
+
+TEST_F(CudaLaunchTest, PriorityIsTheStreams) {
+  for (const unsigned priority : {0U, 1U, 5U}) {
+    const auto queue = queue_of({.priority = priority});
+    EXPECT_EQ(fake_cuda::of(stream_of(*queue)).priority, -static_cast<int>(priority));
+    const auto parted = queue_of({.priority = priority, .sm_share = 0.1});
+    EXPECT_EQ(fake_cuda::of(stream_of(*parted)).priority, -static_cast<int>(priority));
+  }
+  const std::string text = refusal(device_, {.priority = 6});
+  EXPECT_THAT(text, HasSubstr("priority=6"));
+  EXPECT_THAT(text, HasSubstr("0 to 5"));
+}
+
+// Fifteen parts of 8 multiprocessors and one of 12.
+TEST_F(CudaLaunchTest, SharesAreNobodyElses) {
+  EXPECT_EQ(multiprocessors_of(*queue_of()), 0U);
+  std::vector<std::unique_ptr<Queue>> queues;
+  std::set<const void*> contexts;
+  for (const auto& [share, count] : std::vector<std::pair<double, unsigned>>{{0.1, 12}, {0.25, 32}, {0.5, 64}}) {
+    queues.push_back(queue_of({.sm_share = share}));
+    EXPECT_EQ(multiprocessors_of(*queues.back()), count) << share;
+    contexts.insert(fake_cuda::of(stream_of(*queues.back())).partition);
+  }
+  EXPECT_EQ(contexts.size(), 3U);
+  EXPECT_EQ(contexts.count(nullptr), 0U);
+  const auto in_use = [] { return std::set(fake_cuda::groups_in_use.begin(), fake_cuda::groups_in_use.end()).size(); };
+  EXPECT_EQ(in_use(), 13U) << "some of them twice";
+
+  const std::string text = refusal(device_, {.sm_share = 0.5});
+  for (const char* figure : {"sm-share=0.5", "66 of the 132", "24 are left"}) EXPECT_THAT(text, HasSubstr(figure));
+  queues.erase(queues.begin() + 1);  // from the middle
+  queues.push_back(queue_of({.sm_share = 56.0 / 132}));
+  EXPECT_EQ(multiprocessors_of(*queues.back()), 56U);
+  EXPECT_EQ(in_use(), 16U);
+  queues.clear();
+  EXPECT_EQ(in_use(), 0U);
+  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 1})), 132U);
+  const auto hurried = queue_of({.sm_share = 0.125});
+  EXPECT_EQ(multiprocessors_of(*hurried), 16U);
+  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 0.875})), 108U) << "115 at most: 12 and twelve times 8";
+}
+
+TEST_F(CudaLaunchTest, SharesThatCannotBeAreRefused) {
+  const std::string little = refusal(device_, {.sm_share = 0.05});
+  for (const char* figure : {"sm-share=0.05", "132", "are 6", "8 at least", "0.061"}) {
+    EXPECT_THAT(little, HasSubstr(figure));
+  }
+  fake_cuda::green_create = CUDA_ERROR_OUT_OF_MEMORY;
+  static_cast<void>(refusal(device_, {.sm_share = 1}, ErrorCode::no_memory));
+  fake_cuda::green_create = CUDA_SUCCESS;
+  fake_cuda::streams_to_come = 0;
+  static_cast<void>(refusal(device_, {.sm_share = 1}, ErrorCode::no_memory));
+  fake_cuda::streams_to_come = 1 << 20;
+  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 1})), 132U) << "what failed gives back";
+}
+
+TEST_F(CudaLaunchTest, AnOldDriverIsNamed) {
+  fake_cuda::table().has_partitions = false;
+  const std::string text = refusal(device_, {.sm_share = 0.5}, ErrorCode::not_supported);
+  for (const char* figure : {"CUDA 12.2", "12.4", "made-up GPU", "leave sm-share out"}) {
+    EXPECT_THAT(text, HasSubstr(figure));
+  }
+  EXPECT_EQ(fake_cuda::of(stream_of(*queue_of({.priority = 2}))).priority, -2) << "that one an old driver has";
+}
+
+}  // namespace
+}  // namespace gpumap
