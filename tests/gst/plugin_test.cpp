@@ -103,6 +103,7 @@ class OtherValue {
     if (G_VALUE_HOLDS_UINT(&value_)) g_value_set_uint(&value_, g_value_get_uint(&value_) ^ step);
     if (G_VALUE_HOLDS_UINT64(&value_)) g_value_set_uint64(&value_, (guint64{step} << 33U) + number);
     if (G_VALUE_HOLDS_INT(&value_)) g_value_set_int(&value_, static_cast<gint>(step));
+    if (G_VALUE_HOLDS_DOUBLE(&value_)) g_value_set_double(&value_, 1.0 / (step + 1));
     if (G_VALUE_HOLDS_ENUM(&value_)) g_value_set_enum(&value_, 2);
     g_param_value_validate(spec, &value_);  // within its limits
   }
