@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 constexpr milliseconds time_to_answer{2000};
+constexpr milliseconds cancel_interval{10};
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
   link::Hello hello;
@@ -49,6 +50,22 @@ struct Answer {
   throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", path, text));
 }
 
+bool is_cancelled(const LinkConsumerOptions& options) {
+  return options.cancel != nullptr && options.cancel->load();
+}
+
+/// Whether something came. A server that is stopped is no reason not to be cancelled.
+bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
+  pollfd polled{socket, POLLIN, 0};
+  const Deadline end = Clock::now() + time_to_answer;
+  while (Clock::now() < end && !is_cancelled(options)) {
+    const int ready = poll(&polled, 1, static_cast<int>(cancel_interval.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
 /// One try. Throws Error(invalid) for what no other try makes better.
 Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   Answer answer;
@@ -66,12 +83,16 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   const link::Bytes bytes = link::encode(options.generation, hello);
   std::vector<std::byte> buffer(link::largest_message);
   std::size_t got = 0;
-  pollfd polled{socket.get(), POLLIN, 0};
   // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
   static_cast<void>(link::send_message(socket.get(), bytes));
-  if (poll(&polled, 1, static_cast<int>(time_to_answer.count())) <= 0 ||
-      link::receive_message(socket.get(), buffer, got, &answer.fds) != link::Received::message) {
-    answer.trouble = "no answer";
+  auto received = link::Received::nothing;
+  if (wait_for_answer(socket.get(), options)) {
+    received = link::receive_message(socket.get(), buffer, got, &answer.fds);
+  }
+  if (received != link::Received::message) {
+    answer.trouble = received == link::Received::no_descriptors
+                         ? "no room for its descriptors: raise the limit on open files"
+                         : "no answer";
     return answer;
   }
   bool other_version = false;
@@ -112,10 +133,10 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> devi
     }
     const Deadline next = Clock::now() + pause;
     while (Clock::now() < std::min(next, end)) {
-      if (options.cancel != nullptr && options.cancel->load()) break;
-      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), first_pause));
+      if (is_cancelled(options)) break;
+      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), cancel_interval));
     }
-    const bool cancelled = options.cancel != nullptr && options.cancel->load();
+    const bool cancelled = is_cancelled(options);
     if (cancelled || Clock::now() >= end) {
       throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
                                              options.path, answer.trouble, cancelled ? ", cancelled" : ""));

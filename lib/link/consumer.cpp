@@ -119,6 +119,7 @@ void LinkConsumer::State::read_socket() {
       case link::Received::too_long:
         hang_up("the server sent what is too long for a message");
         return;
+      case link::Received::no_descriptors:  // none are expected
       case link::Received::message:
         break;
     }

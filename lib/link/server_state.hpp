@@ -74,7 +74,7 @@ struct LinkServer::State {
 
   // The service thread, in service.cpp.
   void serve();
-  void accept_all();
+  [[nodiscard]] bool accept_all();
   void greet(std::vector<Newcomer*>& readable);
   void admit(Newcomer& newcomer, const link::Hello& hello);
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <limits>
 #include <string>
@@ -32,15 +33,18 @@ void LinkServer::State::serve() {
   std::vector<pollfd> polled;
   std::vector<Newcomer*> guests;
   std::vector<std::pair<std::uint32_t, const Client*>> members;
+  bool starved = false;  // of descriptors: who connects waits for a turn
   while (!stopping.load()) {
-    polled.assign({{bell.get(), POLLIN, 0}, {listener.fd(), POLLIN, 0}});
+    // Somebody who cannot be let in now would keep poll() from sleeping.
+    const bool accepts = !std::exchange(starved, false) && newcomers.size() < most_newcomers;
+    polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
     guests.clear();
     members.clear();
     for (Newcomer& newcomer : newcomers) {
       polled.push_back({newcomer.socket.get(), POLLIN, 0});
       guests.push_back(&newcomer);
     }
-    bool busy = !newcomers.empty();
+    bool busy = !newcomers.empty() || !accepts;
     {
       const std::lock_guard lock(mutex);
       busy = busy || fan.busy() > 0 || waiting.load() > 0;
@@ -75,7 +79,7 @@ void LinkServer::State::serve() {
       if (clients[index].get() == client && (revents != 0 || ended)) listen_to(index, revents, ended);
     }
     greet(readable);
-    if ((polled[1].revents & POLLIN) != 0) accept_all();
+    if ((polled[1].revents & POLLIN) != 0) starved = !accept_all();
     {
       const std::lock_guard lock(mutex);
       collect(ready == 0);
@@ -91,10 +95,11 @@ void LinkServer::State::serve() {
   }
 }
 
-void LinkServer::State::accept_all() {
+/// False: this process has no descriptor left for one more.
+bool LinkServer::State::accept_all() {
   while (newcomers.size() < most_newcomers) {
     UniqueFd socket = listener.accept();
-    if (!socket) return;
+    if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {
       Newcomer newcomer{std::move(socket), {}, Clock::now() + time_for_hello};
       newcomer.peer = link::peer_of(newcomer.socket.get());
@@ -109,6 +114,7 @@ void LinkServer::State::accept_all() {
       // It is gone already.
     }
   }
+  return true;
 }
 
 void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const std::string& text) {
