@@ -38,7 +38,7 @@ link::Hello make_hello(const LinkConsumerOptions& options) {
   return hello;
 }
 
-struct Answer {
+struct Reply {
   UniqueFd socket;  ///< empty: try again, for `trouble`
   std::string trouble;
   link::Welcome welcome;
@@ -67,12 +67,12 @@ bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
 }
 
 /// One try. Throws Error(invalid) for what no other try makes better.
-Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
-  Answer answer;
+Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
+  Reply reply;
   UniqueFd socket = link::connect_to(options.path);
   if (!socket) {
-    answer.trouble = std::strerror(errno);
-    return answer;
+    reply.trouble = std::strerror(errno);
+    return reply;
   }
   const link::Peer peer = link::peer_of(socket.get());
   if (!link::is_allowed(peer, options.allowed_users)) {
@@ -87,13 +87,13 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   static_cast<void>(link::send_message(socket.get(), bytes));
   auto received = link::Received::nothing;
   if (wait_for_answer(socket.get(), options)) {
-    received = link::receive_message(socket.get(), buffer, got, &answer.fds);
+    received = link::receive_message(socket.get(), buffer, got, &reply.fds);
   }
   if (received != link::Received::message) {
-    answer.trouble = received == link::Received::no_descriptors
-                         ? "no room for its descriptors: raise the limit on open files"
-                         : "no answer";
-    return answer;
+    reply.trouble = received == link::Received::no_descriptors
+                        ? "no room for its descriptors: raise the limit on open files"
+                        : "no answer";
+    return reply;
   }
   bool other_version = false;
   const auto message = link::parse({buffer.data(), got}, &other_version);
@@ -101,18 +101,18 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   if (!message) refused(options.path, "what it sent is no message");
   if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
     if (refuse->why != link::Why::full) refused(options.path, refuse->text);
-    answer.trouble = refuse->text;
-    return answer;
+    reply.trouble = refuse->text;
+    return reply;
   }
   const auto* welcome = std::get_if<link::Welcome>(&message->body);
   const bool same = options.generation == 0 || options.generation == message->generation;
-  if (welcome == nullptr || answer.fds.size() != 2 || message->generation == 0 || !same) {
+  if (welcome == nullptr || reply.fds.size() != 2 || message->generation == 0 || !same) {
     refused(options.path, "its welcome is incomplete");
   }
-  answer.welcome = *welcome;
-  answer.generation = message->generation;
-  answer.socket = std::move(socket);
-  return answer;
+  reply.welcome = *welcome;
+  reply.generation = message->generation;
+  reply.socket = std::move(socket);
+  return reply;
 }
 
 }  // namespace
@@ -123,10 +123,10 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> devi
   const Deadline end =
       Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
   for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
-    Answer answer = ask(options, hello);
-    if (answer.socket) {
-      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(answer.socket),
-                                           answer.welcome, answer.generation, answer.fds);
+    Reply reply = say_hello(options, hello);
+    if (reply.socket) {
+      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
+                                           reply.welcome, reply.generation, reply.fds);
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
       std::thread([state = std::move(state)] { State::give_back_until_closed(state); }).detach();
       return consumer;
@@ -139,7 +139,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> devi
     const bool cancelled = is_cancelled(options);
     if (cancelled || Clock::now() >= end) {
       throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
-                                             options.path, answer.trouble, cancelled ? ", cancelled" : ""));
+                                             options.path, reply.trouble, cancelled ? ", cancelled" : ""));
     }
   }
 }

@@ -25,6 +25,8 @@ constexpr std::chrono::seconds time_for_hello{1};
 constexpr std::size_t most_newcomers = 32;
 /// Messages of one client in a row: others have their turn.
 constexpr int messages_a_turn = 64;
+/// More questions of one client than it can have threads that wait for an answer.
+constexpr std::uint32_t most_asked = 64;
 
 }  // namespace
 
@@ -194,9 +196,9 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   if (link::send_message(newcomer.socket.get(), link::encode(generation, welcome), fds) != link::Sent::ok) return;
   client->socket = std::move(newcomer.socket);
   client->who.index = index;
+  client->who.connection = ++counters.connected;
   clients[index] = std::move(client);
   fan.join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
-  ++counters.connected;
   events.push_back({clients[index]->who, {}, nullptr});
   for (const auto& [key, message] : kept) {
     if (clients[index]) send_to(*clients[index], message);
@@ -206,7 +208,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
 
 void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
   Client& client = *clients[index];
-  std::array<std::byte, sizeof(link::Header) + sizeof(link::Reason) + 1> buffer{};
+  std::array<std::byte, link::largest_of_client + 1> buffer;
   for (int turn = 0; turn < messages_a_turn && (revents & POLLIN) != 0; ++turn) {
     std::size_t bytes = 0;
     const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
@@ -219,6 +221,8 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     const bool known = message && message->generation == generation;
     if (known && std::holds_alternative<link::Bye>(message->body)) {
       fan.stop_offering(index);
+    } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {
+      take_question(client, *ask);
     } else if (!known || !std::holds_alternative<link::Look>(message->body)) {
       drop(index, link::Why::lied, "it sent what is no message of a client");
       return;
@@ -229,6 +233,13 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     return;
   }
   if ((revents & POLLOUT) != 0) flush(client);
+}
+
+/// Who asks more than is answered has its questions left out; the application sees to what it tells.
+void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
+  if (!options.on_question || (ask.head.number != 0 && client.asked >= most_asked)) return;
+  if (ask.head.number != 0) ++client.asked;
+  questions.push_back({client.who, generation, ask.head.number, {ask.payload.begin(), ask.payload.end()}});
 }
 
 void LinkServer::State::flush(Client& client) {
@@ -261,9 +272,11 @@ void LinkServer::State::end_stall() {
 
 void LinkServer::State::tell() {
   std::vector<Event> now;
+  std::vector<LinkQuestion> asked;
   {
     const std::lock_guard lock(mutex);
     now.swap(events);
+    asked.swap(questions);
   }
   for (const Event& event : now) {
     if (event.gone && event.reason.rfind("it closed", 0) != 0) {
@@ -272,6 +285,7 @@ void LinkServer::State::tell() {
     }
     if (options.on_client) options.on_client(event.who, event.reason);
   }
+  for (LinkQuestion& question : asked) options.on_question(std::move(question));
 }
 
 }  // namespace gpumap
