@@ -28,6 +28,7 @@ struct SinkSettings {
   std::string channel = "default";
   std::string socket_path;  ///< serve other processes there instead; empty: do not
   bool wait_for_connection = false;
+  int upstream_events = 1;  ///< a value of the property upstream-events: first
   std::string device = "auto";
   std::uint32_t slots = 8;
   std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame

@@ -2,6 +2,7 @@
 #include "gst/sink/properties.hpp"
 
 #include "gpumap/link.hpp"
+#include "gst/link/upstream_desk.hpp"
 #include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
@@ -22,6 +23,7 @@ enum {
   PROP_LATENCY_INTERVAL,
   PROP_SOCKET_PATH,
   PROP_WAIT_FOR_CONNECTION,
+  PROP_UPSTREAM_EVENTS,
   PROP_STATS = sink_stats_id,
   PROP_NUM_CLIENTS = sink_clients_id
 };
@@ -84,6 +86,9 @@ void set_sink_property(GObject* object, SinkProperties& properties, guint id, co
     case PROP_WAIT_FOR_CONNECTION:
       settings.wait_for_connection = g_value_get_boolean(value) != 0;
       break;
+    case PROP_UPSTREAM_EVENTS:
+      settings.upstream_events = g_value_get_enum(value);
+      break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
   }
@@ -132,6 +137,9 @@ void get_sink_property(GObject* object, const SinkProperties& properties, guint 
       break;
     case PROP_WAIT_FOR_CONNECTION:
       g_value_set_boolean(value, static_cast<gboolean>(settings.wait_for_connection));
+      break;
+    case PROP_UPSTREAM_EVENTS:
+      g_value_set_enum(value, settings.upstream_events);
       break;
     default:
       G_OBJECT_WARN_INVALID_PROPERTY_ID(object, id, spec);
@@ -214,6 +222,11 @@ void install_sink_properties(GObjectClass* object_class) {
                            "With socket-path: hold frames back while no client is connected, instead of dropping them",
                            static_cast<gboolean>(initial.wait_for_connection), rw));
   g_object_class_install_property(
+      object_class, PROP_UPSTREAM_EVENTS,
+      g_param_spec_enum("upstream-events", "Upstream events",
+                        "With socket-path: whose seeks, QoS and other events go upstream; queries are anybody's",
+                        upstream_events_type(), initial.upstream_events, rw));
+  g_object_class_install_property(
       object_class, PROP_NUM_CLIENTS,
       g_param_spec_uint("num-clients", "Num clients", "With socket-path: how many are connected", 0, max_link_clients,
                         0, ro));
@@ -224,6 +237,7 @@ void install_sink_properties(GObjectClass* object_class) {
                          "transport, copy-threads, copy-kernel; with stamps: latency",
                          GST_TYPE_STRUCTURE, ro));
   gst_type_mark_as_plugin_api(leaky_type(), static_cast<GstPluginAPIFlags>(0));
+  gst_type_mark_as_plugin_api(upstream_events_type(), static_cast<GstPluginAPIFlags>(0));
   gst_type_mark_as_plugin_api(transport_type(), static_cast<GstPluginAPIFlags>(0));
 }
 
