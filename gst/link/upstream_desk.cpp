@@ -75,18 +75,24 @@ bool UpstreamDesk::may_send(const LinkServer& server, const LinkQuestion& questi
 }
 
 void UpstreamDesk::handle(const LinkQuestion& question) {
-  const auto server = server_();
-  if (!server) return;
+  // No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
+  const auto answer = [&](const LinkText& text) {
+    if (const auto server = server_()) server->answer(question, text);
+  };
+  const auto may_send = [&] {
+    const auto server = server_();
+    return server && this->may_send(*server, question);
+  };
   const UpstreamAsked asked = asked_of(question.text);
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   if (asked.query != nullptr) {
     const bool answered = peer_query(pad, asked.query) == PeerAnswer::yes;
-    server->answer(question, answer_of(answered, asked.query));
+    answer(answer_of(answered, asked.query));
     gst_query_unref(asked.query);
     return;
   }
   bool handled = false;
-  if (asked.event != nullptr && may_send(*server, question)) {
+  if (asked.event != nullptr && may_send()) {
     GST_DEBUG_OBJECT(sink_, "client %u: %" GST_PTR_FORMAT, question.who.index, static_cast<void*>(asked.event));
     handled =
         channel_->send_upstream(asked.event, [&](GstEvent* event) { return gst_pad_push_event(pad, event) != 0; });
@@ -94,7 +100,7 @@ void UpstreamDesk::handle(const LinkQuestion& question) {
     GST_INFO_OBJECT(sink_, "client %u may not send %s", question.who.index, GST_EVENT_TYPE_NAME(asked.event));
     gst_event_unref(asked.event);
   }
-  server->answer(question, answer_of(handled));
+  answer(answer_of(handled));
 }
 
 }  // namespace gpumap::gst

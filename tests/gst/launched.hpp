@@ -39,7 +39,10 @@ class Launched {
     waitpid(pid_, nullptr, 0);
     pid_ = -1;
   }
-  void stop_it() const { kill(pid_, SIGSTOP); }
+  void stop_it() const {
+    kill(pid_, SIGSTOP);
+    waitpid(pid_, nullptr, WUNTRACED);
+  }
   /// It ended by itself, and well.
   [[nodiscard]] bool succeeded() {
     int status = -1;
