@@ -162,8 +162,6 @@ void Outlet::set_server(std::shared_ptr<LinkServer> server) {
     const std::lock_guard lock(mutex_);
     server_.swap(server);
   }
-  // Others have the last one for moments only; its path is free once it has ended here.
-  while (server && server.use_count() > 1) std::this_thread::yield();
 }
 
 /// What overtakes the frames. Takes it; in the thread that sends it.
