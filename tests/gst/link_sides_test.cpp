@@ -37,6 +37,7 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
   push_frame(producer, 1);
   (void)pull(first->appsink());
   first.reset();
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 0; }));
   const auto late = client();
   start(*late);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
