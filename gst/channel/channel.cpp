@@ -149,11 +149,24 @@ void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexc
 
 Channel::SinkTime Channel::sink_time() const {
   const std::lock_guard lock(mutex_);
+  if (sink_ == nullptr && far_time_) {
+    return {nullptr, static_cast<GstClockTime>(far_time_->base - far_time_->ahead), far_time_->playing};
+  }
   if (sink_ == nullptr) return {};
   GST_OBJECT_LOCK(sink_);
   const GstClockTime base = sink_->base_time;
   GST_OBJECT_UNLOCK(sink_);
   return {sink_, base, sink_playing()};
+}
+
+void Channel::set_far_time(const FarTime& time) {
+  const std::lock_guard lock(mutex_);
+  far_time_ = time;
+}
+
+std::optional<Channel::FarTime> Channel::far_time() const {
+  const std::lock_guard lock(mutex_);
+  return far_time_;
 }
 
 void Channel::announce_src_pad(GstPad* pad) {
@@ -236,6 +249,35 @@ void Channel::pass(GstEvent* event) {
   if (src != nullptr) gst_object_unref(src);
 }
 
+void Channel::set_far_sink(std::shared_ptr<FarSink> far) {
+  const std::lock_guard lock(mutex_);
+  far_.swap(far);
+}
+
+std::shared_ptr<FarSink> Channel::far_sink() const {
+  const std::lock_guard lock(mutex_);
+  return far_;
+}
+
+void Channel::set_event_handler(EventHandler on_event) {
+  const std::lock_guard lock(mutex_);
+  on_event_ = std::move(on_event);
+}
+
+void Channel::set_room_maker(std::function<bool()> make_room) {
+  const std::lock_guard lock(mutex_);
+  make_room_ = std::move(make_room);
+}
+
+bool Channel::make_room() const {
+  std::function<bool()> make_room;
+  {
+    const std::lock_guard lock(mutex_);
+    make_room = make_room_;
+  }
+  return make_room && make_room();
+}
+
 bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const {
   if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return push(event);
   GstElement* sink = this->sink();
@@ -253,12 +295,14 @@ bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)
   return done;
 }
 
-void Channel::tell_latency() const {
+void Channel::tell_latency() {
   GstElement* sink = this->sink();
   GstElement* src = this->src();
   if (sink != nullptr && src != nullptr && !same_pipeline(sink, src)) {
     gst_element_post_message(src, gst_message_new_latency(GST_OBJECT_CAST(src)));
   }
+  // In another process it is told as what overtakes the queue.
+  if (sink != nullptr && src == nullptr) pass(gst_event_new_latency(0));
   gst_clear_object(&sink);
   gst_clear_object(&src);
 }
@@ -303,10 +347,20 @@ std::optional<std::chrono::microseconds> Channel::src_waits() const noexcept {
   return std::chrono::microseconds(g_get_monotonic_time() - since);
 }
 
+void Channel::when_src_waits(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  when_src_waits_ = std::move(call);
+  tells_waiting_ = when_src_waits_ != nullptr;
+}
+
 /// Paused, the sink lets through what the src's side needs to preroll, and need not guess when.
 void Channel::begin_to_wait() {
   if (src_waits_since_.load(std::memory_order_relaxed) == 0) {
     src_waits_since_.store(g_get_monotonic_time(), std::memory_order_release);
+  }
+  if (tells_waiting_.load()) {
+    const std::lock_guard lock(mutex_);
+    if (tells_waiting_.exchange(false)) std::exchange(when_src_waits_, nullptr)();
   }
   if (src_playing()) return;
   GstElement* sink = this->sink();

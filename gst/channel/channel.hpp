@@ -20,6 +20,17 @@
 
 namespace gpumap::gst {
 
+/// What stands for the sink, and for what is upstream of it, where that is in another process. Any thread.
+class FarSink {
+ public:
+  FarSink() = default;
+  virtual ~FarSink() = default;
+  FarSink(const FarSink&) = delete;
+  FarSink& operator=(const FarSink&) = delete;
+  [[nodiscard]] virtual bool send(GstEvent* event) = 0;  ///< upstream; takes it. False: nobody did anything with it.
+  [[nodiscard]] virtual bool query(GstQuery* query) = 0;
+};
+
 /// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring; events and changes of ring wait
 /// beside it, each with the sequence of the frame that it precedes, so that order is kept without a lock on the frames'
 /// path. Thread safety: every member from any thread; next() from one thread at a time.
@@ -52,9 +63,26 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// One that goes upstream of the sink, by `push`, which takes it. Changes of state wait while it is a seek.
   [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const;
   /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
-  void tell_latency() const;
+  void tell_latency();
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
   [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
+
+  /// Call `call` once in the src's thread, the next time that it has nothing left to take; null: not any more.
+  void when_src_waits(std::function<void()> call);
+  /// It takes no frames any more: it had enough, or failed; not where nothing is linked, or only for this stream.
+  [[nodiscard]] bool src_has_enough() const noexcept {
+    const GstFlowReturn flow = downstream_flow();
+    return flow != GST_FLOW_OK && flow != GST_FLOW_NOT_LINKED && !enough_.load(std::memory_order_relaxed);
+  }
+
+  void set_far_sink(std::shared_ptr<FarSink> far);
+  [[nodiscard]] std::shared_ptr<FarSink> far_sink() const;
+  /// What overtakes the queue goes there where no src is attached; null: nowhere.
+  void set_event_handler(EventHandler on_event);
+  /// Who can drop the oldest of the frames that left the ring for another process; null: nobody.
+  void set_room_maker(std::function<bool()> make_room);
+  /// False: there is nobody, or no slot came free.
+  [[nodiscard]] bool make_room() const;
 
   /// Each side says when it starts and stops playing: only in between is its base time worth reading.
   void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
@@ -70,6 +98,16 @@ class Channel : public std::enable_shared_from_this<Channel> {
     bool operator==(const SinkTime&) const = default;
   };
   [[nodiscard]] SinkTime sink_time() const;
+  /// The same of a sink in another process.
+  struct FarTime {
+    bool playing = false;
+    GstClockTimeDiff base = 0;     ///< the base time, while it plays
+    GstClockTimeDiff stopped = 0;  ///< the running time at which it stopped
+    GstClockTimeDiff ahead = 0;    ///< of its clock to CLOCK_MONOTONIC
+    bool operator==(const FarTime&) const = default;
+  };
+  void set_far_time(const FarTime& time);
+  [[nodiscard]] std::optional<FarTime> far_time() const;
 
   /// Of the ring that the sink puts frames into now; 0 where there is none.
   [[nodiscard]] std::uint32_t slots() const;
@@ -151,6 +189,9 @@ class Channel : public std::enable_shared_from_this<Channel> {
   GstElement* src_ = nullptr;
   GstPad* src_pad_ = nullptr;
   EventHandler on_event_;
+  std::shared_ptr<FarSink> far_;
+  std::optional<FarTime> far_time_;
+  std::function<bool()> make_room_;
   std::deque<Item> items_;
   std::atomic<std::size_t> pending_{0};
   std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring
@@ -172,6 +213,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> enough_{false};  ///< flow_ is of this stream
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
+  std::function<void()> when_src_waits_;
+  std::atomic<bool> tells_waiting_{false};
   std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not
   std::atomic<std::uint32_t> kept_slots_{0};
 };

@@ -9,7 +9,7 @@
 namespace gpumap::gst {
 namespace {
 
-enum class Kind : std::uint8_t { event = 1, layout = 2, no_layout = 3 };
+enum class Kind : std::uint8_t { event = 1, layout = 2, no_layout = 3, time = 4 };
 
 struct KnownEvent {
   GstEventType type;
@@ -23,8 +23,10 @@ GType type_of_string() {
 GType type_of_time() {
   return G_TYPE_UINT64;
 }
+GType type_of_bool() {
+  return G_TYPE_BOOLEAN;
+}
 
-// In the order in which a client that comes later is told.
 constexpr std::array known_events{
     KnownEvent{GST_EVENT_STREAM_START, "stream-id", type_of_string},
     KnownEvent{GST_EVENT_CAPS, "caps", gst_caps_get_type},
@@ -34,8 +36,11 @@ constexpr std::array known_events{
     KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
     KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
+    KnownEvent{GST_EVENT_FLUSH_START, nullptr, nullptr},
+    KnownEvent{GST_EVENT_FLUSH_STOP, "reset-time", type_of_bool},
+    KnownEvent{GST_EVENT_LATENCY, "latency", type_of_time},
+    KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_OOB, nullptr, nullptr},
 };
-constexpr std::size_t kept_events = 5;
 
 const KnownEvent* known(std::uint32_t type) {
   for (const KnownEvent& one : known_events) {
@@ -100,11 +105,21 @@ GstEvent* event_of(std::span<const std::byte> text) {
   return made;
 }
 
-std::uint32_t keeping_of(const GstEvent* event) {
-  for (std::size_t at = 0; at < kept_events; ++at) {
-    if (known_events.at(at).type == GST_EVENT_TYPE(event)) return static_cast<std::uint32_t>(at + 1);
+Keeping keeping_of(const GstEvent* event) {
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_STREAM_START:
+      return Keeping::stream_start;
+    case GST_EVENT_CAPS:
+      return Keeping::caps;
+    case GST_EVENT_SEGMENT:
+      return Keeping::segment;
+    case GST_EVENT_TAG:
+      return Keeping::tags;
+    case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
+      return Keeping::custom;
+    default:
+      return Keeping::none;
   }
-  return 0;
 }
 
 std::optional<VideoLayout> layout_of(GstBuffer* buffer) {
@@ -143,6 +158,29 @@ bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& la
   if (read.planes != GST_VIDEO_FORMAT_INFO_N_PLANES(format)) return false;
   layout = read;
   return true;
+}
+
+LinkText text_of(const Channel::FarTime& time) {
+  static_assert(std::is_trivially_copyable_v<Channel::FarTime>);
+  LinkText text{static_cast<std::byte>(Kind::time), static_cast<std::byte>(time.playing ? 1 : 0)};
+  append(text, &time.base, sizeof time.base);
+  append(text, &time.stopped, sizeof time.stopped);
+  append(text, &time.ahead, sizeof time.ahead);
+  return text;
+}
+
+bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
+  constexpr std::size_t head = 2;
+  if (text.size() != head + sizeof time.base + sizeof time.stopped + sizeof time.ahead) return false;
+  if (text.front() != static_cast<std::byte>(Kind::time) || text[1] > std::byte{1}) return false;
+  time.playing = text[1] == std::byte{1};
+  std::memcpy(&time.base, &text[head], sizeof time.base);
+  std::memcpy(&time.stopped, &text[head + sizeof time.base], sizeof time.stopped);
+  std::memcpy(&time.ahead, &text[head + sizeof time.base + sizeof time.stopped], sizeof time.ahead);
+  // Sums of them must not overflow: no clock shows more than a hundred years.
+  constexpr auto most = static_cast<GstClockTimeDiff>(100ULL * 366 * 24 * 3600 * GST_SECOND);
+  const auto sane = [](GstClockTimeDiff one) { return one > -most && one < most; };
+  return sane(time.base) && sane(time.stopped) && sane(time.ahead);
 }
 
 void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {

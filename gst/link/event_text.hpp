@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "gst/channel/channel.hpp"
+
 namespace gpumap::gst {
 
 /// What goes beside the frames from process to process: one byte that says what it is, and text, as GStreamer writes
@@ -18,7 +20,7 @@ namespace gpumap::gst {
 /// event has, is none.
 using LinkText = std::vector<std::byte>;
 
-/// Serialized events: stream-start, caps, segment, tags, gap, EOS and those of the application. Empty for others (TOC,
+/// Stream-start, caps, segment, tags, gap, EOS, flushes, latency and those of the application. Empty for others (TOC,
 /// segment-done, stream-group-done), and for what GStreamer cannot write as text.
 [[nodiscard]] LinkText text_of(GstEvent* event);
 /// A new event, or null.
@@ -39,8 +41,18 @@ struct VideoLayout {
 /// Of a frame of `bytes`: nothing where the planes do not lie in them.
 void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes);
 
-/// What a client that comes later needs to know of it, and in which order: 0 for what is over once it was said.
-[[nodiscard]] std::uint32_t keeping_of(const GstEvent* event);
-inline constexpr std::uint32_t layout_keeping = 100;
+/// What the producer's running time counts from.
+[[nodiscard]] LinkText text_of(const Channel::FarTime& time);
+/// False for what is none.
+[[nodiscard]] bool read_time(std::span<const std::byte> text, Channel::FarTime& time);
+
+/// What a client that comes later needs to know, in this order.
+enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout };
+/// Keeping::none for what is over once it was said.
+[[nodiscard]] Keeping keeping_of(const GstEvent* event);
+/// As on a pad, caps and segment hold until others come.
+[[nodiscard]] inline bool outlives_stream(Keeping keeping) {
+  return keeping != Keeping::tags && keeping != Keeping::custom;
+}
 
 }  // namespace gpumap::gst

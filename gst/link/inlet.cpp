@@ -5,10 +5,13 @@
 
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include "gpumap/error.hpp"
 #include "gst/error.hpp"
+#include "gst/link/upstream_text.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -19,12 +22,20 @@ using namespace std::chrono_literals;
 
 namespace {
 
+/// A producer that is stopped, or is dying, must not stop who asks. A seek may have to open a file anew.
+constexpr auto patience_for_query = 500ms;
+constexpr auto patience_for_seek = 5s;
+constexpr std::chrono::nanoseconds patience_for_successor = 5s;
+
+/// No frame's: what comes first follows nothing.
+constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
+
 GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
 }
 
 /// Times, flags and layout of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
-GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>& layout) {
+GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>& layout, bool after_hole) {
   GstBuffer* carrier = gst_buffer_new();
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
   GST_BUFFER_DTS(carrier) = gst_time(info.dts);
@@ -37,18 +48,63 @@ GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>&
                                       GST_VIDEO_BUFFER_FLAG_INTERLACED | GST_VIDEO_BUFFER_FLAG_TFF |
                                       GST_VIDEO_BUFFER_FLAG_RFF | GST_VIDEO_BUFFER_FLAG_ONEFIELD;
   GST_BUFFER_FLAG_SET(carrier, info.flags & of_frames);
+  if (after_hole) GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
   if (layout) add_layout(carrier, *layout, info.bytes);
   return carrier;
 }
 
 }  // namespace
 
+/// Upstream of the gpumapsink of the moment.
+class Inlet::Far final : public FarSink {
+ public:
+  void connect(std::shared_ptr<LinkConsumer> consumer) {
+    const std::lock_guard lock(mutex_);
+    consumer_.swap(consumer);
+  }
+  bool send(GstEvent* event) override {
+    const LinkText text = text_of_upstream(event);
+    const bool waits = GST_EVENT_TYPE(event) == GST_EVENT_SEEK;
+    GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+    if (waits) gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
+    // A flush is over when the seek returns, as in one process.
+    const auto when =
+        (flags & GST_SEEK_FLAG_FLUSH) != 0 ? LinkConsumer::Answer::in_order : LinkConsumer::Answer::at_once;
+    gst_event_unref(event);
+    const auto consumer = this->consumer();
+    if (!consumer || text.empty() || text.size() > max_link_question) return false;
+    if (!waits) return consumer->tell(text);
+    std::vector<std::byte> answer;
+    return consumer->ask(text, answer, Clock::now() + patience_for_seek, when) && read_answer(answer);
+  }
+  bool query(GstQuery* query) override {
+    const auto consumer = this->consumer();
+    if (!consumer) return false;
+    const LinkText text = text_of(query);
+    std::vector<std::byte> answer;
+    return !text.empty() && text.size() <= max_link_question &&
+           consumer->ask(text, answer, Clock::now() + patience_for_query) && read_answer(answer, query);
+  }
+
+ private:
+  [[nodiscard]] std::shared_ptr<LinkConsumer> consumer() {
+    const std::lock_guard lock(mutex_);
+    return consumer_;
+  }
+  std::mutex mutex_;
+  std::shared_ptr<LinkConsumer> consumer_;
+};
+
 Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings)
-    : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), thread_([this] { run(); }) {}
+    : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
+  channel_->set_far_sink(far_);
+  thread_ = std::thread([this] { run(); });
+}
 
 Inlet::~Inlet() {
   stopping_ = true;
   thread_.join();
+  channel_->set_far_sink(nullptr);
   channel_->detach_sink(false, 0);  // what is queued goes
 }
 
@@ -59,14 +115,67 @@ void Inlet::push(GstEvent* event) {
 
 void Inlet::read(std::span<const std::byte> text) {
   if (read_layout(text, layout_)) return;
+  if (Channel::FarTime time; read_time(text, time)) {
+    channel_->set_far_time(time);
+    return;
+  }
   GstEvent* event = event_of(text);
   if (event == nullptr) {
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
     return;
   }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) ended_ = true;
-  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) ended_ = false;
+  switch (GST_EVENT_TYPE(event)) {
+    case GST_EVENT_FLUSH_START:
+      flushing_ = true;
+      channel_->flush(event);
+      return;
+    case GST_EVENT_FLUSH_STOP:
+      flushing_ = false;
+      ended_ = false;
+      channel_->flush(event);
+      return;
+    case GST_EVENT_LATENCY:  // of the producer's pipeline: this one asks anew
+      gst_event_unref(event);
+      gst_element_post_message(src_, gst_message_new_latency(GST_OBJECT_CAST(src_)));
+      return;
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+      channel_->pass(event);
+      return;
+    case GST_EVENT_EOS:
+      ended_ = true;
+      break;
+    case GST_EVENT_STREAM_START:
+      ended_ = false;
+      break;
+    default:
+      break;
+  }
   push(event);
+}
+
+/// Of a producer that died meanwhile.
+void Inlet::end_flush() {
+  if (std::exchange(flushing_, false)) channel_->flush(gst_event_new_flush_stop(TRUE));
+}
+
+LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::function<void(std::uint32_t)>& before) {
+  constexpr auto second_look = 50ms;
+  const Ring& ring = *consumer.ring();
+  // What was taken can no longer make room for what is newer. In a flush all goes through: it is on its way out.
+  const auto enough = [&] { return !flushing_ && ring.queued() >= most_ahead(ring.slots()); };
+  if (enough()) {
+    channel_->when_src_waits([&consumer] { consumer.interrupt(); });
+    const LinkNext heard = enough() ? consumer.hear(frame, Clock::now() + second_look) : LinkNext::timeout;
+    channel_->when_src_waits(nullptr);
+    if (heard != LinkNext::timeout || enough()) return heard;
+  }
+  return consumer.pass(frame, before, Clock::now() + second_look);
+}
+
+/// How many frames wait here; the others wait at the producer, which may prefer newer ones.
+std::uint32_t Inlet::most_ahead(std::uint32_t slots) const {
+  constexpr std::uint32_t few = 8;  // of which downstream may have most
+  return settings_.leak == LinkLeak::oldest || slots < few ? 1 : slots / 2;
 }
 
 /// False: it is not to be connected again.
@@ -74,18 +183,24 @@ bool Inlet::follow(LinkConsumer& consumer) {
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   channel_->push_ring(ring);
   layout_.reset();
+  next_sequence_ = any_sequence;
   LinkFrame frame;
   // Made once: of a lambda each frame would make one anew, on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
-    ring->put(slot, make_carrier(frame.info, layout_));
+    ring->put(slot, make_carrier(frame.info, layout_, frame.info.sequence != next_sequence_));
+    next_sequence_ = frame.info.sequence + 1;
   };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
-    next = consumer.pass(frame, before, Clock::now() + 50ms);
+    next = this->next(consumer, frame, before);
     if (next == LinkNext::message) read(frame.message);
+    // Nobody takes them any more, and the producer may need their slots.
+    if (next == LinkNext::frame && channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
+  end_flush();
   frames_ += consumer.ring()->published();
   GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), consumer.why().c_str());
-  return !stopping_ && !ended_ && settings_.reconnect;
+  moved_ = consumer.moved();
+  return !stopping_ && !ended_ && (settings_.reconnect || moved_);
 }
 
 void Inlet::run() {
@@ -98,12 +213,21 @@ void Inlet::run() {
       g_free(name);
       options.leak = settings_.leak;
       options.spin = std::chrono::microseconds(settings_.busy_poll_us);
-      options.patience = std::chrono::hours(24 * 365);
+      options.patience = settings_.reconnect || !moved_ ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
       options.cancel = &stopping_;
-      again = follow(*LinkConsumer::connect(Device::open(), std::move(options)));
+      const std::shared_ptr<LinkConsumer> consumer = LinkConsumer::connect(Device::open(), std::move(options));
+      far_->connect(consumer);
+      again = follow(*consumer);
+      far_->connect(nullptr);
     }
     if (!stopping_ && !ended_) push(gst_event_new_eos());
   } catch (const std::exception& error) {
+    far_->connect(nullptr);
+    // It died between two rings.
+    if (moved_ && !settings_.reconnect && !stopping_) {
+      push(gst_event_new_eos());
+      return;
+    }
     if (!stopping_) post_error(src_, error);
   }
 }

@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,17 +36,26 @@ class Inlet {
   Inlet& operator=(const Inlet&) = delete;
 
  private:
+  class Far;
   void run();
   [[nodiscard]] bool follow(LinkConsumer& consumer);
+  [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
+                              const std::function<void(std::uint32_t)>& before);
+  void end_flush();
+  [[nodiscard]] std::uint32_t most_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
   void push(GstEvent* event);
 
   GstElement* const src_;
   const std::shared_ptr<Channel> channel_;
   const InletSettings settings_;
+  const std::shared_ptr<Far> far_;
   std::optional<VideoLayout> layout_;
   std::uint64_t frames_ = 0;
-  bool ended_ = false;  ///< EOS came
+  std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
+  bool ended_ = false;               ///< EOS came
+  bool flushing_ = false;
+  bool moved_ = false;  ///< the producer goes on with another ring
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

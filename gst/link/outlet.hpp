@@ -11,16 +11,19 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
+#include "gst/link/upstream_desk.hpp"
 
 namespace gpumap::gst {
 
 struct OutletSettings {
   std::string path;
   bool wait_for_connection = false;
+  UpstreamEvents upstream_events = UpstreamEvents::first;
 };
 
 /// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the
@@ -38,28 +41,44 @@ class Outlet {
 
   /// `drained`: after EOS; what is queued still goes out, for some seconds at most.
   void stop(bool drained);
+  /// EOS has not gone out, for frames before it wait for a client. From any thread.
+  [[nodiscard]] bool holds_back_end();
 
  private:
   void run();
+  void step();
+  void watch_time();
+  void on_event(GstEvent* event);
+  void flush(GstEvent* event);
+  [[nodiscard]] std::shared_ptr<LinkServer> server();
+  void set_server(std::shared_ptr<LinkServer> server);
   void forward(GstEvent* event);
   void forward(Channel::Next& frame);
   void serve(const std::shared_ptr<Ring>& ring);
-  void send(const LinkText& text, std::uint32_t keeping);
+  void send(const LinkText& text, std::uint32_t key);
+  void forget_last_stream();
+  [[nodiscard]] std::uint32_t key_of(GstEvent* event);
+  void end();
   void tell(const LinkClient& client, const std::string& reason);
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
   const OutletSettings settings_;
-  std::shared_ptr<Ring> ring_;  ///< that is served
-  std::unique_ptr<LinkServer> server_;
+  std::shared_ptr<Ring> ring_;          ///< that is served
+  std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_
   std::map<std::uint32_t, LinkText> kept_;
+  std::vector<std::string> names_;  ///< of kept events of which there are several of one type
   std::optional<VideoLayout> layout_;
+  std::optional<Channel::FarTime> time_;  ///< that clients were told
   bool failed_ = false;
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> flushing_{false};
+  std::mutex step_;  ///< held while something is on its way through; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;  ///< EOS went out
+  std::unique_ptr<UpstreamDesk> desk_;
   std::thread thread_;
 };
 

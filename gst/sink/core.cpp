@@ -154,6 +154,8 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
   const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
   for (int slice = 1;; ++slice) {
     const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
+    const bool drops_oldest = session.settings.when_full == WhenFull::drop_oldest;
+    if (status == RingStatus::full && drops_oldest && session.channel->make_room()) continue;
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
     if (stopped()) return RingStatus::timeout;

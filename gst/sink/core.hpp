@@ -19,6 +19,7 @@
 #include "gst/channel/channel.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/latency/report.hpp"
+#include "gst/link/upstream_desk.hpp"
 #include "gst/memory/memory.hpp"
 #include "gst/sink/upstream.hpp"
 
@@ -28,6 +29,7 @@ struct SinkSettings {
   std::string channel = "default";
   std::string socket_path;  ///< serve other processes there instead; empty: do not
   bool wait_for_connection = false;
+  UpstreamEvents upstream_events = UpstreamEvents::first;
   std::string device = "auto";
   std::uint32_t slots = 8;
   std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame

@@ -2,6 +2,7 @@
 #include "gst/sink/properties.hpp"
 
 #include "gpumap/link.hpp"
+#include "gst/link/upstream_desk.hpp"
 #include "gst/sink/element.hpp"
 #include "gst/sink/transport_type.hpp"
 
@@ -62,6 +63,9 @@ std::vector<Property> sink_properties() {
       of.flag("wait-for-connection",
               "With socket-path: hold frames back while no client is connected, instead of dropping them",
               &Settings::wait_for_connection),
+      of.choice("upstream-events",
+                "With socket-path: whose seeks, QoS and other events go upstream; queries are anybody's",
+                &Settings::upstream_events, upstream_events_type()),
       read_only(
           g_param_spec_uint("num-clients", "Num clients", "With socket-path: number of clients that are connected", 0,
                             max_link_clients, 0, G_PARAM_READABLE),

@@ -145,7 +145,14 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     gst_event_unref(event);
     return FALSE;
   }
-  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) state.frames.preroll().leave_to_base();
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+    while (state.outlet && state.frames.preroll().is_done() && state.outlet->holds_back_end()) {
+      if (state.frames.preroll().wait_a_while() != SinkPreroll::Verdict::flushing) continue;
+      gst_event_unref(event);
+      return FALSE;
+    }
+    state.frames.preroll().leave_to_base();
+  }
   if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.frames.preroll().is_done()) state.frames.preroll_with_nothing();
   if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.frames.preroll().is_done() && !state.frames.preroll().plays()) {
     const auto verdict = state.frames.preroll().wait([&] { return state.frames.src_prerolls(); });
@@ -261,7 +268,8 @@ void start(GstElement* element, SinkState& state) {
   state.core->start(element, settings);
   if (settings.socket_path.empty()) return;
   state.outlet = std::make_unique<Outlet>(
-      element, state.core->channel(), gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection},
+      element, state.core->channel(),
+      gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection, settings.upstream_events},
       state.clients);
 }
 

@@ -171,6 +171,8 @@ bool SrcStream::send_upstream(GstEvent* event) {
   const auto channel = this->channel();
   GstPad* sinkpad = far_pad();
   if (sinkpad == nullptr) {
+    const auto far = channel ? channel->far_sink() : nullptr;
+    if (far) return channel->send_upstream(event, [&](GstEvent* sent) { return far->send(sent); });
     gst_event_unref(event);
     return false;
   }

@@ -34,7 +34,7 @@ GstClockTime held_at_most(SrcStream& stream, GstPad* pad) {
 /// As upstream of the gpumapsink answers.
 bool ask_upstream(SrcStream& stream, GstPad* pad, GstQuery* query) {
   const PadPtr far(stream.far_pad());
-  if (!far) return false;
+  if (!far) return stream.ask_far(query);
   const PeerAnswer answer = peer_query(far.get(), query);
   if (answer == PeerAnswer::loop) {
     GST_ELEMENT_ERROR(GST_OBJECT_PARENT(pad), CORE, NEGOTIATION,

@@ -179,7 +179,18 @@ GstPad* SrcStream::far_pad() {
   return pad;
 }
 
+bool SrcStream::ask_far(GstQuery* query) {
+  const auto channel = this->channel();
+  const auto far = channel ? channel->far_sink() : nullptr;
+  return far && far->query(query);
+}
+
 void SrcStream::time_out() const {
+  if (!settings_.socket_path.empty()) {
+    throw Error(ErrorCode::io, fmt::format("no frame from socket-path {} for {} ms: start a gpumapsink with the same "
+                                           "socket-path, see what feeds it, or raise timeout",
+                                           settings_.socket_path, settings_.timeout_ms));
+  }
   GstElement* sink = channel_->sink();
   const bool alone = sink == nullptr;
   gst_clear_object(&sink);

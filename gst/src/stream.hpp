@@ -65,6 +65,8 @@ class SrcStream {
   void relinked();
   /// The pad at which frames enter the channel, transfer full, or null. From any thread.
   [[nodiscard]] GstPad* far_pad();
+  /// Upstream in another process. False: there is none, or it does not answer in time. From any thread.
+  [[nodiscard]] bool ask_far(GstQuery* query);
   /// Of the channel's ring; 0 where there is none yet. From any thread.
   [[nodiscard]] std::uint32_t slots();
   /// As it was set when this started.

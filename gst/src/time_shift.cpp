@@ -3,6 +3,8 @@
 
 #include <cstdlib>
 
+#include "gpumap/latency.hpp"
+#include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 
 namespace gpumap::gst {
@@ -44,9 +46,28 @@ void TimeShift::reset() {
   looked_at_us_ = 0;
 }
 
+GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
+  GstClock* here = gst_element_get_clock(src_);
+  const GstClockTimeDiff now = monotonic_ns();
+  const GstClockTimeDiff now_there = now + there.ahead;
+  const bool shared = here == nullptr || is_monotonic(here);
+  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here));
+  two_clocks_ = !shared;
+  estimated_ = !there.playing;
+  const GstClockTimeDiff due_there = there.playing ? there.base : now_there - there.stopped;
+  const GstClockTimeDiff due_here =
+      base_of(src_, channel.src_playing() && here != nullptr, static_cast<GstClockTime>(now_here), estimated_);
+  looked_at_us_ = g_get_monotonic_time();
+  gst_clear_object(&here);
+  return due_there - due_here + now_here - now_there;
+}
+
 GstClockTimeDiff TimeShift::compute(const Channel& channel) {
   GstElement* sink = channel.sink();
-  if (sink == nullptr) return shift_;
+  if (sink == nullptr) {
+    const auto far = channel.far_time();
+    return far ? compute_from(channel, *far) : shift_.load();
+  }
   GstClockTimeDiff shift = shift_;
   estimated_ = false;
   GstClock* here = gst_element_get_clock(src_);

@@ -25,6 +25,7 @@ class TimeShift {
 
  private:
   [[nodiscard]] GstClockTimeDiff compute(const Channel& channel);
+  [[nodiscard]] GstClockTimeDiff compute_from(const Channel& channel, const Channel::FarTime& there);
 
   GstElement* src_;
   std::atomic<GstClockTimeDiff> shift_{0};

@@ -22,6 +22,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 constexpr milliseconds time_to_answer{2000};
+constexpr milliseconds cancel_interval{10};
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
   link::Hello hello;
@@ -37,7 +38,7 @@ link::Hello make_hello(const LinkConsumerOptions& options) {
   return hello;
 }
 
-struct Answer {
+struct Reply {
   UniqueFd socket;  ///< empty: try again, for `trouble`
   std::string trouble;
   link::Welcome welcome;
@@ -49,13 +50,29 @@ struct Answer {
   throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", path, text));
 }
 
+bool is_cancelled(const LinkConsumerOptions& options) {
+  return options.cancel != nullptr && options.cancel->load();
+}
+
+/// Whether something came. A server that is stopped is no reason not to be cancelled.
+bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
+  pollfd polled{socket, POLLIN, 0};
+  const Deadline end = Clock::now() + time_to_answer;
+  while (Clock::now() < end && !is_cancelled(options)) {
+    const int ready = poll(&polled, 1, static_cast<int>(cancel_interval.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
 /// One try. Throws Error(invalid) for what no other try makes better.
-Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
-  Answer answer;
+Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
+  Reply reply;
   UniqueFd socket = link::connect_to(options.path);
   if (!socket) {
-    answer.trouble = std::strerror(errno);
-    return answer;
+    reply.trouble = std::strerror(errno);
+    return reply;
   }
   const link::Peer peer = link::peer_of(socket.get());
   if (!link::is_allowed(peer, options.allowed_users)) {
@@ -66,13 +83,17 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   const link::Bytes bytes = link::encode(options.generation, hello);
   std::vector<std::byte> buffer(link::largest_message);
   std::size_t got = 0;
-  pollfd polled{socket.get(), POLLIN, 0};
   // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
   static_cast<void>(link::send_message(socket.get(), bytes));
-  if (poll(&polled, 1, static_cast<int>(time_to_answer.count())) <= 0 ||
-      link::receive_message(socket.get(), buffer, got, &answer.fds) != link::Received::message) {
-    answer.trouble = "no answer";
-    return answer;
+  auto received = link::Received::nothing;
+  if (wait_for_answer(socket.get(), options)) {
+    received = link::receive_message(socket.get(), buffer, got, &reply.fds);
+  }
+  if (received != link::Received::message) {
+    reply.trouble = received == link::Received::no_descriptors
+                        ? "no room for its descriptors: raise the limit on open files"
+                        : "no answer";
+    return reply;
   }
   bool other_version = false;
   const auto message = link::parse({buffer.data(), got}, &other_version);
@@ -80,18 +101,18 @@ Answer ask(const LinkConsumerOptions& options, const link::Hello& hello) {
   if (!message) refused(options.path, "what it sent is no message");
   if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
     if (refuse->why != link::Why::full) refused(options.path, refuse->text);
-    answer.trouble = refuse->text;
-    return answer;
+    reply.trouble = refuse->text;
+    return reply;
   }
   const auto* welcome = std::get_if<link::Welcome>(&message->body);
   const bool same = options.generation == 0 || options.generation == message->generation;
-  if (welcome == nullptr || answer.fds.size() != 2 || message->generation == 0 || !same) {
+  if (welcome == nullptr || reply.fds.size() != 2 || message->generation == 0 || !same) {
     refused(options.path, "its welcome is incomplete");
   }
-  answer.welcome = *welcome;
-  answer.generation = message->generation;
-  answer.socket = std::move(socket);
-  return answer;
+  reply.welcome = *welcome;
+  reply.generation = message->generation;
+  reply.socket = std::move(socket);
+  return reply;
 }
 
 }  // namespace
@@ -102,23 +123,23 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> devi
   const Deadline end =
       Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
   for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
-    Answer answer = ask(options, hello);
-    if (answer.socket) {
-      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(answer.socket),
-                                           answer.welcome, answer.generation, answer.fds);
+    Reply reply = say_hello(options, hello);
+    if (reply.socket) {
+      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
+                                           reply.welcome, reply.generation, reply.fds);
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
       std::thread([state = std::move(state)] { State::give_back_until_closed(state); }).detach();
       return consumer;
     }
     const Deadline next = Clock::now() + pause;
     while (Clock::now() < std::min(next, end)) {
-      if (options.cancel != nullptr && options.cancel->load()) break;
-      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), first_pause));
+      if (is_cancelled(options)) break;
+      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), cancel_interval));
     }
-    const bool cancelled = options.cancel != nullptr && options.cancel->load();
+    const bool cancelled = is_cancelled(options);
     if (cancelled || Clock::now() >= end) {
       throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
-                                             options.path, answer.trouble, cancelled ? ", cancelled" : ""));
+                                             options.path, reply.trouble, cancelled ? ", cancelled" : ""));
     }
   }
 }

@@ -96,9 +96,19 @@ void LinkConsumer::State::read(const link::Message& message) {
       hang_up("the server left a message out");
       return;
     }
-    inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
+    if (data->head.before == link::at_once) {
+      ++at_once.read;
+      urgent.emplace_back(data->payload.begin(), data->payload.end());
+    } else {
+      ++in_order.read;
+      inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
+    }
+  } else if (const auto* answer = std::get_if<link::Answer>(&message.body)) {
+    const auto found = answers.find(answer->head.number);  // who asked may have waited long enough
+    if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<link::Bye>(&message.body)) {
     why = bye->text;
+    moved = bye->why == link::Why::moved;
     ended = true;
   } else if (!std::holds_alternative<link::Look>(message.body)) {
     hang_up("the server sent what is no message of a server");
@@ -106,7 +116,7 @@ void LinkConsumer::State::read(const link::Message& message) {
 }
 
 void LinkConsumer::State::read_socket() {
-  while (inbox.size() < longest_inbox) {
+  while (inbox.size() + urgent.size() < longest_inbox) {
     std::size_t bytes = 0;
     switch (link::receive_message(socket.get(), buffer, bytes)) {
       case link::Received::nothing:
@@ -119,6 +129,7 @@ void LinkConsumer::State::read_socket() {
       case link::Received::too_long:
         hang_up("the server sent what is too long for a message");
         return;
+      case link::Received::no_descriptors:  // none are expected
       case link::Received::message:
         break;
     }
@@ -145,7 +156,8 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
 
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
   // Messages are read before the claim: where then no frame is there, none was before them.
-  if (readable) read_socket();
+  if (readable || !answers.empty()) read_socket();
+  if (take_urgent(frame)) return LinkNext::message;
   if (!claimed) {
     link::Claimed next;
     switch (claims.claim(next)) {
@@ -183,6 +195,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
     frame.info = {};
     frame.message = std::move(inbox.front().payload);
     inbox.pop_front();
+    ++in_order.given;
     return LinkNext::message;
   }
   if (!claimed) return std::nullopt;
@@ -290,6 +303,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   auto& asleep = state->memory.block().asleep;
   const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
+  state->begin_call();
   for (;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
@@ -338,8 +352,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
 void LinkConsumer::interrupt() noexcept {
   if (!state_->process.here()) return;
   state_->interrupted = true;
-  constexpr std::uint64_t one = 1;
-  static_cast<void>(!write(state_->bell.get(), &one, sizeof one));
+  state_->ring_bell();
 }
 
 bool LinkConsumer::revoked() const noexcept {
@@ -348,6 +361,10 @@ bool LinkConsumer::revoked() const noexcept {
 std::string LinkConsumer::why() const {
   const std::lock_guard lock(state_->mutex);
   return state_->ended ? state_->why : std::string();
+}
+bool LinkConsumer::moved() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->ended && state_->moved;
 }
 const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
   return state_->ring;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,9 +47,12 @@ struct LinkConsumer::State {
   void give_back(WriteLease lease);
   /// Frames and messages, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
+  [[nodiscard]] bool take_urgent(LinkFrame& frame);
   void read_socket();
   void read(const link::Message& message);
   void hang_up(const std::string& reason);
+  void ring_bell() const noexcept;
+  void begin_call();
 
   /// Until something may be there to claim, or interrupt(); without the lock, in the thread that claims.
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
@@ -74,9 +78,18 @@ struct LinkConsumer::State {
   std::vector<WriteLease> leases;  ///< of each slot that is not shown
   std::optional<link::Claimed> claimed;
   std::deque<Letter> inbox;
-  std::uint64_t letters = 0;  ///< received
+  std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
+  std::uint64_t asked = 0;
+  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions that somebody waits for
+  std::uint64_t letters = 0;                                               ///< received
+  /// How many messages came, were given by next() and the like, and had been when the last of those calls began.
+  struct Progress {
+    std::uint64_t read = 0, given = 0, done = 0;
+  };
+  Progress in_order, at_once;
   std::vector<std::byte> buffer;
   std::string why;
+  bool moved = false;    ///< another server follows
   bool ended = false;    ///< nothing more will be offered
   bool readable = true;  ///< the socket may have something
   bool thread_idle = false;

@@ -88,6 +88,17 @@ class FanOut {
     return freed_ != before;
   }
 
+  /// All that clients have not taken.
+  void withdraw_all() noexcept {
+    for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+      if (!clients_[index]) continue;
+      while (const auto slot = clients_[index]->offers.withdraw()) {
+        --clients_[index]->shown;
+        release(*slot, index);
+      }
+    }
+  }
+
   void want_returns() noexcept {
     for (auto& client : clients_) {
       if (client && client->offers.count() > 0) client->offers.want_returns();

@@ -110,10 +110,10 @@ void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
   wake_service();
 }
 
-void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload) {
+void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, bool at_once) {
   link::DataHead head;
   head.number = ++client.messages;
-  head.before = fan.client(client.who.index)->offers.next_ticket();
+  head.before = at_once ? link::at_once : fan.client(client.who.index)->offers.next_ticket();
   deliver(client, link::encode_data(generation, head, payload));
 }
 
@@ -124,7 +124,8 @@ void LinkServer::State::drain(Deadline deadline) {
     if (!client) continue;
     static_cast<void>(link::send_message(
         client->socket.get(),
-        link::encode_reason(generation, link::MessageType::bye, link::Why::ended, "the server ended")));
+        link::encode_reason(generation, link::MessageType::bye, moves ? link::Why::moved : link::Why::ended,
+                            moves ? "another ring follows" : "the server ended")));
   }
   while (fan.busy() > 0 && Clock::now() < deadline) {
     fan.want_returns();
@@ -267,22 +268,6 @@ void LinkServer::show(ReadLease lease) {
   if (lease) state.show(std::move(lease));
   const std::lock_guard lock(state.mutex);
   state.collect_after_frames();
-}
-
-void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
-  State& state = *state_;
-  if (message.size() > max_link_message) {
-    throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, {} are possible: send it in parts",
-                                                message.size(), max_link_message));
-  }
-  if (!state.process.here()) [[unlikely]]
-    return;
-  const std::lock_guard order(state.order);
-  const std::lock_guard lock(state.mutex);
-  if (keep != 0) state.kept[keep].assign(message.begin(), message.end());
-  for (auto& client : state.clients) {
-    if (client) state.send_to(*client, message);
-  }
 }
 
 std::vector<LinkClient> LinkServer::clients() const {

@@ -41,6 +41,7 @@ struct LinkServer::State {
     std::unique_ptr<link::BlockMemory> memory;
     std::uint64_t messages = 0;
     std::deque<link::Bytes> backlog;  ///< what its socket had no room for
+    std::uint32_t asked = 0;          ///< questions without an answer
   };
   /// To tell of, and then to close.
   struct Event {
@@ -65,7 +66,8 @@ struct LinkServer::State {
   void collect_after_frames();
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void deliver(Client& client, link::Bytes&& bytes);
-  void send_to(Client& client, std::span<const std::byte> payload);
+  void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
+  void take_question(Client& client, const link::Ask& ask);
   [[nodiscard]] LinkClient describe(const Client& client);
 
   void wake_service() const noexcept;
@@ -74,7 +76,7 @@ struct LinkServer::State {
 
   // The service thread, in service.cpp.
   void serve();
-  void accept_all();
+  [[nodiscard]] bool accept_all();
   void greet(std::vector<Newcomer*>& readable);
   void admit(Newcomer& newcomer, const link::Hello& hello);
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
@@ -101,7 +103,9 @@ struct LinkServer::State {
   std::map<std::uint32_t, link::Bytes> kept;
   LinkCounters counters;
   std::vector<Event> events;
+  std::vector<LinkQuestion> questions;
   bool ending = false;
+  bool moves = false;  ///< another server follows
 
   std::list<Newcomer> newcomers;  ///< the service thread's
   std::atomic<bool> stopping{false};

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <limits>
 #include <string>
@@ -24,6 +25,8 @@ constexpr std::chrono::seconds time_for_hello{1};
 constexpr std::size_t most_newcomers = 32;
 /// Messages of one client in a row: others have their turn.
 constexpr int messages_a_turn = 64;
+/// More questions of one client than it can have threads that wait for an answer.
+constexpr std::uint32_t most_asked = 64;
 
 }  // namespace
 
@@ -32,15 +35,18 @@ void LinkServer::State::serve() {
   std::vector<pollfd> polled;
   std::vector<Newcomer*> guests;
   std::vector<std::pair<std::uint32_t, const Client*>> members;
+  bool starved = false;  // of descriptors: who connects waits for a turn
   while (!stopping.load()) {
-    polled.assign({{bell.get(), POLLIN, 0}, {listener.fd(), POLLIN, 0}});
+    // Somebody who cannot be let in now would keep poll() from sleeping.
+    const bool accepts = !std::exchange(starved, false) && newcomers.size() < most_newcomers;
+    polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
     guests.clear();
     members.clear();
     for (Newcomer& newcomer : newcomers) {
       polled.push_back({newcomer.socket.get(), POLLIN, 0});
       guests.push_back(&newcomer);
     }
-    bool busy = !newcomers.empty();
+    bool busy = !newcomers.empty() || !accepts;
     {
       const std::lock_guard lock(mutex);
       busy = busy || fan.busy() > 0 || waiting.load() > 0;
@@ -75,7 +81,7 @@ void LinkServer::State::serve() {
       if (clients[index].get() == client && (revents != 0 || ended)) listen_to(index, revents, ended);
     }
     greet(readable);
-    if ((polled[1].revents & POLLIN) != 0) accept_all();
+    if ((polled[1].revents & POLLIN) != 0) starved = !accept_all();
     {
       const std::lock_guard lock(mutex);
       collect(ready == 0);
@@ -91,10 +97,11 @@ void LinkServer::State::serve() {
   }
 }
 
-void LinkServer::State::accept_all() {
+/// False: this process has no descriptor left for one more.
+bool LinkServer::State::accept_all() {
   while (newcomers.size() < most_newcomers) {
     UniqueFd socket = listener.accept();
-    if (!socket) return;
+    if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {
       Newcomer newcomer{std::move(socket), {}, Clock::now() + time_for_hello};
       newcomer.peer = link::peer_of(newcomer.socket.get());
@@ -109,6 +116,7 @@ void LinkServer::State::accept_all() {
       // It is gone already.
     }
   }
+  return true;
 }
 
 void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const std::string& text) {
@@ -188,9 +196,9 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   if (link::send_message(newcomer.socket.get(), link::encode(generation, welcome), fds) != link::Sent::ok) return;
   client->socket = std::move(newcomer.socket);
   client->who.index = index;
+  client->who.connection = ++counters.connected;
   clients[index] = std::move(client);
   fan.join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
-  ++counters.connected;
   events.push_back({clients[index]->who, {}, nullptr});
   for (const auto& [key, message] : kept) {
     if (clients[index]) send_to(*clients[index], message);
@@ -200,7 +208,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
 
 void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
   Client& client = *clients[index];
-  std::array<std::byte, sizeof(link::Header) + sizeof(link::Reason) + 1> buffer{};
+  std::array<std::byte, link::largest_of_client + 1> buffer;
   for (int turn = 0; turn < messages_a_turn && (revents & POLLIN) != 0; ++turn) {
     std::size_t bytes = 0;
     const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
@@ -213,6 +221,8 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     const bool known = message && message->generation == generation;
     if (known && std::holds_alternative<link::Bye>(message->body)) {
       fan.stop_offering(index);
+    } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {
+      take_question(client, *ask);
     } else if (!known || !std::holds_alternative<link::Look>(message->body)) {
       drop(index, link::Why::lied, "it sent what is no message of a client");
       return;
@@ -223,6 +233,13 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     return;
   }
   if ((revents & POLLOUT) != 0) flush(client);
+}
+
+/// Who asks more than is answered has its questions left out; the application sees to what it tells.
+void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
+  if (!options.on_question || (ask.head.number != 0 && client.asked >= most_asked)) return;
+  if (ask.head.number != 0) ++client.asked;
+  questions.push_back({client.who, generation, ask.head.number, {ask.payload.begin(), ask.payload.end()}});
 }
 
 void LinkServer::State::flush(Client& client) {
@@ -255,9 +272,11 @@ void LinkServer::State::end_stall() {
 
 void LinkServer::State::tell() {
   std::vector<Event> now;
+  std::vector<LinkQuestion> asked;
   {
     const std::lock_guard lock(mutex);
     now.swap(events);
+    asked.swap(questions);
   }
   for (const Event& event : now) {
     if (event.gone && event.reason.rfind("it closed", 0) != 0) {
@@ -266,6 +285,7 @@ void LinkServer::State::tell() {
     }
     if (options.on_client) options.on_client(event.who, event.reason);
   }
+  for (LinkQuestion& question : asked) options.on_question(std::move(question));
 }
 
 }  // namespace gpumap

@@ -206,6 +206,7 @@ Received receive_message(int socket, std::span<std::byte> buffer, std::size_t& b
   if (got == 0) return Received::gone;  // nobody sends an empty message
   if ((message.msg_flags & MSG_TRUNC) != 0) return Received::too_long;
   bytes = static_cast<std::size_t>(got);
+  if (fds != nullptr && fds->size() < 2 && (message.msg_flags & MSG_CTRUNC) != 0) return Received::no_descriptors;
   return Received::message;
 }
 

@@ -57,9 +57,9 @@ enum class Sent { ok, full, gone };
 /// Never blocks and raises no signal, whatever the other end does to the socket's flags.
 [[nodiscard]] Sent send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds = {}) noexcept;
 
-enum class Received { message, nothing, gone, too_long };
+enum class Received { message, nothing, gone, too_long, no_descriptors };
 /// One message, into `buffer`. Descriptors that come with it go to `fds`, at most two; with none expected (null), or
-/// more, the kernel closes them. Never blocks.
+/// more, the kernel closes them. no_descriptors: this process may not have so many. Never blocks.
 [[nodiscard]] Received receive_message(int socket, std::span<std::byte> buffer, std::size_t& bytes,
                                        std::vector<UniqueFd>* fds = nullptr) noexcept;
 

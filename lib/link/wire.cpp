@@ -45,12 +45,21 @@ template <typename Kind>
 std::optional<Kind> take_reason(std::span<const std::byte> bytes) noexcept {
   Reason reason;
   if (!take(bytes, reason) || reason.length > text_bytes) return std::nullopt;
-  if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::version)) {
+  if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::moved)) {
     return std::nullopt;
   }
   if (!std::all_of(reason.text.begin(), reason.text.begin() + reason.length, printable)) return std::nullopt;
   const auto* const text = reinterpret_cast<const char*>(bytes.data()) + offsetof(Reason, text);
   return Kind{static_cast<Why>(reason.why), {text, reason.length}};
+}
+
+template <typename Kind>
+std::optional<Kind> take_text(std::span<const std::byte> bytes, std::size_t most) noexcept {
+  Kind kind;
+  if (bytes.size() < sizeof kind.head || bytes.size() - sizeof kind.head > most) return std::nullopt;
+  std::memcpy(&kind.head, bytes.data(), sizeof kind.head);
+  kind.payload = bytes.subspan(sizeof kind.head);
+  return kind;
 }
 
 }  // namespace
@@ -97,11 +106,21 @@ std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_versi
       return message;
     }
     case MessageType::data: {
-      Data data;
-      if (rest.size() < sizeof data.head) return std::nullopt;
-      std::memcpy(&data.head, rest.data(), sizeof data.head);
-      data.payload = rest.subspan(sizeof data.head);
-      message.body = data;
+      const auto data = take_text<Data>(rest, max_link_message);
+      if (!data) return std::nullopt;
+      message.body = *data;
+      return message;
+    }
+    case MessageType::ask: {
+      const auto ask = take_text<Ask>(rest, max_link_question);
+      if (!ask) return std::nullopt;
+      message.body = *ask;
+      return message;
+    }
+    case MessageType::answer: {
+      const auto answer = take_text<Answer>(rest, max_link_message);
+      if (!answer) return std::nullopt;
+      message.body = *answer;
       return message;
     }
   }
@@ -145,6 +164,12 @@ Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::st
 
 Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload) {
   return encode_fixed(generation, MessageType::data, &head, sizeof head, payload);
+}
+Bytes encode_ask(std::uint64_t generation, const AskHead& head, std::span<const std::byte> payload) {
+  return encode_fixed(generation, MessageType::ask, &head, sizeof head, payload);
+}
+Bytes encode_answer(std::uint64_t generation, const AskHead& head, std::span<const std::byte> payload) {
+  return encode_fixed(generation, MessageType::answer, &head, sizeof head, payload);
 }
 
 }  // namespace gpumap::link

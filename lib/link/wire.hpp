@@ -30,21 +30,34 @@ namespace gpumap::link {
 ///         ·  frames cross in the block and in the slots, without the socket
 ///         ·                                    ·
 ///     in order, by `before`                ◀── data       a message
+///     at once                              ◀── data       one that overtakes frames (before = at_once)
+///     ask                             ──▶                 for the application: a question, or something to know
+///     whoever asked, by `number`           ◀── answer     nothing for number 0, and where the application has none
 ///     wakes                                ◀── look       only where the client said that it sleeps
 ///     look                            ──▶                 wakes: only where the server said that it wants it
 ///     bye                             ──▶                 shows it no more; what it holds comes back through the block
-///     learns why                           ◀── bye        it lied, stalled, or the server ends; then it closes
+///     learns why                           ◀── bye        it lied, stalled, or the server ends; then it closes.
+///                                                         moved: another server follows here, with other memory
 ///     close(), or death               ──▶                 hang-up: all that it had is free
 ///     hang-up: takes what it was shown,    ◀──            close(), or death
 ///     then `closed`
 ///
-/// A client sends hello, look and bye, and no descriptors. `generation` in each message is the server's; one that has
-/// another is from another time and ends the connection. (In hello: the one that is wanted, or 0.)
+/// A client sends hello, look, ask and bye, and no descriptors. `generation` in each message is the server's; one that
+/// has another is from another time and ends the connection. (In hello: the one that is wanted, or 0.)
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 1;
+inline constexpr std::uint16_t wire_version = 2;
 
-enum class MessageType : std::uint16_t { hello = 1, welcome = 2, refuse = 3, look = 4, data = 5, bye = 6 };
+enum class MessageType : std::uint16_t {
+  hello = 1,
+  welcome = 2,
+  refuse = 3,
+  look = 4,
+  data = 5,
+  bye = 6,
+  ask = 7,
+  answer = 8,
+};
 
 struct Header {
   std::uint32_t magic = wire_magic;
@@ -88,7 +101,16 @@ struct Welcome {
   MemoryOffer memory;
 };
 
-enum class Why : std::uint32_t { ended = 1, full = 2, not_allowed = 3, lied = 4, stalled = 5, stale = 6, version = 7 };
+enum class Why : std::uint32_t {
+  ended = 1,
+  full = 2,
+  not_allowed = 3,
+  lied = 4,
+  stalled = 5,
+  stale = 6,
+  version = 7,
+  moved = 8
+};
 inline constexpr std::size_t text_bytes = 240;
 /// Refuse and bye.
 struct Reason {
@@ -99,12 +121,19 @@ struct Reason {
 
 struct DataHead {
   std::uint64_t number = 0;  ///< 1, 2, … for each client
-  std::uint64_t before = 0;  ///< the ticket of the frame that it precedes
+  std::uint64_t before = 0;  ///< the ticket of the frame that it precedes, or:
+};
+inline constexpr std::uint64_t at_once = ~std::uint64_t{0};  ///< no ticket: those have 54 bits
+
+/// Ask and answer.
+struct AskHead {
+  std::uint64_t number = 0;  ///< 1, 2, … for each client; 0: no answer is wanted
 };
 
 static_assert(sizeof(Header) == 24 && sizeof(Hello) == 72 && sizeof(MemoryOffer) == 56 && sizeof(Welcome) == 96);
-static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 16);
+static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 16 && sizeof(AskHead) == 8);
 inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_link_message;
+inline constexpr std::size_t largest_of_client = sizeof(Header) + sizeof(AskHead) + max_link_question;
 
 struct Look {};
 struct Refuse {
@@ -119,10 +148,18 @@ struct Data {
   DataHead head;
   std::span<const std::byte> payload;
 };
+struct Ask {
+  AskHead head;
+  std::span<const std::byte> payload;
+};
+struct Answer {
+  AskHead head;
+  std::span<const std::byte> payload;
+};
 /// One message, checked: enumerations and lengths are in range, texts are printable. Views point into what was parsed.
 struct Message {
   std::uint64_t generation = 0;
-  std::variant<Look, Hello, Welcome, Refuse, Data, Bye> body;
+  std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer> body;
 };
 
 /// Empty for what is no message. `other_version` is set where all that is wrong is the version.
@@ -138,5 +175,8 @@ using Bytes = std::vector<std::byte>;
 /// MessageType::refuse or bye. What is too long or not printable in `text` is left out.
 [[nodiscard]] Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text);
 [[nodiscard]] Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload);
+
+[[nodiscard]] Bytes encode_ask(std::uint64_t generation, const AskHead& head, std::span<const std::byte> payload);
+[[nodiscard]] Bytes encode_answer(std::uint64_t generation, const AskHead& head, std::span<const std::byte> payload);
 
 }  // namespace gpumap::link

@@ -2,18 +2,12 @@
 // A gpumapsink and a gpumapsrc in two processes: what comes out is what comes out in one, in content, caps, times,
 // segment and tags; producers and consumers that are killed cost the other side nothing but their frames.
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "launched.hpp"
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
 #include "temporary_folder.hpp"
@@ -22,40 +16,6 @@ namespace gpumap::gst::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// gst-launch-1.0 with this build's plugin. Killed at the latest with its owner.
-class Launched {
- public:
-  explicit Launched(const std::string& description) {
-    const char* plugin = std::getenv("GPUMAP_PLUGIN");
-    if (plugin == nullptr) throw std::runtime_error("GPUMAP_PLUGIN does not name the plugin");
-    const std::string command =
-        "exec env G_DEBUG= GST_PLUGIN_PATH=" + std::filesystem::path(plugin).parent_path().string() +
-        " gst-launch-1.0 -q " + description;
-    std::vector<char*> argv{const_cast<char*>("sh"), const_cast<char*>("-c"), const_cast<char*>(command.c_str()),
-                            nullptr};
-    if (posix_spawnp(&pid_, "sh", nullptr, nullptr, argv.data(), environ) != 0) throw std::runtime_error("no sh");
-  }
-  ~Launched() { kill_it(); }
-  Launched(const Launched&) = delete;
-  Launched& operator=(const Launched&) = delete;
-  void kill_it() {
-    if (pid_ <= 0) return;
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = -1;
-  }
-  /// It ended by itself, and well.
-  [[nodiscard]] bool succeeded() {
-    int status = -1;
-    if (!eventually([&] { return waitpid(pid_, &status, WNOHANG) == pid_; })) return false;
-    pid_ = -1;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
-  }
-
- private:
-  pid_t pid_ = -1;
-};
 
 struct Seen {
   std::string caps;
@@ -73,8 +33,6 @@ Seen all_of(GstAppSink* sink) {
     GstBuffer* buffer = gst_sample_get_buffer(sample.get());
     seen.frames.push_back(data_of(buffer));
     seen.times.push_back(GST_BUFFER_PTS(buffer));
-    seen.times.push_back(
-        gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME, GST_BUFFER_PTS(buffer)));
   }
   return seen;
 }

@@ -267,6 +267,28 @@ TEST(LinkLife, FramesMayPassThroughTheRingsByThemselves) {
   error_text([&] { served.server->show(std::move(stray)); }, ErrorCode::invalid);
 }
 
+// As a gpumapsink does: it knows the ring, and nobody asks the server for a slot.
+TEST(LinkLife, WhoWaitsInTheRingItselfGetsWhatClientsGiveBack) {
+  Served served(3);
+  const auto consumer = served.consumer();
+  for (std::uint64_t n = 0; n < 3; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+  ReadLease read;
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    ASSERT_EQ(next_of(*consumer, read), std::to_string(n));
+    WriteLease write;
+    ASSERT_EQ(served.ring->acquire(write, WhenFull::block, Clock::now() + 5ms), RingStatus::timeout);
+    std::thread reader([&] {
+      std::this_thread::sleep_for(2ms);
+      read.release();
+    });
+    const RingStatus status = served.ring->acquire(write, WhenFull::block, soon());
+    reader.join();
+    ASSERT_EQ(status, RingStatus::ok) << "frame " << n;
+    write_frame(write.host(), write.bytes(), served.ring->published(), write.slot());
+    served.server->publish(write, {.bytes = write.bytes(), .offset = n + 3});
+  }
+}
+
 TEST(LinkLife, MemoryThatCannotBePassedOnIsAnError) {
   const TemporaryFolder folder;
   const auto ring = Ring::create(std::make_shared<FakeDevice>(), {.slots = 2, .slot_bytes = 10});

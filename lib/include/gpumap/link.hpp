@@ -26,6 +26,8 @@ namespace gpumap {
 inline constexpr std::uint32_t max_link_clients = 16;
 inline constexpr std::size_t max_link_message = 60'000;  ///< bytes of LinkServer::send()
 
+inline constexpr std::size_t max_link_question = 4096;  ///< bytes of LinkConsumer::ask() and tell()
+
 /// What a client misses that is slower than the producer.
 enum class LinkLeak : std::uint32_t {
   no,      ///< nothing: it stops the producer, and so all
@@ -35,6 +37,7 @@ enum class LinkLeak : std::uint32_t {
 
 struct LinkClient {
   std::uint32_t index = 0;
+  std::uint64_t connection = 0;  ///< 1, 2, … in the order in which a server's clients came
   pid_t pid = 0;
   uid_t uid = 0;
   std::string name;  ///< what it calls itself: printable, at most 63 bytes
@@ -42,6 +45,14 @@ struct LinkClient {
   std::uint64_t shown = 0;    ///< frames that it got, or still may take
   std::uint64_t dropped = 0;  ///< frames that it missed
   std::uint32_t slots = 0;    ///< that it has now
+};
+
+/// What a client sent by LinkConsumer::ask() or tell(). Not to be trusted.
+struct LinkQuestion {
+  LinkClient who;
+  std::uint64_t server = 0;  ///< the generation of the one that was asked
+  std::uint64_t number = 0;  ///< 0: it wants no answer
+  std::vector<std::byte> text{};
 };
 
 struct LinkServerOptions {
@@ -59,6 +70,8 @@ struct LinkServerOptions {
   /// Called in the link's own thread, in their order; must not call the server. `reason`: why it went, empty when it
   /// came.
   std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
+  /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be answered in another one.
+  std::function<void(LinkQuestion question)> on_question{};
 };
 
 struct LinkCounters {
@@ -104,6 +117,20 @@ class GPUMAP_API LinkServer {
   /// Error(invalid) for one of more than max_link_message bytes. A client that does not read 1024 of them is
   /// disconnected.
   void send(std::span<const std::byte> message, std::uint32_t keep = 0);
+  /// The same, but it overtakes frames and messages that clients have not taken, and is not kept.
+  void send_at_once(std::span<const std::byte> message);
+  /// The answer to a question; nothing where who asked is gone. Error(invalid) as for send().
+  void answer(const LinkQuestion& question, std::span<const std::byte> text);
+  /// Take back all frames that clients have not taken (a flush).
+  void withdraw_all();
+  /// Clients that come later are not told what was sent with this key.
+  void forget(std::uint32_t keep);
+  /// Take back the oldest frames that clients have not taken, also from those with LinkLeak::no, until a slot is free:
+  /// what acquire() does for WhenFull::drop_oldest, for who found the ring itself full. False: no slot came free.
+  [[nodiscard]] bool make_room();
+
+  /// At the end of this server clients learn that another one follows at its path, with another ring: moved().
+  void announce_successor();
 
   [[nodiscard]] std::vector<LinkClient> clients() const;
   [[nodiscard]] LinkCounters counters() const;
@@ -163,6 +190,20 @@ class GPUMAP_API LinkConsumer {
   /// Releases are then those of its leases. A connection is used by next() or by pass(), not by both.
   [[nodiscard]] LinkNext pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
                               Deadline deadline = no_deadline);
+  /// As next(), but only for messages that were sent at once: for who takes no frames now. timeout, interrupted or
+  /// message; the end is told by next().
+  [[nodiscard]] LinkNext hear(LinkFrame& frame, Deadline deadline = no_deadline);
+  /// Tell the producer something, without an answer. False: it is gone, or has so much unread that this is lost.
+  /// Error(invalid) for more than max_link_question bytes. Any thread.
+  [[nodiscard]] bool tell(std::span<const std::byte> text);
+  /// Ask the producer. False: no answer came before the deadline, or it is gone. Error(invalid) as above. Any thread,
+  /// and any number of them: frames and messages for next() stay where they are.
+  enum class Answer {
+    at_once,
+    in_order,  ///< once next() and the like were called again after the messages that the producer sent before it
+  };
+  [[nodiscard]] bool ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
+                         Answer when = Answer::at_once);
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
@@ -170,6 +211,7 @@ class GPUMAP_API LinkConsumer {
   /// server ended: what is being read may be a later frame. Ask after reading, where that can be.
   [[nodiscard]] bool revoked() const noexcept;
   [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
+  [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
   [[nodiscard]] std::uint32_t index() const noexcept;       ///< this client's among the server's

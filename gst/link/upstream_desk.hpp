@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "gpumap/link.hpp"
+#include "gst/channel/channel.hpp"
+
+namespace gpumap::gst {
+
+/// Which clients may send events upstream of a gpumapsink: a seek, or QoS, of one changes what all of them get.
+enum class UpstreamEvents { none, first, all };
+[[nodiscard]] GType upstream_events_type();
+
+/// Hands on what clients send and ask upstream of a gpumapsink. It has one thread, for a seek may take its time.
+/// Thread safety: every member from any thread.
+class UpstreamDesk {
+ public:
+  using FindServer = std::function<std::shared_ptr<LinkServer>()>;
+  /// Of `sink`, which outlives it. `server`: that of the moment, or null; from any thread.
+  UpstreamDesk(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server);
+  ~UpstreamDesk();
+  UpstreamDesk(const UpstreamDesk&) = delete;
+  UpstreamDesk& operator=(const UpstreamDesk&) = delete;
+
+  /// Does not wait. What comes behind very much else is left out.
+  void take(LinkQuestion question);
+
+ private:
+  void run();
+  void handle(const LinkQuestion& question);
+  [[nodiscard]] bool may_send(const LinkServer& server, const LinkQuestion& question) const;
+
+  GstElement* const sink_;
+  const std::shared_ptr<Channel> channel_;
+  const UpstreamEvents rule_;
+  const FindServer server_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<LinkQuestion> questions_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace gpumap::gst

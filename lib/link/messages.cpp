@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// What the producer sends its clients beside the frames, and what it takes back.
+#include <fmt/format.h>
+
+#include "gpumap/error.hpp"
+#include "link/server_state.hpp"
+
+namespace gpumap {
+namespace {
+
+void check_size(std::span<const std::byte> message) {
+  if (message.size() <= max_link_message) return;
+  throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, {} are possible: send it in parts",
+                                              message.size(), max_link_message));
+}
+
+}  // namespace
+
+void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
+  State& state = *state_;
+  check_size(message);
+  if (!state.process.here()) [[unlikely]]
+    return;
+  const std::lock_guard order(state.order);
+  const std::lock_guard lock(state.mutex);
+  if (keep != 0) state.kept[keep].assign(message.begin(), message.end());
+  for (auto& client : state.clients) {
+    if (client) state.send_to(*client, message);
+  }
+}
+
+void LinkServer::send_at_once(std::span<const std::byte> message) {
+  check_size(message);
+  if (!state_->process.here()) [[unlikely]]
+    return;
+  const std::lock_guard lock(state_->mutex);
+  for (auto& client : state_->clients) {
+    if (client) state_->send_to(*client, message, true);
+  }
+}
+
+void LinkServer::answer(const LinkQuestion& question, std::span<const std::byte> text) {
+  check_size(text);
+  if (!state_->process.here() || question.number == 0 || question.server != state_->generation) return;
+  const std::lock_guard lock(state_->mutex);
+  const auto& client = state_->clients.at(question.who.index);
+  if (!client || client->who.connection != question.who.connection) return;
+  if (client->asked > 0) --client->asked;
+  state_->deliver(*client, link::encode_answer(state_->generation, {question.number}, text));
+}
+
+void LinkServer::withdraw_all() {
+  if (!state_->process.here()) [[unlikely]]
+    return;
+  const std::lock_guard order(state_->order);
+  const std::lock_guard lock(state_->mutex);
+  state_->fan.withdraw_all();
+}
+
+void LinkServer::announce_successor() {
+  const std::lock_guard lock(state_->mutex);
+  state_->moves = true;
+}
+
+void LinkServer::forget(std::uint32_t keep) {
+  const std::lock_guard lock(state_->mutex);
+  state_->kept.erase(keep);
+}
+
+bool LinkServer::make_room() {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return false;
+  const std::lock_guard lock(state.mutex);
+  return state.fan.make_room(true);
+}
+
+}  // namespace gpumap

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// What the tests of two sides at a socket share.
+#pragma once
+
+#include <string>
+
+#include "pipeline.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap::gst::test {
+
+struct LinkSides : testing::Test {
+  static constexpr std::size_t frame_size = 1003;
+
+  [[nodiscard]] std::string socket() const { return "socket-path=" + path; }
+  [[nodiscard]] static std::string from_appsrc(const std::string& more, const std::string& path) {
+    return "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=false socket-path=" +
+           path + " " + more;
+  }
+  [[nodiscard]] std::string from_appsrc(const std::string& more = "") const { return from_appsrc(more, path); }
+  [[nodiscard]] std::string to_appsink(const std::string& more = "") const {
+    return "gpumapsrc name=src " + socket() + " " + more + " ! appsink name=out sync=false";
+  }
+  static void start(Pipeline& pipeline) { ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE); }
+  /// Frame `n`, of random bytes, at `n` ms.
+  static void push_frame(const Pipeline& producer, std::uint64_t n, std::size_t bytes = frame_size) {
+    EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(bytes, n), n * GST_MSECOND)));
+  }
+  static void push_eos(const Pipeline& producer) { gst_app_src_end_of_stream(producer.appsrc()); }
+  [[nodiscard]] static guint clients(const Pipeline& producer) {
+    guint number = 0;
+    g_object_get(producer.element("sink"), "num-clients", &number, nullptr);
+    return number;
+  }
+
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+};
+
+}  // namespace gpumap::gst::test

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+// A gpumapsink and gpumapsrcs that meet at a socket, here in one process, where both can be looked at: what arrives,
+// what is known to be missing, and what neither side may do to the other. Processes that die: processes_test.cpp.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "link_sides.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  push_frame(producer, 0);
+  const auto client = [&] { return std::make_unique<Pipeline>(to_appsink()); };
+  auto first = client();
+  start(*first);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (const GstTagScope scope : {GST_TAG_SCOPE_STREAM, GST_TAG_SCOPE_GLOBAL}) {
+    GstTagList* tags = gst_tag_list_new(GST_TAG_TITLE, scope == GST_TAG_SCOPE_STREAM ? "stream" : "global", nullptr);
+    gst_tag_list_set_scope(tags, scope);
+    gst_pad_send_event(pad.get(), gst_event_new_tag(tags));
+  }
+  for (const char* const name : {"one", "two"}) {
+    gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                                       gst_structure_new(name, "n", G_TYPE_INT, 1, nullptr)));
+  }
+  push_frame(producer, 1);
+  (void)pull(first->appsink());
+  first.reset();
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 0; }));
+  const auto late = client();
+  start(*late);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 2);
+  ASSERT_TRUE(pull(late->appsink()));
+  const Pad out(gst_element_get_static_pad(late->element("src"), "src"));
+  const auto count = [&](GstEventType type) {
+    guint n = 0;
+    while (GstEvent* event = gst_pad_get_sticky_event(out.get(), type, n)) {
+      gst_event_unref(event);
+      ++n;
+    }
+    return n;
+  };
+  EXPECT_EQ(count(GST_EVENT_TAG), 2U);
+  EXPECT_EQ(count(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY), 2U);
+}
+
+// The sink's ring knows of no frame that a client was not shown.
+TEST_F(LinkSides, WhatAClientMissedIsMarked) {
+  for (const char* const leaky : {"newest", "oldest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(from_appsrc());
+    start(producer);
+    push_frame(producer, 0);
+    Pipeline consumer("gpumapsrc name=src leaky=" + std::string(leaky) + " " + socket() +
+                      " ! appsink name=out sync=false max-buffers=1");
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    std::uint64_t pushed = 1;
+    const auto push_some = [&] {
+      for (const std::uint64_t end = pushed + 20; pushed < end; ++pushed) push_frame(producer, pushed);
+      EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == pushed; }));
+    };
+    push_some();
+    std::uint64_t last = 0;
+    std::size_t holes = 0;
+    for (int n = 0; const Sample sample = pull(consumer.appsink()); ++n) {
+      if (n == 2 || n == 4) push_some();
+      if (n == 6) push_eos(producer);
+      GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+      const std::uint64_t number = GST_BUFFER_PTS(buffer) / GST_MSECOND;
+      const bool marked = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+      if (last != 0) {
+        EXPECT_EQ(marked, number != last + 1) << "frame " << number << " after " << last;
+        holes += number != last + 1 ? 1U : 0U;
+      }
+      last = number;
+    }
+    EXPECT_GT(holes, 0U);
+    // Of those that it can have, "oldest" has the last one.
+    EXPECT_EQ(last == pushed - 1, std::string(leaky) == "oldest") << last << " of " << pushed;
+  }
+}
+
+TEST_F(LinkSides, ASlowClientGetsAllOfAStreamThatEnded) {
+  auto producer = std::make_unique<Pipeline>(from_appsrc());
+  start(*producer);
+  push_frame(*producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! appsink name=out sync=false max-buffers=1");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
+  for (std::uint64_t n = 1; n < 7; ++n) push_frame(*producer, n);
+  push_eos(*producer);
+  EXPECT_EQ(producer->wait(), "eos");
+  producer.reset();  // longer ago than any linger
+  g_usleep(1'500'000);
+  for (std::uint64_t n = 1; n < 7; ++n) {
+    const Sample sample = pull(consumer.appsink());
+    ASSERT_TRUE(sample) << "frame " << n;
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, n)) << "frame " << n;
+  }
+  EXPECT_FALSE(pull(consumer.appsink()));
+  EXPECT_EQ(consumer.wait(), "eos");
+}
+
+TEST_F(LinkSides, AStreamThatWaitsForItsFirstClientDoesNotEndBefore) {
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  start(producer);
+  for (std::uint64_t n = 0; n < 3; ++n) push_frame(producer, n);
+  push_eos(producer);
+  EXPECT_EQ(producer.wait(500ms), "timeout");
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  for (std::uint64_t n = 0; n < 3; ++n) EXPECT_TRUE(pull(consumer.appsink())) << n;
+  EXPECT_EQ(producer.wait(), "eos");
+
+  Pipeline stopped(from_appsrc("wait-for-connection=true", path + "-2"));
+  start(stopped);
+  push_frame(stopped, 0);
+  push_eos(stopped);
+  EXPECT_EQ(stopped.wait(100ms), "timeout");
+  EXPECT_LT(stopped.stop(), 2s);
+}
+
+TEST_F(LinkSides, AProducerThatDropsTheOldestDropsThemAtASlowClientToo) {
+  Pipeline producer(from_appsrc("leaky=oldest slots=4"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! appsink name=out sync=false max-buffers=1");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = 1; n <= 50; ++n) {
+    push_frame(producer, n);
+    g_usleep(2000);
+  }
+  push_eos(producer);
+  EXPECT_EQ(producer.wait(), "eos") << "it was held up";
+  GstClockTime last = 0;
+  while (const Sample sample = pull(consumer.appsink())) last = GST_BUFFER_PTS(gst_sample_get_buffer(sample.get()));
+  EXPECT_EQ(last, 50 * GST_MSECOND);
+}
+
+// Its connection stays, for a flush may begin it anew.
+TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
+  Pipeline producer("videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink name=sink " + socket());
+  start(producer);
+  Pipeline enough("gpumapsrc num-buffers=3 " + socket() + " ! fakesink");
+  EXPECT_EQ(enough.run(), "eos");
+  const std::uint64_t before = stat(producer.element("sink"), "frames");
+  EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 50; }, 10s));
+}
+
+TEST_F(LinkSides, ATimeoutNamesTheSocket) {
+  Pipeline consumer("gpumapsrc timeout=100 " + socket() + " ! fakesink");
+  EXPECT_THAT(consumer.run(), HasSubstr("socket-path " + path));
+}
+
+// Each size has a ring of its own.
+TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink("reconnect=false"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = 1; n < 20; ++n) push_frame(producer, n, frame_size * (n / 5 * 9 + 1));
+  push_eos(producer);
+  for (std::uint64_t n = 1; n < 20; ++n) {
+    const Sample sample = pull(consumer.appsink());
+    ASSERT_TRUE(sample) << "frame " << n;
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    EXPECT_EQ(GST_BUFFER_PTS(buffer), n * GST_MSECOND);
+    EXPECT_EQ(data_of(buffer), random_data(frame_size * (n / 5 * 9 + 1), n)) << "frame " << n;
+  }
+  EXPECT_FALSE(pull(consumer.appsink()));
+  EXPECT_EQ(consumer.error(), "");
+}
+
+// What is due at a moment there is due at that moment here, whenever either began.
+TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
+  Pipeline producer(
+      "videotestsrc is-live=true ! video/x-raw,width=16,height=16,framerate=50/1 ! gpumapsink name=sink " + socket());
+  start(producer);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > 75; }));
+  Pipeline consumer(to_appsink("is-live=true leaky=oldest"));
+  start(consumer);
+  const auto lateness = [&] {
+    const Sample sample = pull(consumer.appsink());
+    if (!sample) return GST_CLOCK_STIME_NONE;
+    const GstClockTime due = gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
+                                                         GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
+    GstClock* clock = gst_element_get_clock(consumer.element("src"));
+    const GstClockTime now = gst_clock_get_time(clock) - gst_element_get_base_time(consumer.element("src"));
+    gst_object_unref(clock);
+    return GST_CLOCK_DIFF(due, now);
+  };
+  for (int n = 0; n < 10; ++n) (void)lateness();
+  EXPECT_LT(std::llabs(lateness()), 500 * static_cast<GstClockTimeDiff>(GST_MSECOND));
+  // A pause there moves its base time.
+  ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
+  g_usleep(1'500'000);
+  start(producer);
+  for (int n = 0; n < 20; ++n) (void)lateness();
+  EXPECT_LT(std::llabs(lateness()), 500 * static_cast<GstClockTimeDiff>(GST_MSECOND));
+}
+
+TEST_F(LinkSides, SidesThatComeAndGoInALoop) {
+  const std::size_t before = open_descriptors();
+  for (int round = 0; round < 10; ++round) {
+    Pipeline producer(from_appsrc());
+    Pipeline consumer(to_appsink());
+    start(round % 2 == 0 ? producer : consumer);
+    start(round % 2 == 0 ? consumer : producer);
+    push_frame(producer, 0);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    push_frame(producer, 1);
+    push_eos(producer);
+    std::size_t frames = 0;
+    while (pull(consumer.appsink())) ++frames;
+    EXPECT_GE(frames, 1U);
+    EXPECT_EQ(producer.wait(), "eos");
+    EXPECT_EQ(consumer.wait(), "eos");
+    EXPECT_LT(producer.stop(), 2s);
+    EXPECT_LT(consumer.stop(), 2s);
+  }
+  EXPECT_TRUE(no_more_descriptors_than(before + 8)) << open_descriptors() << " after " << before;
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

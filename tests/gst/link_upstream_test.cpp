@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// What goes against the frames between two processes: seeks, QoS and other events, questions, and what a flush takes
+// with it; whose events count, and what a producer that does not answer costs.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gst/link/upstream_text.hpp"
+#include "launched.hpp"
+#include "link_sides.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Events that pass a pad, by name.
+class Seen {
+ public:
+  Seen(GstElement* element, const char* pad, GstPadProbeType types) : pad_(gst_element_get_static_pad(element, pad)) {
+    gst_pad_add_probe(
+        pad_.get(), types,
+        [](GstPad*, GstPadProbeInfo* info, gpointer self) {
+          static_cast<Seen*>(self)->note(GST_PAD_PROBE_INFO_EVENT(info));
+          return GST_PAD_PROBE_OK;
+        },
+        this, nullptr);
+  }
+  [[nodiscard]] GstEvent* find(GstEventType type, const char* name = nullptr) {
+    const std::lock_guard lock(mutex_);
+    for (const auto& event : events_) {
+      const GstStructure* structure = gst_event_get_structure(event.get());
+      if (GST_EVENT_TYPE(event.get()) == type && (name == nullptr || gst_structure_has_name(structure, name) != 0)) {
+        return event.get();
+      }
+    }
+    return nullptr;
+  }
+  [[nodiscard]] bool comes(GstEventType type, const char* name = nullptr, Time limit = patience) {
+    return eventually([&] { return find(type, name) != nullptr; }, limit);
+  }
+
+ private:
+  void note(GstEvent* event) {
+    const std::lock_guard lock(mutex_);
+    events_.emplace_back(gst_event_ref(event));
+  }
+  const Pad pad_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<GstEvent, Unref>> events_;
+};
+
+constexpr auto flushes_too =
+    static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM | GST_PAD_PROBE_TYPE_EVENT_FLUSH);
+
+struct LinkUpstream : LinkSides {
+  [[nodiscard]] std::string from_video(const std::string& more = "") const {
+    return "videotestsrc name=in ! video/x-raw,width=16,height=16,framerate=100/1 ! gpumapsink name=sink " + socket() +
+           " " + more;
+  }
+  [[nodiscard]] static bool seek(Pipeline& pipeline, GstClockTime to) {
+    return gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, static_cast<gint64>(to)) != 0;
+  }
+};
+
+TEST_F(LinkUpstream, ASeekFlushesAndBeginsElsewhere) {
+  Pipeline producer(from_video());
+  start(producer);
+  Pipeline consumer(to_appsink() + " max-buffers=2");
+  Seen seen(consumer.element("out"), "sink", flushes_too);
+  start(consumer);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  for (const GstClockTime to : {100 * GST_SECOND, 7 * GST_SECOND, 3000 * GST_SECOND}) {
+    ASSERT_TRUE(seek(consumer, to));
+    const Sample sample = pull(consumer.appsink());
+    ASSERT_TRUE(sample);
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    EXPECT_EQ(GST_BUFFER_PTS(buffer), to);
+    EXPECT_TRUE(GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT));
+    EXPECT_EQ(gst_segment_to_stream_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME, to), to);
+    EXPECT_TRUE(pull(consumer.appsink()));
+  }
+  EXPECT_TRUE(seen.comes(GST_EVENT_FLUSH_START) && seen.comes(GST_EVENT_FLUSH_STOP));
+  EXPECT_EQ(consumer.error(), "");
+}
+
+TEST_F(LinkUpstream, AFlushOfTheProducerTakesWhatIsOnItsWay) {
+  Pipeline producer(from_appsrc("slots=8"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink() + " max-buffers=1");
+  Seen seen(consumer.element("out"), "sink", flushes_too);
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = 1; n < 6; ++n) push_frame(producer, n);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 6; }));
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  gst_pad_push_event(pad.get(), gst_event_new_flush_start());
+  EXPECT_TRUE(seen.comes(GST_EVENT_FLUSH_START)) << "before the flush ends";
+  gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
+  ASSERT_TRUE(seen.comes(GST_EVENT_FLUSH_STOP));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  EXPECT_EQ(gst_pad_push(pad.get(), new_buffer(random_data(frame_size, 9), 9 * GST_MSECOND).release()), GST_FLOW_OK);
+  const Sample sample = pull(consumer.appsink());
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())), 9 * GST_MSECOND);
+  EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, 9));
+}
+
+TEST_F(LinkUpstream, TheRuleSaysWhoseEventsCount) {
+  struct Case {
+    const char* rule;
+    bool first, second;
+  };
+  for (const Case& one : {Case{"first", true, false}, Case{"none", false, false}, Case{"all", true, true}}) {
+    SCOPED_TRACE(one.rule);
+    Pipeline producer(from_video(std::string("upstream-events=") + one.rule));
+    start(producer);
+    auto first = std::make_unique<Pipeline>(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
+    start(*first);
+    ASSERT_TRUE(pull(first->appsink()));
+    Pipeline second(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
+    start(second);
+    ASSERT_TRUE(pull(second.appsink()));
+    EXPECT_EQ(seek(*first, 10 * GST_SECOND), one.first);
+    // While it is still flushed it cannot send anything.
+    EXPECT_EQ(eventually([&] { return seek(second, 20 * GST_SECOND); }, one.second ? patience : 100ms), one.second);
+    gint64 position = -1;
+    EXPECT_TRUE(gst_element_query_position(producer.element("in"), GST_FORMAT_TIME, &position));
+    first.reset();
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    EXPECT_EQ(seek(second, 30 * GST_SECOND), std::string(one.rule) != "none") << "it is the first now";
+  }
+}
+
+TEST_F(LinkUpstream, EventsArriveAsTheyWereSent) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  Seen seen(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  EXPECT_TRUE(gst_pad_send_event(
+      pad.get(),
+      gst_event_new_custom(GST_EVENT_CUSTOM_UPSTREAM, gst_structure_new("mine", "n", G_TYPE_INT, 17, nullptr))));
+  EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_navigation(gst_structure_new_empty("key"))));
+  GstEvent* qos = gst_event_new_qos(GST_QOS_TYPE_OVERFLOW, 0.75, -12345, 40 * GST_SECOND);
+  EXPECT_TRUE(gst_pad_send_event(pad.get(), qos));
+  ASSERT_TRUE(seen.comes(GST_EVENT_CUSTOM_UPSTREAM, "mine") && seen.comes(GST_EVENT_NAVIGATION, "key") &&
+              seen.comes(GST_EVENT_QOS));
+  gint n = 0;
+  gst_structure_get_int(gst_event_get_structure(seen.find(GST_EVENT_CUSTOM_UPSTREAM)), "n", &n);
+  EXPECT_EQ(n, 17);
+  GstQOSType type{};
+  gdouble proportion = 0;
+  GstClockTimeDiff late = 0;
+  gst_event_parse_qos(seen.find(GST_EVENT_QOS), &type, &proportion, &late, nullptr);
+  EXPECT_EQ(type, GST_QOS_TYPE_OVERFLOW);
+  EXPECT_EQ(proportion, 0.75);
+  EXPECT_EQ(late, -12345);
+}
+
+TEST_F(LinkUpstream, QuestionsAreAnsweredFromUpstream) {
+  Pipeline producer(
+      "appsrc name=in format=time is-live=true min-latency=30000000 caps=application/octet-stream duration=77000000000 "
+      "! gpumapsink name=sink sync=false " +
+      socket());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  gint64 duration = 0;
+  EXPECT_TRUE(gst_pad_query_duration(pad.get(), GST_FORMAT_TIME, &duration));
+  EXPECT_EQ(duration, 77 * static_cast<gint64>(GST_SECOND));
+  const auto ask_latency = [&] {
+    GstQuery* latency = gst_query_new_latency();
+    gboolean live = FALSE;
+    GstClockTime least = 0;
+    EXPECT_TRUE(gst_pad_query(pad.get(), latency));
+    gst_query_parse_latency(latency, &live, &least, nullptr);
+    gst_query_unref(latency);
+    return live != 0 ? least : GST_CLOCK_TIME_NONE;
+  };
+  EXPECT_EQ(ask_latency(), 30 * GST_MSECOND);
+  // Another latency there is told here.
+  GstBus* bus = gst_element_get_bus(consumer.get());
+  while (GstMessage* old = gst_bus_pop_filtered(bus, GST_MESSAGE_LATENCY)) gst_message_unref(old);
+  g_object_set(producer.element("in"), "min-latency", 50 * static_cast<gint64>(GST_MSECOND), nullptr);
+  EXPECT_TRUE(gst_bin_recalculate_latency(GST_BIN(producer.get())));
+  GstMessage* told = gst_bus_timed_pop_filtered(bus, 10 * GST_SECOND, GST_MESSAGE_LATENCY);
+  EXPECT_NE(told, nullptr);
+  if (told != nullptr) gst_message_unref(told);
+  gst_object_unref(bus);
+  EXPECT_EQ(ask_latency(), 50 * GST_MSECOND);
+}
+
+TEST_F(LinkUpstream, AProducerThatDoesNotAnswerIsNotWaitedForLong) {
+  if (sanitized) GTEST_SKIP() << "gst-launch-1.0 has no sanitizer's run time";
+  Launched producer("videotestsrc ! video/x-raw,width=16,height=16 ! gpumapsink " + socket());
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 5; }));
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  const auto asks = [&](bool answered, Time limit) {
+    gint64 position = 0;
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(gst_pad_query_position(pad.get(), GST_FORMAT_TIME, &position) != 0, answered);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, limit);
+  };
+  asks(true, 20s);
+  producer.stop_it();
+  asks(false, 5s);
+  producer.kill_it();
+  ASSERT_TRUE(eventually([&] {
+    gint64 position = 0;
+    const auto began = std::chrono::steady_clock::now();
+    return gst_pad_query_position(pad.get(), GST_FORMAT_TIME, &position) == 0 &&
+           std::chrono::steady_clock::now() - began < 100ms;
+  }));
+}
+
+LinkText changed(LinkText text, const std::string& from, const std::string& to) {
+  std::string bytes(reinterpret_cast<const char*>(text.data()), text.size());
+  const auto at = bytes.find(from);
+  EXPECT_NE(at, std::string::npos) << bytes;
+  if (at != std::string::npos) bytes.replace(at, from.size(), to);
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
+  return {begin, begin + bytes.size()};
+}
+
+TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
+  GstEvent* seek =
+      gst_event_new_seek(2.5, GST_FORMAT_TIME, GST_SEEK_FLAG_ACCURATE, GST_SEEK_TYPE_SET, 17, GST_SEEK_TYPE_END, -1);
+  const LinkText text = text_of_upstream(seek);
+  gst_event_unref(seek);
+  const auto read = [](const LinkText& one) { return std::unique_ptr<GstEvent, Unref>(asked_of(one).event); };
+  ASSERT_TRUE(read(text));
+  gdouble rate = 0;
+  GstSeekFlags flags{};
+  gint64 first = 0;
+  gst_event_parse_seek(read(text).get(), &rate, nullptr, &flags, nullptr, &first, nullptr, nullptr);
+  EXPECT_EQ(rate, 2.5);
+  EXPECT_EQ(flags, GST_SEEK_FLAG_ACCURATE);
+  EXPECT_EQ(first, 17);
+  EXPECT_FALSE(read(changed(text, "rate=(double)2.5", "rate=(double)0")));
+  EXPECT_FALSE(read(changed(text, "rate=(double)2.5", "rate=(double)inf")));
+  const auto other = read(changed(text, "cur=(gint64)17", "cur=(string)x"));
+  ASSERT_TRUE(other);
+  gst_event_parse_seek(other.get(), nullptr, nullptr, nullptr, nullptr, &first, nullptr, nullptr);
+  EXPECT_EQ(first, 0) << "what was there before";
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    EXPECT_FALSE(read({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length)})) << length;
+  }
+  EXPECT_TRUE(text_of_upstream(std::unique_ptr<GstEvent, Unref>(gst_event_new_step(GST_FORMAT_TIME, 1, 1, 1, 1)).get())
+                  .empty());
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test

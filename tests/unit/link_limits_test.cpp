@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// Where a limit is met: open files, connections that wait, a server that does not answer. Nobody spins, nothing leaks,
+// and what can be waited for is.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "link_raw.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+int open_files() {
+  int count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count - 3;  // ., .. and the folder itself
+}
+
+/// CPU time that this process takes while `call` lasts.
+template <typename Call>
+std::chrono::nanoseconds cpu_time_of(Call call) {
+  timespec began{};
+  timespec ended{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
+  call();
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
+  return std::chrono::seconds(ended.tv_sec - began.tv_sec) + std::chrono::nanoseconds(ended.tv_nsec - began.tv_nsec);
+}
+
+/// While it lives, so many more descriptors can be had.
+class FewFiles {
+ public:
+  explicit FewFiles(std::size_t more) {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit few = before_;
+    few.rlim_cur = 256;
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+    do taken_.emplace_back(dup(0));
+    while (taken_.back());
+    taken_.resize(taken_.size() - 1 - more);
+  }
+  ~FewFiles() { setrlimit(RLIMIT_NOFILE, &before_); }
+  FewFiles(const FewFiles&) = delete;
+  FewFiles& operator=(const FewFiles&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> taken_;
+};
+
+TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
+  Served served(2);
+  const auto first = served.consumer();
+  std::unique_ptr<RawClient> waiting;
+  {
+    const FewFiles few(1);
+    waiting = std::make_unique<RawClient>(served.path);  // has the last one
+    std::this_thread::sleep_for(50ms);
+    EXPECT_LT(cpu_time_of([] { std::this_thread::sleep_for(500ms); }), 100ms) << "it spins";
+    // Those who are there go on.
+    ASSERT_EQ(served.send(7), RingStatus::ok);
+    EXPECT_EQ(next_of(*first), "7");
+  }
+  waiting->join();
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 2; }));
+}
+
+TEST(LinkLimits, AClientWithoutDescriptorsSaysSo) {
+  Served served(2);
+  const auto device = std::make_shared<FakeDevice>();
+  LinkConsumerOptions options;
+  options.path = served.path;
+  std::string text;
+  {
+    // For its socket, and for those of the server: accepted, block, process. None for what comes with the welcome.
+    const FewFiles few(4);
+    text = error_text([&] { (void)LinkConsumer::connect(device, options); }, ErrorCode::io);
+  }
+  EXPECT_NE(text.find("limit on open files"), std::string::npos) << text;
+}
+
+TEST(LinkLimits, MoreThanCanBeHeardAreWaitedForInSleep) {
+  Served served(2);
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int n = 0; n < 60; ++n) silent.push_back(std::make_unique<RawClient>(served.path));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_LT(cpu_time_of([] { std::this_thread::sleep_for(500ms); }), 100ms) << "it spins";
+}
+
+TEST(LinkLimits, AThousandClientsLeaveNoDescriptor) {
+  Served served(2);
+  { const auto first = served.consumer(); }
+  ASSERT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  const int before = open_files();
+  for (std::uint64_t n = 0; n < 1000; ++n) {
+    const auto consumer = served.consumer(static_cast<LinkLeak>(n % 3));
+    ASSERT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
+    ASSERT_EQ(served.send(n), RingStatus::ok);
+    ASSERT_EQ(next_of(*consumer), std::to_string(n));
+  }
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty() && open_files() <= before; }));
+  EXPECT_EQ(served.server->counters().disconnected, 1001U);
+}
+
+TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
+  const TemporaryFolder folder;
+  LinkConsumerOptions options;
+  options.path = folder.path() / "link";
+  const link::Listener silent(options.path, 0600);
+  std::atomic<bool> cancel{false};
+  options.cancel = &cancel;
+  options.patience = patience;
+  std::thread later([&] {
+    std::this_thread::sleep_for(50ms);
+    cancel = true;
+  });
+  const Deadline began = Clock::now();
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  EXPECT_LT(Clock::now() - began, 1s);
+  later.join();
+}
+
+}  // namespace
+}  // namespace gpumap

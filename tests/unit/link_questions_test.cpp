@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+// What crosses a link beside the frames and against their direction: questions and answers, messages that overtake,
+// frames that a flush takes back. A server that does not answer costs a client its patience and no more.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "link_raw.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+/// A server whose questions are answered in another thread: with the same text, backwards; "wait" is not.
+struct Answering {
+  Answering()
+      : served(4, {.on_question =
+                       [this](LinkQuestion question) {
+                         const std::lock_guard lock(mutex);
+                         questions.push_back(std::move(question));
+                         came.notify_all();
+                       }}),
+        thread([this] { answer(); }) {}
+  ~Answering() {
+    ends = true;
+    thread.join();
+    served.server.reset();
+  }
+  void answer() {
+    while (!ends) {
+      std::unique_lock lock(mutex);
+      if (!came.wait_for(lock, 1ms, [this] { return !questions.empty(); })) continue;
+      const LinkQuestion question = std::move(questions.front());
+      questions.pop_front();
+      lock.unlock();
+      const std::string text = text_of(question.text);
+      if (question.number == 0) told = text;
+      if (text != "wait") served.server->answer(question, bytes_of({text.rbegin(), text.rend()}));
+    }
+  }
+  std::mutex mutex;
+  std::condition_variable came;
+  std::deque<LinkQuestion> questions;
+  std::string told;
+  std::atomic<bool> ends{false};
+  Served served;
+  std::thread thread;
+};
+
+std::optional<std::string> ask(LinkConsumer& consumer, const std::string& text, Deadline deadline = soon()) {
+  std::vector<std::byte> answer;
+  if (!consumer.ask(bytes_of(text), answer, deadline)) return std::nullopt;
+  return text_of(answer);
+}
+
+TEST(LinkQuestions, AreAnsweredFromAnyNumberOfThreads) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  EXPECT_EQ(ask(*consumer, "abc"), "cba") << "nobody calls next()";
+  std::atomic<bool> ends{false};
+  std::thread reader([&] {
+    std::uint64_t n = 0;
+    while (!ends) {
+      const std::string next = next_of(*consumer);
+      if (next == "interrupted") continue;
+      EXPECT_EQ(next, std::to_string(n));
+      ++n;
+    }
+  });
+  std::thread writer([&] {
+    for (std::uint64_t n = 0; !ends; ++n) answering.served.send(n);
+  });
+  std::vector<std::thread> askers;
+  for (int asker = 0; asker < 4; ++asker) {
+    askers.emplace_back([&consumer, asker] {
+      for (int n = 0; n < 100; ++n) {
+        std::string text = std::to_string(asker) + " asks " + std::to_string(n);
+        const std::string backwards(text.rbegin(), text.rend());
+        EXPECT_EQ(ask(*consumer, text), backwards);
+      }
+    });
+  }
+  for (std::thread& asker : askers) asker.join();
+  ends = true;
+  writer.join();
+  consumer->interrupt();
+  reader.join();
+}
+
+// Who sleeps in next() must not miss what the thread that waits for an answer has read.
+TEST(LinkQuestions, LeaveFramesAndMessagesToWhoWaitsForThem) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  for (std::uint64_t n = 0; n < 50; ++n) {
+    const Deadline began = Clock::now();
+    std::thread reader([&] {
+      EXPECT_EQ(next_of(*consumer), std::to_string(n));
+      EXPECT_EQ(next_of(*consumer), "'message'");
+    });
+    std::thread asker([&] { EXPECT_EQ(ask(*consumer, "xy"), "yx"); });
+    answering.served.send(n);
+    answering.served.server->send(bytes_of("message"));
+    reader.join();
+    asker.join();
+    EXPECT_LT(Clock::now() - began, 90ms * 20) << "it was woken by its second look";
+  }
+}
+
+TEST(LinkQuestions, ToldIsToldAndHasNoAnswer) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  ASSERT_TRUE(consumer->tell(bytes_of("hear this")));
+  EXPECT_EQ(ask(*consumer, "a"), "a");
+  EXPECT_EQ(answering.told, "hear this");
+}
+
+TEST(LinkQuestions, WithoutAnAnswerAreWaitedForUntilTheDeadlineOrTheEnd) {
+  auto answering = std::make_unique<Answering>();
+  const auto consumer = answering->served.consumer();
+  const Deadline began = Clock::now();
+  EXPECT_EQ(ask(*consumer, "wait", began + 50ms), std::nullopt);
+  EXPECT_GE(Clock::now() - began, 50ms);
+  EXPECT_EQ(ask(*consumer, "ab"), "ba") << "a late answer is nobody's";
+  std::thread asker([&] { EXPECT_EQ(ask(*consumer, "wait"), std::nullopt); });
+  std::this_thread::sleep_for(20ms);
+  answering.reset();
+  asker.join();
+  EXPECT_EQ(ask(*consumer, "ab"), std::nullopt);
+  EXPECT_FALSE(consumer->tell(bytes_of("ab")));
+  EXPECT_LT(Clock::now() - began, patience);
+}
+
+TEST(LinkQuestions, AreBounded) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  const std::string longest(max_link_question, 'x');
+  EXPECT_EQ(ask(*consumer, longest), longest);
+  error_text([&] { (void)ask(*consumer, longest + "x"); }, ErrorCode::invalid);
+  error_text([&] { (void)consumer->tell(bytes_of(longest + "x")); }, ErrorCode::invalid);
+  // A client that asks and asks is not answered more often than it could wait for.
+  RawClient greedy(answering.served.path);
+  greedy.join();
+  for (std::uint64_t n = 1; n <= 1000; ++n) {
+    static_cast<void>(link::send_message(greedy.fd(), link::encode_ask(greedy.generation(), {n}, bytes_of("wait"))));
+  }
+  EXPECT_EQ(ask(*consumer, "ab"), "ba");
+  greedy.send(link::encode_ask(greedy.generation(), {0}, bytes_of("done")));
+  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba" && answering.told == "done"; }));
+}
+
+TEST(LinkQuestions, AMessageAtOnceOvertakesFramesAndIsHeardWithoutThem) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  answering.served.send(1);
+  answering.served.server->send(bytes_of("in order"));
+  answering.served.server->send_at_once(bytes_of("at once"));
+  LinkFrame frame;
+  ASSERT_EQ(consumer->hear(frame, soon()), LinkNext::message);
+  EXPECT_EQ(text_of(frame.message), "at once");
+  EXPECT_EQ(consumer->hear(frame, Clock::now() + 20ms), LinkNext::timeout);
+  answering.served.server->send_at_once(bytes_of("again"));
+  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "") == ""; }));
+  EXPECT_EQ(next_of(*consumer), "'again'");
+  EXPECT_EQ(next_of(*consumer), "1");
+  EXPECT_EQ(next_of(*consumer), "'in order'");
+}
+
+TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  std::atomic<int> dealt_with{0};
+  std::thread asker([&] {
+    std::vector<std::byte> answer;
+    EXPECT_TRUE(comes_true([&] { return answering.served.server->clients().at(0).slots == 1; }));
+    EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, soon(), LinkConsumer::Answer::in_order));
+    EXPECT_EQ(dealt_with, 3);
+  });
+  answering.served.server->send_at_once(bytes_of("at once"));
+  answering.served.server->send(bytes_of("in order"));
+  answering.served.send(1);
+  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba"; }));
+  // These overtake what is to be waited for, and do not stand for it.
+  std::this_thread::sleep_for(50ms);
+  for (const char* const late : {"late", "later"}) answering.served.server->send_at_once(bytes_of(late));
+  for (const char* const next : {"'at once'", "'late'", "'later'", "'in order'"}) {
+    EXPECT_EQ(next_of(*consumer), next);
+    std::this_thread::sleep_for(20ms);
+    if (std::string(next) != "'later'") ++dealt_with;
+  }
+  EXPECT_EQ(next_of(*consumer), "1");
+  asker.join();
+}
+
+TEST(LinkQuestions, WhatIsWithdrawnIsNotSeenAndNotCounted) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  ReadLease taken;
+  for (std::uint64_t n = 0; n < 3; ++n) answering.served.send(n);
+  ASSERT_EQ(next_of(*consumer, taken), "0");
+  answering.served.server->withdraw_all();
+  answering.served.server->send(bytes_of("flushed"));
+  answering.served.send(7);
+  EXPECT_EQ(answering.served.server->clients().at(0).dropped, 0U);
+  EXPECT_EQ(answering.served.server->clients().at(0).slots, 2U);
+  EXPECT_EQ(next_of(*consumer), "'flushed'");
+  EXPECT_EQ(next_of(*consumer), "7");
+}
+
+}  // namespace
+}  // namespace gpumap
