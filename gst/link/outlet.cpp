@@ -162,6 +162,10 @@ void Outlet::set_server(std::shared_ptr<LinkServer> server) {
     const std::lock_guard lock(mutex_);
     server_.swap(server);
   }
+  // Who answers a client holds the last one for a moment. It is to end here: the next one needs its path.
+  for (const Deadline bound = Clock::now() + 1s; server.use_count() > 1 && Clock::now() < bound;) {
+    std::this_thread::sleep_for(50us);
+  }
 }
 
 /// What overtakes the frames. Takes it; in the thread that sends it.
