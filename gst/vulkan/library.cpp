@@ -1,48 +1,30 @@
 // SPDX-License-Identifier: MIT
 #include "gst/vulkan/library.hpp"
 
-#include <dlfcn.h>
+#include "gst/runtime_library.hpp"
 
 namespace gpumap::gst {
 
 namespace {
 
-constexpr const char* file_name = "libgstvulkan-1.0.so.0";
-
-template <typename Function>
-bool find(void* library, const char* symbol, Function*& function) {
-  function = reinterpret_cast<Function*>(dlsym(library, symbol));
-  return function != nullptr;
-}
-
 GstVulkanLibrary open_library() {
   GstVulkanLibrary made;
-  // Its types stay registered with GLib: it must stay too.
-  void* library = dlopen(file_name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-  if (library == nullptr) {
-    made.problem =
-        std::string(file_name) + " was not found: install libgstreamer-plugins-bad1.0-0 and gstreamer1.0-plugins-bad";
-    return made;
-  }
-  std::string missing;
-#define GPUMAP_GST_VULKAN_LOAD(result, name, ...) \
-  if (!find(library, #name, made.name)) missing += " " #name;
+  RuntimeLibrary library("libgstvulkan-1.0.so.0");
+#define GPUMAP_GST_VULKAN_LOAD(result, name, ...) library.find(#name, made.name);
   GPUMAP_GST_VULKAN(GPUMAP_GST_VULKAN_LOAD)
 #undef GPUMAP_GST_VULKAN_LOAD
   void (*init_memory)() = nullptr;
   void (*init_buffers)() = nullptr;
   void (*init_images)() = nullptr;
-  if (!find(library, "gst_vulkan_memory_init_once", init_memory) ||
-      !find(library, "gst_vulkan_buffer_memory_init_once", init_buffers) ||
-      !find(library, "gst_vulkan_image_memory_init_once", init_images)) {
-    missing += " gst_vulkan_…memory_init_once";
-  }
-  if (!missing.empty()) {
-    made.problem = std::string(file_name) + " lacks" + missing + ": install GStreamer 1.22 or newer";
-    return made;
-  }
+  library.find("gst_vulkan_memory_init_once", init_memory);
+  library.find("gst_vulkan_buffer_memory_init_once", init_buffers);
+  library.find("gst_vulkan_image_memory_init_once", init_images);
+  made.problem = library.problem("libgstreamer-plugins-bad1.0-0 and gstreamer1.0-plugins-bad", "1.22");
+  if (!made.problem.empty()) return made;
   // It came together with the timelines.
-  made.has_semaphores = dlsym(library, "gst_vulkan_operation_new") != nullptr;
+  void (*with_timelines)() = nullptr;
+  library.find("gst_vulkan_operation_new", with_timelines);
+  made.has_semaphores = with_timelines != nullptr;
   init_memory();
   init_buffers();
   init_images();

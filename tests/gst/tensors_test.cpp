@@ -510,7 +510,7 @@ TEST(WithoutLibrary, ItIsAnError) {
   const KernelFile file(doubling);
   EXPECT_THAT(start_error("location=" + file.path()),
               HasSubstr("it declares output-tensor: libgstanalytics-1.0.so.0 "));
-  EXPECT_THAT(start_error("location=" + file.path()), HasSubstr(": install GStreamer 1.26 or newer ("));
+  EXPECT_THAT(start_error("location=" + file.path()), HasSubstr("GStreamer 1.26 or newer"));
   Frames frames("kernel=convert ! application/x-tensor", gray);
   EXPECT_FALSE(frames.run(random_data(std::size_t{40} * height, 5)).empty()) << "of what needs none nothing changes";
 }
