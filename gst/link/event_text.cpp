@@ -49,6 +49,32 @@ const KnownEvent* known(std::uint32_t type) {
   return nullptr;
 }
 
+/// Of a character that needs none, as in \133 for a bracket.
+bool is_needless_escape(const char* text) {
+  const auto is_digit = [](char one, char last) { return one >= '0' && one <= last; };
+  if (text[0] != '\\' || !is_digit(text[1], '3') || !is_digit(text[2], '7') || !is_digit(text[3], '7')) return false;
+  const int value = (text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0');
+  return value >= ' ' && value <= '~';
+}
+
+/// Where the reader takes a bracket for the beginning of a list, and not for a letter of a text.
+bool begins_value(char before) {
+  return std::strchr("=,[{<)\"|;", before) != nullptr;
+}
+
+bool is_shallow(const char* text) {
+  constexpr int deepest = 8;
+  int depth = 0;
+  char before = '=';  // the last one but spaces and what escapes others
+  for (; *text != '\0'; ++text) {
+    if (std::strchr("[{<", *text) != nullptr && begins_value(before) && ++depth > deepest) return false;
+    if (std::strchr("]}>", *text) != nullptr && depth > 0) --depth;
+    if (is_needless_escape(text)) return false;
+    if (std::strchr(" \t\n\r\f\v\\", *text) == nullptr) before = *text;
+  }
+  return true;
+}
+
 void append(LinkText& text, const void* bytes, std::size_t count) {
   const auto* begin = static_cast<const std::byte*>(bytes);
   text.insert(text.end(), begin, begin + count);
@@ -75,6 +101,10 @@ LinkText text_of(GstEvent* event) {
   return text;
 }
 
+GstStructure* structure_of(const char* written) {
+  return is_shallow(written) ? gst_structure_from_string(written, nullptr) : nullptr;
+}
+
 GstEvent* event_of(std::span<const std::byte> text) {
   std::uint32_t type = 0;
   guint32 number = 0;
@@ -87,7 +117,7 @@ GstEvent* event_of(std::span<const std::byte> text) {
   const KnownEvent* event = known(type);
   const auto* written = reinterpret_cast<const char*>(text.data() + head);
   if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
-  GstStructure* structure = *written != '\0' ? gst_structure_from_string(written, nullptr) : nullptr;
+  GstStructure* structure = *written != '\0' ? structure_of(written) : nullptr;
   if (structure == nullptr && (event->field != nullptr || *written != '\0')) return nullptr;
   bool whole =
       event->field == nullptr || gst_structure_has_field_typed(structure, event->field, event->field_type()) != 0;

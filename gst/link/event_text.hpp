@@ -23,6 +23,9 @@ using LinkText = std::vector<std::byte>;
 /// Stream-start, caps, segment, tags, gap, EOS, flushes, latency and those of the application. Empty for others (TOC,
 /// segment-done, stream-group-done), and for what GStreamer cannot write as text.
 [[nodiscard]] LinkText text_of(GstEvent* event);
+/// What a peer wrote, or null. GStreamer's reader calls itself for each bracket, for some twice: what is nested more
+/// than 8 deep, or hides brackets as numbers, which gst_structure_to_string() never does, it does not get to see.
+[[nodiscard]] GstStructure* structure_of(const char* written);
 /// A new event, or null.
 [[nodiscard]] GstEvent* event_of(std::span<const std::byte> text);
 

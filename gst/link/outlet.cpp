@@ -117,13 +117,13 @@ void Outlet::run() {
 }
 
 void Outlet::step() {
-  const std::lock_guard lock(step_);
+  std::unique_lock lock(step_);
   watch_time();
   Channel::Next next = channel_->next(Clock::now() + idle);
   if (next.kind == Channel::Next::Kind::event) {
     forward(next.event);
   } else if (next.kind == Channel::Next::Kind::frame) {
-    forward(next);
+    forward(next, lock);
   }
   if (!server_) return;
   server_->show({});
@@ -162,10 +162,13 @@ void Outlet::set_server(std::shared_ptr<LinkServer> server) {
     const std::lock_guard lock(mutex_);
     server_.swap(server);
   }
-  // Who answers a client holds the last one for a moment. It is to end here: the next one needs its path.
-  for (const Deadline bound = Clock::now() + 1s; server.use_count() > 1 && Clock::now() < bound;) {
-    std::this_thread::sleep_for(50us);
-  }
+  end_server(std::move(server));
+}
+
+void Outlet::end_server(std::shared_ptr<LinkServer> last) {
+  // Who answers a client, or makes room, holds it for a moment, in which it waits for nobody. It is to end here: the
+  // next one needs its path, and it calls this.
+  while (last.use_count() > 1) std::this_thread::sleep_for(50us);
 }
 
 /// What overtakes the frames. Takes it; in the thread that sends it.
@@ -189,10 +192,11 @@ void Outlet::flush(GstEvent* event) {
   flushing_ = true;
   channel_->set_src_flushing(true);
   const std::lock_guard lock(step_);
+  ++flushes_;
   channel_->forget_held();
-  if (server_) {
-    server_->withdraw_all();
-    server_->send(text_of(event));
+  if (const auto server = this->server()) {
+    server->withdraw_all();
+    server->send(text_of(event));
   }
   {
     const std::lock_guard ending(mutex_);
@@ -243,9 +247,11 @@ void Outlet::forward(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();
 }
 
-void Outlet::forward(Channel::Next& frame) {
+void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   if (failed_) return;
-  if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring());
+  const std::uint64_t flushes = flushes_;
+  if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
+  if (flushing_ || flushes != flushes_) return;  // it is from before
   const auto layout = frame.carrier ? layout_of(frame.carrier.get()) : std::nullopt;
   if (layout != layout_) {
     layout_ = layout;
@@ -256,10 +262,19 @@ void Outlet::forward(Channel::Next& frame) {
   if (!flushing_) server_->show(std::move(frame.lease));
 }
 
-void Outlet::serve(const std::shared_ptr<Ring>& ring) {
+void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
   const std::size_t before = server_ ? server_->clients().size() : 0;
   if (server_) server_->announce_successor();
-  set_server(nullptr);  // its clients finish what they have, and come again
+  std::shared_ptr<LinkServer> last;
+  {
+    const std::lock_guard swapping(mutex_);
+    server_.swap(last);
+  }
+  // Its clients finish what they have, and come again. Its thread may be in a handler of the application's, which
+  // flushes.
+  lock.unlock();
+  end_server(std::move(last));
+  lock.lock();
   clients_ = 0;
   ring_ = ring;
   LinkServerOptions options;

@@ -52,9 +52,10 @@ class Outlet {
   void flush(GstEvent* event);
   [[nodiscard]] std::shared_ptr<LinkServer> server();
   void set_server(std::shared_ptr<LinkServer> server);
+  static void end_server(std::shared_ptr<LinkServer> last);
   void forward(GstEvent* event);
-  void forward(Channel::Next& frame);
-  void serve(const std::shared_ptr<Ring>& ring);
+  void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
+  void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);
   void forget_last_stream();
   [[nodiscard]] std::uint32_t key_of(GstEvent* event);
@@ -71,6 +72,7 @@ class Outlet {
   std::optional<VideoLayout> layout_;
   std::optional<Channel::FarTime> time_;  ///< that clients were told
   bool failed_ = false;
+  std::uint64_t flushes_ = 0;  ///< under step_
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> flushing_{false};

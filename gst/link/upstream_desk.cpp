@@ -16,7 +16,10 @@ namespace gpumap::gst {
 
 namespace {
 
-constexpr std::size_t most_waiting = 256;
+/// Of what wants no answer; of what wants one, a client has few at a time, and none may be lost: it would count as
+/// unanswered for ever.
+constexpr std::size_t most_told = 256;
+constexpr std::size_t most_asked = 4096;
 
 }  // namespace
 
@@ -48,7 +51,7 @@ UpstreamDesk::~UpstreamDesk() {
 void UpstreamDesk::take(LinkQuestion question) {
   {
     const std::lock_guard lock(mutex_);
-    if (questions_.size() >= most_waiting) return;
+    if (questions_.size() >= (question.number == 0 ? most_told : most_asked)) return;
     questions_.push_back(std::move(question));
   }
   changed_.notify_all();
@@ -87,7 +90,8 @@ void UpstreamDesk::handle(const LinkQuestion& question) {
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   if (asked.query != nullptr) {
     const bool answered = peer_query(pad, asked.query) == PeerAnswer::yes;
-    answer(answer_of(answered, asked.query));
+    const LinkText text = answer_of(answered, asked.query);
+    answer(text.size() <= max_link_message ? text : answer_of(false));
     gst_query_unref(asked.query);
     return;
   }

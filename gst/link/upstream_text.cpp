@@ -83,7 +83,7 @@ bool read(std::span<const std::byte> text, Read& read) {
   const auto* written = reinterpret_cast<const char*>(text.data() + head);
   if (std::strlen(written) + 1 != text.size() - head) return false;
   if (*written == '\0') return true;
-  read.structure.reset(gst_structure_from_string(written, nullptr));
+  read.structure.reset(structure_of(written));
   return read.structure != nullptr;
 }
 
@@ -92,7 +92,7 @@ GstEvent* event_of(Read& read) {
   GstEvent* event = plain_event(type);
   if (event != nullptr && read.structure) {
     take_over(gst_event_writable_structure(event), read.structure.get());
-  } else if (is_application_event(type)) {
+  } else if (is_application_event(type) && (read.structure || type != GST_EVENT_NAVIGATION)) {
     event = gst_event_new_custom(type, read.structure.release());
   }
   if (event != nullptr && type == GST_EVENT_SEEK) {

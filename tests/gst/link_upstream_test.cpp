@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "gpumap/link.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "launched.hpp"
 #include "link_sides.hpp"
@@ -233,6 +234,64 @@ TEST_F(LinkUpstream, AProducerThatDoesNotAnswerIsNotWaitedForLong) {
   }));
 }
 
+// What does not fit into a message is not answered, and the producer goes on.
+TEST_F(LinkUpstream, AnAnswerThatIsTooLongIsNone) {
+  Pipeline producer(from_video());
+  const Pad entry(gst_element_get_static_pad(producer.element("in"), "src"));
+  gst_pad_add_probe(
+      entry.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_QUERY_UPSTREAM | GST_PAD_PROBE_TYPE_PUSH),
+      [](GstPad*, GstPadProbeInfo* info, gpointer) {
+        GstQuery* query = GST_PAD_PROBE_INFO_QUERY(info);
+        if (GST_QUERY_TYPE(query) != GST_QUERY_CUSTOM) return GST_PAD_PROBE_OK;
+        const bool is_long = gst_structure_has_name(gst_query_get_structure(query), "long") != 0;
+        const std::string text(is_long ? max_link_message : 1000, 'a');
+        gst_structure_set(gst_query_writable_structure(query), "text", G_TYPE_STRING, text.c_str(), nullptr);
+        return GST_PAD_PROBE_HANDLED;
+      },
+      nullptr, nullptr);
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 2; }));
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  const auto answered = [&](const char* name) {
+    GstQuery* query = gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(name));
+    const bool is_answered = gst_pad_query(pad.get(), query) != 0;
+    gst_query_unref(query);
+    return is_answered;
+  };
+  EXPECT_TRUE(answered("short"));
+  EXPECT_FALSE(answered("long"));
+  EXPECT_TRUE(answered("short"));
+}
+
+// Handlers of the signals are called in the link's thread, which ends where frames change their size.
+TEST_F(LinkUpstream, AHandlerThatSeeksWhileTheRingChangesHoldsNothingUp) {
+  Pipeline producer(
+      "videotestsrc name=in ! capsfilter name=size caps=video/x-raw,width=16,height=16 ! identity name=i "
+      "! gpumapsink name=sink " +
+      socket());
+  const auto seek = [](GstElement*, guint, gint, const char*, const char*, gpointer before) {
+    const Pad pad(gst_element_get_static_pad(GST_ELEMENT(before), "src"));
+    gst_pad_send_event(pad.get(), gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
+                                                     GST_SEEK_TYPE_NONE, 0));
+  };
+  g_signal_connect(
+      producer.element("sink"), "client-disconnected",
+      G_CALLBACK(static_cast<void (*)(GstElement*, guint, gint, const char*, const char*, gpointer)>(seek)),
+      producer.element("i"));
+  start(producer);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink sync=false");
+  start(consumer);
+  for (int turn = 1; turn < 6; ++turn) {
+    const auto before = stat(consumer.element("src"), "frames");
+    ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > before + 3; })) << turn;
+    const Caps caps(
+        gst_caps_new_simple("video/x-raw", "width", G_TYPE_INT, 16 << turn, "height", G_TYPE_INT, 16, nullptr));
+    g_object_set(producer.element("size"), "caps", caps.get(), nullptr);
+  }
+}
+
 LinkText changed(LinkText text, const std::string& from, const std::string& to) {
   std::string bytes(reinterpret_cast<const char*>(text.data()), text.size());
   const auto at = bytes.find(from);
@@ -240,6 +299,31 @@ LinkText changed(LinkText text, const std::string& from, const std::string& to) 
   if (at != std::string::npos) bytes.replace(at, from.size(), to);
   const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
   return {begin, begin + bytes.size()};
+}
+
+// GStreamer's reader calls itself for each bracket, and for some of them twice.
+TEST(LinkText, NestedDeeplyIsNotRead) {
+  const auto is_read = [](const std::string& text) {
+    GstStructure* structure = structure_of(text.c_str());
+    if (structure == nullptr) return false;
+    gst_structure_free(structure);
+    return true;
+  };
+  std::string twice = "x, a=[x";
+  for (int depth = 0; depth < 300; ++depth) twice += ",b=[x";
+  EXPECT_FALSE(is_read(twice));
+  EXPECT_FALSE(is_read("x, a=" + std::string(59'000, '{')));
+  std::string hidden = "x, a=\\133x";
+  for (int depth = 0; depth < 300; ++depth) hidden += ",b=\\133x";
+  EXPECT_FALSE(is_read(hidden));
+  EXPECT_FALSE(is_read("x, a=(GstStructure)\"" + twice + "\""));
+
+  // As GStreamer writes them: lists in lists, caps, and texts with brackets of their own.
+  for (const char* fine : {"x, a=(int){ 1, 2 }, b=[ 1, 5 ], c=< < 1, 2 >, < 3 > >",
+                           "x, caps=(GstCaps)\"video/x-raw\\,\\ format\\=\\{\\ NV12\\,\\ I420\\ \\}\"",
+                           "x, title=(string)\"I <3 you <3 <3 <3 <3 <3 <3 <3 <3 <3 (a [b [c [d [e [f [g [h [i [j\""}) {
+    EXPECT_TRUE(is_read(fine)) << fine;
+  }
 }
 
 TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
