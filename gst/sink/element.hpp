@@ -19,7 +19,7 @@ struct SinkState {
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkFrames frames;
-  bool revives = false;  ///< within a flush of this element's own
+  std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
   std::atomic<guint> clients{0};
   std::unique_ptr<Outlet> outlet;  ///< with socket-path, from PAUSED on
 };

@@ -114,7 +114,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
   SinkState& state = state_of(sink);
   const auto channel = state.core->channel();
   GST_DEBUG_OBJECT(sink, "%" GST_PTR_FORMAT, static_cast<void*>(event));
-  if (!channel || state.revives) return base_event(sink, event);
+  if (!channel || state.reviver == g_thread_self()) return base_event(sink, event);
   const bool serialized = (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0;
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
@@ -181,11 +181,13 @@ gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   SinkState& state = state_of(parent);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && GST_BASE_SINK(parent)->eos != 0) {
     GST_INFO_OBJECT(parent, "a new stream after EOS");
-    state.revives = true;
+    state.reviver = g_thread_self();
     base_pad_event(pad, parent, gst_event_new_flush_start());
     state.frames.preroll().restart();
     base_pad_event(pad, parent, gst_event_new_flush_stop(FALSE));
-    state.revives = false;
+    // A flush by others, or the way to READY, may have begun in another thread meanwhile, which waits for this one.
+    if (GST_PAD_IS_FLUSHING(pad)) base_pad_event(pad, parent, gst_event_new_flush_start());
+    state.reviver = nullptr;
   }
   return base_pad_event(pad, parent, event);
 }
