@@ -50,7 +50,7 @@ std::unique_ptr<CudaPartition> CudaPartitions::take(double share) {
                     "sm-share to {:.3f} or more, or leave it out",
                     share, whole_, context_.gpu_name(), wanted, least, std::ceil(1000.0 * least / whole_) / 1000));
   }
-  if (count + most <= wanted) {
+  if (chosen.empty() || count + most <= wanted) {
     throw Error(ErrorCode::invalid,
                 fmt::format("sm-share={} are {} of the {} multiprocessors of {}, and {} are left by others with a "
                             "share: lower the shares so that they fit together",
