@@ -29,9 +29,13 @@ template <typename Call>
 void each_meta(GstBuffer* buffer, Call call) {
   const GType api = g_type_from_name("GstTensorMetaAPI");
   if (api == 0) return;  // no one in this process has made one
+  // Before GStreamer 1.26 its onnxinference had a meta of this name that is another struct.
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  if (!library.tensors_problem.empty()) return;
+  const GstMetaInfo* const known = library.gst_tensor_meta_get_info();
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, api)) {
-    if (call(*reinterpret_cast<GstTensorMeta*>(meta))) return;
+    if (meta->info == known && call(*reinterpret_cast<GstTensorMeta*>(meta))) return;
   }
 }
 
@@ -77,6 +81,7 @@ void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors) {
 
 const GstTensor* find_tensor(GstBuffer* buffer, const std::string& id) {
   const GQuark wanted = g_quark_try_string(id.c_str());
+  if (wanted == 0) return nullptr;  // nobody has used that name yet; tensors without one have 0, too
   const GstTensor* found = nullptr;
   each_meta(buffer, [&](GstTensorMeta& meta) {
     for (gsize i = 0; i < meta.num_tensors && found == nullptr; ++i) {

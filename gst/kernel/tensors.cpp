@@ -40,8 +40,10 @@ bool find_in_gpu_memory(const GstTensor& tensor, const KernelLauncher& launcher,
     return false;
   }
   if (frame->mapping().address(launcher.backend()) == 0) return false;
+  const std::size_t offset = frame->offset() + memory->offset;
+  if (offset % bytes_of(made.type) != 0) return false;  // a load there would be the kernel's last
   made.mapping = &frame->mapping();
-  made.offset = frame->offset() + memory->offset;
+  made.offset = offset;
   made.bytes = memory->size;
   made.written = frame->written();
   made.holder = frame;

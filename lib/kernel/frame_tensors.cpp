@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <optional>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -23,6 +25,17 @@ std::uint64_t count_of(std::span<const std::uint64_t> dims) {
   std::uint64_t count = 1;
   for (const std::uint64_t size : dims) count *= size;
   return count;
+}
+
+/// Of elements of `one` byte each, as many as a kernel is shown; empty: a size or all of it cannot be told to it.
+std::optional<std::size_t> bytes_of_all(std::span<const std::uint64_t> dims, std::size_t one) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+  std::uint64_t bytes = one;
+  for (const std::uint64_t size : dims) {
+    if (size > std::numeric_limits<gpumap_u32>::max() || (size != 0 && bytes > most / size)) return {};
+    bytes *= size;
+  }
+  return bytes;
 }
 
 gpumap_tensor shown(std::uint64_t address, std::span<const std::uint64_t> dims) {
@@ -87,12 +100,17 @@ void FrameTensors::check(std::span<const TensorInput> in) const {
                               kernel_, declared.id, to_string(in[i].type), dims_text(in[i].dims),
                               to_string(declared.type), dims_text(inputs_[i])));
     }
-    const std::size_t needed = count_of(in[i].dims) * bytes_of(declared.type);
+    const auto needed = bytes_of_all(in[i].dims, bytes_of(declared.type));
+    if (!needed) {
+      throw Error(ErrorCode::invalid, fmt::format("kernel {}: tensor \"{}\" of {} is larger than any memory: see what "
+                                                  "upstream sends",
+                                                  kernel_, declared.id, dims_text(in[i].dims)));
+    }
     const std::size_t has = in[i].mapping != nullptr ? in[i].bytes : in[i].host.size();
-    if (has < needed) {
+    if (has < *needed) {
       throw Error(ErrorCode::invalid,
                   fmt::format("kernel {}: tensor \"{}\" has {} bytes, and {} of {} take {}: see what upstream sends",
-                              kernel_, declared.id, has, to_string(declared.type), dims_text(in[i].dims), needed));
+                              kernel_, declared.id, has, to_string(declared.type), dims_text(in[i].dims), *needed));
     }
   }
 }
@@ -114,7 +132,7 @@ bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>
   if (!take(copy_pool_, Placement::host, copied, cancelled, room.copied)) return false;
   std::size_t at = 0;
   for (const TensorInput& tensor : in) {
-    if (tensor.mapping != nullptr) continue;
+    if (tensor.mapping != nullptr || tensor.host.empty()) continue;  // of no elements there may be no memory
     std::memcpy(room.copied.mapping().host() + at, tensor.host.data(), tensor.host.size());
     at += aligned(tensor.host.size());
   }
@@ -127,6 +145,8 @@ void FrameTensors::show(std::span<const TensorInput> in, const Room& room, Queue
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (in[i].mapping != nullptr) {
       frame.in_tensors[i] = shown(in[i].mapping->address(backend_) + in[i].offset, in[i].dims);
+    } else if (in[i].host.empty()) {
+      frame.in_tensors[i] = shown(0, in[i].dims);
     } else {
       frame.in_tensors[i] = shown(room.copied.mapping().address(backend_) + copied, in[i].dims);
       copied += aligned(in[i].host.size());

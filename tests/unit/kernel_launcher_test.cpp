@@ -339,6 +339,21 @@ TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
                 {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
   EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
               HasSubstr("tensor \"one\" has 11 bytes, and u16 of 2x3 take 12"));
+  // Sizes whose product is 1 in 64 bits, and one that a kernel is not told.
+  for (const std::uint64_t rows : {std::uint64_t{0xAAAAAAAAAAAAAAAB}, std::uint64_t{1} << 32U}) {
+    in.tensors = {{.type = NumberType::u16, .dims = {rows, 3}, .host = few},
+                  {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
+    EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }), HasSubstr("is larger than any memory"));
+  }
+  // A detector that found nothing has no memory for it.
+  const auto two = reference::random_bytes(12, 9);
+  in.tensors = {{.type = NumberType::u16, .dims = {0, 3}}, {.type = NumberType::u16, .dims = {2, 3}, .host = two}};
+  const FrameOutput out = kernel->launch(in, {});
+  ASSERT_EQ(out.outcome, Outcome::given);
+  kernel->drain();
+  std::vector<std::byte> sums(60);
+  out.tensors.mapping().download(0, sums);
+  EXPECT_THAT(sums, testing::Each(std::byte{0}));
 }
 
 // Pictures in memory of others, with rows that have padding: the kernel that sees bytes is shown none of the padding,

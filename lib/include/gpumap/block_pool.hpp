@@ -82,8 +82,10 @@ class LentBlock {
   [[nodiscard]] const Mapping& mapping() const noexcept { return *block_.mapping; }
   /// Keeps the memory, not the block. Null of an empty one.
   [[nodiscard]] const std::shared_ptr<Mapping>& shared_mapping() const noexcept { return block_.mapping; }
-  /// GPU work that uses it: until then no one else gets it.
-  void add_read_fence(const Fence& fence) { block_.readers.push_back(fence); }
+  /// GPU work that uses it: until then no one else gets it. Nothing where it is empty.
+  void add_read_fence(const Fence& fence) {
+    if (block_.mapping != nullptr) block_.readers.push_back(fence);
+  }
   [[nodiscard]] const std::shared_ptr<BlockPool>& pool() const noexcept { return pool_; }
   /// The block itself, which is the caller's to give back to the pool.
   [[nodiscard]] MemoryBlock release() noexcept { return std::exchange(block_, {}); }
