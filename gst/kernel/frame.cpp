@@ -132,6 +132,7 @@ GstBuffer* KernelRunner::run(GstBuffer* in) {
 
 GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   only_remembered_ = dropped_ = false;
+  if (lacks_vulkan_pool()) return nullptr;  // the source pad was switched off meanwhile: it has no caps any more
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
@@ -216,7 +217,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
 GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda) {
   const bool to_host = made.host && !vulkan_output_;
   GstBuffer* out = nullptr;
-  if (made.in_place && input.block && !made.host && !hands_vulkan_on()) {
+  if (made.in_place && input.block && !made.host && !cuda && !hands_vulkan_on()) {
     made.block = std::move(input.block);  // what goes on is the copy
     made.in_place = false;
   }

@@ -47,6 +47,7 @@ bool KernelRunner::hands_vulkan_on() const noexcept {
 void KernelRunner::use_vulkan_site(VulkanSide side, VulkanSite site) {
   auto& transfer = side == VulkanSide::in ? vulkan_in_ : vulkan_out_;
   transfer = std::make_unique<VulkanTransfer>(std::move(site), device());
+  if (side == VulkanSide::in) vulkan_in_pool_.reset();  // where its memory lies hangs on what the device imports
 }
 
 void KernelRunner::make_vulkan_pool(GstCaps* caps) {

@@ -33,11 +33,32 @@ struct PlaneCopy {
   throw Error(ErrorCode::invalid, fmt::format("a frame in Vulkan memory {}: see what sends it", what));
 }
 
+/// Of a pixel of an image of one plane; 0: of several, or no format of the caps that are offered.
+std::uint64_t pixel_bytes_of(VkFormat format) {
+  switch (format) {
+    case VK_FORMAT_R8_UNORM:
+      return 1;
+    case VK_FORMAT_R8G8_UNORM:
+      return 2;
+    case VK_FORMAT_R8G8B8A8_UNORM:
+    case VK_FORMAT_R8G8B8A8_SRGB:
+    case VK_FORMAT_B8G8R8A8_UNORM:
+    case VK_FORMAT_B8G8R8A8_SRGB:
+      return 4;
+    default:
+      return 0;
+  }
+}
+
 void check_memory(const PlaneCopy& plane, const GstVulkanDevice* device) {
   const GstVulkanLibrary& library = GstVulkanLibrary::get();
   if (library.gst_is_vulkan_image_memory(plane.memory) != 0) {
     const auto& image = *reinterpret_cast<GstVulkanImageMemory*>(plane.memory);
     if (image.device != device) refuse("came on another Vulkan device than those before");
+    const VkFormat format = image.create_info.format;
+    const bool fits = plane.aspect == VK_IMAGE_ASPECT_COLOR_BIT ? pixel_bytes_of(format) == plane.pixel_bytes
+                                                                : format == VK_FORMAT_G8_B8R8_2PLANE_420_UNORM;
+    if (!fits) refuse(fmt::format("is an image of VkFormat {}, which is not that of its caps", int{format}));
     // A plane of a format of several is smaller than its image.
     if (image.create_info.extent.width < plane.width || image.create_info.extent.height < plane.height) {
       refuse(fmt::format("is of {}x{} pixels where its caps say {}x{}", image.create_info.extent.width,
@@ -46,9 +67,10 @@ void check_memory(const PlaneCopy& plane, const GstVulkanDevice* device) {
   } else if (library.gst_is_vulkan_buffer_memory(plane.memory) != 0) {
     const auto& buffer = *reinterpret_cast<GstVulkanBufferMemory*>(plane.memory);
     if (buffer.device != device) refuse("came on another Vulkan device than those before");
+    if (plane.aspect != VK_IMAGE_ASPECT_COLOR_BIT) refuse("has several planes in one VkBuffer");
     const std::uint64_t needed = plane.width * plane.pixel_bytes * plane.height;
-    if (buffer.requirements.size < needed) {
-      refuse(fmt::format("has {} bytes for a plane that takes {}", buffer.requirements.size, needed));
+    if (plane.memory->size < needed) {
+      refuse(fmt::format("has {} bytes for a plane that takes {}", plane.memory->size, needed));
     }
   } else {
     refuse("has memory of another kind");
