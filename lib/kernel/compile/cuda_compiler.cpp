@@ -11,7 +11,6 @@
 #include <filesystem>
 
 #include "gpumap/error.hpp"
-#include "gpumap/result_blocks.hpp"
 #include "kernel/compile/compiler_log.hpp"
 #include "kernel/compile/nvrtc.hpp"
 #include "kernel/compile/ptx.hpp"
@@ -132,15 +131,6 @@ std::vector<std::string> include_options(const KernelSource& source) {
   return options;
 }
 
-/// True where the source shows that the kernel names nothing that GPUMAP_SHORT_FRAME leaves out of gpumap_frame.
-bool takes_short_frame(const KernelSource& source) {
-  constexpr std::array fields{"gpumap_param_", "numbers", "tables", "past", "given", "result_words", "_tensors"};
-  return std::none_of(fields.begin(), fields.end(), [&source](std::string_view field) {
-    const auto names = [field](const std::string& define) { return define.find(field) != define.npos; };
-    return ResultBlocks::may_name(source, field) || std::any_of(source.defines.begin(), source.defines.end(), names);
-  });
-}
-
 }  // namespace
 
 CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
@@ -168,7 +158,6 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
       "--generate-line-info",
   };
   for (const std::string& define : source.defines) options.push_back("--define-macro=" + define);
-  if (takes_short_frame(source)) options.emplace_back("--define-macro=GPUMAP_SHORT_FRAME");
   for (std::string& option : include_options(source)) options.push_back(std::move(option));
 
   const bool by_expression = is_name_expression(source.function);
