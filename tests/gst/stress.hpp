@@ -9,6 +9,7 @@
 #include <atomic>
 #include <functional>
 #include <list>
+#include <mutex>
 
 #include "matrix.hpp"
 
@@ -58,10 +59,21 @@ inline void change_caps(GstHarness* harness) {
   gst_harness_push_event(harness, gst_event_new_caps(video_caps("GRAY8", size, size).get()));
 }
 
+/// Flushes of one stream come one after the other in GStreamer: a FLUSH_STOP that overtakes another's FLUSH_START would
+/// leave elements downstream waiting.
+inline std::mutex flush_order;
+
+inline void start_flush(GstHarness* harness) {
+  const std::lock_guard lock(flush_order);
+  gst_harness_push_event(harness, gst_event_new_flush_start());
+}
 inline void flush(GstHarness* harness) {
   const GstSegment segment = time_segment();
-  gst_harness_push_event(harness, gst_event_new_flush_start());
-  gst_harness_push_event(harness, gst_event_new_flush_stop(TRUE));
+  {
+    const std::lock_guard lock(flush_order);
+    gst_harness_push_event(harness, gst_event_new_flush_start());
+    gst_harness_push_event(harness, gst_event_new_flush_stop(TRUE));
+  }
   gst_harness_push_event(harness, gst_event_new_segment(&segment));
 }
 

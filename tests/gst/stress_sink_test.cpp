@@ -50,7 +50,7 @@ TEST_P(StressSink, GoesOnAfterwards) {
     }
     g_usleep(stress_us);
     // With a consumer that hangs, pushes wait for a slot: they are woken until the last thread has ended.
-    const Stress wakes(in, 2000, [&] { gst_harness_push_event(in, gst_event_new_flush_start()); });
+    const Stress wakes(in, 2000, [&] { start_flush(in); });
     stresses.clear();
   }
   g_object_set(sink.get(), "sync", FALSE, nullptr);
