@@ -161,8 +161,9 @@ void Inlet::end_flush() {
 LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::function<void(std::uint32_t)>& before) {
   constexpr auto second_look = 50ms;
   const Ring& ring = *consumer.ring();
-  // What was taken can no longer make room for what is newer. In a flush all goes through: it is on its way out.
-  const auto enough = [&] { return !flushing_ && ring.queued() >= most_ahead(ring.slots()); };
+  // What was taken can no longer make room for what is newer. In a flush all goes through: it is on its way out. Of a
+  // producer that ends too, which waits a moment only.
+  const auto enough = [&] { return !flushing_ && ring.queued() >= most_ahead(ring.slots()) && consumer.why().empty(); };
   if (enough()) {
     channel_->when_src_waits([&consumer] { consumer.interrupt(); });
     const LinkNext heard = enough() ? consumer.hear(frame, Clock::now() + second_look) : LinkNext::timeout;
