@@ -22,18 +22,21 @@ using namespace std::chrono_literals;
 /// Events that pass a pad, by name.
 class Seen {
  public:
-  Seen(GstElement* element, const char* pad, GstPadProbeType types) : pad_(gst_element_get_static_pad(element, pad)) {
+  Seen(GstElement* element, const char* pad, GstPadProbeType types) {
+    const Pad at(gst_element_get_static_pad(element, pad));
     gst_pad_add_probe(
-        pad_.get(), types,
-        [](GstPad*, GstPadProbeInfo* info, gpointer self) {
-          static_cast<Seen*>(self)->note(GST_PAD_PROBE_INFO_EVENT(info));
+        at.get(), types,
+        [](GstPad*, GstPadProbeInfo* info, gpointer kept) {
+          Kept& events = **static_cast<std::shared_ptr<Kept>*>(kept);
+          const std::lock_guard lock(events.mutex);
+          events.list.emplace_back(gst_event_ref(GST_PAD_PROBE_INFO_EVENT(info)));
           return GST_PAD_PROBE_OK;
         },
-        this, nullptr);
+        new std::shared_ptr<Kept>(kept_), [](gpointer kept) { delete static_cast<std::shared_ptr<Kept>*>(kept); });
   }
   [[nodiscard]] GstEvent* find(GstEventType type, const char* name = nullptr) {
-    const std::lock_guard lock(mutex_);
-    for (const auto& event : events_) {
+    const std::lock_guard lock(kept_->mutex);
+    for (const auto& event : kept_->list) {
       const GstStructure* structure = gst_event_get_structure(event.get());
       if (GST_EVENT_TYPE(event.get()) == type && (name == nullptr || gst_structure_has_name(structure, name) != 0)) {
         return event.get();
@@ -46,13 +49,12 @@ class Seen {
   }
 
  private:
-  void note(GstEvent* event) {
-    const std::lock_guard lock(mutex_);
-    events_.emplace_back(gst_event_ref(event));
-  }
-  const Pad pad_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<GstEvent, Unref>> events_;
+  /// The pad may outlive this.
+  struct Kept {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<GstEvent, Unref>> list;
+  };
+  const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
 
 constexpr auto flushes_too =
