@@ -83,12 +83,13 @@ bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other, std::c
   return sent;
 }
 
-StateHold::StateHold(GstElement* element, Millis most, const std::function<bool()>& given_up)
-    : top_(top_level(element)) {
-  const auto end = std::chrono::steady_clock::now() + most;
+StateHold::StateHold(GstElement* element, const std::function<bool()>& given_up) : top_(top_level(element)) {
+  // A thread that has the lock may be without a processor for long; one that waits for the caller must not do so for
+  // ever.
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (true) {
     held_ = GST_STATE_TRYLOCK(top_) != FALSE;
-    if (held_ || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
+    if (held_ || is_stopping(top_) || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

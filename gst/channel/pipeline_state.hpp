@@ -32,11 +32,11 @@ namespace gpumap::gst {
 /// Holds back changes of state of the pipeline around an element, while it lives. A flush takes sinks out of PLAYING; a
 /// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for
 /// ever. gst_element_send_event() holds the same lock, of the element that it is given. Where a change of state is
-/// under way its end is waited for, but for `most` only, for it may wait for the caller; then nothing is held.
+/// under way its end is waited for, for two seconds at most and until `given_up()`; then nothing is held. The way below
+/// PAUSED is not waited for at all: it waits for streaming threads, of which the caller may be one.
 class StateHold {
  public:
-  using Millis = std::chrono::milliseconds;
-  explicit StateHold(GstElement* element, Millis most = Millis(50), const std::function<bool()>& given_up = {});
+  explicit StateHold(GstElement* element, const std::function<bool()>& given_up = {});
   ~StateHold();
   StateHold(const StateHold&) = delete;
   StateHold& operator=(const StateHold&) = delete;

@@ -35,7 +35,7 @@ void SrcStream::push_stream_start() {
 
 /// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
 void SrcStream::begin_anew() {
-  const StateHold hold(element_, StateHold::Millis(500), [this] {
+  const StateHold hold(element_, [this] {
     const std::lock_guard lock(mutex_);
     return flushing_ != 0;
   });

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <utility>
 
 #include "pipeline.hpp"
 
@@ -136,6 +137,40 @@ TEST(Flush, SeekThroughBoth) {
     EXPECT_TRUE(gst_element_query_position(pipeline.element("out"), GST_FORMAT_TIME, &position));
   }
   EXPECT_LT(pipeline.stop(), 5s);
+}
+
+/// As a thread does that changes a pipeline's state: it has its lock for so long.
+std::thread change_state(GstElement* pipeline, GstState target, Time time, std::atomic<bool>& changing) {
+  std::thread thread([=, &changing] {
+    GST_STATE_LOCK(pipeline);
+    const GstState before = std::exchange(GST_STATE_TARGET(pipeline), target);
+    changing = true;
+    std::this_thread::sleep_for(time);
+    changing = false;
+    GST_STATE_TARGET(pipeline) = before;
+    GST_STATE_UNLOCK(pipeline);
+  });
+  EXPECT_TRUE(eventually([&] { return changing.load(); }));
+  return thread;
+}
+
+// A flush amid a change of state would leave sinks behind in PAUSED, so a seek waits, however long that takes. But the
+// way down waits for streaming threads, of which one may be seeking.
+TEST(Flush, SeekWaitsForAChangeOfStateButNotForTheWayDown) {
+  Pipeline pipeline(on_new_channel(
+      "videotestsrc ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! gpumapsink name=sink $CHANNEL "
+      "gpumapsrc $CHANNEL ! appsink name=out sync=false max-buffers=2"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  for (const GstState target : {GST_STATE_PLAYING, GST_STATE_NULL}) {
+    std::atomic<bool> changing{false};
+    std::thread changes = change_state(pipeline.get(), target, 1s, changing);
+    EXPECT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SECOND));
+    EXPECT_EQ(changing, target == GST_STATE_NULL);
+    changes.join();
+    if (target == GST_STATE_PLAYING) {
+      EXPECT_NE(pull(pipeline.appsink()), nullptr);
+    }
+  }
 }
 
 // A seek after EOS starts the stopped gpumapsrc again.
