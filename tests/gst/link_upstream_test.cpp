@@ -3,10 +3,12 @@
 // with it; whose events count, and what a producer that does not answer costs.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -270,9 +272,12 @@ TEST_F(LinkUpstream, AnAnswerThatIsTooLongIsNone) {
 // Handlers of the signals are called in the link's thread, which ends where frames change their size.
 TEST_F(LinkUpstream, AHandlerThatSeeksWhileTheRingChangesHoldsNothingUp) {
   Pipeline producer(
-      "videotestsrc name=in ! capsfilter name=size caps=video/x-raw,width=16,height=16 ! identity name=i "
+      "appsrc name=in format=time stream-type=seekable ! identity name=i "
       "! gpumapsink name=sink " +
       socket());
+  const auto any_place = [](GstElement*, guint64, gpointer) { return gboolean{TRUE}; };
+  g_signal_connect(producer.element("in"), "seek-data",
+                   G_CALLBACK(static_cast<gboolean (*)(GstElement*, guint64, gpointer)>(any_place)), nullptr);
   const auto seek = [](GstElement*, guint, gint, const char*, const char*, gpointer before) {
     const Pad pad(gst_element_get_static_pad(GST_ELEMENT(before), "src"));
     gst_pad_send_event(pad.get(), gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
@@ -282,16 +287,28 @@ TEST_F(LinkUpstream, AHandlerThatSeeksWhileTheRingChangesHoldsNothingUp) {
       producer.element("sink"), "client-disconnected",
       G_CALLBACK(static_cast<void (*)(GstElement*, guint, gint, const char*, const char*, gpointer)>(seek)),
       producer.element("i"));
+  std::atomic<bool> stop{false};
+  std::atomic<int> width{16};
+  std::thread frames([&] {
+    while (!stop) {
+      const Caps caps = video_caps("GRAY8", width, 16);
+      const Buffer buffer = new_buffer(random_data(frame_bytes(caps.get()), 1));
+      const Sample sample(gst_sample_new(buffer.get(), caps.get(), nullptr, nullptr));
+      (void)gst_app_src_push_sample(producer.appsrc(), sample.get());
+      g_usleep(1000);
+    }
+  });
   start(producer);
   Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink sync=false");
   start(consumer);
   for (int turn = 1; turn < 6; ++turn) {
     const auto before = stat(consumer.element("src"), "frames");
-    ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > before + 3; })) << turn;
-    const Caps caps(
-        gst_caps_new_simple("video/x-raw", "width", G_TYPE_INT, 16 << turn, "height", G_TYPE_INT, 16, nullptr));
-    g_object_set(producer.element("size"), "caps", caps.get(), nullptr);
+    EXPECT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > before + 3; })) << turn;
+    width = 16 << turn;
   }
+  stop = true;
+  producer.stop();
+  frames.join();
 }
 
 LinkText changed(LinkText text, const std::string& from, const std::string& to) {
