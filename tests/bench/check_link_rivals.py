@@ -1,0 +1,20 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Run link-rivals, as given on the command line, and read what it wrote: of gpumap's pair nothing tears or hangs."""
+import json
+import subprocess
+import sys
+import tempfile
+
+with tempfile.NamedTemporaryFile(suffix=".json") as file:
+    subprocess.run(sys.argv[1:] + ["--json", file.name], check=True)
+    report = json.load(file)
+
+ours = [row for row in report["rows"] if row["pair"] == "gpumap"]
+assert [row["plot"] for row in ours] == ["victim killed", "victim stopped", "producer killed"], report["rows"]
+for row in report["rows"]:
+    assert row["frames_seen"] > 0 and row["frames_seen"] + row["lost"] <= row["frames_made"] + 20, row
+    assert row["longest_gap_ms"] > 0 and row["ms_without_frames"] >= 0, row
+for row in ours:
+    assert row["torn"] == 0 and row["hangs"] == 0 and row["restarts"] == 0, row
+assert report["cpu"] and report["gstreamer"], report

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT
+// What the death of a process costs the others, for elements that carry frames between processes: one producer, a
+// witness that takes frames all the time, and a victim beside it. The killer takes the victim (SIGKILL), stops it
+// (SIGSTOP), or takes the producer; whoever died, or gave up, starts again at once, as under a service manager. All
+// pairs of elements meet the same killer and the same frames. Every 64 bytes of a frame say which frame and place they
+// are: a frame with another line in it is torn.
+//
+// Not measured: the time of a frame across (gpumap-latency), and what a kernel on the GPU does to it.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gst/app/gstappsink.h>
+#include <gst/app/gstappsrc.h>
+#include <gst/gst.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "figures.hpp"
+#include "gst/elements.hpp"
+
+namespace {
+
+constexpr std::int64_t ms = 1000000;
+constexpr std::int64_t hang_ns = 5000 * ms;  ///< so long without a frame, and all are started anew
+
+struct Pair {
+  const char* name;
+  const char* sink;
+  const char* src;
+};
+constexpr std::array pairs{
+    Pair{"gpumap", "gpumapsink leaky=oldest slots=8", "gpumapsrc"},
+    Pair{"shm", "shmsink wait-for-connection=false sync=false shm-size=1000000", "shmsrc is-live=true"},
+    Pair{"unixfd", "unixfdsink sync=false", "unixfdsrc"},
+};
+
+/// What the processes share. `wanted` is when the next frame is due to have come: a gap begins there.
+struct Shared {
+  std::atomic<std::uint64_t> made, longest_push_ns;
+  struct Taker {
+    std::atomic<std::uint64_t> frames, torn, lost, next, gaps_ns, longest_gap_ns;
+    std::atomic<std::int64_t> last_ns;
+  } witness, victim;
+};
+
+struct Options {
+  std::string role, folder, json, commit;
+  std::vector<std::string> only;
+  int memory = -1, pair = 0;
+  unsigned kills = 20, fps = 200, bytes = 65536;
+  std::uint64_t seed = 1;
+};
+
+struct Line {
+  std::uint64_t frame, place, check[6];
+};
+
+Line line_of(std::uint64_t frame, std::uint64_t place) {
+  Line line{frame, place, {}};
+  std::uint64_t mixed = frame * 0x9E3779B97F4A7C15U + place;
+  for (std::uint64_t& word : line.check) word = mixed = (mixed ^ mixed >> 29U) * 0xBF58476D1CE4E5B9U;
+  return line;
+}
+
+GstElement* launch(const std::string& line) {
+  GError* error = nullptr;
+  GstElement* pipeline = gst_parse_launch(line.c_str(), &error);
+  if (error != nullptr) throw std::runtime_error(fmt::format("{}: {}", line, error->message));
+  return pipeline;
+}
+
+GstElement* part(GstElement* pipeline, const char* name) {
+  GstElement* element = gst_bin_get_by_name(GST_BIN(pipeline), name);
+  gst_object_unref(element);  // it lives as long as the pipeline
+  return element;
+}
+
+/// Until it is killed, or its pipeline ends by itself.
+int produce(const Options& options, Shared& shared) {
+  // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
+  if (std::string_view(pairs[options.pair].name) != "gpumap") std::filesystem::remove(options.folder + "/s");
+  GstElement* pipeline = launch(
+      fmt::format("appsrc name=in block=true max-buffers=1 format=time caps=application/x-frame ! {} socket-path={}/s",
+                  pairs[options.pair].sink, options.folder));
+  if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
+  const std::int64_t period = 1000 * ms / options.fps;
+  std::int64_t next = bench::now_ns();
+  while (true) {
+    const std::uint64_t frame = shared.made++;
+    GstBuffer* buffer = gst_buffer_new_allocate(nullptr, options.bytes, nullptr);
+    for (std::uint64_t at = 0; at + sizeof(Line) <= options.bytes; at += sizeof(Line)) {
+      const Line line = line_of(frame, at);
+      gst_buffer_fill(buffer, at, &line, sizeof line);
+    }
+    const std::int64_t before = bench::now_ns();
+    if (gst_app_src_push_buffer(GST_APP_SRC(part(pipeline, "in")), buffer) != GST_FLOW_OK) return 1;
+    const auto took = static_cast<std::uint64_t>(bench::now_ns() - before);
+    shared.longest_push_ns = std::max(shared.longest_push_ns.load(), took);
+    next = std::max(next + period, bench::now_ns() - period);  // what was held up is not made up for
+    std::this_thread::sleep_for(std::chrono::nanoseconds(std::max<std::int64_t>(next - bench::now_ns(), 0)));
+  }
+}
+
+bool is_whole(const GstMapInfo& map, std::uint64_t& frame) {
+  if (map.size < sizeof(Line)) return false;
+  std::memcpy(&frame, map.data, sizeof frame);
+  for (std::uint64_t at = 0; at + sizeof(Line) <= map.size; at += sizeof(Line)) {
+    const Line line = line_of(frame, at);
+    if (std::memcmp(map.data + at, &line, sizeof line) != 0) return false;
+  }
+  return true;
+}
+
+void note(Shared::Taker& taker, GstBuffer* buffer, std::int64_t period) {
+  GstMapInfo map;
+  std::uint64_t frame = 0;
+  if (!gst_buffer_map(buffer, &map, GST_MAP_READ)) throw std::runtime_error("a frame cannot be mapped");
+  const bool whole = is_whole(map, frame);
+  gst_buffer_unmap(buffer, &map);
+  const std::int64_t now = bench::now_ns();
+  const std::int64_t gap = now - taker.last_ns.exchange(now);
+  taker.frames++;
+  if (gap > 10 * period) taker.gaps_ns += static_cast<std::uint64_t>(gap);
+  taker.longest_gap_ns = std::max(taker.longest_gap_ns.load(), static_cast<std::uint64_t>(gap));
+  if (!whole) {
+    taker.torn++;
+    return;
+  }
+  const std::uint64_t expected = taker.next.exchange(frame + 1);
+  if (frame > expected) taker.lost += frame - expected;
+}
+
+/// Until it is killed, or its pipeline ends by itself.
+int consume(const Options& options, Shared::Taker& taker) {
+  GstElement* pipeline = launch(fmt::format("{} socket-path={}/s ! application/x-frame ! appsink name=out sync=false",
+                                            pairs[options.pair].src, options.folder));
+  if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
+  while (GstSample* sample = gst_app_sink_pull_sample(GST_APP_SINK(part(pipeline, "out")))) {
+    note(taker, gst_sample_get_buffer(sample), 1000 * ms / options.fps);
+    gst_sample_unref(sample);
+  }
+  return 1;
+}
+
+/// One of the processes, which is started again as often as it is gone.
+class Process {
+ public:
+  Process(const Options& options, std::string role) : options_(options), role_(std::move(role)) { start(); }
+  ~Process() { stop(SIGKILL); }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+
+  void stop(int signal) const {
+    kill(pid_, signal);
+    if (signal == SIGKILL) waitpid(pid_, nullptr, 0);
+  }
+  void start() {
+    std::vector<std::string> words{"link-rivals",
+                                   "--role",
+                                   role_,
+                                   "--folder",
+                                   options_.folder,
+                                   "--memory",
+                                   std::to_string(options_.memory),
+                                   "--pair",
+                                   std::to_string(options_.pair),
+                                   "--fps",
+                                   std::to_string(options_.fps),
+                                   "--bytes",
+                                   std::to_string(options_.bytes)};
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    const int error = posix_spawn(&pid_, "/proc/self/exe", nullptr, nullptr, argv.data(), environ);
+    if (error != 0) throw std::system_error(error, std::generic_category(), "a process cannot be started");
+  }
+  /// It has given up by itself: start it again, as often as that happens.
+  bool revive() {
+    if (waitpid(pid_, nullptr, WNOHANG) != pid_) return false;
+    start();
+    return true;
+  }
+
+ private:
+  const Options& options_;
+  const std::string role_;
+  pid_t pid_ = -1;
+};
+
+/// One pair of elements and one way to die.
+nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
+  std::mt19937_64 random(options.seed);
+  options.folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-rivals-{}", getpid());
+  std::filesystem::create_directory(options.folder);
+  new (&shared) Shared{};
+  unsigned restarts = 0, hangs = 0;
+  std::uint64_t first = 0, made = 0, seen = 0;
+  std::int64_t began = 0, took = 0;
+  {
+    Process producer(options, "producer"), witness(options, "witness"), victim(options, "victim");
+    const auto live_on = [&](std::int64_t time) {
+      for (const std::int64_t end = bench::now_ns() + time; bench::now_ns() < end;) {
+        restarts += producer.revive() + witness.revive() + victim.revive();
+        const std::int64_t last = shared.witness.last_ns;
+        if (last != 0 && bench::now_ns() - last > hang_ns) {
+          ++hangs;
+          shared.witness.gaps_ns += static_cast<std::uint64_t>(bench::now_ns() - last);
+          shared.witness.last_ns = bench::now_ns();
+          for (Process* one : {&producer, &witness, &victim}) {
+            one->stop(SIGKILL);
+            one->start();
+          }
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+    };
+    for (const std::int64_t end = bench::now_ns() + 20 * hang_ns; shared.witness.frames < 20; live_on(20 * ms)) {
+      if (bench::now_ns() > end) throw std::runtime_error(fmt::format("{}: no frames", pairs[options.pair].name));
+    }
+    restarts = hangs = 0;
+    shared.witness.torn = shared.witness.lost = shared.witness.gaps_ns = shared.witness.longest_gap_ns = 0;
+    shared.longest_push_ns = 0;
+    shared.witness.frames = 0;
+    first = shared.made;
+    began = bench::now_ns();
+    for (unsigned kill = 0; kill < options.kills; ++kill) {
+      // Frames flow again before the next one dies: who takes long to start dies no more often for it.
+      const std::uint64_t flowing = shared.witness.frames + 10;
+      do {
+        live_on(static_cast<std::int64_t>(100 + random() % 400) * ms);
+      } while (shared.witness.frames < flowing);
+      if (plot == "victim stopped") {
+        victim.stop(SIGSTOP);
+        live_on(300 * ms);
+        victim.stop(SIGCONT);
+        continue;
+      }
+      Process& dies = plot == "producer killed" ? producer : victim;
+      dies.stop(SIGKILL);
+      dies.start();
+    }
+    live_on(1000 * ms);
+    took = bench::now_ns() - began;
+    made = shared.made - first;
+    seen = shared.witness.frames;
+  }
+  std::filesystem::remove_all(options.folder);
+  const auto in_ms = [](std::uint64_t ns) { return static_cast<double>(ns) / ms; };
+  const double due = static_cast<double>(took) / 1e9 * options.fps;
+  return {{"pair", pairs[options.pair].name},
+          {"plot", plot},
+          {"kills", options.kills},
+          {"frames_due", due},
+          {"frames_made", made},
+          {"frames_seen", seen},
+          {"torn", shared.witness.torn.load()},
+          {"lost", shared.witness.lost.load()},
+          {"ms_without_frames", in_ms(shared.witness.gaps_ns)},
+          {"longest_gap_ms", in_ms(shared.witness.longest_gap_ns)},
+          {"longest_push_ms", in_ms(shared.longest_push_ns)},
+          {"restarts", restarts},
+          {"hangs", hangs}};
+}
+
+void measure(const Options& options, Shared& shared) {
+  nlohmann::json report{{"benchmark", "link-rivals"},        {"cpu", bench::cpu_name()}, {"commit", options.commit},
+                        {"gstreamer", gst_version_string()}, {"fps", options.fps},       {"bytes", options.bytes}};
+  std::cout << fmt::format("{:<8} {:<16} {:>6} {:>6} {:>5} {:>6} {:>10} {:>10} {:>9} {:>9} {:>6}\n", "pair", "who",
+                           "due", "seen", "torn", "lost", "without ms", "longest ms", "push ms", "restarts", "hangs");
+  for (const char* plot : {"victim killed", "victim stopped", "producer killed"}) {
+    for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
+      const std::string sink(pairs[i].sink, std::strcspn(pairs[i].sink, " "));
+      if (!options.only.empty() && std::ranges::find(options.only, pairs[i].name) == options.only.end()) continue;
+      GstElementFactory* factory = gst_element_factory_find(sink.c_str());
+      if (factory == nullptr) {
+        std::cout << fmt::format("{:<8} {:<16} no {} here\n", pairs[i].name, plot, sink);
+        continue;
+      }
+      gst_object_unref(factory);
+      Options chosen = options;
+      chosen.pair = i;
+      const nlohmann::json row = act(chosen, shared, plot);
+      const auto number = [&row](const char* name) { return row[name].get<double>(); };
+      std::cout
+          << fmt::format(
+                 "{:<8} {:<16} {:>6.0f} {:>6.0f} {:>5.0f} {:>6.0f} {:>10.0f} {:>10.0f} {:>9.1f} {:>9.0f} {:>6.0f}\n",
+                 pairs[i].name, plot, number("frames_due"), number("frames_seen"), number("torn"), number("lost"),
+                 number("ms_without_frames"), number("longest_gap_ms"), number("longest_push_ms"), number("restarts"),
+                 number("hangs"))
+          << std::flush;
+      report["rows"].push_back(row);
+    }
+  }
+  if (options.json.empty()) return;
+  if (!(std::ofstream(options.json) << report.dump(2) << '\n'))
+    throw std::runtime_error(options.json + ": cannot write");
+}
+
+Shared& shared_memory(int& descriptor) {
+  if (descriptor < 0) {
+    descriptor = memfd_create("gpumap-rivals", 0);  // the others inherit it
+    if (descriptor < 0 || ftruncate(descriptor, sizeof(Shared)) != 0) {
+      throw std::system_error(errno, std::generic_category(), "no shared memory");
+    }
+  }
+  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (memory == MAP_FAILED) throw std::system_error(errno, std::generic_category(), "no shared memory");
+  return *static_cast<Shared*>(memory);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("What the death of a process costs the others, beside other elements between processes");
+  app.add_option("--pairs", options.only, "Which of gpumap, shm and unixfd (all that are here)")->expected(1, 3);
+  app.add_option("--kills", options.kills, "How often someone is killed or stopped")->check(CLI::PositiveNumber);
+  app.add_option("--fps", options.fps, "Frames a second")->check(CLI::Range(1, 1000));
+  app.add_option("--bytes", options.bytes, "Bytes of a frame")->check(CLI::Range(64, 1 << 20));
+  app.add_option("--seed", options.seed, "Of the killer");
+  app.add_option("--json", options.json, "Write the figures there");
+  app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  for (const auto& [name, text] : {std::pair{"--role", &options.role}, {"--folder", &options.folder}}) {
+    app.add_option(name, *text)->group("");  // of the processes that it starts
+  }
+  app.add_option("--memory", options.memory)->group("");
+  app.add_option("--pair", options.pair)->group("");
+  CLI11_PARSE(app, argc, argv);
+  try {
+    gst_init(nullptr, nullptr);
+    gst_plugin_register_static(GST_VERSION_MAJOR, GST_VERSION_MINOR, "gpumap", "gpumap", gpumap_register_elements,
+                               GPUMAP_VERSION, "MIT/X11", "gpumap", "gpumap", "gpumap");
+    Shared& shared = shared_memory(options.memory);
+    if (!options.role.empty()) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (options.role == "producer") return produce(options, shared);
+    if (options.role == "witness") return consume(options, shared.witness);
+    if (options.role == "victim") return consume(options, shared.victim);
+    measure(options, shared);
+  } catch (const std::exception& error) {
+    std::cerr << "link-rivals: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
