@@ -77,7 +77,8 @@ struct LinkServerOptions {
 struct LinkCounters {
   std::uint64_t connected = 0, disconnected = 0, refused = 0;  ///< clients since the start
   std::uint64_t liars = 0;                                     ///< of the disconnected ones
-  std::uint64_t wakes = 0;                                     ///< clients woken by a system call
+  std::uint64_t observed = 0;           ///< reports made; several observers at once may get the same
+  std::uint64_t wakes = 0;              ///< clients woken by a system call
   std::int64_t longest_reclaim_ns = 0;  ///< from hearing that a client is gone to its last slot being free
 };
 
