@@ -41,7 +41,7 @@ std::vector<RingRow> make_rows(std::span<const LinkSight> before, std::vector<Li
         earlier != nullptr ? (static_cast<double>(report.at_ns) - static_cast<double>(earlier->at_ns)) * 1e-9 : 0;
     std::uint64_t frames = report.frames;
     std::uint64_t bytes = report.bytes;
-    if (seconds > 0) {
+    if (earlier != nullptr && seconds > 0) {
       const std::uint64_t more = growth(earlier->frames, report.frames);
       const std::uint64_t more_bytes = growth(earlier->bytes, report.bytes);
       row.frames_per_s = static_cast<double>(more) / seconds;
