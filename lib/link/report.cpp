@@ -53,7 +53,7 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
   figures.transport = static_cast<std::uint32_t>(ring->transport());
   figures.stamps = ring->stamping() ? 1 : 0;
   const RingCounters counted = ring->counters();
-  figures.dropped = counted.overtaken + counted.refused;
+  figures.dropped = counted.overtaken + (options.dropped != nullptr ? options.dropped->load() : counted.refused);
 
   const std::lock_guard lock(mutex);
   ++counters.observed;

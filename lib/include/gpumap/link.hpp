@@ -72,6 +72,10 @@ struct LinkServerOptions {
   std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
   /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be answered in another one.
   std::function<void(LinkQuestion question)> on_question{};
+  /// How many frames the application has given up because the ring was full, for reports: where it may look for a slot
+  /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
+  /// server.
+  const std::atomic<std::uint64_t>* dropped = nullptr;
 };
 
 struct LinkCounters {

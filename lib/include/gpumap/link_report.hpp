@@ -37,7 +37,7 @@ struct LinkReport {
   std::uint64_t frames = 0;   ///< handed on
   std::uint64_t bytes = 0;    ///< of those
   std::uint64_t unseen = 0;   ///< of those, shown to no client: none was there, or none had room
-  std::uint64_t dropped = 0;  ///< given up by the producer, for the ring was full
+  std::uint64_t dropped = 0;  ///< given up by the producer, for the ring was full: LinkServerOptions::dropped
   bool stamps = false;        ///< Ring::stamping(): latencies are taken while somebody asks for reports
   std::vector<LinkClientReport> clients{};
 };
