@@ -57,6 +57,7 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
 
   const std::lock_guard lock(mutex);
   ++counters.observed;
+  collect(false);  // who begins to watch takes no times of what came back before
   watched_until = now + watch_time;
   const std::int64_t now_ns = monotonic_ns();
   figures.at_ns = static_cast<std::uint64_t>(now_ns);

@@ -231,27 +231,35 @@ TEST(LinkReport, TellsWhatIsNotHandedOn) {
 TEST(LinkReport, TakesLatenciesWhileStampsAreOnAndSomebodyWatches) {
   Served served(4);
   const auto client = served.consumer();
+  std::int64_t kept_ns = 0;
   const auto keep_one = [&] {
     ReadLease lease;
     LinkFrame frame;
     ASSERT_EQ(served.send(), RingStatus::ok);
     ASSERT_EQ(client->next(lease, frame, soon()), LinkNext::frame);
-    std::this_thread::sleep_for(30ms);
+    std::this_thread::sleep_for(20ms);
     lease = {};
+    kept_ns += monotonic_ns() - frame.info.publish_ns;
+    std::this_thread::sleep_for(10ms);  // so that it is back, wherever the server looks
   };
-  const auto of_client = [&] { return report_of(served.path).clients.at(0); };
-  keep_one();
-  EXPECT_EQ(of_client().timed, 0U);
-  keep_one();  // watched, without stamps
-  std::this_thread::sleep_for(50ms);
-  EXPECT_EQ(of_client().timed, 0U);
+  const auto of_client = [&] { return new_report_of(served.path).clients.at(0); };
   served.ring->set_stamping(true);
-  for (int n = 0; n < 3; ++n) keep_one();
-  ASSERT_TRUE(comes_true([&] { return of_client().timed == 3; }));
+  keep_one();
+  EXPECT_EQ(of_client().timed, 0U) << "nobody watched";
+  served.ring->set_stamping(false);
+  keep_one();
+  EXPECT_EQ(of_client().timed, 0U) << "without stamps";
+  served.ring->set_stamping(true);
+  kept_ns = 0;
+  constexpr int frames = 8;
+  for (int n = 0; n < frames; ++n) {
+    keep_one();
+    std::this_thread::sleep_for(100ms);  // another frame, or an observer, would make the server look
+  }
   const LinkClientReport timed = of_client();
-  EXPECT_GE(timed.timed_ns, 3 * 30'000'000);
-  // The server is woken by what comes back: it does not wait for the next frame, or for its second look of 100 ms.
-  EXPECT_LT(timed.timed_ns, 3 * 100'000'000);
+  EXPECT_EQ(timed.timed, static_cast<std::uint64_t>(frames));
+  EXPECT_GE(timed.timed_ns, kept_ns - frames * 1'000'000);
+  EXPECT_LT(timed.timed_ns, kept_ns + frames * 25'000'000) << "it was not woken by what came back";
   EXPECT_TRUE(report_of(served.path).stamps);
 }
 
