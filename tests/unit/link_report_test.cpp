@@ -251,7 +251,7 @@ TEST(LinkReport, TakesLatenciesWhileStampsAreOnAndSomebodyWatches) {
   EXPECT_EQ(of_client().timed, 0U) << "without stamps";
   served.ring->set_stamping(true);
   kept_ns = 0;
-  constexpr int frames = 8;
+  constexpr std::int64_t frames = 8;
   for (int n = 0; n < frames; ++n) {
     keep_one();
     std::this_thread::sleep_for(100ms);  // another frame, or an observer, would make the server look
