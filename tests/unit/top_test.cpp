@@ -54,7 +54,7 @@ LinkSight sight(std::uint64_t frames, std::int64_t at_ns, std::uint64_t generati
   client.who.leak = LinkLeak::newest;
   client.who.shown = frames / 2;
   client.timed = frames / 4;
-  client.timed_ns = static_cast<std::int64_t>(frames / 4) * 70'000;
+  client.timed_ns = static_cast<std::int64_t>(frames / 4 * 70'000);
   return one;
 }
 
