@@ -279,6 +279,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   ring_ = ring;
   LinkServerOptions options;
   options.path = settings_.path;
+  options.dropped = settings_.dropped;
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
   options.on_question = [this](LinkQuestion question) { desk_->take(std::move(question)); };
   set_server(LinkServer::serve(ring_, std::move(options)));

@@ -24,6 +24,7 @@ struct OutletSettings {
   std::string path;
   bool wait_for_connection = false;
   UpstreamEvents upstream_events = UpstreamEvents::first;
+  const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
 };
 
 /// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the

@@ -82,6 +82,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void mark_hole() noexcept { hole_ = true; }
   /// Frames' ways are followed.
   [[nodiscard]] bool stamping() const noexcept { return stamping_.load(std::memory_order_relaxed); }
+  /// Frames that found no slot, since the start.
+  [[nodiscard]] const std::atomic<std::uint64_t>& dropped() const noexcept { return drops_; }
 
   void set_flushing(bool flushing);
   /// Post the error as the element's, from wherever it was met.

@@ -269,10 +269,11 @@ void start(GstElement* element, SinkState& state) {
   const auto settings = gpumap::gst::sink_settings(element);
   state.core->start(element, settings);
   if (settings.socket_path.empty()) return;
-  state.outlet = std::make_unique<Outlet>(
-      element, state.core->channel(),
-      gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection, settings.upstream_events},
-      state.clients);
+  state.outlet =
+      std::make_unique<Outlet>(element, state.core->channel(),
+                               gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection,
+                                                           settings.upstream_events, &state.core->dropped()},
+                               state.clients);
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {

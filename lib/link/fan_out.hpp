@@ -68,10 +68,17 @@ class FanOut {
     if (masks_[slot] == 0) end(slot);
   }
 
-  /// Collect what `client` gave back. False: it lies; nothing more is believed of it.
+  /// Collect what `client` gave back: `came_back(client, slot)` for each, before it is free. False: it lies; nothing
+  /// more is believed of it.
+  template <typename CameBack>
+  [[nodiscard]] bool reclaim(std::uint32_t client, bool look_again, const CameBack& came_back) noexcept {
+    return !clients_[client] || clients_[client]->offers.reclaim(look_again, [&](std::uint32_t slot) {
+      came_back(client, slot);
+      release(slot, client);
+    });
+  }
   [[nodiscard]] bool reclaim(std::uint32_t client, bool look_again) noexcept {
-    return !clients_[client] ||
-           clients_[client]->offers.reclaim(look_again, [&](std::uint32_t slot) { release(slot, client); });
+    return reclaim(client, look_again, [](std::uint32_t, std::uint32_t) {});
   }
 
   /// Take back a frame that clients have not taken, the oldest first: of those that asked for it, or of all. True once

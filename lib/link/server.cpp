@@ -49,6 +49,7 @@ LinkServer::State::State(std::shared_ptr<Ring> served, LinkServerOptions wanted)
       generation(new_generation()),
       memory(link::describe(*ring->mapping(), memory_fd)),
       listener(options.path, options.mode),
+      mark(link::mark(listener.fd(), generation)),
       bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       fan(ring->slots(), options.reserve, FreeSlot{this}) {
   if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
@@ -62,8 +63,12 @@ void LinkServer::State::wake_service() const noexcept {
 }
 
 void LinkServer::State::collect(bool look_again) {
+  const std::int64_t now_ns = takes_times() ? monotonic_ns() : 0;
+  const auto came_back = [&](std::uint32_t index, std::uint32_t slot) {
+    if (now_ns != 0) take_time(index, slot, now_ns);
+  };
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
-    if (clients[index] && !fan.reclaim(index, look_again)) {
+    if (clients[index] && !fan.reclaim(index, look_again, came_back)) {
       drop(index, link::Why::lied, "it gave back a slot that it did not have");
     }
   }
@@ -222,6 +227,9 @@ void LinkServer::State::show(ReadLease lease) {
   const std::lock_guard lock(mutex);
   const std::uint32_t slot = lease.slot();
   link::Shown shown{lease.info(), 0};
+  ++handed_on.frames;
+  handed_on.bytes += shown.info.bytes;
+  handed_on.newest = shown.info.sequence;
   leases[slot] = std::move(lease);
   fan.publish(
       slot,
@@ -233,12 +241,14 @@ void LinkServer::State::show(ReadLease lease) {
         ++counters.wakes;
         static_cast<void>(link::send_message(clients[index]->socket.get(), link::encode(generation, link::Look{})));
       });
+  if (fan.holders(slot) == 0) ++handed_on.unseen;
 }
 
 void LinkServer::State::collect_after_frames() {
   collect(false);
-  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread.
-  if (fan.busy() + 1 < ring->slots()) return;
+  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread. And latencies
+  // are as exact as frames are seen to come back early.
+  if (fan.busy() + 1 < ring->slots() && !takes_times()) return;
   fan.want_returns();
   collect(false);
 }

@@ -18,6 +18,7 @@
 #include "gpumap/link.hpp"
 #include "link/fan_out.hpp"
 #include "link/memory.hpp"
+#include "link/places.hpp"
 #include "link/socket.hpp"
 #include "link/wire.hpp"
 #include "own_process.hpp"
@@ -42,6 +43,13 @@ struct LinkServer::State {
     std::uint64_t messages = 0;
     std::deque<link::Bytes> backlog;  ///< what its socket had no room for
     std::uint32_t asked = 0;          ///< questions without an answer
+    std::uint64_t timed = 0;          ///< frames that came back while latencies were taken
+    std::uint64_t timed_ns = 0;       ///< the sum of theirs
+  };
+  /// What was shown to clients, or would have been.
+  struct HandedOn {
+    std::uint64_t frames = 0, bytes = 0, unseen = 0;
+    std::uint64_t newest = 0;  ///< sequence
   };
   /// To tell of, and then to close.
   struct Event {
@@ -69,6 +77,8 @@ struct LinkServer::State {
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
   void take_question(Client& client, const link::Ask& ask);
   [[nodiscard]] LinkClient describe(const Client& client);
+  [[nodiscard]] bool takes_times() const noexcept;
+  void take_time(std::uint32_t index, std::uint32_t slot, std::int64_t now_ns) noexcept;
 
   void wake_service() const noexcept;
   void drain(Deadline deadline);
@@ -84,6 +94,8 @@ struct LinkServer::State {
   void flush(Client& client);
   void end_stall();
   void tell();
+  void report_to(const Newcomer& observer);  ///< in report.cpp, as what it calls
+  [[nodiscard]] link::Bytes make_report(Deadline now);
 
   const OwnProcess process;
   const std::shared_ptr<Ring> ring;
@@ -92,7 +104,8 @@ struct LinkServer::State {
   UniqueFd memory_fd;
   const link::MemoryOffer memory;
   link::Listener listener;
-  UniqueFd bell;  ///< an eventfd of this process alone, for the service thread
+  const UniqueFd mark;  ///< by which observers find the listener; may be empty
+  UniqueFd bell;        ///< an eventfd of this process alone, for the service thread
 
   std::mutex order;  ///< of what is taken from the ring and shown
   mutable std::mutex mutex;
@@ -102,12 +115,18 @@ struct LinkServer::State {
   std::array<std::unique_ptr<Client>, max_link_clients> clients;
   std::map<std::uint32_t, link::Bytes> kept;
   LinkCounters counters;
+  HandedOn handed_on;
+  Deadline watched_until{};  ///< somebody asked for a report lately
   std::vector<Event> events;
   std::vector<LinkQuestion> questions;
   bool ending = false;
   bool moves = false;  ///< another server follows
 
-  std::list<Newcomer> newcomers;  ///< the service thread's
+  // The service thread's.
+  std::list<Newcomer> newcomers;
+  link::Bytes last_report;
+  Deadline report_until{};  ///< it is young enough
+
   std::atomic<bool> stopping{false};
   std::atomic<std::uint32_t> waiting{0};          ///< producers
   std::atomic<std::int64_t> waiting_since_ns{0};  ///< 0: none waits

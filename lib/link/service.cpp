@@ -90,6 +90,9 @@ void LinkServer::State::serve() {
         fan.want_returns();
         collect(false);
         end_stall();
+      } else if (takes_times()) {
+        fan.want_returns();
+        collect(false);
       }
       changed.notify_all();
     }
@@ -142,7 +145,9 @@ void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
       bool other_version = false;
       const auto message = link::parse({buffer.data(), bytes}, &other_version);
       const auto* hello = message ? std::get_if<link::Hello>(&message->body) : nullptr;
-      if (hello != nullptr && message->generation != 0 && message->generation != generation) {
+      if (message && std::holds_alternative<link::Observe>(message->body)) {
+        report_to(*at);
+      } else if (hello != nullptr && message->generation != 0 && message->generation != generation) {
         refuse(*at, link::Why::stale, "the server that is asked for has ended, this is a later one");
       } else if (hello != nullptr) {
         admit(*at, *hello);

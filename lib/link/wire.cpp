@@ -34,11 +34,42 @@ bool take(std::span<const std::byte> bytes, Body& body) noexcept {
   return true;
 }
 
+bool is_name(const std::array<char, name_bytes>& name) noexcept {
+  const auto* const end = std::find(name.begin(), name.end(), '\0');
+  return end != name.end() && std::all_of(name.begin(), end, printable) &&
+         std::all_of(end, name.end(), [](char one) { return one == '\0'; });
+}
+bool is_leak(std::uint32_t leak) noexcept {
+  return leak <= static_cast<std::uint32_t>(LinkLeak::oldest);
+}
+
 bool sound(const Hello& hello) noexcept {
-  if (hello.leak > static_cast<std::uint32_t>(LinkLeak::oldest) || hello.zero != 0) return false;
-  const auto* const end = std::find(hello.name.begin(), hello.name.end(), '\0');
-  return end != hello.name.end() && std::all_of(hello.name.begin(), end, printable) &&
-         std::all_of(end, hello.name.end(), [](char one) { return one == '\0'; });
+  return is_leak(hello.leak) && hello.zero == 0 && is_name(hello.name);
+}
+
+bool sound(const RingFigures& ring) noexcept {
+  return ring.slots >= min_slots && ring.slots <= max_slots && ring.queued <= ring.slots && ring.busy <= ring.slots &&
+         ring.slot_bytes > 0 && ring.transport <= static_cast<std::uint32_t>(Transport::pageable) && ring.stamps <= 1 &&
+         ring.clients <= max_link_clients && is_name(ring.program);
+}
+
+std::optional<Report> take_report(std::span<const std::byte> bytes) noexcept {
+  Report report;
+  if (bytes.size() < sizeof report.ring || !take(bytes.first(sizeof report.ring), report.ring) || !sound(report.ring)) {
+    return std::nullopt;
+  }
+  report.clients = bytes.subspan(sizeof report.ring);
+  if (report.clients.size() != report.ring.clients * sizeof(ClientFigures)) return std::nullopt;
+  std::uint32_t least = 0;
+  for (std::uint32_t number = 0; number < report.ring.clients; ++number) {
+    const ClientFigures client = report.client(number);
+    if (client.index < least || client.index >= max_link_clients || client.slots > report.ring.slots) {
+      return std::nullopt;
+    }
+    if (!is_leak(client.leak) || client.zero != 0 || !is_name(client.name)) return std::nullopt;
+    least = client.index + 1;
+  }
+  return report;
 }
 
 template <typename Kind>
@@ -123,6 +154,16 @@ std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_versi
       message.body = *answer;
       return message;
     }
+    case MessageType::observe:
+      if (!rest.empty()) return std::nullopt;
+      message.body = Observe{};
+      return message;
+    case MessageType::report: {
+      const auto report = take_report(rest);
+      if (!report) return std::nullopt;
+      message.body = *report;
+      return message;
+    }
   }
   return std::nullopt;
 }
@@ -151,6 +192,30 @@ Bytes encode(std::uint64_t generation, const Welcome& welcome) {
 }
 Bytes encode(std::uint64_t generation, const Look& look) {
   return encode_fixed(generation, MessageType::look, &look, 0);
+}
+
+Bytes encode(std::uint64_t generation, const Observe& observe) {
+  return encode_fixed(generation, MessageType::observe, &observe, 0);
+}
+
+Bytes encode_report(std::uint64_t generation, RingFigures ring, std::span<const ClientFigures> clients) {
+  ring.clients = static_cast<std::uint32_t>(clients.size());
+  return encode_fixed(generation, MessageType::report, &ring, sizeof ring, std::as_bytes(clients));
+}
+
+ClientFigures Report::client(std::size_t number) const noexcept {
+  ClientFigures client;
+  std::memcpy(&client, clients.data() + number * sizeof client, sizeof client);
+  return client;
+}
+
+std::array<char, name_bytes> to_name(std::string_view text) noexcept {
+  std::array<char, name_bytes> name{};
+  std::size_t length = 0;
+  for (const char one : text) {
+    if (printable(one) && length + 1 < name.size()) name[length++] = one;
+  }
+  return name;
 }
 
 Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text) {

@@ -42,11 +42,19 @@ namespace gpumap::link {
 ///     hang-up: takes what it was shown,    ◀──            close(), or death
 ///     then `closed`
 ///
-/// A client sends hello, look, ask and bye, and no descriptors. `generation` in each message is the server's; one that
-/// has another is from another time and ends the connection. (In hello: the one that is wanted, or 0.)
+///     observer                                            server
+///     connect()                                           accept(): as for a client
+///                                          ◀── refuse     the same, and for another version; it closes
+///     observe                         ──▶                 within a second, or it closes
+///     the figures                          ◀── report     if there is room for it, at once; it closes. An observer is
+///                                                         no client: no block, no descriptors, no index
+///
+/// A client sends hello, look, ask and bye, and no descriptors. An observer sends observe alone. `generation` in each
+/// message is the server's; one that has another is from another time and ends the connection. (In hello: the one that
+/// is wanted, or 0.)
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -57,6 +65,8 @@ enum class MessageType : std::uint16_t {
   bye = 6,
   ask = 7,
   answer = 8,
+  observe = 9,
+  report = 10,
 };
 
 struct Header {
@@ -130,12 +140,51 @@ struct AskHead {
   std::uint64_t number = 0;  ///< 1, 2, … for each client; 0: no answer is wanted
 };
 
+/// What a report says of the ring; ClientFigures follow, `clients` of them, with rising indices. All of it is the
+/// server's private knowledge: of what its clients wrote only their names and policies are in it.
+struct RingFigures {
+  std::uint64_t at_ns = 0;   ///< CLOCK_MONOTONIC
+  std::uint64_t frames = 0;  ///< handed on since the server began, to however many clients
+  std::uint64_t bytes = 0;   ///< of those
+  std::uint64_t unseen = 0;  ///< of those, frames that no client was shown
+  std::uint64_t dropped = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t queued = 0;
+  std::uint32_t busy = 0;
+  std::uint32_t transport = 0;
+  std::uint32_t stamps = 0;  ///< 1: latencies are taken
+  std::uint32_t clients = 0;
+  std::array<char, name_bytes> program{};
+};
+struct ClientFigures {
+  std::uint64_t connection = 0;
+  std::uint64_t shown = 0;
+  std::uint64_t dropped = 0;
+  std::uint64_t lag = 0;     ///< frames
+  std::uint64_t lag_ns = 0;  ///< age of the oldest frame that it has
+  std::uint64_t timed = 0;   ///< frames that came back while latencies were taken
+  std::uint64_t timed_ns = 0;
+  std::uint32_t index = 0;
+  std::uint32_t pid = 0;
+  std::uint32_t uid = 0;
+  std::uint32_t leak = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t zero = 0;
+  std::array<char, name_bytes> name{};
+};
+
+static_assert(sizeof(RingFigures) == 136 && sizeof(ClientFigures) == 144);
+inline constexpr std::size_t largest_report =
+    sizeof(Header) + sizeof(RingFigures) + max_link_clients * sizeof(ClientFigures);
+
 static_assert(sizeof(Header) == 24 && sizeof(Hello) == 72 && sizeof(MemoryOffer) == 56 && sizeof(Welcome) == 96);
 static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 16 && sizeof(AskHead) == 8);
 inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_link_message;
 inline constexpr std::size_t largest_of_client = sizeof(Header) + sizeof(AskHead) + max_link_question;
 
 struct Look {};
+struct Observe {};
 struct Refuse {
   Why why;
   std::string_view text;
@@ -156,10 +205,15 @@ struct Answer {
   AskHead head;
   std::span<const std::byte> payload;
 };
+struct Report {
+  RingFigures ring;
+  std::span<const std::byte> clients;
+  [[nodiscard]] ClientFigures client(std::size_t number) const noexcept;  ///< below ring.clients
+};
 /// One message, checked: enumerations and lengths are in range, texts are printable. Views point into what was parsed.
 struct Message {
   std::uint64_t generation = 0;
-  std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer> body;
+  std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer, Observe, Report> body;
 };
 
 /// Empty for what is no message. `other_version` is set where all that is wrong is the version.
@@ -172,6 +226,11 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Hello& hello);
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Welcome& welcome);
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Look& look);
+[[nodiscard]] Bytes encode(std::uint64_t generation, const Observe& observe);
+/// `ring.clients` is taken from `clients`.
+[[nodiscard]] Bytes encode_report(std::uint64_t generation, RingFigures ring, std::span<const ClientFigures> clients);
+/// As much of `text` as can be printed and has room, in the way of names on the wire.
+[[nodiscard]] std::array<char, name_bytes> to_name(std::string_view text) noexcept;
 /// MessageType::refuse or bye. What is too long or not printable in `text` is left out.
 [[nodiscard]] Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text);
 [[nodiscard]] Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "link/wire.hpp"
 
@@ -55,6 +56,21 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   } else if (const auto* bye = std::get_if<Bye>(&message->body)) {
     expect(within(bye->text, data, size) && bye->text.size() <= text_bytes);
     return 0;
+  } else if (const auto* report = std::get_if<Report>(&message->body)) {
+    const RingFigures& ring = report->ring;
+    expect(size <= largest_report && ring.slots >= min_slots && ring.slots <= max_slots && ring.queued <= ring.slots);
+    expect(ring.busy <= ring.slots && ring.transport <= 3 && std::strlen(ring.program.data()) < name_bytes);
+    std::vector<ClientFigures> clients;
+    for (std::uint32_t number = 0; number < ring.clients; ++number) {
+      const ClientFigures client = report->client(number);
+      expect(client.leak <= 2 && client.index < max_link_clients && client.slots <= ring.slots);
+      expect(clients.empty() || clients.back().index < client.index);
+      expect(std::strlen(client.name.data()) < name_bytes);
+      clients.push_back(client);
+    }
+    again = encode_report(message->generation, ring, clients);
+  } else if (std::holds_alternative<Observe>(message->body)) {
+    again = encode(message->generation, Observe{});
   } else {
     again = encode(message->generation, Look{});
   }

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <gpumap/link_report.hpp>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -238,6 +240,72 @@ TEST_F(LinkSides, SidesThatComeAndGoInALoop) {
     EXPECT_LT(consumer.stop(), 2s);
   }
   EXPECT_TRUE(no_more_descriptors_than(before + 8)) << open_descriptors() << " after " << before;
+}
+
+// An upstream that asks for buffers looks for a slot twice.
+TEST_F(LinkSides, AnObserverIsToldOfEachDroppedFrameOnce) {
+  constexpr std::uint64_t frames = 50;
+  Pipeline producer("videotestsrc num-buffers=" + std::to_string(frames) +
+                    " ! video/x-raw,format=GRAY8,width=34,height=15 ! gpumapsink name=sink slots=4 leaky=newest "
+                    "wait-for-connection=true " +
+                    socket());
+  start(producer);
+  GstElement* const sink = producer.element("sink");
+  EXPECT_TRUE(eventually([&] { return stat(sink, "frames") + stat(sink, "drops") == frames; }));
+  EXPECT_GT(stat(sink, "drops"), 0U);
+  EXPECT_TRUE(eventually([&] {
+    const auto sight = observe_links(std::span(&path, 1), Clock::now() + 1s).at(0);
+    return sight.report && sight.report->dropped == stat(sink, "drops");
+  }));
+}
+
+TEST_F(LinkSides, AnObserverSeesTheElementsAndIsNobodyToThem) {
+  Pipeline producer(from_appsrc("slots=8 stamps=true"));
+  int connected = 0;
+  g_signal_connect(producer.element("sink"), "client-connected",
+                   G_CALLBACK(+[](GstElement*, guint, gint, const gchar*, int* count) { ++*count; }), &connected);
+  start(producer);
+  push_frame(producer, 0);
+  const auto look = [&] { return observe_links(std::span(&path, 1), Clock::now() + 1s).at(0); };
+  ASSERT_TRUE(eventually([&] { return look().report.has_value(); }));
+  EXPECT_THAT(find_links(), ::testing::Contains(path));
+  EXPECT_EQ(clients(producer), 0U);
+  Pipeline quick(to_appsink());
+  start(quick);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  Pipeline slow("gpumapsrc name=idle leaky=newest " + socket() + " ! appsink name=out sync=false max-buffers=1");
+  start(slow);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 2; }));
+  constexpr std::uint64_t frames = 30;
+  for (std::uint64_t n = 1; n <= frames; ++n) {
+    push_frame(producer, n);
+    ASSERT_TRUE(pull(quick.appsink())) << n;
+    EXPECT_TRUE(n % 10 != 0 || look().report);
+  }
+  LinkReport report;
+  EXPECT_TRUE(eventually([&] {
+    report = look().report.value_or(LinkReport{});
+    return report.frames == frames + 1 && report.clients.size() == 2 && report.clients[0].timed > 0;
+  }));
+  EXPECT_EQ(report.pid, getpid());
+  EXPECT_EQ(report.program, g_get_prgname());
+  EXPECT_EQ(report.transport, Transport::bar);
+  EXPECT_GE(report.slots, 8U);
+  EXPECT_EQ(report.bytes, (frames + 1) * frame_size);
+  EXPECT_TRUE(report.stamps);
+  ASSERT_EQ(report.clients.size(), 2U);
+  EXPECT_EQ(report.clients[0].who.name, "src");
+  EXPECT_EQ(report.clients[0].who.leak, LinkLeak::no);
+  EXPECT_EQ(report.clients[0].who.shown, frames);
+  EXPECT_EQ(report.clients[0].who.dropped, 0U);
+  EXPECT_GT(report.clients[0].timed_ns, 0);
+  EXPECT_EQ(report.clients[1].who.name, "idle");
+  EXPECT_EQ(report.clients[1].who.leak, LinkLeak::newest);
+  EXPECT_GT(report.clients[1].who.dropped, 0U);
+  EXPECT_EQ(report.clients[1].who.shown + report.clients[1].who.dropped, frames);
+  EXPECT_GT(report.clients[1].lag, 0U);
+  EXPECT_EQ(connected, 2);
+  EXPECT_EQ(clients(producer), 2U);
 }
 
 }  // namespace

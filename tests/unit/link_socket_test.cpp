@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -191,6 +192,16 @@ link::Welcome some_welcome() {
   return welcome;
 }
 
+link::Bytes some_report() {
+  link::RingFigures ring;
+  ring.slots = 4;
+  ring.slot_bytes = 1000;
+  link::ClientFigures client;
+  client.index = 2;
+  client.name = link::to_name("cam");
+  return link::encode_report(9, ring, std::array{client});
+}
+
 std::vector<link::Bytes> one_of_each() {
   link::Hello hello;
   hello.leak = 2;
@@ -201,7 +212,9 @@ std::vector<link::Bytes> one_of_each() {
           link::encode(9, link::Look{}),
           link::encode_reason(9, link::MessageType::refuse, link::Why::full, "no\nroom"),
           link::encode_reason(9, link::MessageType::bye, link::Why::lied, std::string(1000, 'x')),
-          link::encode_data(9, {4, 5}, payload)};
+          link::encode_data(9, {4, 5}, payload),
+          link::encode(9, link::Observe{}),
+          some_report()};
 }
 
 TEST(LinkWire, WhatIsEncodedIsParsed) {

@@ -72,12 +72,17 @@ struct LinkServerOptions {
   std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
   /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be answered in another one.
   std::function<void(LinkQuestion question)> on_question{};
+  /// How many frames the application has given up because the ring was full, for reports: where it may look for a slot
+  /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
+  /// server.
+  const std::atomic<std::uint64_t>* dropped = nullptr;
 };
 
 struct LinkCounters {
   std::uint64_t connected = 0, disconnected = 0, refused = 0;  ///< clients since the start
   std::uint64_t liars = 0;                                     ///< of the disconnected ones
-  std::uint64_t wakes = 0;                                     ///< clients woken by a system call
+  std::uint64_t observed = 0;           ///< reports made; several observers at once may get the same
+  std::uint64_t wakes = 0;              ///< clients woken by a system call
   std::int64_t longest_reclaim_ns = 0;  ///< from hearing that a client is gone to its last slot being free
 };
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+// gpumap-top: the rings that are served at sockets, and who takes frames from them.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <exception>
+#include <gpumap/link_report.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rows.hpp"
+#include "screen.hpp"
+
+namespace {
+
+using namespace gpumap;  // NOLINT
+using std::chrono::duration;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr const char* footer = R"(Of a ring:
+  FRAME     bytes of a frame; FRAMES/S and MB/S (10^6 bytes) as handed on to clients
+  USED      slots that hold frames, of all
+  DROPS     frames given up because the ring was full (leaky= of gpumapsink)
+  UNSEEN    frames that were shown to no client
+Of a client:
+  LEAKY     what it misses when it is too slow: no (nothing: the producer waits), newest or oldest frames
+  SLOTS     frames that it has, or may take
+  LAG, FOR  how many frames its oldest one is behind the newest, and how long ago that one was published
+  MISSED    frames that it did not get
+  LATENCY   with stamps=true on gpumapsink: mean time from a frame's publication until it is given back
+Counts are since the server began, rates of the last interval. Only this user's servers are asked, and only those in
+this network namespace are found by themselves: name the sockets of others that you may connect to.)";
+
+struct Options {
+  std::vector<std::string> paths;
+  double interval_s = 1;
+  bool json = false;
+  bool once = false;
+};
+
+std::vector<LinkSight> look(const Options& options) {
+  constexpr milliseconds longest{500};
+  const auto paths = options.paths.empty() ? find_links() : options.paths;
+  const auto patience =
+      std::min<nanoseconds>(longest, std::chrono::duration_cast<nanoseconds>(duration<double>(options.interval_s)));
+  return observe_links(paths, Clock::now() + patience);
+}
+
+std::string page(const std::vector<top::RingRow>& rows, const Options& options) {
+  std::size_t clients = 0;
+  for (const top::RingRow& row : rows) clients += row.clients.size();
+  return fmt::format("gpumap-top: {} ring{}, {} client{}, every {} s\n\n{}", rows.size(), rows.size() == 1 ? "" : "s",
+                     clients, clients == 1 ? "" : "s", options.interval_s, top::to_table(rows));
+}
+
+/// What ends the program, or concerns the terminal, is taken up between two looks only.
+class Signals {
+ public:
+  Signals() {
+    sigemptyset(&set_);
+    for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH}) sigaddset(&set_, one);
+    sigprocmask(SIG_BLOCK, &set_, nullptr);
+  }
+  /// The signal that came before `deadline`, or 0.
+  [[nodiscard]] int wait_until(Deadline deadline) const {
+    for (;;) {
+      const auto left = std::max<nanoseconds>(deadline - Clock::now(), nanoseconds(0));
+      const timespec time{static_cast<time_t>(left.count() / 1'000'000'000),
+                          static_cast<long>(left.count() % 1'000'000'000)};
+      const int number = sigtimedwait(&set_, nullptr, &time);
+      if (number > 0 || errno == EAGAIN) return std::max(number, 0);
+    }
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+/// False: a signal says to end.
+bool sleep_until(Deadline deadline, const Signals& signals, std::unique_ptr<top::Screen>& screen,
+                 const std::string& shown) {
+  while (const int signal = signals.wait_until(deadline)) {
+    if (signal == SIGWINCH) {
+      if (screen) screen->show(shown);
+    } else if (signal == SIGTSTP) {
+      const bool had_screen = screen != nullptr;
+      screen.reset();
+      raise(SIGSTOP);
+      if (had_screen) {
+        screen = std::make_unique<top::Screen>();
+        screen->show(shown);
+      }
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void run(const Options& options) {
+  const Signals signals;
+  const bool single = options.json || options.once;
+  std::unique_ptr<top::Screen> screen;
+  if (!single && top::is_terminal()) screen = std::make_unique<top::Screen>();
+  const auto interval = std::chrono::duration_cast<nanoseconds>(duration<double>(options.interval_s));
+  std::vector<LinkSight> before = look(options);
+  std::string shown;
+  if (screen) screen->show(shown = page(top::make_rows({}, before), options));
+  for (Deadline next = Clock::now() + interval; sleep_until(next, signals, screen, shown);
+       next = std::max<Deadline>(next + interval, Clock::now())) {
+    std::vector<LinkSight> now = look(options);
+    const auto rows = top::make_rows(before, now);
+    before = std::move(now);
+    if (options.json) {
+      top::print(top::to_json(rows, options.interval_s));
+    } else if (screen) {
+      screen->show(shown = page(rows, options));
+    } else if (!top::print(page(rows, options) + (single ? "" : "\n"))) {
+      return;
+    }
+    if (single) return;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{
+      "Show the rings that this user's programs serve at sockets (gpumapsink socket-path=...), with their "
+      "clients, rates and drops, until Ctrl-C."};
+  Options options;
+  app.add_option("path", options.paths, "look at these sockets only; default: all that are found");
+  app.add_option("--interval", options.interval_s, "seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  app.add_flag("--once", options.once, "print one table, after one interval, and end");
+  app.add_flag("--json", options.json, "the same as JSON");
+  app.footer(footer);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpumap-top: {}\n", error.what());
+    return 1;
+  }
+}

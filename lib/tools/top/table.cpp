@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "rows.hpp"
+
+namespace gpumap::top {
+namespace {
+
+std::string with_unit(double bytes) {
+  constexpr std::array<const char*, 4> units{"B", "kB", "MB", "GB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1000 && unit + 1 < units.size(); ++unit) bytes /= 1000;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 2, units[unit]);
+}
+std::string or_dash(const std::optional<double>& figure, double factor = 1) {
+  return figure ? fmt::format("{:.1f}", *figure * factor) : "-";
+}
+/// us below a millisecond, else ms.
+std::string time_of(double us) {
+  return us < 1000 ? fmt::format("{:.0f} us", us) : fmt::format("{:.1f} ms", us * 1e-3);
+}
+
+/// How many bytes a character of UTF-8 begins here takes; 0: none that may be shown.
+std::size_t character(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
+                             : first >= 0xe0 && first < 0xf0 ? 3
+                             : first >= 0xf0 && first < 0xf5 ? 4
+                                                             : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t at = 1; at < length; ++at) {
+    if ((byte(at) & 0xc0U) != 0x80) return 0;
+  }
+  // U+0080 to U+009F are control characters, too.
+  return first == 0xc2 && byte(1) < 0xa0 ? 0 : length;
+}
+
+std::string client_line(const ClientRow& row) {
+  constexpr std::array<const char*, 3> policies{"no", "newest", "oldest"};
+  const LinkClient& who = row.now.who;
+  return fmt::format("  {:>2} {:<14.14} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7} {:>8}\n", who.index,
+                     visible(who.name), who.pid, policies[static_cast<std::size_t>(who.leak)],
+                     or_dash(row.frames_per_s), who.slots, row.now.lag,
+                     row.now.lag > 0 ? time_of(static_cast<double>(row.now.lag_ns) * 1e-3) : "-", who.dropped,
+                     row.latency_us ? time_of(*row.latency_us) : "-");
+}
+
+std::string ring_lines(const RingRow& row) {
+  if (!row.now.report) return fmt::format("{}\n  no figures: {}\n", visible(row.now.path), visible(row.now.trouble));
+  const LinkReport& ring = *row.now.report;
+  std::string text = fmt::format("{}  {}, process {}, {}\n", visible(row.now.path), visible(ring.program), ring.pid,
+                                 to_string(ring.transport));
+  text +=
+      fmt::format("  {:>10} {:>9} {:>10} {:>8} {:>8} {:>8}\n", "FRAME", "FRAMES/S", "MB/S", "USED", "DROPS", "UNSEEN");
+  text += fmt::format("  {:>10} {:>9} {:>10} {:>8} {:>8} {:>8}\n",
+                      ring.frames > 0 ? with_unit(static_cast<double>(row.frame_bytes)) : "-",
+                      or_dash(row.frames_per_s), or_dash(row.bytes_per_s, 1e-6),
+                      fmt::format("{}/{}", ring.queued + ring.busy, ring.slots), ring.dropped, ring.unseen);
+  if (row.clients.empty()) return text + "  no client\n";
+  text += fmt::format("  {:<17} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7} {:>8}\n", "CLIENT", "PID", "LEAKY",
+                      "FRAMES/S", "SLOTS", "LAG", "FOR", "MISSED", "LATENCY");
+  for (const ClientRow& client : row.clients) text += client_line(client);
+  return text;
+}
+
+}  // namespace
+
+std::string visible(const std::string& text) {
+  std::string shown;
+  for (std::string_view rest = text; !rest.empty();) {
+    const std::size_t bytes = character(rest);
+    shown += bytes > 0 ? rest.substr(0, bytes) : "?";
+    rest.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return shown;
+}
+
+std::string cut(const std::string& text, std::size_t lines, std::size_t columns) {
+  std::string left;
+  std::size_t line = 0;
+  std::size_t column = 0;
+  for (std::string_view rest = text; !rest.empty() && line < lines;) {
+    if (rest.front() == '\n') {
+      left += '\n';
+      rest.remove_prefix(1);
+      ++line;
+      column = 0;
+      continue;
+    }
+    const std::size_t bytes = std::max<std::size_t>(character(rest), 1);
+    if (column++ < columns) left += rest.substr(0, bytes);
+    rest.remove_prefix(bytes);
+  }
+  return left;
+}
+
+std::string to_table(std::span<const RingRow> rows) {
+  if (rows.empty()) {
+    return "no ring of this user is served at a socket: start a gpumapsink with socket-path=, or name its path\n";
+  }
+  std::string text;
+  for (const RingRow& row : rows) text += (text.empty() ? "" : "\n") + ring_lines(row);
+  return text;
+}
+
+}  // namespace gpumap::top

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT
+// gpumap-top: what two looks make of the figures, what may reach a terminal, and the program itself beside real servers
+// and clients: its JSON, its table, a server that is killed, and that the terminal is as it was.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "link_child.hpp"
+#include "rows.hpp"
+
+namespace gpumap::top {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// --- Rows
+
+LinkSight sight(std::uint64_t frames, std::int64_t at_ns, std::uint64_t generation = 1) {
+  LinkSight one;
+  one.path = "/tmp/camera";
+  LinkReport& report = one.report.emplace();
+  report.generation = generation;
+  report.pid = 4711;
+  report.program = "capture";
+  report.at_ns = at_ns;
+  report.transport = Transport::pinned;
+  report.slots = 8;
+  report.slot_bytes = 1003;
+  report.frames = frames;
+  report.bytes = frames * 1003;
+  LinkClientReport& client = report.clients.emplace_back();
+  client.who.index = 3;
+  client.who.connection = 5;
+  client.who.name = "infer";
+  client.who.leak = LinkLeak::newest;
+  client.who.shown = frames / 2;
+  client.timed = frames / 4;
+  client.timed_ns = static_cast<std::int64_t>(frames / 4 * 70'000);
+  return one;
+}
+
+TEST(TopRows, RatesAreOfTheTimeBetweenTheServersFigures) {
+  const auto rows = make_rows(std::vector{sight(400, 5'000'000'000)}, {sight(1200, 7'000'000'000)});
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_DOUBLE_EQ(rows[0].frames_per_s.value(), 400);
+  EXPECT_DOUBLE_EQ(rows[0].bytes_per_s.value(), 400 * 1003);
+  EXPECT_EQ(rows[0].frame_bytes, 1003U);
+  ASSERT_EQ(rows[0].clients.size(), 1U);
+  EXPECT_DOUBLE_EQ(rows[0].clients[0].frames_per_s.value(), 200);
+  EXPECT_NEAR(rows[0].clients[0].latency_us.value(), 70, 1e-9);
+}
+
+TEST(TopRows, WhatWasNotThereBeforeHasNoRates) {
+  const auto none = [](const std::vector<RingRow>& rows) {
+    return !rows.at(0).frames_per_s && !rows[0].clients.at(0).frames_per_s && rows[0].frame_bytes == 1003;
+  };
+  EXPECT_TRUE(none(make_rows({}, {sight(1200, 7'000'000'000)})));
+  EXPECT_TRUE(none(make_rows(std::vector{sight(10, 5'000'000'000, 2)}, {sight(1200, 7'000'000'000)})))
+      << "another ring";
+  EXPECT_TRUE(none(make_rows(std::vector{sight(10, 7'000'000'000)}, {sight(1200, 7'000'000'000)}))) << "the same look";
+  LinkSight other = sight(10, 5'000'000'000);
+  other.report->clients[0].who.connection = 4;
+  const auto rows = make_rows(std::vector{other}, {sight(1200, 7'000'000'000)});
+  EXPECT_TRUE(rows[0].frames_per_s);
+  EXPECT_FALSE(rows[0].clients[0].frames_per_s) << "another client in the same place";
+}
+
+TEST(TopRows, AServerMaySayAnything) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 1000; ++round) {
+    LinkSight before = sight(random(), static_cast<std::int64_t>(random()));
+    LinkSight now = sight(random(), static_cast<std::int64_t>(random()));
+    before.report->bytes = random();
+    now.report->clients[0].timed_ns = static_cast<std::int64_t>(random());
+    now.report->clients[0].lag = random();
+    now.report->clients[0].lag_ns = static_cast<std::int64_t>(random());
+    const auto rows = make_rows(std::vector{before}, {now});
+    EXPECT_GE(rows[0].frames_per_s.value_or(0), 0);
+    EXPECT_TRUE(json::accept(to_json(rows, 1)));
+    EXPECT_FALSE(to_table(rows).empty());
+  }
+}
+
+TEST(TopTable, NothingMovesTheTerminalsCursor) {
+  EXPECT_EQ(visible("Grüße 日本 \U0001f3a5"), "Grüße 日本 \U0001f3a5");
+  EXPECT_EQ(visible("a\x1b[2J\n\x7f"), "a?[2J??");
+  EXPECT_EQ(visible("\xc2\x9b"
+                    "2J"),
+            "??2J")
+      << "CSI as one character";
+  EXPECT_EQ(visible("\xff\xc3"), "??");
+  LinkSight bad = sight(10, 1);
+  bad.path = "/tmp/\x1b[2J\xff";
+  bad.report->program = "\x1b]0;title\a";
+  bad.report->clients[0].who.name = "\xc2\x9bx";
+  LinkSight gone;
+  gone.path = "/tmp/x";
+  gone.trouble = "\x1b[31m";
+  const auto rows = make_rows({}, {bad, gone});
+  const std::string table = to_table(rows);
+  for (const char one : table) EXPECT_TRUE(one == '\n' || static_cast<unsigned char>(one) >= 0x20) << table;
+  EXPECT_THAT(table, Not(HasSubstr("\xc2\x9b")));
+  EXPECT_TRUE(json::accept(to_json(rows, 1)));
+}
+
+TEST(TopTable, FitsIntoTheWindow) {
+  EXPECT_EQ(cut("ä1234\nabc\nlast\n", 2, 3), "ä12\nabc\n");
+  EXPECT_EQ(cut("abc", 5, 10), "abc");
+  EXPECT_EQ(cut("abc\n", 0, 10), "");
+  const auto rows = make_rows(std::vector{sight(400, 5'000'000'000)}, {sight(1200, 7'000'000'000)});
+  const std::string table = to_table(rows);
+  EXPECT_EQ(cut(table, 100, 80), table) << "80 columns are enough";
+  EXPECT_THAT(to_table({}), HasSubstr("no ring of this user"));
+}
+
+// --- The program
+
+std::string program() {
+  const char* const named = std::getenv("GPUMAP_TOP");
+  if (named != nullptr) return named;
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "../../lib/tools/top/gpumap-top";
+}
+
+struct Said {
+  std::string text;
+  int status = -1;
+};
+Said run(const std::string& args) {
+  Said said;
+  FILE* const pipe = popen((program() + " " + args + " 2>&1").c_str(), "re");
+  EXPECT_NE(pipe, nullptr);
+  char part[4096];
+  while (const std::size_t bytes = fread(part, 1, sizeof part, pipe)) said.text.append(part, bytes);
+  const int status = pclose(pipe);
+  said.status = WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  return said;
+}
+json look(const std::string& args) {
+  const Said said = run("--json --interval 0.3 " + args);
+  EXPECT_EQ(said.status, 0) << said.text;
+  return json::parse(said.text);
+}
+json ring_of(const json& all, const std::string& path) {
+  for (const json& ring : all.at("rings")) {
+    if (ring.at("path") == path) return ring;
+  }
+  return nullptr;
+}
+
+/// Sends frames to two clients of different policies: one takes all of them, the other none.
+struct Busy : Served {
+  Busy() : Served(8), quick(consumer(LinkLeak::no, "quick")), slow(consumer(LinkLeak::oldest, "slow")) {
+    frames = std::thread([this] {
+      while (!done) {
+        if (send() == RingStatus::ok && next_of(*quick) != "closed") ++sent;
+        std::this_thread::sleep_for(1ms);
+      }
+    });
+    comes_true([&] { return sent > 20; });
+  }
+  ~Busy() {
+    done = true;
+    frames.join();
+  }
+  std::unique_ptr<LinkConsumer> quick, slow;
+  std::atomic<bool> done{false};
+  std::atomic<std::uint64_t> sent{0};
+  std::thread frames;
+};
+
+TEST(Top, JsonTellsOfAServerAndItsClients) {
+  Busy busy;
+  const std::uint64_t least = busy.sent;
+  const json all = look("");
+  const std::uint64_t most = busy.sent + 1;
+  EXPECT_EQ(all.at("version"), GPUMAP_VERSION);
+  EXPECT_EQ(all.at("interval_s"), 0.3);
+  const json ring = ring_of(all, busy.path);
+  ASSERT_TRUE(ring.is_object()) << all.dump(2);
+  EXPECT_EQ(ring.at("pid"), getpid());
+  EXPECT_EQ(ring.at("program"), program_invocation_short_name);
+  EXPECT_EQ(ring.at("transport"), "zero-copy");
+  EXPECT_EQ(ring.at("slots"), 8);
+  EXPECT_EQ(ring.at("slot_bytes"), 1000);
+  EXPECT_EQ(ring.at("frame_bytes"), 1000);
+  EXPECT_GE(ring.at("frames"), least);
+  EXPECT_LE(ring.at("frames"), most);
+  EXPECT_GT(ring.at("frames_per_s"), 0);
+  EXPECT_LE(ring.at("frames_per_s"), 1000);
+  EXPECT_NEAR(ring.at("bytes_per_s").get<double>(), 1000 * ring.at("frames_per_s").get<double>(), 0.001);
+  EXPECT_EQ(ring.at("stamps"), false);
+  EXPECT_EQ(ring.at("drops"), 0);
+  EXPECT_EQ(ring.at("unseen"), 0);
+  const json& clients = ring.at("clients");
+  ASSERT_EQ(clients.size(), 2U);
+  EXPECT_EQ(clients[0].at("name"), "quick");
+  EXPECT_EQ(clients[0].at("leaky"), "no");
+  EXPECT_EQ(clients[0].at("pid"), getpid());
+  EXPECT_EQ(clients[0].at("missed"), 0);
+  EXPECT_NEAR(clients[0].at("frames_per_s").get<double>(), ring.at("frames_per_s").get<double>(), 20);
+  EXPECT_TRUE(clients[0].at("latency_us").is_null());
+  EXPECT_EQ(clients[1].at("index"), 1);
+  EXPECT_EQ(clients[1].at("name"), "slow");
+  EXPECT_EQ(clients[1].at("leaky"), "oldest");
+  // Of its share of 6 slots it has as many as the other one leaves it, and takes none.
+  const int slots = clients[1].at("slots");
+  EXPECT_GE(slots, 3);
+  EXPECT_LE(slots, 6);
+  EXPECT_GE(ring.at("with_clients"), slots);
+  EXPECT_EQ(clients[1].at("frames"), slots);
+  EXPECT_GE(clients[1].at("lag_frames"), slots);
+  EXPECT_GT(clients[1].at("lag_ms"), 0);
+  EXPECT_GT(clients[1].at("missed"), 10);
+}
+
+TEST(Top, TableIsPlainTextWhereThereIsNoTerminal) {
+  Busy busy;
+  const Said once = run("--once --interval 0.1 " + busy.path);
+  EXPECT_EQ(once.status, 0);
+  EXPECT_THAT(once.text, HasSubstr("1 ring, 2 clients, every 0.1 s"));
+  EXPECT_THAT(once.text, HasSubstr(busy.path));
+  EXPECT_THAT(once.text, HasSubstr(" slow "));
+  EXPECT_THAT(once.text, Not(HasSubstr("\x1b")));
+  const Said twice = run("--interval 0.1 " + busy.path + " & sleep 0.9; kill -INT $!; wait $!");
+  EXPECT_EQ(twice.status, 0) << twice.text;
+  EXPECT_GE(static_cast<int>(std::string(twice.text).find("1 ring", twice.text.find("1 ring") + 1)), 1) << twice.text;
+}
+
+TEST(Top, AKilledServerIsGoneUnlessItIsNamed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+  Child server({"produce", path, "1", "leased", "1000000"});  // waits for a client
+  ASSERT_TRUE(comes_true([&] { return ring_of(look(""), path).contains("pid"); }));
+  EXPECT_EQ(ring_of(look(""), path).at("pid"), server.pid());
+  server.signal(SIGKILL);
+  server.wait();
+  EXPECT_TRUE(ring_of(look(""), path).is_null());
+  EXPECT_EQ(ring_of(look(path), path).at("trouble"), "Connection refused");
+  EXPECT_THAT(run("--once --interval 0.1 " + path).text, HasSubstr("no figures: Connection refused"));
+}
+
+TEST(Top, WhatItIsAskedWronglyItSays) {
+  EXPECT_NE(run("--interval 0").status, 0);
+  EXPECT_NE(run("--nonsense").status, 0);
+  const Said help = run("--help");
+  EXPECT_EQ(help.status, 0);
+  for (const char* const word : {"--interval", "--once", "--json", "LATENCY", "MISSED", "UNSEEN"}) {
+    EXPECT_THAT(help.text, HasSubstr(word));
+  }
+}
+
+/// gpumap-top at a terminal of 60 columns and 20 lines. All that it says until `signal` has ended it.
+std::string at_terminal(const std::string& path, int signal, std::string& status) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_EQ(grantpt(terminal), 0);
+  EXPECT_EQ(unlockpt(terminal), 0);
+  const winsize size{20, 60, 0, 0};
+  const std::string command = program();
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, ptsname(terminal), O_RDWR | O_NOCTTY, 0);
+  std::vector<std::string> words{command, "--interval", "0.1", path};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  setenv("TERM", "xterm", 1);
+  // Open here too: a terminal without its other end says nothing but errors.
+  const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  EXPECT_EQ(ioctl(other_end, TIOCSWINSZ, &size), 0);
+  pid_t pid = -1;
+  EXPECT_EQ(posix_spawn(&pid, command.c_str(), &files, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&files);
+  std::string text;
+  bool told = false;
+  for (const Deadline end = soon(); Clock::now() < end;) {
+    pollfd polled{terminal, POLLIN, 0};
+    char part[4096];
+    if (poll(&polled, 1, 20) > 0) {
+      const ssize_t bytes = read(terminal, part, sizeof part);
+      if (bytes > 0) text.append(part, static_cast<std::size_t>(bytes));
+    } else {
+      int ended = 0;
+      if (told && waitpid(pid, &ended, WNOHANG) == pid) {
+        status = WIFEXITED(ended) ? "exit " + std::to_string(WEXITSTATUS(ended)) : "signal";
+        pid = -1;
+        break;
+      }
+      // After its second page.
+      const auto pages = [&](std::size_t from) { return text.find("every 0.1 s", from); };
+      if (!told && pages(0) != std::string::npos && pages(pages(0) + 1) != std::string::npos) {
+        told = true;
+        kill(pid, signal);
+      }
+    }
+  }
+  if (pid > 0) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  close(other_end);
+  close(terminal);
+  return text;
+}
+
+TEST(Top, LeavesTheTerminalAsItWas) {
+  Busy busy;
+  for (const int signal : {SIGINT, SIGTERM}) {
+    std::string status;
+    const std::string text = at_terminal(busy.path, signal, status);
+    EXPECT_EQ(status, "exit 0");
+    EXPECT_EQ(text.rfind("\x1b[?1049h\x1b[?25l", 0), 0U) << "another screen first of all";
+    const std::string last = "\x1b[?25h\x1b[?1049l";
+    ASSERT_GT(text.size(), last.size());
+    EXPECT_EQ(text.substr(text.size() - last.size()), last);
+    EXPECT_THAT(text, HasSubstr("quick"));
+    EXPECT_THAT(text, Not(HasSubstr("MISSED"))) << "60 columns";
+  }
+}
+
+}  // namespace
+}  // namespace gpumap::top
