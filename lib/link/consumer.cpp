@@ -201,6 +201,8 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   if (!claimed) return std::nullopt;
   const std::uint32_t slot = claimed->slot;
   frame.info = claimed->shown.info;
+  const std::byte* const note = memory.note(slot);
+  frame.note.assign(note, note + claimed->shown.note_bytes);
   frame.message.clear();
   claimed.reset();
   memory.block().received.fetch_add(1, std::memory_order_relaxed);

@@ -46,7 +46,7 @@ namespace gpumap::link {
 /// has another is from another time and ends the connection. (In hello: the one that is wanted, or 0.)
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 2;
+inline constexpr std::uint16_t wire_version = 3;
 
 enum class MessageType : std::uint16_t {
   hello = 1,

@@ -289,10 +289,11 @@ TEST(LinkLiar, AConsumerBelievesNoServer) {
 }
 
 TEST(LinkLiar, AConsumerTakesNoImpossibleFrame) {
-  for (const int lie : {0, 1, 2}) {
+  for (const int lie : {0, 1, 2, 3, 4}) {
     HonestParts parts;
     link::ClientBlock& block = parts.block.block();
     block.shown[1].info.bytes = lie == 0 ? 1001 : 1000;
+    if (lie > 2) block.shown[1].note_bytes = lie == 3 ? max_link_note + 1 : ~std::uint64_t{0};
     block.entry[0] = Entry{0, lie == 1 ? 4U : 1U, Offer::offered}.word();
     block.entry[1] = Entry{1, 1, Offer::offered}.word();
     if (lie == 2) block.entry[0] = block.entry[1] = Entry{0, 1, Offer::offered}.word();
