@@ -75,6 +75,11 @@ bool is_shallow(const char* text) {
   return true;
 }
 
+/// What has no name, GStreamer's reader gives one that it then complains of.
+bool may_be_read(const char* text) {
+  return g_ascii_isalpha(*text) != 0 && is_shallow(text);
+}
+
 void append(LinkText& text, const void* bytes, std::size_t count) {
   const auto* begin = static_cast<const std::byte*>(bytes);
   text.insert(text.end(), begin, begin + count);
@@ -102,7 +107,23 @@ LinkText text_of(GstEvent* event) {
 }
 
 GstStructure* structure_of(const char* written) {
-  return is_shallow(written) ? gst_structure_from_string(written, nullptr) : nullptr;
+  if (!may_be_read(written)) return nullptr;
+  gchar* end = nullptr;
+  GstStructure* structure = gst_structure_from_string(written, &end);
+  if (structure == nullptr || *end == '\0') return structure;
+  gst_structure_free(structure);
+  return nullptr;
+}
+
+GstCaps* caps_of(const char* written) {
+  return may_be_read(written) ? gst_caps_from_string(written) : nullptr;
+}
+
+bool is_known_value(GType type, gint value) {
+  auto* const values = static_cast<GEnumClass*>(g_type_class_ref(type));
+  const bool known = g_enum_get_value(values, value) != nullptr;
+  g_type_class_unref(values);
+  return known;
 }
 
 GstEvent* event_of(std::span<const std::byte> text) {
@@ -182,9 +203,10 @@ bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& la
   if (text.size() != 1 + sizeof(VideoLayout) || text.front() != static_cast<std::byte>(Kind::layout)) return false;
   VideoLayout read;
   std::memcpy(&read, text.data() + 1, sizeof read);
-  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
-  const bool known_format = read.format > GST_VIDEO_FORMAT_ENCODED && format != nullptr;
+  const bool known_format =
+      read.format > GST_VIDEO_FORMAT_ENCODED && is_known_value(GST_TYPE_VIDEO_FORMAT, static_cast<gint>(read.format));
   if (!known_format || read.planes == 0 || read.planes > GST_VIDEO_MAX_PLANES) return false;
+  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
   if (read.planes != GST_VIDEO_FORMAT_INFO_N_PLANES(format)) return false;
   layout = read;
   return true;

@@ -11,6 +11,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/error.hpp"
+#include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
@@ -34,8 +35,9 @@ GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
 }
 
-/// Times, flags and layout of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
-GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>& layout, bool after_hole) {
+/// Times, flags, layout and metas of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
+GstBuffer* make_carrier(const LinkFrame& frame, const std::optional<VideoLayout>& layout, bool after_hole) {
+  const FrameInfo& info = frame.info;
   GstBuffer* carrier = gst_buffer_new();
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
   GST_BUFFER_DTS(carrier) = gst_time(info.dts);
@@ -50,6 +52,9 @@ GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>&
   GST_BUFFER_FLAG_SET(carrier, info.flags & of_frames);
   if (after_hole) GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
   if (layout) add_layout(carrier, *layout, info.bytes);
+  if (!add_metas(carrier, frame.note, info.bytes)) {
+    GST_WARNING("the producer sent metas that are not understood, or cannot be: left out");
+  }
   return carrier;
 }
 
@@ -188,7 +193,7 @@ bool Inlet::follow(LinkConsumer& consumer) {
   LinkFrame frame;
   // Made once: of a lambda each frame would make one anew, on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
-    ring->put(slot, make_carrier(frame.info, layout_, frame.info.sequence != next_sequence_));
+    ring->put(slot, make_carrier(frame, layout_, frame.info.sequence != next_sequence_));
     next_sequence_ = frame.info.sequence + 1;
   };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {

@@ -11,6 +11,7 @@
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
+#include "gst/link/meta_text.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -257,9 +258,14 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
     layout_ = layout;
     send(text_of(layout), gst::key_of(Keeping::layout));
   }
+  const MetaText metas = frame.carrier ? text_of_metas(frame.carrier.get(), max_link_note) : MetaText();
+  if (metas.left_out != 0) {
+    GST_DEBUG_OBJECT(sink_, "%u metas of a frame do not cross: they cannot be written, or take more than %zu bytes",
+                     metas.left_out, max_link_note);
+  }
   while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
   }
-  if (!flushing_) server_->show(std::move(frame.lease));
+  if (!flushing_) server_->show(std::move(frame.lease), metas.text);
 }
 
 void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
