@@ -2,6 +2,7 @@
 #include "gst/link/event_text.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -15,6 +16,7 @@ struct KnownEvent {
   GstEventType type;
   const char* field;  ///< that it must have, of the type that comes next; null: none
   GType (*field_type)();
+  const char* other_field = nullptr;  ///< the same, of the same type
 };
 
 GType type_of_string() {
@@ -34,7 +36,7 @@ constexpr std::array known_events{
     KnownEvent{GST_EVENT_TAG, "taglist", gst_tag_list_get_type},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, nullptr, nullptr},
     KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
-    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time},
+    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time, "duration"},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_START, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_STOP, "reset-time", type_of_bool},
@@ -78,6 +80,24 @@ bool is_shallow(const char* text) {
 /// What has no name, GStreamer's reader gives one that it then complains of.
 bool may_be_read(const char* text) {
   return g_ascii_isalpha(*text) != 0 && is_shallow(text);
+}
+
+/// GStreamer asserts that a segment's rates are not 0.
+bool is_sane(const GstSegment& segment) {
+  const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
+  return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
+}
+
+/// That a field is there with its type, and is something: a text may say NULL for strings and boxed values.
+bool has_value(const GstStructure* structure, const char* field, GType type) {
+  const GValue* value = structure != nullptr ? gst_structure_get_value(structure, field) : nullptr;
+  if (value == nullptr || !G_VALUE_HOLDS(value, type)) return false;
+  if (G_VALUE_HOLDS_STRING(value)) return g_value_get_string(value) != nullptr;
+  if (!G_VALUE_HOLDS_BOXED(value)) return true;
+  const auto* boxed = g_value_get_boxed(value);
+  if (boxed == nullptr) return false;
+  if (type == GST_TYPE_CAPS) return gst_caps_is_fixed(static_cast<const GstCaps*>(boxed)) != 0;
+  return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
 }
 
 void append(LinkText& text, const void* bytes, std::size_t count) {
@@ -140,13 +160,10 @@ GstEvent* event_of(std::span<const std::byte> text) {
   if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
   GstStructure* structure = *written != '\0' ? structure_of(written) : nullptr;
   if (structure == nullptr && (event->field != nullptr || *written != '\0')) return nullptr;
-  bool whole =
-      event->field == nullptr || gst_structure_has_field_typed(structure, event->field, event->field_type()) != 0;
-  if (whole && event->type == GST_EVENT_CAPS) {
-    const auto* caps = static_cast<const GstCaps*>(g_value_get_boxed(gst_structure_get_value(structure, "caps")));
-    whole = caps != nullptr && gst_caps_is_fixed(caps) != 0;
-  }
-  if (!whole) {
+  const auto has = [&](const char* field) {
+    return field == nullptr || has_value(structure, field, event->field_type());
+  };
+  if (!has(event->field) || !has(event->other_field)) {
     gst_structure_free(structure);
     return nullptr;
   }
