@@ -28,6 +28,9 @@ constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
 
+/// That a src has not come to: a producer that goes on with another ring is followed without it.
+constexpr std::size_t most_rings = 4;
+
 /// No frame's: what comes first follows nothing.
 constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
 
@@ -206,12 +209,15 @@ bool Inlet::follow(LinkConsumer& consumer) {
   frames_ += consumer.ring()->published();
   GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), consumer.why().c_str());
   moved_ = consumer.moved();
+  if (!moved_) channel_->set_far_time(std::nullopt);  // the next producer has another
   return !stopping_ && !ended_ && (settings_.reconnect || moved_);
 }
 
 void Inlet::run() {
   try {
     for (bool again = true; again;) {
+      // A src that takes nothing would keep the memory of every producer that comes and goes.
+      while (!stopping_ && channel_->rings_waiting() >= most_rings) std::this_thread::sleep_for(10ms);
       LinkConsumerOptions options;
       options.path = settings_.path;
       gchar* name = gst_object_get_name(GST_OBJECT_CAST(src_));
