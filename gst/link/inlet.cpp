@@ -11,6 +11,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/error.hpp"
+#include "gst/latency/tracer.hpp"
 #include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"
 
@@ -106,6 +107,7 @@ class Inlet::Far final : public FarSink {
 Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings)
     : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
   channel_->set_far_sink(far_);
+  channel_->set_log(nullptr);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -187,9 +189,20 @@ std::uint32_t Inlet::most_ahead(std::uint32_t slots) const {
   return settings_.leak == LinkLeak::oldest || slots < few ? 1 : slots / 2;
 }
 
+void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame) {
+  if (!log_ && !frame.stamps) return;
+  if (!log_) {
+    log_ = traced_log(settings_.path);
+    if (!log_) log_ = std::make_shared<LatencyLog>(settings_.path);
+    channel_->set_log(log_);
+  }
+  ring.put_way(slot, frame.stamps.value_or(FrameRecord{}), frame.stamps ? log_ : nullptr);
+}
+
 /// False: it is not to be connected again.
 bool Inlet::follow(LinkConsumer& consumer) {
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
+  ring->expect_ways();
   channel_->push_ring(ring);
   layout_.reset();
   next_sequence_ = any_sequence;
@@ -197,6 +210,7 @@ bool Inlet::follow(LinkConsumer& consumer) {
   // Made once: of a lambda each frame would make one anew, on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
     ring->put(slot, make_carrier(frame, layout_, frame.info.sequence != next_sequence_));
+    put_way(*ring, slot, frame);
     next_sequence_ = frame.info.sequence + 1;
   };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {

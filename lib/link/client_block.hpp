@@ -10,6 +10,7 @@
 
 #include "gpumap/link.hpp"
 #include "gpumap/ring.hpp"
+#include "link/frame_times.hpp"
 
 namespace gpumap::link {
 
@@ -78,6 +79,7 @@ struct Shown {
   FrameInfo info;
   std::uint64_t messages = 0;    ///< messages that the server sent this client before the frame
   std::uint64_t note_bytes = 0;  ///< of the slot's note
+  FrameTimes times;
 };
 
 /// `Word` is std::atomic<std::uint64_t>; the model check has one that lets its scheduler in before each access.
@@ -101,7 +103,7 @@ struct BasicClientBlock {
 using ClientBlock = BasicClientBlock<std::atomic<std::uint64_t>>;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::is_standard_layout_v<ClientBlock>);
-static_assert(sizeof(Shown) == 88 && std::is_trivially_copyable_v<Shown>);
+static_assert(sizeof(Shown) == 128 && std::is_trivially_copyable_v<Shown>);
 static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, entry) == 512);
 
 [[nodiscard]] constexpr std::uint64_t entries_for(std::uint32_t slots) noexcept {

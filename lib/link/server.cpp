@@ -221,7 +221,7 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
   const std::lock_guard lock(mutex);
   const std::uint32_t slot = lease.slot();
-  link::Shown shown{lease.info(), 0, note.size()};
+  link::Shown shown{lease.info(), 0, note.size(), link::FrameTimes::of(lease.stamps())};
   leases[slot] = std::move(lease);
   fan.publish(
       slot,

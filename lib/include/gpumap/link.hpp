@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
 
 namespace gpumap {
@@ -162,8 +164,10 @@ struct LinkConsumerOptions {
 
 /// A frame, or a message, as the producer published it.
 struct LinkFrame {
-  FrameInfo info;                    ///< of the producer's ring, its sequence included
-  std::vector<std::byte> note{};     ///< LinkNext::frame: what was shown with it. Not to be trusted
+  FrameInfo info;                 ///< of the producer's ring, its sequence included
+  std::vector<std::byte> note{};  ///< LinkNext::frame: what was shown with it. Not to be trusted
+  /// LinkNext::frame: its way up to `published`, where the producer's ring stamps. None lies in the future.
+  std::optional<FrameRecord> stamps{};
   std::vector<std::byte> message{};  ///< LinkNext::message
 };
 
