@@ -252,6 +252,25 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
   return sane(time.base) && sane(time.stopped) && sane(time.ahead);
 }
 
+namespace {
+
+/// Bytes that a row of a plane has at least, whose first component is that; nothing for what is no picture.
+std::optional<std::uint64_t> row_bytes(const GstVideoFormatInfo* format, const VideoLayout& layout, std::uint32_t plane,
+                                       gint component) {
+  GstVideoInfo info;
+  if (layout.width > G_MAXINT || layout.height > G_MAXINT) return std::nullopt;
+  if (gst_video_info_set_format(&info, GST_VIDEO_FORMAT_INFO_FORMAT(format), layout.width, layout.height) == 0) {
+    return std::nullopt;
+  }
+  const auto pixel = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_PSTRIDE(format, component));
+  // Where pixels have no bytes of their own, rows are as GStreamer has them.
+  if (pixel == 0) return static_cast<std::uint64_t>(GST_VIDEO_INFO_PLANE_STRIDE(&info, plane));
+  return pixel * static_cast<std::uint64_t>(
+                     GST_VIDEO_FORMAT_INFO_SCALE_WIDTH(format, component, static_cast<int>(layout.width)));
+}
+
+}  // namespace
+
 void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
   const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(layout.format));
   gsize offset[GST_VIDEO_MAX_PLANES] = {};
@@ -262,6 +281,8 @@ void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t byte
     const auto rows = static_cast<std::uint64_t>(
         GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(format, components[0], static_cast<int>(layout.height)));
     const auto wide = layout.stride[plane] > 0 ? static_cast<std::uint64_t>(layout.stride[plane]) : bytes + 1;
+    const auto least = row_bytes(format, layout, plane, components[0]);
+    if (!least || wide < *least) return;
     if (layout.offset[plane] > bytes || wide > bytes || rows > (bytes - layout.offset[plane]) / wide) return;
     offset[plane] = layout.offset[plane];
     stride[plane] = layout.stride[plane];

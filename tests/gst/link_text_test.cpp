@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <set>
 #include <span>
@@ -92,6 +93,50 @@ TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   EXPECT_FALSE(with("applied-rate=", "0"));
   EXPECT_FALSE(with("rate=", "inf"));
   EXPECT_FALSE(with("format=", "12345"));
+}
+
+// Rows that reach out of a frame would be read.
+TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
+  int formats = 0;
+  for (int format = GST_VIDEO_FORMAT_ENCODED + 1; is_known_value(GST_TYPE_VIDEO_FORMAT, format); ++format) {
+    GstVideoInfo info;
+    gst_video_info_set_format(&info, static_cast<GstVideoFormat>(format), 33, 7);
+    if (GST_VIDEO_FORMAT_INFO_IS_TILED(info.finfo) || GST_VIDEO_FORMAT_INFO_HAS_PALETTE(info.finfo)) continue;
+    ++formats;
+    VideoLayout layout;
+    layout.format = static_cast<std::uint32_t>(format);
+    layout.width = 33;
+    layout.height = 7;
+    layout.planes = GST_VIDEO_INFO_N_PLANES(&info);
+    for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+      layout.offset[plane] = GST_VIDEO_INFO_PLANE_OFFSET(&info, plane);
+      layout.stride[plane] = GST_VIDEO_INFO_PLANE_STRIDE(&info, plane);
+    }
+    const auto is_taken = [&](const VideoLayout& one) {
+      const Buffer buffer(gst_buffer_new());
+      std::optional<VideoLayout> read;
+      if (read_layout(text_of(one), read)) add_layout(buffer.get(), *read, info.size);
+      return gst_buffer_get_video_meta(buffer.get()) != nullptr;
+    };
+    const char* const name = info.finfo->name;
+    EXPECT_TRUE(is_taken(layout)) << name;
+    for (const std::uint32_t lie : {500U, static_cast<std::uint32_t>(G_MAXINT), ~0U}) {
+      VideoLayout wide = layout;
+      VideoLayout high = layout;
+      wide.width = lie;
+      high.height = lie;
+      EXPECT_FALSE(is_taken(wide)) << name << lie;
+      EXPECT_FALSE(is_taken(high)) << name << lie;
+    }
+  }
+  EXPECT_GT(formats, 90);
+  std::optional<VideoLayout> none;
+  for (const std::uint32_t lie : {0U, 1U, 100'000U, ~0U}) {
+    VideoLayout layout;
+    layout.format = lie;
+    layout.planes = 1;
+    EXPECT_FALSE(read_layout(text_of(layout), none)) << lie;
+  }
 }
 
 /// One of each that crosses, as it is sent.
