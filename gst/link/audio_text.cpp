@@ -18,7 +18,7 @@ bool are_positions(const std::vector<GstAudioChannelPosition>& position) {
   const auto is_none = [](GstAudioChannelPosition one) { return one == GST_AUDIO_CHANNEL_POSITION_NONE; };
   if (std::all_of(position.begin(), position.end(), is_none)) return true;
   if (position.size() == 1 && position[0] == GST_AUDIO_CHANNEL_POSITION_MONO) return true;
-  return std::all_of(position.begin(), position.end(), [](auto one) { return one >= 0 && one < positions; }) &&
+  return std::all_of(position.begin(), position.end(), [](auto one) { return one >= 0; }) &&
          gst_audio_check_valid_channel_positions(position.data(), static_cast<gint>(position.size()), FALSE) != 0;
 }
 
@@ -55,7 +55,9 @@ bool take_audio(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
   }
   std::vector<GstAudioChannelPosition> position;
   for (int channel = 0; channel < std::min(head.channels, positions); ++channel) {
-    position.push_back(static_cast<GstAudioChannelPosition>(text.take<std::int32_t>()));
+    const auto place = text.take<std::int32_t>();
+    if (!is_known_value(GST_TYPE_AUDIO_CHANNEL_POSITION, place)) return false;
+    position.push_back(static_cast<GstAudioChannelPosition>(place));
   }
   const bool planar = head.layout == GST_AUDIO_LAYOUT_NON_INTERLEAVED;
   std::vector<gsize> offsets;
