@@ -360,7 +360,7 @@ LinkText patched(LinkText text, std::size_t at, Value value) {
 TEST_F(LinkMetas, PlanesThatCannotBeAreRefused) {
   // A kind, a length; format, rate, channels, layout, samples; positions; offsets.
   constexpr std::size_t format = 5, rate = 9, channels = 13, layout = 17, samples = 21, positions = 29, offsets = 41;
-  constexpr std::uint64_t bytes = 3 * (100 * 4 + 24);
+  constexpr std::uint64_t bytes = std::uint64_t{3} * (100 * 4 + 24);
   const Buffer audio = planar_audio(3, 100, 1);
   const LinkText text = text_of_metas(audio.get(), max_link_note).text;
   const auto refused = [&](const LinkText& one) { return read_from(one, bytes) == "refused: "; };
