@@ -159,7 +159,7 @@ Channel::SinkTime Channel::sink_time() const {
   return {sink_, base, sink_playing()};
 }
 
-void Channel::set_far_time(const FarTime& time) {
+void Channel::set_far_time(const std::optional<FarTime>& time) {
   const std::lock_guard lock(mutex_);
   far_time_ = time;
 }

@@ -55,7 +55,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// yet it waits here, even once both elements are gone, until a src or another sink comes, but for `linger` at most.
   void detach_sink(bool drained, GstClockTime linger);
   void push_ring(const std::shared_ptr<ChannelRing>& channel_ring);
-  void retire_ring();  ///< let its memory go once its last frame has been taken
+  [[nodiscard]] std::size_t rings_waiting() const;  ///< that the src has not come to
+  void retire_ring();                               ///< let its memory go once its last frame has been taken
   /// Adds a reference. False: too many events wait already, try again once frames have been taken.
   [[nodiscard]] bool push_event(GstEvent* event);
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
@@ -106,7 +107,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     GstClockTimeDiff ahead = 0;    ///< of its clock to CLOCK_MONOTONIC
     bool operator==(const FarTime&) const = default;
   };
-  void set_far_time(const FarTime& time);
+  void set_far_time(const std::optional<FarTime>& time);  ///< nothing: that sink is gone
   [[nodiscard]] std::optional<FarTime> far_time() const;
 
   /// Of the ring that the sink puts frames into now; 0 where there is none.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What waits in a channel: events and changes of ring among the frames, in their order, from the sink's side in and to
 // the src's side out.
+#include <algorithm>
 #include <utility>
 
 #include "gst/channel/channel.hpp"
@@ -30,6 +31,12 @@ void Channel::add(Item item) {
 
 void Channel::push_ring(const std::shared_ptr<ChannelRing>& channel_ring) {
   add({0, nullptr, channel_ring});
+}
+
+std::size_t Channel::rings_waiting() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<std::size_t>(
+      std::count_if(items_.begin(), items_.end(), [](const Item& item) { return item.channel_ring != nullptr; }));
 }
 
 void Channel::retire_ring() {

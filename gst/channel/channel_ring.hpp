@@ -33,6 +33,10 @@ class ChannelRing {
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.
   [[nodiscard]] GstBuffer* take(std::uint32_t slot);
+  /// The ways of its frames began in another process: put_way() tells which, and where they go.
+  void expect_ways() { ways_.resize(carriers_.size()); }
+  /// Ahead of the publish of `slot`, as put(). A null log: the frame is not followed.
+  void put_way(std::uint32_t slot, const FrameRecord& begun, std::shared_ptr<LatencyLog> log);
   /// The way of a frame that was just received; null where it is not followed. One thread at a time.
   [[nodiscard]] std::shared_ptr<FrameTrace> follow(const ReadLease& lease);
 
@@ -42,6 +46,13 @@ class ChannelRing {
   std::vector<std::atomic<GstBuffer*>> carriers_;
   std::shared_ptr<Loans> loans_ = std::make_shared<Loans>();
   std::shared_ptr<LatencyLog> log_;
+  struct Way {
+    FrameRecord begun;
+    std::shared_ptr<LatencyLog> log;
+  };
+  [[nodiscard]] std::shared_ptr<FrameTrace> follow(const ReadLease& lease, Way way);
+  std::vector<Way> ways_;       ///< of each slot; ordered by the ring, as the carriers
+  bool followed_ = false;       ///< one of those
   std::uint64_t expected_ = 0;  ///< the ring's sequence of the next frame, when none is dropped
 };
 

@@ -2,6 +2,7 @@
 #include "gst/link/event_text.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -15,6 +16,7 @@ struct KnownEvent {
   GstEventType type;
   const char* field;  ///< that it must have, of the type that comes next; null: none
   GType (*field_type)();
+  const char* other_field = nullptr;  ///< the same, of the same type
 };
 
 GType type_of_string() {
@@ -34,7 +36,7 @@ constexpr std::array known_events{
     KnownEvent{GST_EVENT_TAG, "taglist", gst_tag_list_get_type},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, nullptr, nullptr},
     KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
-    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time},
+    KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time, "duration"},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_START, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_STOP, "reset-time", type_of_bool},
@@ -75,6 +77,29 @@ bool is_shallow(const char* text) {
   return true;
 }
 
+/// What has no name, GStreamer's reader gives one that it then complains of.
+bool may_be_read(const char* text) {
+  return g_ascii_isalpha(*text) != 0 && is_shallow(text);
+}
+
+/// GStreamer asserts that a segment's rates are not 0.
+bool is_sane(const GstSegment& segment) {
+  const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
+  return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
+}
+
+/// That a field is there with its type, and is something: a text may say NULL for strings and boxed values.
+bool has_value(const GstStructure* structure, const char* field, GType type) {
+  const GValue* value = structure != nullptr ? gst_structure_get_value(structure, field) : nullptr;
+  if (value == nullptr || !G_VALUE_HOLDS(value, type)) return false;
+  if (G_VALUE_HOLDS_STRING(value)) return g_value_get_string(value) != nullptr;
+  if (!G_VALUE_HOLDS_BOXED(value)) return true;
+  const auto* boxed = g_value_get_boxed(value);
+  if (boxed == nullptr) return false;
+  if (type == GST_TYPE_CAPS) return gst_caps_is_fixed(static_cast<const GstCaps*>(boxed)) != 0;
+  return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
+}
+
 void append(LinkText& text, const void* bytes, std::size_t count) {
   const auto* begin = static_cast<const std::byte*>(bytes);
   text.insert(text.end(), begin, begin + count);
@@ -102,7 +127,23 @@ LinkText text_of(GstEvent* event) {
 }
 
 GstStructure* structure_of(const char* written) {
-  return is_shallow(written) ? gst_structure_from_string(written, nullptr) : nullptr;
+  if (!may_be_read(written)) return nullptr;
+  gchar* end = nullptr;
+  GstStructure* structure = gst_structure_from_string(written, &end);
+  if (structure == nullptr || *end == '\0') return structure;
+  gst_structure_free(structure);
+  return nullptr;
+}
+
+GstCaps* caps_of(const char* written) {
+  return may_be_read(written) ? gst_caps_from_string(written) : nullptr;
+}
+
+bool is_known_value(GType type, gint value) {
+  auto* const values = static_cast<GEnumClass*>(g_type_class_ref(type));
+  const bool known = g_enum_get_value(values, value) != nullptr;
+  g_type_class_unref(values);
+  return known;
 }
 
 GstEvent* event_of(std::span<const std::byte> text) {
@@ -119,13 +160,10 @@ GstEvent* event_of(std::span<const std::byte> text) {
   if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
   GstStructure* structure = *written != '\0' ? structure_of(written) : nullptr;
   if (structure == nullptr && (event->field != nullptr || *written != '\0')) return nullptr;
-  bool whole =
-      event->field == nullptr || gst_structure_has_field_typed(structure, event->field, event->field_type()) != 0;
-  if (whole && event->type == GST_EVENT_CAPS) {
-    const auto* caps = static_cast<const GstCaps*>(g_value_get_boxed(gst_structure_get_value(structure, "caps")));
-    whole = caps != nullptr && gst_caps_is_fixed(caps) != 0;
-  }
-  if (!whole) {
+  const auto has = [&](const char* field) {
+    return field == nullptr || has_value(structure, field, event->field_type());
+  };
+  if (!has(event->field) || !has(event->other_field)) {
     gst_structure_free(structure);
     return nullptr;
   }
@@ -182,9 +220,10 @@ bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& la
   if (text.size() != 1 + sizeof(VideoLayout) || text.front() != static_cast<std::byte>(Kind::layout)) return false;
   VideoLayout read;
   std::memcpy(&read, text.data() + 1, sizeof read);
-  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
-  const bool known_format = read.format > GST_VIDEO_FORMAT_ENCODED && format != nullptr;
+  const bool known_format =
+      read.format > GST_VIDEO_FORMAT_ENCODED && is_known_value(GST_TYPE_VIDEO_FORMAT, static_cast<gint>(read.format));
   if (!known_format || read.planes == 0 || read.planes > GST_VIDEO_MAX_PLANES) return false;
+  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
   if (read.planes != GST_VIDEO_FORMAT_INFO_N_PLANES(format)) return false;
   layout = read;
   return true;
@@ -213,6 +252,25 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
   return sane(time.base) && sane(time.stopped) && sane(time.ahead);
 }
 
+namespace {
+
+/// Bytes that a row of a plane has at least, whose first component is that; nothing for what is no picture.
+std::optional<std::uint64_t> row_bytes(const GstVideoFormatInfo* format, const VideoLayout& layout, std::uint32_t plane,
+                                       gint component) {
+  GstVideoInfo info;
+  if (layout.width > G_MAXINT || layout.height > G_MAXINT) return std::nullopt;
+  if (gst_video_info_set_format(&info, GST_VIDEO_FORMAT_INFO_FORMAT(format), layout.width, layout.height) == 0) {
+    return std::nullopt;
+  }
+  const auto pixel = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_PSTRIDE(format, component));
+  // Where pixels have no bytes of their own, rows are as GStreamer has them.
+  if (pixel == 0) return static_cast<std::uint64_t>(GST_VIDEO_INFO_PLANE_STRIDE(&info, plane));
+  return pixel * static_cast<std::uint64_t>(
+                     GST_VIDEO_FORMAT_INFO_SCALE_WIDTH(format, component, static_cast<int>(layout.width)));
+}
+
+}  // namespace
+
 void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
   const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(layout.format));
   gsize offset[GST_VIDEO_MAX_PLANES] = {};
@@ -223,6 +281,8 @@ void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t byte
     const auto rows = static_cast<std::uint64_t>(
         GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(format, components[0], static_cast<int>(layout.height)));
     const auto wide = layout.stride[plane] > 0 ? static_cast<std::uint64_t>(layout.stride[plane]) : bytes + 1;
+    const auto least = row_bytes(format, layout, plane, components[0]);
+    if (!least || wide < *least) return;
     if (layout.offset[plane] > bytes || wide > bytes || rows > (bytes - layout.offset[plane]) / wide) return;
     offset[plane] = layout.offset[plane];
     stride[plane] = layout.stride[plane];

@@ -26,6 +26,9 @@ using LinkText = std::vector<std::byte>;
 /// What a peer wrote, or null. GStreamer's reader calls itself for each bracket, for some twice: what is nested more
 /// than 8 deep, or hides brackets as numbers, which gst_structure_to_string() never does, it does not get to see.
 [[nodiscard]] GstStructure* structure_of(const char* written);
+[[nodiscard]] GstCaps* caps_of(const char* written);  ///< the same
+/// Whether an enumeration of GStreamer's has this value: what it has not, GStreamer's functions do not take.
+[[nodiscard]] bool is_known_value(GType type, gint value);
 /// A new event, or null.
 [[nodiscard]] GstEvent* event_of(std::span<const std::byte> text);
 

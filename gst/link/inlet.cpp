@@ -11,6 +11,8 @@
 
 #include "gpumap/error.hpp"
 #include "gst/error.hpp"
+#include "gst/latency/tracer.hpp"
+#include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
@@ -27,6 +29,9 @@ constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
 
+/// That a src has not come to: a producer that goes on with another ring is followed without it.
+constexpr std::size_t most_rings = 4;
+
 /// No frame's: what comes first follows nothing.
 constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
 
@@ -34,8 +39,9 @@ GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
 }
 
-/// Times, flags and layout of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
-GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>& layout, bool after_hole) {
+/// Times, flags, layout and metas of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
+GstBuffer* make_carrier(const LinkFrame& frame, const std::optional<VideoLayout>& layout, bool after_hole) {
+  const FrameInfo& info = frame.info;
   GstBuffer* carrier = gst_buffer_new();
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
   GST_BUFFER_DTS(carrier) = gst_time(info.dts);
@@ -50,6 +56,9 @@ GstBuffer* make_carrier(const FrameInfo& info, const std::optional<VideoLayout>&
   GST_BUFFER_FLAG_SET(carrier, info.flags & of_frames);
   if (after_hole) GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
   if (layout) add_layout(carrier, *layout, info.bytes);
+  if (!add_metas(carrier, frame.note, info.bytes)) {
+    GST_WARNING("the producer sent metas that are not understood, or cannot be: left out");
+  }
   return carrier;
 }
 
@@ -98,6 +107,7 @@ class Inlet::Far final : public FarSink {
 Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings)
     : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
   channel_->set_far_sink(far_);
+  channel_->set_log(nullptr);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -179,16 +189,28 @@ std::uint32_t Inlet::most_ahead(std::uint32_t slots) const {
   return settings_.leak == LinkLeak::oldest || slots < few ? 1 : slots / 2;
 }
 
+void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame) {
+  if (!log_ && !frame.stamps) return;
+  if (!log_) {
+    log_ = traced_log(settings_.path);
+    if (!log_) log_ = std::make_shared<LatencyLog>(settings_.path);
+    channel_->set_log(log_);
+  }
+  ring.put_way(slot, frame.stamps.value_or(FrameRecord{}), frame.stamps ? log_ : nullptr);
+}
+
 /// False: it is not to be connected again.
 bool Inlet::follow(LinkConsumer& consumer) {
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
+  ring->expect_ways();
   channel_->push_ring(ring);
   layout_.reset();
   next_sequence_ = any_sequence;
   LinkFrame frame;
   // Made once: of a lambda each frame would make one anew, on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
-    ring->put(slot, make_carrier(frame.info, layout_, frame.info.sequence != next_sequence_));
+    ring->put(slot, make_carrier(frame, layout_, frame.info.sequence != next_sequence_));
+    put_way(*ring, slot, frame);
     next_sequence_ = frame.info.sequence + 1;
   };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
@@ -201,12 +223,15 @@ bool Inlet::follow(LinkConsumer& consumer) {
   frames_ += consumer.ring()->published();
   GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), consumer.why().c_str());
   moved_ = consumer.moved();
+  if (!moved_) channel_->set_far_time(std::nullopt);  // the next producer has another
   return !stopping_ && !ended_ && (settings_.reconnect || moved_);
 }
 
 void Inlet::run() {
   try {
     for (bool again = true; again;) {
+      // A src that takes nothing would keep the memory of every producer that comes and goes.
+      while (!stopping_ && channel_->rings_waiting() >= most_rings) std::this_thread::sleep_for(10ms);
       LinkConsumerOptions options;
       options.path = settings_.path;
       gchar* name = gst_object_get_name(GST_OBJECT_CAST(src_));

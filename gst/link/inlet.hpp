@@ -45,12 +45,14 @@ class Inlet {
   [[nodiscard]] std::uint32_t most_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
   void push(GstEvent* event);
+  void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);
 
   GstElement* const src_;
   const std::shared_ptr<Channel> channel_;
   const InletSettings settings_;
   const std::shared_ptr<Far> far_;
   std::optional<VideoLayout> layout_;
+  std::shared_ptr<LatencyLog> log_;  ///< from the first frame on that the producer stamped
   std::uint64_t frames_ = 0;
   std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
   bool ended_ = false;               ///< EOS came

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <shared_mutex>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -11,6 +12,7 @@
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
+#include "gst/link/meta_text.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -27,6 +29,8 @@ constexpr auto longest_drain = 5s;
 constexpr auto longest_move = 1s;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+/// While nothing changes: a clock drifts slowly.
+constexpr auto between_looks = 10ms;
 
 guint signal_ids[2];
 
@@ -47,18 +51,39 @@ void install_outlet_signals(GObjectClass* klass) {
                                nullptr, G_TYPE_NONE, 4, G_TYPE_UINT, G_TYPE_INT, G_TYPE_STRING, G_TYPE_STRING);
 }
 
+/// The channel calls without a lock: who is inside keeps the outlet, and who comes late finds none.
+struct Outlet::Door {
+  std::shared_mutex mutex;
+  Outlet* outlet = nullptr;
+};
+
 Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSettings settings, std::atomic<guint>& clients)
     : sink_(sink),
       channel_(std::move(channel)),
       settings_(std::move(settings)),
       clients_(clients),
       desk_(std::make_unique<UpstreamDesk>(sink_, channel_, settings_.upstream_events, [this] { return server(); })) {
-  channel_->set_event_handler([this](GstEvent* event) { on_event(event); });
-  channel_->set_room_maker([this] {
-    const auto server = this->server();
+  channel_->set_src_flushing(false);  // the one before may have ended within a flush
+  open_door();
+  thread_ = std::thread([this] { run(); });
+}
+
+void Outlet::open_door() {
+  door_ = std::make_shared<Door>();
+  door_->outlet = this;
+  channel_->set_event_handler([door = door_](GstEvent* event) {
+    const std::shared_lock inside(door->mutex);
+    if (door->outlet != nullptr) {
+      door->outlet->on_event(event);
+    } else {
+      gst_event_unref(event);
+    }
+  });
+  channel_->set_room_maker([door = door_] {
+    const std::shared_lock inside(door->mutex);
+    const auto server = door->outlet != nullptr ? door->outlet->server() : nullptr;
     return server && server->make_room();
   });
-  thread_ = std::thread([this] { run(); });
 }
 
 Outlet::~Outlet() {
@@ -75,6 +100,10 @@ void Outlet::stop(bool drained) {
   channel_->set_event_handler(nullptr);
   channel_->set_room_maker(nullptr);
   thread_.join();
+  {
+    const std::lock_guard nobody_inside(door_->mutex);
+    door_->outlet = nullptr;
+  }
   set_server(nullptr);
   desk_.reset();  // which the server's thread calls
   clients_ = 0;
@@ -132,6 +161,10 @@ void Outlet::step() {
 /// Clients are told when the base time changes, or the clock drifts away from the one that all processes have.
 void Outlet::watch_time() {
   const Channel::SinkTime now = channel_->sink_time();
+  const Deadline moment = Clock::now();
+  if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
+  sink_time_ = now;
+  next_look_ = moment + between_looks;
   GstClock* clock = gst_element_get_clock(sink_);
   if (clock == nullptr) return;  // it has never played
   Channel::FarTime time;
@@ -257,9 +290,14 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
     layout_ = layout;
     send(text_of(layout), gst::key_of(Keeping::layout));
   }
+  const MetaText metas = frame.carrier ? text_of_metas(frame.carrier.get(), max_link_note) : MetaText();
+  if (metas.left_out != 0) {
+    GST_DEBUG_OBJECT(sink_, "%u metas of a frame do not cross: they cannot be written, or take more than %zu bytes",
+                     metas.left_out, max_link_note);
+  }
   while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
   }
-  if (!flushing_) server_->show(std::move(frame.lease));
+  if (!flushing_) server_->show(std::move(frame.lease), metas.text);
 }
 
 void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {

@@ -46,6 +46,8 @@ class Outlet {
   [[nodiscard]] bool holds_back_end();
 
  private:
+  struct Door;
+  void open_door();
   void run();
   void step();
   void watch_time();
@@ -72,6 +74,8 @@ class Outlet {
   std::vector<std::string> names_;  ///< of kept events of which there are several of one type
   std::optional<VideoLayout> layout_;
   std::optional<Channel::FarTime> time_;  ///< that clients were told
+  Channel::SinkTime sink_time_;           ///< as of then
+  Deadline next_look_{};                  ///< at it
   bool failed_ = false;
   std::uint64_t flushes_ = 0;  ///< under step_
   std::atomic<guint>& clients_;
@@ -82,6 +86,7 @@ class Outlet {
   std::condition_variable changed_;
   bool ended_ = false;  ///< EOS went out
   std::unique_ptr<UpstreamDesk> desk_;
+  std::shared_ptr<Door> door_;  ///< what calls of the channel's come through
   std::thread thread_;
 };
 

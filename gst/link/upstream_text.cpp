@@ -88,6 +88,7 @@ bool read(std::span<const std::byte> text, Read& read) {
 }
 
 GstEvent* event_of(Read& read) {
+  if (!is_known_value(GST_TYPE_EVENT_TYPE, static_cast<gint>(read.type))) return nullptr;
   const auto type = static_cast<GstEventType>(read.type);
   GstEvent* event = plain_event(type);
   if (event != nullptr && read.structure) {
@@ -105,6 +106,7 @@ GstEvent* event_of(Read& read) {
 }
 
 GstQuery* query_of(Read& read) {
+  if (!is_known_value(GST_TYPE_QUERY_TYPE, static_cast<gint>(read.type))) return nullptr;
   const auto type = static_cast<GstQueryType>(read.type);
   if (type == GST_QUERY_CUSTOM && read.structure) return gst_query_new_custom(type, read.structure.release());
   GstQuery* query = plain_query(type);

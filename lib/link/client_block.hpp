@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "gpumap/link.hpp"
 #include "gpumap/ring.hpp"
+#include "link/frame_times.hpp"
 
 namespace gpumap::link {
 
@@ -18,7 +20,7 @@ namespace gpumap::link {
 /// A frame's way. Every change is one atomic operation, so whoever dies between two of them leaves a state with a name:
 ///
 ///     server                                   client
-///     info[slot] = …
+///     note[slot] = …, shown[slot] = …
 ///     entry[t & mask] = {t, slot, offered}
 ///                                              entry: CAS offered -> taken: the frame is the client's
 ///     entry: CAS offered -> withdrawn: the     (fails: the server took it back; the next entry, then)
@@ -39,7 +41,7 @@ namespace gpumap::link {
 /// The sleeper's second look, 100 ms later at most, is what a waker that died or lies costs.
 
 inline constexpr std::uint64_t block_magic = 0x6b6e'696c'2d70'6d67;  // "gmp-link" in memory
-inline constexpr std::uint32_t block_version = 1;
+inline constexpr std::uint32_t block_version = 2;
 inline constexpr std::size_t line_bytes = 128;  ///< as in a ring: x86 prefetches lines in pairs
 
 enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 3 };
@@ -75,7 +77,9 @@ static_assert(max_slots == 256, "an entry has 8 bits for the slot");
 /// What goes with a slot. Written while the slot is nobody's, read by who took it.
 struct Shown {
   FrameInfo info;
-  std::uint64_t messages = 0;  ///< messages that the server sent this client before the frame
+  std::uint64_t messages = 0;    ///< messages that the server sent this client before the frame
+  std::uint64_t note_bytes = 0;  ///< of the slot's note
+  FrameTimes times;
 };
 
 /// `Word` is std::atomic<std::uint64_t>; the model check has one that lets its scheduler in before each access.
@@ -99,11 +103,17 @@ struct BasicClientBlock {
 using ClientBlock = BasicClientBlock<std::atomic<std::uint64_t>>;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::is_standard_layout_v<ClientBlock>);
-static_assert(sizeof(Shown) == 80 && std::is_trivially_copyable_v<Shown>);
+static_assert(sizeof(Shown) == 128 && std::is_trivially_copyable_v<Shown>);
 static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, entry) == 512);
 
 [[nodiscard]] constexpr std::uint64_t entries_for(std::uint32_t slots) noexcept {
   return std::bit_ceil(std::uint64_t{slots});
+}
+
+/// Behind the block each slot has max_link_note bytes for its note: written and read when `shown` is. Pages that no
+/// note touches take no memory.
+[[nodiscard]] constexpr std::size_t block_bytes(std::uint32_t slots) noexcept {
+  return sizeof(ClientBlock) + std::size_t{slots} * max_link_note;
 }
 
 /// A frame that a client took.
@@ -148,7 +158,7 @@ class Claims {
           // From here on only the copy counts: without this the compiler may read the shared bytes again.
           asm volatile("" : "+m"(frame));
         }
-        if (frame.shown.info.bytes > slot_bytes_) return Claim::lie;
+        if (frame.shown.info.bytes > slot_bytes_ || frame.shown.note_bytes > max_link_note) return Claim::lie;
         held_[entry.slot] = true;
         tickets_[entry.slot] = entry.ticket;
         ++count_;

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/latency.hpp"
 #include "link/consumer_state.hpp"
 
 namespace gpumap {
@@ -201,6 +202,9 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   if (!claimed) return std::nullopt;
   const std::uint32_t slot = claimed->slot;
   frame.info = claimed->shown.info;
+  const std::byte* const note = memory.note(slot);
+  frame.note.assign(note, note + claimed->shown.note_bytes);
+  frame.stamps = link::record_of(frame.info, claimed->shown.times, monotonic_ns());
   frame.message.clear();
   claimed.reset();
   memory.block().received.fetch_add(1, std::memory_order_relaxed);

@@ -148,31 +148,32 @@ std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer,
                        {std::move(fd), offer.allocation_bytes, offer.buffer_bytes, offer.base, offer.memory_type});
 }
 
-BlockMemory::BlockMemory(std::uint32_t slots, std::uint64_t generation) {
-  Memfd made = make_memfd("gpumap-link", sizeof(ClientBlock), sealed_size);
+BlockMemory::BlockMemory(std::uint32_t slots, std::uint64_t generation) : bytes_(link::block_bytes(slots)) {
+  Memfd made = make_memfd("gpumap-link", bytes_, sealed_size);
   block_ = new (made.memory) ClientBlock{};
   fd_ = std::move(made.fd);
   block_->magic = block_magic;
   block_->version = block_version;
   block_->slots = slots;
-  block_->block_bytes = sizeof(ClientBlock);
+  block_->block_bytes = bytes_;
   block_->generation = generation;
 }
 
-BlockMemory::BlockMemory(UniqueFd fd, std::uint32_t slots, std::uint64_t generation) : fd_(std::move(fd)) {
-  check_sealed(fd_, sizeof(ClientBlock), "control block");
-  void* memory = mmap(nullptr, sizeof(ClientBlock), PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
-  if (memory == MAP_FAILED) fail("a mapping", sizeof(ClientBlock));
+BlockMemory::BlockMemory(UniqueFd fd, std::uint32_t slots, std::uint64_t generation)
+    : fd_(std::move(fd)), bytes_(link::block_bytes(slots)) {
+  check_sealed(fd_, bytes_, "control block");
+  void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (memory == MAP_FAILED) fail("a mapping", bytes_);
   block_ = static_cast<ClientBlock*>(memory);
   if (block_->magic != block_magic || block_->version != block_version || block_->slots != slots ||
-      block_->block_bytes != sizeof(ClientBlock) || block_->generation != generation) {
-    munmap(memory, sizeof(ClientBlock));
+      block_->block_bytes != bytes_ || block_->generation != generation) {
+    munmap(memory, bytes_);
     throw Error(ErrorCode::invalid, "the server's control block is of another version or time: restart both sides");
   }
 }
 
 BlockMemory::~BlockMemory() {
-  munmap(block_, sizeof(ClientBlock));
+  munmap(block_, bytes_);
 }
 
 }  // namespace gpumap::link

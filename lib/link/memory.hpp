@@ -30,11 +30,16 @@ class BlockMemory {
   BlockMemory& operator=(const BlockMemory&) = delete;
 
   [[nodiscard]] ClientBlock& block() const noexcept { return *block_; }
+  /// Of a slot: max_link_note bytes.
+  [[nodiscard]] std::byte* note(std::uint32_t slot) const noexcept {
+    return reinterpret_cast<std::byte*>(block_) + block_bytes(slot);
+  }
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
  private:
   UniqueFd fd_;
   ClientBlock* block_ = nullptr;
+  const std::size_t bytes_;
 };
 
 }  // namespace gpumap::link

@@ -221,12 +221,12 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
   hand_on();
 }
 
-void LinkServer::State::show(ReadLease lease) {
+void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
   if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
   const std::lock_guard lock(mutex);
   const std::uint32_t slot = lease.slot();
-  link::Shown shown{lease.info(), 0};
+  link::Shown shown{lease.info(), 0, note.size(), link::FrameTimes::of(lease.stamps())};
   ++handed_on.frames;
   handed_on.bytes += shown.info.bytes;
   handed_on.newest = shown.info.sequence;
@@ -235,6 +235,7 @@ void LinkServer::State::show(ReadLease lease) {
       slot,
       [&](std::uint32_t index) -> const link::Shown& {
         shown.messages = clients[index]->messages;
+        if (!note.empty()) std::memcpy(clients[index]->memory->note(slot), note.data(), note.size());
         return shown;
       },
       [&](std::uint32_t index) {
@@ -267,15 +268,19 @@ void LinkServer::hand_on() {
   state.collect_after_frames();
 }
 
-void LinkServer::show(ReadLease lease) {
+void LinkServer::show(ReadLease lease, std::span<const std::byte> note) {
   State& state = *state_;
   if (!state.process.here()) [[unlikely]]
     return;
   if (lease && lease.ring() != state.ring.get()) {
     throw Error(ErrorCode::invalid, "a frame of another ring than the link serves: serve that ring");
   }
+  if (note.size() > max_link_note) {
+    throw Error(ErrorCode::invalid, fmt::format("a note of {} bytes with a frame, {} are possible: send a message",
+                                                note.size(), max_link_note));
+  }
   const std::lock_guard order(state.order);
-  if (lease) state.show(std::move(lease));
+  if (lease) state.show(std::move(lease), note);
   const std::lock_guard lock(state.mutex);
   state.collect_after_frames();
 }

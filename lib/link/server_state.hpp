@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -67,7 +68,7 @@ struct LinkServer::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void show(ReadLease lease);  ///< under `order`
+  void show(ReadLease lease, std::span<const std::byte> note = {});  ///< under `order`
 
   // Under `mutex`.
   void collect(bool look_again);

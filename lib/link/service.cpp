@@ -195,7 +195,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   welcome.slots = ring->slots();
   welcome.slot_bytes = ring->slot_bytes();
   welcome.slot_stride = ring->slot_stride();
-  welcome.block_bytes = sizeof(link::ClientBlock);
+  welcome.block_bytes = link::block_bytes(ring->slots());
   welcome.memory = memory;
   const int fds[] = {memory_fd.get(), client->memory->fd()};
   if (link::send_message(newcomer.socket.get(), link::encode(generation, welcome), fds) != link::Sent::ok) return;

@@ -70,7 +70,7 @@ void overwrite(ClientBlock& block, std::uint32_t slots, Input& input) {
       block.returned[slot] = block.entry[ticket & (entries_for(slots) - 1)].load();
       break;
     case 3:
-      block.shown[slot].info.bytes = input.take<std::uint64_t>();
+      block.shown[slot].info.bytes = block.shown[slot].note_bytes = input.take<std::uint64_t>();
       break;
     case 4:
       block.asleep = block.wanted = input.take<std::uint64_t>();
@@ -178,7 +178,8 @@ void as_a_client(Input& input) {
       case 2: {
         Claimed frame;
         if (claims.claim(frame) != Claim::got) break;
-        expect(frame.slot < slots && !held[frame.slot] && frame.shown.info.bytes <= 1000);
+        expect(frame.slot < slots && !held[frame.slot] && frame.shown.info.bytes <= 1000 &&
+               frame.shown.note_bytes <= max_link_note);
         held[frame.slot] = true;
         break;
       }

@@ -3,6 +3,7 @@
 // what is known to be missing, and what neither side may do to the other. Processes that die: processes_test.cpp.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <gpumap/link_report.hpp>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
 
 namespace gpumap::gst::test {
@@ -306,6 +308,73 @@ TEST_F(LinkSides, AnObserverSeesTheElementsAndIsNobodyToThem) {
   EXPECT_GT(report.clients[1].lag, 0U);
   EXPECT_EQ(connected, 2);
   EXPECT_EQ(clients(producer), 2U);
+}
+
+// A paused one has the memory of those that it has not come to.
+TEST_F(LinkSides, APausedConsumerKeepsFewOfTheProducersThatComeAndGo) {
+  Pipeline consumer(to_appsink("is-live=true"));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  std::size_t before = 0;
+  std::uint64_t frames = 0;
+  const auto come_and_go = [&](Time limit) {
+    Pipeline producer(from_appsrc());
+    start(producer);
+    push_frame(producer, ++frames);
+    if (!eventually([&] { return clients(producer) == 1; }, limit)) return false;
+    push_frame(producer, ++frames);
+    return eventually([&] { return stat(producer.element("sink"), "frames") == 2; });
+  };
+  int kept = 0;
+  while (kept < 20 && come_and_go(kept < 4 ? patience : 300ms)) ++kept;
+  EXPECT_GE(kept, 4);
+  EXPECT_LT(kept, 20);
+  before = open_descriptors();
+  for (int round = 0; round < 5; ++round) EXPECT_FALSE(come_and_go(50ms));
+  EXPECT_TRUE(no_more_descriptors_than(before)) << open_descriptors() << " after " << before;
+  start(consumer);
+  for (int n = 0; n < kept; ++n) EXPECT_TRUE(pull(consumer.appsink())) << n;
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  EXPECT_TRUE(eventually([&] { return clients(producer) == 1; })) << "it goes on";
+}
+
+// The sink's side may end within a flush, and its channel live on.
+TEST_F(LinkSides, WhatEndedWithinAFlushBeginsAnew) {
+  const auto channel = Channel::open("socket " + path);
+  Pipeline producer(from_appsrc());
+  for (int round = 0; round < 2; ++round) {
+    start(producer);
+    push_frame(producer, 0);
+    Pipeline consumer(to_appsink());
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; })) << round;
+    push_frame(producer, 1);
+    ASSERT_TRUE(pull(consumer.appsink())) << round;
+    channel->pass(gst_event_new_flush_start());
+    producer.stop();
+  }
+}
+
+// Flushes, and who makes room, come from any thread; one may be inside when the sink's side ends.
+TEST_F(LinkSides, CallsThatComeWhileItEndsDoNoHarm) {
+  const auto channel = Channel::open("socket " + path);
+  std::atomic<bool> done{false};
+  std::thread caller([&] {
+    while (!done) {
+      channel->pass(gst_event_new_flush_start());
+      (void)channel->make_room();
+      channel->pass(gst_event_new_flush_stop(TRUE));
+    }
+  });
+  Pipeline producer(from_appsrc());
+  for (int round = 0; round < 40; ++round) {
+    start(producer);
+    if (round % 4 == 0) push_frame(producer, 0);
+    EXPECT_LT(producer.stop(), 10s);
+  }
+  done = true;
+  caller.join();
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -289,16 +291,49 @@ TEST(LinkLiar, AConsumerBelievesNoServer) {
 }
 
 TEST(LinkLiar, AConsumerTakesNoImpossibleFrame) {
-  for (const int lie : {0, 1, 2}) {
+  for (const int lie : {0, 1, 2, 3, 4}) {
     HonestParts parts;
     link::ClientBlock& block = parts.block.block();
     block.shown[1].info.bytes = lie == 0 ? 1001 : 1000;
+    if (lie > 2) block.shown[1].note_bytes = lie == 3 ? max_link_note + 1 : ~std::uint64_t{0};
     block.entry[0] = Entry{0, lie == 1 ? 4U : 1U, Offer::offered}.word();
     block.entry[1] = Entry{1, 1, Offer::offered}.word();
     if (lie == 2) block.entry[0] = block.entry[1] = Entry{0, 1, Offer::offered}.word();
     const std::string text = answered_with(parts.welcome, parts.fds());
     EXPECT_EQ(text, lie == 2 ? "the server is gone" : "the server offered a slot that cannot be");
   }
+}
+
+TEST(LinkLiar, TimesThatCannotBeAreNone) {
+  constexpr std::int64_t now = 1000;
+  constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min();
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  FrameInfo info;
+  info.sequence = 17;
+  info.publish_ns = 900;
+  const link::FrameTimes times{100, 200, 300, 5000, 50};
+  const auto record = link::record_of(info, times, now);
+  ASSERT_TRUE(record);
+  EXPECT_EQ(record->sequence, 17U);
+  EXPECT_EQ(record->at_ns, (std::array<std::int64_t, stamp_count>{100, 200, 300, 900}));
+  EXPECT_EQ(record->due_ns, 5000) << "it may be in the future";
+  EXPECT_EQ(record->captured_ns, 50);
+  EXPECT_FALSE(link::record_of(info, {}, now)) << "it did not stamp";
+  for (const std::int64_t lie : {least, std::int64_t{-1}, now + 1, most}) {
+    for (std::int64_t link::FrameTimes::*const which :
+         {&link::FrameTimes::acquired_ns, &link::FrameTimes::first_store_ns, &link::FrameTimes::last_store_ns}) {
+      link::FrameTimes lies = times;
+      lies.*which = lie;
+      EXPECT_FALSE(link::record_of(info, lies, now)) << lie;
+    }
+    FrameInfo other = info;
+    other.publish_ns = lie;
+    EXPECT_FALSE(link::record_of(other, times, now)) << lie;
+  }
+  const auto odd = link::record_of(info, {100, 200, 300, least, -1}, now);
+  ASSERT_TRUE(odd);
+  EXPECT_EQ(odd->due_ns, 0);
+  EXPECT_EQ(odd->captured_ns, 0);
 }
 
 TEST(LinkLiar, AConsumerMissesNoMessage) {

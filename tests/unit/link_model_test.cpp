@@ -191,7 +191,7 @@ class Model {
       FrameInfo info;
       info.sequence = n;
       info.bytes = n;
-      const link::Shown shown{info, 0};
+      const link::Shown shown{info, 0, 0, {}};
       fan_.publish(
           *slot, [&](std::uint32_t) -> const link::Shown& { return shown; },
           [this](std::uint32_t index) { clients_[index]->woken = true; });

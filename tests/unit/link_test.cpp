@@ -154,6 +154,61 @@ TEST(Link, MessagesKeepTheirPlace) {
   EXPECT_EQ(at_once(*late), "timeout");
 }
 
+/// Frame `n`, with a note of random bytes that belongs to no other frame.
+std::vector<std::byte> note_of(std::uint64_t n) {
+  std::mt19937 random(static_cast<std::uint32_t>(n));
+  const std::size_t lengths[] = {0, 1, 77, 4097, max_link_note};
+  std::vector<std::byte> note(lengths[n % 5]);
+  for (auto& one : note) one = static_cast<std::byte>(random());
+  return note;
+}
+void show_with_note(Served& served, std::uint64_t n) {
+  WriteLease written;
+  ASSERT_EQ(served.server->acquire(written, WhenFull::block, soon()), RingStatus::ok);
+  write_frame(written.host(), written.bytes(), served.ring->published(), written.slot());
+  FrameInfo info;
+  info.bytes = written.bytes();
+  info.offset = n;
+  served.ring->publish(written, info);
+  ReadLease lease;
+  ASSERT_EQ(served.ring->receive(lease, soon()), RingStatus::ok);
+  served.server->show(std::move(lease), note_of(n));
+}
+
+// Also to those that miss frames, and who come later.
+TEST(Link, ANoteArrivesWithItsFrameAndNoOther) {
+  Served served(16);
+  std::vector<std::unique_ptr<LinkConsumer>> consumers;
+  for (const LinkLeak leak : {LinkLeak::no, LinkLeak::newest, LinkLeak::oldest, LinkLeak::oldest}) {
+    consumers.push_back(served.consumer(leak));
+  }
+  std::mt19937 random(11);
+  std::vector<std::uint64_t> seen(consumers.size() + 1);
+  const auto take_one = [&](std::size_t which) {
+    ReadLease lease;
+    LinkFrame frame;
+    if (consumers[which]->next(lease, frame, Deadline{}) != LinkNext::frame) return;
+    ASSERT_TRUE(frame.note == note_of(frame.info.offset)) << "frame " << frame.info.offset << " of client " << which;
+    ++seen[which];
+  };
+  constexpr std::uint64_t frames = 2000;
+  for (std::uint64_t n = 0; n < frames; ++n) {
+    if (n == frames / 2) consumers.push_back(served.consumer(LinkLeak::oldest));
+    if (n % 100 == 0) served.server->withdraw_all();
+    show_with_note(served, n);
+    if (n % 7 == 0) served.server->send(bytes_of("between"));
+    for (int turn = 0; turn < 3; ++turn) take_one(0);
+    take_one(random() % consumers.size());
+  }
+  for (std::size_t which = 1; which < consumers.size(); ++which) {
+    EXPECT_GT(seen[which], 10U) << which;
+    EXPECT_LT(seen[which], frames - 10) << which << ": it missed none";
+  }
+  const std::string text =
+      error_text([&] { served.server->show({}, std::vector<std::byte>(max_link_note + 1)); }, ErrorCode::invalid);
+  EXPECT_NE(text.find("16385"), std::string::npos) << text;
+}
+
 TEST(Link, MessagesOfAllLengthsArriveWhole) {
   Served served(2);
   const auto consumer = served.consumer();

@@ -9,12 +9,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
+#include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
 
 namespace gpumap {
@@ -25,6 +27,7 @@ namespace gpumap {
 
 inline constexpr std::uint32_t max_link_clients = 16;
 inline constexpr std::size_t max_link_message = 60'000;  ///< bytes of LinkServer::send()
+inline constexpr std::size_t max_link_note = 16'384;     ///< bytes of a note of LinkServer::show()
 
 inline constexpr std::size_t max_link_question = 4096;  ///< bytes of LinkConsumer::ask() and tell()
 
@@ -113,9 +116,10 @@ class GPUMAP_API LinkServer {
   /// dropped. Waits for the DMA of Transport::pinned, 5 s at most. Throws Error(device_lost).
   void hand_on();
   /// The same for one frame that the caller received from the ring: for who keeps an order of its own among frames and
-  /// messages, and then calls this instead of hand_on() and publish(). An empty lease: only collects. Error(invalid)
-  /// for a lease of another ring.
-  void show(ReadLease lease);
+  /// messages, and then calls this instead of hand_on() and publish(). `note` arrives with this frame and no other, in
+  /// memory that is shared, as the frame is: it costs a copy for each client, and no system call. An empty lease: only
+  /// collects. Error(invalid) for a lease of another ring, and for more than max_link_note bytes.
+  void show(ReadLease lease, std::span<const std::byte> note = {});
 
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
   /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
@@ -165,7 +169,10 @@ struct LinkConsumerOptions {
 
 /// A frame, or a message, as the producer published it.
 struct LinkFrame {
-  FrameInfo info;                    ///< of the producer's ring, its sequence included
+  FrameInfo info;                 ///< of the producer's ring, its sequence included
+  std::vector<std::byte> note{};  ///< LinkNext::frame: what was shown with it. Not to be trusted
+  /// LinkNext::frame: its way up to `published`, where the producer's ring stamps. None lies in the future.
+  std::optional<FrameRecord> stamps{};
   std::vector<std::byte> message{};  ///< LinkNext::message
 };
 

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+// What GStreamer 1.24 and later can serialise is written by hand all the same, where it is known what its values may
+// be: GStreamer's readers believe what they read, and 1.22 has none.
+#include "gst/link/meta_text.hpp"
+
+#include <gst/video/video.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "gst/link/audio_text.hpp"
+#include "gst/link/byte_text.hpp"
+
+namespace gpumap::gst {
+namespace {
+
+// The text is one record after the other: a kind, how many bytes follow, and these.
+enum class Kind : std::uint8_t { audio = 1, reference = 2, crop = 3, region = 4, time_code = 5, custom = 6, other = 7 };
+constexpr std::size_t record_head = 1 + sizeof(std::uint32_t);
+
+struct Place {
+  std::uint32_t x = 0, y = 0, width = 0, height = 0;
+  /// Sums of them fit into the int that elements calculate with.
+  [[nodiscard]] bool is_sane() const {
+    constexpr std::uint64_t most = std::numeric_limits<gint>::max();
+    return std::uint64_t{x} + width <= most && std::uint64_t{y} + height <= most;
+  }
+};
+
+using Structure = std::unique_ptr<GstStructure, decltype(&gst_structure_free)>;
+
+// One pair for each kind: put_…() behind the record's head; false where it cannot be written. take_…() of what such a
+// record has behind its head; false for what is none, or cannot be.
+
+void put_reference(LinkText& text, const GstReferenceTimestampMeta& meta) {
+  put(text, std::uint64_t{meta.timestamp});
+  put(text, std::uint64_t{meta.duration});
+  put_and_free(text, gst_caps_to_string(meta.reference));
+}
+
+bool take_reference(GstBuffer* carrier, Reader& text) {
+  const auto timestamp = text.take<std::uint64_t>();
+  const auto duration = text.take<std::uint64_t>();
+  const char* written = text.take_text();
+  if (!text.is_done() || !GST_CLOCK_TIME_IS_VALID(timestamp)) return false;
+  GstCaps* caps = caps_of(written);
+  const bool names_one = caps != nullptr && gst_caps_get_size(caps) != 0;
+  if (names_one) gst_buffer_add_reference_timestamp_meta(carrier, caps, timestamp, duration);
+  gst_clear_caps(&caps);
+  return names_one;
+}
+
+bool take_crop(GstBuffer* carrier, Reader& text) {
+  const auto place = text.take<Place>();
+  if (!text.is_done() || !place.is_sane()) return false;
+  GstVideoCropMeta* crop = gst_buffer_add_video_crop_meta(carrier);
+  crop->x = place.x;
+  crop->y = place.y;
+  crop->width = place.width;
+  crop->height = place.height;
+  return true;
+}
+
+struct RegionHead {
+  Place place;
+  std::int32_t id = 0, parent = 0;
+};
+
+void put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta) {
+  put(text, RegionHead{{meta.x, meta.y, meta.w, meta.h}, meta.id, meta.parent_id});
+  put(text, g_quark_to_string(meta.roi_type));
+  for (const GList* param = meta.params; param != nullptr; param = param->next) {
+    put_and_free(text, gst_structure_to_string(static_cast<const GstStructure*>(param->data)));
+  }
+}
+
+bool take_region(GstBuffer* carrier, Reader& text) {
+  const auto head = text.take<RegionHead>();
+  const char* type = text.take_text();
+  std::vector<const char*> params;
+  while (text.is_whole() && !text.empty()) params.push_back(text.take_text());
+  if (!text.is_done() || !head.place.is_sane() || g_utf8_validate(type, -1, nullptr) == 0) return false;
+  GstVideoRegionOfInterestMeta* region =
+      gst_buffer_add_video_region_of_interest_meta_id(carrier, *type != '\0' ? g_quark_from_string(type) : 0,
+                                                      head.place.x, head.place.y, head.place.width, head.place.height);
+  region->id = head.id;
+  region->parent_id = head.parent;
+  bool whole = true;
+  for (const char* written : params) {
+    Structure param(structure_of(written), gst_structure_free);
+    whole = whole && param;
+    if (param) gst_video_region_of_interest_meta_add_param(region, param.release());
+  }
+  return whole;
+}
+
+struct TimeCodeHead {
+  std::uint32_t fps_n = 0, fps_d = 0, flags = 0, hours = 0, minutes = 0, seconds = 0, frames = 0, fields = 0;
+};
+
+void put_time_code(LinkText& text, const GstVideoTimeCode& code) {
+  const GstVideoTimeCodeConfig& config = code.config;
+  put(text, TimeCodeHead{config.fps_n, config.fps_d, config.flags, code.hours, code.minutes, code.seconds, code.frames,
+                         code.field_count});
+  GDateTime* const jam = config.latest_daily_jam;
+  put_and_free(text, jam != nullptr ? g_date_time_format_iso8601(jam) : nullptr);
+}
+
+bool take_time_code(GstBuffer* carrier, Reader& text) {
+  const auto head = text.take<TimeCodeHead>();
+  const char* written = text.take_text();
+  constexpr std::uint32_t known_flags = GST_VIDEO_TIME_CODE_FLAGS_DROP_FRAME | GST_VIDEO_TIME_CODE_FLAGS_INTERLACED;
+  if (!text.is_done() || (head.flags & ~known_flags) != 0) return false;
+  GDateTime* jam = *written != '\0' ? g_date_time_new_from_iso8601(written, nullptr) : nullptr;
+  bool known = *written == '\0' || jam != nullptr;
+  GstVideoTimeCode* code =
+      gst_video_time_code_new(head.fps_n, head.fps_d, jam, static_cast<GstVideoTimeCodeFlags>(head.flags), head.hours,
+                              head.minutes, head.seconds, head.frames, head.fields);
+  known = known && gst_video_time_code_is_valid(code) != 0;
+  if (known) gst_buffer_add_video_time_code_meta(carrier, code);
+  gst_video_time_code_free(code);
+  if (jam != nullptr) g_date_time_unref(jam);
+  return known;
+}
+
+void put_custom(LinkText& text, GstMeta* meta) {
+  put(text, g_type_name(meta->info->type));
+  put_and_free(text, gst_structure_to_string(gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta))));
+}
+
+bool take_custom(GstBuffer* carrier, Reader& text) {
+  const char* name = text.take_text();
+  const char* written = text.take_text();
+  if (!text.is_done()) return false;
+  const GstMetaInfo* info = gst_meta_get_info(name);
+  if (info == nullptr) return true;  // nobody here knows it
+  const Structure structure(structure_of(written), gst_structure_free);
+  if (!structure || gst_meta_info_is_custom(info) == 0) return false;
+  GstCustomMeta* meta = gst_buffer_add_custom_meta(carrier, name);
+  gst_structure_foreach(
+      structure.get(),
+      [](GQuark field, const GValue* value, gpointer to) -> gboolean {
+        gst_structure_id_set_value(static_cast<GstStructure*>(to), field, value);
+        return TRUE;
+      },
+      gst_custom_meta_get_structure(meta));
+  return true;
+}
+
+#if GST_CHECK_VERSION(1, 24, 0)
+bool put_other(LinkText& text, const GstMeta* meta) {
+  GByteArray* const bytes = g_byte_array_new();
+  const bool written = gst_meta_serialize_simple(meta, bytes) != 0;
+  const auto* begin = reinterpret_cast<const std::byte*>(bytes->data);
+  if (written) text.insert(text.end(), begin, begin + bytes->len);
+  g_byte_array_unref(bytes);
+  return written;
+}
+
+bool is_written_by_hand(const GstMetaInfo& info) {
+  const GType types[] = {
+      GST_AUDIO_META_API_TYPE,      GST_REFERENCE_TIMESTAMP_META_API_TYPE,      GST_VIDEO_META_API_TYPE,
+      GST_VIDEO_CROP_META_API_TYPE, GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE, GST_VIDEO_TIME_CODE_META_API_TYPE};
+  return gst_meta_info_is_custom(&info) != 0 ||
+         std::find(std::begin(types), std::end(types), info.api) != std::end(types);
+}
+
+/// What the meta's own reader makes of it, GStreamer's or an application's. The lengths ahead of it are checked here:
+/// GStreamer adds them without a look at how large they are.
+bool take_other(GstBuffer* carrier, std::span<const std::byte> text) {
+  Reader head(text);
+  const auto total = GUINT32_FROM_LE(head.take<guint32>());
+  const auto length = GUINT32_FROM_LE(head.take<guint32>());
+  const char* name = head.take_text();
+  (void)head.take<std::uint8_t>();  // a version
+  if (!head.is_whole() || total != text.size() || length != std::strlen(name)) return false;
+  const GstMetaInfo* info = gst_meta_get_info(name);
+  if (info == nullptr || info->deserialize_func == nullptr) return true;  // nobody here knows it
+  guint32 consumed = 0;
+  return !is_written_by_hand(*info) &&
+         gst_meta_deserialize(carrier, reinterpret_cast<const guint8*>(text.data()), text.size(), &consumed) != nullptr;
+}
+#else
+bool put_other(LinkText& /*text*/, const GstMeta* /*meta*/) {
+  return false;
+}
+bool take_other(GstBuffer* /*carrier*/, std::span<const std::byte> /*text*/) {
+  return true;
+}
+#endif
+
+/// False: it does not cross.
+bool put_record(LinkText& text, GstMeta* meta) {
+  const GType api = meta->info->api;
+  text.resize(record_head);
+  const auto head = [&](Kind kind) { text[0] = static_cast<std::byte>(kind); };
+  if (api == GST_AUDIO_META_API_TYPE) {
+    head(Kind::audio);
+    return put_audio(text, *reinterpret_cast<GstAudioMeta*>(meta));
+  }
+  if (api == GST_REFERENCE_TIMESTAMP_META_API_TYPE) {
+    head(Kind::reference);
+    put_reference(text, *reinterpret_cast<GstReferenceTimestampMeta*>(meta));
+  } else if (api == GST_VIDEO_CROP_META_API_TYPE) {
+    head(Kind::crop);
+    const auto& crop = *reinterpret_cast<GstVideoCropMeta*>(meta);
+    put(text, Place{crop.x, crop.y, crop.width, crop.height});
+  } else if (api == GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE) {
+    head(Kind::region);
+    put_region(text, *reinterpret_cast<GstVideoRegionOfInterestMeta*>(meta));
+  } else if (api == GST_VIDEO_TIME_CODE_META_API_TYPE) {
+    head(Kind::time_code);
+    put_time_code(text, reinterpret_cast<GstVideoTimeCodeMeta*>(meta)->tc);
+  } else if (gst_meta_info_is_custom(meta->info) != 0) {
+    head(Kind::custom);
+    put_custom(text, meta);
+  } else {
+    head(Kind::other);
+    return put_other(text, meta);
+  }
+  return true;
+}
+
+bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text, std::uint64_t bytes) {
+  Reader reader(text);
+  switch (kind) {
+    case Kind::audio:
+      return take_audio(carrier, reader, bytes);
+    case Kind::reference:
+      return take_reference(carrier, reader);
+    case Kind::crop:
+      return take_crop(carrier, reader);
+    case Kind::region:
+      return take_region(carrier, reader);
+    case Kind::time_code:
+      return take_time_code(carrier, reader);
+    case Kind::custom:
+      return take_custom(carrier, reader);
+    case Kind::other:
+      return take_other(carrier, text);
+  }
+  return false;
+}
+
+}  // namespace
+
+MetaText text_of_metas(GstBuffer* buffer, std::size_t most) {
+  MetaText metas;
+  LinkText record;
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
+    if (meta->info->api == GST_VIDEO_META_API_TYPE) continue;
+    record.clear();
+    if (!put_record(record, meta) || record.size() > most - metas.text.size()) {
+      ++metas.left_out;
+      continue;
+    }
+    const auto length = static_cast<std::uint32_t>(record.size() - record_head);
+    std::memcpy(&record[1], &length, sizeof length);
+    metas.text.insert(metas.text.end(), record.begin(), record.end());
+  }
+  return metas;
+}
+
+bool add_metas(GstBuffer* carrier, std::span<const std::byte> text, std::uint64_t bytes) {
+  bool all = true;
+  for (Reader reader(text); !reader.empty();) {
+    const auto kind = reader.take<Kind>();
+    const auto record = reader.take_bytes(reader.take<std::uint32_t>());
+    if (!reader.is_whole()) return false;
+    all = take_record(carrier, kind, record, bytes) && all;
+  }
+  return all;
+}
+
+}  // namespace gpumap::gst

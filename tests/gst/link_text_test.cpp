@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: MIT
+// Events and queries as text between two processes: whatever a peer writes in their place, what is read of it is an
+// event or a query of a kind that crosses, with what such a one has.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <random>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "gst/link/upstream_text.hpp"
+#include "pipeline.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using Event = std::unique_ptr<GstEvent, Unref>;
+using Query = std::unique_ptr<GstQuery, Unref>;
+
+/// An event's text that says `structure`.
+LinkText written(GstEventType type, const std::string& structure) {
+  const auto kind = static_cast<std::uint32_t>(type);
+  LinkText text(9);
+  text[0] = std::byte{1};
+  std::memcpy(&text[1], &kind, sizeof kind);
+  for (const char letter : structure) text.push_back(static_cast<std::byte>(letter));
+  text.push_back(std::byte{0});
+  return text;
+}
+
+/// GStreamer's reader complains of what it cannot read, and goes on.
+struct WithComplaints {
+  WithComplaints() : fatal(g_log_set_always_fatal(static_cast<GLogLevelFlags>(G_LOG_FATAL_MASK))) {
+    before = g_log_set_default_handler([](const gchar*, GLogLevelFlags, const gchar*, gpointer) {}, nullptr);
+  }
+  ~WithComplaints() {
+    g_log_set_default_handler(before, nullptr);
+    g_log_set_always_fatal(fatal);
+  }
+  WithComplaints(const WithComplaints&) = delete;
+  WithComplaints& operator=(const WithComplaints&) = delete;
+  GLogLevelFlags fatal;
+  GLogFunc before;
+};
+
+TEST(LinkText, OfWhatIsNothingIsNoEvent) {
+  const WithComplaints go_on;
+  const auto is_read = [](GstEventType type, const std::string& structure) {
+    return Event(event_of(written(type, structure))) != nullptr;
+  };
+  EXPECT_TRUE(is_read(GST_EVENT_STREAM_START, "x, stream-id=(string)a;"));
+  EXPECT_FALSE(is_read(GST_EVENT_STREAM_START, "x, stream-id=(string)NULL;"));
+  EXPECT_FALSE(is_read(GST_EVENT_STREAM_START, "x, stream-id=(int)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_STREAM_START, ""));
+  const std::string caps = "event, caps=(GstCaps)";
+  EXPECT_TRUE(is_read(GST_EVENT_CAPS, caps + "audio/x-raw;"));
+  EXPECT_FALSE(is_read(GST_EVENT_CAPS, caps + "ANY;"));
+  for (const char* const nothing : {"NULL", "\"\"", "\"NULL\""}) {
+    const Event tags(event_of(written(GST_EVENT_TAG, std::string("x, taglist=(taglist)") + nothing + ";")));
+    GstTagList* list = nullptr;
+    if (tags) gst_event_parse_tag(tags.get(), &list);
+    EXPECT_EQ(tags != nullptr, list != nullptr) << nothing;
+  }
+  EXPECT_TRUE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(guint64)2;"));
+  EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(int)2;"));
+}
+
+TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
+  const WithComplaints go_on;
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.applied_rate = 2;
+  const LinkText text = text_of(Event(gst_event_new_segment(&segment)).get());
+  ASSERT_TRUE(Event(event_of(text)));
+  const std::string whole(reinterpret_cast<const char*>(text.data()), text.size());
+  const auto with = [&](const std::string& field, const std::string& value) {
+    const std::size_t at = whole.find(field);
+    EXPECT_NE(at, std::string::npos) << whole;
+    const std::size_t begin = whole.find(')', at) + 1;
+    std::string other = whole;
+    other.replace(begin, whole.find_first_of(",;\\\"", begin) - begin, value);
+    return Event(event_of(std::as_bytes(std::span(other))));
+  };
+  EXPECT_TRUE(with("rate=", "1.5"));
+  EXPECT_FALSE(with("rate=", "0"));
+  EXPECT_FALSE(with("applied-rate=", "0"));
+  EXPECT_FALSE(with("rate=", "inf"));
+  EXPECT_FALSE(with("format=", "12345"));
+}
+
+// Rows that reach out of a frame would be read.
+TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
+  int formats = 0;
+  for (int format = GST_VIDEO_FORMAT_ENCODED + 1; is_known_value(GST_TYPE_VIDEO_FORMAT, format); ++format) {
+    GstVideoInfo info;
+    gst_video_info_set_format(&info, static_cast<GstVideoFormat>(format), 33, 7);
+    if (GST_VIDEO_FORMAT_INFO_IS_TILED(info.finfo) || GST_VIDEO_FORMAT_INFO_HAS_PALETTE(info.finfo)) continue;
+    if (GST_VIDEO_INFO_N_PLANES(&info) == 0) continue;  // as DMA_DRM of GStreamer 1.24
+    ++formats;
+    VideoLayout layout;
+    layout.format = static_cast<std::uint32_t>(format);
+    layout.width = 33;
+    layout.height = 7;
+    layout.planes = GST_VIDEO_INFO_N_PLANES(&info);
+    for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+      layout.offset[plane] = GST_VIDEO_INFO_PLANE_OFFSET(&info, plane);
+      layout.stride[plane] = GST_VIDEO_INFO_PLANE_STRIDE(&info, plane);
+    }
+    const auto is_taken = [&](const VideoLayout& one) {
+      const Buffer buffer(gst_buffer_new());
+      std::optional<VideoLayout> read;
+      if (read_layout(text_of(one), read)) add_layout(buffer.get(), *read, info.size);
+      return gst_buffer_get_video_meta(buffer.get()) != nullptr;
+    };
+    const char* const name = info.finfo->name;
+    EXPECT_TRUE(is_taken(layout)) << name;
+    for (const std::uint32_t lie : {500U, static_cast<std::uint32_t>(G_MAXINT), ~0U}) {
+      VideoLayout wide = layout;
+      VideoLayout high = layout;
+      wide.width = lie;
+      high.height = lie;
+      EXPECT_FALSE(is_taken(wide)) << name << lie;
+      EXPECT_FALSE(is_taken(high)) << name << lie;
+    }
+  }
+  EXPECT_GT(formats, 90);
+  std::optional<VideoLayout> none;
+  for (const std::uint32_t lie : {0U, 1U, 100'000U, ~0U}) {
+    VideoLayout layout;
+    layout.format = lie;
+    layout.planes = 1;
+    EXPECT_FALSE(read_layout(text_of(layout), none)) << lie;
+  }
+}
+
+/// One of each that crosses, as it is sent.
+std::vector<LinkText> sent_upstream() {
+  std::vector<LinkText> texts;
+  const auto add_event = [&](GstEvent* event) { texts.push_back(text_of_upstream(Event(event).get())); };
+  const auto add_query = [&](GstQuery* query) { texts.push_back(text_of(Query(query).get())); };
+  add_event(
+      gst_event_new_seek(-1.5, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 7, GST_SEEK_TYPE_END, -9));
+  add_event(gst_event_new_qos(GST_QOS_TYPE_THROTTLE, 0.5, -3, 8));
+  add_event(gst_event_new_navigation(
+      gst_structure_new("application/x-gst-navigation", "event", G_TYPE_STRING, "key-press", nullptr)));
+  add_event(gst_event_new_reconfigure());
+  add_event(gst_event_new_custom(
+      GST_EVENT_CUSTOM_UPSTREAM,
+      gst_structure_new("GstForceKeyUnit", "all-headers", G_TYPE_BOOLEAN, TRUE, "count", G_TYPE_UINT, 3, nullptr)));
+  add_query(gst_query_new_position(GST_FORMAT_BYTES));
+  add_query(gst_query_new_duration(GST_FORMAT_TIME));
+  add_query(gst_query_new_seeking(GST_FORMAT_TIME));
+  add_query(gst_query_new_latency());
+  add_query(gst_query_new_segment(GST_FORMAT_TIME));
+  add_query(gst_query_new_convert(GST_FORMAT_TIME, 17, GST_FORMAT_BYTES));
+  add_query(gst_query_new_custom(
+      GST_QUERY_CUSTOM,
+      gst_structure_new("mine", "caps", GST_TYPE_CAPS, new_caps("audio/x-raw,rate=[1,5]").get(), nullptr)));
+  return texts;
+}
+
+std::vector<LinkText> sent_downstream() {
+  std::vector<LinkText> texts;
+  const auto add = [&](GstEvent* event) { texts.push_back(text_of(Event(event).get())); };
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  add(gst_event_new_stream_start("a stream"));
+  add(gst_event_new_caps(video_caps("NV12", 33, 7).get()));
+  add(gst_event_new_segment(&segment));
+  add(gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "a \"title\", [x]", GST_TAG_TRACK_NUMBER, 3, nullptr)));
+  add(gst_event_new_gap(1, 2));
+  add(gst_event_new_eos());
+  add(gst_event_new_flush_start());
+  add(gst_event_new_flush_stop(TRUE));
+  add(gst_event_new_latency(20));
+  for (const GstEventType type :
+       {GST_EVENT_CUSTOM_DOWNSTREAM, GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, GST_EVENT_CUSTOM_DOWNSTREAM_OOB}) {
+    add(gst_event_new_custom(type, gst_structure_new("mine", "text", G_TYPE_STRING, "x", "n", G_TYPE_INT, 1, nullptr)));
+  }
+  return texts;
+}
+
+/// Texts that are nearly right: letters changed, pieces left out, doubled, or of another text.
+class Liar {
+ public:
+  explicit Liar(std::vector<LinkText> texts) : texts_(std::move(texts)) {}
+  LinkText next() {
+    LinkText text = one();
+    for (std::size_t changes = below(4); changes > 0 && !text.empty(); --changes) {
+      const std::size_t at = below(text.size());
+      const auto begin = text.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto length = static_cast<std::ptrdiff_t>(below(std::min<std::size_t>(text.size() - at, 20)));
+      static constexpr std::string_view marks = "[]{}<>()\"\\,;= 0-9NULL\0x";
+      switch (below(5)) {
+        case 0:
+          text[at] = static_cast<std::byte>(random_());
+          break;
+        case 1:
+          text[at] = static_cast<std::byte>(marks[below(marks.size())]);
+          break;
+        case 2:
+          text.erase(begin, begin + length);
+          break;
+        case 3: {
+          const LinkText piece(begin, begin + length);
+          text.insert(text.begin() + static_cast<std::ptrdiff_t>(below(text.size())), piece.begin(), piece.end());
+          break;
+        }
+        default: {
+          const LinkText& other = one();
+          text.resize(at);
+          text.insert(text.end(), other.begin() + static_cast<std::ptrdiff_t>(below(other.size())), other.end());
+        }
+      }
+    }
+    return text;
+  }
+
+ private:
+  std::size_t below(std::size_t end) {
+    return end == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, end - 1)(random_);
+  }
+  const LinkText& one() { return texts_[below(texts_.size())]; }
+
+  const std::vector<LinkText> texts_;
+  std::mt19937 random_{5};
+};
+
+constexpr int tries = 30'000;
+
+TEST(LinkText, OfALiarUpstreamIsNothingThatDoesNotCross) {
+  const WithComplaints go_on;
+  Liar liar(sent_upstream());
+  int events = 0;
+  int queries = 0;
+  for (int turn = 0; turn < tries; ++turn) {
+    const LinkText text = liar.next();
+    const UpstreamAsked asked = asked_of(text);
+    const Event event(asked.event);
+    const Query query(asked.query);
+    ASSERT_FALSE(event && query);
+    if (event) {
+      ++events;
+      ASSERT_FALSE(text_of_upstream(event.get()).empty()) << GST_EVENT_TYPE_NAME(event.get());
+      ASSERT_NE(gst_event_type_get_flags(GST_EVENT_TYPE(event.get())) & GST_EVENT_TYPE_UPSTREAM, 0);
+      if (GST_EVENT_TYPE(event.get()) == GST_EVENT_SEEK) {
+        gdouble rate = 0;
+        gst_event_parse_seek(event.get(), &rate, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+        ASSERT_TRUE(rate != 0 && std::isfinite(rate));
+      }
+    }
+    if (query) {
+      ++queries;
+      ASSERT_FALSE(text_of(query.get()).empty()) << GST_QUERY_TYPE_NAME(query.get());
+    }
+    // The same bytes as an answer change nothing but values.
+    const Query own(gst_query_new_seeking(GST_FORMAT_TIME));
+    (void)read_answer(text, own.get());
+    ASSERT_EQ(gst_structure_n_fields(gst_query_get_structure(own.get())), 4);
+  }
+  EXPECT_GT(events, tries / 10) << "it lies too much";
+  EXPECT_GT(queries, tries / 10);
+  EXPECT_LT(events + queries, tries) << "it never lies";
+}
+
+TEST(LinkText, OfALiarDownstreamIsNothingThatDoesNotCross) {
+  const WithComplaints go_on;
+  std::set<GstEventType> kinds;
+  for (const LinkText& text : sent_downstream()) kinds.insert(GST_EVENT_TYPE(Event(event_of(text)).get()));
+  ASSERT_EQ(kinds.size(), sent_downstream().size());
+  Liar liar(sent_downstream());
+  int events = 0;
+  for (int turn = 0; turn < tries; ++turn) {
+    const Event event(event_of(liar.next()));
+    if (!event) continue;
+    ++events;
+    const GstEventType type = GST_EVENT_TYPE(event.get());
+    ASSERT_TRUE(kinds.contains(type)) << GST_EVENT_TYPE_NAME(event.get());
+    if (type == GST_EVENT_STREAM_START) {
+      const gchar* id = nullptr;
+      gst_event_parse_stream_start(event.get(), &id);
+      ASSERT_NE(id, nullptr);
+    } else if (type == GST_EVENT_CAPS) {
+      GstCaps* caps = nullptr;
+      gst_event_parse_caps(event.get(), &caps);
+      ASSERT_TRUE(caps != nullptr && gst_caps_is_fixed(caps));
+    } else if (type == GST_EVENT_SEGMENT) {
+      const GstSegment* segment = nullptr;
+      gst_event_parse_segment(event.get(), &segment);
+      ASSERT_TRUE(segment != nullptr && segment->rate != 0 && segment->applied_rate != 0);
+    } else if (type == GST_EVENT_TAG) {
+      GstTagList* tags = nullptr;
+      gst_event_parse_tag(event.get(), &tags);
+      ASSERT_NE(tags, nullptr);
+    }
+  }
+  EXPECT_GT(events, tries / 10) << "it lies too much";
+  EXPECT_LT(events, tries) << "it never lies";
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
