@@ -221,7 +221,8 @@ void SrcStream::give_up(GstFlowReturn flow) {
     return;
   }
   gst_pad_pause_task(pad_);
-  if (flow == GST_FLOW_FLUSHING) return;
+  // A bin that goes down stops its own pads first, which then refuse events: an error, by GStreamer's reckoning.
+  if (flow == GST_FLOW_FLUSHING || (flow == GST_FLOW_ERROR && is_stopping(element_))) return;
   GstElement* sink = channel_->sink();
   const bool told = sink != nullptr && same_pipeline(element_, sink);
   gst_clear_object(&sink);

@@ -161,5 +161,35 @@ TEST(State, RestartWithOtherCaps) {
   }
 }
 
+// Its pads stop first, and refuse the events that a source sends just then. That is no error, and no concern of the
+// producer's.
+TEST(State, ABinAroundTheSrcThatStops) {
+  const std::string channel = new_channel();
+  Pipeline producer("videotestsrc ! video/x-raw,format=GRAY8,width=33,height=17 ! gpumapsink channel=" + channel);
+  Pipeline consumer("bin.( name=bin gpumapsrc name=src channel=" + channel + " ) ! fakesink name=out sync=false");
+  GstElement* bin = consumer.element("bin");
+  const Pad src(gst_element_get_static_pad(consumer.element("src"), "src"));
+  // The first that a bin does on its way down, in the moment of an event.
+  const auto stops = [](GstPad*, GstPadProbeInfo* info, gpointer stopping) {
+    if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) != GST_EVENT_TAG) return GST_PAD_PROBE_OK;
+    GST_STATE_TARGET(stopping) = GST_STATE_READY;
+    GST_PAD_SET_FLUSHING(GST_PAD(GST_ELEMENT(stopping)->srcpads->data));
+    return GST_PAD_PROBE_REMOVE;
+  };
+  gst_pad_add_probe(src.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, stops, bin, nullptr);
+  ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 5; }));
+  ASSERT_TRUE(gst_element_send_event(consumer.element("src"),
+                                     gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "a title", nullptr))));
+  ASSERT_TRUE(eventually([&] { return gst_pad_get_task_state(src.get()) == GST_TASK_PAUSED; }));
+  EXPECT_EQ(consumer.wait(100ms), "timeout");
+  EXPECT_EQ(producer.wait(1ms), "timeout");
+  gst_element_set_state(bin, GST_STATE_READY);
+  ASSERT_TRUE(gst_element_sync_state_with_parent(bin));
+  EXPECT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 5; }));
+  EXPECT_EQ(producer.wait(1ms), "timeout");
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test
