@@ -44,6 +44,8 @@ namespace {
 constexpr std::int64_t ms = 1000000;
 constexpr std::int64_t hang_ns = 5000 * ms;  ///< so long without a frame, and all are started anew
 
+constexpr const char* media_type = "application/x-frame";
+
 struct Pair {
   const char* name;
   const char* sink;
@@ -96,24 +98,49 @@ GstElement* part(GstElement* pipeline, const char* name) {
   return element;
 }
 
+/// What the sink offers, so that each pair gets the memory that it likes best; null: the system's.
+GstAllocator* offered_allocator(GstElement* source) {
+  GstPad* pad = gst_element_get_static_pad(source, "src");
+  GstCaps* caps = gst_caps_new_empty_simple(media_type);
+  GstQuery* query = gst_query_new_allocation(caps, FALSE);
+  GstAllocator* allocator = nullptr;
+  if (gst_pad_peer_query(pad, query) && gst_query_get_n_allocation_params(query) > 0) {
+    gst_query_parse_nth_allocation_param(query, 0, &allocator, nullptr);
+  }
+  gst_query_unref(query);
+  gst_caps_unref(caps);
+  gst_object_unref(pad);
+  return allocator;
+}
+
+GstBuffer* make_frame(GstAllocator* allocator, std::uint64_t frame, std::size_t bytes) {
+  GstBuffer* buffer = gst_buffer_new_allocate(allocator, bytes, nullptr);
+  GstMapInfo map;
+  if (buffer == nullptr || !gst_buffer_map(buffer, &map, GST_MAP_WRITE)) throw std::runtime_error("no frame");
+  for (std::uint64_t at = 0; at + sizeof(Line) <= bytes; at += sizeof(Line)) {
+    const Line line = line_of(frame, at);
+    std::memcpy(map.data + at, &line, sizeof line);
+  }
+  gst_buffer_unmap(buffer, &map);
+  return buffer;
+}
+
 /// Until it is killed, or its pipeline ends by itself.
 int produce(const Options& options, Shared& shared) {
   // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
   if (std::string_view(pairs[options.pair].name) != "gpumap") std::filesystem::remove(options.folder + "/s");
-  GstElement* pipeline = launch(
-      fmt::format("appsrc name=in block=true max-buffers=1 format=time caps=application/x-frame ! {} socket-path={}/s",
-                  pairs[options.pair].sink, options.folder));
+  GstElement* pipeline =
+      launch(fmt::format("appsrc name=in block=true max-buffers=1 format=time caps={} ! {} socket-path={}/s",
+                         media_type, pairs[options.pair].sink, options.folder));
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
+  GstAllocator* const allocator = offered_allocator(part(pipeline, "in"));
   const std::int64_t period = 1000 * ms / options.fps;
-  std::int64_t next = bench::now_ns();
+  const std::int64_t began = bench::now_ns();
+  std::int64_t next = began;
   while (true) {
-    const std::uint64_t frame = shared.made++;
-    GstBuffer* buffer = gst_buffer_new_allocate(nullptr, options.bytes, nullptr);
-    for (std::uint64_t at = 0; at + sizeof(Line) <= options.bytes; at += sizeof(Line)) {
-      const Line line = line_of(frame, at);
-      gst_buffer_fill(buffer, at, &line, sizeof line);
-    }
     const std::int64_t before = bench::now_ns();
+    GstBuffer* buffer = make_frame(allocator, shared.made++, options.bytes);
+    GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(before - began);  // unixfdsink takes no frame without
     if (gst_app_src_push_buffer(GST_APP_SRC(part(pipeline, "in")), buffer) != GST_FLOW_OK) return 1;
     const auto took = static_cast<std::uint64_t>(bench::now_ns() - before);
     shared.longest_push_ns = std::max(shared.longest_push_ns.load(), took);
@@ -153,8 +180,8 @@ void note(Shared::Taker& taker, GstBuffer* buffer, std::int64_t period) {
 
 /// Until it is killed, or its pipeline ends by itself.
 int consume(const Options& options, Shared::Taker& taker) {
-  GstElement* pipeline = launch(fmt::format("{} socket-path={}/s ! application/x-frame ! appsink name=out sync=false",
-                                            pairs[options.pair].src, options.folder));
+  GstElement* pipeline = launch(fmt::format("{} socket-path={}/s ! {} ! appsink name=out sync=false",
+                                            pairs[options.pair].src, options.folder, media_type));
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
   while (GstSample* sample = gst_app_sink_pull_sample(GST_APP_SINK(part(pipeline, "out")))) {
     note(taker, gst_sample_get_buffer(sample), 1000 * ms / options.fps);
