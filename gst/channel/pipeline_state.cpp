@@ -35,6 +35,15 @@ bool is_prerolling(GstElement* element) {
   });
 }
 
+bool is_in_playing(GstElement* element) {
+  GstElement* pipeline = top_level(element);
+  GST_OBJECT_LOCK(pipeline);
+  const bool plays = GST_STATE(pipeline) == GST_STATE_PLAYING;
+  GST_OBJECT_UNLOCK(pipeline);
+  gst_object_unref(pipeline);
+  return plays;
+}
+
 GstElement* top_level(GstElement* element) {
   GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
   while (GstObject* parent = gst_object_get_parent(at)) {

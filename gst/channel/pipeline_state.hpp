@@ -17,6 +17,9 @@ namespace gpumap::gst {
 [[nodiscard]] bool is_changing_state(GstElement* element);
 /// The same, but for the way to PLAYING, which needs no frames: its sinks have theirs.
 [[nodiscard]] bool is_prerolling(GstElement* element);
+/// The pipeline around it is in PLAYING, though it may be on its way to another state, and the element there before it:
+/// the base time holds still, and the time at which the pipeline stopped is not written down yet.
+[[nodiscard]] bool is_in_playing(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 /// For people; empty for null. Takes `element`. It takes the locks of objects, whose holders may wait for a channel's.

@@ -167,8 +167,12 @@ void Outlet::watch_time() {
   next_look_ = moment + between_looks;
   GstClock* clock = gst_element_get_clock(sink_);
   if (clock == nullptr) return;  // it has never played
+  if (is_stopping(sink_)) {      // and will do so no more: what is left is due when it always was
+    gst_object_unref(clock);
+    return;
+  }
   Channel::FarTime time;
-  time.playing = now.playing && !is_changing_state(sink_);
+  time.playing = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
   if (time.playing) {
     time.base = static_cast<GstClockTimeDiff>(now.base);
   } else {

@@ -25,8 +25,9 @@ GstClockTime base_time_of(GstElement* element) {
 /// The base time of `element`'s pipeline. While it does not play, what that would be if it began now, at the running
 /// time at which it stopped; `estimated` is then set.
 GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, bool& estimated) {
-  if (playing && !is_changing_state(element)) return static_cast<GstClockTimeDiff>(base_time_of(element));
-  estimated = true;
+  const bool settled = playing && !is_changing_state(element);
+  estimated = estimated || !settled;
+  if (settled || is_in_playing(element)) return static_cast<GstClockTimeDiff>(base_time_of(element));
   GstElement* pipeline = top_level(element);
   const GstClockTime stopped = gst_element_get_start_time(pipeline);
   gst_object_unref(pipeline);
@@ -75,8 +76,8 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel) {
   two_clocks_ = here != nullptr && there != nullptr && here != there;
   if (same_pipeline(src_, sink)) {
     shift = 0;
-  } else if (there == nullptr) {
-    estimated_ = true;  // it has never played
+  } else if (there == nullptr || is_stopping(sink)) {
+    estimated_ = true;  // it has never played, or will do so no more, and what is left of it is due when it always was
   } else {
     const GstClockTime now_there = gst_clock_get_time(there);
     const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here) : now_there;
