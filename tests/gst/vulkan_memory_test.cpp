@@ -320,10 +320,11 @@ TEST_F(VulkanMemory, NothingIsLeftBehind) {
     expect_unchanged("vulkanupload ! gpumapkernel name=kernel kernel=identity ! video/x-raw", {"RGBA", 512, 512},
                      "gpu-copies", 6);
   };
-  once();
+  // The allocator's heaps of the first threads grow for a while. One image lost by each pipeline would be 40 MiB.
+  for (int i = 0; i < 5; ++i) once();
   const std::size_t descriptors = open_descriptors();
   const std::size_t bytes = resident_bytes();
-  for (int i = 0; i < 10; ++i) once();
+  for (int i = 0; i < 20; ++i) once();
   EXPECT_TRUE(no_more_descriptors_than(descriptors));
   if (!sanitized) {
     EXPECT_LT(resident_bytes(), bytes + (20U << 20U));
