@@ -85,7 +85,6 @@ struct Qos {
   }
 };
 
-// "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
 /// Frames that are in the ring when `stop` has come to the producer are due when they always were.
 void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   const std::string channel = new_channel();
@@ -96,24 +95,27 @@ void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   constexpr std::uint64_t frames = 6;
+  // A second ahead: due after the beginning of the pipeline that plays later.
   const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
     for (std::uint64_t n = from; n < until; ++n) {
-      ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(65, n), n * GST_MSECOND)));
+      ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(65, n), GST_SECOND + n * GST_MSECOND)));
     }
   };
   push_some(0, 1);
   ASSERT_NE(pull(out.appsink()), nullptr);
   ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  push_some(1, 2);  // from here on both base times are known
+  ASSERT_NE(pull(out.appsink()), nullptr);
   g_usleep(400000);
-  push_some(1, frames);
+  push_some(2, frames);
   ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") == frames; }));
   const GstClockTime base = gst_element_get_base_time(in.get());
   stop(in);
-  for (std::uint64_t n = 1; n < frames; ++n) ASSERT_NE(pull(out.appsink()), nullptr) << n;
+  for (std::uint64_t n = 2; n < frames; ++n) ASSERT_NE(pull(out.appsink()), nullptr) << n;
   const std::lock_guard lock(received.mutex);
   ASSERT_EQ(received.times.size(), frames);
-  for (std::uint64_t n = 1; n < frames; ++n) EXPECT_EQ(received.times[n], base + n * GST_MSECOND) << n;
+  for (std::uint64_t n = 1; n < frames; ++n) EXPECT_EQ(received.times[n], base + GST_SECOND + n * GST_MSECOND) << n;
 }
 
 // A pipeline on its way down stops its sink first, and only at the end writes down when it stopped.
@@ -130,6 +132,7 @@ TEST(TwoPipelines, ASinkThatStopsForGoodMovesNoFrame) {
   });
 }
 
+// "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
   const std::string channel = new_channel();
   Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out qos=false");
