@@ -40,16 +40,20 @@ struct Answering {
       if (!came.wait_for(lock, 1ms, [this] { return !questions.empty(); })) continue;
       const LinkQuestion question = std::move(questions.front());
       questions.pop_front();
-      lock.unlock();
       const std::string text = text_of(question.text);
-      if (question.number == 0) told = text;
+      if (question.number == 0) last_told = text;
+      lock.unlock();
       if (text != "wait") served.server->answer(question, bytes_of({text.rbegin(), text.rend()}));
     }
+  }
+  std::string told() {
+    const std::lock_guard lock(mutex);
+    return last_told;
   }
   std::mutex mutex;
   std::condition_variable came;
   std::deque<LinkQuestion> questions;
-  std::string told;
+  std::string last_told;
   std::atomic<bool> ends{false};
   Served served;
   std::thread thread;
@@ -119,7 +123,7 @@ TEST(LinkQuestions, ToldIsToldAndHasNoAnswer) {
   const auto consumer = answering.served.consumer();
   ASSERT_TRUE(consumer->tell(bytes_of("hear this")));
   EXPECT_EQ(ask(*consumer, "a"), "a");
-  EXPECT_EQ(answering.told, "hear this");
+  EXPECT_EQ(answering.told(), "hear this");
 }
 
 TEST(LinkQuestions, WithoutAnAnswerAreWaitedForUntilTheDeadlineOrTheEnd) {
@@ -153,7 +157,7 @@ TEST(LinkQuestions, AreBounded) {
   }
   EXPECT_EQ(ask(*consumer, "ab"), "ba");
   greedy.send(link::encode_ask(greedy.generation(), {0}, bytes_of("done")));
-  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba" && answering.told == "done"; }));
+  EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba" && answering.told() == "done"; }));
 }
 
 TEST(LinkQuestions, AMessageAtOnceOvertakesFramesAndIsHeardWithoutThem) {
