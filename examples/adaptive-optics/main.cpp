@@ -92,7 +92,7 @@ std::string checked(const LoopFigures& figures) {
 
 void tell(Summary& summary, const LoopFigures& figures) {
   const Latencies& times = figures.latencies;
-  const double frames = static_cast<double>(times.count());
+  const auto frames = static_cast<double>(times.count());
   const double median = times.percentile(0.5);
   constexpr double late_us = 50;
   summary.add(fmt::format("device           {}, {}", figures.device, figures.transport));

@@ -43,7 +43,7 @@ class AdaptiveOptics : public Example {
     return fmt::format("{}={}", name, path.string());
   }
   /// The pipeline that the example runs; with `grid` 0 as many blocks as the file says.
-  std::string line(const Tables& tables, std::size_t grid) const {
+  [[nodiscard]] std::string line(const Tables& tables, std::size_t grid) const {
     return on_new_channel(fmt::format(
         "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel location={} "
         "tables=\"{},{},{}\" params=actuators={} {} ! application/x-mirror-commands ! appsink name=out sync=false",
