@@ -103,7 +103,7 @@ void tell(Summary& summary, const LoopFigures& figures) {
   summary.add(fmt::format("latency          P50 {:.1f} us, P99 {:.1f} us, P99.9 {:.1f} us, max {:.1f} us", median,
                           times.percentile(0.99), times.percentile(0.999), times.max()));
   summary.add(fmt::format("jitter           {:.2f} us RMS", times.jitter()));
-  summary.add(fmt::format("late             {} frames came {} us or more after the median",
+  summary.add(fmt::format("late             {} frames came more than {} us after the median",
                           grouped(times.above(median + late_us)), late_us));
   summary.add(fmt::format("checked          {}: the largest error of a command is {:.4f} of its bound",
                           checked(figures), figures.worst_of_bound));
