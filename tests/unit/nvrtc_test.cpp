@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <string>
 #include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
@@ -59,7 +61,11 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   }
   const std::filesystem::path examples = GPUMAP_EXAMPLES;
   for (const auto& file : std::filesystem::recursive_directory_iterator(examples)) {
-    if (file.path().extension() == ".cu") sources.push_back(load_kernel_file(file.path()));
+    if (file.path().extension() != ".cu") continue;
+    const KernelSource source = load_kernel_file(file.path());
+    const std::vector<std::string> functions = parse_declaration(source.code).functions;
+    if (functions.empty()) sources.push_back(source);
+    for (const std::string& function : functions) sources.push_back(load_kernel_file(file.path(), function));
   }
   EXPECT_GT(sources.size(), builtins().size());
   for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
