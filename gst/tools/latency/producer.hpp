@@ -29,7 +29,8 @@ class OwnMemory {
   std::size_t stride_, count_, at_ = 0;
 };
 
-struct ProducerOptions {
+/// Which frames, and when.
+struct ProducerPlan {
   std::string caps;
   std::size_t frame_bytes = 0;
   std::size_t frames = 0;
@@ -37,6 +38,13 @@ struct ProducerOptions {
   double rate = 0;         ///< frames a second; 0: as fast as they go
   unsigned in_flight = 0;  ///< 0: any number
   bool spin = false;
+};
+
+struct ProducerOptions {
+  ProducerPlan plan;
+  /// Where another process counts what comes to its end; the first frame then goes alone, for it waits until that
+  /// process has connected. Null: this process counts.
+  Arrivals* arrivals = nullptr;
   /// Called before each frame is made, with its number.
   std::function<void(std::size_t)> before_frame;
   /// Called around the push of each frame, where somebody else than gpumapsink counts: with acquired, first and last
