@@ -84,6 +84,7 @@ void Outlet::stop(bool drained) {
     door_->outlet = nullptr;
   }
   set_server(nullptr);
+  settings_.address.reset();
   desk_.reset();  // which the server's thread calls
   clients_ = 0;
 }
@@ -117,6 +118,7 @@ void Outlet::run() {
       // Once: what follows is dropped, and the pipeline is told to stop.
       if (!std::exchange(failed_, true)) post_error(sink_, error);
       set_server(nullptr);
+      settings_.address.reset();  // nobody is to wait there
       end();
     }
     // A flush waits for the lock.
@@ -172,7 +174,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   clients_ = 0;
   ring_ = ring;
   LinkServerOptions options;
-  options.path = settings_.path;
+  options.address = settings_.address;
   options.dropped = settings_.dropped;
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
   options.on_question = [this](LinkQuestion question) { desk_->take(std::move(question)); };
