@@ -138,11 +138,11 @@ std::string way_of(const Json& report) {
   if (const unsigned in_flight = options.at("in_flight"); in_flight > 0) {
     made += fmt::format(", {} in flight", in_flight);
   }
-  if (const auto processes = options.value("processes", std::vector<std::string>{"1"}); processes.size() > 1) {
-    made += ", in one process and in two, in turns";
-  } else if (processes.front() == "2") {
-    made += ", in two processes";
-  }
+  const auto processes = options.value("processes", std::vector<std::string>());
+  const auto asked = [&](const char* number) {
+    return std::find(processes.begin(), processes.end(), number) != processes.end();
+  };
+  if (asked("2")) made += asked("1") ? ", in one process and in two, in turns" : ", in two processes";
   if (const unsigned load = options.at("load"); load > 0)
     made += fmt::format(", {} beside", plural(load, "busy process", "es"));
   return made;
