@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-PROGRAM = pathlib.Path(sys.argv[1]).resolve()
+PROGRAM, TOP = [pathlib.Path(argument).resolve() for argument in sys.argv[1:3]]
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="gpumap-processes-"))
 SOCKETS = FOLDER / "sockets"
 JSON, PAGE, CSV = FOLDER / "result.json", FOLDER / "page.html", FOLDER / "frames.csv"
@@ -22,6 +22,7 @@ VIDEO = "video/x-raw,format=NV12,width=324,height=242"
 FOR_EVER = ("--frames", "1003B", "--count", "100000000", "--processes", "2")
 WAY = ["acquired", "first-store", "last-store", "published", "received", "launched", "visible", "released"]
 ROUNDS, WARMUP = 2, 3
+STARTED = []
 
 
 def start(*arguments, env=None):
@@ -29,14 +30,18 @@ def start(*arguments, env=None):
         file.unlink(missing_ok=True)
     shutil.rmtree(SOCKETS, ignore_errors=True)
     SOCKETS.mkdir()
-    return subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--csv", CSV, "--rounds", str(ROUNDS), "--warmup",
-                             str(WARMUP), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            cwd=FOLDER, start_new_session=True, env=env or {**os.environ, "TMPDIR": str(SOCKETS)})
+    if "--timeout" not in arguments:
+        arguments = (*arguments, "--timeout", "100")  # a machine that is busy is no stall
+    process = subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--csv", CSV, "--rounds", str(ROUNDS), "--warmup",
+                                str(WARMUP), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               cwd=FOLDER, start_new_session=True, env=env or {**os.environ, "TMPDIR": str(SOCKETS)})
+    STARTED.append(process)
+    return process
 
 
 def finish(process, status=0):
     """The report, and all that was said."""
-    said = "".join(process.communicate(timeout=90))
+    said = "".join(process.communicate(timeout=250))
     assert process.returncode == status, (process.args, process.returncode, said)
     assert not list(SOCKETS.iterdir()), "the socket's folder is left"
     assert not producers_of(process), "the producer's process is left"
@@ -60,7 +65,7 @@ def producers_of(process):
     return found
 
 
-def until(what, seconds=60):
+def until(what, seconds=100):
     end = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < end, "it did not come"
@@ -68,11 +73,18 @@ def until(what, seconds=60):
     return found
 
 
+def frames_so_far():
+    for socket in SOCKETS.glob("*/link"):
+        table = subprocess.run([TOP, "--json", "--interval", "0.1", socket], capture_output=True, text=True, check=False)
+        for ring in json.loads(table.stdout)["rings"] if table.returncode == 0 else []:
+            return ring["frames"]
+    return 0
+
+
 def producer_of(process):
     """Once frames go through."""
-    until(lambda: any(folder.joinpath("link").exists() for folder in SOCKETS.iterdir()))
-    time.sleep(0.3)
-    (pid, _), = until(lambda: producers_of(process))
+    until(lambda: frames_so_far() > 50)
+    (pid, _), = producers_of(process)
     return pid
 
 
@@ -84,13 +96,13 @@ def check_way(report):
         stamps = [int(row[f"{stamp}_at_ns"]) for stamp in WAY]
         assert stamps == sorted(stamps) and stamps[0] > 0, row
         assert int(row["handover_ns"]) == int(row["launched_at_ns"]) - int(row["published_at_ns"]), row
-        assert int(row["bytes"]) == (1003 if row["frame"] == "1003B" else 324 * 242 * 3 // 2), row
+        assert int(row["bytes"]) == 1003, row
 
 
 def what_is_sent_arrives():
     count = 41
-    report, said = run("--frames", "1003B,324x242", "--fence", "sleep,spin", "--processes", "1,2", "--count", str(count))
-    assert len(report["cases"]) == 8 and report["options"]["processes"] == ["1", "2"], report["options"]
+    report, said = run("--frames", "1003B", "--fence", "sleep,spin", "--processes", "1,2", "--count", str(count))
+    assert len(report["cases"]) == 4 and report["options"]["processes"] == ["1", "2"], report["options"]
     for case in report["cases"]:
         assert not case["error"] and case["frames"] == count and case["dropped"] == 0, case
         assert case["sent"] == count + ROUNDS * WARMUP and case["rounds"] == ROUNDS, case
@@ -103,7 +115,7 @@ def what_is_sent_arrives():
             assert len({*producers, case["consumer_pid"]}) == ROUNDS + 1, case
             assert "socket-path=" in case["line"] and "channel=" not in case["line"], case
     check_way(report)
-    assert len(report["across"]) == 4, report["across"]
+    assert len(report["across"]) == 2, report["across"]
     for one in report["across"]:
         near, far = [case["times"]["handover"] for case in report["cases"]
                      if (case["frame"], case["fence"]) == (one["frame"], one["fence"])]
@@ -114,9 +126,8 @@ def what_is_sent_arrives():
 
 
 def every_kind_of_producer():
-    for arguments in (["--upstream", "copy", "--in-flight", "0"], ["--rate", "500"], ["--kernel", "none"],
-                      ["--kernel", "identity", "--late-src", "200"], ["--upstream", "videotestsrc"],
-                      ["--upstream", "videotestsrc", "--rate", "200"]):
+    for arguments in (["--upstream", "copy", "--in-flight", "0"], ["--rate", "500", "--kernel", "none"],
+                      ["--upstream", "videotestsrc", "--kernel", "identity", "--late-src", "200"]):
         report, said = run("--frames", "324x242", "--processes", "2", "--count", "30", *arguments)
         case, = report["cases"]
         assert case["frames"] == 30 and case["sent"] == 30 + ROUNDS * WARMUP and not case["error"], case
@@ -152,14 +163,15 @@ def what_is_refused():
 
 
 def pipelines_that_fail():
-    for line, words in ((f"notanelement ! {{sink}}  {{src}} ! fakesink", "the producer's process: no element"),
-                        (f"videotestsrc ! {VIDEO} ! {{sink}} transport=pinned  {{src}} ! fakesink", "transport=bar"),
-                        ("videotestsrc ! fakesink name=latency-other  {sink}  {src} ! fakesink", "no frame for 1 s"),
-                        (f"videotestsrc ! {VIDEO} ! {{sink}}  {{src}} ! gpumapkernel location=/nowhere.comp ! fakesink",
-                         "/nowhere.comp"),
-                        (f"videotestsrc name=far ! {VIDEO} ! {{sink}}  {{src}} ! fakesink  far. ! fakesink", "far")):
-        report, _ = run("--processes", "2", "--timeout", "1", "--pipeline", line, status=1)
+    source = f"videotestsrc ! {VIDEO} ! {{sink}}"
+    for line, words in (("notanelement ! {sink}  {src} ! fakesink", "the producer's process: no element"),
+                        (source + " transport=pinned  {src} ! fakesink", "transport=bar"),
+                        (source + "  {src} ! gpumapkernel location=/nowhere.comp ! fakesink", "/nowhere.comp"),
+                        (source.replace("src", "src name=far") + "  {src} ! fakesink  far. ! fakesink", "far")):
+        report, _ = run("--processes", "2", "--pipeline", line, status=1)
         assert words in report["cases"][0]["error"], report["cases"][0]["error"]
+    report, _ = run("--processes", "2", "--timeout", "1", "--pipeline", "{sink}  {src} ! fakesink", status=1)
+    assert "no frame for 1 s, after 0 that went in" in report["cases"][0]["error"], report["cases"][0]["error"]
 
 
 def a_producer_that_dies():
@@ -172,10 +184,10 @@ def a_producer_that_dies():
 
 
 def a_producer_that_stands():
-    process = start(*FOR_EVER, "--timeout", "1")
+    process = start(*FOR_EVER, "--timeout", "10")
     os.kill(producer_of(process), signal.SIGSTOP)
     report, _ = finish(process, status=1)
-    assert "stalled: no frame for 1 s" in report["cases"][0]["error"], report["cases"][0]["error"]
+    assert "stalled: no frame for 10 s" in report["cases"][0]["error"], report["cases"][0]["error"]
 
 
 def an_end_by_the_user():
@@ -203,4 +215,7 @@ try:
         test()
         print(test.__name__, "ok", flush=True)
 finally:
+    for one in STARTED:
+        if one.poll() is None:
+            one.kill()  # and its producer ends with it
     shutil.rmtree(FOLDER, ignore_errors=True)
