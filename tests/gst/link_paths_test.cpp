@@ -24,7 +24,7 @@ struct LinkPaths : LinkSides {
   }
   [[nodiscard]] static std::string trouble_at(const std::string& path) {
     Pipeline producer(from_appsrc("", path));
-    const std::string trouble = trouble_of(producer);
+    std::string trouble = trouble_of(producer);
     EXPECT_EQ(trouble.empty() ? "sink" : producer.culprit(), "sink");
     return trouble;
   }

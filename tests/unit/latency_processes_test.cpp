@@ -212,8 +212,8 @@ TEST(Lines, CrossWhole) {
                              .text = std::string(random() % 100, 'x') + "\n\xff"});
   }
   std::thread sender([&] {
-    EXPECT_TRUE(ends.far->send({{"live", true}}));
-    EXPECT_TRUE(ends.far->send({{"report", report}}));
+    ends.far->send({{"live", true}});
+    ends.far->send({{"report", report}});
     ends.far->finish();
   });
   EXPECT_EQ(ends.near->receive(milliseconds(10'000)).value().at("live"), true);
@@ -237,7 +237,7 @@ TEST(Lines, TellThatNobodyIsThere) {
   ends.far.reset();
   EXPECT_FALSE(ends.near->receive(milliseconds(10'000)));
   EXPECT_TRUE(ends.near->ended());
-  EXPECT_FALSE(ends.near->send({{"line", "a"}})) << "and no signal ends the test";
+  ends.near->send({{"line", "a"}});  // no signal ends the test
 }
 
 TEST(Lines, CarryAJob) {

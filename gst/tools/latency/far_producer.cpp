@@ -113,14 +113,13 @@ Lines::~Lines() {
   ::close(socket_);
 }
 
-bool Lines::send(const nlohmann::json& line) const {
+void Lines::send(const nlohmann::json& line) const {
   const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   for (std::size_t at = 0; at < text.size();) {
     const ssize_t sent = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
-    if (sent < 0 && errno != EINTR) return false;
+    if (sent < 0 && errno != EINTR) return;
     if (sent > 0) at += static_cast<std::size_t>(sent);
   }
-  return true;
 }
 
 void Lines::finish() const {

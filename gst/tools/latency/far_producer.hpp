@@ -54,8 +54,8 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// False: the other end is gone.
-  bool send(const nlohmann::json& line) const;
+  /// Nothing where the other end is gone, which receive() tells.
+  void send(const nlohmann::json& line) const;
   /// Nothing more follows.
   void finish() const;
   /// The next line that comes within that time. Throws nlohmann's errors.
