@@ -193,6 +193,7 @@ void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& fram
   if (!log_ && !frame.stamps) return;
   if (!log_) {
     log_ = traced_log(settings_.path);
+    if (!log_) log_ = LatencyLog::find(settings_.path);  // this process follows that path
     if (!log_) log_ = std::make_shared<LatencyLog>(settings_.path);
     channel_->set_log(log_);
   }

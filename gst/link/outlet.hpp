@@ -21,14 +21,14 @@
 namespace gpumap::gst {
 
 struct OutletSettings {
-  std::string path;
+  std::shared_ptr<LinkAddress> address;  ///< where it serves; taken before there is a frame
   bool wait_for_connection = false;
   UpstreamEvents upstream_events = UpstreamEvents::first;
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
 };
 
 /// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the
-/// channel, in their order, and shows them to other processes. A change of ring is a new server at the same path:
+/// channel, in their order, and shows them to other processes. A change of ring is a new server at the same address:
 /// clients come again. It has one thread. Thread safety: one thread at a time.
 class Outlet {
  public:
@@ -67,7 +67,7 @@ class Outlet {
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
-  const OutletSettings settings_;
+  OutletSettings settings_;             ///< without an address once it has failed
   std::shared_ptr<Ring> ring_;          ///< that is served
   std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_
   std::map<std::uint32_t, LinkText> kept_;

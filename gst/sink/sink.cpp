@@ -267,13 +267,14 @@ void set_playing(GstElement* element, bool playing) {
 
 void start(GstElement* element, SinkState& state) {
   const auto settings = gpumap::gst::sink_settings(element);
+  // First: it may be somebody else's. Whoever connects before there is a frame waits there.
+  auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path);
   state.core->start(element, settings);
-  if (settings.socket_path.empty()) return;
-  state.outlet =
-      std::make_unique<Outlet>(element, state.core->channel(),
-                               gpumap::gst::OutletSettings{settings.socket_path, settings.wait_for_connection,
-                                                           settings.upstream_events, &state.core->dropped()},
-                               state.clients);
+  if (!address) return;
+  state.outlet = std::make_unique<Outlet>(element, state.core->channel(),
+                                          gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection,
+                                                                      settings.upstream_events, &state.core->dropped()},
+                                          state.clients);
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {

@@ -48,7 +48,8 @@ LinkServer::State::State(std::shared_ptr<Ring> served, LinkServerOptions wanted)
       options(checked(ring, std::move(wanted))),
       generation(new_generation()),
       memory(link::describe(*ring->mapping(), memory_fd)),
-      listener(options.path, options.mode),
+      seat(options),
+      listener(seat.listener()),
       mark(link::mark(listener.fd(), generation)),
       bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       fan(ring->slots(), options.reserve, FreeSlot{this}) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "link/address.hpp"
 #include "link/fan_out.hpp"
 #include "link/memory.hpp"
 #include "link/places.hpp"
@@ -104,7 +105,8 @@ struct LinkServer::State {
   const std::uint64_t generation;
   UniqueFd memory_fd;
   const link::MemoryOffer memory;
-  link::Listener listener;
+  const Seat seat;
+  link::Listener& listener;
   const UniqueFd mark;  ///< by which observers find the listener; may be empty
   UniqueFd bell;        ///< an eventfd of this process alone, for the service thread
 

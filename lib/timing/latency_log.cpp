@@ -45,6 +45,14 @@ std::shared_ptr<LatencyLog> LatencyLog::of_channel(const std::string& channel) {
   return log;
 }
 
+std::shared_ptr<LatencyLog> LatencyLog::find(const std::string& channel) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto found = all.logs.find(channel);
+  auto log = found != all.logs.end() ? found->second.lock() : nullptr;
+  return log && log->reader_->process.here() ? log : nullptr;
+}
+
 LatencyLog::~LatencyLog() {
   if (!reader_->process.here()) {
     static_cast<void>(reader_.release());

@@ -181,6 +181,14 @@ TEST(LatencyLog, IsOnePerChannelWhileSomebodyHoldsIt) {
   EXPECT_EQ(LatencyLog::of_channel("same")->summary().frames, 0U);
 }
 
+TEST(LatencyLog, IsFoundWhileSomebodyHoldsIt) {
+  EXPECT_EQ(LatencyLog::find("followed"), nullptr);
+  auto held = LatencyLog::of_channel("followed");
+  EXPECT_EQ(LatencyLog::find("followed"), held);
+  held.reset();
+  EXPECT_EQ(LatencyLog::find("followed"), nullptr);
+}
+
 TEST(LatencyLog, WaitsForTheGpu) {
   LatencyLog log("gpu");
   FrameRecord frame = whole_frame(1000, 10);

@@ -50,6 +50,14 @@ std::optional<std::int64_t> through_time(const FrameRecord& frame) noexcept {
   return first == 0 ? *result : *result + (frame.at(Stamp::last_store) - first);
 }
 
+std::optional<std::int64_t> handover_time(const FrameRecord& frame) noexcept {
+  const std::int64_t from = frame.at(Stamp::published);
+  const std::int64_t launched = frame.at(Stamp::launched);
+  const std::int64_t to = launched != 0 ? launched : frame.at(Stamp::received);
+  if (from == 0 || to == 0) return std::nullopt;
+  return to - from;
+}
+
 Collector::Collector(bool paced, std::size_t max_kept, std::size_t max_outliers)
     : paced_(paced), max_kept_(max_kept), max_outliers_(max_outliers) {}
 
@@ -117,6 +125,7 @@ void Collector::add(const FrameRecord& frame) {
   }
   const auto through = through_time(frame);
   if (through) through_.add(*through);
+  if (const auto handover = handover_time(frame)) handover_.add(*handover);
   if (const auto time = paced_ ? total_time(frame, Total::lateness) : through) keep_outlier(frame, *time);
 
   // Vitter's algorithm R: each frame has the same chance to be kept.

@@ -27,6 +27,10 @@ struct Event {
 /// before (whole) or after (result).
 [[nodiscard]] std::optional<std::int64_t> through_time(const gpumap::FrameRecord& frame) noexcept;
 
+/// From being queued until the first kernel is launched, or where none is, until the reader has it: what a ring between
+/// processes costs more than one within a process.
+[[nodiscard]] std::optional<std::int64_t> handover_time(const gpumap::FrameRecord& frame) noexcept;
+
 /// Figures of one case, over all its rounds. Thread safety: one thread at a time.
 class Collector {
  public:
@@ -58,6 +62,7 @@ class Collector {
   [[nodiscard]] const gpumap::Histogram& stage(std::size_t number) const noexcept { return stages_[number]; }
   [[nodiscard]] const gpumap::Histogram& total(std::size_t number) const noexcept { return totals_[number]; }
   [[nodiscard]] const gpumap::Histogram& through() const noexcept { return through_; }
+  [[nodiscard]] const gpumap::Histogram& handover() const noexcept { return handover_; }
   /// What the case is compared by: lateness where it is paced, else through.
   [[nodiscard]] const gpumap::Histogram& headline() const noexcept;
   [[nodiscard]] std::uint64_t missed_deadlines() const noexcept { return missed_; }
@@ -74,7 +79,7 @@ class Collector {
   const std::size_t max_kept_, max_outliers_;
   std::array<gpumap::Histogram, gpumap::stage_count> stages_;
   std::array<gpumap::Histogram, gpumap::total_count> totals_;
-  gpumap::Histogram through_;
+  gpumap::Histogram through_, handover_;
   std::uint64_t frames_ = 0, missed_ = 0;
   std::vector<Kept> kept_;
   std::vector<Outlier> outliers_;  ///< a heap, the fastest of them in front

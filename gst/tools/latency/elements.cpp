@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "gst/tools/latency/gst_ptr.hpp"
+#include <stdexcept>
+#include <utility>
 
 namespace latency {
 namespace {
@@ -53,8 +54,26 @@ std::string error_of(GstMessage* message) {
   return fmt::format("{}: {}", GST_MESSAGE_SRC_NAME(message), error->message);
 }
 
-void watch_bus(GstBus* bus, Watch& watch) {
-  gst_bus_set_sync_handler(bus, on_message, &watch, nullptr);
+Line make_line(const std::string& text, Watch& watch) {
+  GError* error = nullptr;
+  Owned<GstElement> made(gst_parse_launch(text.c_str(), &error));
+  const Owned<GError> owned(error);
+  if (made) gst_object_ref_sink(made.get());
+  if (error == nullptr && made && !GST_IS_PIPELINE(made.get())) {
+    // A line of one element is that element.
+    Owned<GstElement> pipeline(GST_ELEMENT(gst_object_ref_sink(gst_pipeline_new(nullptr))));
+    gst_bin_add(GST_BIN(pipeline.get()), made.get());
+    made = std::move(pipeline);
+  }
+  if (error != nullptr || !made) {
+    throw std::runtime_error(fmt::format("{}\n  in: {}", error != nullptr ? error->message : "no pipeline", text));
+  }
+  Line line{std::move(made), nullptr};
+  line.bus.reset(gst_element_get_bus(line.pipeline.get()));
+  gst_bus_set_sync_handler(line.bus.get(), on_message, &watch, nullptr);
+  const Owned<GstClock> clock(gst_system_clock_obtain());
+  gst_pipeline_use_clock(GST_PIPELINE(line.pipeline.get()), clock.get());
+  return line;
 }
 
 SinkStats stats_of(GstElement* sink) {

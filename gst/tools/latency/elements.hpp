@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "gst/tools/latency/gst_ptr.hpp"
 #include "gst/tools/latency/options.hpp"
 #include "gst/tools/latency/watch.hpp"
 
@@ -14,8 +15,15 @@ namespace latency {
 
 /// Who and what, of an error message.
 [[nodiscard]] std::string error_of(GstMessage* message);
-/// Notes what the bus tells until `watch` goes; errors and EOS stay for whoever pops them.
-void watch_bus(GstBus* bus, Watch& watch);
+
+/// A pipeline that is watched.
+struct Line {
+  Owned<GstElement> pipeline;
+  Owned<GstBus> bus;  ///< errors and EOS stay for whoever pops them; the rest is noted
+};
+/// Of a line for gst-launch, on the system's monotonic clock: with no other is known when a frame was due. `watch`
+/// has to live until the bus has no sync handler. Throws std::runtime_error.
+[[nodiscard]] Line make_line(const std::string& text, Watch& watch);
 
 struct SinkStats {
   std::uint64_t zero_copy_frames = 0, copied_frames = 0, waits = 0, drops = 0;

@@ -2,6 +2,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -110,6 +111,7 @@ Json times_of(const Collector& frames) {
   for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
     made[std::string(to_string(static_cast<Stage>(i)))] = to_json(frames.stage(i));
   }
+  made["handover"] = to_json(frames.handover());
   made["through"] = to_json(frames.through());
   for (std::size_t i = 0; i < gpumap::total_count; ++i) {
     made[std::string(to_string(static_cast<Total>(i)))] = to_json(frames.total(i));
@@ -149,6 +151,7 @@ Json describe_options(const Options& options, const std::vector<std::string>& co
           {"in_flight", options.pipeline.empty() ? options.frames_in_flight() : 0},
           {"load", options.load},
           {"slots", options.slots},
+          {"processes", options.processes},
           {"spin_us", options.spin_us}};
 }
 
@@ -160,12 +163,16 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"fence", outcome.which.is_rival() ? ""
                       : outcome.which.spin     ? "spin"
                                                : "sleep"},
+            {"processes", outcome.which.processes},
+            {"producer_pids", outcome.producer_pids},
+            {"consumer_pid", ::getpid()},
             {"rival", outcome.which.is_rival()},
             {"not_here", outcome.not_here},
             {"error", outcome.error},
             {"line", outcome.line},
             {"used", outcome.transport},
             {"rounds", outcome.rounds},
+            {"sent", outcome.sent},
             {"frames", frames.frames()},
             {"dropped", outcome.dropped},
             {"without_gpu_times", outcome.without_gpu_times},
@@ -187,6 +194,31 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
   made["slow"] = mean_frame(frames.kept(), 0.99, 1);
   made["outliers"] = Json::array();
   for (const auto& outlier : frames.outliers()) made["outliers"].push_back(to_json(outlier, began_ns));
+  return made;
+}
+
+Json compare_processes(const Json& cases) {
+  Json made = Json::array();
+  for (const Json& two : cases) {
+    if (two.at("processes") != 2) continue;
+    const auto same = [&](const Json& one) {
+      return one.at("processes") == 1 && one.at("frame") == two.at("frame") &&
+             one.at("transport") == two.at("transport") && one.at("fence") == two.at("fence");
+    };
+    const auto one = std::find_if(cases.begin(), cases.end(), same);
+    if (one == cases.end()) continue;
+    const Json& near = one->at("times").at("handover");
+    const Json& far = two.at("times").at("handover");
+    if (near.at("count") == 0 || far.at("count") == 0) continue;
+    made.push_back({{"frame", two.at("frame")},
+                    {"transport", two.at("transport")},
+                    {"fence", two.at("fence")},
+                    {"one_p50", near.at("p50")},
+                    {"one_p99", near.at("p99")},
+                    {"two_p50", far.at("p50")},
+                    {"two_p99", far.at("p99")},
+                    {"more_p50", far.at("p50").get<std::int64_t>() - near.at("p50").get<std::int64_t>()}});
+  }
   return made;
 }
 

@@ -13,6 +13,7 @@
 #include <gpumap/latency.hpp>
 
 #include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/report.hpp"
 
 namespace latency {
@@ -32,6 +33,7 @@ constexpr const char* examples =
     "  gpumap-latency --frames 64B,4KiB,64KiB,1080p,4K --fence sleep,spin --count 10000\n"
     "  gpumap-latency --frames 1080p --rate 60 --load 8         paced, with eight busy processes beside\n"
     "  gpumap-latency --upstream copy --frames 1080p,4K         a producer with memory of its own\n"
+    "  gpumap-latency --processes 1,2 --fence spin,sleep        what it costs to have the producer in another process\n"
     "  gpumap-latency --pipeline \"v4l2src num-buffers=600 ! {sink}  {src} ! gpumapkernel kernel=convert ! fakesink\"\n"
     "  gpumap-latency --from result.json --html page.html       the page of a run on another machine";
 
@@ -57,6 +59,9 @@ void add_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"bar", "pinned", "zero-copy", "pageable", "auto", "cudaupload"}));
   list("--fence", options.fences, "sleep: both sides of the ring sleep for each other; spin: they poll [sleep]")
       ->check(CLI::IsMember({"sleep", "spin"}));
+  list("--processes", options.processes,
+       "1: all in one process; 2: gpumapsink in one, gpumapsrc in another; 1,2: in turns, and what the second costs "
+       "[1]");
   app.add_option(
          "--upstream", options.upstream,
          "in-place: a producer that writes into the memory gpumapsink offers; copy: one with memory of its own, "
@@ -92,6 +97,7 @@ void add_options(CLI::App& app, Options& options) {
       ->needs(html);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
   app.add_flag("--brief", options.brief, "No table of stages on the terminal");
+  app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
 }
 
 void write_results(const Options& options, const Json& report, const std::vector<std::unique_ptr<Outcome>>& outcomes) {
@@ -134,15 +140,7 @@ void measure(const Options& options, std::vector<std::unique_ptr<Outcome>>& outc
 
 int run(Options& options, const std::vector<std::string>& command_line) {
   if (!options.pipeline.empty()) check_placeholders(options.pipeline);
-  if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
-  if (options.fences.empty()) options.fences = {"sleep"};
-  if (options.transports.empty()) {
-    options.transports = {"bar", "pinned", "zero-copy", "pageable"};
-    if (options.pipeline.empty()) options.transports.emplace_back("cudaupload");
-  }
-  if (options.html_file.empty() && options.json_file.empty() && options.csv_file.empty()) {
-    options.html_file = "gpumap-latency.html";
-  }
+  fill_in_defaults(options);
   const auto cases = cases_of(options);
   for (const std::string& file : {options.html_file, options.json_file, options.csv_file}) check_writable(file);
 
@@ -173,6 +171,7 @@ int run(Options& options, const std::vector<std::string>& command_line) {
     if (outcome->collector.paced()) report["paced"] = true;
     failed = failed || !outcome->error.empty();
   }
+  report["across"] = compare_processes(report["cases"]);
   fmt::print("{}\n", to_table(report, options.brief));
   write_results(options, report, outcomes);
   return failed ? 1 : 0;
@@ -204,6 +203,7 @@ int main(int argc, char** argv) {
   latency::add_options(app, options);
   CLI11_PARSE(app, argc, argv);
   try {
+    if (options.as_producer) return latency::run_as_producer();
     if (!options.from_file.empty()) return latency::draw(options);
     return latency::run(options, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const latency::UsageError& error) {

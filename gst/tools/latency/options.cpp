@@ -118,7 +118,39 @@ std::string as_rgba(const FrameKind& kind, double rate) {
                      framerate(rate));
 }
 
+void fill_in_defaults(Options& options) {
+  const bool two = std::find(options.processes.begin(), options.processes.end(), "2") != options.processes.end();
+  if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
+  if (options.fences.empty()) options.fences = {"sleep"};
+  if (options.processes.empty()) options.processes = {"1"};
+  if (options.transports.empty()) {
+    options.transports = {"bar"};
+    if (!two) options.transports.insert(options.transports.end(), {"pinned", "zero-copy", "pageable"});
+    if (!two && options.pipeline.empty()) options.transports.emplace_back("cudaupload");
+  }
+  if (options.html_file.empty() && options.json_file.empty() && options.csv_file.empty()) {
+    options.html_file = "gpumap-latency.html";
+  }
+}
+
 std::vector<Case> cases_of(const Options& options) {
+  for (const std::string& number : options.processes) {
+    if (number != "1" && number != "2") {
+      throw UsageError(
+          fmt::format("--processes {}: it is 1 (all in one process), 2 (gpumapsink in one, gpumapsrc in another), or "
+                      "1,2 (in turns)",
+                      number));
+    }
+    if (number == "1") continue;
+    for (const std::string& transport : options.transports) {
+      if (transport == "bar") continue;
+      throw UsageError(fmt::format(
+          "--processes 2 with --transports {}: only the memory of bar can be shared between processes; measure {} in a "
+          "run of its own",
+          transport, transport));
+    }
+    if (!options.pipeline.empty()) static_cast<void>(split(options.pipeline));
+  }
   std::vector<FrameKind> frames;
   if (!options.pipeline.empty()) {
     frames.push_back({.name = "pipeline"});
@@ -134,7 +166,10 @@ std::vector<Case> cases_of(const Options& options) {
         continue;
       }
       for (const std::string& fence : options.fences) {
-        cases.push_back({.frame = frame, .transport = transport, .spin = fence == "spin"});
+        for (const std::string& number : options.processes) {
+          cases.push_back(
+              {.frame = frame, .transport = transport, .spin = fence == "spin", .processes = number == "2" ? 2U : 1U});
+        }
       }
     }
   }
@@ -155,14 +190,31 @@ void check_placeholders(const std::string& line) {
                    "{src} ! gpumapkernel kernel=checksum ! fakesink sync=false\"");
 }
 
-std::string expand(const std::string& line, const Case& which, const Options& options, const std::string& channel) {
+SplitLine split(const std::string& line) {
+  const std::size_t at = line.find("{src}");
+  if (line.find("{sink}") > at) {
+    throw UsageError(
+        "--processes 2 gives what stands before {src} to the producer's process and the rest to the other: --pipeline "
+        "has to have {sink} before {src}");
+  }
+  return {line.substr(0, at), line.substr(at)};
+}
+
+std::string expand(const std::string& line, const Case& which, const Options& options, const std::string& meeting) {
   const unsigned busy_poll = which.spin ? options.spin_us : 0;
+  std::string where = "channel=" + meeting;
+  if (which.processes == 2) {
+    where = "socket-path=\"";
+    for (const char c : meeting) where += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
+    where += '"';
+  }
   std::string made = line;
+  // No frame is lost because nobody has connected yet: all that are sent are measured.
   replace_all(made, "{sink}",
-              fmt::format("gpumapsink name=latency-sink channel={} device={} transport={} slots={} busy-poll={} "
-                          "stamps=true",
-                          channel, options.device, which.transport, options.slots, busy_poll));
-  replace_all(made, "{src}", fmt::format("gpumapsrc name=latency-src channel={} busy-poll={}", channel, busy_poll));
+              fmt::format("gpumapsink name=latency-sink {}{} device={} transport={} slots={} busy-poll={} stamps=true",
+                          where, which.processes == 2 ? " wait-for-connection=true" : "", options.device,
+                          which.transport, options.slots, busy_poll));
+  replace_all(made, "{src}", fmt::format("gpumapsrc name=latency-src {} busy-poll={}", where, busy_poll));
   return made;
 }
 

@@ -34,7 +34,7 @@ struct FrameKind {
 [[nodiscard]] std::string as_rgba(const FrameKind& kind, double rate);
 
 struct Options {
-  std::vector<std::string> frames, transports, fences;
+  std::vector<std::string> frames, transports, fences, processes;
   std::string upstream = "in-place";
   std::string kernel = "checksum";
   std::string pipeline;  ///< the user's line; empty: one of our own
@@ -51,6 +51,7 @@ struct Options {
   double timeout_s = 10;
   std::string html_file, json_file, csv_file, from_file, commit;
   bool brief = false;
+  bool as_producer = false;
 
   [[nodiscard]] bool paced() const noexcept { return rate > 0; }
   [[nodiscard]] unsigned frames_in_flight() const noexcept {
@@ -63,18 +64,30 @@ struct Case {
   FrameKind frame;
   std::string transport;  ///< of gpumapsink, or "cudaupload"
   bool spin = false;
+  unsigned processes = 1;  ///< 2: gpumapsink and what is before it have one of their own
   [[nodiscard]] bool is_rival() const noexcept { return transport == "cudaupload"; }
-  [[nodiscard]] std::string title() const { return transport + (spin ? ", spin" : ""); }
+  [[nodiscard]] std::string title() const {
+    return transport + (spin ? ", spin" : "") + (processes == 2 ? ", 2 processes" : "");
+  }
 };
 
+/// What was not asked for and depends on the rest: sizes, transports, fence modes, numbers of processes, files.
+void fill_in_defaults(Options& options);
 /// All that is asked for, frame sizes outermost. Throws UsageError.
 [[nodiscard]] std::vector<Case> cases_of(const Options& options);
 
 /// Throws UsageError, with an example, where the line has not one {sink} and one {src}.
 void check_placeholders(const std::string& line);
-/// The line for gst-launch: placeholders replaced by the elements on that channel.
+/// What each of two processes gets of a line: what stands before {src}, and the rest.
+struct SplitLine {
+  std::string producer, consumer;
+};
+/// Throws UsageError where {sink} does not stand before {src}.
+[[nodiscard]] SplitLine split(const std::string& line);
+/// The line for gst-launch: placeholders replaced by the elements, which meet on that channel, or at that socket where
+/// there are two processes.
 [[nodiscard]] std::string expand(const std::string& line, const Case& which, const Options& options,
-                                 const std::string& channel);
+                                 const std::string& meeting);
 /// Our own line, with placeholders.
 [[nodiscard]] std::string own_line(const Case& which, const Options& options, std::size_t frames);
 

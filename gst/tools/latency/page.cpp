@@ -129,6 +129,25 @@ std::string overview(const Json& report) {
   return made + "</tbody></table></div>\n";
 }
 
+/// What it costs that a frame goes to another process.
+std::string across(const Json& report) {
+  const Json all = across_of(report);
+  if (all.empty()) return {};
+  std::string made = fmt::format(
+      "<p><b>handover</b>: {}. In one process and in two, measured in turns.</p>\n<div class=\"scroll\"><table "
+      "id=\"across\"><thead><tr><th>us, P50 and P99</th><th>1 process</th><th>2 processes</th><th>more at "
+      "P50</th></tr></thead><tbody>\n",
+      explain("handover"));
+  for (const Json& one : all) {
+    made += fmt::format("<tr><td>{}, {}</td>", escape(one.at("frame").get<std::string>()), escape(title_of(one)));
+    for (const auto& [p50, p99] : {std::pair("one_p50", "one_p99"), {"two_p50", "two_p99"}}) {
+      made += fmt::format("<td>{}<small>{}</small></td>", microseconds(one.at(p50)), microseconds(one.at(p99)));
+    }
+    made += fmt::format("<td>{}</td></tr>\n", microseconds(one.at("more_p50")));
+  }
+  return made + "</tbody></table></div>\n";
+}
+
 std::string slow_frames(const Json& one) {
   std::string made =
       "<div class=\"scroll\"><table><thead><tr><th>slowest frames</th><th>us</th><th>most of it</th><th "
@@ -168,8 +187,8 @@ std::string details(const Json& one, std::size_t number) {
   for (const auto& [key, title] : columns) made += fmt::format("<th>{}</th>", title);
   made += "</tr></thead><tbody>\n";
   for (const std::string& row : row_names) {
+    if (!has_row(one, row)) continue;
     const Json& times = one.at("times").at(row);
-    if (times.at("count") == 0) continue;
     const bool stage = one.at("typical").contains(row);
     made += fmt::format("<tr{}><td title=\"{}\">{}</td>", stage ? "" : " class=\"total\"", escape(explain(row)), row);
     for (const auto& [key, title] : columns) made += cell(number, row, key, times);
@@ -224,6 +243,7 @@ std::string to_page(const Json& report) {
   made += fmt::format("<p><b>{}</b>: {}. Of half the frames it was no more than P50, of 99% no more than P99.{}</p>\n",
                       headline, explain(headline), mark);
   made += overview(report);
+  made += across(report);
 
   const Json& all = report.at("cases");
   for (const std::string& frame : frames_of(report)) {
@@ -248,7 +268,7 @@ std::string to_page(const Json& report) {
   made +=
       "<li>What happened beside a slow frame need not be why it was slow. Threads are looked at every 5 ms, so a "
       "context "
-      "switch is told up to that much too late, and one in another process is not seen.</li></ul>\n";
+      "switch is told up to that much too late, and one of somebody else's process is not seen.</li></ul>\n";
   return made + "</body></html>\n";
 }
 

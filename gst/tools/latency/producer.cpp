@@ -46,34 +46,6 @@ void set(gpumap::FrameRecord& record, gpumap::Stamp stamp) {
 
 }  // namespace
 
-void Gate::arrived() {
-  count_.fetch_add(1, std::memory_order_acq_rel);
-  if (spin_) return;
-  { const std::lock_guard lock(mutex_); }  // or a waiter between its look and its sleep would miss it
-  changed_.notify_one();
-}
-
-void Gate::wait_for(std::uint64_t count) {
-  if (this->count() >= count) return;
-  if (!spin_) {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return this->count() >= count || stopped(); });
-    return;
-  }
-  constexpr unsigned looks_before_yield = 4096;
-  for (unsigned look = 1; this->count() < count && !stopped(); ++look) {
-    if (look % looks_before_yield == 0) std::this_thread::yield();
-  }
-}
-
-void Gate::stop() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopped_ = true;
-  }
-  changed_.notify_all();
-}
-
 OwnMemory::OwnMemory(std::size_t frame_bytes) {
   constexpr std::size_t line = 64;
   stride_ = (frame_bytes + line - 1) / line * line;
@@ -93,11 +65,11 @@ Producer::Producer(GstElement* pipeline, GstElement* first, ProducerOptions opti
     : pipeline_(pipeline),
       options_(std::move(options)),
       pad_(GST_PAD(gst_object_ref_sink(gst_pad_new("upstream", GST_PAD_SRC)))),
-      caps_(gst_caps_from_string(options_.caps.c_str())),
-      gate_(options_.spin) {
+      caps_(gst_caps_from_string(options_.plan.caps.c_str())),
+      gate_(options_.plan.spin, options_.arrivals) {
   const Owned<GstPad> sink(gst_element_get_static_pad(first, "sink"));
   if (!caps_ || !sink || gst_pad_link(pad_.get(), sink.get()) != GST_PAD_LINK_OK) {
-    throw std::runtime_error("cannot feed " + options_.caps + " to " + GST_OBJECT_NAME(first));
+    throw std::runtime_error("cannot feed " + options_.plan.caps + " to " + GST_OBJECT_NAME(first));
   }
   gst_pad_set_active(pad_.get(), TRUE);
 }
@@ -122,8 +94,8 @@ void Producer::negotiate() {
   gst_pad_push_event(pad_.get(), gst_event_new_segment(&segment));
 
   gst_allocation_params_init(&params_);
-  if (!options_.in_place) {
-    memory_.emplace(options_.frame_bytes);
+  if (!options_.plan.in_place) {
+    memory_.emplace(options_.plan.frame_bytes);
     return;
   }
   const Owned<GstQuery> query(gst_query_new_allocation(caps_.get(), TRUE));
@@ -137,7 +109,7 @@ void Producer::negotiate() {
     pool_.reset(pool);
     if (pool_) {
       GstStructure* config = gst_buffer_pool_get_config(pool_.get());
-      size = std::max(size, static_cast<guint>(options_.frame_bytes));
+      size = std::max(size, static_cast<guint>(options_.plan.frame_bytes));
       gst_buffer_pool_config_set_params(config, caps_.get(), size, least, most);
       if (gst_buffer_pool_set_config(pool_.get(), config) && gst_buffer_pool_set_active(pool_.get(), TRUE)) return;
       pool_.reset();
@@ -151,16 +123,16 @@ void Producer::negotiate() {
 }
 
 GstBuffer* Producer::offered_buffer() {
-  if (!pool_) return gst_buffer_new_allocate(allocator_.get(), options_.frame_bytes, &params_);
+  if (!pool_) return gst_buffer_new_allocate(allocator_.get(), options_.plan.frame_bytes, &params_);
   GstBuffer* buffer = nullptr;
   return gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, nullptr) == GST_FLOW_OK ? buffer : nullptr;
 }
 
 GstBuffer* Producer::make_frame(gpumap::FrameRecord& record) {
-  record.bytes = options_.frame_bytes;
-  if (!options_.in_place) {
-    return gst_buffer_new_wrapped_full(GST_MEMORY_FLAG_READONLY, memory_->next(), options_.frame_bytes, 0,
-                                       options_.frame_bytes, nullptr, nullptr);
+  record.bytes = options_.plan.frame_bytes;
+  if (!options_.plan.in_place) {
+    return gst_buffer_new_wrapped_full(GST_MEMORY_FLAG_READONLY, memory_->next(), options_.plan.frame_bytes, 0,
+                                       options_.plan.frame_bytes, nullptr, nullptr);
   }
   GstBuffer* buffer = offered_buffer();
   if (buffer == nullptr) return nullptr;
@@ -179,13 +151,13 @@ GstBuffer* Producer::make_frame(gpumap::FrameRecord& record) {
 
 // A producer on time is what is asked for: with spin it does not depend on how soon the scheduler wakes it.
 void Producer::wait_until(std::int64_t due_ns) const {
-  const std::int64_t sleep_until = options_.spin ? due_ns - 200'000 : due_ns;
+  const std::int64_t sleep_until = options_.plan.spin ? due_ns - 200'000 : due_ns;
   if (sleep_until > gpumap::monotonic_ns()) {
     const timespec until{.tv_sec = sleep_until / second, .tv_nsec = sleep_until % second};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR && !gate_.stopped()) {
     }
   }
-  while (options_.spin && gpumap::monotonic_ns() < due_ns && !gate_.stopped()) {
+  while (options_.plan.spin && gpumap::monotonic_ns() < due_ns && !gate_.stopped()) {
   }
 }
 
@@ -195,16 +167,21 @@ void Producer::run() {
   negotiate();
   const auto base = static_cast<std::int64_t>(gst_element_get_base_time(pipeline_));
   constexpr std::int64_t head_start = 5'000'000;
-  const std::int64_t first_due = gpumap::monotonic_ns() + head_start;
+  std::int64_t first_due = gpumap::monotonic_ns() + head_start;
 
-  for (std::size_t number = 0; number < options_.frames && !gate_.stopped(); ++number) {
-    if (options_.in_flight > 0 && number >= options_.in_flight) gate_.wait_for(number - options_.in_flight + 1);
+  for (std::size_t number = 0; number < options_.plan.frames && !gate_.stopped(); ++number) {
+    if (number == 1 && options_.arrivals != nullptr) {
+      gate_.wait_for(1);
+      first_due = gpumap::monotonic_ns() + head_start;
+    }
+    if (options_.plan.in_flight > 0 && number >= options_.plan.in_flight)
+      gate_.wait_for(number - options_.plan.in_flight + 1);
     gpumap::FrameRecord record;
     record.sequence = number;
-    if (options_.rate > 0) {
+    if (options_.plan.rate > 0) {
       // Due by its number and not by when the one before was done: a late frame makes those after it late, too, and no
       // frame is left out for it.
-      record.due_ns = first_due + std::llround(static_cast<double>(number) * second / options_.rate);
+      record.due_ns = first_due + std::llround(static_cast<double>(number) * second / options_.plan.rate);
       wait_until(record.due_ns);
     }
     if (gate_.stopped()) return;

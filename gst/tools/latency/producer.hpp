@@ -4,40 +4,19 @@
 
 #include <gst/gst.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <gpumap/latency.hpp>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
 
+#include "gst/tools/latency/gate.hpp"
 #include "gst/tools/latency/gst_ptr.hpp"
 #include "gst/tools/latency/options.hpp"
 
 namespace latency {
-
-/// What one waits for in small steps: sleeping, or spinning where that is asked for.
-class Gate {
- public:
-  explicit Gate(bool spin) : spin_(spin) {}
-  void arrived();  ///< from any thread
-  /// Until `count` have arrived, or stop().
-  void wait_for(std::uint64_t count);
-  void stop();
-  [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t count() const noexcept { return count_.load(std::memory_order_acquire); }
-
- private:
-  const bool spin_;
-  std::atomic<std::uint64_t> count_{0};
-  std::atomic<bool> stopped_{false};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
 
 /// A producer's own memory, larger than the CPU's caches: a frame that comes to be copied is rarely in them. All use
 /// the same bytes, one at a time.
@@ -50,7 +29,8 @@ class OwnMemory {
   std::size_t stride_, count_, at_ = 0;
 };
 
-struct ProducerOptions {
+/// Which frames, and when.
+struct ProducerPlan {
   std::string caps;
   std::size_t frame_bytes = 0;
   std::size_t frames = 0;
@@ -58,6 +38,13 @@ struct ProducerOptions {
   double rate = 0;         ///< frames a second; 0: as fast as they go
   unsigned in_flight = 0;  ///< 0: any number
   bool spin = false;
+};
+
+struct ProducerOptions {
+  ProducerPlan plan;
+  /// Where another process counts what comes to its end; the first frame then goes alone, for it waits until that
+  /// process has connected. Null: this process counts.
+  Arrivals* arrivals = nullptr;
   /// Called before each frame is made, with its number.
   std::function<void(std::size_t)> before_frame;
   /// Called around the push of each frame, where somebody else than gpumapsink counts: with acquired, first and last

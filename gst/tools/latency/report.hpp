@@ -24,6 +24,9 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] Json describe_options(const Options& options, const std::vector<std::string>& command_line);
 [[nodiscard]] Json to_json(const Outcome& outcome, std::int64_t began_ns);
 
+/// Where the same was measured in one process and in two: "handover" of both, in ns, and how much more it is.
+[[nodiscard]] Json compare_processes(const Json& cases);
+
 /// One line for each frame that was kept.
 [[nodiscard]] std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes);
 /// A field of CSV, quoted where it has to be.
@@ -33,7 +36,12 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] std::string microseconds(double ns);
 /// What the cases are compared by: "lateness" where the report is of paced runs, else "through".
 [[nodiscard]] std::string headline_of(const Json& report);
-[[nodiscard]] std::string title_of(const Json& one);   ///< "bar, spin"
+[[nodiscard]] std::string title_of(const Json& one);   ///< "bar, spin, 2 processes"
+[[nodiscard]] unsigned processes_of(const Json& one);  ///< 1 in reports of versions that knew no others
+/// Of a report: what compare_processes() gave, empty in earlier versions'.
+[[nodiscard]] Json across_of(const Json& report);
+/// Whether frames of that case have a figure in that row, which earlier versions may not have known.
+[[nodiscard]] bool has_row(const Json& one, const std::string& row);
 [[nodiscard]] std::string state_of(const Json& one);   ///< "not here: …", "failed: …" or empty
 [[nodiscard]] std::string counts_of(const Json& one);  ///< frames, drops, CPU time: one line
 /// Sizes of frames in the report's order, each once.

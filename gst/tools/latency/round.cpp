@@ -2,8 +2,10 @@
 #include "gst/tools/latency/round.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <gpumap/latency.hpp>
 #include <stdexcept>
 
@@ -21,13 +23,15 @@ namespace {
 constexpr std::int64_t look_ns = 5'000'000;
 constexpr unsigned looks_a_fetch = 4;
 constexpr std::size_t max_records = 8192;
+constexpr std::int64_t far_start_ns = 30'000'000'000;
 
 }  // namespace
 
 Round::Round(Outcome& outcome, const Options& options, unsigned number, std::size_t frames)
     : outcome_(outcome), options_(options), number_(number), frames_(frames + options.warmup) {
   static unsigned channels = 0;
-  log_ = gpumap::LatencyLog::of_channel(fmt::format("gpumap-latency-{}", ++channels));
+  if (outcome.which.processes == 2) far_ = std::make_unique<FarProducer>(outcome.which.spin);
+  log_ = gpumap::LatencyLog::of_channel(far_ ? far_->socket_path() : fmt::format("gpumap-latency-{}", ++channels));
   log_->keep_frames(max_records);
 }
 
@@ -37,7 +41,24 @@ void Round::start_counting(std::size_t number) {
   began_ns_ = gpumap::monotonic_ns();
 }
 
+/// It has a device to open, and a pipeline: a src that tries to connect meanwhile would pause longer and longer.
+void Round::wait_for_far_producer() {
+  const std::int64_t began_ns = gpumap::monotonic_ns();
+  while (!far_->plays() && !interrupted) {
+    far_->look(std::chrono::milliseconds(20));
+    // No frame can come yet: --timeout says nothing of this.
+    if (gpumap::monotonic_ns() - began_ns < far_start_ns) continue;
+    throw std::runtime_error(
+        fmt::format("the producer's process {} did not start its pipeline within {} s: it, or the "
+                    "driver, hangs",
+                    far_->pid(), far_start_ns / 1'000'000'000));
+  }
+  if (far_->live() && !options_.pipeline.empty()) outcome_.collector.pace();
+}
+
 void Round::play() {
+  if (far_) wait_for_far_producer();
+  if (interrupted) return;
   const auto src = element("latency-src");
   src_is_late_ = options_.src_late_ms > 0 && src != nullptr;
   if (src_is_late_) gst_element_set_locked_state(src.get(), TRUE);
@@ -63,6 +84,7 @@ void Round::watch_over() {
   for (unsigned look = 0;; ++look) {
     const Owned<GstMessage> message(gst_bus_timed_pop(bus_.get(), look_ns));
     watch_.look_at_threads();
+    if (far_) far_->look();
     if (look % looks_a_fetch == 0) drain();
     if (message && GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR) {
       throw std::runtime_error(error_of(message.get()));
@@ -84,7 +106,7 @@ void Round::watch_over() {
       throw std::runtime_error(fmt::format(
           "stalled: no frame for {} s, after {} that went in and {} that came to their end (--timeout sets how long "
           "to wait)",
-          options_.timeout_s, entered_.load(), outcome_.collector.frames_of_round()));
+          options_.timeout_s, entered(), outcome_.collector.frames_of_round()));
     }
   }
 }
@@ -100,8 +122,26 @@ void Round::read_stats() {
   outcome_.transport = stats.transport;
 }
 
+void Round::take_far_report() {
+  const auto report = far_->end();
+  if (!report) {
+    if (outcome_.error.empty() && !interrupted)
+      outcome_.error = "the producer's process ended without a report, or did not end";
+    return;
+  }
+  outcome_.zero_copy_frames += report->sink.zero_copy_frames;
+  outcome_.copied_frames += report->sink.copied_frames;
+  outcome_.waits += report->sink.waits;
+  given_up_ = report->sink.drops;
+  outcome_.transport = report->sink.transport;
+  if (began_ns_ != 0) outcome_.cpu_ns += report->cpu_ns;
+  outcome_.switches += report->switches;
+  far_events_ = report->events;
+}
+
 void Round::tear_down() {
   if (!pipeline_) return;
+  if (far_) take_far_report();
   read_stats();
   if (producer_) producer_->gate().stop();
   gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
@@ -122,12 +162,15 @@ void Round::finish() {
   outcome_.not_looked_at +=
       summary.frames - std::min<std::uint64_t>(summary.frames, outcome_.collector.frames_of_round());
   outcome_.switches += watch_.switches();
-  outcome_.collector.end_round(watch_.take(), dropped > 0);
+  auto events = watch_.take();
+  events.insert(events.end(), far_events_.begin(), far_events_.end());
+  outcome_.collector.end_round(events, dropped > 0);
 }
 
 void Round::run() {
   const std::uint64_t before = outcome_.collector.frames();
   outcome_.collector.begin_round(number_, options_.warmup);
+  if (!far_) outcome_.producer_pids.push_back(::getpid());
   try {
     build();
     play();
@@ -142,13 +185,14 @@ void Round::run() {
   }
   tear_down();
   finish();
+  outcome_.sent += entered();
   const std::uint64_t came = outcome_.collector.frames() - before;
   if (began_ns_ != 0) outcome_.cpu_frames += came;
   if (came == 0 && outcome_.error.empty() && !interrupted) {
     const std::size_t all = outcome_.collector.frames_of_round();
     outcome_.error = all > 0 ? fmt::format("{} frames came, and the first {} of a round do not count: see --warmup",
                                            all, options_.warmup)
-                     : entered_ > 0
+                     : entered() > 0
                          ? "frames went through, and no stamp of them came back: the plugin that GStreamer found "
                            "belongs to another build of gpumap than this program"
                          : "the pipeline ended without a frame";
@@ -156,7 +200,11 @@ void Round::run() {
 }
 
 void run_round(Outcome& outcome, const Options& options, unsigned round, std::size_t frames) {
-  Round(outcome, options, round, frames).run();
+  try {
+    Round(outcome, options, round, frames).run();
+  } catch (const std::exception& error) {
+    outcome.error = error.what();
+  }
 }
 
 }  // namespace latency

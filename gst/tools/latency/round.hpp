@@ -24,12 +24,14 @@ struct Outcome {
   std::string not_here;       ///< why this machine cannot run it; empty where it can
   std::string error;          ///< what ended it; its rounds before that still count
   std::string transport;      ///< what gpumapsink says it used
+  std::uint64_t sent = 0;     ///< frames that the producer began, those that do not count, too
   std::uint64_t dropped = 0;  ///< by a full ring, or cut off at the end
   std::uint64_t without_gpu_times = 0, not_looked_at = 0;
   std::int64_t gpu_error_ns = 0;
   std::uint64_t zero_copy_frames = 0, copied_frames = 0, waits = 0;  ///< as gpumapsink counts them
   std::uint64_t switches = 0;
-  std::int64_t cpu_ns = 0;  ///< of the process, over `cpu_frames`
+  std::vector<int> producer_pids;  ///< the process that the producer had in each round
+  std::int64_t cpu_ns = 0;         ///< of both processes, over `cpu_frames`
   std::uint64_t cpu_frames = 0;
   double seconds = 0;   ///< over which those frames came
   unsigned rounds = 0;  ///< that ran to their end

@@ -26,22 +26,23 @@ void Round::probe(GstElement* element, const char* pad, GstPadProbeCallback call
   gst_pad_add_probe(found.get(), GST_PAD_PROBE_TYPE_BUFFER, callback, this, nullptr);
 }
 
+void Round::build_line() {
+  const Case& which = outcome_.which;
+  const std::string whole = options_.pipeline.empty() ? own_line(which, options_, frames_) : options_.pipeline;
+  const SplitLine parts = far_ ? split(whole) : SplitLine{{}, whole};
+  const std::string far = expand(parts.producer, which, options_, log_->channel());
+  const std::string near = expand(parts.consumer, which, options_, log_->channel());
+  outcome_.line = far_ ? far + " & gst-launch-1.0 " + near : near;  // as a shell starts both
+  Line made = make_line(near, watch_);
+  pipeline_ = std::move(made.pipeline);
+  bus_ = std::move(made.bus);
+  if (far_) start_far_producer(far);
+}
+
 void Round::build() {
   const Case& which = outcome_.which;
-  outcome_.line = expand(options_.pipeline.empty() ? own_line(which, options_, frames_) : options_.pipeline, which,
-                         options_, log_->channel());
-  GError* error = nullptr;
-  pipeline_.reset(gst_parse_launch(outcome_.line.c_str(), &error));
-  const Owned<GError> owned(error);
-  if (error != nullptr || !pipeline_ || !GST_IS_PIPELINE(pipeline_.get())) {
-    throw std::runtime_error(
-        fmt::format("{}\n  in: {}", error != nullptr ? error->message : "no pipeline", outcome_.line));
-  }
-  bus_.reset(gst_element_get_bus(pipeline_.get()));
-  watch_bus(bus_.get(), watch_);
-  // The monotonic system clock is what stamps are of: only with it is known when a frame was due.
-  const Owned<GstClock> clock(gst_system_clock_obtain());
-  gst_pipeline_use_clock(GST_PIPELINE(pipeline_.get()), clock.get());
+  build_line();
+  if (far_) return;
   const auto sink = element("latency-sink");
   if (!sink) throw std::runtime_error("{sink} is not in the pipeline that the line makes");
 
@@ -81,17 +82,41 @@ void Round::build() {
   }
 }
 
+ProducerPlan Round::plan() const {
+  const Case& which = outcome_.which;
+  return {.caps = which.is_rival() ? as_rgba(which.frame, options_.rate) : caps_of(which.frame, options_.rate),
+          .frame_bytes = which.frame.bytes,
+          .frames = frames_,
+          .in_place = options_.upstream == "in-place",
+          .rate = options_.rate,
+          .in_flight = options_.frames_in_flight(),
+          .spin = which.spin};
+}
+
+void Round::start_far_producer(const std::string& line) {
+  const auto src = element("latency-src");
+  probe(src.get(), "src", [](GstPad*, GstPadProbeInfo*, gpointer user) {
+    auto& self = *static_cast<Round*>(user);
+    self.start_counting(self.entered_++);
+    return GST_PAD_PROBE_OK;
+  });
+  ProducerJob job{.line = line, .plan = {.spin = outcome_.which.spin}, .warmup = options_.warmup};
+  if (has_own_producer()) {
+    job.plan = plan();
+    const auto end = element("latency-end");
+    probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
+      static_cast<Round*>(user)->far_->arrived();
+      return GST_PAD_PROBE_OK;
+    });
+  }
+  far_->start(std::move(job));
+  outcome_.producer_pids.push_back(far_->pid());
+}
+
 void Round::link_producer() {
   const Case& which = outcome_.which;
   const auto end = element("latency-end");
-  ProducerOptions made{
-      .caps = which.is_rival() ? as_rgba(which.frame, options_.rate) : caps_of(which.frame, options_.rate),
-      .frame_bytes = which.frame.bytes,
-      .frames = frames_,
-      .in_place = options_.upstream == "in-place",
-      .rate = options_.rate,
-      .in_flight = options_.frames_in_flight(),
-      .spin = which.spin};
+  ProducerOptions made{.plan = plan()};
   made.before_frame = [this](std::size_t number) {
     entered_ = number + 1;
     start_counting(number);

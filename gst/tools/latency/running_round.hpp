@@ -9,7 +9,10 @@
 #include <gpumap/latency.hpp>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/gst_ptr.hpp"
 #include "gst/tools/latency/producer.hpp"
 #include "gst/tools/latency/round.hpp"
@@ -29,7 +32,11 @@ class Round {
 
  private:
   void build();
+  void build_line();
   void link_producer();
+  [[nodiscard]] ProducerPlan plan() const;
+  void start_far_producer(const std::string& line);
+  void wait_for_far_producer();
   void probe(GstElement* element, const char* pad, GstPadProbeCallback callback);
   void play();
   void watch_over();
@@ -37,6 +44,7 @@ class Round {
   void start_counting(std::size_t number);  ///< before each frame
   void tear_down();
   void read_stats();
+  void take_far_report();
   void finish();
   [[nodiscard]] Owned<GstElement> element(const char* name) const {
     return Owned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline_.get()), name));
@@ -46,8 +54,10 @@ class Round {
   }
   /// Frames that have come to their end, as far as that is known.
   [[nodiscard]] std::uint64_t progress() {
-    return outcome_.collector.frames_of_round() + (producer_ ? producer_->gate().count() : 0);
+    return outcome_.collector.frames_of_round() + (far_ ? far_->count() : producer_ ? producer_->gate().count() : 0);
   }
+  /// Frames that the producer began.
+  [[nodiscard]] std::uint64_t entered() const { return far_ ? far_->entered() : entered_.load(); }
 
   Outcome& outcome_;
   const Options& options_;
@@ -59,11 +69,13 @@ class Round {
   Owned<GstElement> pipeline_;
   Owned<GstBus> bus_;
   std::optional<Producer> producer_;
-  gpumap::FrameRecord rival_;  ///< the frame that is in the rival's elements; the producer's thread has it
-  std::atomic<std::size_t> entered_{0};
+  std::unique_ptr<FarProducer> far_;     ///< instead of it, and of all before gpumapsrc, with two processes
+  gpumap::FrameRecord rival_;            ///< the frame that is in the rival's elements; the producer's thread has it
+  std::atomic<std::size_t> entered_{0};  ///< with two processes: that came to this one
   std::atomic<std::int64_t> cpu_began_ns_{0}, began_ns_{0};
   bool src_is_late_ = false;
-  std::uint64_t given_up_ = 0;  ///< frames, by leaky=newest
+  std::uint64_t given_up_ = 0;     ///< frames, by leaky=newest
+  std::vector<Event> far_events_;  ///< of the producer's process
 };
 
 }  // namespace latency

@@ -16,7 +16,7 @@ struct Column {
 };
 constexpr std::array columns{Column{"p50", "P50"},    Column{"p90", "P90"}, Column{"p99", "P99"},
                              Column{"p999", "P99.9"}, Column{"max", "max"}, Column{"mean", "mean"}};
-constexpr std::size_t title_width = 20;
+constexpr std::size_t title_width = 24;
 
 /// In lines of at most 120 columns, those after the first indented.
 std::string wrap(const std::string& text, std::size_t indent) {
@@ -48,8 +48,8 @@ std::string rows_of(const Json& one) {
     title.clear();
   }
   for (const std::string& name : row_names) {
+    if (!has_row(one, name)) continue;  // no such stage here
     const Json& times = one.at("times").at(name);
-    if (times.at("count") == 0) continue;  // no such stage here
     made += fmt::format("{:<{}} {:<9}", title, title_width, name);
     title.clear();
     for (const Column& column : columns) made += fmt::format(" {:>10}", microseconds(times.at(column.key)));
@@ -59,7 +59,7 @@ std::string rows_of(const Json& one) {
 }
 
 std::string overview(const Json& report, const std::string& mark) {
-  constexpr std::size_t frames_a_block = 5;
+  constexpr std::size_t frames_a_block = 4;
   const std::string headline = headline_of(report);
   const auto frames = frames_of(report);
   std::string made = fmt::format("\n{}: {}; us, P50 and P99{}\n", headline, explain(headline), mark);
@@ -94,6 +94,24 @@ std::string overview(const Json& report, const std::string& mark) {
   return made;
 }
 
+/// What it costs that a frame goes to another process.
+std::string across(const Json& report, const std::string& mark) {
+  const Json all = across_of(report);
+  if (all.empty()) return {};
+  constexpr std::size_t width = 30;
+  std::string made = fmt::format("\nhandover: {}; us, P50 and P99{}\n{:<{}} {:>19} {:>19} {:>12}\n",
+                                 explain("handover"), mark, "", width, "1 process", "2 processes", "more at P50");
+  for (const Json& one : all) {
+    const auto figures = [&](const char* p50, const char* p99) {
+      return fmt::format("{} {:>9}", microseconds(one.at(p50)), microseconds(one.at(p99)));
+    };
+    made +=
+        fmt::format("{:<{}} {:>19} {:>19} {:>12}\n", one.at("frame").get<std::string>() + ", " + title_of(one), width,
+                    figures("one_p50", "one_p99"), figures("two_p50", "two_p99"), microseconds(one.at("more_p50")));
+  }
+  return made;
+}
+
 }  // namespace
 
 std::string to_table(const Json& report, bool brief) {
@@ -118,7 +136,7 @@ std::string to_table(const Json& report, bool brief) {
       }
     }
   }
-  made += overview(report, mark) + '\n';
+  made += overview(report, mark) + across(report, mark) + '\n';
   for (const auto& one : report.at("cases")) {
     if (!one.at("error").get<std::string>().empty()) {
       made += wrap(fmt::format("{}, {}: {}", one.at("frame").get<std::string>(), title_of(one), state_of(one)), 2);
@@ -140,7 +158,7 @@ std::string csv_field(std::string_view text) {
 
 std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   using gpumap::Total;
-  std::string made = "frame,transport,fence,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
+  std::string made = "frame,transport,fence,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
   for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
     made += fmt::format(",{}_at_ns", to_string(static_cast<gpumap::Stamp>(i)));
   }
@@ -155,15 +173,17 @@ std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   const auto known = [](std::int64_t time) { return time == 0 ? std::nullopt : std::optional(time); };
   for (const auto& outcome : outcomes) {
     const Case& which = outcome->which;
-    const std::string head = fmt::format("{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
+    const std::string head = fmt::format("{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
                                          which.is_rival() ? ""
                                          : which.spin     ? "spin"
-                                                          : "sleep");
+                                                          : "sleep",
+                                         which.processes);
     for (const auto& [round, frame] : outcome->collector.kept()) {
       fmt::format_to(out, "{},{},{},{}", head, round, frame.sequence, frame.bytes);
       for (const std::int64_t time : {frame.due_ns, frame.captured_ns, frame.gpu_error_ns}) add(known(time));
       for (const std::int64_t at : frame.at_ns) add(known(at));
       for (const auto& time : stage_times(frame)) add(time);
+      add(handover_time(frame));
       add(through_time(frame));
       for (const Total total : {Total::result, Total::whole, Total::lateness}) {
         add(total == Total::lateness && !outcome->collector.paced() ? std::nullopt : total_time(frame, total));

@@ -24,6 +24,7 @@ constexpr std::array rows{
     Row{"kernel", "on the GPU"},
     Row{"notice", "until the CPU sees the result"},
     Row{"release", "until the slot is given back"},
+    Row{"handover", "from being queued to the launch of the kernel"},
     Row{"through", "from the first store to the result"},
     Row{"result", "from the last store to the result"},
     Row{"whole", "from first to last: the sum of the stages"},
@@ -59,7 +60,21 @@ std::string headline_of(const Json& report) {
 
 std::string title_of(const Json& one) {
   const auto fence = one.at("fence").get<std::string>();
-  return one.at("transport").get<std::string>() + (fence.empty() ? "" : ", " + fence);
+  return one.at("transport").get<std::string>() + (fence.empty() ? "" : ", " + fence) +
+         (processes_of(one) == 2 ? ", 2 processes" : "");
+}
+
+unsigned processes_of(const Json& one) {
+  return one.value("processes", 1U);
+}
+
+Json across_of(const Json& report) {
+  return report.value("across", Json::array());
+}
+
+bool has_row(const Json& one, const std::string& row) {
+  const Json& times = one.at("times");
+  return times.contains(row) && times.at(row).at("count") > 0;
 }
 
 std::string state_of(const Json& one) {
@@ -123,6 +138,11 @@ std::string way_of(const Json& report) {
   if (const unsigned in_flight = options.at("in_flight"); in_flight > 0) {
     made += fmt::format(", {} in flight", in_flight);
   }
+  const auto processes = options.value("processes", std::vector<std::string>());
+  const auto asked = [&](const char* number) {
+    return std::find(processes.begin(), processes.end(), number) != processes.end();
+  };
+  if (asked("2")) made += asked("1") ? ", in one process and in two, in turns" : ", in two processes";
   if (const unsigned load = options.at("load"); load > 0)
     made += fmt::format(", {} beside", plural(load, "busy process", "es"));
   return made;
@@ -144,6 +164,12 @@ std::vector<std::string> caveats_of(const Json& report) {
         "Lateness counts from when a frame was due, also where the producer was held up: a stall shows in "
         "every frame that it delayed. A deadline is missed when the result comes after the next frame was "
         "due.");
+  }
+  const auto& cases = report.at("cases");
+  if (std::any_of(cases.begin(), cases.end(), [](const Json& one) { return processes_of(one) == 2; })) {
+    made.emplace_back(
+        "2 processes: gpumapsink and all before it run in one, gpumapsrc and all behind it in another. Stamps of both "
+        "are of one clock, CPU times and context switches of both together.");
   }
   made.emplace_back(
       "P99.9 of fewer than 1,000 frames is their maximum, as P99 is of fewer than 100. Percentiles are within 1%. CPU "

@@ -137,6 +137,8 @@ class GPUMAP_API LatencyLog {
 
   /// The log of a channel of this process; it lives as long as somebody holds it.
   [[nodiscard]] static std::shared_ptr<LatencyLog> of_channel(const std::string& channel);
+  /// The same where somebody holds it, else null.
+  [[nodiscard]] static std::shared_ptr<LatencyLog> find(const std::string& channel);
 
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
 

@@ -58,6 +58,30 @@ struct LinkQuestion {
   std::vector<std::byte> text{};
 };
 
+/// A path that is taken: a socket listens there, and nobody answers until a LinkServer serves at it. Who connects
+/// before waits, for 2 s at a time, and tries again. One server after the other may have it; meanwhile nobody else can.
+///
+/// Thread safety: every member from any thread. It belongs to the process that took it: in a child of fork() its end
+/// leaves the file alone.
+class GPUMAP_API LinkAddress {
+ public:
+  /// Error(invalid): a path that is too long, is no socket, or is served or taken by a process that lives; Error(io):
+  /// no such folder, or no right to it. A file that a dead server left is replaced. `mode`: of the socket's file.
+  [[nodiscard]] static std::shared_ptr<LinkAddress> take(const std::string& path, mode_t mode = 0600);
+  /// The file goes.
+  ~LinkAddress();
+  LinkAddress(const LinkAddress&) = delete;
+  LinkAddress& operator=(const LinkAddress&) = delete;
+
+  [[nodiscard]] const std::string& path() const noexcept;
+
+ private:
+  friend class LinkServer;
+  struct GPUMAP_NO_EXPORT State;
+  explicit LinkAddress(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
 struct LinkServerOptions {
   std::string path;                    ///< of the socket, at most 107 bytes
   mode_t mode = 0600;                  ///< of the socket's file
@@ -79,6 +103,8 @@ struct LinkServerOptions {
   /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
   /// server.
   const std::atomic<std::uint64_t>* dropped = nullptr;
+  /// Taken before, instead of `path` and `mode`. Another server may have it once this one has ended.
+  std::shared_ptr<LinkAddress> address{};
 };
 
 struct LinkCounters {
@@ -96,9 +122,8 @@ struct LinkCounters {
 /// they give back while the producer waits.
 class GPUMAP_API LinkServer {
  public:
-  /// Error(invalid): a path that is too long, or served by a process that lives; Error(io); Error(not_supported):
-  /// memory that cannot be passed on. A file that a dead server left is replaced, anything that is no socket is left
-  /// alone.
+  /// Errors of LinkAddress::take(), and Error(not_supported): memory that cannot be passed on; Error(invalid): an
+  /// address that another server has.
   [[nodiscard]] static std::unique_ptr<LinkServer> serve(std::shared_ptr<Ring> ring, LinkServerOptions options);
   /// Clients get what was published, then `closed`. Waits for LinkServerOptions::linger; what clients hold then is no
   /// longer theirs, see LinkConsumer::revoked().
@@ -151,6 +176,7 @@ class GPUMAP_API LinkServer {
 
  private:
   struct GPUMAP_NO_EXPORT State;
+  class GPUMAP_NO_EXPORT Seat;
   explicit LinkServer(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+// What goes through: times, events and frames, in their order.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <utility>
+
+#include "gpumap/latency.hpp"
+#include "gst/channel/frame_origin.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/link/meta_text.hpp"
+#include "gst/link/outlet.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+namespace gpumap::gst {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+/// Two clocks are read one after the other: a difference below this may be the time in between.
+constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
+/// While nothing changes: a clock drifts slowly.
+constexpr auto between_looks = 10ms;
+
+std::uint32_t key_of(Keeping keeping, std::size_t number = 0) {
+  constexpr unsigned bits_of_number = 24;
+  return static_cast<std::uint32_t>(keeping) << bits_of_number | static_cast<std::uint32_t>(number);
+}
+Keeping keeping_of_key(std::uint32_t key) {
+  return static_cast<Keeping>(key >> 24U);
+}
+
+}  // namespace
+
+/// Clients are told when the base time changes, or the clock drifts away from the one that all processes have.
+void Outlet::watch_time() {
+  const Channel::SinkTime now = channel_->sink_time();
+  const Deadline moment = Clock::now();
+  if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
+  sink_time_ = now;
+  next_look_ = moment + between_looks;
+  GstClock* clock = gst_element_get_clock(sink_);
+  if (clock == nullptr) return;  // it has never played
+  if (is_stopping(sink_)) {      // and will do so no more: what is left is due when it always was
+    gst_object_unref(clock);
+    return;
+  }
+  Channel::FarTime time;
+  time.playing = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
+  if (time.playing) {
+    time.base = static_cast<GstClockTimeDiff>(now.base);
+  } else {
+    GstElement* pipeline = top_level(sink_);
+    const GstClockTime stopped = gst_element_get_start_time(pipeline);
+    gst_object_unref(pipeline);
+    if (GST_CLOCK_TIME_IS_VALID(stopped)) time.stopped = static_cast<GstClockTimeDiff>(stopped);
+  }
+  if (!is_monotonic(clock)) time.ahead = static_cast<GstClockTimeDiff>(gst_clock_get_time(clock)) - monotonic_ns();
+  gst_object_unref(clock);
+  if (time_ && std::llabs(time_->ahead - time.ahead) < clock_error) time.ahead = time_->ahead;
+  if (time_ == time) return;
+  time_ = time;
+  send(text_of(time), gst::key_of(Keeping::time));
+}
+
+/// What overtakes the frames. Takes it; in the thread that sends it.
+void Outlet::on_event(GstEvent* event) {
+  const std::unique_ptr<GstEvent, decltype(&gst_event_unref)> owned(event, gst_event_unref);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    flush(event);
+    return;
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) {
+    flushing_ = true;
+    channel_->set_src_flushing(true);
+  }
+  const LinkText text = text_of(event);
+  const auto server = this->server();
+  if (server && !text.empty() && text.size() <= max_link_message) server->send_at_once(text);
+}
+
+/// The end of a flush: what was on its way is gone, here and at the clients.
+void Outlet::flush(GstEvent* event) {
+  flushing_ = true;
+  channel_->set_src_flushing(true);
+  const std::lock_guard lock(step_);
+  ++flushes_;
+  channel_->forget_held();
+  if (const auto server = this->server()) {
+    server->withdraw_all();
+    server->send(text_of(event));
+  }
+  {
+    const std::lock_guard ending(mutex_);
+    ended_ = false;
+  }
+  channel_->set_src_flushing(false);
+  flushing_ = false;
+}
+
+void Outlet::send(const LinkText& text, std::uint32_t key) {
+  if (key != 0) kept_[key] = text;
+  if (server_) server_->send(text, key);
+}
+
+/// 0: it is not kept.
+std::uint32_t Outlet::key_of(GstEvent* event) {
+  const Keeping keeping = keeping_of(event);
+  if (keeping != Keeping::tags && keeping != Keeping::custom) return gst::key_of(keeping);
+  // One of each name holds, as on a pad.
+  const std::string name = gst_structure_get_name(gst_event_get_structure(event));
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found == names_.end()) names_.push_back(name);
+  return gst::key_of(keeping, static_cast<std::size_t>(found - names_.begin()));
+}
+
+void Outlet::forget_last_stream() {
+  for (auto at = kept_.begin(); at != kept_.end();) {
+    if (outlives_stream(keeping_of_key(at->first))) {
+      ++at;
+      continue;
+    }
+    if (server_) server_->forget(at->first);
+    at = kept_.erase(at);
+  }
+  names_.clear();
+}
+
+void Outlet::forward(GstEvent* event) {
+  const std::unique_ptr<GstEvent, decltype(&gst_event_unref)> owned(event, gst_event_unref);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
+  const LinkText text = text_of(event);
+  if (text.empty() || text.size() > max_link_message) {
+    GST_WARNING_OBJECT(sink_, "%s does not cross to other processes: %s", GST_EVENT_TYPE_NAME(event),
+                       text.empty() ? "it cannot be written as text" : "it is too long");
+  } else {
+    send(text, key_of(event));
+  }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();
+}
+
+void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
+  if (failed_) return;
+  const std::uint64_t flushes = flushes_;
+  if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
+  if (flushing_ || flushes != flushes_) return;  // it is from before
+  const auto layout = frame.carrier ? layout_of(frame.carrier.get()) : std::nullopt;
+  if (layout != layout_) {
+    layout_ = layout;
+    send(text_of(layout), gst::key_of(Keeping::layout));
+  }
+  const MetaText metas = frame.carrier ? text_of_metas(frame.carrier.get(), max_link_note) : MetaText();
+  if (metas.left_out != 0) {
+    GST_DEBUG_OBJECT(sink_, "%u metas of a frame do not cross: they cannot be written, or take more than %zu bytes",
+                     metas.left_out, max_link_note);
+  }
+  while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
+  }
+  if (!flushing_) server_->show(std::move(frame.lease), metas.text);
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// The socket of a gpumapsink is there from PAUSED on: what is wrong with its path is an error of the change of state,
+// and who comes before the first frame waits for it.
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "link_sides.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct LinkPaths : LinkSides {
+  /// What going to PAUSED says of the path; empty where it goes.
+  [[nodiscard]] static std::string trouble_of(Pipeline& producer) {
+    if (producer.set_state(GST_STATE_PAUSED) != GST_STATE_CHANGE_FAILURE) return {};
+    return producer.wait();
+  }
+  [[nodiscard]] static std::string trouble_at(const std::string& path) {
+    Pipeline producer(from_appsrc("", path));
+    std::string trouble = trouble_of(producer);
+    EXPECT_EQ(trouble.empty() ? "sink" : producer.culprit(), "sink");
+    return trouble;
+  }
+};
+
+TEST_F(LinkPaths, WhatIsWrongWithAPathIsToldInPaused) {
+  EXPECT_THAT(trouble_at(folder.path() / "none" / "link"), HasSubstr("No such file"));
+  EXPECT_THAT(trouble_at(folder.path() / std::string(108, 'x')), HasSubstr("107 are possible"));
+  EXPECT_THAT(trouble_at("/proc/link"), HasSubstr("/proc/link"));
+  std::ofstream(path) << "a file";
+  EXPECT_THAT(trouble_at(path), HasSubstr("is no socket"));
+  EXPECT_TRUE(std::filesystem::is_regular_file(path)) << "left alone";
+}
+
+TEST_F(LinkPaths, AProducerThatHasNoFrameYetHasItsPath) {
+  Pipeline first(from_appsrc());
+  EXPECT_EQ(trouble_of(first), "");
+  struct stat found {};
+  ASSERT_EQ(lstat(path.c_str(), &found), 0);
+  EXPECT_TRUE(S_ISSOCK(found.st_mode));
+  EXPECT_EQ(found.st_mode & 07777U, 0600U);
+
+  Pipeline second(from_appsrc("wait-for-connection=true"));
+  EXPECT_THAT(trouble_of(second), HasSubstr("is served by process " + std::to_string(getpid())));
+  first.stop();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  second.stop();
+  EXPECT_EQ(trouble_of(second), "") << "it goes once the first is gone";
+  start(second);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  push_frame(second, 3);
+  EXPECT_TRUE(pull(consumer.appsink()));
+}
+
+TEST_F(LinkPaths, WhoComesBeforeTheFirstFrameGetsIt) {
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  start(producer);
+  Pipeline one(to_appsink());
+  Pipeline two(to_appsink());
+  for (Pipeline* consumer : {&one, &two}) start(*consumer);
+  g_usleep(200'000);
+  EXPECT_EQ(clients(producer), 0U) << "there is nothing to connect to yet";
+  push_frame(producer, 5);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 2; }));
+  push_frame(producer, 6);
+  push_eos(producer);
+  bool first_came = false;
+  for (Pipeline* consumer : {&one, &two}) {
+    std::uint64_t last = 0;
+    while (const Sample sample = pull(consumer->appsink())) {
+      GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+      last = GST_BUFFER_PTS(buffer) / GST_MSECOND;
+      first_came = first_came || last == 5;
+      EXPECT_EQ(data_of(buffer), random_data(frame_size, last));
+    }
+    EXPECT_EQ(last, 6U);
+  }
+  EXPECT_TRUE(first_came) << "it waits for a client, if not for all";
+}
+
+TEST_F(LinkPaths, AProducerThatFailsLetsNobodyWait) {
+  Pipeline producer(
+      "appsrc name=in format=time caps=application/octet-stream ! gpumapsink name=sink sync=false "
+      "transport=pinned " +
+      socket());
+  start(producer);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  push_frame(producer, 0);
+  EXPECT_THAT(producer.wait(), HasSubstr("transport=bar"));
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(path); }));
+}
+
+TEST_F(LinkPaths, StayThroughAChangeOfRing) {
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  start(producer);
+  Pipeline consumer(to_appsink("reconnect=false"));
+  start(consumer);
+  push_frame(producer, 1);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  struct stat before {};
+  ASSERT_EQ(lstat(path.c_str(), &before), 0);
+  push_frame(producer, 2, 77 * frame_size);
+  const Sample grown = pull(consumer.appsink());
+  ASSERT_TRUE(grown);
+  EXPECT_EQ(gst_buffer_get_size(gst_sample_get_buffer(grown.get())), 77 * frame_size);
+  struct stat after {};
+  ASSERT_EQ(lstat(path.c_str(), &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino) << "nobody could come between";
+  push_eos(producer);
+  EXPECT_EQ(consumer.wait(), "eos");
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
