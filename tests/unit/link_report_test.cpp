@@ -114,7 +114,7 @@ struct LinkLatencies : testing::Test {
     lease = {};
     EXPECT_EQ(at_once(*client), "timeout");  // which gives it back
   }
-  LinkClientReport report() {
+  [[nodiscard]] LinkClientReport report() const {
     // So that it has been seen, without a look by who asks.
     EXPECT_TRUE(comes_true([&] { return served.server->clients().at(0).slots == 0; }));
     return new_report_of(served.path).clients.at(0);
