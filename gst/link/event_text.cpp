@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "gst/link/event_text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <type_traits>
 
@@ -254,39 +256,56 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
 
 namespace {
 
-/// Bytes that a row of a plane has at least, whose first component is that; nothing for what is no picture.
-std::optional<std::uint64_t> row_bytes(const GstVideoFormatInfo* format, const VideoLayout& layout, std::uint32_t plane,
-                                       gint component) {
-  GstVideoInfo info;
-  if (layout.width > G_MAXINT || layout.height > G_MAXINT) return std::nullopt;
-  if (gst_video_info_set_format(&info, GST_VIDEO_FORMAT_INFO_FORMAT(format), layout.width, layout.height) == 0) {
-    return std::nullopt;
+/// Bytes that a row of a plane has at least: of the longest of the components that lie in it.
+std::uint64_t row_bytes(const GstVideoInfo& usual, std::uint32_t plane, const gint* components) {
+  std::uint64_t most = 0;
+  for (int n = 0; n < GST_VIDEO_MAX_COMPONENTS && components[n] >= 0; ++n) {
+    const auto pixel = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_PSTRIDE(usual.finfo, components[n]));
+    // Where pixels have no bytes of their own, rows are as GStreamer has them.
+    if (pixel == 0) return static_cast<std::uint64_t>(GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane));
+    const gint pixels = GST_VIDEO_FORMAT_INFO_SCALE_WIDTH(usual.finfo, components[n], GST_VIDEO_INFO_WIDTH(&usual));
+    most = std::max(most, pixel * static_cast<std::uint64_t>(pixels));
   }
-  const auto pixel = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_PSTRIDE(format, component));
-  // Where pixels have no bytes of their own, rows are as GStreamer has them.
-  if (pixel == 0) return static_cast<std::uint64_t>(GST_VIDEO_INFO_PLANE_STRIDE(&info, plane));
-  return pixel * static_cast<std::uint64_t>(
-                     GST_VIDEO_FORMAT_INFO_SCALE_WIDTH(format, component, static_cast<int>(layout.width)));
+  return most;
+}
+
+/// What a stride says is not bytes in a row where there are tiles, and a palette has no rows: those are as GStreamer
+/// has them, or not at all.
+bool is_usual(const GstVideoInfo& usual, const VideoLayout& layout, std::uint64_t bytes) {
+  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+    if (layout.offset[plane] != GST_VIDEO_INFO_PLANE_OFFSET(&usual, plane)) return false;
+    if (layout.stride[plane] != GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane)) return false;
+  }
+  return GST_VIDEO_INFO_SIZE(&usual) <= bytes;
+}
+
+bool fits(const GstVideoInfo& usual, const VideoLayout& layout, std::uint64_t bytes) {
+  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+    gint components[GST_VIDEO_MAX_COMPONENTS];
+    gst_video_format_info_component(usual.finfo, plane, components);
+    const auto rows = static_cast<std::uint64_t>(
+        GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(usual.finfo, components[0], GST_VIDEO_INFO_HEIGHT(&usual)));
+    if (layout.stride[plane] <= 0 || layout.offset[plane] > bytes) return false;
+    const auto wide = static_cast<std::uint64_t>(layout.stride[plane]);
+    if (wide < row_bytes(usual, plane, components) || rows > (bytes - layout.offset[plane]) / wide) return false;
+  }
+  return true;
 }
 
 }  // namespace
 
 void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
-  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(layout.format));
-  gsize offset[GST_VIDEO_MAX_PLANES] = {};
-  gint stride[GST_VIDEO_MAX_PLANES] = {};
-  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
-    gint components[GST_VIDEO_MAX_COMPONENTS];
-    gst_video_format_info_component(format, plane, components);
-    const auto rows = static_cast<std::uint64_t>(
-        GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(format, components[0], static_cast<int>(layout.height)));
-    const auto wide = layout.stride[plane] > 0 ? static_cast<std::uint64_t>(layout.stride[plane]) : bytes + 1;
-    const auto least = row_bytes(format, layout, plane, components[0]);
-    if (!least || wide < *least) return;
-    if (layout.offset[plane] > bytes || wide > bytes || rows > (bytes - layout.offset[plane]) / wide) return;
-    offset[plane] = layout.offset[plane];
-    stride[plane] = layout.stride[plane];
+  GstVideoInfo usual;
+  if (layout.width > G_MAXINT || layout.height > G_MAXINT) return;
+  if (gst_video_info_set_format(&usual, static_cast<GstVideoFormat>(layout.format), layout.width, layout.height) == 0) {
+    return;
   }
+  const bool has_rows = !GST_VIDEO_FORMAT_INFO_IS_TILED(usual.finfo) && !GST_VIDEO_FORMAT_INFO_HAS_PALETTE(usual.finfo);
+  if (!(has_rows ? fits(usual, layout, bytes) : is_usual(usual, layout, bytes))) return;
+  gsize offset[GST_VIDEO_MAX_PLANES] = {};
+  std::copy(std::begin(layout.offset), std::end(layout.offset), offset);
+  gint stride[GST_VIDEO_MAX_PLANES] = {};
+  std::copy(std::begin(layout.stride), std::end(layout.stride), stride);
   gst_buffer_add_video_meta_full(buffer, GST_VIDEO_FRAME_FLAG_NONE, static_cast<GstVideoFormat>(layout.format),
                                  layout.width, layout.height, layout.planes, offset, stride);
 }

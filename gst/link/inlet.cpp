@@ -39,6 +39,15 @@ GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
 }
 
+/// What a client may be called: as much of `name` as has room, and is text.
+std::string link_name(const gchar* name) {
+  constexpr std::size_t most = 50;
+  const std::string first = std::string(name).substr(0, most);
+  const gchar* end = nullptr;
+  (void)g_utf8_validate(first.c_str(), -1, &end);  // a character may be cut in two
+  return first.substr(0, static_cast<std::size_t>(end - first.c_str()));
+}
+
 /// Times, flags, layout and metas of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
 GstBuffer* make_carrier(const LinkFrame& frame, const std::optional<VideoLayout>& layout, bool after_hole) {
   const FrameInfo& info = frame.info;
@@ -236,7 +245,7 @@ void Inlet::run() {
       LinkConsumerOptions options;
       options.path = settings_.path;
       gchar* name = gst_object_get_name(GST_OBJECT_CAST(src_));
-      options.name = std::string(name).substr(0, 50);
+      options.name = link_name(name);
       g_free(name);
       options.leak = settings_.leak;
       options.spin = std::chrono::microseconds(settings_.busy_poll_us);

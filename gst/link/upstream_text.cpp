@@ -67,6 +67,18 @@ LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStr
   return text;
 }
 
+/// Elements calculate with it.
+bool is_sane(GstEvent* event) {
+  gdouble rate = 1;
+  gdouble proportion = 0;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
+    gst_event_parse_seek(event, &rate, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  } else if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
+    gst_event_parse_qos(event, nullptr, &proportion, nullptr, nullptr);
+  }
+  return rate != 0 && std::isfinite(rate) && proportion >= 0 && std::isfinite(proportion);
+}
+
 struct Read {
   Kind kind{};
   std::uint32_t type = 0, number = 0;
@@ -96,11 +108,7 @@ GstEvent* event_of(Read& read) {
   } else if (is_application_event(type) && (read.structure || type != GST_EVENT_NAVIGATION)) {
     event = gst_event_new_custom(type, read.structure.release());
   }
-  if (event != nullptr && type == GST_EVENT_SEEK) {
-    gdouble rate = 0;
-    gst_event_parse_seek(event, &rate, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-    if (rate == 0 || !std::isfinite(rate)) gst_clear_event(&event);
-  }
+  if (event != nullptr && !is_sane(event)) gst_clear_event(&event);
   if (event != nullptr && read.number != GST_SEQNUM_INVALID) gst_event_set_seqnum(event, read.number);
   return event;
 }

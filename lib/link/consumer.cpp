@@ -32,6 +32,8 @@ constexpr milliseconds longest_spin{50};
 /// In between the thread asks whether what it waits for can still come.
 constexpr int turns_to_check = 10;
 constexpr std::size_t longest_inbox = 2048;
+/// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
+constexpr int messages_a_turn = 1024;
 
 }  // namespace
 
@@ -117,7 +119,7 @@ void LinkConsumer::State::read(const link::Message& message) {
 }
 
 void LinkConsumer::State::read_socket() {
-  while (inbox.size() + urgent.size() < longest_inbox) {
+  for (int turn = 0; turn < messages_a_turn && inbox.size() + urgent.size() < longest_inbox; ++turn) {
     std::size_t bytes = 0;
     switch (link::receive_message(socket.get(), buffer, bytes)) {
       case link::Received::nothing:
@@ -308,7 +310,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
   state->begin_call();
-  for (;;) {
+  for (bool late = false, found = false;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (const auto taken = state->take(frame, hand_over)) return *taken;
@@ -318,23 +320,29 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
       const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
-    if (const Deadline end = std::min(deadline, Clock::now() + spin); spin.count() > 0) {
+    // Not twice for what is nothing: a frame that waits for its messages waits at the socket.
+    if (!found && spin.count() > 0) {
+      const Deadline end = std::min(deadline, Clock::now() + spin);
       lock.unlock();
-      const bool found = state->spin_until(end);
+      found = state->spin_until(end);
       lock.lock();
       if (found) continue;
     }
+    found = false;
     asleep.store(1);
     if (const auto taken = state->take(frame, hand_over)) {
       asleep.store(0);
       return *taken;
     }
-    const Deadline now = Clock::now();
-    if (now >= deadline) {
+    // Who waits for no time, or spins for all of it, hears of messages and of the end all the same: by one look.
+    if (late) {
       asleep.store(0);
       return LinkNext::timeout;
     }
-    const auto left = std::chrono::ceil<milliseconds>(std::min<Clock::duration>(deadline - now, second_look));
+    const Deadline now = Clock::now();
+    late = now >= deadline;
+    const auto left = std::chrono::ceil<milliseconds>(late ? Clock::duration(0)
+                                                           : std::min<Clock::duration>(deadline - now, second_look));
     pollfd polled[] = {
         {state->socket.get(), POLLIN, 0}, {state->server.get(), POLLIN, 0}, {state->bell.get(), POLLIN, 0}};
     lock.unlock();
@@ -363,10 +371,12 @@ bool LinkConsumer::revoked() const noexcept {
   return state_->memory.block().revoked.load() != 0;
 }
 std::string LinkConsumer::why() const {
+  if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
   return state_->ended ? state_->why : std::string();
 }
 bool LinkConsumer::moved() const {
+  if (!state_->process.here()) return false;
   const std::lock_guard lock(state_->mutex);
   return state_->ended && state_->moved;
 }

@@ -58,11 +58,13 @@ void LinkServer::withdraw_all() {
 }
 
 void LinkServer::announce_successor() {
+  if (!state_->process.here()) return;
   const std::lock_guard lock(state_->mutex);
   state_->moves = true;
 }
 
 void LinkServer::forget(std::uint32_t keep) {
+  if (!state_->process.here()) return;
   const std::lock_guard lock(state_->mutex);
   state_->kept.erase(keep);
 }

@@ -158,16 +158,26 @@ std::vector<LinkSight> observe_links(std::span<const std::string> paths, Deadlin
   std::vector<Question> questions;
   questions.reserve(paths.size());
   for (const std::string& path : paths) questions.emplace_back(path).ask();
-  std::vector<pollfd> polled(questions.size());
+  // Those that are open alone: poll() takes no more rows than this process may have descriptors.
+  std::vector<pollfd> polled;
+  std::vector<Question*> asked;
   for (;;) {
-    for (std::size_t n = 0; n < questions.size(); ++n) polled[n] = {questions[n].fd(), POLLIN, 0};
-    if (std::all_of(polled.begin(), polled.end(), [](const pollfd& one) { return one.fd < 0; })) break;
+    polled.clear();
+    asked.clear();
+    for (Question& question : questions) {
+      if (question.fd() < 0) continue;
+      polled.push_back({question.fd(), POLLIN, 0});
+      asked.push_back(&question);
+    }
+    if (polled.empty()) break;
     const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
-    if (left.count() <= 0) break;
-    const int patience = static_cast<int>(std::min<std::int64_t>(left.count(), 1000));
-    if (poll(polled.data(), polled.size(), patience) < 0 && errno != EINTR) break;
-    for (std::size_t n = 0; n < questions.size(); ++n) {
-      if (polled[n].fd >= 0 && polled[n].revents != 0) questions[n].hear();
+    const int patience = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000));
+    if (poll(polled.data(), polled.size(), patience) <= 0) {
+      if (left.count() <= 0) break;
+      continue;
+    }
+    for (std::size_t n = 0; n < polled.size(); ++n) {
+      if (polled[n].revents != 0) asked[n]->hear();
     }
   }
   std::vector<LinkSight> sights;

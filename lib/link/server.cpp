@@ -288,6 +288,7 @@ void LinkServer::show(ReadLease lease, std::span<const std::byte> note) {
 
 std::vector<LinkClient> LinkServer::clients() const {
   std::vector<LinkClient> all;
+  if (!state_->process.here()) return all;
   const std::lock_guard lock(state_->mutex);
   for (const auto& client : state_->clients) {
     if (client) all.push_back(state_->describe(*client));
@@ -296,11 +297,13 @@ std::vector<LinkClient> LinkServer::clients() const {
 }
 
 LinkCounters LinkServer::counters() const {
+  if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
   return state_->counters;
 }
 
 bool LinkServer::wait_for_client(Deadline deadline) {
+  if (!state_->process.here()) return false;
   std::unique_lock lock(state_->mutex);
   const auto connected = [this] {
     return std::any_of(state_->clients.begin(), state_->clients.end(), [](const auto& one) { return one != nullptr; });

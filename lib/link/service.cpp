@@ -102,7 +102,8 @@ void LinkServer::State::serve() {
 
 /// False: this process has no descriptor left for one more.
 bool LinkServer::State::accept_all() {
-  while (newcomers.size() < most_newcomers) {
+  // Who is refused takes no place, and may come again at once: others have their turn.
+  for (std::size_t turn = 0; turn < most_newcomers && newcomers.size() < most_newcomers; ++turn) {
     UniqueFd socket = listener.accept();
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {

@@ -5,12 +5,23 @@
 #include <cstring>
 #include <limits>
 
+#include "printable.hpp"
+
 namespace gpumap::link {
 namespace {
 
-constexpr bool printable(char one) noexcept {
-  // UTF-8 goes through; what moves a terminal's cursor does not.
-  return static_cast<unsigned char>(one) >= 0x20 && one != 0x7f;
+/// As much of `text` as may go to a terminal and has room.
+template <std::size_t room>
+std::size_t copy_printable(std::string_view text, std::array<char, room>& to, std::size_t most) noexcept {
+  std::size_t length = 0;
+  while (!text.empty()) {
+    const std::size_t bytes = printable_bytes(text);
+    if (bytes > most - length) break;
+    std::copy_n(text.begin(), bytes, to.begin() + length);
+    length += bytes;
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return length;
 }
 
 template <typename Body>
@@ -36,7 +47,7 @@ bool take(std::span<const std::byte> bytes, Body& body) noexcept {
 
 bool is_name(const std::array<char, name_bytes>& name) noexcept {
   const auto* const end = std::find(name.begin(), name.end(), '\0');
-  return end != name.end() && std::all_of(name.begin(), end, printable) &&
+  return end != name.end() && is_printable({name.data(), static_cast<std::size_t>(end - name.begin())}) &&
          std::all_of(end, name.end(), [](char one) { return one == '\0'; });
 }
 bool is_leak(std::uint32_t leak) noexcept {
@@ -47,9 +58,15 @@ bool sound(const Hello& hello) noexcept {
   return is_leak(hello.leak) && hello.zero == 0 && is_name(hello.name);
 }
 
+/// A time, or a sum of times, that a signed number holds, too.
+bool is_time(std::uint64_t ns) noexcept {
+  return ns <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+}
+
 bool sound(const RingFigures& ring) noexcept {
-  return ring.slots >= min_slots && ring.slots <= max_slots && ring.queued <= ring.slots && ring.busy <= ring.slots &&
-         ring.slot_bytes > 0 && ring.transport <= static_cast<std::uint32_t>(Transport::pageable) && ring.stamps <= 1 &&
+  return is_time(ring.at_ns) && ring.slots >= min_slots && ring.slots <= max_slots && ring.queued <= ring.slots &&
+         ring.busy <= ring.slots && ring.slot_bytes > 0 &&
+         ring.transport <= static_cast<std::uint32_t>(Transport::pageable) && ring.stamps <= 1 &&
          ring.clients <= max_link_clients && is_name(ring.program);
 }
 
@@ -67,6 +84,7 @@ std::optional<Report> take_report(std::span<const std::byte> bytes) noexcept {
       return std::nullopt;
     }
     if (!is_leak(client.leak) || client.zero != 0 || !is_name(client.name)) return std::nullopt;
+    if (!is_time(client.lag_ns) || !is_time(client.timed_ns)) return std::nullopt;
     least = client.index + 1;
   }
   return report;
@@ -79,7 +97,7 @@ std::optional<Kind> take_reason(std::span<const std::byte> bytes) noexcept {
   if (reason.why < static_cast<std::uint32_t>(Why::ended) || reason.why > static_cast<std::uint32_t>(Why::moved)) {
     return std::nullopt;
   }
-  if (!std::all_of(reason.text.begin(), reason.text.begin() + reason.length, printable)) return std::nullopt;
+  if (!is_printable({reason.text.data(), reason.length})) return std::nullopt;
   const auto* const text = reinterpret_cast<const char*>(bytes.data()) + offsetof(Reason, text);
   return Kind{static_cast<Why>(reason.why), {text, reason.length}};
 }
@@ -211,19 +229,14 @@ ClientFigures Report::client(std::size_t number) const noexcept {
 
 std::array<char, name_bytes> to_name(std::string_view text) noexcept {
   std::array<char, name_bytes> name{};
-  std::size_t length = 0;
-  for (const char one : text) {
-    if (printable(one) && length + 1 < name.size()) name[length++] = one;
-  }
+  copy_printable(text, name, name.size() - 1);
   return name;
 }
 
 Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text) {
   Reason reason;
   reason.why = static_cast<std::uint32_t>(why);
-  for (const char one : text) {
-    if (printable(one) && reason.length < text_bytes) reason.text[reason.length++] = one;
-  }
+  reason.length = static_cast<std::uint32_t>(copy_printable(text, reason.text, text_bytes));
   return encode_fixed(generation, type, &reason, sizeof reason);
 }
 

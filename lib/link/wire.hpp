@@ -210,7 +210,8 @@ struct Report {
   std::span<const std::byte> clients;
   [[nodiscard]] ClientFigures client(std::size_t number) const noexcept;  ///< below ring.clients
 };
-/// One message, checked: enumerations and lengths are in range, texts are printable. Views point into what was parsed.
+/// One message, checked: enumerations and lengths are in range, texts are printable UTF-8. Views point into what was
+/// parsed.
 struct Message {
   std::uint64_t generation = 0;
   std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer, Observe, Report> body;

@@ -95,13 +95,19 @@ TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   EXPECT_FALSE(with("format=", "12345"));
 }
 
+bool is_taken(const VideoLayout& layout, std::uint64_t bytes) {
+  const Buffer buffer(gst_buffer_new());
+  std::optional<VideoLayout> read;
+  if (read_layout(text_of(layout), read)) add_layout(buffer.get(), *read, bytes);
+  return gst_buffer_get_video_meta(buffer.get()) != nullptr;
+}
+
 // Rows that reach out of a frame would be read.
 TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
   int formats = 0;
   for (int format = GST_VIDEO_FORMAT_ENCODED + 1; is_known_value(GST_TYPE_VIDEO_FORMAT, format); ++format) {
     GstVideoInfo info;
     gst_video_info_set_format(&info, static_cast<GstVideoFormat>(format), 33, 7);
-    if (GST_VIDEO_FORMAT_INFO_IS_TILED(info.finfo) || GST_VIDEO_FORMAT_INFO_HAS_PALETTE(info.finfo)) continue;
     if (GST_VIDEO_INFO_N_PLANES(&info) == 0) continue;  // as DMA_DRM of GStreamer 1.24
     ++formats;
     VideoLayout layout;
@@ -113,21 +119,22 @@ TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
       layout.offset[plane] = GST_VIDEO_INFO_PLANE_OFFSET(&info, plane);
       layout.stride[plane] = GST_VIDEO_INFO_PLANE_STRIDE(&info, plane);
     }
-    const auto is_taken = [&](const VideoLayout& one) {
-      const Buffer buffer(gst_buffer_new());
-      std::optional<VideoLayout> read;
-      if (read_layout(text_of(one), read)) add_layout(buffer.get(), *read, info.size);
-      return gst_buffer_get_video_meta(buffer.get()) != nullptr;
-    };
     const char* const name = info.finfo->name;
-    EXPECT_TRUE(is_taken(layout)) << name;
-    for (const std::uint32_t lie : {500U, static_cast<std::uint32_t>(G_MAXINT), ~0U}) {
+    EXPECT_TRUE(is_taken(layout, info.size)) << name;
+    EXPECT_FALSE(is_taken(layout, info.size / 2)) << name;
+    if (GST_VIDEO_FORMAT_INFO_IS_TILED(info.finfo)) {
+      // Tiles beside each other, and one above the other: as a number it is a short row.
+      VideoLayout tiles = layout;
+      tiles.stride[0] = GST_VIDEO_TILE_MAKE_STRIDE(0x7fff, 2);
+      EXPECT_FALSE(is_taken(tiles, std::uint64_t{4} << 20U)) << name;
+    }
+    for (const std::uint32_t lie : {500U, static_cast<std::uint32_t>(G_MAXINT), 1U << 31U, ~0U}) {
       VideoLayout wide = layout;
       VideoLayout high = layout;
       wide.width = lie;
       high.height = lie;
-      EXPECT_FALSE(is_taken(wide)) << name << lie;
-      EXPECT_FALSE(is_taken(high)) << name << lie;
+      EXPECT_FALSE(is_taken(wide, info.size)) << name << lie;
+      EXPECT_FALSE(is_taken(high, info.size)) << name << lie;
     }
   }
   EXPECT_GT(formats, 90);
@@ -137,6 +144,36 @@ TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
     layout.format = lie;
     layout.planes = 1;
     EXPECT_FALSE(read_layout(text_of(layout), none)) << lie;
+  }
+}
+
+TEST(LinkText, OfALayoutHasRowsForAllThatLiesInThem) {
+  // Of 33 pixels the last pair is whole: its colours lie behind its one luma.
+  for (const GstVideoFormat format : {GST_VIDEO_FORMAT_YUY2, GST_VIDEO_FORMAT_UYVY, GST_VIDEO_FORMAT_VYUY}) {
+    VideoLayout layout;
+    layout.format = format;
+    layout.width = 33;
+    layout.height = 7;
+    layout.planes = 1;
+    layout.stride[0] = 68;
+    EXPECT_TRUE(is_taken(layout, std::uint64_t{7} * 68));
+    layout.stride[0] = 66;
+    EXPECT_FALSE(is_taken(layout, std::uint64_t{7} * 68));
+  }
+}
+
+TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
+  const WithComplaints go_on;
+  const auto is_read = [](GstEventType type, const std::string& structure) {
+    const UpstreamAsked asked = asked_of(written(type, structure));
+    const Query none(asked.query);
+    return Event(asked.event) != nullptr;
+  };
+  const auto qos = [&](const std::string& fields) { return is_read(GST_EVENT_QOS, "x, " + fields + ";"); };
+  EXPECT_TRUE(qos("proportion=(double)0.5, diff=(gint64)-3, timestamp=(guint64)3"));
+  for (const char* const lie : {"-1", "nan", "inf"}) EXPECT_FALSE(qos(std::string("proportion=(double)") + lie)) << lie;
+  for (const char* const lie : {"0", "nan", "inf"}) {
+    EXPECT_FALSE(is_read(GST_EVENT_SEEK, std::string("x, rate=(double)") + lie + ";")) << lie;
   }
 }
 

@@ -255,20 +255,6 @@ std::string answered_with(const link::Welcome& welcome, std::span<const int> fds
   return text;
 }
 
-struct HonestParts {
-  link::Welcome welcome;
-  UniqueFd memory;
-  link::BlockMemory block{4, 5};
-  std::shared_ptr<Mapping> mapping = make_link_memory(std::size_t{4} * 4096);
-  HonestParts() {
-    welcome.slots = 4;
-    welcome.slot_bytes = 1000;
-    welcome.slot_stride = 4096;
-    welcome.memory = link::describe(*mapping, memory);
-  }
-  [[nodiscard]] std::array<int, 2> fds() const { return {memory.get(), block.fd()}; }
-};
-
 TEST(LinkLiar, AConsumerBelievesNoServer) {
   HonestParts parts;
   const auto with = [&](auto change) {

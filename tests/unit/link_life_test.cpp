@@ -2,12 +2,14 @@
 // How a link begins and ends, and what is left: slots come back when fences have signalled, whoever goes leaves
 // nothing, who sleeps is woken, who may not connect is told why.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "link_helpers.hpp"
@@ -143,10 +145,66 @@ TEST(LinkLife, ASpinningOneIsNotWoken) {
       served.send(n);
     }
   });
-  for (std::uint64_t n = 0; n < 50; ++n) EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  std::uint64_t slept = 0;  // where the machine kept the producer from sending
+  for (std::uint64_t n = 0; n < 50; ++n) {
+    const Deadline began = Clock::now();
+    EXPECT_EQ(next_of(*consumer), std::to_string(n));
+    slept += Clock::now() - began >= options.spin ? 1 : 0;
+  }
   producer.join();
-  EXPECT_LE(served.server->counters().wakes, 3U) << "where the machine lets it spin, none";
+  EXPECT_LE(served.server->counters().wakes, 2 * slept);
   EXPECT_EQ(at_once(*consumer), "timeout");
+}
+
+// Whoever never sleeps in next(), for he waits for no time, or spins for all of it.
+TEST(LinkLife, WhoNeverSleepsHearsOfMessagesAndOfTheEnd) {
+  for (const auto& [spin, wait] : {std::pair(0ms, 0ms), std::pair(50ms, 0ms), std::pair(50ms, 5ms)}) {
+    Served served(2);
+    LinkConsumerOptions options;
+    options.path = served.path;
+    options.spin = spin;
+    const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+    ReadLease lease;
+    const auto comes = [&, wait = wait](const std::string& what) {
+      return comes_true([&] {
+        const std::string next = next_of(*consumer, lease, Clock::now() + wait);
+        EXPECT_TRUE(next == what || next == "timeout") << next;
+        return next == what;
+      });
+    };
+    EXPECT_EQ(next_of(*consumer, lease, Clock::now() + wait), "timeout");
+    served.server->send(bytes_of("message"));
+    EXPECT_TRUE(comes("'message'"));
+    served.send(17);
+    EXPECT_TRUE(comes("17"));
+    lease.release();
+    served.server.reset();
+    EXPECT_TRUE(comes("closed"));
+  }
+}
+
+TEST(LinkLife, AChildOfForkDoesNothingWithEitherSide) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  ASSERT_TRUE(served.server->wait_for_client(soon()));
+  served.server.reset();
+  ASSERT_EQ(next_of(*consumer), "closed");
+  const Served other(2);
+  const auto client = other.consumer();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    other.server->announce_successor();
+    other.server->forget(1);
+    const bool nothing = other.server->clients().empty() && other.server->counters().connected == 0 &&
+                         !other.server->wait_for_client(Deadline{}) && consumer->why().empty() && !consumer->moved();
+    _exit(nothing ? 0 : 1);
+  }
+  int status = -1;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(consumer->why().empty());
+  EXPECT_EQ(other.server->clients().size(), 1U);
 }
 
 TEST(LinkLife, AStoppedClientIsDisconnectedAfterTheLimit) {

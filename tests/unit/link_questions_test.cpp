@@ -103,7 +103,9 @@ TEST(LinkQuestions, AreAnsweredFromAnyNumberOfThreads) {
 TEST(LinkQuestions, LeaveFramesAndMessagesToWhoWaitsForThem) {
   Answering answering;
   const auto consumer = answering.served.consumer();
-  for (std::uint64_t n = 0; n < 50; ++n) {
+  constexpr std::uint64_t rounds = 50;
+  std::uint64_t late = 0;
+  for (std::uint64_t n = 0; n < rounds; ++n) {
     const Deadline began = Clock::now();
     std::thread reader([&] {
       EXPECT_EQ(next_of(*consumer), std::to_string(n));
@@ -114,8 +116,9 @@ TEST(LinkQuestions, LeaveFramesAndMessagesToWhoWaitsForThem) {
     answering.served.server->send(bytes_of("message"));
     reader.join();
     asker.join();
-    EXPECT_LT(Clock::now() - began, 90ms * 20) << "it was woken by its second look";
+    late += Clock::now() - began >= 90ms ? 1 : 0;
   }
+  EXPECT_LT(late, rounds / 2) << "it was woken by its second look";
 }
 
 TEST(LinkQuestions, ToldIsToldAndHasNoAnswer) {
@@ -181,9 +184,11 @@ TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
   Answering answering;
   const auto consumer = answering.served.consumer();
   std::atomic<int> dealt_with{0};
+  std::atomic<bool> asks{false};
   std::thread asker([&] {
     std::vector<std::byte> answer;
     EXPECT_TRUE(comes_true([&] { return answering.served.server->clients().at(0).slots == 1; }));
+    asks = true;
     EXPECT_TRUE(consumer->ask(bytes_of("x"), answer, soon(), LinkConsumer::Answer::in_order));
     EXPECT_EQ(dealt_with, 3);
   });
@@ -191,6 +196,7 @@ TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
   answering.served.server->send(bytes_of("in order"));
   answering.served.send(1);
   EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba"; }));
+  EXPECT_TRUE(comes_true([&] { return asks.load(); }));
   // These overtake what is to be waited for, and do not stand for it.
   std::this_thread::sleep_for(50ms);
   for (const char* const late : {"late", "later"}) answering.served.server->send_at_once(bytes_of(late));

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT
-// A client that speaks the wire by itself, so that it can lie.
+// A client and a server that speak the wire by themselves, so that they can lie.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include <array>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "link/memory.hpp"
@@ -71,6 +73,46 @@ class RawClient {
   std::unique_ptr<link::BlockMemory> memory_;
   std::uint64_t generation_ = 0;
   std::uint32_t slots_ = 0;
+};
+
+/// What a server of 4 slots has for one client.
+struct HonestParts {
+  link::Welcome welcome;
+  UniqueFd memory;
+  link::BlockMemory block{4, 5};
+  std::shared_ptr<Mapping> mapping = make_link_memory(std::size_t{4} * 4096);
+  HonestParts() {
+    welcome.slots = 4;
+    welcome.slot_bytes = 1000;
+    welcome.slot_stride = 4096;
+    welcome.memory = link::describe(*mapping, memory);
+  }
+  [[nodiscard]] std::array<int, 2> fds() const { return {memory.get(), block.fd()}; }
+};
+
+/// A server of one client, whose every word is the test's.
+struct RawServer {
+  RawServer() : listener(path(), 0600) {}
+  [[nodiscard]] std::string path() const { return folder.path() / "link"; }
+  /// Greets it as it should be.
+  std::unique_ptr<LinkConsumer> consumer(LinkConsumerOptions options = {}) {
+    std::thread greeter([this] {
+      std::vector<std::byte> hello(1000);
+      std::size_t bytes = 0;
+      comes_true([&] { return static_cast<bool>(socket = listener.accept()); });
+      comes_true([&] { return link::receive_message(socket.get(), hello, bytes) == link::Received::message; });
+      EXPECT_EQ(link::send_message(socket.get(), link::encode(5, parts.welcome), parts.fds()), link::Sent::ok);
+    });
+    options.path = path();
+    auto made = LinkConsumer::connect(std::make_shared<FakeDevice>(), std::move(options));
+    greeter.join();
+    return made;
+  }
+
+  TemporaryFolder folder;
+  link::Listener listener;
+  HonestParts parts;
+  UniqueFd socket;
 };
 
 }  // namespace gpumap::test

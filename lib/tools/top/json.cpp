@@ -59,8 +59,9 @@ std::string to_json(std::span<const RingRow> rows, double interval_s) {
   Json rings = Json::array();
   for (const RingRow& row : rows) rings.push_back(of_ring(row));
   const Json all{{"version", GPUMAP_VERSION}, {"interval_s", interval_s}, {"rings", std::move(rings)}};
-  // Names and paths come from other programs: what is not UTF-8 must not end this one.
-  return all.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  // Names and paths come from other programs: what is not UTF-8 must not end this one, and no control character gets to
+  // a terminal, of which ASCII with escapes has none.
+  return all.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace gpumap::top

@@ -5,13 +5,21 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <ctime>
 #include <exception>
+#include <gpumap/error.hpp>
 #include <gpumap/link_report.hpp>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -61,7 +69,8 @@ std::string page(const std::vector<top::RingRow>& rows, const Options& options) 
                      clients, clients == 1 ? "" : "s", options.interval_s, top::to_table(rows));
 }
 
-/// What ends the program, or concerns the terminal, is taken up between two looks only.
+/// While a Screen is to be left as it was: what ends the program, or concerns the terminal, is taken up between two
+/// looks only. Elsewhere signals do what they do to any program, also to one whose output nobody reads.
 class Signals {
  public:
   Signals() {
@@ -105,25 +114,40 @@ bool sleep_until(Deadline deadline, const Signals& signals, std::unique_ptr<top:
   return true;
 }
 
+/// False: nobody reads any more.
+bool print(const std::string& text) {
+  if (top::print(text)) return true;
+  if (errno == EPIPE) return false;
+  throw Error(ErrorCode::io, fmt::format("standard output takes no more: {}", std::strerror(errno)));
+}
+
 void run(const Options& options) {
-  const Signals signals;
   const bool single = options.json || options.once;
+  std::optional<Signals> signals;
   std::unique_ptr<top::Screen> screen;
-  if (!single && top::is_terminal()) screen = std::make_unique<top::Screen>();
+  if (!single && top::is_terminal()) {
+    signals.emplace();
+    screen = std::make_unique<top::Screen>();
+  }
   const auto interval = std::chrono::duration_cast<nanoseconds>(duration<double>(options.interval_s));
   std::vector<LinkSight> before = look(options);
   std::string shown;
   if (screen) screen->show(shown = page(top::make_rows({}, before), options));
-  for (Deadline next = Clock::now() + interval; sleep_until(next, signals, screen, shown);
+  const auto sleeps = [&](Deadline until) {
+    if (signals) return sleep_until(until, *signals, screen, shown);
+    std::this_thread::sleep_until(until);
+    return true;
+  };
+  for (Deadline next = Clock::now() + interval; sleeps(next);
        next = std::max<Deadline>(next + interval, Clock::now())) {
     std::vector<LinkSight> now = look(options);
     const auto rows = top::make_rows(before, now);
     before = std::move(now);
     if (options.json) {
-      top::print(top::to_json(rows, options.interval_s));
+      print(top::to_json(rows, options.interval_s));
     } else if (screen) {
       screen->show(shown = page(rows, options));
-    } else if (!top::print(page(rows, options) + (single ? "" : "\n"))) {
+    } else if (!print(page(rows, options) + (single ? "" : "\n"))) {
       return;
     }
     if (single) return;
@@ -140,6 +164,9 @@ int main(int argc, char** argv) {
   app.add_option("path", options.paths, "look at these sockets only; default: all that are found");
   app.add_option("--interval", options.interval_s, "seconds between two looks")
       ->check(CLI::Range(0.1, 3600.0))
+      ->check([](const std::string& text) {  // which is neither below nor above any bound
+        return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "");
+      })
       ->capture_default_str();
   app.add_flag("--once", options.once, "print one table, after one interval, and end");
   app.add_flag("--json", options.json, "the same as JSON");
@@ -149,7 +176,7 @@ int main(int argc, char** argv) {
     run(options);
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpumap-top: {}\n", error.what());
+    std::fprintf(stderr, "gpumap-top: %s\n", error.what());  // fmt's throws where that cannot be written either
     return 1;
   }
 }

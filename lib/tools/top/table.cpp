@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "printable.hpp"
 #include "rows.hpp"
 
 namespace gpumap::top {
@@ -21,23 +22,6 @@ std::string or_dash(const std::optional<double>& figure, double factor = 1) {
 /// us below a millisecond, else ms.
 std::string time_of(double us) {
   return us < 1000 ? fmt::format("{:.0f} us", us) : fmt::format("{:.1f} ms", us * 1e-3);
-}
-
-/// How many bytes a character of UTF-8 begins here takes; 0: none that may be shown.
-std::size_t character(std::string_view text) {
-  const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(text[at]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
-  const std::size_t length = first >= 0xc2 && first < 0xe0   ? 2
-                             : first >= 0xe0 && first < 0xf0 ? 3
-                             : first >= 0xf0 && first < 0xf5 ? 4
-                                                             : 0;
-  if (length == 0 || length > text.size()) return 0;
-  for (std::size_t at = 1; at < length; ++at) {
-    if ((byte(at) & 0xc0U) != 0x80) return 0;
-  }
-  // U+0080 to U+009F are control characters, too.
-  return first == 0xc2 && byte(1) < 0xa0 ? 0 : length;
 }
 
 std::string client_line(const ClientRow& row) {
@@ -73,7 +57,7 @@ std::string ring_lines(const RingRow& row) {
 std::string visible(const std::string& text) {
   std::string shown;
   for (std::string_view rest = text; !rest.empty();) {
-    const std::size_t bytes = character(rest);
+    const std::size_t bytes = printable_bytes(rest);
     shown += bytes > 0 ? rest.substr(0, bytes) : "?";
     rest.remove_prefix(std::max<std::size_t>(bytes, 1));
   }
@@ -92,7 +76,7 @@ std::string cut(const std::string& text, std::size_t lines, std::size_t columns)
       column = 0;
       continue;
     }
-    const std::size_t bytes = std::max<std::size_t>(character(rest), 1);
+    const std::size_t bytes = std::max<std::size_t>(printable_bytes(rest), 1);
     if (column++ < columns) left += rest.substr(0, bytes);
     rest.remove_prefix(bytes);
   }
