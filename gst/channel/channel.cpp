@@ -288,7 +288,13 @@ bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)
     std::optional<StateHold> of_sink, of_src;
     if (sink != nullptr) of_sink.emplace(sink);
     if (src != nullptr && (sink == nullptr || !same_pipeline(sink, src))) of_src.emplace(src);
-    done = push(event);
+    // A source that is stopped and started while it seeks waits for ever for its streaming thread, which has begun
+    // anew. Stopped, it would refuse the seek.
+    if (sink != nullptr && (of_sink->stops() || is_stopping(sink))) {
+      gst_event_unref(event);
+    } else {
+      done = push(event);
+    }
   }
   gst_clear_object(&sink);
   gst_clear_object(&src);

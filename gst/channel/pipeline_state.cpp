@@ -98,7 +98,8 @@ StateHold::StateHold(GstElement* element, const std::function<bool()>& given_up)
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (true) {
     held_ = GST_STATE_TRYLOCK(top_) != FALSE;
-    if (held_ || is_stopping(top_) || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
+    stops_ = !held_ && is_stopping(top_);
+    if (held_ || stops_ || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }

@@ -36,7 +36,7 @@ namespace gpumap::gst {
 /// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for
 /// ever. gst_element_send_event() holds the same lock, of the element that it is given. Where a change of state is
 /// under way its end is waited for, for two seconds at most and until `given_up()`; then nothing is held. The way below
-/// PAUSED is not waited for at all: it waits for streaming threads, of which the caller may be one.
+/// PAUSED is not waited for at all: it waits for streaming threads, of which the caller may be one. See stops().
 class StateHold {
  public:
   explicit StateHold(GstElement* element, const std::function<bool()>& given_up = {});
@@ -44,9 +44,12 @@ class StateHold {
   StateHold(const StateHold&) = delete;
   StateHold& operator=(const StateHold&) = delete;
 
+  /// Nothing is held, for the pipeline was on its way below PAUSED. It may be back by now.
+  [[nodiscard]] bool stops() const noexcept { return stops_; }
+
  private:
   GstElement* top_;
-  bool held_ = false;
+  bool held_ = false, stops_ = false;
 };
 
 }  // namespace gpumap::gst

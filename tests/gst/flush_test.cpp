@@ -155,21 +155,24 @@ std::thread change_state(GstElement* pipeline, GstState target, Time time, std::
 }
 
 // A flush amid a change of state would leave sinks behind in PAUSED, so a seek waits, however long that takes. But the
-// way down waits for streaming threads, of which one may be seeking.
-TEST(Flush, SeekWaitsForAChangeOfStateButNotForTheWayDown) {
+// way down waits for streaming threads, of which one may be seeking: there it is refused, and flushes nothing.
+TEST(Flush, SeekWaitsForAChangeOfStateAndIsRefusedOnTheWayDown) {
   Pipeline pipeline(on_new_channel(
       "videotestsrc ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! gpumapsink name=sink $CHANNEL "
       "gpumapsrc $CHANNEL ! appsink name=out sync=false max-buffers=2"));
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
   for (const GstState target : {GST_STATE_PLAYING, GST_STATE_NULL}) {
     std::atomic<bool> changing{false};
+    const bool down = target == GST_STATE_NULL;
     std::thread changes = change_state(pipeline.get(), target, 1s, changing);
-    EXPECT_TRUE(gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SECOND));
-    EXPECT_EQ(changing, target == GST_STATE_NULL);
+    const bool sought = gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                                                (down ? 200 : 100) * GST_SECOND) != FALSE;
+    EXPECT_EQ(sought, !down);
+    EXPECT_EQ(changing, down);
     changes.join();
-    if (target == GST_STATE_PLAYING) {
-      EXPECT_NE(pull(pipeline.appsink()), nullptr);
-    }
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr);
+    EXPECT_EQ(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) / GST_SECOND, 100U) << "the second was refused";
   }
 }
 
