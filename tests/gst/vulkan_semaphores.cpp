@@ -18,9 +18,9 @@ Function vulkan(const char* name) {
 }  // namespace
 
 extern "C" [[gnu::visibility("default")]] void vkDestroySemaphore(VkDevice device, VkSemaphore semaphore,
-                                                                  const VkAllocationCallbacks* host) {
+                                                                  const VkAllocationCallbacks* pAllocator) {
   static const auto wait_idle = vulkan<PFN_vkDeviceWaitIdle>("vkDeviceWaitIdle");
   static const auto destroy = vulkan<PFN_vkDestroySemaphore>("vkDestroySemaphore");
   wait_idle(device);
-  destroy(device, semaphore, host);
+  destroy(device, semaphore, pAllocator);
 }
