@@ -98,11 +98,13 @@ inline void end_and_start(GstHarness* harness) {
   start(harness);
 }
 
-/// Those that go both ways, and where the peer is downstream those that have to be in order.
-inline void query(const Pad& pad) {
+/// Those that go both ways, and where the peer is downstream those that have to be in order. GStreamer's transforms, a
+/// capsfilter also, answer for the position by a segment that a flush changes meanwhile: beside flushes that is a
+/// critical warning, in one run of a thousand.
+inline void query(const Pad& pad, bool beside_flushes = false) {
   std::vector<GstQuery*> queries = {gst_query_new_caps(nullptr), gst_query_new_latency(),
-                                    gst_query_new_position(GST_FORMAT_TIME), gst_query_new_duration(GST_FORMAT_TIME),
-                                    gst_query_new_seeking(GST_FORMAT_TIME)};
+                                    gst_query_new_duration(GST_FORMAT_TIME), gst_query_new_seeking(GST_FORMAT_TIME)};
+  if (!beside_flushes) queries.push_back(gst_query_new_position(GST_FORMAT_TIME));
   if (GST_PAD_IS_SRC(pad.get())) {
     queries.push_back(gst_query_new_allocation(video_caps("GRAY8", 32, 32).get(), TRUE));
     queries.push_back(gst_query_new_drain());

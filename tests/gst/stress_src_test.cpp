@@ -72,13 +72,14 @@ TEST_P(StressSrc, GoesOnAfterwards) {
     if (is(queries)) {
       stresses.emplace_back(out, 500, [&] {
         const Pad peer(GST_PAD(gst_object_ref(out->sinkpad)));
-        query(peer);
+        query(peer, is(flushes));
       });
     }
     g_usleep(stress_us);
   }
-  // A bin whose sinks are flushed while it changes state may leave one of them behind in READY, also a fakesink.
-  if (is(other_side) && is(flushes)) in.set_state(GST_STATE_NULL);
+  // A pipeline whose state is changed again and again may stay in PAUSED on a busy machine, also one with a fakesink (5
+  // of 720); one whose sinks are flushed meanwhile may leave one of them behind in READY.
+  if (is(other_side)) in.set_state(GST_STATE_NULL);
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   if (is(states) && is(flushes)) {
     // A FLUSH_STOP does not get through an element that is stopped, and GstHarness's own pad, which does not stop with
