@@ -129,12 +129,12 @@ Finding Reference::check(std::span<const std::uint16_t> pixels, std::span<const 
 
 QuickReference::QuickReference(std::shared_ptr<const Tables> tables, int width)
     : tables_(std::move(tables)), width_(width) {
-  constexpr std::size_t most_rows = 64;
+  constexpr std::size_t max_rows = 64;
   // The bound of Reference, with what a mode's amplitude is at most in place of the amplitude.
   const double g = modes_gamma(*tables_);
   const double h = commands_gamma(*tables_);
   const std::size_t actuators = tables_->modes.rows;
-  const std::size_t rows = std::min(actuators, most_rows);
+  const std::size_t rows = std::min(actuators, max_rows);
   for (std::size_t n = 0; n < rows; ++n) {
     Row made{.command = n * actuators / rows,
              .numbers = std::vector<double>(tables_->reconstructor.columns),

@@ -18,7 +18,7 @@ constexpr double pitch = 0.12;                   // m: of a subaperture
 constexpr double wind = 10;                      // m/s
 constexpr double neighbours_nm = 170;            // RMS between corners side by side: r0 = 0.15 m at 500 nm
 constexpr float nm_of_slope = 1000;              // between the sides of a subaperture, for a slope of 1
-constexpr float most_slope = 0.95F;              // where all the light falls on one side
+constexpr float max_slope = 0.95F;               // where all the light falls on one side
 constexpr float pixel_light = 1000;              // photo-electrons of a pixel of a flat wavefront
 constexpr double pixel_noise = 32;               // electrons, RMS: of the light and of reading
 constexpr double flat_deviation = 0.03;          // of slopes
@@ -232,8 +232,8 @@ Wavefront Telescope::expose(std::span<std::uint16_t> pixels) {
   for (std::size_t y = 0; y < row; ++y, noise += 4 * row) {
     for (std::size_t x = 0; x < row; ++x) {
       const std::size_t at = y * row + x;
-      const float across = std::min(std::max(across_[at] + flat_across_[at], -most_slope), most_slope);
-      const float down = std::min(std::max(down_[at] + flat_down_[at], -most_slope), most_slope);
+      const float across = std::min(std::max(across_[at] + flat_across_[at], -max_slope), max_slope);
+      const float down = std::min(std::max(down_[at] + flat_down_[at], -max_slope), max_slope);
       const float upper = light_[at] * (1 - down);
       const float lower = light_[at] * (1 + down);
       // Two pixels side by side are one word: so compilers find vectors in this.

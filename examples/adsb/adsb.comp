@@ -24,7 +24,7 @@
 const int preamble_samples = 16;                    // 8 us
 const int short_samples = preamble_samples + 2 * 56;  // a bit takes 1 us
 const int long_samples = preamble_samples + 2 * 112;
-const int most_kept = long_samples - 1;  // one more would have been a whole message
+const int max_kept = long_samples - 1;  // one more would have been a whole message
 const uint64_t tail_bytes = 496ul;       // number of the frame to come, samples kept, the samples up to the end
 const uint64_t record_bytes = 32ul;
 
@@ -154,7 +154,7 @@ void main() {
   }
 
   const uint64_t after = tail_at(frame.sequence + 1ul);
-  const int keep = min(kept + samples, most_kept);
+  const int keep = min(kept + samples, max_kept);
   for (uint64_t i = gpumap_thread(); i < uint64_t(keep); i += step) {
     const int back = int(i) + 1;
     store_u16(after + tail_bytes - 2ul * uint64_t(back), load_u16(sample_at(samples - back)));

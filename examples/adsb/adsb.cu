@@ -23,7 +23,7 @@
 constexpr int preamble_samples = 16;                      // 8 us
 constexpr int short_samples = preamble_samples + 2 * 56;  // a bit takes 1 us
 constexpr int long_samples = preamble_samples + 2 * 112;
-constexpr int most_kept = long_samples - 1;  // one more would have been a whole message
+constexpr int max_kept = long_samples - 1;  // one more would have been a whole message
 
 // State holds two tails, and frames take turns: each reads the one that the frame before left, and writes the other. So
 // no thread overwrites what another still reads. A frame that was lost (leaky=oldest) leaves a number that is not ours.
@@ -31,7 +31,7 @@ struct Tail {
   gpumap_u64 for_sequence;  // the number of the frame to come
   gpumap_u32 samples;       // so many of the last ones hold something
   gpumap_u8 unused[6];
-  uchar2 sample[most_kept];
+  uchar2 sample[max_kept];
 };
 static_assert(sizeof(Tail) == 496);
 
@@ -174,7 +174,7 @@ extern "C" __global__ void adsb(gpumap_frame frame) {
   Tail* tails = reinterpret_cast<Tail*>(frame.state);
   const Tail& before = tails[frame.sequence % 2];
   const int kept = before.for_sequence == frame.sequence ? static_cast<int>(before.samples) : 0;
-  const Samples s = {before.sample + most_kept, reinterpret_cast<const uchar2*>(frame.in.plane[0])};
+  const Samples s = {before.sample + max_kept, reinterpret_cast<const uchar2*>(frame.in.plane[0])};
 
   for (gpumap_u64 i = gpumap_thread(); i < kept + samples; i += gpumap_thread_count()) {
     const int at = static_cast<int>(i) - kept;
@@ -182,10 +182,10 @@ extern "C" __global__ void adsb(gpumap_frame frame) {
   }
 
   Tail& after = tails[(frame.sequence + 1) % 2];
-  const int keep = min(kept + samples, most_kept);
+  const int keep = min(kept + samples, max_kept);
   for (gpumap_u64 i = gpumap_thread(); i < keep; i += gpumap_thread_count()) {
     const int back = static_cast<int>(i) + 1;
-    after.sample[most_kept - back] = s.at(samples - back);
+    after.sample[max_kept - back] = s.at(samples - back);
   }
   if (gpumap_thread() == 0) {
     after.for_sequence = frame.sequence + 1;

@@ -12,7 +12,7 @@ struct AudioHead {
   std::uint64_t samples = 0;
 };
 constexpr std::int32_t positions = 64;  // that GstAudioInfo has room for
-constexpr std::int32_t most_channels = 1024;
+constexpr std::int32_t max_channels = 1024;
 
 bool are_positions(const std::vector<GstAudioChannelPosition>& position) {
   const auto is_none = [](GstAudioChannelPosition one) { return one == GST_AUDIO_CHANNEL_POSITION_NONE; };
@@ -36,7 +36,7 @@ bool fit(std::vector<gsize> offsets, std::uint64_t plane, std::uint64_t bytes) {
 
 bool put_audio(LinkText& text, const GstAudioMeta& meta) {
   const GstAudioInfo& info = meta.info;
-  if (info.channels > most_channels) return false;
+  if (info.channels > max_channels) return false;
   put(text, AudioHead{GST_AUDIO_INFO_FORMAT(&info), info.rate, info.channels, info.layout, meta.samples});
   for (int channel = 0; channel < std::min(info.channels, positions); ++channel) {
     put(text, static_cast<std::int32_t>(info.position[channel]));
@@ -50,7 +50,7 @@ bool put_audio(LinkText& text, const GstAudioMeta& meta) {
 bool take_audio(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
   const auto head = text.take<AudioHead>();
   if (head.format <= GST_AUDIO_FORMAT_ENCODED || !is_known_value(GST_TYPE_AUDIO_FORMAT, head.format) ||
-      head.rate <= 0 || head.channels <= 0 || head.channels > most_channels || head.layout < 0 || head.layout > 1) {
+      head.rate <= 0 || head.channels <= 0 || head.channels > max_channels || head.layout < 0 || head.layout > 1) {
     return false;
   }
   std::vector<GstAudioChannelPosition> position;

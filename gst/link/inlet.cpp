@@ -30,7 +30,7 @@ constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
 
 /// That a src has not come to: a producer that goes on with another ring is followed without it.
-constexpr std::size_t most_rings = 4;
+constexpr std::size_t max_rings = 4;
 
 /// No frame's: what comes first follows nothing.
 constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
@@ -182,7 +182,7 @@ LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::functi
   const Ring& ring = *consumer.ring();
   // What was taken can no longer make room for what is newer. In a flush all goes through: it is on its way out. Of a
   // producer that ends too, which waits a moment only.
-  const auto enough = [&] { return !flushing_ && ring.queued() >= most_ahead(ring.slots()) && consumer.why().empty(); };
+  const auto enough = [&] { return !flushing_ && ring.queued() >= max_ahead(ring.slots()) && consumer.why().empty(); };
   if (enough()) {
     channel_->when_src_waits([&consumer] { consumer.interrupt(); });
     const LinkNext heard = enough() ? consumer.hear(frame, Clock::now() + second_look) : LinkNext::timeout;
@@ -193,7 +193,7 @@ LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::functi
 }
 
 /// How many frames wait here; the others wait at the producer, which may prefer newer ones.
-std::uint32_t Inlet::most_ahead(std::uint32_t slots) const {
+std::uint32_t Inlet::max_ahead(std::uint32_t slots) const {
   constexpr std::uint32_t few = 8;  // of which downstream may have most
   return settings_.leak == LinkLeak::oldest || slots < few ? 1 : slots / 2;
 }
@@ -241,7 +241,7 @@ void Inlet::run() {
   try {
     for (bool again = true; again;) {
       // A src that takes nothing would keep the memory of every producer that comes and goes.
-      while (!stopping_ && channel_->rings_waiting() >= most_rings) std::this_thread::sleep_for(10ms);
+      while (!stopping_ && channel_->rings_waiting() >= max_rings) std::this_thread::sleep_for(10ms);
       LinkConsumerOptions options;
       options.path = settings_.path;
       gchar* name = gst_object_get_name(GST_OBJECT_CAST(src_));

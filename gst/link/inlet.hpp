@@ -42,7 +42,7 @@ class Inlet {
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
   void end_flush();
-  [[nodiscard]] std::uint32_t most_ahead(std::uint32_t slots) const;
+  [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
   void push(GstEvent* event);
   void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);

@@ -18,8 +18,8 @@ namespace {
 
 /// Of what wants no answer; of what wants one, a client has few at a time, and none may be lost: it would count as
 /// unanswered for ever.
-constexpr std::size_t most_told = 256;
-constexpr std::size_t most_asked = 4096;
+constexpr std::size_t max_told = 256;
+constexpr std::size_t max_asked = 4096;
 
 }  // namespace
 
@@ -51,7 +51,7 @@ UpstreamDesk::~UpstreamDesk() {
 void UpstreamDesk::take(LinkQuestion question) {
   {
     const std::lock_guard lock(mutex_);
-    if (questions_.size() >= (question.number == 0 ? most_told : most_asked)) return;
+    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return;
     questions_.push_back(std::move(question));
   }
   changed_.notify_all();

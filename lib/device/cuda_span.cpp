@@ -66,7 +66,7 @@ std::shared_ptr<GpuSpan> CudaSpans::begin(CUstream stream) {
   Events events;
   if (!take(events)) {
     reason_ = fmt::format("{} spans of this queue are held unread: read their times or let go of them",
-                          GpuSpan::most_of_a_queue);
+                          GpuSpan::max_per_queue);
     return nullptr;
   }
   auto span = std::make_shared<CudaSpan>(shared_from_this(), events);
@@ -92,8 +92,8 @@ bool CudaSpans::take(Events& events) {
     idle_.pop_back();
     return true;
   }
-  if (made_ == GpuSpan::most_of_a_queue) return false;
-  idle_.reserve(GpuSpan::most_of_a_queue);  // so that giving back cannot fail
+  if (made_ == GpuSpan::max_per_queue) return false;
+  idle_.reserve(GpuSpan::max_per_queue);  // so that giving back cannot fail
   const auto& driver = context_.driver();
   context_.check(driver.cuEventCreate(&events.began, CU_EVENT_DEFAULT), "creating an event");
   if (const CUresult result = driver.cuEventCreate(&events.ended, CU_EVENT_DEFAULT); result != CUDA_SUCCESS) {

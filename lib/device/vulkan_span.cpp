@@ -63,9 +63,9 @@ class VulkanSpan final : public GpuSpan {
 VulkanSpans::VulkanSpans(std::shared_ptr<GpuDevice> device, std::shared_ptr<VulkanTimeline> timeline)
     : device_(std::move(device)), context_(*device_->vulkan()), timeline_(std::move(timeline)) {
   if (context_.timestamp_bits() == 0) return;
-  constexpr std::uint32_t count = 2 * GpuSpan::most_of_a_queue;
+  constexpr std::uint32_t count = 2 * GpuSpan::max_per_queue;
   queries_ = vk::raii::QueryPool(context_.device(), vk::QueryPoolCreateInfo({}, vk::QueryType::eTimestamp, count));
-  idle_.reserve(GpuSpan::most_of_a_queue);
+  idle_.reserve(GpuSpan::max_per_queue);
   for (std::uint32_t first = 0; first < count; first += 2) idle_.push_back(first);
 }
 
@@ -83,7 +83,7 @@ std::shared_ptr<GpuSpan> VulkanSpans::begin(const std::function<const vk::raii::
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) {
       reason_ = fmt::format("{} spans of this queue are held unread: read their times or let go of them",
-                            GpuSpan::most_of_a_queue);
+                            GpuSpan::max_per_queue);
       return nullptr;
     }
     first = idle_.back();

@@ -47,8 +47,8 @@ std::uint64_t count_elements(const std::string& what, const DeclaredTable& decla
   std::string why;
   if (bytes == 0) {
     why = "is empty: write the table into another file, and move that to here";
-  } else if (bytes > Tables::most_bytes) {
-    why = fmt::format("has {} bytes, and a table has at most {}: make several of it", bytes, Tables::most_bytes);
+  } else if (bytes > Tables::max_bytes) {
+    why = fmt::format("has {} bytes, and a table has at most {}: make several of it", bytes, Tables::max_bytes);
   } else if (bytes % size != 0) {
     why = fmt::format("has {} bytes, no multiple of the {} that a {} takes: write whole ones, or declare another type",
                       bytes, size, to_string(declared.type));

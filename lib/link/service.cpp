@@ -22,11 +22,11 @@ namespace {
 
 constexpr int second_look_ms = 100;
 constexpr std::chrono::seconds time_for_hello{1};
-constexpr std::size_t most_newcomers = 32;
+constexpr std::size_t max_newcomers = 32;
 /// Messages of one client in a row: others have their turn.
 constexpr int messages_a_turn = 64;
 /// More questions of one client than it can have threads that wait for an answer.
-constexpr std::uint32_t most_asked = 64;
+constexpr std::uint32_t max_asked = 64;
 
 }  // namespace
 
@@ -38,7 +38,7 @@ void LinkServer::State::serve() {
   bool starved = false;  // of descriptors: who connects waits for a turn
   while (!stopping.load()) {
     // Somebody who cannot be let in now would keep poll() from sleeping.
-    const bool accepts = !std::exchange(starved, false) && newcomers.size() < most_newcomers;
+    const bool accepts = !std::exchange(starved, false) && newcomers.size() < max_newcomers;
     polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
     guests.clear();
     members.clear();
@@ -103,7 +103,7 @@ void LinkServer::State::serve() {
 /// False: this process has no descriptor left for one more.
 bool LinkServer::State::accept_all() {
   // Who is refused takes no place, and may come again at once: others have their turn.
-  for (std::size_t turn = 0; turn < most_newcomers && newcomers.size() < most_newcomers; ++turn) {
+  for (std::size_t turn = 0; turn < max_newcomers && newcomers.size() < max_newcomers; ++turn) {
     UniqueFd socket = listener.accept();
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {
@@ -243,7 +243,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
 
 /// Who asks more than is answered has its questions left out; the application sees to what it tells.
 void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
-  if (!options.on_question || (ask.head.number != 0 && client.asked >= most_asked)) return;
+  if (!options.on_question || (ask.head.number != 0 && client.asked >= max_asked)) return;
   if (ask.head.number != 0) ++client.asked;
   questions.push_back({client.who, generation, ask.head.number, {ask.payload.begin(), ask.payload.end()}});
 }

@@ -21,7 +21,7 @@ Registry& registry() {
   return *the;
 }
 
-// Below what it takes until most_pending frames wait, but at rates at which only trivial frames go through a ring.
+// Below what it takes until max_pending frames wait, but at rates at which only trivial frames go through a ring.
 constexpr std::chrono::milliseconds read_interval{10};
 
 }  // namespace
@@ -69,7 +69,7 @@ LatencyLog::~LatencyLog() {
 void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans) {
   if (!reader_->process.here()) return;
   const std::lock_guard lock(mutex_);
-  if (pending_ == most_pending) {
+  if (pending_ == max_pending) {
     if (!spans.empty()) ++without_gpu_times_;
     count(frame);
     return;
@@ -163,12 +163,12 @@ void LatencyLog::count(FrameRecord frame) {
   for (std::size_t i = 0; i < total_count; ++i) {
     if (const auto time = total_time(frame, static_cast<Total>(i))) totals_[i].add(*time);
   }
-  if (most_kept_ == 0) return;
-  if (kept_.size() < most_kept_) {
+  if (max_kept_ == 0) return;
+  if (kept_.size() < max_kept_) {
     kept_.push_back(frame);
   } else {
     kept_[next_kept_] = frame;
-    next_kept_ = (next_kept_ + 1) % most_kept_;
+    next_kept_ = (next_kept_ + 1) % max_kept_;
   }
 }
 
@@ -205,7 +205,7 @@ void LatencyLog::reset() {
 void LatencyLog::keep_frames(std::size_t frames) {
   if (!reader_->process.here()) return;
   const std::lock_guard lock(mutex_);
-  most_kept_ = frames;
+  max_kept_ = frames;
   kept_.clear();
   kept_.reserve(frames);
   next_kept_ = 0;
@@ -218,7 +218,7 @@ std::vector<FrameRecord> LatencyLog::take_frames() {
   std::rotate(kept_.begin(), kept_.begin() + static_cast<std::ptrdiff_t>(next_kept_), kept_.end());
   std::vector<FrameRecord> taken;
   taken.swap(kept_);
-  kept_.reserve(most_kept_);
+  kept_.reserve(max_kept_);
   next_kept_ = 0;
   // They were counted as the GPU ended them.
   std::ranges::stable_sort(taken, {}, [](const FrameRecord& frame) { return frame.at(Stamp::published); });

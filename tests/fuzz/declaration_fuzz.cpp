@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (const gpumap::DeclaredTable& table : declaration.tables) {
         const std::uint64_t count = table.count.value_or(1);
         if (table.name.empty() || count == 0) __builtin_trap();
-        if (count > gpumap::Tables::most_bytes / bytes_of(table.type)) __builtin_trap();
+        if (count > gpumap::Tables::max_bytes / bytes_of(table.type)) __builtin_trap();
       }
       // Whatever was declared is laid out, and as text of its own gives the same.
       std::array<float, GPUMAP_MAX_PARAMS> params{}, again_params{};

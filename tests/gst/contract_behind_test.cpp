@@ -189,7 +189,7 @@ TEST(Caps, MayBeChangedFromDownstream) {
 }
 
 /// What `out` is told upstream can hold back, where upstream itself can hold 10 ms.
-GstClockTime most_latency(const std::string& caps) {
+GstClockTime max_latency(const std::string& caps) {
   Pipeline pipeline(on_new_channel("videotestsrc is-live=true ! " + caps +
                                    "identity name=before ! gpumapsink slots=5 $CHANNEL gpumapsrc $CHANNEL ! fakesink "
                                    "name=out"));
@@ -217,12 +217,12 @@ GstClockTime most_latency(const std::string& caps) {
 }
 
 TEST(Latency, CountsWhatTheRingHolds) {
-  EXPECT_EQ(most_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! "), 210 * GST_MSECOND);
+  EXPECT_EQ(max_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! "), 210 * GST_MSECOND);
 }
 
 TEST(Latency, HasNoEndWithoutAFrameRate) {
-  EXPECT_EQ(most_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! capssetter replace=true "
-                         "caps=\"video/x-raw,format=I420,width=64,height=48,framerate=0/1\" ! "),
+  EXPECT_EQ(max_latency("video/x-raw,format=I420,width=64,height=48,framerate=25/1 ! capssetter replace=true "
+                        "caps=\"video/x-raw,format=I420,width=64,height=48,framerate=0/1\" ! "),
             GST_CLOCK_TIME_NONE);
 }
 

@@ -34,10 +34,10 @@ std::uint64_t next_random() {
 
 void be_late() {
   static const std::uint64_t one_in = setting("GPUMAP_JITTER_ONE_IN", 3000);
-  static const std::uint64_t most_us = setting("GPUMAP_JITTER_US", 30000);
+  static const std::uint64_t max_us = setting("GPUMAP_JITTER_US", 30000);
   const std::uint64_t random = next_random() >> 20U;
   if (random % one_in != 0) return;
-  std::this_thread::sleep_for(std::chrono::microseconds(random / one_in % most_us));
+  std::this_thread::sleep_for(std::chrono::microseconds(random / one_in % max_us));
 }
 
 template <typename Function>

@@ -55,10 +55,10 @@ class KernelHistory : public testing::Test {
       ASSERT_EQ(value_at<std::uint64_t>(told, 8 + 16 * i), past_[i].size()) << what << ": " << i;
       ASSERT_EQ(value_at<std::uint64_t>(told, 16 + 16 * i), sum_of(past_[i])) << what << ": " << i;
     }
-    if (past_.size() > most_) past_.resize(most_);
+    if (past_.size() > max_past_) past_.resize(max_past_);
   }
 
-  std::size_t most_ = 3;
+  std::size_t max_past_ = 3;
   std::deque<Data> past_;
   std::mt19937_64 random_{17};
   GstClockTime pts_ = 0;
@@ -73,7 +73,7 @@ TEST_F(KernelHistory, OfBlocksOfAnySize) {
 TEST_F(KernelHistory, ThePropertyComesBeforeTheFile) {
   const KernelFile file(std::string("// gpumap: history 3\n") + tells);
   Frames frames("history=8 location=" + file.path());
-  most_ = 8;
+  max_past_ = 8;
   for (int i = 0; i < 20; ++i) expect_past(frames, std::to_string(i));
 }
 

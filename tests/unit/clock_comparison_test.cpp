@@ -30,11 +30,11 @@ class Clocks {
   std::uniform_int_distribution<std::int64_t> error_{-3 * us, 3 * us};
 };
 
-void expect_true(const ClockComparison& comparison, const Clocks& clocks, std::int64_t gpu_ns, std::int64_t most_ns) {
+void expect_true(const ClockComparison& comparison, const Clocks& clocks, std::int64_t gpu_ns, std::int64_t max_ns) {
   const auto reading = comparison.read(gpu_ns);
   EXPECT_LE(std::abs(reading.cpu_ns - clocks.cpu_ns(gpu_ns)), reading.error_ns) << gpu_ns;
   EXPECT_GT(reading.error_ns, 0);
-  EXPECT_LE(reading.error_ns, most_ns) << gpu_ns;
+  EXPECT_LE(reading.error_ns, max_ns) << gpu_ns;
 }
 
 TEST(ClockComparison, OnePairHoldsNearby) {

@@ -140,9 +140,9 @@ TEST_P(CudaSpanTest, UnreadSpansAreBounded) {
   while (auto span = queue_->begin_span()) {
     queue_->end_span(*span);
     spans.push_back(std::move(span));
-    ASSERT_LE(spans.size(), GpuSpan::most_of_a_queue);
+    ASSERT_LE(spans.size(), GpuSpan::max_per_queue);
   }
-  EXPECT_EQ(spans.size(), GpuSpan::most_of_a_queue);
+  EXPECT_EQ(spans.size(), GpuSpan::max_per_queue);
   EXPECT_NE(queue_->no_span_reason(), "");
   const std::size_t made = fake_cuda::events.count();
   ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);

@@ -65,11 +65,11 @@ class GpuSpanTest : public BackendTest {
     std::int64_t shortest = INT64_MAX;
     for (int turn = 0; turn < 3; ++turn) {
       const std::int64_t began = monotonic_ns();
-      for (unsigned i = 0; i < launches; ++i) count(*queue_, most_counts);
+      for (unsigned i = 0; i < launches; ++i) count(*queue_, max_counts);
       ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
       shortest = std::min(shortest, monotonic_ns() - began);
     }
-    ns_a_count_ = static_cast<double>(shortest) / (launches * most_counts);
+    ns_a_count_ = static_cast<double>(shortest) / (launches * max_counts);
   }
 
   [[nodiscard]] std::unique_ptr<Queue> new_queue() const { return bench_->device()->create_queue(GetParam()); }
@@ -84,7 +84,7 @@ class GpuSpanTest : public BackendTest {
   /// Work of roughly so long.
   void work(Queue& queue, std::int64_t ns) const {
     auto counts = static_cast<std::uint64_t>(static_cast<double>(ns) / ns_a_count_) + 1;
-    for (; counts > most_counts; counts -= most_counts) count(queue, most_counts);
+    for (; counts > max_counts; counts -= max_counts) count(queue, max_counts);
     count(queue, counts);
   }
   /// A span of roughly so long, handed over.
@@ -123,7 +123,7 @@ class GpuSpanTest : public BackendTest {
   }
 
   static constexpr unsigned launches = 10;
-  static constexpr std::uint64_t most_counts = 20'000;  // lavapipe ends a loop after 65535 rounds
+  static constexpr std::uint64_t max_counts = 20'000;  // lavapipe ends a loop after 65535 rounds
 
   std::unique_ptr<Queue> queue_;
   std::shared_ptr<Kernel> kernel_;
@@ -270,9 +270,9 @@ TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
     if (spans.size() == 256) {
       EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
     }
-    ASSERT_LE(spans.size(), GpuSpan::most_of_a_queue);
+    ASSERT_LE(spans.size(), GpuSpan::max_per_queue);
   }
-  EXPECT_EQ(spans.size(), GpuSpan::most_of_a_queue);
+  EXPECT_EQ(spans.size(), GpuSpan::max_per_queue);
   if (GetParam() == Backend::vulkan) {
     EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
   }

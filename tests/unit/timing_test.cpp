@@ -248,20 +248,20 @@ TEST(LatencyLog, StaysSmallWhenTheGpuNeverEnds) {
   log.keep_frames(10);
   auto endless = std::make_shared<FakeSpan>();
   constexpr std::uint64_t more = 50;
-  for (std::uint64_t i = 0; i < LatencyLog::most_pending + more; ++i) {
+  for (std::uint64_t i = 0; i < LatencyLog::max_pending + more; ++i) {
     FrameRecord frame = whole_frame(1000, 1);
     frame.sequence = i;
     log.add(frame, {endless});
   }
-  EXPECT_EQ(endless.use_count(), 1 + static_cast<long>(LatencyLog::most_pending));
+  EXPECT_EQ(endless.use_count(), 1 + static_cast<long>(LatencyLog::max_pending));
   auto summary = log.summary();
   EXPECT_EQ(summary.frames, more);
   EXPECT_EQ(summary.without_gpu_times, more);
-  EXPECT_EQ(log.take_frames().back().sequence, LatencyLog::most_pending + more - 1);
+  EXPECT_EQ(log.take_frames().back().sequence, LatencyLog::max_pending + more - 1);
   endless->fails = true;
   summary = log.summary();
-  EXPECT_EQ(summary.frames, LatencyLog::most_pending + more);
-  EXPECT_EQ(summary.without_gpu_times, LatencyLog::most_pending + more);
+  EXPECT_EQ(summary.frames, LatencyLog::max_pending + more);
+  EXPECT_EQ(summary.without_gpu_times, LatencyLog::max_pending + more);
 }
 
 TEST(LatencyLog, ReadsTheGpuInAThreadOfItsOwn) {

@@ -26,7 +26,7 @@ struct GpuTimes {
 class GPUMAP_API GpuSpan {
  public:
   /// As many spans of one queue may be neither read nor destroyed; begin_span() gives none beyond that.
-  static constexpr std::size_t most_of_a_queue = 1024;
+  static constexpr std::size_t max_per_queue = 1024;
 
   GpuSpan() = default;
   GpuSpan(const GpuSpan&) = delete;

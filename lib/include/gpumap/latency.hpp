@@ -143,7 +143,7 @@ class GPUMAP_API LatencyLog {
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
 
   /// A frame came to its end. `spans`: the GPU's work on it, which may still be running. The frame counts once that is
-  /// done, or at once and without kernel stamps when `most_pending` frames wait for that. Counting, and asking the GPU,
+  /// done, or at once and without kernel stamps when `max_pending` frames wait for that. Counting, and asking the GPU,
   /// take time that no frame should wait for: a thread of the log's own does both, as do summary() and take_frames().
   void add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans = {});
   void add_dropped(std::uint64_t frames);
@@ -157,7 +157,7 @@ class GPUMAP_API LatencyLog {
   /// The records kept since the last call, oldest first.
   [[nodiscard]] std::vector<FrameRecord> take_frames();
 
-  static constexpr std::size_t most_pending = 4096;
+  static constexpr std::size_t max_pending = 4096;
 
  private:
   struct Pending {
@@ -180,8 +180,8 @@ class GPUMAP_API LatencyLog {
   std::array<Histogram, total_count> totals_;
   std::uint64_t frames_ = 0, dropped_ = 0, without_gpu_times_ = 0;
   std::int64_t gpu_error_ns_ = 0;
-  std::vector<FrameRecord> kept_;  ///< a ring of most_kept_
-  std::size_t most_kept_ = 0, next_kept_ = 0;
+  std::vector<FrameRecord> kept_;  ///< a ring of max_kept_
+  std::size_t max_kept_ = 0, next_kept_ = 0;
   bool ends_ = false;
   struct GPUMAP_NO_EXPORT Reader;
   std::unique_ptr<Reader> reader_;

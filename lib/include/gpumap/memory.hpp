@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -37,7 +36,6 @@ enum class Transport {
 
 [[nodiscard]] GPUMAP_API std::string_view to_string(
     Transport transport) noexcept;  ///< "bar", "pinned", "zero-copy", "pageable"
-[[nodiscard]] GPUMAP_API std::optional<Transport> find_transport(std::string_view name) noexcept;  ///< the inverse
 [[nodiscard]] GPUMAP_API Placement placement_of(Transport transport) noexcept;
 
 struct MappingOptions {

@@ -67,7 +67,7 @@ class GPUMAP_API Queue {
   /// Tell later when the GPU worked on what is asked for from here to end_span(). Spans may overlap and may cross a
   /// submit(). Two small commands each, and nothing where it is not called; the first one of a device prepares and
   /// compares the clocks, which may take some ms. Null where there is no telling: no_span_reason() says why. Null too,
-  /// rather than a wait, while GpuSpan::most_of_a_queue spans of this queue are held unread (CUDA itself waits, here as
+  /// rather than a wait, while GpuSpan::max_per_queue spans of this queue are held unread (CUDA itself waits, here as
   /// in launch(), with some 1000 commands pending). Throws as launch() does.
   [[nodiscard]] virtual std::shared_ptr<GpuSpan> begin_span() { return nullptr; }
   /// The span ends here; submit() hands this over too. Error(invalid) for a span of another queue or one that ended.

@@ -34,7 +34,7 @@ namespace gpumap {
 class GPUMAP_API Tables {
  public:
   /// A larger file is refused.
-  static constexpr std::uint64_t most_bytes = std::uint64_t{1} << 30U;
+  static constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30U;
 
   /// Load each of `declared` from the file that `files` names for it (see parse_table_files()); where none is declared,
   /// bytes, in the order of `files`. `kernel` is for messages. Throws Error(invalid) for names that do not go together

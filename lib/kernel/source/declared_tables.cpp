@@ -71,7 +71,7 @@ DeclaredTable parse_declared_table(std::string_view text, const std::vector<Decl
   made.type = parse_number_type(type);
   if (!count.empty()) {
     std::uint64_t elements = 0;
-    const std::uint64_t most = Tables::most_bytes / bytes_of(made.type);
+    const std::uint64_t most = Tables::max_bytes / bytes_of(made.type);
     const auto [end, error] = std::from_chars(count.data(), count.data() + count.size(), elements);
     if (error != std::errc{} || end != count.data() + count.size() || elements == 0 || elements > most) {
       throw Error(ErrorCode::invalid,

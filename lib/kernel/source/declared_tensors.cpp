@@ -13,8 +13,8 @@
 namespace gpumap {
 namespace {
 
-constexpr std::uint64_t most_of_dimension = std::numeric_limits<std::int32_t>::max();  // as caps count
-constexpr std::uint64_t most_bytes = std::uint64_t{1} << 32U;
+constexpr std::uint64_t max_dimension = std::numeric_limits<std::int32_t>::max();  // as caps count
+constexpr std::uint64_t max_bytes = std::uint64_t{1} << 32U;
 
 /// The next word of `text`, which loses it.
 std::string_view take_word(std::string_view& text) {
@@ -118,13 +118,13 @@ std::vector<std::uint64_t> dims_of(const DeclaredTensor& tensor, Variables varia
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("tensor \"{}\": {}", tensor.id, error.what()));
     }
-    if (size == 0 || size > most_of_dimension) {
+    if (size == 0 || size > max_dimension) {
       throw Error(ErrorCode::invalid, fmt::format("tensor \"{}\": its dimension {} is {}: it has to be from 1 to {}",
-                                                  tensor.id, dims.size(), size, most_of_dimension));
+                                                  tensor.id, dims.size(), size, max_dimension));
     }
-    if (bytes > most_bytes / size) {
+    if (bytes > max_bytes / size) {
       throw Error(ErrorCode::invalid, fmt::format("tensor \"{}\" has more than {} bytes: declare smaller dimensions",
-                                                  tensor.id, most_bytes));
+                                                  tensor.id, max_bytes));
     }
     bytes *= size;
     dims.push_back(size);

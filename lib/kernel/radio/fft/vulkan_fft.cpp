@@ -179,11 +179,11 @@ class VulkanFft final : public Fft {
         rows_(device_, Backend::vulkan),
         size_(size),
         // VkFFT binds all rows as one buffer.
-        most_(device_->vulkan()->physical().getProperties().limits.maxStorageBufferRange / row_bytes()) {}
+        max_rows_(device_->vulkan()->physical().getProperties().limits.maxStorageBufferRange / row_bytes()) {}
 
   std::uint64_t place(Queue& queue, std::uint64_t transforms) override {
     const std::uint64_t count = rounded(transforms);
-    if (count > most_) return 0;
+    if (count > max_rows_) return 0;
     if (rows_.bytes() < count * row_bytes())
       plans_.clear();  // they are for that buffer; the queue keeps those it needs
     return rows_.ready(queue, count * row_bytes());
@@ -191,7 +191,7 @@ class VulkanFft final : public Fft {
 
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
     while (transforms != 0) {
-      const std::uint64_t count = rounded(transforms) <= most_ ? transforms : std::bit_floor(most_);
+      const std::uint64_t count = rounded(transforms) <= max_rows_ ? transforms : std::bit_floor(max_rows_);
       const std::uint64_t rows = place(queue, count);
       copy(queue, from, rows, count);
       const std::shared_ptr<Plan>& plan = plan_for(count);
@@ -241,7 +241,7 @@ class VulkanFft final : public Fft {
   RadioKernel copy_;
   WorkMemory rows_;
   const std::uint32_t size_;
-  const std::uint64_t most_;                              ///< rows
+  const std::uint64_t max_rows_;                          ///< rows
   std::map<std::uint64_t, std::shared_ptr<Plan>> plans_;  ///< by the number of transforms
 };
 
