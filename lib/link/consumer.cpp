@@ -241,6 +241,9 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
   std::unique_lock lock(state->mutex);
   for (int idle = 0, turns = 0;;) {
     state->collect();
+    // Whoever met the fault may never call next() again, nor let a lease go: what it has, and is still offered, stops
+    // the producer until the server hears of it.
+    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->ended) state->hang_up(lost);
     const bool holds = state->claims.held() > 0;
     if (state->closing && (!holds || state->ended)) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);

@@ -210,6 +210,9 @@ enum class LinkNext { frame, message, timeout, interrupted, closed };
 /// of next(), else 2 ms later at most while the connection's thread runs. Leases may outlive this object: the
 /// connection then lives until the last of them has ended.
 ///
+/// A GPU context that is lost ends the connection, with the reason in why(): 0.1 s after Device::lost() tells of it, or
+/// a fence of a slot that waits to go back does. All slots are the producer's then, those under a lease too: revoked().
+///
 /// Ownership: shares the device. Thread safety: next() from one thread at a time, the rest from any.
 class GPUMAP_API LinkConsumer {
  public:
