@@ -253,8 +253,6 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     if (holds && ++turns % turns_to_check == 0) state->check_fences(lock);
   }
   shutdown(state->socket.get(), SHUT_RDWR);
-  state->finished = true;
-  state->changed.notify_all();
 }
 
 LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -274,10 +272,13 @@ LinkConsumer::~LinkConsumer() {
       state_->socket.get(),
       link::encode_reason(state_->generation, link::MessageType::bye, link::Why::ended, "the consumer ended")));
   state_->changed.notify_all();
-  // Where no lease lives it is over in no time; else the thread goes on by itself.
-  const Deadline end = Clock::now() + second_look;
-  while (!state_->finished && state_->claims.held() == 0 && Clock::now() < end) {
-    state_->changed.wait_for(lock, return_interval);
+  // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
+  // that a process may leave behind at its end. Else the thread goes on by itself.
+  const Deadline end = Clock::now() + patience_at_end;
+  while ((state_->claims.held() == 0 || state_->ended) && Clock::now() < end) {
+    lock.unlock();
+    if (state_->thread_over.wait_for(return_interval) == std::future_status::ready) return;
+    lock.lock();
   }
 }
 

@@ -83,6 +83,28 @@ TEST(LinkLife, ALostGpuFreesWhatNobodyTakesOrLetsGo) {
   }
 }
 
+// At the end of a process a thread that still took the ring and its memory down would meet the driver's own end.
+TEST(LinkLife, NoThreadHasTheRingAfterTheConsumersEnd) {
+  Served served(2);
+  for (int round = 0; round < 200; ++round) {
+    auto consumer = served.consumer();
+    const std::weak_ptr<Ring> ring = consumer->ring();
+    if (round % 2 == 1) {
+      // One slot never comes back by itself.
+      const auto timeline = std::make_shared<FakeTimeline>();
+      ReadLease lease;
+      ASSERT_EQ(served.send(0), RingStatus::ok);
+      ASSERT_EQ(next_of(*consumer, lease), "0");
+      lease.add_read_fence(Fence(timeline, 1));
+      lease.release();
+      timeline->lost = true;
+      ASSERT_TRUE(comes_true([&] { return !consumer->why().empty(); }));
+    }
+    consumer.reset();
+    ASSERT_TRUE(ring.expired()) << "round " << round;
+  }
+}
+
 TEST(LinkLife, LeasesOutliveTheirConsumer) {
   Served served(2);
   auto consumer = served.consumer();
