@@ -30,14 +30,17 @@ struct SleepDoor {
 };
 thread_local SleepDoor* SleepDoor::mine = nullptr;
 
-/// A server whose questions are answered in another thread: with the same text, backwards; "wait" is not.
+/// A server whose questions are answered in another thread: with the same text, backwards; "wait" is not, and "no!" is
+/// not even taken.
 struct Answering {
   Answering()
       : served(4, {.on_question =
-                       [this](LinkQuestion question) {
+                       [this](LinkQuestion& question) {
+                         if (text_of(question.text) == "no!") return false;
                          const std::lock_guard lock(mutex);
                          questions.push_back(std::move(question));
                          came.notify_all();
+                         return true;
                        }}),
         thread([this] { answer(); }) {}
   ~Answering() {
@@ -174,6 +177,17 @@ TEST(LinkQuestions, AreBounded) {
   EXPECT_EQ(ask(*consumer, "ab"), "ba");
   greedy.send(link::encode_ask(greedy.generation(), {0}, bytes_of("done")));
   EXPECT_TRUE(comes_true([&] { return ask(*consumer, "ab") == "ba" && answering.told() == "done"; }));
+}
+
+TEST(LinkQuestions, ThatAreNotTakenHaveAnEmptyAnswer) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  // More than a client may have unanswered: each of them counts as answered.
+  for (int n = 0; n < 200; ++n) {
+    ASSERT_EQ(ask(*consumer, "no!"), "");
+    ASSERT_TRUE(consumer->tell(bytes_of("no!")));
+  }
+  EXPECT_EQ(ask(*consumer, "ab"), "ba");
 }
 
 TEST(LinkQuestions, AMessageAtOnceOvertakesFramesAndIsHeardWithoutThem) {

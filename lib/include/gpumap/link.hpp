@@ -97,8 +97,9 @@ struct LinkServerOptions {
   /// Called in the link's own thread, in their order; must not call the server. `reason`: why it went, empty when it
   /// came.
   std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
-  /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be answered in another one.
-  std::function<void(LinkQuestion question)> on_question{};
+  /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be moved from, and answered in
+  /// another one. False: it will not be answered, and who asked has an empty answer at once.
+  std::function<bool(LinkQuestion& question)> on_question{};
   /// How many frames the application has given up because the ring was full, for reports: where it may look for a slot
   /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
   /// server.
