@@ -70,7 +70,7 @@ class GpuReader {
     return LinkConsumer::connect(device, options);
   }
 
-  bool is_whole(Step& read) {
+  bool is_whole(Step& read) const {
     if (!std::exchange(read.used, false)) return true;
     if (read.fence.wait(soon()) != WaitResult::ready) return false;
     read.copy->invalidate(0, bytes_);

@@ -86,7 +86,7 @@ TEST(LinkLife, ALostGpuFreesWhatNobodyTakesOrLetsGo) {
 // At the end of a process a thread that still took the ring and its memory down would meet the driver's own end.
 TEST(LinkLife, NoThreadHasTheRingAfterTheConsumersEnd) {
   Served served(2);
-  for (int round = 0; round < 200; ++round) {
+  for (int round = 0; round < 60; ++round) {
     auto consumer = served.consumer();
     const std::weak_ptr<Ring> ring = consumer->ring();
     if (round % 2 == 1) {

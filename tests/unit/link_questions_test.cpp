@@ -255,15 +255,15 @@ TEST(LinkQuestions, WhatIsWithdrawnIsNotSeenAndNotCounted) {
 }  // namespace gpumap
 
 /// In place of the C library's, also for the library under test.
-extern "C" __attribute__((visibility("default"))) int poll(pollfd* polled, nfds_t count, int timeout_ms) {
+extern "C" __attribute__((visibility("default"))) int poll(pollfd* fds, nfds_t nfds, int timeout) {
   if (auto* const door = std::exchange(gpumap::SleepDoor::mine, nullptr)) {
     door->reached = true;
     gpumap::test::comes_true([door] { return door->open.load(); });
     const timespec no_time{};
-    const int ready = ppoll(polled, count, &no_time, nullptr);
+    const int ready = ppoll(fds, nfds, &no_time, nullptr);
     door->was_awake = ready > 0;
     if (ready != 0) return ready;
   }
-  const timespec time{timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
-  return ppoll(polled, count, timeout_ms < 0 ? nullptr : &time, nullptr);
+  const timespec time{timeout / 1000, timeout % 1000 * 1'000'000L};
+  return ppoll(fds, nfds, timeout < 0 ? nullptr : &time, nullptr);
 }
