@@ -10,7 +10,8 @@
 //
 // Without CUDA the loss is made up, by a fence that is lost; the rest is the same.
 //
-// GPUMAP_LINK_FAULTS: how many (100 in CUDA, 6 without). GPUMAP_LINK_VICTIMS: how many start side by side (1).
+// GPUMAP_LINK_FAULTS: how many (100 in CUDA, 6 without). GPUMAP_LINK_VICTIMS: how many start side by side (1); they are
+// seen off in turn, so the times to slots back are then those of whom they wait for, too.
 #include <gtest/gtest.h>
 #include <signal.h>
 
