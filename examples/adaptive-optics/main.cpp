@@ -9,8 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -168,6 +170,9 @@ int main(int argc, char** argv) {
                             ->check(CLI::Range(std::uint64_t{200}, std::uint64_t{1} << 40U));
   app.add_option("--seconds", options.loop.seconds, "Seconds to run for, instead of a number of frames")
       ->check(CLI::Range(0.1, 1e7))
+      ->check([](const std::string& text) {  // a range takes NaN, which is neither below nor above any bound
+        return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "");
+      })
       ->excludes(frames);
   app.add_option("--load", options.load, "Processes beside it that keep a CPU busy each [0]")
       ->check(CLI::Range(0U, 4096U));

@@ -177,7 +177,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   options.address = settings_.address;
   options.dropped = settings_.dropped;
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
-  options.on_question = [this](LinkQuestion question) { desk_->take(std::move(question)); };
+  options.on_question = [this](LinkQuestion& question) { return desk_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));
   for (const auto& [key, text] : kept_) server_->send(text, key);
   // So that they miss nothing. One may have gone for good.

@@ -16,8 +16,7 @@ namespace gpumap::gst {
 
 namespace {
 
-/// Of what wants no answer; of what wants one, a client has few at a time, and none may be lost: it would count as
-/// unanswered for ever.
+/// Of what wants no answer; of what wants one, a client has few at a time, but many clients may have come and gone.
 constexpr std::size_t max_told = 256;
 constexpr std::size_t max_asked = 4096;
 
@@ -48,13 +47,14 @@ UpstreamDesk::~UpstreamDesk() {
   thread_.join();
 }
 
-void UpstreamDesk::take(LinkQuestion question) {
+bool UpstreamDesk::take(LinkQuestion& question) {
   {
     const std::lock_guard lock(mutex_);
-    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return;
+    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return false;
     questions_.push_back(std::move(question));
   }
   changed_.notify_all();
+  return true;
 }
 
 void UpstreamDesk::run() {

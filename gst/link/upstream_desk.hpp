@@ -30,8 +30,8 @@ class UpstreamDesk {
   UpstreamDesk(const UpstreamDesk&) = delete;
   UpstreamDesk& operator=(const UpstreamDesk&) = delete;
 
-  /// Does not wait. What comes behind very much else is left out.
-  void take(LinkQuestion question);
+  /// Does not wait. False, with `question` as it was: there is very much else, and it is left out.
+  [[nodiscard]] bool take(LinkQuestion& question);
 
  private:
   void run();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <future>
 #include <string>
 #include <thread>
 #include <utility>
@@ -127,8 +128,14 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> devi
     if (reply.socket) {
       auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
                                            reply.welcome, reply.generation, reply.fds);
+      std::promise<void> over;
+      state->thread_over = over.get_future();
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
-      std::thread([state = std::move(state)] { State::give_back_until_closed(state); }).detach();
+      std::thread([state = std::move(state), over = std::move(over)]() mutable {
+        State::give_back_until_closed(state);
+        state.reset();
+        over.set_value();
+      }).detach();
       return consumer;
     }
     const Deadline next = Clock::now() + pause;

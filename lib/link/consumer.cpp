@@ -241,6 +241,9 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
   std::unique_lock lock(state->mutex);
   for (int idle = 0, turns = 0;;) {
     state->collect();
+    // Whoever met the fault may never call next() again, nor let a lease go: what it has, and is still offered, stops
+    // the producer until the server hears of it.
+    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->ended) state->hang_up(lost);
     const bool holds = state->claims.held() > 0;
     if (state->closing && (!holds || state->ended)) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);
@@ -250,8 +253,6 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     if (holds && ++turns % turns_to_check == 0) state->check_fences(lock);
   }
   shutdown(state->socket.get(), SHUT_RDWR);
-  state->finished = true;
-  state->changed.notify_all();
 }
 
 LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -271,10 +272,13 @@ LinkConsumer::~LinkConsumer() {
       state_->socket.get(),
       link::encode_reason(state_->generation, link::MessageType::bye, link::Why::ended, "the consumer ended")));
   state_->changed.notify_all();
-  // Where no lease lives it is over in no time; else the thread goes on by itself.
-  const Deadline end = Clock::now() + second_look;
-  while (!state_->finished && state_->claims.held() == 0 && Clock::now() < end) {
-    state_->changed.wait_for(lock, return_interval);
+  // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
+  // that a process may leave behind at its end. Else the thread goes on by itself.
+  const Deadline end = Clock::now() + patience_at_end;
+  while ((state_->claims.held() == 0 || state_->ended) && Clock::now() < end) {
+    lock.unlock();
+    if (state_->thread_over.wait_for(return_interval) == std::future_status::ready) return;
+    lock.lock();
   }
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -94,7 +95,7 @@ struct LinkConsumer::State {
   bool readable = true;  ///< the socket may have something
   bool thread_idle = false;
   bool closing = false;
-  bool finished = false;
+  std::future<void> thread_over;  ///< ready once the thread has let go of this; for the destructor of the consumer
 };
 
 }  // namespace gpumap

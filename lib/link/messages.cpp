@@ -41,12 +41,16 @@ void LinkServer::send_at_once(std::span<const std::byte> message) {
 
 void LinkServer::answer(const LinkQuestion& question, std::span<const std::byte> text) {
   check_size(text);
-  if (!state_->process.here() || question.number == 0 || question.server != state_->generation) return;
-  const std::lock_guard lock(state_->mutex);
-  const auto& client = state_->clients.at(question.who.index);
+  if (state_->process.here()) state_->answer(question, text);
+}
+
+void LinkServer::State::answer(const LinkQuestion& question, std::span<const std::byte> text) {
+  if (question.number == 0 || question.server != generation) return;
+  const std::lock_guard lock(mutex);
+  const auto& client = clients.at(question.who.index);
   if (!client || client->who.connection != question.who.connection) return;
   if (client->asked > 0) --client->asked;
-  state_->deliver(*client, link::encode_answer(state_->generation, {question.number}, text));
+  deliver(*client, link::encode_answer(generation, {question.number}, text));
 }
 
 void LinkServer::withdraw_all() {

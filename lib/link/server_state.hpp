@@ -95,6 +95,8 @@ struct LinkServer::State {
   void listen_to(std::uint32_t index, short revents, bool process_ended);
   void flush(Client& client);
   void end_stall();
+  /// To who asked, where it is there still.
+  void answer(const LinkQuestion& question, std::span<const std::byte> text);
   void tell();
   void report_to(const Newcomer& observer);  ///< in report.cpp, as what it calls
   [[nodiscard]] link::Bytes make_report(Deadline now);

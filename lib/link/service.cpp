@@ -291,7 +291,9 @@ void LinkServer::State::tell() {
     }
     if (options.on_client) options.on_client(event.who, event.reason);
   }
-  for (LinkQuestion& question : asked) options.on_question(std::move(question));
+  for (LinkQuestion& question : asked) {
+    if (!options.on_question(question)) answer(question, {});
+  }
 }
 
 }  // namespace gpumap

@@ -74,6 +74,7 @@ class Terminal:
 
 def options_that_are_wrong():
     for arguments, why in ((("--frames", "10"), "--frames"), (("--seconds", "-1"), "--seconds"),
+                           (("--seconds", "nan"), "--seconds: that is no number"),
                            (("--frames", "500", "--seconds", "1"), "--frames excludes --seconds"),
                            (("--size", "middling"), "middling not in"), (("--load", "many"), "--load"),
                            (("--out", "/nowhere"), "/nowhere"), (("--nothing",), "--nothing")):

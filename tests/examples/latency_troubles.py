@@ -42,6 +42,10 @@ def what_is_told_before_measuring():
     assert case is None and "No such file or directory; nothing was measured" in said, said
     case, said = run("--frames", "4 bananas", status=2)
     assert case is None and "1080p" in said, said
+    for option in ("--rate", "--timeout"):
+        wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True, timeout=60,
+                               check=False)
+        assert wrong.returncode not in (0, 1, 2) and f"{option}: that is no number" in wrong.stderr, wrong
     JSON.write_text("{}")
     broken = subprocess.run([PROGRAM, "--from", JSON, "--html", PAGE], capture_output=True, text=True, check=False)
     assert broken.returncode == 2 and "is not what --json" in broken.stderr and not PAGE.exists(), broken

@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "faulty_kernel.hpp"
+
 namespace gpumap {
 namespace {
 
@@ -182,27 +184,13 @@ TEST_F(CudaDevice, WindowComesBack) {
   EXPECT_GE(device_->window_free_bytes() + (64U << 20U), before);
 }
 
-/// Writes where nothing is. PTX, so that it needs no compiler.
-std::string faulty_kernel() {
-  return ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry fault(.param .align 8 .b8 frame[" +
-         std::to_string(sizeof(gpumap_frame)) + "]) {" + R"(
-  .reg .b64 %address;
-  .reg .b32 %value;
-  mov.u64 %address, 16;
-  mov.u32 %value, 1;
-  st.global.u32 [%address], %value;
-  ret;
-}
-)";
-}
-
 /// In a process of its own: its CUDA context does not come back.
 bool every_call_reports_the_fault(const std::string& uuid) {
   const auto device = Device::open(uuid);
   const auto from = device->allocate({Placement::bar, 4096});
   const auto to = device->allocate({Placement::device, 4096});
   const auto host = device->allocate({Placement::host, 4096});
-  const auto kernel = Kernel::load(device, {Language::ptx, "faulty", faulty_kernel(), "fault"});
+  const auto kernel = Kernel::load(device, {Language::ptx, "faulty", test::faulty_kernel(), "fault"});
   const auto queue = device->create_queue();
   const auto other = device->create_queue();
   queue->launch(*kernel, Grid(), gpumap_frame());

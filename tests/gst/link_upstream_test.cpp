@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gst/link/upstream_desk.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "launched.hpp"
 #include "link_sides.hpp"
@@ -370,6 +371,50 @@ TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
   }
   EXPECT_TRUE(text_of_upstream(std::unique_ptr<GstEvent, Unref>(gst_event_new_step(GST_FORMAT_TIME, 1, 1, 1, 1)).get())
                   .empty());
+}
+
+/// Questions of clients that are gone may fill the desk while one is answered.
+TEST_F(LinkUpstream, ADeskThatIsFullTakesNoMore) {
+  Pipeline elements("fakesink name=sink");
+  struct Peer {
+    std::atomic<bool> asked{false}, open{false};
+    std::atomic<int> answered{0};
+  } peer;
+  const Pad entry(gst_element_get_static_pad(elements.element("sink"), "sink"));
+  const Pad pad(gst_pad_new("src", GST_PAD_SRC));
+  gst_object_ref_sink(pad.get());
+  g_object_set_data(G_OBJECT(pad.get()), "peer", &peer);
+  gst_pad_set_query_function(pad.get(), [](GstPad* self, GstObject* parent, GstQuery* query) -> gboolean {
+    if (GST_QUERY_TYPE(query) != GST_QUERY_POSITION) return gst_pad_query_default(self, parent, query);
+    auto* const own = static_cast<Peer*>(g_object_get_data(G_OBJECT(self), "peer"));
+    own->asked = true;
+    EXPECT_TRUE(eventually([own] { return own->open.load(); }));
+    ++own->answered;
+    return FALSE;
+  });
+  ASSERT_EQ(gst_pad_link(pad.get(), entry.get()), GST_PAD_LINK_OK);
+  ASSERT_TRUE(gst_pad_set_active(pad.get(), TRUE));
+  GstQuery* const position = gst_query_new_position(GST_FORMAT_TIME);
+  const LinkText text = text_of(position);
+  gst_query_unref(position);
+  const auto question = [&text](std::uint64_t number) {
+    return LinkQuestion{.who = {}, .server = 1, .number = number, .text = {text.begin(), text.end()}};
+  };
+  UpstreamDesk desk(elements.element("sink"), Channel::open("desk"), UpstreamEvents::none, [] { return nullptr; });
+  LinkQuestion first = question(1);
+  ASSERT_TRUE(desk.take(first));
+  ASSERT_TRUE(eventually([&] { return peer.asked.load(); }));
+  int taken = 0;
+  LinkQuestion next = question(2);
+  for (; taken < 100'000 && desk.take(next); ++taken) next = question(2);
+  EXPECT_EQ(taken, 4096);
+  EXPECT_EQ(next.text.size(), text.size()) << "who is refused keeps it, to be answered";
+  peer.open = true;
+  EXPECT_TRUE(eventually([&] { return peer.answered == 4097; }));
+  EXPECT_TRUE(desk.take(next)) << "there is room again";
+  EXPECT_TRUE(eventually([&] { return peer.answered == 4098; }));
+  gst_pad_set_active(pad.get(), FALSE);
+  gst_pad_unlink(pad.get(), entry.get());
 }
 
 }  // namespace

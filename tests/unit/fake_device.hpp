@@ -113,8 +113,9 @@ class FakeDevice : public Device {
   [[nodiscard]] std::unique_ptr<Queue> create_queue(std::optional<Backend>) override {
     throw Error(ErrorCode::not_supported, "a fake device runs nothing");
   }
-  [[nodiscard]] std::string lost() const override { return {}; }
+  [[nodiscard]] std::string lost() const override { return is_lost ? "the fake device was lost on purpose" : ""; }
 
+  std::atomic<bool> is_lost{false};
   MappingOptions last_options;
 
  private:

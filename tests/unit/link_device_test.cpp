@@ -24,8 +24,8 @@ TEST(LinkDevice, AnotherProcessLetsItsGpuReadTheSlots) {
   const auto ring = device_ring(device, Transport::bar);
   const auto server = LinkServer::serve(ring, {.path = path});
   constexpr std::uint64_t frames = 200;
-  Child one({"gpu", path, std::to_string(frames)});
-  Child two({"gpu", path, std::to_string(frames)});
+  Child one({"gpu", path, std::to_string(frames), ""});
+  Child two({"gpu", path, std::to_string(frames), ""});
   ASSERT_TRUE(comes_true([&] { return server->clients().size() == 2; }));
   for (std::uint64_t n = 0; n < frames; ++n) ASSERT_EQ(send_frame(*server, *ring, n), RingStatus::ok) << n;
   EXPECT_EQ(one.wait(), "exit 0") << "3: a frame was torn";

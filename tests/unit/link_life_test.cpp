@@ -59,6 +59,52 @@ TEST(LinkLife, ALostGpuEndsTheConnectionAndFreesAll) {
   EXPECT_EQ(next_of(*consumer), "closed");
 }
 
+// Its process lives, has heard of the fault from whatever it called, and does nothing any more.
+TEST(LinkLife, ALostGpuFreesWhatNobodyTakesOrLetsGo) {
+  for (const bool holds : {false, true}) {
+    Served served(3);
+    const auto device = std::make_shared<FakeDevice>();
+    LinkConsumerOptions options;
+    options.path = served.path;
+    options.leak = LinkLeak::no;
+    const auto consumer = LinkConsumer::connect(device, options);
+    ReadLease lease;
+    for (std::uint64_t n = 0; n < 3; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+    if (holds) {
+      ASSERT_EQ(next_of(*consumer, lease), "0");
+    }
+    EXPECT_EQ(served.send(3, WhenFull::block, Clock::now() + 20ms), RingStatus::timeout) << "nothing was taken";
+    device->is_lost = true;
+    for (std::uint64_t n = 3; n < 9; ++n) ASSERT_EQ(served.send(n), RingStatus::ok) << n;
+    EXPECT_TRUE(served.server->clients().empty());
+    EXPECT_EQ(consumer->revoked(), true) << "what it holds may be another frame's by now";
+    EXPECT_EQ(at_once(*consumer), "closed");
+    EXPECT_NE(consumer->why().find("lost"), std::string::npos) << consumer->why();
+  }
+}
+
+// At the end of a process a thread that still took the ring and its memory down would meet the driver's own end.
+TEST(LinkLife, NoThreadHasTheRingAfterTheConsumersEnd) {
+  Served served(2);
+  for (int round = 0; round < 60; ++round) {
+    auto consumer = served.consumer();
+    const std::weak_ptr<Ring> ring = consumer->ring();
+    if (round % 2 == 1) {
+      // One slot never comes back by itself.
+      const auto timeline = std::make_shared<FakeTimeline>();
+      ReadLease lease;
+      ASSERT_EQ(served.send(0), RingStatus::ok);
+      ASSERT_EQ(next_of(*consumer, lease), "0");
+      lease.add_read_fence(Fence(timeline, 1));
+      lease.release();
+      timeline->lost = true;
+      ASSERT_TRUE(comes_true([&] { return !consumer->why().empty(); }));
+    }
+    consumer.reset();
+    ASSERT_TRUE(ring.expired()) << "round " << round;
+  }
+}
+
 TEST(LinkLife, LeasesOutliveTheirConsumer) {
   Served served(2);
   auto consumer = served.consumer();

@@ -4,10 +4,15 @@
 //
 //     link_peer consume PATH SEED STATE COUNT LEAK     dies at STATE of frame COUNT
 //     link_peer produce PATH SEED STATE COUNT
-//     link_peer orphan PATH FOLDER                     has a child that keeps the socket, and tells its id in
-//     FOLDER/pid link_peer stranger PATH USER                     connects as USER
+//     link_peer orphan PATH FOLDER                     has a child that keeps the socket, its id is in FOLDER/pid
+//     link_peer stranger PATH USER                     connects as USER
+//     link_peer gpu PATH COUNT REPORT                  its GPU reads; COUNT 0: until the server ends
+//     link_peer gpu-fault PATH COUNT LEAK LEAVES REPORT
+//                                                      loses its GPU after COUNT frames, then returns, exits, dies,
+//                                                      lingers or holds
 //
-// Ends with 0, or 3: a frame was torn; 4: refused; 5: something else was wrong.
+// REPORT is a file for what the test wants to know, "" for none.
+// Ends with 0, or 3: a frame was torn; 4: refused; 5: something else was wrong; 6: it lost its GPU, as it should.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -19,6 +24,10 @@
 #include <random>
 #include <string>
 
+#include "faulty_kernel.hpp"
+#include "gpumap/kernel.hpp"
+#include "gpumap/queue.hpp"
+#include "link_gpu_reader.hpp"
 #include "link_helpers.hpp"
 
 namespace {
@@ -131,47 +140,95 @@ int orphan(const std::string& path, const std::filesystem::path& folder) {
   die();
 }
 
-int let_gpu_read(const std::string& path, std::uint64_t count) {
+/// What the test reads of this process while it runs, and of one that is gone: a name and a number in each line.
+class Report {
+ public:
+  explicit Report(std::filesystem::path path) : path_(std::move(path)) {}
+  void add(const std::string& name, std::uint64_t number) const {
+    if (!path_.empty()) std::ofstream(path_, std::ios::app) << name + " " + std::to_string(number) + "\n";
+  }
+  void now(const std::string& name) const { add(name, static_cast<std::uint64_t>(monotonic_ns())); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+int exit_code(GpuReader::Read read) {
+  return read == GpuReader::Read::torn ? 3 : 5;
+}
+
+int let_gpu_read(const std::string& path, std::uint64_t count, const Report& report) {
   const auto device = Device::open();
-  LinkConsumerOptions options;
-  options.path = path;
-  options.leak = LinkLeak::no;
-  options.patience = patience;
-  const auto consumer = LinkConsumer::connect(device, options);
-  const Mapping& slots = *consumer->ring()->mapping();
-  if (slots.address(device->default_backend()) == 0) return 5;
-  const std::size_t bytes = consumer->ring()->slot_bytes();
-  const auto queue = device->create_queue();
-  struct Read {
-    Fence fence;
-    LinkFrame frame;
-    std::uint32_t slot = 0;
-    std::shared_ptr<Mapping> copy;
-  };
-  std::vector<Read> reads(3);
-  for (Read& read : reads) read.copy = device->allocate({.placement = Placement::host, .bytes = bytes});
-  const auto check = [&](const Read& read) {
-    if (read.frame.info.bytes == 0) return true;  // not used yet
-    if (read.fence.wait(soon()) != WaitResult::ready) return false;
-    read.copy->invalidate(0, bytes);
-    return torn_at(read.copy->host(), read.frame.info.bytes, read.frame.info.sequence, read.slot) ==
-           read.frame.info.bytes;
-  };
-  for (std::uint64_t n = 0; n < count; ++n) {
-    Read& read = reads[n % reads.size()];
-    if (!check(read)) return 3;
-    ReadLease lease;
-    if (consumer->next(lease, read.frame, soon()) != LinkNext::frame) return 5;
-    read.slot = lease.slot();
-    queue->copy(slots, lease.offset(), *read.copy, 0, bytes);
-    read.fence = queue->submit();
-    lease.add_read_fence(read.fence);
-    // The lease ends here, and the GPU reads on.
+  GpuReader reader(device, path, LinkLeak::no);
+  if (reader.consumer().ring()->mapping()->address(device->default_backend()) == 0) return 5;
+  while (count == 0 || reader.seen() < count) {
+    const GpuReader::Read read = reader.next();
+    if (read == GpuReader::Read::closed && count == 0) break;
+    if (read != GpuReader::Read::frame) return exit_code(read);
+    if (reader.seen() == 1) report.now("first");
   }
-  for (const Read& read : reads) {
-    if (!check(read)) return 3;
-  }
+  if (!reader.finish()) return 3;
+  report.add("missed", reader.missed());
+  report.add("last", reader.last());
   return validation_message_count() == 0 ? 0 : 5;
+}
+
+/// Its GPU context ends while it holds a frame, whose kernel or copy never does: then it leaves as `leaves` says.
+int lose_gpu(const std::string& path, std::uint64_t count, LinkLeak leak, const std::string& leaves,
+             const Report& report) {
+  const auto device = Device::open();
+  report.now("opened");
+  const bool faults = device->has(Backend::cuda);
+  std::shared_ptr<Kernel> kernel;
+  if (faults) kernel = Kernel::load(device, {Language::ptx, "faulty", faulty_kernel(), "fault"});
+  GpuReader reader(device, path, leak);
+  report.now("connected");
+  while (reader.seen() < count) {
+    if (const GpuReader::Read read = reader.next(); read != GpuReader::Read::frame) return exit_code(read);
+    if (reader.seen() > 1) continue;
+    if (!reader.finish()) return 3;
+    report.now("first");
+  }
+  if (!reader.finish()) return 3;
+  if (validation_message_count() != 0) return 5;
+
+  ReadLease lease;
+  LinkFrame frame;
+  LinkConsumer& consumer = reader.consumer();
+  if (consumer.next(lease, frame, soon()) != LinkNext::frame) return 5;
+  report.now("faulted");
+  Fence end;
+  try {
+    if (faults) {
+      gpumap_frame argument{};
+      argument.in.plane[0] = consumer.ring()->mapping()->address(Backend::cuda) + lease.offset();
+      reader.queue().launch(*kernel, Grid(), argument);
+      end = reader.queue().submit();
+    } else {
+      const auto timeline = std::make_shared<FakeTimeline>();
+      timeline->lost = true;
+      end = Fence(timeline, 1);
+    }
+    lease.add_read_fence(end);
+    if (leaves == "lingers") {
+      // Nobody but the link looks at the fence.
+      lease.release();
+      if (!comes_true([&] { return !consumer.why().empty(); })) return 5;
+      std::fprintf(stderr, "link_peer: %s\n", consumer.why().c_str());
+    } else {
+      if (leaves != "holds") lease.release();
+      static_cast<void>(end.wait(soon()));
+      return 5;  // it should have thrown
+    }
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::device_lost) throw;
+    std::fprintf(stderr, "link_peer: %s\n", error.what());
+  }
+  report.now("lost");
+  if (leaves == "dies") die();
+  if (leaves == "exits") _exit(6);
+  while (leaves == "lingers" || leaves == "holds") pause();  // until it is killed
+  return 6;
 }
 
 int stranger(const std::string& path, uid_t user) {
@@ -197,7 +254,11 @@ int main(int argc, char** argv) {
       return produce(args[1], static_cast<unsigned>(std::stoul(args[2])), args[3], std::stoull(args[4]));
     }
     if (args.size() == 3 && args[0] == "orphan") return orphan(args[1], args[2]);
-    if (args.size() == 3 && args[0] == "gpu") return let_gpu_read(args[1], std::stoull(args[2]));
+    if (args.size() == 4 && args[0] == "gpu") return let_gpu_read(args[1], std::stoull(args[2]), Report(args[3]));
+    if (args.size() == 6 && args[0] == "gpu-fault") {
+      return lose_gpu(args[1], std::stoull(args[2]), static_cast<LinkLeak>(std::stoul(args[3])), args[4],
+                      Report(args[5]));
+    }
     if (args.size() == 3 && args[0] == "stranger") return stranger(args[1], static_cast<uid_t>(std::stoul(args[2])));
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

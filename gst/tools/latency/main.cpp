@@ -15,6 +15,7 @@
 #include "gst/tools/latency/elements.hpp"
 #include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/report.hpp"
+#include "lib/tools/is_number.hpp"
 
 namespace latency {
 namespace {
@@ -78,6 +79,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")->capture_default_str();
   app.add_option("--rate", options.rate, "Frames a second of --upstream; 0: as fast as they go")
       ->check(CLI::Range(0.0, 1e6))
+      ->check(gpumap::is_number)
       ->capture_default_str();
   app.add_option("--in-flight", options.in_flight,
                  "Frames under way at once; 0: as many as there are slots [1 where --rate is 0, else 0]")
@@ -88,6 +90,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest");
   app.add_option("--timeout", options.timeout_s, "Seconds without a frame that end a round")
       ->check(CLI::Range(0.1, 1e6))
+      ->check(gpumap::is_number)
       ->capture_default_str();
   CLI::Option* html =
       app.add_option("--html", options.html_file, "The page [gpumap-latency.html where no file is asked for]");

@@ -97,8 +97,9 @@ struct LinkServerOptions {
   /// Called in the link's own thread, in their order; must not call the server. `reason`: why it went, empty when it
   /// came.
   std::function<void(const LinkClient& client, const std::string& reason)> on_client{};
-  /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be answered in another one.
-  std::function<void(LinkQuestion question)> on_question{};
+  /// Called in the same thread, which clients' comings and goings wait for meanwhile: to be moved from, and answered in
+  /// another one. False: it will not be answered, and who asked has an empty answer at once.
+  std::function<bool(LinkQuestion& question)> on_question{};
   /// How many frames the application has given up because the ring was full, for reports: where it may look for a slot
   /// more than once for a frame, only it can tell. Null: each acquire that found the ring full was one. It outlives the
   /// server.
@@ -209,6 +210,9 @@ enum class LinkNext { frame, message, timeout, interrupted, closed };
 /// A slot goes back to the producer once its ReadLease has ended and its read fences have signalled: at the next call
 /// of next(), else 2 ms later at most while the connection's thread runs. Leases may outlive this object: the
 /// connection then lives until the last of them has ended.
+///
+/// A GPU context that is lost ends the connection, with the reason in why(): 0.1 s after Device::lost() tells of it, or
+/// a fence of a slot that waits to go back does. All slots are the producer's then, those under a lease too: revoked().
 ///
 /// Ownership: shares the device. Thread safety: next() from one thread at a time, the rest from any.
 class GPUMAP_API LinkConsumer {
