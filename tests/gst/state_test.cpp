@@ -179,6 +179,8 @@ TEST(State, ABinAroundTheSrcThatStops) {
   gst_pad_add_probe(src.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM, stops, bin, nullptr);
   ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  // The bin is told to play after the sink, which takes frames then.
+  ASSERT_EQ(gst_element_get_state(consumer.get(), nullptr, nullptr, 10 * GST_SECOND), GST_STATE_CHANGE_SUCCESS);
   ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 5; }));
   ASSERT_TRUE(gst_element_send_event(consumer.element("src"),
                                      gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "a title", nullptr))));
