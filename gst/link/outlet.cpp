@@ -43,6 +43,7 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
       clients_(clients),
       desk_(std::make_unique<UpstreamDesk>(sink_, channel_, settings_.upstream_events, [this] { return server(); })) {
   channel_->set_src_flushing(false);  // the one before may have ended within a flush
+  channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
   thread_ = std::thread([this] { run(); });
 }

@@ -24,6 +24,7 @@ struct OutletSettings {
   std::shared_ptr<LinkAddress> address;  ///< where it serves; taken before there is a frame
   bool wait_for_connection = false;
   UpstreamEvents upstream_events = UpstreamEvents::first;
+  guint busy_poll_us = 0;                               ///< to spin for the next frame before sleeping
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
 };
 

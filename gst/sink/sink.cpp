@@ -271,10 +271,11 @@ void start(GstElement* element, SinkState& state) {
   auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path);
   state.core->start(element, settings);
   if (!address) return;
-  state.outlet = std::make_unique<Outlet>(element, state.core->channel(),
-                                          gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection,
-                                                                      settings.upstream_events, &state.core->dropped()},
-                                          state.clients);
+  state.outlet = std::make_unique<Outlet>(
+      element, state.core->channel(),
+      gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
+                                  settings.busy_poll_us, &state.core->dropped()},
+      state.clients);
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
