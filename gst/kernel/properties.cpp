@@ -20,6 +20,19 @@ GType backend_type() {
   return type;
 }
 
+GType mode_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<gint>(KernelMode::launch), "Each frame is a launch", "launch"},
+        {static_cast<gint>(KernelMode::resident), "The kernel stays on the GPU and waits for frames", "resident"},
+        {static_cast<gint>(KernelMode::automatic), "Resident where kernel and memory allow it, else launch", "auto"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapKernelMode", values);
+  }();
+  return type;
+}
+
 std::string names_of_builtins() {
   std::string names;
   for (const Builtin& builtin : builtins()) names += (names.empty() ? "" : ", ") + std::string(builtin.name);
@@ -140,10 +153,20 @@ std::vector<Property> kernel_properties() {
                 "Share of the GPU's multiprocessors that the kernel runs on at most, and no other kernel with a share; "
                 "CUDA 12.4 (0: it runs on all)",
                 &Settings::sm_share, 0, 1),
-      statistics(
-          "kernel, backend, frames since the start, those that came too short, those that the kernel dropped; latency "
-          "of frames that gpumapsink follows (stamps=true)",
-          stats),
+      of.choice("mode", "How frames come to the kernel; CUDA C++ alone can stay on the GPU", &Settings::mode,
+                mode_type()),
+      of.number(
+          "resident-blocks",
+          "Blocks of a kernel that stays on the GPU, at most, which take a multiprocessor each and then share them "
+          "(0: one for almost every second multiprocessor)",
+          &Settings::resident_blocks, 0, 65535),
+      of.number("resident-idle",
+                "Milliseconds without a frame after which a kernel that stays leaves the GPU until the next one",
+                &Settings::resident_idle_ms, 1, 3600000),
+      statistics("kernel, backend, mode and its reason, frames since the start, those that came too short, those that "
+                 "the kernel dropped; latency "
+                 "of frames that gpumapsink follows (stamps=true)",
+                 stats),
   };
 }
 

@@ -121,11 +121,13 @@ GstStructure* KernelRunner::stats() const {
   const auto log = log_;
   lock.unlock();
   const bool cuda = launcher_->backend() == Backend::cuda;
-  GstStructure* made =
-      gst_structure_new("gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING,
-                        cuda ? "cuda" : "vulkan", "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()),
-                        "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64,
-                        static_cast<guint64>(host_copies_), "multiprocessors", G_TYPE_UINT, multiprocessors(), nullptr);
+  const KernelLauncher::How how = launcher_->how();
+  GstStructure* made = gst_structure_new(
+      "gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING, cuda ? "cuda" : "vulkan",
+      "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()), "gpu-copies", G_TYPE_UINT64,
+      static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64, static_cast<guint64>(host_copies_),
+      "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode", G_TYPE_STRING, how.resident ? "resident" : "launch",
+      "mode-reason", G_TYPE_STRING, how.why.c_str(), nullptr);
   add_latency(made, log.get());
   return made;
 }

@@ -38,6 +38,7 @@
   X(CUDA_ERROR_UNKNOWN, 999)
 
 #define GPUMAP_CUDA_DEVICE_ATTRIBUTES(X)                      \
+  X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)             \
   X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                       \
   X(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 34)                    \
   X(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 50)                    \
@@ -116,6 +117,8 @@
   X(cuModuleUnload, cuModuleUnload, CUmodule module)                                                                 \
   X(cuFuncSetAttribute, cuFuncSetAttribute, CUfunction function, CUfunction_attribute attribute, int value)          \
   X(cuFuncGetAttribute, cuFuncGetAttribute, int* value, CUfunction_attribute attribute, CUfunction function)         \
+  X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks,           \
+    CUfunction function, int threads, std::size_t shared_bytes)                                                       \
   X(cuLaunchKernel, cuLaunchKernel, CUfunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,    \
     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,              \
     void** arguments, void** extra)                                                                                  \

@@ -11,6 +11,7 @@
 
 #include "device/cuda_clock.hpp"
 #include "device/cuda_partitions.hpp"
+#include "device/residents.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -125,6 +126,7 @@ CudaContext::CudaContext(const cuda::Driver& driver, int ordinal, std::string gp
       health_(std::move(health)),
       partitions_(std::make_unique<CudaPartitions>(*this)) {
   check(driver_.cuDeviceGet(&device_, ordinal), "opening the device");
+  residents_ = std::make_unique<Residents>(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   check(driver_.cuDevicePrimaryCtxRetain(&context_, device_), "retaining the primary context");
   try {
     const char* timeline = std::getenv("GPUMAP_CUDA_TIMELINE");

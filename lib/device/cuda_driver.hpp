@@ -14,6 +14,7 @@ namespace gpumap {
 
 class CudaClock;
 class CudaPartitions;
+class Residents;
 
 namespace cuda {
 
@@ -97,6 +98,7 @@ class CudaContext {
   [[nodiscard]] const std::string& gpu_name() const noexcept { return gpu_name_; }
   [[nodiscard]] CudaClock& clock() const noexcept { return *clock_; }
   [[nodiscard]] CudaPartitions& partitions() const noexcept { return *partitions_; }
+  [[nodiscard]] Residents& residents() const noexcept { return *residents_; }
 
  private:
   void release() noexcept;
@@ -112,6 +114,7 @@ class CudaContext {
   CUstream upload_stream_ = nullptr;
   std::unique_ptr<CudaClock> clock_;
   std::unique_ptr<CudaPartitions> partitions_;
+  std::unique_ptr<Residents> residents_;
 };
 
 }  // namespace gpumap

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/residents.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -38,6 +39,7 @@ class WordTimeline final : public CudaTimeline {
     // Freed memory must not be written: let the stream's last signal come first.
     if (const CudaContext::CleanupScope scope(context_); scope) {
       context_.driver().cuStreamSynchronize(stream());
+      const Residents::Absence absence(context_.residents());
       context_.driver().cuMemFreeHost(word_);
     }
   }
@@ -45,6 +47,8 @@ class WordTimeline final : public CudaTimeline {
   [[nodiscard]] std::uint64_t completed() override {
     return std::atomic_ref<std::uint64_t>(*word_).load(std::memory_order_acquire);
   }
+
+  [[nodiscard]] CUdeviceptr word() const noexcept override { return address_; }
 
   void signal(std::uint64_t value) override {
     // The default flags put a system-wide memory barrier before the write: who sees the value sees the work's results.

@@ -25,6 +25,8 @@ class CudaTimeline : public Timeline {
     return partition_ ? partition_->multiprocessors() : 0;
   }
 
+  /// Where the GPU has the counter; 0 where it has none.
+  [[nodiscard]] virtual CUdeviceptr word() const noexcept { return 0; }
   /// Raise the counter to `value` once all work submitted to the stream so far is done. Call inside a Scope.
   virtual void signal(std::uint64_t value) = 0;
   /// Make later work of `stream`, on the same GPU, wait for a value that was submitted. Call inside a Scope.

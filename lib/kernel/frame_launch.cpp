@@ -264,6 +264,8 @@ std::optional<std::size_t> KernelLauncher::given_of(std::size_t bytes) const {
 
 FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& target) {
   check(in);
+  const bool by_streams = in.mapping == nullptr || target.place == FrameTarget::Place::others;
+  if (resident_ && by_streams && !launch_instead()) return {};
   const Queue::Current current(*queue_);
   // Before anything is taken: where the frame came by another back end, the CPU waits here.
   if (queue_->wait(in.written, &cancelled_) != WaitResult::ready) return {};

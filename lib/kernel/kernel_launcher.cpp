@@ -11,6 +11,7 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/naming.hpp"
+#include "queue/resident_queue.hpp"
 
 namespace gpumap {
 
@@ -21,21 +22,33 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
   KernelPlan plan = plan_of(settings, *device_);
   backend_ = backend_of(plan.source.language);
   name_ = plan.source.name;
-  auto program = plan.builtin != nullptr ? Program::load(device_, *plan.builtin, backend_)
-                                         : Program::load(device_, plan.source, plan.declaration);
+  auto program = Program::load(device_, plan, settings.mode);
   program->set_params(settings.params);
   if (check_) check_(plan);
   auto tables = tables_of(plan, settings, device_);
   params_ = settings.params;
-  queue_ = create_queue();
-  multiprocessors_ = multiprocessors_of(*queue_);
   check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
 }
 
-std::unique_ptr<Queue> KernelLauncher::create_queue() {
+void KernelLauncher::choose_queue(const KernelPlan& plan) {
+  if (queue_ && resident_ == plan.resident) return;
+  queue_ = create_queue(plan.resident);
+  multiprocessors_ = multiprocessors_of(*queue_);
+  const std::lock_guard lock(mutex_);
+  resident_ = plan.resident;
+  why_ = plan.resident ? doorbell_of(*queue_) : plan.why_launched;
+}
+
+std::unique_ptr<Queue> KernelLauncher::create_queue(bool resident) const {
+  if (resident) {
+    return create_resident_queue(std::dynamic_pointer_cast<GpuDevice>(device_),
+                                 {.blocks = settings_.resident_blocks,
+                                  .idle = std::chrono::milliseconds(settings_.resident_idle_ms),
+                                  .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share}});
+  }
   if (settings_.priority == 0 && settings_.sm_share == 0) return device_->create_queue(backend_);
   if (backend_ != Backend::cuda) {
     throw Error(ErrorCode::not_supported,
@@ -44,6 +57,30 @@ std::unique_ptr<Queue> KernelLauncher::create_queue() {
                             name_));
   }
   return create_cuda_queue(*device_, {.priority = settings_.priority, .sm_share = settings_.sm_share});
+}
+
+/// For frames that a kernel which stays on the GPU cannot reach: they are ordered by streams.
+bool KernelLauncher::launch_instead() {
+  if (settings_.mode == KernelMode::resident) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {} stays on the GPU, and CUDA's streams order the frames that come or go: use "
+                            "mode=launch, or mode=auto, or have frames in memory of gpumap's own",
+                            name_));
+  }
+  if (!wait(last_)) return false;
+  KernelSettings settings = settings_;
+  settings.mode = KernelMode::launch;
+  KernelPlan plan = plan_of(settings, *device_);
+  plan.why_launched = "CUDA's streams order the frames that come or go";
+  check_output_may(plan);
+  if (check_) check_(plan);
+  auto program = Program::load(device_, plan, settings.mode);
+  program->set_params(params());
+  auto tables = tables_of(plan, settings, device_);
+  adopt(std::move(plan), std::move(program), std::move(tables));
+  if (settings_.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
+  begin();
+  return true;
 }
 
 KernelLauncher::~KernelLauncher() {
@@ -76,6 +113,7 @@ bool KernelLauncher::end() noexcept {
 }
 
 void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
+  choose_queue(plan);
   program_ = std::move(program);
   tables_ = std::move(tables);
   history_.reset();
@@ -129,6 +167,11 @@ Fence KernelLauncher::last_launched() const {
 std::uint64_t KernelLauncher::frames() const {
   const std::lock_guard lock(mutex_);
   return frames_;
+}
+
+KernelLauncher::How KernelLauncher::how() const {
+  const std::lock_guard lock(mutex_);
+  return {resident_, why_};
 }
 
 std::optional<std::string> KernelLauncher::reload() {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "kernel/resident/resident_source.hpp"
 
 namespace gpumap {
 
@@ -115,6 +116,31 @@ void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
   declare_launch(plan.source, declaration);
 }
 
+/// Whether the kernel is to stay on the GPU. Throws Error(not_supported) where it must and cannot.
+void plan_to_stay(KernelPlan& plan, Backend backend, KernelMode mode) {
+  if (mode == KernelMode::launch) return;
+  try {
+    if (backend != Backend::cuda) {
+      throw Error(
+          ErrorCode::not_supported,
+          fmt::format("kernel {} cannot stay on the GPU: that is CUDA's, and it runs in Vulkan: use mode=launch, "
+                      "or give a kernel for CUDA",
+                      plan.source.name));
+    }
+    if (plan.builtin != nullptr && plan.builtin->make_program != nullptr) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("kernel {} cannot stay on the GPU: it is several kernels, and calculates between them: "
+                              "use mode=launch",
+                              plan.source.name));
+    }
+    static_cast<void>(resident_source(plan.source, {}));
+    plan.resident = true;
+  } catch (const Error& error) {
+    if (mode == KernelMode::resident) throw;
+    plan.why_launched = error.what();
+  }
+}
+
 }  // namespace
 
 KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
@@ -144,6 +170,7 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
                             cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver"
                                  : "install a Vulkan driver for it"));
   }
+  plan_to_stay(plan, backend, settings.mode);
   return plan;
 }
 

@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/kernel_plan.hpp"
 #include "gpumap/program.hpp"
 #include "kernel/grid.hpp"
+#include "kernel/loaded.hpp"
 #include "kernel/state_memory.hpp"
 
 namespace gpumap {
@@ -105,6 +107,24 @@ std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, co
   auto program = builtin.make_program(device, backend);
   program->set_params({});
   return program;
+}
+
+std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, KernelPlan& plan, KernelMode mode) {
+  if (plan.resident) {
+    try {
+      auto kernels =
+          load_resident_kernels(std::dynamic_pointer_cast<GpuDevice>(device), plan.source, plan.declaration.functions);
+      auto program = std::make_unique<KernelProgram>(device, std::move(kernels), plan.declaration);
+      program->set_params({});
+      return program;
+    } catch (const Error& error) {
+      if (mode == KernelMode::resident || error.code() == ErrorCode::device_lost) throw;
+      plan.resident = false;
+      plan.why_launched = error.what();
+    }
+  }
+  return plan.builtin != nullptr ? load(device, *plan.builtin, backend_of(plan.source.language))
+                                 : load(device, plan.source, plan.declaration);
 }
 
 std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const KernelSource& source,

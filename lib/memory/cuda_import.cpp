@@ -4,6 +4,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "device/residents.hpp"
 #include "memory/mapping_steps.hpp"
 
 namespace gpumap {
@@ -51,6 +52,7 @@ CudaImport::~CudaImport() {
 
 void CudaImport::release() noexcept {
   const auto& driver = context_.driver();
+  const Residents::Absence absence(context_.residents());
   if (address_ != 0) driver.cuMemFree(address_);
   driver.cuDestroyExternalMemory(memory_);
 }

@@ -4,6 +4,7 @@
 #include <vulkan/vulkan_core.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -18,6 +19,20 @@ class CudaKernel : public Kernel {
   [[nodiscard]] Backend backend() const noexcept final { return Backend::cuda; }
   [[nodiscard]] virtual CUfunction function() const noexcept = 0;
   /// Owner of the function: a queue may keep it beyond the kernel.
+  [[nodiscard]] virtual std::shared_ptr<const void> owner() const noexcept = 0;
+  /// Dynamic shared memory of a block.
+  [[nodiscard]] virtual std::uint32_t shared_bytes() const noexcept = 0;
+};
+
+/// One of the functions of a kernel that stays on the GPU: create_resident_queue().
+class ResidentKernel : public Kernel {
+ public:
+  [[nodiscard]] Backend backend() const noexcept final { return Backend::cuda; }
+  /// Takes a gpumap_residence; the same for all functions of one owner().
+  [[nodiscard]] virtual CUfunction resident_function() const noexcept = 0;
+  [[nodiscard]] virtual std::uint32_t index() const noexcept = 0;
+  /// How much of a gpumap_frame it takes.
+  [[nodiscard]] virtual std::size_t frame_bytes() const noexcept = 0;
   [[nodiscard]] virtual std::shared_ptr<const void> owner() const noexcept = 0;
   /// Dynamic shared memory of a block.
   [[nodiscard]] virtual std::uint32_t shared_bytes() const noexcept = 0;

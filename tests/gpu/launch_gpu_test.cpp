@@ -88,10 +88,12 @@ class LaunchGpuTest : public ::testing::Test {
   std::shared_ptr<Device> device_;
 };
 
-// The same queue, kernels by turns, many in flight: each has its own frame, in order. Ends are told in order as well.
+// The same queue, kernels by turns, many in flight: each has its own frame, in order, whether it takes all of it or
+// what GPUMAP_SHORT_FRAME has. Ends are told in order as well.
 TEST_F(LaunchGpuTest, EachLaunchHasItsOwnFrameAndKernel) {
   const auto add = kernel("add", "  out[0] = out[0] * 3 + frame.sequence;\n");
   const auto take = kernel("take", "  out[0] = (out[0] ^ frame.sequence) - blockIdx.x;\n");
+  const auto far = kernel("far", "  out[0] = out[0] * 5 + frame.sequence + frame.numbers[15] * frame.result_words;\n");
   std::mt19937_64 random(11);
   const auto state = words(1);
   const auto queue = device_->create_queue(Backend::cuda);
@@ -99,9 +101,22 @@ TEST_F(LaunchGpuTest, EachLaunchHasItsOwnFrameAndKernel) {
   std::vector<Fence> fences;
   for (int i = 0; i < 3000; ++i) {
     const std::uint64_t number = random();
-    const bool adds = number % 3 != 0;
-    queue->launch(adds ? *add : *take, {}, frame_of(*state, number));
-    expected = adds ? expected * 3 + number : expected ^ number;
+    gpumap_frame frame = frame_of(*state, number);
+    frame.numbers[15] = random();
+    frame.result_words = 7;
+    switch (number % 3) {
+      case 0:
+        queue->launch(*add, {}, frame);
+        expected = expected * 3 + number;
+        break;
+      case 1:
+        queue->launch(*take, {}, frame);
+        expected ^= number;
+        break;
+      default:
+        queue->launch(*far, {}, frame);
+        expected = expected * 5 + number + frame.numbers[15] * 7;
+    }
     if (number % 5 != 0) fences.push_back(queue->submit());
   }
   ASSERT_EQ(queue->submit().wait(), WaitResult::ready);

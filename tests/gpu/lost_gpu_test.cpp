@@ -3,6 +3,8 @@
 // element's error, with the process alive and every wait over; and later pipelines must be told.
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 #include "gpu_pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -41,7 +43,7 @@ TEST_F(LostGpuTest, AFaultIsAnErrorOfThisAndLaterPipelines) {
   Pipeline pipeline(on_new_channel(
       "appsrc name=in format=time caps=application/octet-stream ! gpumapsink $CHANNEL slots=2 gpumapsrc $CHANNEL ! "
       "gpumapkernel location=" +
-      file + " ! fakesink sync=false"));
+      file + (std::getenv("GPUMAP_TEST_RESIDENT") != nullptr ? " mode=resident" : "") + " ! fakesink sync=false"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   // More than the ring has slots: waits for frames that never end are under way when the fault is found.
   for (unsigned i = 0; i < 20; ++i) (void)push(pipeline.appsrc(), new_buffer(random_data(100'000, i), i * GST_MSECOND));

@@ -221,6 +221,9 @@ inline void fill_events(cuda::Driver& driver) {
     made->cuDeviceGetAttribute = [](int* value, CUdevice_attribute, CUdevice) {
       return *value = stream_memory ? 1 : 0, CUDA_SUCCESS;
     };
+    made->cuOccupancyMaxActiveBlocksPerMultiprocessor = [](int* blocks, CUfunction, int, std::size_t) {
+      return *blocks = 1, CUDA_SUCCESS;
+    };
     made->cuDevicePrimaryCtxRetain = [](CUcontext* context, CUdevice) {
       return *context = primary(), ++retained, CUDA_SUCCESS;
     };

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "kernel/compile/ptx.hpp"
 #include "kernel/radio/two_pass_spectrum.hpp"
 #include "sanitizers.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap {
 namespace {
@@ -196,6 +198,35 @@ TEST(Ptx, KernelsThatTakeTheFrameOfAnEarlierVersion) {
   EXPECT_FALSE(takes_frame("f_param_0[528"));
   EXPECT_FALSE(takes_frame("f_param_0[]"));
   EXPECT_FALSE(takes_frame("f_param_0[528],\n\t.param .u32 f_param_1"));
+}
+
+// The driver copies as much of a frame as the kernel's parameter has.
+TEST_F(NvrtcTest, AKernelIsHandedTheRestOfTheFrameOnlyWhereItMayNameIt) {
+  const std::string whole = std::to_string(sizeof(gpumap_frame));
+  const std::string upto_params = std::to_string(offsetof(gpumap_frame, numbers));
+  const auto takes = [&](const std::string& bytes, const std::string& more, KernelSource source = {}) {
+    source.language = Language::cuda;
+    source.name = "k";
+    source.code = "#include <gpumap/kernel.h>\n" + more + "\nstatic_assert(sizeof(gpumap_frame) == " + bytes + ");\n" +
+                  "extern \"C\" __global__ void f(gpumap_frame frame) {}\n";
+    return error_of(source);
+  };
+  EXPECT_EQ(takes(upto_params, ""), "no error");
+  EXPECT_EQ(takes(upto_params, "#include <gpumap/grid.h>"), "no error");
+  for (const char* named : {"numbers[0]", "tables[7].count", "past_count", "past[0].bytes", "given", "result_words",
+                            "in_tensors[0].count", "out_tensors[7].rank"}) {
+    EXPECT_EQ(takes(whole, std::string("__device__ void g(gpumap_frame& f) { (void)f.") + named + "; }"), "no error")
+        << named;
+  }
+  EXPECT_EQ(takes(whole, "__device__ gpumap_i64 g(gpumap_frame& f) { return gpumap_param_i64(f, 0); }"), "no error");
+  // By another name, and in a file that is not looked at.
+  EXPECT_EQ(takes(whole, "__device__ void g(gpumap_frame& f) { (void)f.FIELD; }", {.defines = {"FIELD=past_count"}}),
+            "no error");
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "other.h") << "#define FIELD past_count\n";
+  EXPECT_EQ(takes(whole, "#include \"other.h\"\n__device__ void g(gpumap_frame& f) { (void)f.FIELD; }",
+                  {.include_folders = {folder.path()}}),
+            "no error");
 }
 
 TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {

@@ -140,6 +140,9 @@ typedef struct gpumap_frame {
   gpumap_color color;
   float params[GPUMAP_MAX_PARAMS];
 
+  /* Each launch hands the frame over, and takes the longer the larger it is. A .cu that names nothing of the rest, and
+   * includes no files but gpumap's, is compiled with this macro. So may be a .ptx or .cubin of yours. */
+#ifndef GPUMAP_SHORT_FRAME
   /* What the lines `params`, `table` and `history` ask for. */
   gpumap_u64 numbers[GPUMAP_MAX_PARAMS];  /* those of params without rounding: read them by gpumap_param_i64() where the
                                              line `params` says i32, u32 or i64, else by gpumap_param_f64() */
@@ -159,6 +162,7 @@ typedef struct gpumap_frame {
      them too. The latter are zero before each frame. */
   gpumap_tensor in_tensors[GPUMAP_MAX_TENSORS];
   gpumap_tensor out_tensors[GPUMAP_MAX_TENSORS];
+#endif
 } gpumap_frame;
 
 #ifdef __CUDACC__

@@ -172,10 +172,17 @@ class GPUMAP_API KernelLauncher {
     return multiprocessors_;
   }                                            ///< as multiprocessors_of()
   [[nodiscard]] std::uint64_t frames() const;  ///< launched on, ever
+  struct How {
+    bool resident;    ///< the kernel stays on the GPU; else each frame is a launch
+    std::string why;  ///< of a resident one, where its doorbell is; of a launch in its place, why; else empty
+  };
+  [[nodiscard]] How how() const;
 
  private:
   struct Job;
-  [[nodiscard]] std::unique_ptr<Queue> create_queue();
+  [[nodiscard]] std::unique_ptr<Queue> create_queue(bool resident) const;
+  [[nodiscard]] bool launch_instead();  ///< false: cancelled
+  void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   void note_params();
   void check_output_may(const KernelPlan& plan) const;
@@ -223,6 +230,8 @@ class GPUMAP_API KernelLauncher {
   std::atomic<bool> cancelled_{false};
 
   mutable std::mutex mutex_;  ///< of what follows
+  bool resident_ = false;     ///< the kernel stays on the GPU
+  std::string why_;           ///< it does, or does not
   std::string params_;
   Fence last_;
   std::uint64_t frames_ = 0;

@@ -15,6 +15,13 @@
 
 namespace gpumap {
 
+/// How frames come to a kernel.
+enum class KernelMode {
+  launch,     ///< each is a launch
+  resident,   ///< it stays on the GPU and waits for them; CUDA C++ only
+  automatic,  ///< resident where that can be
+};
+
 /// What a user asks for: which kernel, and how it is to run. What a file declares of itself holds where a member is
 /// left empty or 0. In messages a member has the name of gpumapkernel's property: `shared_bytes` is "shared-bytes".
 struct KernelSettings {
@@ -42,6 +49,9 @@ struct KernelSettings {
   std::uint32_t timeout_ms = 10000;  ///< 0: none
   std::uint32_t priority = 0;        ///< as CudaQueueOptions, and the next
   double sm_share = 0;
+  KernelMode mode = KernelMode::launch;
+  std::uint32_t resident_blocks = 0;  ///< that stay on the GPU, at most; 0: one for almost every second multiprocessor
+  std::uint32_t resident_idle_ms = 100;  ///< without a frame for so long, it leaves until the next
 };
 
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties
@@ -61,6 +71,8 @@ struct KernelPlan {
   const Builtin* builtin = nullptr;
   KernelSource source;
   Declaration declaration;
+  bool resident = false;     ///< it is to stay on the GPU
+  std::string why_launched;  ///< where its mode leaves that open and it does not stay: why
 };
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
 [[nodiscard]] GPUMAP_API KernelPlan plan_of(const KernelSettings& settings, const Device& device);

@@ -17,6 +17,9 @@
 
 namespace gpumap {
 
+enum class KernelMode;
+struct KernelPlan;
+
 /// What runs on each frame of a stream: a kernel with its parameters and the state that it keeps from frame to frame,
 /// or a built-in that launches several and does arithmetic of its own between them.
 /// Ownership: keeps its device open. What it allocates must outlive what it launched: drain the queue, then destroy it.
@@ -35,6 +38,11 @@ class GPUMAP_API Program {
   /// and shared memory are those of `source`, the rest of the declaration holds.
   [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, const KernelSource& source,
                                                      Declaration declaration);
+
+  /// As planned; where that is resident, for a queue of that kind. What does not load to stay is loaded to be launched
+  /// where `mode` leaves that open, and then `plan` says so.
+  [[nodiscard]] static std::unique_ptr<Program> load(const std::shared_ptr<Device>& device, KernelPlan& plan,
+                                                     KernelMode mode);
 
   /// The parameters, as in "gain=2.5,taps=[1,2,3]", for the frames from here on. Throws Error(invalid), and then leaves
   /// them as they were.

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 
 #include "gpumap/error.hpp"
+#include "gpumap/result_blocks.hpp"
 #include "kernel/compile/compiler_log.hpp"
 #include "kernel/compile/nvrtc.hpp"
 #include "kernel/compile/ptx.hpp"
@@ -21,7 +23,7 @@ namespace gpumap {
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
-constexpr std::array<OwnHeader, 14> own_headers{{
+constexpr std::array<OwnHeader, 16> own_headers{{
     {"gpumap/kernel.h", embedded::kernel_h},
     {"gpumap/grid.h", embedded::grid_h},
     {"gpumap/samples.h", embedded::samples_h},
@@ -36,6 +38,8 @@ constexpr std::array<OwnHeader, 14> own_headers{{
     {"gpumap/block_fft.h", embedded::block_fft_h},
     {"gpumap/spectrum.h", embedded::spectrum_h},
     {"gpumap/two_pass.h", embedded::two_pass_h},
+    {"gpumap/turn.h", embedded::turn_h},
+    {"gpumap/resident.h", embedded::resident_h},
 }};
 
 class Compilation {
@@ -131,9 +135,21 @@ std::vector<std::string> include_options(const KernelSource& source) {
   return options;
 }
 
-}  // namespace
+/// True where the source shows that the kernel names nothing that GPUMAP_SHORT_FRAME leaves out of gpumap_frame.
+bool takes_short_frame(const KernelSource& source) {
+  constexpr std::array fields{"gpumap_param_", "numbers", "tables", "past", "given", "result_words", "_tensors"};
+  return std::none_of(fields.begin(), fields.end(), [&source](std::string_view field) {
+    const auto names = [field](const std::string& define) { return define.find(field) != define.npos; };
+    return ResultBlocks::may_name(source, field) || std::any_of(source.defines.begin(), source.defines.end(), names);
+  });
+}
 
-CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
+struct Built {
+  Compiled compiled;
+  bool exact;  ///< for the architecture itself: else it is PTX
+};
+
+Built build(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
   if (source.language != Language::cuda) {
     throw Error(ErrorCode::invalid, fmt::format("kernel {}: not CUDA C++: nothing to compile", source.name));
   }
@@ -158,6 +174,7 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
       "--generate-line-info",
   };
   for (const std::string& define : source.defines) options.push_back("--define-macro=" + define);
+  if (takes_short_frame(source)) options.emplace_back("--define-macro=GPUMAP_SHORT_FRAME");
   for (std::string& option : include_options(source)) options.push_back(std::move(option));
 
   const bool by_expression = is_name_expression(source.function);
@@ -177,8 +194,23 @@ CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
     if (!exact) return {.code = std::move(ptx), .listing = {}};
     return {.code = program.cubin(), .listing = std::move(ptx)};
   });
+  return {std::move(compiled), exact};
+}
+
+}  // namespace
+
+std::size_t frame_bytes(const KernelSource& source) {
+  return takes_short_frame(source) ? offsetof(gpumap_frame, numbers) : sizeof(gpumap_frame);
+}
+
+CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
+  auto [compiled, exact] = build(source, architecture, cache);
   std::string function = choose_entry(source, exact ? compiled.listing : compiled.code);
   return {.code = std::move(compiled.code), .function = std::move(function)};
+}
+
+std::string build_cuda_module(const KernelSource& source, std::string_view architecture) {
+  return build(source, architecture, CodeCache::of_process()).compiled.code;
 }
 
 std::string compile_cuda(const KernelSource& source, std::string_view architecture) {

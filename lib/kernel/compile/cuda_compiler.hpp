@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -18,5 +19,11 @@ struct CudaBinary {
 /// See compile_cuda.
 [[nodiscard]] CudaBinary build_cuda(const KernelSource& source, std::string_view architecture,
                                     CodeCache& cache = CodeCache::of_process());
+
+/// How much of a gpumap_frame the kernels of `source` are compiled with: all, or as much as GPUMAP_SHORT_FRAME has.
+[[nodiscard]] std::size_t frame_bytes(const KernelSource& source);
+
+/// The same as build_cuda() for a source whose kernels take what they like: the code alone.
+[[nodiscard]] std::string build_cuda_module(const KernelSource& source, std::string_view architecture);
 
 }  // namespace gpumap

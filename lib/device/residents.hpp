@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+namespace gpumap {
+
+/// The kernels of one CUDA context that stay on its GPU (queue/resident_queue.hpp). Two things make them leave: a call
+/// of the driver that waits until the GPU runs nothing, and another one that comes when there might be no
+/// multiprocessor left for it: a kernel that waits for one that cannot start would wait for ever. As long as all blocks
+/// together are fewer than there are multiprocessors, there is one without any for each that comes, and for what is
+/// launched. Thread safety: every member.
+class Residents {
+ public:
+  class Guest {
+   public:
+    /// As soon as what was asked of it is done, and before anything that is asked of it from now on. It may only take
+    /// note here, and call nothing of this class.
+    virtual void ask_to_leave() noexcept = 0;
+
+   protected:
+    ~Guest() = default;
+  };
+
+  explicit Residents(std::uint32_t multiprocessors) : multiprocessors_(multiprocessors) {}
+
+  /// Before a guest's kernel is launched, in so many blocks, which can all be there when it is alone; 0 where
+  /// its multiprocessors are its own. Waits while an Absence lasts. Where all together leave no multiprocessor
+  /// free, asks the others to leave, and is true: then the guest is not to wait on the GPU for anybody.
+  [[nodiscard]] bool come(Guest& guest, std::uint32_t blocks);
+  /// It was told to leave, or was not launched. From here on nobody asks it.
+  void leave(Guest& guest) noexcept;
+
+  /// While one lives, those that are there leave, and none comes. For calls of the driver that wait for an empty GPU:
+  /// cuMemFree, cuMemFreeHost, cuMemHostUnregister, cuDestroyExternalMemory, cuModuleLoadData(Ex), cuModuleUnload.
+  class Absence {
+   public:
+    explicit Absence(Residents& residents);
+    ~Absence();
+    Absence(const Absence&) = delete;
+    Absence& operator=(const Absence&) = delete;
+
+   private:
+    Residents& residents_;
+  };
+
+ private:
+  struct Present {
+    Guest* guest;
+    std::uint32_t blocks;
+  };
+
+  const std::uint32_t multiprocessors_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Present> present_;
+  unsigned absences_ = 0;
+};
+
+}  // namespace gpumap

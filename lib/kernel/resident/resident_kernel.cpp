@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include "gpumap/error.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/cuda_module.hpp"
+#include "kernel/loaded.hpp"
+#include "kernel/resident/resident_source.hpp"
+#include "queue/executable.hpp"
+
+namespace gpumap {
+namespace {
+
+/// What all functions of a resident kernel have in common.
+struct Loaded {
+  Loaded(const std::shared_ptr<GpuDevice>& device, const KernelSource& source)
+      : name(source.name),
+        module(device, source.name, build_cuda_module(source, architecture_of(*device))),
+        function(module.find(resident_function)),
+        shape(module.fit(function, source)),
+        shared_bytes(source.shared_bytes),
+        frame(frame_bytes(source)) {}
+  const std::string name;
+  const CudaModule module;
+  const CUfunction function;
+  const GridShape shape;
+  const std::uint32_t shared_bytes;
+  const std::size_t frame;
+};
+
+class LoadedResidentKernel final : public ResidentKernel {
+ public:
+  LoadedResidentKernel(std::shared_ptr<const Loaded> loaded, std::uint32_t index)
+      : loaded_(std::move(loaded)), index_(index) {}
+
+  [[nodiscard]] const std::string& name() const noexcept override { return loaded_->name; }
+  [[nodiscard]] Grid grid_for(const gpumap_frame& frame) const override { return make_grid(loaded_->shape, frame); }
+  [[nodiscard]] CUfunction resident_function() const noexcept override { return loaded_->function; }
+  [[nodiscard]] std::uint32_t index() const noexcept override { return index_; }
+  [[nodiscard]] std::size_t frame_bytes() const noexcept override { return loaded_->frame; }
+  [[nodiscard]] std::shared_ptr<const void> owner() const noexcept override { return loaded_; }
+  [[nodiscard]] std::uint32_t shared_bytes() const noexcept override { return loaded_->shared_bytes; }
+
+ private:
+  const std::shared_ptr<const Loaded> loaded_;
+  const std::uint32_t index_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Kernel>> load_resident_kernels(const std::shared_ptr<GpuDevice>& device,
+                                                           const KernelSource& source,
+                                                           std::vector<std::string> functions) {
+  device->check_alive();
+  if (!device->cuda()->stream_memory()) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {} cannot stay on the GPU: {} has no stream memory operations: use mode=launch",
+                            source.name, device->info().name));
+  }
+  if (functions.empty()) functions.push_back(source.function);
+  if (functions.front().empty()) {
+    // Its text has one kernel: what that is called, the compiler knows.
+    static_cast<void>(resident_source(source, {}));  // a refusal comes before the compiler's time
+    functions.front() = name_in_source(build_cuda(source, architecture_of(*device)).function);
+  }
+  const auto loaded = std::make_shared<const Loaded>(device, resident_source(source, functions));
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  for (std::uint32_t i = 0; i < functions.size(); ++i) {
+    kernels.push_back(std::make_shared<LoadedResidentKernel>(loaded, i));
+  }
+  return kernels;
+}
+
+}  // namespace gpumap

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpumap/kernel.hpp"
+
+namespace gpumap {
+
+/// The name of the kernel that resident_source() makes.
+inline constexpr const char* resident_function = "gpumap_resident_kernel";
+
+/// CUDA C++ of a kernel that stays on the GPU and runs `functions`, which are kernels of `source`, on the frames that
+/// it is asked for. The source stays as it is, line numbers included. Throws Error(not_supported) for what cannot stay:
+/// another language, a kernel that waits for its whole grid, one that launches others, and what would go wrong unseen.
+[[nodiscard]] KernelSource resident_source(const KernelSource& source, std::span<const std::string> functions);
+
+/// As C++ calls it: "filters::blur" of PTX's "_ZN7filters4blurE12gpumap_frame", "sum<5>" of
+/// "_Z3sumILi5EEv12gpumap_frame"; other names stay as they are.
+[[nodiscard]] std::string name_in_source(const std::string& ptx_name);
+
+}  // namespace gpumap

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/gpu_device.hpp"
+#include "gpumap/cuda.hpp"
+#include "gpumap/queue.hpp"
+
+namespace gpumap {
+
+struct ResidentOptions {
+  /// Blocks at most that stay on the GPU, and no more than it takes at a time: the first ones take a multiprocessor each.
+  /// 0: one for almost every second of those, or for each of a share.
+  std::uint32_t blocks = 0;
+  /// Without a frame for so long, the kernel leaves; the next frame launches it again.
+  std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
+  /// So long the kernel is there at most in one go, then it leaves and comes back with the next frame: a call of
+  /// another library that waits until the GPU runs nothing has its turn, and the time limit of a GPU with a display is
+  /// not met.
+  std::chrono::nanoseconds stay = std::chrono::milliseconds(200);
+  CudaQueueOptions cuda;
+};
+
+/// A queue whose kernels, ResidentKernels all, stay on the GPU between frames: what is asked for reaches them by a
+/// doorbell (queue/turn.h), without a driver call. It takes copies and fills between launches. No spans.
+/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue().
+[[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
+                                                           const ResidentOptions& options);
+
+/// Where the doorbell of such a queue is, and why: for people.
+[[nodiscard]] std::string doorbell_of(const Queue& resident);
+
+}  // namespace gpumap

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT
+// Kernels that stay on the GPU: what they give is what launches give, they leave when idle and at once when told, and
+// nobody else waits for them for long.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel_launcher.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace std::chrono_literals;
+using Place = FrameTarget::Place;
+
+class Resident : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    try {
+      device_ = Device::open("auto");
+    } catch (const Error& error) {
+      GTEST_SKIP() << error.what();
+    }
+    if (!device_->has(Backend::cuda)) GTEST_SKIP() << "no CUDA here";
+  }
+  [[nodiscard]] std::unique_ptr<KernelLauncher> of(const std::string& code, KernelSettings settings = {}) {
+    settings.location = folder_.path() / ("kernel" + std::to_string(files_++) + ".cu");
+    std::ofstream(settings.location) << "#include <gpumap/kernel.h>\n" << code;
+    return std::make_unique<KernelLauncher>(settings, device_);
+  }
+  [[nodiscard]] static KernelSettings resident() {
+    KernelSettings settings;
+    settings.mode = KernelMode::resident;
+    return settings;
+  }
+  [[nodiscard]] std::shared_ptr<Mapping> bar_with(const std::vector<std::byte>& content) {
+    auto made = device_->allocate({.placement = Placement::bar, .bytes = content.size()}, Backend::cuda);
+    std::memcpy(made->host(), content.data(), content.size());
+    return made;
+  }
+  static FrameInput input(const Mapping& mapping) {
+    FrameInput made;
+    made.view.format = GPUMAP_FORMAT_BYTES;
+    made.view.plane[0] = made.address = mapping.address(Backend::cuda);
+    made.view.bytes = made.bytes = mapping.bytes();
+    made.mapping = &mapping;
+    return made;
+  }
+  static void begin(KernelLauncher& launcher) {
+    FrameLayout layout;
+    layout.view.format = GPUMAP_FORMAT_BYTES;
+    launcher.set_stream(layout, layout);
+  }
+  static std::vector<std::byte> random(std::size_t bytes, unsigned seed) {
+    std::mt19937 numbers(seed);
+    std::vector<std::byte> made(bytes);
+    for (std::byte& one : made) one = static_cast<std::byte>(numbers());
+    return made;
+  }
+  /// What comes of one frame, in host memory.
+  static std::vector<std::byte> run(KernelLauncher& launcher, const Mapping& in) {
+    FrameTarget target;
+    target.place = Place::host;
+    const FrameOutput out = launcher.launch(input(in), target);
+    const auto* const bytes = out.host.mapping().host();
+    return {bytes, bytes + out.bytes};
+  }
+
+  std::shared_ptr<Device> device_;
+  TemporaryFolder folder_;
+  int files_ = 0;
+};
+
+constexpr const char* add_seven = R"(
+extern "C" __global__ void add(gpumap_frame frame) {
+  const gpumap_u64 step = 1ull * gridDim.x * blockDim.x;
+  for (gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x; i < frame.in.bytes; i += step) {
+    ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + 7;
+  }
+}
+)";
+
+TEST_F(Resident, GivesWhatLaunchesGive) {
+  const auto launched = of(add_seven), stays = of(add_seven, resident());
+  begin(*launched);
+  begin(*stays);
+  for (const std::size_t bytes : {1UL, 63UL, 4096UL, 100003UL, 3110400UL}) {
+    for (unsigned seed = 0; seed < 20; ++seed) {
+      const auto in = bar_with(random(bytes, seed));
+      ASSERT_EQ(run(*stays, *in), run(*launched, *in)) << bytes << " bytes, frame " << seed;
+    }
+  }
+}
+
+// The same slot with other bytes: no line of the frame before is left in a cache.
+TEST_F(Resident, SeesEachFrameOfASlotThatIsUsedAgain) {
+  const auto stays = of(add_seven, resident());
+  begin(*stays);
+  const auto slot = device_->allocate({.placement = Placement::bar, .bytes = 4096}, Backend::cuda);
+  for (unsigned frame = 0; frame < 20000; ++frame) {
+    const auto bytes = random(4096, frame);
+    std::memcpy(slot->host(), bytes.data(), bytes.size());
+    auto expected = bytes;
+    for (std::byte& one : expected) one = static_cast<std::byte>(static_cast<unsigned char>(one) + 7);
+    ASSERT_EQ(run(*stays, *slot), expected) << "frame " << frame;
+  }
+}
+
+TEST_F(Resident, TakesWhatUsersWrite) {
+  const auto stays = of(R"(
+// gpumap: functions sum,scale
+// gpumap: block 128
+// gpumap: grid 7
+// gpumap: shared 512
+extern __shared__ unsigned char room[];
+extern "C" __global__ void sum(gpumap_frame frame) {
+  __shared__ unsigned total;
+  if (threadIdx.x == 0) total = 0;
+  room[threadIdx.x] = 1;
+  __syncthreads();
+  atomicAdd(&total, room[threadIdx.x]);
+  __syncthreads();
+  const gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x;
+  if (i >= frame.in.bytes) return;
+  ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + total / 128;
+}
+extern "C" __global__ void scale(gpumap_frame frame) {
+  const gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x;
+  if (i >= frame.in.bytes) return;
+  ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] * 3;
+}
+)",
+                        resident());
+  begin(*stays);
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    const auto bytes = random(807, seed);
+    const auto in = bar_with(bytes);
+    const auto out = run(*stays, *in);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      ASSERT_EQ(static_cast<unsigned char>(out[i]),
+                static_cast<unsigned char>((static_cast<unsigned char>(bytes[i]) + 1) * 3))
+          << "frame " << seed << ", byte " << i;
+    }
+  }
+}
+
+TEST_F(Resident, StopsWithinTenMilliseconds) {
+  const auto in = bar_with(random(4096, 1));
+  for (int round = 0; round < 10; ++round) {
+    auto stays = of(add_seven, resident());
+    begin(*stays);
+    static_cast<void>(run(*stays, *in));
+    const auto began = Clock::now();
+    ASSERT_TRUE(stays->end());
+    EXPECT_LT(Clock::now() - began, 10ms);
+  }
+}
+
+// What frees and loads goes on while kernels stay: they leave for it.
+TEST_F(Resident, NobodyWaitsForItForLong) {
+  KernelSettings long_idle = resident();
+  long_idle.resident_idle_ms = 3600000;
+  const auto one = of(add_seven, long_idle), two = of(add_seven, long_idle), launched = of(add_seven);
+  for (KernelLauncher* launcher : {one.get(), two.get(), launched.get()}) begin(*launcher);
+  const auto in = bar_with(random(100003, 1));
+  std::vector<Clock::duration> freed;
+  for (int round = 0; round < 40; ++round) {
+    const auto first = run(*one, *in);
+    EXPECT_EQ(run(*two, *in), first);
+    EXPECT_EQ(run(*launched, *in), first);
+    const auto began = Clock::now();
+    bar_with(random(4096, 2)).reset();
+    freed.push_back(Clock::now() - began);
+    if (round % 10 != 0) continue;
+    const auto other = of(add_seven);  // loads a module
+    begin(*other);
+    EXPECT_EQ(run(*other, *in), first);
+  }
+  // Without that it would be 200 ms: their stay.
+  std::nth_element(freed.begin(), freed.begin() + 20, freed.end());
+  EXPECT_LT(freed[20], 100ms);
+}
+
+// Frame after frame through kernels that stay, each waiting for the one before on the GPU, and one that is launched.
+TEST_F(Resident, HandsOverOnTheGpu) {
+  const auto first = of(add_seven, resident()), second = of(add_seven, resident()), last = of(add_seven);
+  for (KernelLauncher* launcher : {first.get(), second.get(), last.get()}) begin(*launcher);
+  const auto slot = device_->allocate({.placement = Placement::bar, .bytes = 5003}, Backend::cuda);
+  const auto after = [](const FrameOutput& before) {
+    FrameInput made = input(before.block.mapping());
+    made.bytes = made.view.bytes = before.bytes;
+    made.written = before.done;
+    return made;
+  };
+  for (unsigned frame = 0; frame < 5000; ++frame) {
+    auto expected = random(5003, frame);
+    std::memcpy(slot->host(), expected.data(), expected.size());
+    const FrameOutput one = first->launch(input(*slot), {});
+    const FrameOutput two = second->launch(after(one), {});
+    const FrameOutput three = last->launch(after(two), {.place = Place::host});
+    for (std::byte& byte : expected) byte = static_cast<std::byte>(static_cast<unsigned char>(byte) + 21);
+    const auto* const bytes = three.host.mapping().host();
+    ASSERT_EQ(std::vector<std::byte>(bytes, bytes + three.bytes), expected) << "frame " << frame;
+  }
+}
+
+TEST_F(Resident, TakesNewParametersWithTheNextFrame) {
+  const auto stays = of(R"(
+// gpumap: params add=1
+extern "C" __global__ void add(gpumap_frame frame) {
+  const gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < frame.in.bytes) {
+    ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + (int)frame.params[0];
+  }
+}
+)",
+                        resident());
+  begin(*stays);
+  const auto bytes = random(1001, 1);
+  const auto in = bar_with(bytes);
+  for (unsigned frame = 0; frame < 1000; ++frame) {
+    stays->set_params("add=" + std::to_string(frame % 200));
+    auto expected = bytes;
+    for (std::byte& one : expected) one = static_cast<std::byte>(static_cast<unsigned char>(one) + frame % 200);
+    ASSERT_EQ(run(*stays, *in), expected) << "frame " << frame;
+  }
+}
+
+// What cannot stay is refused, or launched where the mode leaves that open: with the reason.
+TEST_F(Resident, SaysWhatCannotStay) {
+  const std::string too_much = R"(
+extern "C" __global__ void large(gpumap_frame frame) {
+  __shared__ volatile unsigned char room[48 * 1024 - 16];
+  room[(threadIdx.x * 4099u) % sizeof room] = threadIdx.x;
+  __syncthreads();
+  ((unsigned char*)frame.out.plane[0])[0] = room[(blockIdx.x * 4099u) % sizeof room] * 0 + 5;
+}
+)";
+  const std::string whole_grid = "// this_grid().sync()\n" + std::string(add_seven);
+  for (const auto& [code, why] : {std::pair(too_much, "shared"), std::pair(whole_grid, "this_grid")}) {
+    try {
+      static_cast<void>(of(code, resident()));
+      ADD_FAILURE() << why << ": it was taken";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(why));
+    }
+    KernelSettings settings;
+    settings.mode = KernelMode::automatic;
+    const auto launched = of(code, settings);
+    EXPECT_FALSE(launched->how().resident);
+    EXPECT_THAT(launched->how().why, testing::HasSubstr(why));
+    begin(*launched);
+    EXPECT_EQ(run(*launched, *bar_with(random(10, 1))).size(), 10U);
+  }
+  const auto stays = of(add_seven, resident());
+  EXPECT_TRUE(stays->how().resident);
+  EXPECT_THAT(stays->how().why, testing::HasSubstr("doorbell"));
+}
+
+}  // namespace
+}  // namespace gpumap

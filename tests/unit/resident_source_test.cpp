@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// What a kernel's source becomes so that it stays on the GPU: it needs NVRTC and no GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/ptx.hpp"
+#include "kernel/resident/resident_source.hpp"
+
+namespace gpumap {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+KernelSource cuda(std::string code, std::string name = "user.cu") {
+  return {.language = Language::cuda,
+          .name = std::move(name),
+          .code = "#include <gpumap/kernel.h>\n" + std::move(code),
+          .function = {}};
+}
+
+TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
+  const auto refusal = [](const KernelSource& source) {
+    try {
+      static_cast<void>(resident_source(source, {}));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::not_supported);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal(cuda("auto all = cooperative_groups::this_grid();")), HasSubstr("waits for all blocks"));
+  EXPECT_THAT(refusal(cuda("other<<<1, 1>>>();")), HasSubstr("launches kernels itself"));
+  EXPECT_THAT(refusal(cuda("cg::this_cluster().sync();")), HasSubstr("mode=launch"));
+  KernelSource shader = cuda("");
+  shader.language = Language::ptx;
+  EXPECT_THAT(refusal(shader), HasSubstr("only CUDA C++"));
+  EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ctaid.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
+  EXPECT_THAT(refusal(cuda("x = __ldg(p);")), HasSubstr("plain loads"));
+  EXPECT_THAT(refusal(cuda("asm(\"ld.global.nc.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
+  EXPECT_EQ(refusal(cuda("__global__ void one(gpumap_frame frame) {}")), "");
+  // Threads that have returned are still there, and a barrier behind would wait for them.
+  const std::string one = "__global__ void one(gpumap_frame frame) {";
+  EXPECT_THAT(refusal(cuda(one + "if (threadIdx.x > 3) return;\n__syncthreads();\n}")), HasSubstr("returns early"));
+  EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")), HasSubstr("returns early"));
+  EXPECT_THAT(refusal(cuda(one + "return;\nblock.sync();}")), HasSubstr("returns early"));
+  EXPECT_EQ(refusal(cuda("int two() { return 2; }" + one + "__syncthreads(); x = two(); if (x) return; x = 1;}")), "");
+  EXPECT_EQ(refusal(cuda(one + "return;}\n__global__ void two(gpumap_frame frame) { __syncthreads(); }")), "");
+  // Without them a block might have more threads than its kernel was made for.
+  KernelSource bound = cuda("__global__ void __launch_bounds__(64) one(gpumap_frame frame) {}");
+  EXPECT_THAT(refusal(bound), HasSubstr("__launch_bounds__"));
+  bound.block = {64, 1, 1};
+  EXPECT_EQ(refusal(bound), "");
+}
+
+TEST(ResidentSource, NamesAreThoseOfTheSource) {
+  EXPECT_EQ(name_in_source("blur"), "blur");
+  EXPECT_EQ(name_in_source("_ZN7filters4blurE12gpumap_frame"), "filters::blur");
+  EXPECT_EQ(name_in_source("_Z3sumILi5EEv12gpumap_frame"), "sum<5>");
+  EXPECT_EQ(name_in_source("_ZN12_GLOBAL__N_14blurE12gpumap_frame"), "blur");
+}
+
+class ResidentCompiler : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    try {
+      static_cast<void>(compile_cuda(source_of(*find_builtin("identity"), Backend::cuda), "sm_90"));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::no_driver) throw;
+      GTEST_SKIP() << error.what();
+    }
+  }
+  [[nodiscard]] static std::string compile(const KernelSource& source, std::vector<std::string> functions = {}) {
+    if (functions.empty()) functions.push_back(name_in_source(build_cuda(source, GetParam()).function));
+    return build_cuda_module(resident_source(source, functions), GetParam());
+  }
+};
+
+TEST_P(ResidentCompiler, TakesBuiltInsAndExamplesAsTheyAre) {
+  for (const Builtin& builtin : builtins()) {
+    if (builtin.make_program != nullptr) continue;
+    EXPECT_THAT(compile(source_of(builtin, Backend::cuda)), HasSubstr(resident_function)) << builtin.name;
+  }
+  int files = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(GPUMAP_EXAMPLES)) {
+    if (file.path().extension() != ".cu") continue;
+    const KernelSource source = load_kernel_file(file.path());
+    EXPECT_THAT(compile(source, parse_declaration(source.code).functions), HasSubstr(resident_function)) << source.name;
+    ++files;
+  }
+  EXPECT_GT(files, 3);
+}
+
+TEST_P(ResidentCompiler, TakesWhatUsersWrite) {
+  KernelSource source = cuda(R"(
+extern __shared__ float room[];
+template <int count>
+__global__ void __launch_bounds__(128) sum(const __grid_constant__ gpumap_frame frame) {
+  __shared__ float parts[count];
+  parts[threadIdx.x % count] = room[threadIdx.x] + frame.params[threadIdx.x % 64];
+  __syncthreads();
+  if (blockIdx.x * blockDim.x + threadIdx.x >= frame.in.bytes) return;
+  for (unsigned i = 0; i < frame.past_count; ++i) parts[0] += frame.past[i].stride[i % 4];
+  atomicAdd(reinterpret_cast<unsigned long long*>(frame.result), gridDim.x + static_cast<unsigned>(parts[0]));
+}
+namespace filters {
+__device__ void helper(const gpumap_frame& frame) { *reinterpret_cast<float*>(frame.out.plane[0]) = blockIdx.y; }
+__global__ void scale(gpumap_frame frame) {
+  frame.params[0] += 1;
+  helper(frame);
+}
+}  // namespace filters
+)");
+  source.block = {128, 1, 1};
+  EXPECT_THAT(compile(source, {"sum<5>", "filters::scale"}), HasSubstr(resident_function));
+}
+
+TEST_P(ResidentCompiler, TakesNamesOfTheUsersOwn) {
+  const KernelSource source = cuda(R"(
+#define frame 1
+#define function 2
+#define residence 3
+#define stay 4
+#define turn 5
+#define here 6
+unsigned column(uint3 block) { return block.x; }
+unsigned column(dim3) = delete;
+namespace {
+template <int count>
+__global__ void one(gpumap_frame given) {
+  const uint3& same = blockIdx;
+  const dim3& grid = gridDim;
+  *reinterpret_cast<unsigned*>(given.out.plane[0]) = column(blockIdx) + same.y + grid.z + count;
+}
+template __global__ void one<7>(gpumap_frame);
+}  // namespace
+)");
+  EXPECT_THAT(compile(source), HasSubstr(resident_function));
+}
+
+// The loop takes registers of its own: as many threads as are asked for are to fit all the same.
+TEST_P(ResidentCompiler, FitsTheThreadsThatAreAskedFor) {
+  KernelSource source = cuda("extern \"C\" __global__ void one(gpumap_frame frame) {}\n");
+  EXPECT_THAT(resident_source(source, std::vector<std::string>{"one"}).code, Not(HasSubstr("launch_bounds")));
+  source.block = {32, 16, 2};
+  const KernelSource made = resident_source(source, std::vector<std::string>{"one"});
+  EXPECT_THAT(made.code, HasSubstr("launch_bounds(1024)"));
+  EXPECT_THAT(build_cuda_module(made, GetParam()), HasSubstr(resident_function));
+}
+
+TEST_P(ResidentCompiler, TellsErrorsAtTheUsersLine) {
+  const KernelSource source = cuda("extern \"C\" __global__ void one(gpumap_frame frame) {\n  no_such_thing();\n}\n");
+  try {
+    static_cast<void>(compile(source, {"one"}));
+    FAIL() << "it compiled";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("user.cu(3): error: identifier \"no_such_thing\""));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, ResidentCompiler,
+                         ::testing::Values("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120"));
+
+}  // namespace
+}  // namespace gpumap
