@@ -2,10 +2,10 @@
 #
 # How long frames took, and how the wavefront was held.
 #
-#   gnuplot -c figures.gp FOLDER
+#   gnuplot -c figures.gp FOLDER MODES
 #
-# FOLDER has latency.txt ("us frames" a line) and wavefront.txt ("frame air residual" a line, in nm), and gets
-# latency.png and wavefront.png.
+# FOLDER has a latency-MODE.txt ("us frames" a line) for each of MODES ("launch resident"), and wavefront.txt ("frame air
+# residual" a line, in nm), and gets latency.png and wavefront.png.
 set terminal png size 1000,500
 set grid
 set logscale xy
@@ -15,11 +15,10 @@ set title "time of a frame: last pixel stored to commands in the CPU's memory"
 set xlabel "us"
 set ylabel "frames"
 set yrange [0.5:*]
-unset key
 # A column is 2% of a time wide.
 set boxwidth 1 relative
-set style fill solid
-plot ARG1."/latency.txt" using 1:2:($1*0.02) with boxes
+set style fill transparent solid 0.6 noborder
+plot for [mode in ARG2] ARG1."/latency-".mode.".txt" using 1:2:($1*0.02) with boxes title mode
 
 set output ARG1."/wavefront.png"
 set title "the wavefront, frame by frame"

@@ -121,8 +121,9 @@ Loop::Loop(const LoopOptions& options, Telescope& telescope, const std::shared_p
   }
   const std::string description = fmt::format(
       "gpumapsink name=sensor busy-poll={0}  gpumapsrc busy-poll={0} ! gpumapkernel name=kernel params=actuators={1} "
-      "grid={2} ! application/x-mirror-commands ! fakesink name=mirror sync=false async=false",
-      options.busy_poll_us, options.size.actuators, options.size.modes);
+      "grid={2} mode={3} resident-blocks={4} ! application/x-mirror-commands ! fakesink name=mirror sync=false "
+      "async=false",
+      options.busy_poll_us, options.size.actuators, options.size.modes, options.mode, options.resident_blocks);
   GError* error = nullptr;
   pipeline_.reset(gst_parse_launch(description.c_str(), &error));
   const Owned<GError> owned(error);

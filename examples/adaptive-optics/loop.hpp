@@ -25,6 +25,8 @@ struct LoopOptions {
   std::optional<std::uint64_t> frames;
   std::optional<double> seconds;
   unsigned busy_poll_us = 0;
+  std::string mode = "launch";     ///< gpumapkernel's, and the next
+  unsigned resident_blocks = 528;  ///< four on each of an H100's multiprocessors
 };
 
 struct LoopFigures {

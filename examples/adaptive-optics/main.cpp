@@ -17,6 +17,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "load.hpp"
 #include "loop.hpp"
@@ -34,6 +35,7 @@ struct Options {
   std::optional<unsigned> busy_poll_us;
   unsigned load = 0;
   std::uint32_t seed = 1;
+  std::vector<std::string> modes{"launch"};
 };
 
 void catch_interrupts() {
@@ -115,6 +117,23 @@ void tell(Summary& summary, const LoopFigures& figures) {
   }
 }
 
+void run_mode(const Options& options, Telescope& telescope, const std::shared_ptr<const Tables>& tables,
+              Summary& summary) {
+  LoopFigures figures;
+  {
+    Progress progress;
+    figures =
+        run_loop(options.loop, telescope, tables, interrupted, [&](std::uint64_t frames) { progress.say(frames); });
+  }
+  if (interrupted) summary.add(fmt::format("Ended by the user after {} frames.", grouped(figures.frames)));
+  if (figures.latencies.count() == 0) {
+    throw std::runtime_error(fmt::format("there are no figures: the first {} frames do not count", warm_up));
+  }
+  tell(summary, figures);
+  figures.latencies.write(options.out / fmt::format("latency-{}.txt", options.loop.mode));
+  figures.wavefronts.write(options.out / "wavefront.txt");
+}
+
 int run(Options& options) {
   const Load load(options.load);  // before there are threads
   gst_init(nullptr, nullptr);
@@ -137,22 +156,15 @@ int run(Options& options) {
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - began;
   summary.add(fmt::format("matrices         {0} x {1} and {1} x {2} of float32, made in {3:.1f} s", size.measurements(),
                           size.modes, size.actuators, taken.count()));
-  summary.add(fmt::format("kernel           {}, launched for each frame, busy-poll={}{}",
-                          loop.kernel.filename().string(), loop.busy_poll_us,
-                          options.load > 0 ? fmt::format(", beside {} busy processes", options.load) : ""));
-
-  LoopFigures figures;
-  {
-    Progress progress;
-    figures = run_loop(loop, telescope, tables, interrupted, [&](std::uint64_t frames) { progress.say(frames); });
+  for (const std::string& mode : options.modes) {
+    if (interrupted) break;
+    loop.mode = mode;
+    summary.add(fmt::format("kernel           {}, {}, busy-poll={}{}", loop.kernel.filename().string(),
+                            mode == "resident" ? "which stays on the GPU" : "launched for each frame",
+                            loop.busy_poll_us,
+                            options.load > 0 ? fmt::format(", beside {} busy processes", options.load) : ""));
+    run_mode(options, telescope, tables, summary);
   }
-  if (interrupted) summary.add(fmt::format("Ended by the user after {} frames.", grouped(figures.frames)));
-  if (figures.latencies.count() == 0) {
-    throw std::runtime_error(fmt::format("there are no figures: the first {} frames do not count", warm_up));
-  }
-  tell(summary, figures);
-  figures.latencies.write(options.out / "latency.txt");
-  figures.wavefronts.write(options.out / "wavefront.txt");
   return 0;
 }
 
@@ -174,6 +186,14 @@ int main(int argc, char** argv) {
         return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "");
       })
       ->excludes(frames);
+  app.add_option("--mode", options.modes,
+                 "How frames come to the kernel, one after the other: launch,resident [launch]")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(CLI::IsMember({"launch", "resident"}));
+  app.add_option("--blocks", options.loop.resident_blocks,
+                 "Blocks of the kernel that stay, where it does; 0: gpumapkernel's default [528]")
+      ->check(CLI::Range(0U, 65535U));
   app.add_option("--load", options.load, "Processes beside it that keep a CPU busy each [0]")
       ->check(CLI::Range(0U, 4096U));
   app.add_option("--busy-poll", options.busy_poll_us, "us that threads spin before they sleep [1000; of small 0]")

@@ -56,7 +56,7 @@ class Terminal:
     """A run whose messages go to a terminal, where it tells how many frames there are."""
 
     def __init__(self, *arguments):
-        (FOLDER / "latency.txt").unlink(missing_ok=True)
+        (FOLDER / "latency-launch.txt").unlink(missing_ok=True)
         self.end, other = pty.openpty()
         os.set_blocking(self.end, False)
         self.process = subprocess.Popen(command(*arguments), stdout=subprocess.PIPE, stderr=other, text=True)
@@ -123,7 +123,7 @@ def an_end_by_the_user():
         frames = re.search(r"^Ended by the user after ([\d,]+) frames\.$", said, re.M)
         assert frames and int(frames[1].replace(",", "")) > 300, said
         assert re.search(r"^latency +P50 [\d.]+ us, P99 ", said, re.M) and "beside 2 busy processes" in said, said
-        assert (FOLDER / "latency.txt").stat().st_size > 0
+        assert (FOLDER / "latency-launch.txt").stat().st_size > 0
         assert not any(pathlib.Path(f"/proc/{child}").exists() for child in busy), "busy processes outlived it"
 
 
