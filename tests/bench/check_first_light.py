@@ -11,6 +11,8 @@ with tempfile.NamedTemporaryFile(suffix=".json") as file:
     report = json.load(file)
 
 paths = {"bare, one thread", "bare, two threads", "pipeline", "pipeline, stamps"}
+if report["backend"] == "cuda":
+    paths.add("pipeline, resident")
 for kernel in ("nothing", "identity"):
     results = {result["path"]: result for result in report["results"] if result["kernel"] == kernel}
     assert results.keys() == paths, f"{kernel}: {sorted(results)}"

@@ -11,7 +11,7 @@ with tempfile.NamedTemporaryFile(suffix=".json") as file:
     report = json.load(file)
 
 cuda = "calls" in report
-assert len(report["ways"]) == (4 if cuda else 2), report["ways"]
+assert len(report["ways"]) == (5 if cuda else 2), report["ways"]
 for row in report["ways"]:
     for time in (row["launched"], row["seen"]):
         assert 0 < time["min_us"] <= time["median_us"] <= time["p99_us"] <= time["p999_us"] <= time["max_us"], row

@@ -49,9 +49,12 @@ enum class Threads { one, two };
 
 /// No GStreamer: a mapping, a queue and a kernel of libgpumap. Throws gpumap::Error.
 [[nodiscard]] Result run_bare(const Options& options, const NamedKernel& kernel, Threads threads);
-enum class Following { off, on };  ///< gpumapsink's property stamps
+struct Elements {
+  bool stamps = false;    ///< gpumapsink's property
+  bool resident = false;  ///< gpumapkernel mode=resident
+};
 
 /// videotestsrc ! gpumapsink, gpumapsrc ! gpumapkernel ! fakesink. Throws std::runtime_error.
-[[nodiscard]] Result run_pipeline(const Options& options, const NamedKernel& kernel, Following following);
+[[nodiscard]] Result run_pipeline(const Options& options, const NamedKernel& kernel, Elements how);
 
 }  // namespace first_light

@@ -89,10 +89,16 @@ bool compare(const Program& program, const NamedKernel& kernel, nlohmann::json& 
   const Options& options = program.options;
   const Result one = run_bare(options, kernel, Threads::one);
   const Result two = run_bare(options, kernel, Threads::two);
-  const Result pipeline = run_pipeline(options, kernel, Following::off);
-  const Result followed = run_pipeline(options, kernel, Following::on);
+  const Result pipeline = run_pipeline(options, kernel, {});
+  const Result followed = run_pipeline(options, kernel, {.stamps = true});
+  std::vector<const Result*> all{&one, &two, &pipeline, &followed};
+  Result resident;
+  if (options.backend == gpumap::Backend::cuda) {
+    resident = run_pipeline(options, kernel, {.resident = true});
+    all.push_back(&resident);
+  }
   bool within = true;
-  for (const Result* result : {&one, &two, &pipeline, &followed}) {
+  for (const Result* result : all) {
     print_result(*result);
     report["results"].push_back(to_json(*result));
   }
@@ -184,6 +190,8 @@ int main(int argc, char** argv) {
   app.add_option("--warmup", program.options.warmup, "Frames before them");
   app.add_option("--busy-poll", program.options.busy_poll_us, "us that gpumapsink and gpumapsrc spin")
       ->check(CLI::Range(0, 1'000'000));
+  app.add_option("--width", program.options.width, "Of a frame, in pixels")->check(CLI::Range(2, 7680));
+  app.add_option("--height", program.options.height, "Of a frame, in pixels")->check(CLI::Range(2, 4320));
   app.add_option("--json", program.json_file, "Write the figures there");
   app.add_option("--commit", program.commit, "Commit to note in the JSON");
   app.add_flag("--check", program.check, "On a GPU, exit 1 when the target is missed");

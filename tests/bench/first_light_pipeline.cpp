@@ -90,17 +90,18 @@ void add_probe(GstElement* pipeline, const char* element, GstPadProbeCallback ca
   gst_object_unref(found);
 }
 
-std::string describe(const Options& options, const NamedKernel& kernel) {
+std::string describe(const Options& options, const NamedKernel& kernel, Elements how) {
   const std::string which = kernel.file.empty() ? "kernel=" + kernel.name : fmt::format("location=\"{}\"", kernel.file);
   return fmt::format(
       "videotestsrc name=from pattern=black num-buffers={} ! "
       "video/x-raw,format=NV12,width={},height={},framerate=30/1 ! "
       "gpumapsink name=sink channel=first-light device={} slots=2 busy-poll={} sync=false "
       "gpumapsrc name=src channel=first-light busy-poll={} ! "
-      "gpumapkernel name=kernel device={} backend={} {} ! video/x-raw(memory:GPUMap) ! "
+      "gpumapkernel name=kernel device={} backend={} {} mode={} ! video/x-raw(memory:GPUMap) ! "
       "fakesink sync=false enable-last-sample=false",
       options.warmup + options.frames, options.width, options.height, options.device, options.busy_poll_us,
-      options.busy_poll_us, options.device, options.backend == gpumap::Backend::cuda ? "cuda" : "vulkan", which);
+      options.busy_poll_us, options.device, options.backend == gpumap::Backend::cuda ? "cuda" : "vulkan", which,
+      how.resident ? "resident" : "launch");
 }
 
 /// Runs to EOS; returns the text of an error, or an empty one.
@@ -138,9 +139,9 @@ Summary part(const Run& run, unsigned warmup, std::int64_t Stamps::*from, std::i
 
 }  // namespace
 
-Result run_pipeline(const Options& options, const NamedKernel& kernel, Following following) {
+Result run_pipeline(const Options& options, const NamedKernel& kernel, Elements how) {
   GError* error = nullptr;
-  GstElement* pipeline = gst_parse_launch(describe(options, kernel).c_str(), &error);
+  GstElement* pipeline = gst_parse_launch(describe(options, kernel, how).c_str(), &error);
   if (error != nullptr) {
     const std::string text = error->message;
     g_error_free(error);
@@ -156,7 +157,7 @@ Result run_pipeline(const Options& options, const NamedKernel& kernel, Following
   add_probe(pipeline, "src", on_received, run);
   add_probe(pipeline, "kernel", on_launched, run);
   GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
-  g_object_set(sink, "stamps", static_cast<gboolean>(following == Following::on), nullptr);
+  g_object_set(sink, "stamps", static_cast<gboolean>(how.stamps), nullptr);
   GstPad* pad = gst_element_get_static_pad(sink, "sink");
   run.chain = GST_PAD_CHAINFUNC(pad);
   gst_pad_set_chain_function(pad, chain);
@@ -177,7 +178,7 @@ Result run_pipeline(const Options& options, const NamedKernel& kernel, Following
 
   Result result;
   result.kernel = kernel.name;
-  result.path = following == Following::on ? "pipeline, stamps" : "pipeline";
+  result.path = how.stamps ? "pipeline, stamps" : how.resident ? "pipeline, resident" : "pipeline";
   result.zero_copy_frames = zero_copy;
   const unsigned warmup = options.warmup;
   result.total = part(run, warmup, &Stamps::stored, &Stamps::done);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Where the time of a launch goes, and what it is worth beside a GPU that is full. 4 KiB that the CPU writes into
 // device memory, a KernelLauncher and a kernel that does nothing, one frame in flight, the CPU spinning: no GStreamer,
-// no ring. First what the call takes and when the end is seen, by graphs and without them, with GPU times and without;
-// then, in rounds of their own as this costs some 50 ns a call, each call of the CUDA driver. Last a launch beside
-// kernels that fill all multiprocessors, with and without priority and sm-share.
+// no ring. First what the call takes and when the end is seen, by graphs and without them, with GPU times and without,
+// and where the kernel stays on the GPU; then, in rounds of their own as this costs some 50 ns a call, each call of the
+// CUDA driver. Last a launch beside kernels that fill all multiprocessors, with and without priority and sm-share.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -213,6 +213,11 @@ class Bench {
     ways.push_back(
         {cuda_ ? "by a graph, GPU times" : "in Vulkan, GPU times", true, true, frames(true, settings()), {}});
     if (cuda_) ways.push_back({"by cuLaunchKernel, GPU times", false, true, frames(false, settings()), {}});
+    if (cuda_) {
+      KernelSettings stays = settings();
+      stays.mode = KernelMode::resident;
+      ways.push_back({"it stays on the GPU", true, false, frames(true, stays), {}});
+    }
     for (unsigned round = 0; round < options_.rounds; ++round) {
       for (Way& way : ways) {
         way.frames->run(options_.warmup, way.gpu_times, nullptr);
