@@ -118,7 +118,7 @@
   X(cuFuncSetAttribute, cuFuncSetAttribute, CUfunction function, CUfunction_attribute attribute, int value)          \
   X(cuFuncGetAttribute, cuFuncGetAttribute, int* value, CUfunction_attribute attribute, CUfunction function)         \
   X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, int* blocks,           \
-    CUfunction function, int threads, std::size_t shared_bytes)                                                       \
+    CUfunction function, int threads, std::size_t shared_bytes)                                                      \
   X(cuLaunchKernel, cuLaunchKernel, CUfunction function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,    \
     unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes, CUstream stream,              \
     void** arguments, void** extra)                                                                                  \

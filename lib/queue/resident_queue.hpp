@@ -13,8 +13,8 @@
 namespace gpumap {
 
 struct ResidentOptions {
-  /// Blocks at most that stay on the GPU, and no more than it takes at a time: the first ones take a multiprocessor each.
-  /// 0: one for almost every second of those, or for each of a share.
+  /// Blocks at most that stay on the GPU, and no more than it takes at a time: the first ones take a multiprocessor
+  /// each. 0: one for almost every second of those, or for each of a share.
   std::uint32_t blocks = 0;
   /// Without a frame for so long, the kernel leaves; the next frame launches it again.
   std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
