@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Kernels in CUDA beside GStreamer's Vulkan elements: from memory:VulkanImage and memory:VulkanBuffer to
 // memory:CUDAMemory and back, by copies on the GPU.
+#include <fmt/format.h>
+
 #include "cuda_pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -52,16 +54,16 @@ TEST_F(VulkanCuda, ImagesIn) {
 
 TEST_F(VulkanCuda, BuffersIn) {
   for (const auto& [width, height] : {std::pair{1916, 1081}, {60, 49}, {4, 4}}) {
-    expect_swapped(
-        here + "gpumapkernel ! video/x-raw(memory:VulkanBuffer) ! " + convert + "(memory:CUDAMemory),format=BGRA",
-        width, height, true);
+    expect_swapped(fmt::format("{}gpumapkernel ! video/x-raw(memory:VulkanBuffer) ! {}(memory:CUDAMemory),format=BGRA",
+                               here, convert),
+                   width, height, true);
   }
 }
 
 TEST_F(VulkanCuda, ImagesOut) {
   for (const auto& [width, height] : {std::pair{1917, 1081}, {63, 49}, {1, 1}}) {
-    expect_swapped(here + "gpumapkernel backend=cuda ! " + cuda_caps + " ! " + convert +
-                       "(memory:VulkanImage),format=BGRA ! vulkandownload",
+    expect_swapped(fmt::format("{}gpumapkernel backend=cuda ! {} ! {}(memory:VulkanImage),format=BGRA ! vulkandownload",
+                               here, cuda_caps, convert),
                    width, height, false);
   }
 }

@@ -205,7 +205,7 @@ struct ResidentOrder : ResidentQueueTest {
       if (block != 0) return;
       while (frame.sequence >= gate) std::this_thread::yield();
       const std::lock_guard lock(mutex);
-      ran.push_back(frame.sequence + 1000 * function);
+      ran.push_back(frame.sequence + std::uint64_t{1000} * function);
     });
   }
   [[nodiscard]] std::vector<std::uint64_t> order() {
