@@ -63,7 +63,7 @@ class CudaQueue final : public Queue {
     const CudaContext::Scope scope(context_);
     void* arguments[] = {const_cast<gpumap_frame*>(&frame)};  // which is read, before the call returns
     dirty_ = true;
-    if (!copied_ && graph_.launch(*cuda_kernel, grid, arguments, timeline_->stream())) return;
+    if (graph_.launch(*cuda_kernel, grid, arguments, timeline_->stream())) return;
     const auto& [blocks, threads] = grid;
     const CUresult result = context_.driver().cuLaunchKernel(
         cuda_kernel->function(), blocks[0], blocks[1], blocks[2], threads[0], threads[1], threads[2],
@@ -88,7 +88,7 @@ class CudaQueue final : public Queue {
     context_.check(context_.driver().cuMemcpyAsync(target_address + to_offset, source_address + from_offset, bytes,
                                                    timeline_->stream()),
                    "copying");
-    dirty_ = copied_ = true;
+    dirty_ = true;
   }
 
   void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
@@ -134,7 +134,7 @@ class CudaQueue final : public Queue {
       const CudaContext::Scope scope(context_);
       timeline_->signal(submitted_ + 1);
       ++submitted_;
-      dirty_ = copied_ = false;
+      dirty_ = false;
     }
     return {timeline_, submitted_};
   }
@@ -181,8 +181,7 @@ class CudaQueue final : public Queue {
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
   CUevent crossing_ = nullptr;        // likewise: from stream to stream
   std::uint64_t submitted_ = 0;
-  bool dirty_ = false;   // something was asked for since the last submit
-  bool copied_ = false;  // a copy too: behind one the GPU begins a graph some 6 us later than a launch
+  bool dirty_ = false;  // something was asked for since the last submit
 };
 
 }  // namespace

@@ -91,25 +91,6 @@ TEST_F(CudaLaunchTest, AFrameTakesThreeCallsBesideAskingForTheContext) {
   EXPECT_EQ(calls_of(*queue_of(), kernel), plain) << "an old driver";
 }
 
-// A graph behind a copy begins later than a launch would.
-TEST_F(CudaLaunchTest, BehindACopyIsNoGraph) {
-  fake_cuda::table().cuMemcpyAsync = [](CUdeviceptr, CUdeviceptr, std::size_t, CUstream) { return CUDA_SUCCESS; };
-  const auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
-  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
-  const auto queue = queue_of();
-  driver_calls::count_all(fake_cuda::table(), true);
-  driver_calls::forget();
-  queue->copy(*memory, 0, *memory, 32, 16);
-  queue->launch(kernel, {}, numbered(0));
-  static_cast<void>(queue->submit());
-  EXPECT_EQ(driver_calls::since()["cuLaunchKernel"], 1U);
-  queue->launch(kernel, {}, numbered(1));
-  EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
-  driver_calls::count_all(fake_cuda::table(), false);
-  EXPECT_EQ(driver_calls::since()["cuLaunchKernel"], 1U);
-  EXPECT_EQ(driver_calls::since()["cuGraphLaunch"], 1U);
-}
-
 TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {
   std::mt19937 random(5);
   for (const bool graphs : {true, false}) {
