@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -48,17 +49,27 @@ FrameRecord whole_frame(std::int64_t begin, std::int64_t step) {
   return frame;
 }
 
+/// The log's own thread asks it while the test changes it.
 class FakeSpan : public GpuSpan {
  public:
   std::optional<GpuTimes> times() override {
-    if (fails) throw std::runtime_error("lost");
+    const std::lock_guard lock(mutex_);
+    if (fails_) throw std::runtime_error("lost");
     return times_;
   }
-  void end(GpuTimes times) { times_ = times; }
-  bool fails = false;
+  void end(GpuTimes times) {
+    const std::lock_guard lock(mutex_);
+    times_ = times;
+  }
+  void fail() {
+    const std::lock_guard lock(mutex_);
+    fails_ = true;
+  }
 
  private:
+  std::mutex mutex_;
   std::optional<GpuTimes> times_;
+  bool fails_ = false;
 };
 
 TEST(Histogram, AgreesWithSortedTimes) {
@@ -258,7 +269,7 @@ TEST(LatencyLog, StaysSmallWhenTheGpuNeverEnds) {
   EXPECT_EQ(summary.frames, more);
   EXPECT_EQ(summary.without_gpu_times, more);
   EXPECT_EQ(log.take_frames().back().sequence, LatencyLog::max_pending + more - 1);
-  endless->fails = true;
+  endless->fail();
   summary = log.summary();
   EXPECT_EQ(summary.frames, LatencyLog::max_pending + more);
   EXPECT_EQ(summary.without_gpu_times, LatencyLog::max_pending + more);
@@ -316,7 +327,7 @@ TEST(LatencyLog, OneSpanThatNeverEndsHoldsUpNoOther) {
   auto summary = log.summary();
   EXPECT_EQ(summary.frames, others);
   EXPECT_EQ(summary.without_gpu_times, 0U);
-  stuck->fails = true;
+  stuck->fail();
   summary = log.summary();
   EXPECT_EQ(summary.frames, others + 1);
   EXPECT_EQ(summary.without_gpu_times, 1U);
