@@ -374,6 +374,9 @@ void LinkConsumer::interrupt() noexcept {
 bool LinkConsumer::revoked() const noexcept {
   return state_->memory.block().revoked.load() != 0;
 }
+bool LinkConsumer::cut_off() const noexcept {
+  return state_->memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
+}
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
