@@ -210,9 +210,15 @@ void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& fram
 }
 
 /// False: it is not to be connected again.
-bool Inlet::follow(LinkConsumer& consumer) {
+bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
+  LinkConsumer& consumer = *connection;
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   ring->expect_ways();
+  // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
+  ring->loans()->ask_whether_recalled([weak = std::weak_ptr<const LinkConsumer>(connection)] {
+    const auto link = weak.lock();
+    return link && link->cut_off();
+  });
   channel_->push_ring(ring);
   layout_.reset();
   next_sequence_ = any_sequence;
@@ -229,6 +235,7 @@ bool Inlet::follow(LinkConsumer& consumer) {
     // Nobody takes them any more, and the producer may need their slots.
     if (next == LinkNext::frame && channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
+  if (consumer.cut_off()) ring->loans()->recall();
   end_flush();
   frames_ += consumer.ring()->published();
   GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), consumer.why().c_str());
@@ -253,7 +260,7 @@ void Inlet::run() {
       options.cancel = &stopping_;
       const std::shared_ptr<LinkConsumer> consumer = LinkConsumer::connect(Device::open(), std::move(options));
       far_->connect(consumer);
-      again = follow(*consumer);
+      again = follow(consumer);
       far_->connect(nullptr);
     }
     if (!stopping_ && !ended_) push(gst_event_new_eos());

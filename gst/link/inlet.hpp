@@ -38,7 +38,7 @@ class Inlet {
  private:
   class Far;
   void run();
-  [[nodiscard]] bool follow(LinkConsumer& consumer);
+  [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
   void end_flush();

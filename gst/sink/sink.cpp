@@ -30,6 +30,7 @@
  */
 #include "gst/sink/sink.hpp"
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
@@ -274,7 +275,8 @@ void start(GstElement* element, SinkState& state) {
   state.outlet = std::make_unique<Outlet>(
       element, state.core->channel(),
       gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
-                                  settings.busy_poll_us, &state.core->dropped()},
+                                  settings.busy_poll_us, &state.core->dropped(),
+                                  std::chrono::milliseconds(settings.stall_limit_ms)},
       state.clients);
 }
 

@@ -170,6 +170,61 @@ TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
   EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 50; }, 10s));
 }
 
+// Whether its producer waits or drops frames. What it holds when it is cut off is not to be read any more.
+TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
+  for (const char* const leaky : {"no", "newest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(from_appsrc("slots=4 stall-limit=300 leaky=" + std::string(leaky)));
+    start(producer);
+    push_frame(producer, 0);
+    Pipeline consumer(to_appsink("reconnect=false") + " max-buffers=1");
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    push_frame(producer, 1);
+    const Sample held = pull(consumer.appsink());
+    ASSERT_TRUE(held);
+    std::uint64_t pushed = 2;
+    EXPECT_TRUE(eventually([&] {
+      push_frame(producer, pushed++);
+      return clients(producer) == 0;
+    }));
+    const std::uint64_t before = stat(producer.element("sink"), "frames");
+    EXPECT_TRUE(eventually([&] {
+      push_frame(producer, pushed++);
+      return stat(producer.element("sink"), "frames") > before + 20;
+    })) << "the producer stands";
+    GstMapInfo map;
+    EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(held.get()), &map, GST_MAP_READ));
+    while (const Sample sample = pull(consumer.appsink())) {
+      EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(sample.get()), &map, GST_MAP_READ));
+    }
+    EXPECT_EQ(consumer.wait(), "eos");
+  }
+}
+
+// Whoever waits for a slot then is not waiting for the client.
+TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
+  Pipeline producer(
+      "videotestsrc ! video/x-raw,format=GRAY8,width=34,height=15 ! gpumapsink name=sink slots=4 stall-limit=3000 " +
+      socket());
+  GstElement* const sink = producer.element("sink");
+  start(producer);
+  Pipeline consumer(to_appsink("is-live=true"));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  const auto stands = [&] {
+    const std::uint64_t before = stat(sink, "frames");
+    g_usleep(100'000);
+    return stat(sink, "frames") == before;
+  };
+  ASSERT_TRUE(eventually(stands));
+  ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
+  g_usleep(4'000'000);
+  EXPECT_EQ(clients(producer), 1U);
+  start(producer);
+  EXPECT_TRUE(eventually([&] { return !stands(); })) << "it waits for ever";
+}
+
 TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
   auto producer = std::make_unique<Pipeline>(from_appsrc());
   start(*producer);

@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: MIT
 // A gpumapsink and a gpumapsrc in two processes: what comes out is what comes out in one, in content, caps, times,
 // segment and tags; producers and consumers that are killed cost the other side nothing but their frames.
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <fstream>
+#include <mutex>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launched.hpp"
@@ -147,6 +157,119 @@ TEST_F(Processes, AConsumerThatIsKilledIsHeardOfAndMissedByNobody) {
     EXPECT_TRUE(eventually([&] { return came == round && went == round; }));
     const std::uint64_t before = stat(sink, "frames");
     EXPECT_TRUE(eventually([&] { return stat(sink, "frames") > before + 50; })) << "the producer stands";
+  }
+}
+
+/// What another process writes into a pipe, which stops that process where nobody reads.
+class Fifo {
+ public:
+  explicit Fifo(std::string path) : path_(std::move(path)) {
+    if (mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("no pipe at " + path_);
+    fd_ = open(path_.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  }
+  ~Fifo() { close(fd_); }
+  Fifo(const Fifo&) = delete;
+  Fifo& operator=(const Fifo&) = delete;
+
+  /// Whoever writes waits: for what is larger than the pipe, in the first write.
+  [[nodiscard]] bool is_full() const {
+    int bytes = 0;
+    return ioctl(fd_, FIONREAD, &bytes) == 0 && bytes >= fcntl(fd_, F_GETPIPE_SZ);
+  }
+  [[nodiscard]] const Data& read_all() {
+    std::array<std::byte, 65536> part;
+    for (ssize_t got = 0; (got = read(fd_, part.data(), part.size())) > 0;) {
+      seen_.insert(seen_.end(), part.begin(), part.begin() + got);
+    }
+    return seen_;
+  }
+
+ private:
+  std::string path_;
+  int fd_ = -1;
+  Data seen_;
+};
+
+// It holds all slots when it is stopped, half of them taken already. Continued, it has none of them any more.
+TEST_F(Processes, AConsumerThatIsStoppedIsCutOffAndSeesNoTornFrame) {
+  constexpr std::size_t width = 331, height = 247, bytes = 332 * height;  // more than a pipe has room for
+  constexpr std::uint64_t frames = 60, more = 20;
+  for (const bool reconnects : {true, false}) {
+    SCOPED_TRACE(reconnects);
+    Pipeline producer("appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=" + std::to_string(width) +
+                      ",height=" + std::to_string(height) +
+                      ",framerate=100/1 ! gpumapsink name=sink sync=false slots=8 stall-limit=3000 " + socket());
+    GstElement* const sink = producer.element("sink");
+    std::mutex mutex;
+    std::string reason;
+    auto told = std::pair(&reason, &mutex);
+    g_signal_connect(sink, "client-disconnected",
+                     G_CALLBACK(+[](GstElement*, guint, gint, const gchar*, const gchar* why, decltype(told)* to) {
+                       const std::lock_guard lock(*to->second);
+                       *to->first = why;
+                     }),
+                     &told);
+    const auto clients = [&] {
+      guint number = 0;
+      g_object_get(sink, "num-clients", &number, nullptr);
+      return number;
+    };
+    // The lines are 331 bytes and one that nobody shows.
+    const auto mirrored = [&](std::uint64_t n) {
+      Data picture = random_data(bytes, n);
+      for (std::size_t y = 0; y < height; ++y) {
+        const auto line = picture.begin() + static_cast<std::ptrdiff_t>(y * (width + 1));
+        std::reverse(line, line + width);
+        *(line + width) = std::byte{};
+      }
+      return picture;
+    };
+    const auto push_frames = [&](std::uint64_t from, std::uint64_t to) {
+      for (std::uint64_t n = from; n < to; ++n) {
+        EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(bytes, n), n * 10 * GST_MSECOND)));
+      }
+    };
+    EXPECT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push_frames(0, 1);  // makes the ring, and is nobody's
+    ASSERT_TRUE(eventually([&] { return stat(sink, "frames") == 1; }));
+
+    const std::string pipe = folder.path() / ("pipe" + std::to_string(static_cast<int>(reconnects)));
+    Fifo fifo(pipe);
+    Launched consumer("gpumapsrc " + std::string(reconnects ? "" : "reconnect=false ") + socket() +
+                      " ! videoflip video-direction=horiz ! filesink buffer-mode=unbuffered location=" + pipe);
+    ASSERT_TRUE(eventually([&] { return clients() == 1; }));
+    push_frames(1, frames);
+    ASSERT_TRUE(eventually([&] { return fifo.is_full(); }));
+    ASSERT_TRUE(eventually([&] { return stat(sink, "frames") == 2 + 8; }));
+    consumer.stop_it();
+    EXPECT_TRUE(eventually([&] { return stat(sink, "frames") == frames; })) << "the producer stands";
+    EXPECT_TRUE(eventually([&] {
+      const std::lock_guard lock(mutex);
+      return reason.find("kept frame 2 while the producer found no slot") != std::string::npos;
+    })) << reason;
+    EXPECT_EQ(clients(), 0U);
+
+    consumer.continue_it();
+    std::vector<std::uint64_t> wanted{1};
+    if (reconnects) {
+      ASSERT_TRUE(eventually([&] {
+        (void)fifo.read_all();
+        return clients() == 1;
+      }));
+      push_frames(frames, frames + more);
+      for (std::uint64_t n = frames; n < frames + more; ++n) wanted.push_back(n);
+    }
+    gst_app_src_end_of_stream(producer.appsrc());
+    EXPECT_TRUE(eventually([&] { return fifo.read_all().size() >= wanted.size() * bytes; }));
+    EXPECT_TRUE(consumer.succeeded());
+    const Data seen = fifo.read_all();
+    ASSERT_EQ(seen.size(), wanted.size() * bytes);
+    for (std::size_t at = 0; at < wanted.size(); ++at) {
+      Data frame(seen.begin() + static_cast<std::ptrdiff_t>(at * bytes),
+                 seen.begin() + static_cast<std::ptrdiff_t>((at + 1) * bytes));
+      for (std::size_t y = 1; y <= height; ++y) frame[y * (width + 1) - 1] = std::byte{};
+      EXPECT_TRUE(frame == mirrored(wanted[at])) << "frame " << wanted[at];
+    }
   }
 }
 
