@@ -28,6 +28,7 @@ struct OutletSettings {
   guint busy_poll_us = 0;                               ///< to spin for the next frame before sleeping
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
   std::chrono::nanoseconds stall_limit{0};              ///< LinkServerOptions::stall_limit
+  std::vector<uid_t> allowed_users{};                   ///< LinkServerOptions::allowed_users
 };
 
 /// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the

@@ -27,7 +27,9 @@ namespace gpumap::gst {
 
 struct SinkSettings {
   std::string channel = "default";
-  std::string socket_path;  ///< serve other processes there instead; empty: do not
+  std::string socket_path;    ///< serve other processes there instead; empty: do not
+  std::string allowed_users;  ///< beside the own one, see users_of()
+  std::string socket_mode = "0600";
   bool wait_for_connection = false;
   std::uint32_t stall_limit_ms = 0;  ///< 0: who takes no frames keeps the others waiting for ever
   UpstreamEvents upstream_events = UpstreamEvents::first;
