@@ -177,7 +177,7 @@ TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
     Pipeline producer(from_appsrc("slots=4 stall-limit=300 leaky=" + std::string(leaky)));
     start(producer);
     push_frame(producer, 0);
-    Pipeline consumer(to_appsink("reconnect=false") + " max-buffers=1");
+    Pipeline consumer(to_appsink("on-lost=eos") + " max-buffers=1");
     start(consumer);
     ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
     push_frame(producer, 1);
@@ -229,7 +229,7 @@ TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
   auto producer = std::make_unique<Pipeline>(from_appsrc());
   start(*producer);
   push_frame(*producer, 0);
-  Pipeline consumer(to_appsink("busy-poll=1000000 reconnect=false"));
+  Pipeline consumer(to_appsink("busy-poll=1000000 on-lost=eos"));
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
   push_frame(*producer, 1);
@@ -274,7 +274,7 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  Pipeline consumer(to_appsink("reconnect=false"));
+  Pipeline consumer(to_appsink("on-lost=eos"));
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   for (std::uint64_t n = 1; n < 20; ++n) push_frame(producer, n, frame_size * (n / 5 * 9 + 1));

@@ -3,13 +3,20 @@
 // segment and tags; producers and consumers that are killed cost the other side nothing but their frames.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <stdexcept>
@@ -17,6 +24,7 @@
 #include <utility>
 #include <vector>
 
+#include "debug_log.hpp"
 #include "launched.hpp"
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
@@ -110,24 +118,36 @@ TEST_F(Processes, TwoClientsAndTheirTags) {
   gst_event_unref(event);
 }
 
-TEST_F(Processes, AProducerThatIsKilledIsWaitedForOrIsTheEnd) {
+TEST_F(Processes, AProducerThatIsKilledIsWaitedForOrIsTheEndOrAnError) {
+  const DebugLog warnings("gpumapsrc", GST_LEVEL_WARNING);
   const std::string source = "videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink " + socket();
   auto producer = std::make_unique<Launched>(source);
-  Pipeline patient("gpumapsrc name=src " + socket() + " ! fakesink");
-  Pipeline other("gpumapsrc name=src reconnect=false " + socket() + " ! fakesink");
-  for (Pipeline* one : {&patient, &other}) {
+  Pipeline waits("gpumapsrc name=src " + socket() + " ! fakesink");
+  Pipeline ends("gpumapsrc name=src on-lost=eos " + socket() + " ! fakesink");
+  Pipeline fails("gpumapsrc name=src on-lost=error " + socket() + " ! fakesink");
+  for (Pipeline* one : {&waits, &ends, &fails}) {
     EXPECT_NE(one->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     EXPECT_TRUE(eventually([&] { return stat(one->element("src"), "frames") > 10; }));
   }
+  EXPECT_THAT(warnings.lines(), ::testing::IsEmpty());
   for (int round = 0; round < 3; ++round) {
     producer->kill_it();
     if (round == 0) {
-      EXPECT_EQ(other.wait(), "eos");
+      EXPECT_EQ(ends.wait(), "eos");
+      const std::string error = fails.wait();
+      for (const std::string& part : {path, std::string("went without EOS (the server"), std::string("on-lost=wait")}) {
+        EXPECT_THAT(error, HasSubstr(part));
+      }
+      EXPECT_EQ(fails.culprit(), "src");
+      EXPECT_EQ(ends.error(), "");
+      EXPECT_TRUE(eventually([&] { return warnings.lines().size() >= 3; }));
+      EXPECT_THAT(warnings.lines(), ::testing::Each(HasSubstr(path + " is closed: the server")));
     }
-    const std::uint64_t before = stat(patient.element("src"), "frames");
+    const std::uint64_t before = stat(waits.element("src"), "frames");
     producer = std::make_unique<Launched>(source);
-    EXPECT_TRUE(eventually([&] { return stat(patient.element("src"), "frames") > before + 20; }));
+    EXPECT_TRUE(eventually([&] { return stat(waits.element("src"), "frames") > before + 20; }));
   }
+  EXPECT_EQ(waits.wait(0ms), "timeout");
 }
 
 TEST_F(Processes, AConsumerThatIsKilledIsHeardOfAndMissedByNobody) {
@@ -235,7 +255,7 @@ TEST_F(Processes, AConsumerThatIsStoppedIsCutOffAndSeesNoTornFrame) {
 
     const std::string pipe = folder.path() / ("pipe" + std::to_string(static_cast<int>(reconnects)));
     Fifo fifo(pipe);
-    Launched consumer("gpumapsrc " + std::string(reconnects ? "" : "reconnect=false ") + socket() +
+    Launched consumer("gpumapsrc " + std::string(reconnects ? "" : "on-lost=eos ") + socket() +
                       " ! videoflip video-direction=horiz ! filesink buffer-mode=unbuffered location=" + pipe);
     ASSERT_TRUE(eventually([&] { return clients() == 1; }));
     push_frames(1, frames);
@@ -270,6 +290,48 @@ TEST_F(Processes, AConsumerThatIsStoppedIsCutOffAndSeesNoTornFrame) {
       for (std::size_t y = 1; y <= height; ++y) frame[y * (width + 1) - 1] = std::byte{};
       EXPECT_TRUE(frame == mirrored(wanted[at])) << "frame " << wanted[at];
     }
+  }
+}
+
+/// What a process of another user meets at the socket.
+enum class Met { welcome, refusal, closed_door, trouble };
+Met meet_as(uid_t user, const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  const pid_t child = fork();
+  if (child == 0) {  // nothing that allocates: other threads had locks
+    alarm(20);
+    const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    if (setgroups(0, nullptr) != 0 || setgid(user) != 0 || setuid(user) != 0 || fd < 0) {
+      _exit(static_cast<int>(Met::trouble));
+    }
+    if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      _exit(static_cast<int>(errno == EACCES ? Met::closed_door : Met::trouble));
+    }
+    // Who is let in is waited for a while, and then hung up on.
+    char text[4096];
+    const ssize_t got = recv(fd, text, sizeof text, 0);
+    const bool refused = got > 0 && memmem(text, static_cast<std::size_t>(got), "may not connect", 15) != nullptr;
+    _exit(static_cast<int>(refused ? Met::refusal : got == 0 ? Met::welcome : Met::trouble));
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? static_cast<Met>(WEXITSTATUS(status)) : Met::trouble;
+}
+
+TEST_F(Processes, AnotherUserIsLetInWhereBothPropertiesSaySo) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+  constexpr uid_t other = 54321;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  for (const auto& [properties, met] :
+       {std::pair("socket-mode=0666 allowed-users=nobody,54321", Met::welcome),
+        std::pair("socket-mode=666", Met::refusal), std::pair("allowed-users=54321", Met::closed_door)}) {
+    Pipeline producer("videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink name=sink " + socket() + " " +
+                      properties);
+    EXPECT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > 2; }));
+    EXPECT_EQ(meet_as(other, path), met) << properties;
   }
 }
 

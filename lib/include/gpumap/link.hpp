@@ -261,6 +261,7 @@ class GPUMAP_API LinkConsumer {
   /// affair.
   [[nodiscard]] bool cut_off() const noexcept;
   [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
+  [[nodiscard]] bool ended_well() const;  ///< closed, as the server said that it would be when it ended, or moved()
   [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
