@@ -170,11 +170,7 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
 
 bool SinkCore::end_stall(const Session& session) {
   if (session.settings.stall_limit_ms == 0) return false;
-  // A sink that is paused needs none.
-  if (!session.channel->sink_playing()) {
-    no_slot_since_ns_ = 0;
-    return false;
-  }
+  if (!session.channel->sink_playing()) return false;  // who is paused needs none
   std::int64_t since = 0;
   if (no_slot_since_ns_.compare_exchange_strong(since, monotonic_ns())) return false;
   return session.channel->end_stall(Deadline(std::chrono::nanoseconds(since)));

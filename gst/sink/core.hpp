@@ -88,6 +88,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Frames that found no slot, since the start.
   [[nodiscard]] const std::atomic<std::uint64_t>& dropped() const noexcept { return drops_; }
 
+  /// What was waited before counts for no stall.
+  void begin_to_play() noexcept { no_slot_since_ns_ = 0; }
   void set_flushing(bool flushing);
   /// Post the error as the element's, from wherever it was met.
   void report(const std::exception& error) const;

@@ -267,6 +267,7 @@ void note_base_time(GstElement* element, bool playing) {
 void set_playing(GstElement* element, bool playing) {
   SinkState& state = state_of(element);
   note_base_time(element, playing);
+  if (playing) state.core->begin_to_play();
   state.frames.preroll().set_playing(playing);
   if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
 }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <gpumap/link_report.hpp>
 #include <memory>
@@ -209,7 +210,7 @@ TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
       socket());
   GstElement* const sink = producer.element("sink");
   start(producer);
-  Pipeline consumer(to_appsink("is-live=true"));
+  Pipeline consumer(to_appsink("is-live=true on-lost=eos"));
   ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   const auto stands = [&] {
@@ -221,8 +222,10 @@ TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
   ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
   g_usleep(4'000'000);
   EXPECT_EQ(clients(producer), 1U);
+  const auto resumed = std::chrono::steady_clock::now();
   start(producer);
-  EXPECT_TRUE(eventually([&] { return !stands(); })) << "it waits for ever";
+  EXPECT_TRUE(eventually([&] { return clients(producer) == 0; })) << "it waits for ever";
+  EXPECT_GE(std::chrono::steady_clock::now() - resumed, 3s) << "the pause counted";
 }
 
 TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
