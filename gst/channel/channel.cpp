@@ -264,18 +264,27 @@ void Channel::set_event_handler(EventHandler on_event) {
   on_event_ = std::move(on_event);
 }
 
-void Channel::set_room_maker(std::function<bool()> make_room) {
+void Channel::set_far_slots(FarSlots far) {
   const std::lock_guard lock(mutex_);
-  make_room_ = std::move(make_room);
+  far_slots_ = std::move(far);
 }
 
 bool Channel::make_room() const {
   std::function<bool()> make_room;
   {
     const std::lock_guard lock(mutex_);
-    make_room = make_room_;
+    make_room = far_slots_.make_room;
   }
   return make_room && make_room();
+}
+
+bool Channel::end_stall(Deadline since) const {
+  std::function<bool(Deadline)> end_stall;
+  {
+    const std::lock_guard lock(mutex_);
+    end_stall = far_slots_.end_stall;
+  }
+  return end_stall && end_stall(since);
 }
 
 bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const {

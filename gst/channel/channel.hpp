@@ -80,10 +80,15 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] std::shared_ptr<FarSink> far_sink() const;
   /// What overtakes the queue goes there where no src is attached; null: nowhere.
   void set_event_handler(EventHandler on_event);
-  /// Who can drop the oldest of the frames that left the ring for another process; null: nobody.
-  void set_room_maker(std::function<bool()> make_room);
+  /// Who can free slots of frames that left the ring for other processes; each is false where no slot came free.
+  struct FarSlots {
+    std::function<bool()> make_room;                ///< by dropping the oldest that nobody has taken
+    std::function<bool(Deadline since)> end_stall;  ///< from who keeps them, where none was to be had since then
+  };
+  void set_far_slots(FarSlots far);  ///< with empty ones: nobody
   /// False: there is nobody, or no slot came free.
   [[nodiscard]] bool make_room() const;
+  [[nodiscard]] bool end_stall(Deadline since) const;
 
   /// Each side says when it starts and stops playing: only in between is its base time worth reading.
   void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
@@ -192,7 +197,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::shared_ptr<FarSink> far_;
   std::optional<FarTime> far_time_;
-  std::function<bool()> make_room_;
+  FarSlots far_slots_;
   std::deque<Item> items_;
   std::atomic<std::size_t> pending_{0};
   std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring

@@ -77,7 +77,8 @@ class KernelRunner {
   /// What the kernel keeps from frame to frame is as new: set_caps() does so too.
   void begin();
 
-  /// Why `in` cannot be run on, though the stream goes on: it is shorter than the caps say. Else empty.
+  /// Why `in` cannot be run on, though the stream goes on: it is shorter than the caps say, or its producer has taken
+  /// it back. Else empty.
   [[nodiscard]] std::string shortfall(GstBuffer* in) const;
   /// Frames are missing before the next one, though it may not say so.
   void break_off() noexcept { continuity_.break_off(); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/link/inlet.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -113,6 +114,19 @@ class Inlet::Far final : public FarSink {
   std::shared_ptr<LinkConsumer> consumer_;
 };
 
+GType on_lost_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<int>(OnLost::wait), "Wait for the next one", "wait"},
+        {static_cast<int>(OnLost::eos), "End the stream", "eos"},
+        {static_cast<int>(OnLost::error), "Post an error", "error"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapOnLost", values);
+  }();
+  return type;
+}
+
 Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings)
     : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
   channel_->set_far_sink(far_);
@@ -210,9 +224,15 @@ void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& fram
 }
 
 /// False: it is not to be connected again.
-bool Inlet::follow(LinkConsumer& consumer) {
+bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
+  LinkConsumer& consumer = *connection;
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   ring->expect_ways();
+  // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
+  ring->loans()->ask_whether_recalled([weak = std::weak_ptr<const LinkConsumer>(connection)] {
+    const auto link = weak.lock();
+    return link && link->cut_off();
+  });
   channel_->push_ring(ring);
   layout_.reset();
   next_sequence_ = any_sequence;
@@ -229,12 +249,29 @@ bool Inlet::follow(LinkConsumer& consumer) {
     // Nobody takes them any more, and the producer may need their slots.
     if (next == LinkNext::frame && channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
+  if (consumer.cut_off()) ring->loans()->recall();
   end_flush();
   frames_ += consumer.ring()->published();
-  GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), consumer.why().c_str());
+  why_ = consumer.why();
+  if (stopping_ || consumer.ended_well()) {
+    GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), why_.c_str());
+  } else {
+    GST_WARNING_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), why_.c_str());
+  }
   moved_ = consumer.moved();
   if (!moved_) channel_->set_far_time(std::nullopt);  // the next producer has another
-  return !stopping_ && !ended_ && (settings_.reconnect || moved_);
+  return !stopping_ && !ended_ && (settings_.on_lost == OnLost::wait || moved_);
+}
+
+void Inlet::lose(const std::string& why) {
+  if (stopping_ || ended_) return;
+  if (settings_.on_lost == OnLost::error) {
+    post_error(src_,
+               Error(ErrorCode::io, fmt::format("the gpumapsink at socket-path {} went without EOS ({}): see why, "
+                                                "or set on-lost=wait to wait for the next one, eos to end",
+                                                settings_.path, why)));
+  }
+  push(gst_event_new_eos());
 }
 
 void Inlet::run() {
@@ -249,22 +286,24 @@ void Inlet::run() {
       g_free(name);
       options.leak = settings_.leak;
       options.spin = std::chrono::microseconds(settings_.busy_poll_us);
-      options.patience = settings_.reconnect || !moved_ ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
+      options.allowed_users = settings_.allowed_users;
+      const bool waits = settings_.on_lost == OnLost::wait || !moved_;
+      options.patience = waits ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
       options.cancel = &stopping_;
       const std::shared_ptr<LinkConsumer> consumer = LinkConsumer::connect(Device::open(), std::move(options));
       far_->connect(consumer);
-      again = follow(*consumer);
+      again = follow(consumer);
       far_->connect(nullptr);
     }
-    if (!stopping_ && !ended_) push(gst_event_new_eos());
+    lose(why_);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
     // It died between two rings.
-    if (moved_ && !settings_.reconnect && !stopping_) {
-      push(gst_event_new_eos());
-      return;
+    if (moved_ && settings_.on_lost != OnLost::wait) {
+      lose(error.what());
+    } else if (!stopping_) {
+      post_error(src_, error);
     }
-    if (!stopping_) post_error(src_, error);
   }
 }
 

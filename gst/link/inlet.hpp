@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
@@ -17,11 +18,16 @@
 
 namespace gpumap::gst {
 
+/// What a gpumapsrc makes of a producer that went without EOS.
+enum class OnLost { wait, eos, error };
+[[nodiscard]] GType on_lost_type();
+
 struct InletSettings {
   std::string path;
-  bool reconnect = true;
+  OnLost on_lost = OnLost::wait;
   LinkLeak leak = LinkLeak::no;
   guint busy_poll_us = 0;
+  std::vector<uid_t> allowed_users{};  ///< LinkConsumerOptions::allowed_users
 };
 
 /// What stands in a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of
@@ -38,10 +44,11 @@ class Inlet {
  private:
   class Far;
   void run();
-  [[nodiscard]] bool follow(LinkConsumer& consumer);
+  [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
   void end_flush();
+  void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
   void push(GstEvent* event);
@@ -58,6 +65,7 @@ class Inlet {
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
   bool moved_ = false;  ///< the producer goes on with another ring
+  std::string why_;     ///< the last connection is closed
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -59,11 +59,17 @@ void Outlet::open_door() {
       gst_event_unref(event);
     }
   });
-  channel_->set_room_maker([door = door_] {
+  const auto by_server = [door = door_](const auto& frees_a_slot) {
     const std::shared_lock inside(door->mutex);
     const auto server = door->outlet != nullptr ? door->outlet->server() : nullptr;
-    return server && server->make_room();
-  });
+    return server && frees_a_slot(*server);
+  };
+  Channel::FarSlots far;
+  far.make_room = [by_server] { return by_server([](LinkServer& server) { return server.make_room(); }); };
+  far.end_stall = [by_server](Deadline since) {
+    return by_server([since](LinkServer& server) { return server.end_stall(since); });
+  };
+  channel_->set_far_slots(std::move(far));
 }
 
 Outlet::~Outlet() {
@@ -78,7 +84,7 @@ void Outlet::stop(bool drained) {
   }
   stopping_ = true;
   channel_->set_event_handler(nullptr);
-  channel_->set_room_maker(nullptr);
+  channel_->set_far_slots({});
   thread_.join();
   {
     const std::lock_guard nobody_inside(door_->mutex);
@@ -177,6 +183,8 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   LinkServerOptions options;
   options.address = settings_.address;
   options.dropped = settings_.dropped;
+  options.stall_limit = settings_.stall_limit;
+  options.allowed_users = settings_.allowed_users;
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
   options.on_question = [this](LinkQuestion& question) { return desk_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));

@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
@@ -26,6 +27,8 @@ struct OutletSettings {
   UpstreamEvents upstream_events = UpstreamEvents::first;
   guint busy_poll_us = 0;                               ///< to spin for the next frame before sleeping
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
+  std::chrono::nanoseconds stall_limit{0};              ///< LinkServerOptions::stall_limit
+  std::vector<uid_t> allowed_users{};                   ///< LinkServerOptions::allowed_users
 };
 
 /// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the

@@ -66,6 +66,13 @@ FrameMemory::~FrameMemory() {
   give_back_(std::move(*block));
 }
 
+void FrameMemory::check_recall() const {
+  if (!recalled()) return;
+  throw Error(ErrorCode::io,
+              "the producer has taken this frame back, for its stall-limit was over: take frames faster, set leaky on "
+              "gpumapsrc, or raise stall-limit on gpumapsink");
+}
+
 void FrameMemory::make_shadow() {
   constexpr std::size_t page = 4096;
   decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
@@ -84,6 +91,7 @@ void FrameMemory::make_shadow() {
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
     mapping_->download(offset_, {made.get(), bytes_});
+    check_recall();
   }
   // Only now: after a download that failed there is nothing to see.
   shadow_ = std::move(made);
@@ -135,6 +143,7 @@ std::byte* FrameMemory::locate(GstMapFlags flags) {
   if (!shadow_) {
     auto* lease = std::get_if<WriteLease>(&holder_);
     if (is_direct(reads, writes)) {
+      check_recall();
       has_content_ = true;
       return mapping_->host() + offset_;
     }

@@ -85,6 +85,7 @@ void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::s
   hoards_ = false;
   lonely_told_ = false;
   hole_ = false;
+  no_slot_since_ns_ = 0;
   slots_limit_ = max_slots;
   transport_ = settings.transport;
   frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
@@ -156,6 +157,8 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     const bool drops_oldest = session.settings.when_full == WhenFull::drop_oldest;
     if (status == RingStatus::full && drops_oldest && session.channel->make_room()) continue;
+    if (status == RingStatus::ok && no_slot_since_ns_.load(std::memory_order_relaxed) != 0) no_slot_since_ns_ = 0;
+    if ((status == RingStatus::full || status == RingStatus::timeout) && end_stall(session)) continue;
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
     if (stopped()) return RingStatus::timeout;
@@ -163,6 +166,14 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     if (waits_for_itself(channel_ring.ring(), slice, own)) return RingStatus::full;
     if (slice == lonely_slices) tell_of_loneliness(session, channel_ring.ring());
   }
+}
+
+bool SinkCore::end_stall(const Session& session) {
+  if (session.settings.stall_limit_ms == 0) return false;
+  if (!session.channel->sink_playing()) return false;  // who is paused needs none
+  std::int64_t since = 0;
+  if (no_slot_since_ns_.compare_exchange_strong(since, monotonic_ns())) return false;
+  return session.channel->end_stall(Deadline(std::chrono::nanoseconds(since)));
 }
 
 void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {

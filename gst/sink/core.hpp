@@ -27,8 +27,11 @@ namespace gpumap::gst {
 
 struct SinkSettings {
   std::string channel = "default";
-  std::string socket_path;  ///< serve other processes there instead; empty: do not
+  std::string socket_path;    ///< serve other processes there instead; empty: do not
+  std::string allowed_users;  ///< beside the own one, see users_of()
+  std::string socket_mode = "0600";
   bool wait_for_connection = false;
+  std::uint32_t stall_limit_ms = 0;  ///< 0: who takes no frames keeps the others waiting for ever
   UpstreamEvents upstream_events = UpstreamEvents::first;
   std::string device = "auto";
   std::uint32_t slots = 8;
@@ -85,6 +88,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Frames that found no slot, since the start.
   [[nodiscard]] const std::atomic<std::uint64_t>& dropped() const noexcept { return drops_; }
 
+  /// What was waited before counts for no stall.
+  void begin_to_play() noexcept { no_slot_since_ns_ = 0; }
   void set_flushing(bool flushing);
   /// Post the error as the element's, from wherever it was met.
   void report(const std::exception& error) const;
@@ -129,6 +134,9 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::optional<RingStatus> wait_for_slot(const Session& session, ChannelRing& channel_ring,
                                                         WriteLease& lease, const std::function<bool()>& stopped,
                                                         Patience patience, int own);
+  /// Nobody has had a slot since the first of these calls behind the last slot, of a sink that plays. True: one came
+  /// free, for who kept it lost it.
+  [[nodiscard]] bool end_stall(const Session& session);
   [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
   void give_host_memory(const SinkSettings& settings);
   /// How many slots the ring should have: as many as are set, and as many more as downstream of the src keeps.
@@ -145,8 +153,9 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::atomic<bool> lonely_told_{false};
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
-  std::atomic<bool> hole_{false};              ///< frames are missing before the next one
-  std::atomic<std::uint32_t> slots_limit_{0};  ///< for more there was no memory
+  std::atomic<bool> hole_{false};                  ///< frames are missing before the next one
+  std::atomic<std::int64_t> no_slot_since_ns_{0};  ///< 0: there was one the last time
+  std::atomic<std::uint32_t> slots_limit_{0};      ///< for more there was no memory
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;

@@ -62,9 +62,18 @@ std::vector<Property> sink_properties() {
                 &Settings::latency_interval_ms, 0, 3600000),
       of.text("socket-path", "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process",
               &Settings::socket_path),
+      of.text("allowed-users",
+              "With socket-path: users that may connect beside the own one, names or numbers with commas between them; "
+              "socket-mode must let them, too",
+              &Settings::allowed_users),
+      of.text("socket-mode", "With socket-path: mode of the socket's file, octal", &Settings::socket_mode),
       of.flag("wait-for-connection",
               "With socket-path: hold frames back while no client is connected, instead of dropping them",
               &Settings::wait_for_connection),
+      of.number("stall-limit",
+                "With socket-path: milliseconds without a free slot after which the client that keeps the oldest frame "
+                "is disconnected (0: it may stop this element for ever, as what follows a queue may)",
+                &Settings::stall_limit_ms, 0, 3600000),
       of.choice("upstream-events",
                 "With socket-path: whose seeks, QoS and other events go upstream; queries are anybody's",
                 &Settings::upstream_events, upstream_events_type()),

@@ -9,6 +9,10 @@
  * on the GPU without a staging copy. An upstream that brings memory of its own costs one copy, by streaming stores.
  * The frames go to the gpumapsrc of the same #GstGpumapSink:channel, in this pipeline or in another one of the process.
  *
+ * With #GstGpumapSink:socket-path it serves them to the gpumapsrcs of other processes instead, up to 16 of them:
+ * `gpumapsink socket-path=/tmp/camera` here, `gpumapsrc socket-path=/tmp/camera` there. None of them can stop this
+ * element by dying; one with leaky=no may by being slow, for #GstGpumapSink:stall-limit at most.
+ *
  * Any caps go in: raw video, radio samples as raw audio with two channels, plain bytes.
  *
  * ## Example launch lines
@@ -30,12 +34,14 @@
  */
 #include "gst/sink/sink.hpp"
 
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
+#include "gst/link/access.hpp"
 #include "gst/memory/caps.hpp"
 #include "gst/sink/element.hpp"
 #include "gst/sink/known_sinks.hpp"
@@ -261,20 +267,24 @@ void note_base_time(GstElement* element, bool playing) {
 void set_playing(GstElement* element, bool playing) {
   SinkState& state = state_of(element);
   note_base_time(element, playing);
+  if (playing) state.core->begin_to_play();
   state.frames.preroll().set_playing(playing);
   if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);
 }
 
 void start(GstElement* element, SinkState& state) {
   const auto settings = gpumap::gst::sink_settings(element);
+  auto users = gpumap::gst::users_of(settings.allowed_users);
+  const mode_t mode = gpumap::gst::mode_of(settings.socket_mode);
   // First: it may be somebody else's. Whoever connects before there is a frame waits there.
-  auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path);
+  auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path, mode);
   state.core->start(element, settings);
   if (!address) return;
   state.outlet = std::make_unique<Outlet>(
       element, state.core->channel(),
       gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
-                                  settings.busy_poll_us, &state.core->dropped()},
+                                  settings.busy_poll_us, &state.core->dropped(),
+                                  std::chrono::milliseconds(settings.stall_limit_ms), std::move(users)},
       state.clients);
 }
 

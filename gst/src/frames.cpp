@@ -118,9 +118,17 @@ void SrcStream::push(Channel::Next& frame) {
   }
   if (std::exchange(lost_one_, false)) frame.after_hole = true;
   const SrcOutput::Memory memory = memory_for(frame);
+  const std::uint64_t bytes = frame.lease.info().bytes;
+  GstBuffer* buffer = loans_->recalled() ? nullptr : output_.wrap(std::move(frame), memory);
+  // Behind a copy, too: only now it is known to be whole.
+  if (loans_->recalled()) {
+    GST_INFO_OBJECT(element_, "a frame is lost: the producer has taken it back");
+    gst_clear_buffer(&buffer);
+    lost_one_ = true;
+    return;
+  }
   const guint64 number = frames_.fetch_add(1, std::memory_order_relaxed);
-  bytes_.fetch_add(frame.lease.info().bytes, std::memory_order_relaxed);
-  GstBuffer* buffer = output_.wrap(std::move(frame), memory);
+  bytes_.fetch_add(bytes, std::memory_order_relaxed);
   if (settings_.do_timestamp) stamp_time(buffer);
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));

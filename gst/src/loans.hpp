@@ -5,8 +5,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace gpumap::gst {
 
@@ -23,6 +25,14 @@ class Loans {
     return came;
   }
   [[nodiscard]] std::uint64_t returned() const noexcept { return returned_.load(); }
+  /// The producer, in another process, waited too long for what is lent, and writes there anew: who reads it, or has
+  /// just read it, may have read another frame.
+  [[nodiscard]] bool recalled() const {
+    return recalled_.load(std::memory_order_relaxed) || (asks_whether_recalled_ && asks_whether_recalled_());
+  }
+  void recall() noexcept { recalled_ = true; }
+  /// Before the first loan. From any thread, as recalled().
+  void ask_whether_recalled(std::function<bool()> asks) { asks_whether_recalled_ = std::move(asks); }
 
   /// While it lives, one more is lent.
   class Loan {
@@ -41,6 +51,7 @@ class Loans {
     ~Loan() {
       if (loans_) loans_->end();
     }
+    [[nodiscard]] bool recalled() const { return loans_ && loans_->recalled(); }
 
    private:
     std::shared_ptr<Loans> loans_;
@@ -58,6 +69,8 @@ class Loans {
   std::atomic<std::uint32_t> count_{0};
   std::atomic<std::uint64_t> returned_{0};
   std::atomic<int> waiting_{0};
+  std::atomic<bool> recalled_{false};
+  std::function<bool()> asks_whether_recalled_;
   std::mutex mutex_;
   std::condition_variable changed_;
 };

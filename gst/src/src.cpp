@@ -9,6 +9,10 @@
  * is the slot that was written, under the caps feature memory:GPUMap; an element that does not know that feature gets
  * ordinary memory. Caps, segments, tags, gaps, metas and EOS come across with the frames, in their order.
  *
+ * With #GstGpumapSrc:socket-path the gpumapsink is in another process: `gpumapsink socket-path=/tmp/camera` there,
+ * `gpumapsrc socket-path=/tmp/camera` here, whichever starts first. The slots are the same memory in both. What becomes
+ * of the stream when that process dies, #GstGpumapSrc:on-lost says.
+ *
  * ## Example launch lines
  *
  * |[
@@ -33,6 +37,7 @@
 #include <vector>
 
 #include "gst/error.hpp"
+#include "gst/link/access.hpp"
 #include "gst/link/inlet.hpp"
 #include "gst/property_table.hpp"
 #include "gst/sink/properties.hpp"
@@ -94,10 +99,13 @@ std::vector<Property> src_properties() {
               "Connect to the gpumapsink of another process at this Unix socket, instead of one of this process by its "
               "channel",
               &Settings::socket_path),
-      of.flag("reconnect",
-              "With socket-path: wait for the next gpumapsink where one went without EOS; else that is the end of the "
-              "stream",
-              &Settings::reconnect),
+      of.text(
+          "allowed-users",
+          "With socket-path: users whose gpumapsinks are believed beside those of the own one, names or numbers with "
+          "commas between them",
+          &Settings::allowed_users),
+      of.choice("on-lost", "With socket-path: what to do where a gpumapsink went without EOS", &Settings::on_lost,
+                gpumap::gst::on_lost_type()),
       of.choice(
           "leaky",
           "With socket-path: which frames to miss where this element is too slow (no: none, the gpumapsink waits)",
@@ -167,7 +175,8 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
       if (!settings.socket_path.empty()) {
         state.inlet = std::make_unique<gpumap::gst::Inlet>(
             element, gpumap::gst::Channel::open(settings.channel),
-            gpumap::gst::InletSettings{settings.socket_path, settings.reconnect, settings.leak, settings.busy_poll_us});
+            gpumap::gst::InletSettings{settings.socket_path, settings.on_lost, settings.leak, settings.busy_poll_us,
+                                       gpumap::gst::users_of(settings.allowed_users)});
       }
     } catch (const std::exception& error) {
       gpumap::gst::post_error(element, error);

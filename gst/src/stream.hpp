@@ -12,6 +12,7 @@
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
+#include "gst/link/inlet.hpp"
 #include "gst/src/output.hpp"
 #include "gst/src/time_shift.hpp"
 
@@ -19,8 +20,9 @@ namespace gpumap::gst {
 
 struct SrcSettings {
   std::string channel = "default";
-  std::string socket_path;  ///< connect to another process there instead; empty: do not
-  bool reconnect = true;
+  std::string socket_path;    ///< connect to another process there instead; empty: do not
+  std::string allowed_users;  ///< whose producers are believed beside those of the own one, see users_of()
+  OnLost on_lost = OnLost::wait;
   LinkLeak leak = LinkLeak::no;
   guint timeout_ms = 0;  ///< 0: wait for ever
   guint busy_poll_us = 0;

@@ -46,6 +46,8 @@ inline constexpr std::size_t line_bytes = 128;  ///< as in a ring: x86 prefetche
 
 enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 3 };
 
+enum class Revoked : std::uint64_t { no = 0, cut_off = 1, server_ended = 2 };
+
 /// Serial numbers of `bits` bits that wrap: of two the later one is the one less than half the circle ahead. In use
 /// `bits` is 54 and nothing wraps; the model check uses few.
 template <unsigned bits>
@@ -91,7 +93,7 @@ struct BasicClientBlock {
   std::uint64_t block_bytes;
   std::uint64_t generation;
 
-  alignas(line_bytes) Word revoked;  ///< server: 1 once what the client holds is no longer its own
+  alignas(line_bytes) Word revoked;  ///< server: a Revoked: whether what the client holds is no longer its own
   Word wanted;                       ///< server: 1 while it wants to be woken for what comes back
   alignas(line_bytes) Word asleep;   ///< client: 1 while it sleeps
   alignas(line_bytes) Word returns;  ///< client: how many slots came back; tells where to look, is not believed

@@ -112,6 +112,7 @@ void LinkConsumer::State::read(const link::Message& message) {
   } else if (const auto* bye = std::get_if<link::Bye>(&message.body)) {
     why = bye->text;
     moved = bye->why == link::Why::moved;
+    ended_well = moved || bye->why == link::Why::ended;
     ended = true;
   } else if (!std::holds_alternative<link::Look>(message.body)) {
     hang_up("the server sent what is no message of a server");
@@ -374,10 +375,18 @@ void LinkConsumer::interrupt() noexcept {
 bool LinkConsumer::revoked() const noexcept {
   return state_->memory.block().revoked.load() != 0;
 }
+bool LinkConsumer::cut_off() const noexcept {
+  return state_->memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
+}
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
   return state_->ended ? state_->why : std::string();
+}
+bool LinkConsumer::ended_well() const {
+  if (!state_->process.here()) return false;
+  const std::lock_guard lock(state_->mutex);
+  return state_->ended && state_->ended_well;
 }
 bool LinkConsumer::moved() const {
   if (!state_->process.here()) return false;

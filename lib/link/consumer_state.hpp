@@ -90,7 +90,8 @@ struct LinkConsumer::State {
   Progress in_order, at_once;
   std::vector<std::byte> buffer;
   std::string why;
-  bool moved = false;    ///< another server follows
+  bool moved = false;  ///< another server follows
+  bool ended_well = false;
   bool ended = false;    ///< nothing more will be offered
   bool readable = true;  ///< the socket may have something
   bool thread_idle = false;

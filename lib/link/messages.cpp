@@ -2,6 +2,9 @@
 // What the producer sends its clients beside the frames, and what it takes back.
 #include <fmt/format.h>
 
+#include <chrono>
+#include <limits>
+
 #include "gpumap/error.hpp"
 #include "link/server_state.hpp"
 
@@ -79,6 +82,54 @@ bool LinkServer::make_room() {
     return false;
   const std::lock_guard lock(state.mutex);
   return state.fan.make_room(true);
+}
+
+/// Who keeps the oldest frame. One that may miss frames has but its share of the slots: it is asked last.
+std::uint32_t LinkServer::State::who_stalls(std::uint64_t& oldest) const {
+  std::uint32_t may_stall = 0;
+  for (const auto& client : clients) {
+    if (client && client->who.leak == LinkLeak::no) may_stall |= 1U << client->who.index;
+  }
+  for (const std::uint32_t among : {may_stall, ~0U}) {
+    std::uint32_t holders = 0;
+    oldest = std::numeric_limits<std::uint64_t>::max();
+    for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
+      if ((fan.holders(slot) & among) == 0 || leases[slot].info().sequence >= oldest) continue;
+      oldest = leases[slot].info().sequence;
+      holders = fan.holders(slot) & among;
+    }
+    if (holders != 0) return holders;
+  }
+  return 0;
+}
+
+bool LinkServer::State::end_stall(Deadline since) {
+  const std::uint32_t before = fan.busy();
+  collect(true);
+  const auto waited = Clock::now() - since;
+  if (options.stall_limit.count() > 0 && waited >= options.stall_limit) {
+    while (fan.busy() == before) {
+      std::uint64_t oldest = 0;
+      const std::uint32_t holders = who_stalls(oldest);
+      if (holders == 0) break;  // whoever writes has them all
+      for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+        if ((holders >> index & 1U) == 0) continue;
+        drop(index, link::Why::stalled,
+             fmt::format("it kept frame {} while the producer found no slot for {} ms: it is stopped, or too slow for "
+                         "a client that may miss nothing",
+                         oldest, std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()));
+      }
+    }
+  }
+  return fan.busy() != before;
+}
+
+bool LinkServer::end_stall(Deadline since) {
+  State& state = *state_;
+  if (!state.process.here()) [[unlikely]]
+    return false;
+  const std::lock_guard lock(state.mutex);
+  return state.end_stall(since);
 }
 
 }  // namespace gpumap

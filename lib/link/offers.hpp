@@ -80,7 +80,7 @@ class Offers {
   /// Ask to be woken when something comes back; then reclaim() once more.
   void want_returns() noexcept { block_.wanted.store(1); }
   /// What the client still holds is no longer its own.
-  void revoke() noexcept { block_.revoked.store(1); }
+  void revoke(Revoked why) noexcept { block_.revoked.store(static_cast<std::uint64_t>(why)); }
 
   [[nodiscard]] bool shows(std::uint32_t slot) const noexcept { return shown_[slot]; }
   [[nodiscard]] std::uint32_t count() const noexcept { return count_; }

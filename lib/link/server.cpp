@@ -80,7 +80,7 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   const std::int64_t began = monotonic_ns();
   Event event{describe(*gone), reason, nullptr};
   // Before the slots are free: who looks after reading must see it.
-  if (auto& shown = fan.client(index)) shown->offers.revoke();
+  if (auto& shown = fan.client(index)) shown->offers.revoke(link::Revoked::cut_off);
   fan.leave(index);
   counters.longest_reclaim_ns = std::max(counters.longest_reclaim_ns, monotonic_ns() - began);
   ++counters.disconnected;
@@ -147,7 +147,9 @@ void LinkServer::State::stop() noexcept {
   const std::lock_guard lock(mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
     if (!clients[index]) continue;
-    if (auto& shown = fan.client(index); shown && shown->offers.count() > 0) shown->offers.revoke();
+    if (auto& shown = fan.client(index); shown && shown->offers.count() > 0) {
+      shown->offers.revoke(link::Revoked::server_ended);
+    }
     fan.leave(index);
     clients[index].reset();
   }
@@ -182,27 +184,28 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
     state.collect(false);
   }
   struct Waiting {
-    explicit Waiting(State& one) : state(one) {
-      if (state.waiting.fetch_add(1) != 0) return;
-      state.waiting_since_ns = monotonic_ns();
-      if (state.options.stall_limit.count() > 0) state.wake_service();  // which sleeps for less from now on
-    }
-    ~Waiting() {
-      if (state.waiting.fetch_sub(1) == 1) state.waiting_since_ns = 0;
-    }
+    explicit Waiting(State& one) : state(one) { ++state.waiting; }
+    ~Waiting() { --state.waiting; }
     State& state;
   };
   std::unique_ptr<Waiting> waits;
+  const auto settled = [&state](RingStatus status) {
+    const bool found = status == RingStatus::ok;
+    if (found && state.no_slot_since.load(std::memory_order_relaxed).count() != 0) state.no_slot_since.store({});
+    return status;
+  };
   for (;;) {
     const RingStatus status = state.ring->acquire(lease, WhenFull::block, Deadline{});
-    if (status != RingStatus::timeout) return status;
+    if (status != RingStatus::timeout) return settled(status);
+    const Deadline now = Clock::now();
+    Clock::duration since{};
+    if (state.no_slot_since.compare_exchange_strong(since, now.time_since_epoch())) since = now.time_since_epoch();
     {
       const std::lock_guard lock(state.mutex);
       if (state.fan.make_room(when_full == WhenFull::drop_oldest)) continue;
-      state.collect(true);
+      if (state.end_stall(Deadline(since))) continue;
     }
-    if (when_full != WhenFull::block) return state.ring->acquire(lease, WhenFull::drop_newest);
-    const Deadline now = Clock::now();
+    if (when_full != WhenFull::block) return settled(state.ring->acquire(lease, WhenFull::drop_newest));
     if (deadline <= now) return RingStatus::timeout;
     if (!waits) waits = std::make_unique<Waiting>(state);
     {
@@ -211,9 +214,11 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
       state.fan.want_returns();
       state.collect(false);
     }
-    const RingStatus after =
-        state.ring->acquire(lease, WhenFull::block, std::min<Deadline>(deadline, now + second_look));
-    if (after != RingStatus::timeout) return after;
+    Deadline look = std::min<Deadline>(deadline, now + second_look);
+    const auto limit = state.options.stall_limit;
+    if (limit.count() > 0 && limit < second_look) look = std::min<Deadline>(look, now + limit);
+    const RingStatus after = state.ring->acquire(lease, WhenFull::block, look);
+    if (after != RingStatus::timeout) return settled(after);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -74,6 +75,9 @@ struct LinkServer::State {
   // Under `mutex`.
   void collect(bool look_again);
   void collect_after_frames();
+  /// True: a slot came free.
+  [[nodiscard]] bool end_stall(Deadline since);
+  [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void deliver(Client& client, link::Bytes&& bytes);
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
@@ -94,7 +98,6 @@ struct LinkServer::State {
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
   void listen_to(std::uint32_t index, short revents, bool process_ended);
   void flush(Client& client);
-  void end_stall();
   /// To who asked, where it is there still.
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
   void tell();
@@ -133,8 +136,8 @@ struct LinkServer::State {
   Deadline report_until{};  ///< it is young enough
 
   std::atomic<bool> stopping{false};
-  std::atomic<std::uint32_t> waiting{0};          ///< producers
-  std::atomic<std::int64_t> waiting_since_ns{0};  ///< 0: none waits
+  std::atomic<std::uint32_t> waiting{0};              ///< producers
+  std::atomic<Deadline::duration> no_slot_since{{}};  ///< of acquire(); zero: it had one the last time
   std::thread service;
 };
 

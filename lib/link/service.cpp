@@ -8,13 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpumap/error.hpp"
-#include "gpumap/latency.hpp"
 #include "link/server_state.hpp"
 
 namespace gpumap {
@@ -59,11 +57,7 @@ void LinkServer::State::serve() {
         members.emplace_back(index, clients[index].get());
       }
     }
-    int patience_ms = busy ? second_look_ms : 10 * second_look_ms;
-    if (waiting.load() > 0 && options.stall_limit.count() > 0) {
-      patience_ms = static_cast<int>(std::clamp<std::int64_t>(options.stall_limit.count() / 4'000'000, 1, patience_ms));
-    }
-    const int ready = poll(polled.data(), polled.size(), patience_ms);
+    const int ready = poll(polled.data(), polled.size(), busy ? second_look_ms : 10 * second_look_ms);
     if ((polled[0].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
       static_cast<void>(!read(bell.get(), &count, sizeof count));
@@ -89,7 +83,6 @@ void LinkServer::State::serve() {
         // Once more, so that nothing comes back between the look and the wish to be told.
         fan.want_returns();
         collect(false);
-        end_stall();
       } else if (takes_times()) {
         fan.want_returns();
         collect(false);
@@ -253,27 +246,6 @@ void LinkServer::State::flush(Client& client) {
     if (link::send_message(client.socket.get(), client.backlog.front()) == link::Sent::full) return;
     client.backlog.pop_front();
   }
-}
-
-void LinkServer::State::end_stall() {
-  const std::int64_t since = waiting_since_ns.load();
-  const std::int64_t limit = options.stall_limit.count();
-  if (limit <= 0 || since == 0 || monotonic_ns() - since < limit) return;
-  // Whose slot is the oldest.
-  std::uint64_t oldest = std::numeric_limits<std::uint64_t>::max();
-  std::uint32_t holders = 0;
-  for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
-    if (fan.holders(slot) == 0 || leases[slot].info().sequence >= oldest) continue;
-    oldest = leases[slot].info().sequence;
-    holders = fan.holders(slot);
-  }
-  for (std::uint32_t index = 0; index < max_link_clients; ++index) {
-    if ((holders >> index & 1U) == 0 || !clients[index]) continue;
-    drop(index, link::Why::stalled,
-         fmt::format("it kept frame {} while the producer waited for {} ms", oldest,
-                     (monotonic_ns() - since) / 1'000'000));
-  }
-  waiting_since_ns = monotonic_ns();
 }
 
 void LinkServer::State::tell() {

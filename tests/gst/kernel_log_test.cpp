@@ -2,8 +2,7 @@
 // What GST_DEBUG=gpumapkernel:6 tells: how caps were agreed on, the way of a frame, and why one was left out.
 #include <gmock/gmock.h>
 
-#include <mutex>
-
+#include "debug_log.hpp"
 #include "gpu_buffer.hpp"
 #include "pipeline.hpp"
 
@@ -14,40 +13,8 @@ using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-/// The lines of the category gpumapkernel while it lives.
-class Log {
- public:
-  Log() {
-    gst_debug_set_threshold_for_name("gpumapkernel", GST_LEVEL_LOG);
-    (gst_debug_add_log_function)(&Log::take, this, nullptr);  // the macro compares what C++ does not
-  }
-  ~Log() {
-    gst_debug_remove_log_function_by_data(this);
-    gst_debug_unset_threshold_for_name("gpumapkernel");
-  }
-  Log(const Log&) = delete;
-  Log& operator=(const Log&) = delete;
-  [[nodiscard]] std::vector<std::string> lines() const {
-    const std::lock_guard lock(mutex_);
-    return lines_;
-  }
-
- private:
-  static void take(GstDebugCategory* category, GstDebugLevel /*level*/, const gchar* /*file*/,
-                   const gchar* /*function*/, gint /*line*/, GObject* /*object*/, GstDebugMessage* message,
-                   gpointer self) {
-    if (std::string_view(gst_debug_category_get_name(category)) != "gpumapkernel") return;
-    auto* log = static_cast<Log*>(self);
-    const std::lock_guard lock(log->mutex_);
-    log->lines_.emplace_back(gst_debug_message_get(message));
-  }
-
-  mutable std::mutex mutex_;
-  std::vector<std::string> lines_;
-};
-
 TEST(KernelLog, FollowsANegotiationAFrameAndADrop) {
-  const Log log;
+  const DebugLog log("gpumapkernel", GST_LEVEL_LOG);
   Pipeline pipeline(
       "appsrc name=in format=time caps=video/x-raw(memory:GPUMap),format=NV12,width=34,height=8,framerate=30/1 ! "
       "gpumapkernel kernel=convert ! fakesink sync=false");

@@ -43,6 +43,7 @@ class Launched {
     kill(pid_, SIGSTOP);
     waitpid(pid_, nullptr, WUNTRACED);
   }
+  void continue_it() const { kill(pid_, SIGCONT); }
   /// It ended by itself, and well.
   [[nodiscard]] bool succeeded() {
     int status = -1;

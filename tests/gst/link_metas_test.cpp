@@ -194,7 +194,7 @@ TEST_F(LinkMetas, SurviveFlushesAndRings) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  Pipeline consumer(to_appsink("reconnect=false") + " max-buffers=1");
+  Pipeline consumer(to_appsink("on-lost=eos") + " max-buffers=1");
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   const auto size_of = [](std::uint64_t n) { return frame_size * (n / 10 * 9 + 1); };

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "link_sides.hpp"
 
@@ -37,6 +39,32 @@ TEST_F(LinkPaths, WhatIsWrongWithAPathIsToldInPaused) {
   std::ofstream(path) << "a file";
   EXPECT_THAT(trouble_at(path), HasSubstr("is no socket"));
   EXPECT_TRUE(std::filesystem::is_regular_file(path)) << "left alone";
+}
+
+TEST_F(LinkPaths, WhoMayConnectIsCheckedInPaused) {
+  for (const char* const wrong :
+       {"socket-mode=\"\"", "socket-mode=rw", "socket-mode=0680", "socket-mode=01777", "socket-mode=-0600",
+        "socket-mode=0600x", "allowed-users=\"0,no body,1\"", "allowed-users=0,,1", "allowed-users=,",
+        "allowed-users=4294967295", "allowed-users=4294967296", "allowed-users=-1"}) {
+    Pipeline producer(from_appsrc(wrong));
+    const std::string_view text(wrong);
+    const std::size_t equals = text.find('=');
+    std::string value(text.substr(equals + 1));
+    std::erase(value, '"');
+    EXPECT_THAT(trouble_of(producer), HasSubstr(std::string(text.substr(0, equals)) + " \"" + value + "\"")) << wrong;
+    EXPECT_FALSE(std::filesystem::exists(path));
+  }
+  Pipeline consumer(to_appsink("allowed-users=root,nobody-at-all"));
+  EXPECT_EQ(consumer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+  EXPECT_THAT(consumer.wait(), HasSubstr("there is no user \"nobody-at-all\""));
+
+  for (const auto& [text, mode] : {std::pair("0660", 0660U), std::pair("777", 0777U), std::pair("0600", 0600U)}) {
+    Pipeline producer(from_appsrc("allowed-users=\" root , 54321\" socket-mode=" + std::string(text)));
+    EXPECT_EQ(trouble_of(producer), "");
+    struct stat found {};
+    ASSERT_EQ(lstat(path.c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 07777U, mode);
+  }
 }
 
 TEST_F(LinkPaths, AProducerThatHasNoFrameYetHasItsPath) {
@@ -101,7 +129,7 @@ TEST_F(LinkPaths, AProducerThatFailsLetsNobodyWait) {
 TEST_F(LinkPaths, StayThroughAChangeOfRing) {
   Pipeline producer(from_appsrc("wait-for-connection=true"));
   start(producer);
-  Pipeline consumer(to_appsink("reconnect=false"));
+  Pipeline consumer(to_appsink("on-lost=eos"));
   start(consumer);
   push_frame(producer, 1);
   ASSERT_TRUE(pull(consumer.appsink()));

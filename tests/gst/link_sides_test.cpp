@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <gpumap/link_report.hpp>
 #include <memory>
@@ -170,11 +171,77 @@ TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
   EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 50; }, 10s));
 }
 
+// Whether its producer waits or drops frames. What it holds when it is cut off is not to be read any more.
+TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
+  for (const char* const leaky : {"no", "newest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(from_appsrc("slots=4 stall-limit=300 leaky=" + std::string(leaky)));
+    start(producer);
+    push_frame(producer, 0);
+    Pipeline consumer(to_appsink("on-lost=eos") + " max-buffers=1");
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    push_frame(producer, 1);
+    const Sample held = pull(consumer.appsink());
+    ASSERT_TRUE(held);
+    std::uint64_t pushed = 2;
+    EXPECT_TRUE(eventually([&] {
+      push_frame(producer, pushed++);
+      return clients(producer) == 0;
+    }));
+    const std::uint64_t before = stat(producer.element("sink"), "frames");
+    EXPECT_TRUE(eventually([&] {
+      push_frame(producer, pushed++);
+      return stat(producer.element("sink"), "frames") > before + 20;
+    })) << "the producer stands";
+    GstMapInfo map;
+    EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(held.get()), &map, GST_MAP_READ));
+    Pipeline late(
+        "appsrc name=in format=time caps=application/octet-stream(memory:GPUMap) ! "
+        "gpumapkernel kernel=checksum ! fakesink sync=false");
+    start(late);
+    EXPECT_TRUE(push(late.appsrc(), Buffer(gst_buffer_ref(gst_sample_get_buffer(held.get())))));
+    push_eos(late);
+    EXPECT_EQ(late.wait(), "eos");
+    EXPECT_THAT(late.results(), ::testing::IsEmpty());
+    EXPECT_THAT(late.warnings(), ::testing::ElementsAre(HasSubstr("its producer has taken back")));
+    while (const Sample sample = pull(consumer.appsink())) {
+      EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(sample.get()), &map, GST_MAP_READ));
+    }
+    EXPECT_EQ(consumer.wait(), "eos");
+  }
+}
+
+// Whoever waits for a slot then is not waiting for the client.
+TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
+  Pipeline producer(
+      "videotestsrc ! video/x-raw,format=GRAY8,width=34,height=15 ! gpumapsink name=sink slots=4 stall-limit=3000 " +
+      socket());
+  GstElement* const sink = producer.element("sink");
+  start(producer);
+  Pipeline consumer(to_appsink("is-live=true on-lost=eos"));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  const auto stands = [&] {
+    const std::uint64_t before = stat(sink, "frames");
+    g_usleep(100'000);
+    return stat(sink, "frames") == before;
+  };
+  ASSERT_TRUE(eventually(stands));
+  ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
+  g_usleep(4'000'000);
+  EXPECT_EQ(clients(producer), 1U);
+  const auto resumed = std::chrono::steady_clock::now();
+  start(producer);
+  EXPECT_TRUE(eventually([&] { return clients(producer) == 0; })) << "it waits for ever";
+  EXPECT_GE(std::chrono::steady_clock::now() - resumed, 3s) << "the pause counted";
+}
+
 TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
   auto producer = std::make_unique<Pipeline>(from_appsrc());
   start(*producer);
   push_frame(*producer, 0);
-  Pipeline consumer(to_appsink("busy-poll=1000000 reconnect=false"));
+  Pipeline consumer(to_appsink("busy-poll=1000000 on-lost=eos"));
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
   push_frame(*producer, 1);
@@ -219,7 +286,7 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  Pipeline consumer(to_appsink("reconnect=false"));
+  Pipeline consumer(to_appsink("on-lost=eos"));
   start(consumer);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   for (std::uint64_t n = 1; n < 20; ++n) push_frame(producer, n, frame_size * (n / 5 * 9 + 1));

@@ -71,8 +71,10 @@ TEST(PluginFile, ElementsDescribeTheirProperties) {
        {std::pair<const char*, std::vector<const char*>>{
             "gpumapsink",
             {"channel", "device", "slots", "slot-size", "leaky", "busy-poll", "sync", "stamps", "latency-interval",
-             "stats", "socket-path", "wait-for-connection", "num-clients"}},
-        {"gpumapsrc", {"channel", "timeout", "is-live", "busy-poll", "stats", "socket-path", "reconnect", "leaky"}},
+             "stats", "socket-path", "wait-for-connection", "num-clients", "stall-limit", "allowed-users",
+             "socket-mode"}},
+        {"gpumapsrc",
+         {"channel", "timeout", "is-live", "busy-poll", "stats", "socket-path", "on-lost", "leaky", "allowed-users"}},
         {"gpumapkernel",
          {"kernel",  "location",     "function",     "params",     "backend",     "device",       "block",
           "grid",    "shared-bytes", "state-bytes",  "input-caps", "output-caps", "output-bytes", "include-path",

@@ -131,6 +131,7 @@ TEST(LinkLife, AServerThatDoesNotWaitTakesItsFramesBack) {
   EXPECT_EQ(next_of(*consumer, lease), "1");
   served.server.reset();
   EXPECT_TRUE(consumer->revoked());
+  EXPECT_FALSE(consumer->cut_off()) << "nobody writes there any more";
   EXPECT_EQ(next_of(*consumer, lease), "closed");
   EXPECT_EQ(consumer->why(), "the server ended");
 }
@@ -263,9 +264,82 @@ TEST(LinkLife, AStoppedClientIsDisconnectedAfterTheLimit) {
   EXPECT_FALSE(stopped->revoked());
   EXPECT_EQ(served.send(2), RingStatus::ok);
   EXPECT_TRUE(stopped->revoked()) << "what it reads is no longer its own";
+  EXPECT_TRUE(stopped->cut_off());
   kept.release();
   EXPECT_EQ(next_of(*stopped), "closed");
   EXPECT_NE(stopped->why().find("kept frame 0"), std::string::npos) << stopped->why();
+}
+
+// A producer that drops frames instead of waiting is held up all the same: it gets none across.
+TEST(LinkLife, AStoppedClientIsDisconnectedWhereTheProducerDoesNotWait) {
+  for (const WhenFull when_full : {WhenFull::drop_newest, WhenFull::drop_oldest}) {
+    Served served(2, {.stall_limit = 50ms});
+    const auto stopped = served.consumer(LinkLeak::no, "stopped");
+    ReadLease kept[2];
+    for (auto& lease : kept) {
+      ASSERT_EQ(served.send(), RingStatus::ok);
+      ASSERT_EQ(next_of(*stopped, lease), "0");
+    }
+    const Deadline began = Clock::now();
+    EXPECT_EQ(served.send(0, when_full), RingStatus::full);
+    EXPECT_TRUE(comes_true([&] { return served.send(0, when_full) == RingStatus::ok; }));
+    EXPECT_GE(Clock::now() - began, 50ms);
+    EXPECT_TRUE(stopped->cut_off());
+    EXPECT_TRUE(served.server->clients().empty());
+  }
+}
+
+// As a gpumapsink does.
+TEST(LinkLife, WhoWaitsInTheRingItselfEndsAStall) {
+  for (const auto limit : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(1h), std::chrono::nanoseconds(50ms)}) {
+    Served served(2, {.stall_limit = limit});
+    const auto stopped = served.consumer(LinkLeak::no, "stopped");
+    ReadLease kept[2];
+    for (auto& lease : kept) {
+      ASSERT_EQ(served.send(), RingStatus::ok);
+      ASSERT_EQ(next_of(*stopped, lease), "0");
+    }
+    WriteLease write;
+    const Deadline since = Clock::now();
+    const auto finds_one = [&] {
+      return served.ring->acquire(write, WhenFull::block, Deadline{}) == RingStatus::ok ||
+             served.server->end_stall(since);
+    };
+    if (limit != 50ms) {
+      for (int n = 0; n < 100; ++n) EXPECT_FALSE(finds_one());
+      EXPECT_EQ(served.server->clients().size(), 1U);
+      // What came back meanwhile is found, and ends no connection.
+      kept[1].release();
+      EXPECT_TRUE(comes_true(finds_one));
+      EXPECT_FALSE(stopped->revoked());
+      continue;
+    }
+    EXPECT_TRUE(comes_true(finds_one));
+    EXPECT_GE(Clock::now() - since, limit);
+    EXPECT_TRUE(stopped->cut_off());
+    EXPECT_EQ(served.ring->acquire(write, WhenFull::block, Deadline{}), RingStatus::ok);
+  }
+}
+
+// It keeps an older frame, but one slot: that would stop nobody.
+TEST(LinkLife, AClientThatMayMissFramesIsNotDisconnectedForAnother) {
+  Served served(4, {.stall_limit = 50ms});
+  const auto idle = served.consumer(LinkLeak::newest, "idle");
+  const auto stopped = served.consumer(LinkLeak::no, "stopped");
+  ReadLease of_idle;
+  ReadLease read;
+  ASSERT_EQ(served.send(0), RingStatus::ok);
+  ASSERT_EQ(next_of(*idle, of_idle), "0");
+  ASSERT_EQ(next_of(*stopped, read), "0");
+  for (std::uint64_t n = 1; n < 4; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+  ASSERT_EQ(next_of(*stopped, read), "1");
+  for (std::uint64_t n = 4; n < 20; ++n) ASSERT_EQ(served.send(n), RingStatus::ok) << n;
+  EXPECT_TRUE(stopped->cut_off());
+  EXPECT_FALSE(idle->revoked());
+  const auto left = served.server->clients();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].name, "idle");
+  EXPECT_EQ(torn_at(idle->ring()->mapping()->host() + of_idle.offset(), 960, 0, of_idle.slot()), 960U);
 }
 
 TEST(LinkLife, AnotherGenerationIsRefused) {

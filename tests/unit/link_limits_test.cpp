@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <ctime>
 #include <memory>
 #include <thread>
@@ -136,6 +138,38 @@ TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
     later.join();
     return ended - began < 1s;
   }));
+}
+
+// Who finds no server asks ever more rarely, up to once a second. A busy machine makes pauses longer, and none shorter.
+TEST(LinkLimits, TriesToConnectAreEverFartherApart) {
+  const TemporaryFolder folder;
+  LinkConsumerOptions options;
+  options.path = folder.path() / "link";
+  const link::Listener closes(options.path, 0600);
+  std::atomic<bool> cancel{false};
+  options.cancel = &cancel;
+  options.patience = 1h;
+  std::thread client([&] {
+    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  });
+  std::vector<Deadline> tries;
+  const bool came = comes_true([&] {
+    // It is let go, and pauses, only once the time was taken.
+    if (const UniqueFd one = closes.accept()) tries.push_back(Clock::now());
+    return tries.size() == 11;
+  });
+  cancel = true;
+  client.join();
+  ASSERT_TRUE(came) << tries.size();
+  std::vector<std::chrono::nanoseconds> pauses;
+  for (std::size_t at = 1; at < tries.size(); ++at) pauses.emplace_back(tries[at] - tries[at - 1]);
+  std::chrono::nanoseconds least = 10ms;
+  for (const auto pause : pauses) {
+    EXPECT_GE(pause, least);
+    least = std::min<std::chrono::nanoseconds>(least * 2, 1s);
+  }
+  // Growing without an end, the last two were 2.5 s and 5 s.
+  EXPECT_LT(*std::min_element(pauses.end() - 2, pauses.end()), 2s);
 }
 
 }  // namespace

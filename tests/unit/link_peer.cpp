@@ -82,9 +82,14 @@ int consume(const std::string& path, unsigned seed, const std::string& state, st
     }
     if (last_one && state == "before-release") die();
     if (last_one && state == "kernel-in-flight") {
-      lease.add_read_fence(Fence(gpu, 1));
+      const Fence kernel(gpu, gpu->reached + 1);
+      lease.add_read_fence(kernel);
       lease.release();
       std::this_thread::sleep_for(5ms);
+      if (kernel.signalled()) {
+        std::fprintf(stderr, "no kernel is in flight at frame %lu\n", frame.info.sequence);
+        return 5;
+      }
       die();
     }
     if (random() % 2 == 0) {

@@ -89,8 +89,9 @@ struct LinkServerOptions {
   std::uint32_t max_clients = max_link_clients;
   bool may_stall = true;      ///< false: who asks for LinkLeak::no is refused
   std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
-  /// A client whose slots keep the producer waiting for longer is disconnected; zero: it may for ever. It keeps a
-  /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
+  /// Where the producer has found no slot for so long, be it that it waits or is told `full` each time, the client that
+  /// keeps the oldest frame is disconnected: of those with LinkLeak::no, if there are any. Zero: it may keep it for
+  /// ever. It keeps a process that is stopped (SIGSTOP) or in a debugger from stopping all.
   std::chrono::nanoseconds stall_limit{0};
   /// How long the end of a server waits for clients to be done with what was published; then it is taken from them.
   std::chrono::nanoseconds linger = std::chrono::seconds(1);
@@ -163,6 +164,10 @@ class GPUMAP_API LinkServer {
   /// Take back the oldest frames that clients have not taken, also from those with LinkLeak::no, until a slot is free:
   /// what acquire() does for WhenFull::drop_oldest, for who found the ring itself full. False: no slot came free.
   [[nodiscard]] bool make_room();
+  /// Disconnect who keeps the producer waiting, as acquire() does, for who waits at the ring itself and has found no
+  /// slot `since`: past LinkServerOptions::stall_limit clients go until a slot is free. To be called again and again
+  /// while it waits: nothing else looks. False: no slot came free.
+  [[nodiscard]] bool end_stall(Deadline since);
 
   /// At the end of this server clients learn that another one follows at its path, with another ring: moved().
   void announce_successor();
@@ -252,7 +257,11 @@ class GPUMAP_API LinkConsumer {
   /// The server took back what this client held, for it kept the producer waiting too long or was not done when the
   /// server ended: what is being read may be a later frame. Ask after reading, where that can be.
   [[nodiscard]] bool revoked() const noexcept;
+  /// The same, while the server goes on: the slots are being written anew. At a server's end that is its application's
+  /// affair.
+  [[nodiscard]] bool cut_off() const noexcept;
   [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
+  [[nodiscard]] bool ended_well() const;  ///< closed, as the server said that it would be when it ended, or moved()
   [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
