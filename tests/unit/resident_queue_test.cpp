@@ -3,6 +3,7 @@
 // protocol of queue/turn.h.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
@@ -145,8 +146,10 @@ class ResidentQueueTest : public ::testing::Test {
   }
   static bool done(const Fence& fence) { return fence.wait(Clock::now() + 10s) == WaitResult::ready; }
   [[nodiscard]] std::unique_ptr<Queue> queue(std::uint32_t blocks = 3, std::chrono::milliseconds idle = 10s,
-                                             std::chrono::milliseconds stays = 100s) {
-    return create_resident_queue(device_, {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}});
+                                             std::chrono::milliseconds stays = 100s,
+                                             std::function<bool(const Fence&)> wait = nullptr) {
+    return create_resident_queue(device_,
+                                 {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}, .wait = std::move(wait)});
   }
   std::shared_ptr<GpuDevice> device_;
 };
@@ -211,6 +214,11 @@ struct ResidentOrder : ResidentQueueTest {
   [[nodiscard]] std::vector<std::uint64_t> order() {
     const std::lock_guard lock(mutex);
     return ran;
+  }
+  /// Of what another queue does, which ends when no stream is stalled.
+  static Fence work_of(Queue& queue) {
+    fake_cuda::of(stream_of(queue)).push([] {});
+    return queue.submit();
   }
   void put(Queue& queue, const Kernel& kernel, std::uint64_t number, std::uint32_t blocks = 2) {
     queue.launch(kernel, {.blocks = {blocks, 1, 1}, .threads = {32, 1, 1}}, numbered(number));
@@ -288,6 +296,90 @@ TEST_F(ResidentOrder, ARingThatIsFullIsWaitedFor) {
   ASSERT_TRUE(done(resident->submit()));
   opens.join();
   EXPECT_EQ(order(), expected);
+}
+
+// Behind a frame that does not end the ring fills up. Who waits there and gives up loses what it asked for last, and
+// nothing else: that comes once the frame has ended, and the kernel has left and come back meanwhile.
+TEST_F(ResidentOrder, ARingThatStaysFullIsGivenUp) {
+  const MadeUpKernel kernel(body());
+  std::atomic<bool> waits{false}, cancel{false};
+  const auto resident = queue(2, 10s, 20ms, [&](const Fence& oldest) {
+    waits = true;
+    return oldest.wait(Clock::now() + 60s, 50us, &cancel) == WaitResult::ready;
+  });
+  const auto other = create_cuda_queue(device_);
+  const auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+  std::memset(memory->host(), 1, 64);
+  gate = 0;
+  std::thread gives_up([&] {
+    while (!waits) std::this_thread::yield();
+    std::this_thread::sleep_for(30ms);
+    cancel = true;
+  });
+  std::vector<std::uint64_t> expected;
+  const auto fill = [&] {
+    for (std::uint64_t n = expected.size(); n < 1000; ++n) {
+      put(*resident, kernel, n);
+      expected.push_back(n);
+    }
+  };
+  EXPECT_THROW(fill(), QueueCancelled);
+  gives_up.join();
+  EXPECT_GT(expected.size(), 50U);
+  EXPECT_LT(expected.size(), 64U);
+  const Fence first = resident->submit();
+  EXPECT_FALSE(first.signalled());
+  fake_cuda::stalled = true;
+  for (int i = 0; i < 100; ++i) {  // the fences below count submissions without a turn, too
+    EXPECT_EQ(resident->wait(work_of(*other)), WaitResult::ready);
+    EXPECT_THROW(put(*resident, kernel, 2000), QueueCancelled);
+    EXPECT_THROW(resident->copy(*memory, 0, *memory, 32, 32), QueueCancelled);
+    EXPECT_THROW(resident->clear(*memory, 0, 64), QueueCancelled);
+    EXPECT_FALSE(resident->submit().signalled());
+  }
+  fake_cuda::stalled = cancel = false;
+  gate = ~std::uint64_t{0};
+  ASSERT_TRUE(done(first));
+  EXPECT_EQ(order(), expected);
+  for (int i = 0; i < 200; ++i) {
+    put(*resident, kernel, expected.size());
+    expected.push_back(expected.size());
+  }
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(order(), expected);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(memory->host()), 64), std::string(64, '\1'));
+}
+
+// More of them than the ring has turns, each once: those that do not fit are waited for by who asks, who may give up.
+TEST_F(ResidentOrder, OfManyQueuesSomeAreWaitedForAtOnce) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue();
+  std::vector<std::unique_ptr<Queue>> others(70);
+  for (auto& other : others) other = create_cuda_queue(device_);
+  put(*resident, kernel, 0);
+  const Fence before = resident->submit();
+  ASSERT_TRUE(done(before));
+  fake_cuda::stalled = true;
+  const std::atomic<bool> cancel{true};
+  std::array<std::uint64_t, 3> taken{};
+  for (std::uint64_t& of_round : taken) {
+    for (const auto& other : others) {
+      const WaitResult result = resident->wait(work_of(*other), &cancel);
+      EXPECT_TRUE(result == WaitResult::ready || result == WaitResult::cancelled);
+      of_round += result == WaitResult::ready ? 1 : 0;
+    }
+    EXPECT_EQ(of_round, taken[0]) << "the same ones";
+  }
+  EXPECT_GT(taken[0], 16U);
+  EXPECT_LT(taken[0], 62U);
+  put(*resident, kernel, 1);
+  const Fence fence = resident->submit();
+  EXPECT_LE(fence.value(), before.value() + taken[0]) << "a turn for each queue";
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0}));
+  fake_cuda::stalled = false;
+  ASSERT_TRUE(done(fence));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1}));
 }
 
 TEST_F(ResidentOrder, CopiesAndFillsKeepTheirPlace) {
