@@ -8,8 +8,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,6 +35,8 @@ constexpr std::uint64_t reserve = 2;
 /// A turn each at most, at once.
 constexpr std::size_t most_awaited = slots / 2;
 static_assert(most_awaited + 1 + reserve <= slots);
+/// In one go. The limit is a second or more, and no call tells it.
+constexpr std::chrono::milliseconds longest_with_time_limit{200};
 /// Behind the turns, of which each begins a cache line: see gpumap_residence.
 constexpr std::size_t parts_offset = slots * sizeof(gpumap_turn);
 
@@ -57,6 +61,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
                   : shares            ? multiprocessors_
                                       : std::max((multiprocessors_ - 1) / 2, 1U);
     allocate_turns();
+    know_time_limit();
     for (std::uint64_t i = 0; i < slots; ++i) slot(i).number = 0;
     store_fence();
     watcher_ = std::thread([this] { watch(); });
@@ -184,8 +189,11 @@ class ResidentQueue final : public Queue, private Residents::Guest {
         .placement = Placement::bar, .bytes = parts_offset + sizeof(std::uint64_t), .require_coherent = true};
     doorbell_ = "its doorbell is in the GPU's memory";
     std::string why = fmt::format("{} does not keep the order of writes over PCIe", context_.gpu_name());
-    if (context_.attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
-        CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
+    const char* asked = std::getenv("GPUMAP_CUDA_DOORBELL");
+    if (asked != nullptr && std::string_view(asked) == "host") {
+      why = "GPUMAP_CUDA_DOORBELL=host says so";
+    } else if (context_.attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+               CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
       try {
         turns_ = device_->allocate(options, Backend::cuda);
         return;
@@ -196,6 +204,13 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     options.placement = Placement::host;
     turns_ = device_->allocate(options, Backend::cuda);
     doorbell_ = "its doorbell is in host memory: " + why;
+  }
+
+  void know_time_limit() {
+    if (context_.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) == 0) return;
+    stay_ = std::min<std::chrono::nanoseconds>(stay_, longest_with_time_limit);
+    doorbell_ += fmt::format("; {} limits the time of kernels, as one with a display does: it leaves after {} ms",
+                             context_.gpu_name(), std::chrono::duration_cast<std::chrono::milliseconds>(stay_).count());
   }
 
   [[nodiscard]] gpumap_turn& slot(std::uint64_t number) const noexcept {
@@ -401,8 +416,8 @@ class ResidentQueue final : public Queue, private Residents::Guest {
         idle = !std::exchange(seen_busy_, false) && timeline_->completed() == posted_;
         look_ = now + options_.idle;
       }
-      if (asked_ || idle || now - came_ >= options_.stay) leave();
-      wake = present_ ? std::min(look_, came_ + options_.stay) : now + nobody_there;
+      if (asked_ || idle || now - came_ >= stay_) leave();
+      wake = present_ ? std::min(look_, came_ + stay_) : now + nobody_there;
     }
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
@@ -411,6 +426,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const ResidentOptions options_;
+  std::chrono::nanoseconds stay_ = options_.stay;
   Residents& residents_;
   const std::shared_ptr<CudaTimeline> timeline_;
   std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;

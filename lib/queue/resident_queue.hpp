@@ -21,8 +21,8 @@ struct ResidentOptions {
   /// Without a frame for so long, the kernel leaves; the next frame launches it again.
   std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
   /// So long the kernel is there at most in one go, then it leaves and comes back with the next frame: a call of
-  /// another library that waits until the GPU runs nothing has its turn, and the time limit of a GPU with a display is
-  /// not met.
+  /// another library that waits until the GPU runs nothing has its turn. On a GPU that limits the time of kernels 200
+  /// ms at most.
   std::chrono::nanoseconds stay = std::chrono::milliseconds(200);
   CudaQueueOptions cuda;
   /// How a call that finds no room for what it asks of the GPU waits, without a lock, until this fence makes some;
@@ -44,7 +44,7 @@ class QueueCancelled : public std::exception {
 [[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
                                                            const ResidentOptions& options);
 
-/// Where the doorbell of such a queue is, and why: for people.
+/// Where the doorbell of such a queue is, and why; whether the GPU limits the time of kernels: for people.
 [[nodiscard]] std::string doorbell_of(const Queue& resident);
 
 }  // namespace gpumap

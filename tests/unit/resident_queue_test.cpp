@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -33,6 +34,7 @@ using namespace std::chrono_literals;
 using Body = std::function<void(std::uint32_t function, const gpumap_frame& frame, std::uint64_t block)>;
 constexpr int multiprocessors = 5;
 std::atomic<int> launches{0}, present{0}, stuck{0}, blocks_there{0}, held{0};
+std::atomic<int> writes_ordering{0}, time_limit{0};  ///< attributes
 decltype(cuda::Driver::cuMemFreeHost) true_free = nullptr;
 
 std::uint64_t seen(std::uint64_t address) {
@@ -122,7 +124,11 @@ class ResidentQueueTest : public ::testing::Test {
       return CUDA_SUCCESS;
     };
     table.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-      return *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? multiprocessors : 1, CUDA_SUCCESS;
+      *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? multiprocessors
+               : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING ? writes_ordering.load()
+               : attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT             ? time_limit.load()
+                                                                                  : 1;
+      return CUDA_SUCCESS;
     };
     // As the driver's, it waits until the GPU runs nothing.
     if (true_free == nullptr) true_free = table.cuMemFreeHost;
@@ -131,7 +137,7 @@ class ResidentQueueTest : public ::testing::Test {
       if (present != 0) ++stuck;
       return true_free(memory);
     };
-    launches = stuck = 0;
+    launches = stuck = writes_ordering = time_limit = 0;
     auto health = std::make_shared<Health>();
     auto cuda = std::make_unique<CudaContext>(table, 0, "made-up GPU", health);
     device_ = std::make_shared<OpenDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
@@ -658,9 +664,35 @@ TEST_F(ResidentOrder, LeavesWhileItsRingIsFull) {
   table.cuStreamQuery = query;
 }
 
-// The made-up device has no window to its memory.
 TEST_F(ResidentOrder, SaysWhereItsDoorbellIs) {
-  EXPECT_NE(doorbell_of(*queue()).find("in host memory: "), std::string::npos) << doorbell_of(*queue());
+  const std::string unordered =
+      "its doorbell is in host memory: made-up GPU does not keep the order of writes over PCIe";
+  EXPECT_EQ(doorbell_of(*queue()), unordered);
+  setenv("GPUMAP_CUDA_DOORBELL", "", 1);
+  EXPECT_EQ(doorbell_of(*queue()), unordered);
+  // A GPU that keeps the order; the made-up one has no window that could be looked for.
+  writes_ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+  setenv("GPUMAP_CUDA_DOORBELL", "host", 1);
+  EXPECT_EQ(doorbell_of(*queue()), "its doorbell is in host memory: GPUMAP_CUDA_DOORBELL=host says so");
+  unsetenv("GPUMAP_CUDA_DOORBELL");
+}
+
+// Of kernels, as a GPU with a display has it: however long it is to stay, it leaves in time.
+TEST_F(ResidentOrder, KnowsATimeLimit) {
+  const MadeUpKernel kernel(body());
+  EXPECT_EQ(doorbell_of(*queue()).find("limits"), std::string::npos);
+  time_limit = 1;
+  const auto resident = queue();
+  const std::string told = doorbell_of(*resident);
+  EXPECT_EQ(told.substr(told.find(';') + 2),
+            "made-up GPU limits the time of kernels, as one with a display does: it leaves after 200 ms");
+  const Deadline end = Clock::now() + 20s;
+  for (std::uint64_t n = 0; launches < 2 && Clock::now() < end; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+  }
+  EXPECT_EQ(launches, 2);
+  EXPECT_NE(doorbell_of(*queue(2, 10s, 20ms)).find("it leaves after 20 ms"), std::string::npos);
 }
 
 // A turn waits for all blocks. Of these a multiprocessor takes one.
