@@ -3,8 +3,10 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "copy/helpers.hpp"
@@ -37,6 +39,10 @@ using Plans = std::array<SizePlan, size_classes>;
 /// Where nothing has been measured, from an H100 host: MOVDIR64B for some KiB and the best kernel above; helpers, if
 /// any, above 128 KiB.
 [[nodiscard]] Plans default_plans(unsigned threads);
+
+/// How many threads, `most` at most, are worth what they cost the CPUs. `time`: of a copy by so many; asked now and
+/// then.
+[[nodiscard]] unsigned threads_that_pay(unsigned most, const std::function<std::chrono::nanoseconds(unsigned)>& time);
 
 struct Trial {
   std::span<std::byte> scratch;  ///< like what will be copied to

@@ -39,6 +39,7 @@
 
 #define GPUMAP_CUDA_DEVICE_ATTRIBUTES(X)                      \
   X(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16)             \
+  X(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, 17)              \
   X(CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 33)                       \
   X(CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 34)                    \
   X(CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 50)                    \

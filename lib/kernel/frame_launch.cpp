@@ -11,6 +11,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "kernel/naming.hpp"
+#include "queue/resident_queue.hpp"
 
 namespace gpumap {
 
@@ -239,9 +240,11 @@ void KernelLauncher::remember(const Job& job) {
 }
 
 void KernelLauncher::submit(const Job& job) {
+  // Not under the lock: this may wait, and the watchdog asks for the last one meanwhile.
+  Fence done = queue_->submit();
   {
     const std::lock_guard lock(mutex_);
-    last_ = queue_->submit();
+    last_ = std::move(done);
   }
   results_->launched(last_);
   if (job.in.holder != nullptr) job.in.holder->add_read_fence(last_);
@@ -281,16 +284,19 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
     job.in.view.bytes -= rest;
   }
   if (!make_room(job)) return {};
-  show(job);
 
-  if (in.trace) {
-    const std::int64_t now = monotonic_ns();
-    in.trace->stamp(Stamp::launched, now);
-    if (in.holder != nullptr) in.holder->stamp(Stamp::launched, now);
-  }
   try {
+    show(job);
+    if (in.trace) {
+      const std::int64_t now = monotonic_ns();
+      in.trace->stamp(Stamp::launched, now);
+      if (in.holder != nullptr) in.holder->stamp(Stamp::launched, now);
+    }
     record(job);
     return finish(job);
+  } catch (const QueueCancelled&) {
+    submit_rest(job);
+    return {};
   } catch (...) {
     submit_rest(job);
     throw;

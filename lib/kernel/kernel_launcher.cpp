@@ -42,12 +42,13 @@ void KernelLauncher::choose_queue(const KernelPlan& plan) {
   why_ = plan.resident ? doorbell_of(*queue_) : plan.why_launched;
 }
 
-std::unique_ptr<Queue> KernelLauncher::create_queue(bool resident) const {
+std::unique_ptr<Queue> KernelLauncher::create_queue(bool resident) {
   if (resident) {
     return create_resident_queue(std::dynamic_pointer_cast<GpuDevice>(device_),
                                  {.blocks = settings_.resident_blocks,
                                   .idle = std::chrono::milliseconds(settings_.resident_idle_ms),
-                                  .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share}});
+                                  .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share},
+                                  .wait = [this](const Fence& oldest) { return wait_for_room(oldest); }});
   }
   if (settings_.priority == 0 && settings_.sm_share == 0) return device_->create_queue(backend_);
   if (backend_ != Backend::cuda) {
@@ -253,6 +254,15 @@ void KernelLauncher::check_shortening(const Declaration& declaration) const {
 
 bool KernelLauncher::wait(const Fence& fence) {
   return fence.wait(no_deadline, std::chrono::microseconds(50), &cancelled_) == WaitResult::ready;
+}
+
+/// In the middle of a frame, which is not submitted yet: until then this is what the watchdog looks at.
+bool KernelLauncher::wait_for_room(const Fence& oldest) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (last_.signalled()) last_ = oldest;
+  }
+  return wait(oldest);
 }
 
 void KernelLauncher::drain() {

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -28,6 +30,13 @@ namespace gpumap {
 namespace {
 
 constexpr std::uint64_t slots = 64;
+/// Two that leave: see find_room().
+constexpr std::uint64_t reserve = 2;
+/// A turn each at most, at once.
+constexpr std::size_t most_awaited = slots / 2;
+static_assert(most_awaited + 1 + reserve <= slots);
+/// In one go. The limit is a second or more, and no call tells it.
+constexpr std::chrono::milliseconds longest_with_time_limit{200};
 /// Behind the turns, of which each begins a cache line: see gpumap_residence.
 constexpr std::size_t parts_offset = slots * sizeof(gpumap_turn);
 
@@ -52,6 +61,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
                   : shares            ? multiprocessors_
                                       : std::max((multiprocessors_ - 1) / 2, 1U);
     allocate_turns();
+    know_time_limit();
     for (std::uint64_t i = 0; i < slots; ++i) slot(i).number = 0;
     store_fence();
     watcher_ = std::thread([this] { watch(); });
@@ -87,9 +97,19 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     if (!timeline || &timeline->context() != &context_ || timeline->word() == 0) {
       return fence.wait(no_deadline, cpu_wait_spin, cancel);
     }
-    const std::lock_guard lock(mutex_);
-    awaited_.push_back({std::move(timeline), fence.value()});
-    return WaitResult::ready;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = std::ranges::find(awaited_, timeline, &Awaited::timeline);
+      if (known != awaited_.end()) {
+        known->value = std::max(known->value, fence.value());
+        return WaitResult::ready;
+      }
+      if (awaited_.size() < most_awaited) {
+        awaited_.push_back({std::move(timeline), fence.value()});
+        return WaitResult::ready;
+      }
+    }
+    return fence.wait(no_deadline, cpu_wait_spin, cancel);
   }
 
   void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
@@ -133,13 +153,14 @@ class ResidentQueue final : public Queue, private Residents::Guest {
 
   [[nodiscard]] Fence submit() override {
     device_->check_alive();
-    make_room();
+    const bool has_room = find_room();
     const std::lock_guard lock(mutex_);
     leave_if_needed();
     if (!awaited_.empty() && present_) {
       gpumap_turn nothing{};
       nothing.kind = GPUMAP_TURN_COPY;
-      post(nothing, offsetof(gpumap_turn, frame));
+      // Else they stay for the next turn. Who gave up the frame is told until when what was asked for runs.
+      if (has_room) post(nothing, offsetof(gpumap_turn, frame));
     } else if (!awaited_.empty() || stream_used_) {
       const CudaContext::Scope scope(context_);
       wait_on_stream();
@@ -168,8 +189,11 @@ class ResidentQueue final : public Queue, private Residents::Guest {
         .placement = Placement::bar, .bytes = parts_offset + sizeof(std::uint64_t), .require_coherent = true};
     doorbell_ = "its doorbell is in the GPU's memory";
     std::string why = fmt::format("{} does not keep the order of writes over PCIe", context_.gpu_name());
-    if (context_.attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
-        CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
+    const char* asked = std::getenv("GPUMAP_CUDA_DOORBELL");
+    if (asked != nullptr && std::string_view(asked) == "host") {
+      why = "GPUMAP_CUDA_DOORBELL=host says so";
+    } else if (context_.attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
+               CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
       try {
         turns_ = device_->allocate(options, Backend::cuda);
         return;
@@ -182,30 +206,44 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     doorbell_ = "its doorbell is in host memory: " + why;
   }
 
+  void know_time_limit() {
+    if (context_.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) == 0) return;
+    stay_ = std::min<std::chrono::nanoseconds>(stay_, longest_with_time_limit);
+    doorbell_ += fmt::format("; {} limits the time of kernels, as one with a display does: it leaves after {} ms",
+                             context_.gpu_name(), std::chrono::duration_cast<std::chrono::milliseconds>(stay_).count());
+  }
+
   [[nodiscard]] gpumap_turn& slot(std::uint64_t number) const noexcept {
     return reinterpret_cast<gpumap_turn*>(turns_->host())[number % slots];
   }
 
-  /// For a turn, those that wait before it, and two that leave. Who waits asks the driver whether the GPU is well, and
-  /// it may answer once the GPU runs nothing: not while to leave needs the lock. The same holds for what is freed here,
-  /// which no turn uses any more.
-  void make_room() {
+  /// For a turn, those that wait before it, and those by which kernels leave until this is called again: one that is
+  /// there, and one that this turn brings. False when who waits gives up. Who waits asks the driver whether the GPU is
+  /// well, and it may answer once the GPU runs nothing: not while to leave needs the lock. The same holds for what is
+  /// freed here, which no turn uses any more.
+  [[nodiscard]] bool find_room() {
     std::vector<std::shared_ptr<const void>> unused;
     std::unique_lock lock(mutex_);
-    const std::uint64_t ahead = posted_ + awaited_.size() + 3;
+    const std::uint64_t ahead = posted_ + awaited_.size() + 1 + reserve;
     if (ahead > slots) {
-      const Fence oldest(timeline_, std::min(ahead - slots, posted_));
+      const Fence oldest(timeline_, ahead - slots);
       lock.unlock();
-      static_cast<void>(oldest.wait());
+      if (!oldest.signalled() && !(options_.wait ? options_.wait(oldest) : oldest.wait() == WaitResult::ready)) {
+        return false;
+      }
       lock.lock();
     }
-    if (used_.empty()) return;
+    if (used_.empty()) return true;
     const std::uint64_t done = timeline_->completed();
     std::erase_if(used_, [&](Used& one) {
       if (one.until > done) return false;
       unused.push_back(std::move(one.what));
       return true;
     });
+    return true;
+  }
+  void make_room() {
+    if (!find_room()) throw QueueCancelled();
   }
   void keep(std::shared_ptr<const void> what, std::uint64_t until) {
     const auto known = std::ranges::find(used_, what, &Used::what);
@@ -233,8 +271,8 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     seen_busy_ = true;
   }
 
+  /// Where find_room() has seen to room.
   void put(gpumap_turn& turn, std::size_t bytes) {
-    if (posted_ >= slots) static_cast<void>(Fence(timeline_, posted_ - slots + 1).wait());
     gpumap_turn& at = slot(posted_);
     constexpr std::size_t begin = offsetof(gpumap_turn, kind);
     stream_copy(reinterpret_cast<std::byte*>(&at) + begin, reinterpret_cast<const std::byte*>(&turn) + begin,
@@ -378,8 +416,8 @@ class ResidentQueue final : public Queue, private Residents::Guest {
         idle = !std::exchange(seen_busy_, false) && timeline_->completed() == posted_;
         look_ = now + options_.idle;
       }
-      if (asked_ || idle || now - came_ >= options_.stay) leave();
-      wake = present_ ? std::min(look_, came_ + options_.stay) : now + nobody_there;
+      if (asked_ || idle || now - came_ >= stay_) leave();
+      wake = present_ ? std::min(look_, came_ + stay_) : now + nobody_there;
     }
   } catch (const std::exception&) {
     // The device is lost: nothing runs on it any more.
@@ -388,6 +426,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const ResidentOptions options_;
+  std::chrono::nanoseconds stay_ = options_.stay;
   Residents& residents_;
   const std::shared_ptr<CudaTimeline> timeline_;
   std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -19,19 +21,30 @@ struct ResidentOptions {
   /// Without a frame for so long, the kernel leaves; the next frame launches it again.
   std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
   /// So long the kernel is there at most in one go, then it leaves and comes back with the next frame: a call of
-  /// another library that waits until the GPU runs nothing has its turn, and the time limit of a GPU with a display is
-  /// not met.
+  /// another library that waits until the GPU runs nothing has its turn. On a GPU that limits the time of kernels 200
+  /// ms at most.
   std::chrono::nanoseconds stay = std::chrono::milliseconds(200);
   CudaQueueOptions cuda;
+  /// How a call that finds no room for what it asks of the GPU waits, without a lock, until this fence makes some;
+  /// false: it gives up. Null: until then, or the GPU is lost.
+  std::function<bool(const Fence&)> wait = nullptr;
+};
+
+/// What was asked for was given up, because ResidentOptions::wait was false. What was asked before runs, until the
+/// fence of submit(), which does not throw this.
+class QueueCancelled : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
 };
 
 /// A queue whose kernels, ResidentKernels all, stay on the GPU between frames: what is asked for reaches them by a
 /// doorbell (queue/turn.h), without a driver call. It takes copies and fills between launches. No spans.
-/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue().
+/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue(). launch(), copy() and clear() may also
+/// throw QueueCancelled.
 [[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
                                                            const ResidentOptions& options);
 
-/// Where the doorbell of such a queue is, and why: for people.
+/// Where the doorbell of such a queue is, and why; whether the GPU limits the time of kernels: for people.
 [[nodiscard]] std::string doorbell_of(const Queue& resident);
 
 }  // namespace gpumap

@@ -17,6 +17,8 @@ constexpr std::string_view environment_help = R"(Environment:
   GPUMAP_WINDOW_LIMIT=<bytes>  pretend that the BAR window is smaller, to try out what happens when it is full
   GPUMAP_NVRTC_PATH=<folder>   look here first for libnvrtc.so
   GPUMAP_CUDA_TIMELINE=events  signal the end of CUDA work with events instead of stream memory operations
+  GPUMAP_CUDA_DOORBELL=host    have the doorbell of kernels that stay in host memory, as where the GPU does not keep
+                               the order of writes over PCIe
   GPUMAP_VULKAN_CLOCK=bracket  compare the clocks for GPU times without VK_EXT_calibrated_timestamps
   VK_DRIVER_FILES, VK_ICD_FILENAMES, CUDA_VISIBLE_DEVICES choose among drivers and GPUs as ever)";
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <string>
 #include <thread>
@@ -199,6 +200,44 @@ TEST(Copier, MeasuresOnceForAKey) {
   EXPECT_TRUE(measures(1, "", 1 << 20));
   EXPECT_TRUE(measures(1, "", 1 << 20)) << "no key";
   for (const std::size_t bytes : {0U, 1U, 1023U}) EXPECT_FALSE(measures(2, "tiny", bytes));
+}
+
+/// How many threads a machine gets that takes so many us with 1, 2, 3, 4, 6 and 8; with how many it was timed.
+struct Chosen {
+  unsigned threads;
+  std::vector<unsigned> timed;
+};
+Chosen chosen(const std::vector<double>& us, unsigned most = 8, double first_four = 0) {
+  Chosen made{};
+  made.threads = copy::threads_that_pay(most, [&](unsigned threads) {
+    const unsigned at = threads < 5 ? threads - 1 : threads / 2 + 1;
+    const bool disturbed = threads == 4 && first_four != 0 && std::ranges::count(made.timed, 4U) == 0;
+    made.timed.push_back(threads);
+    return std::chrono::nanoseconds(std::llround((disturbed ? first_four : us.at(at)) * 1000));
+  });
+  return made;
+}
+
+// 1, 2, 4 and 8 as measured on an H100's host (1080p), 3 and 6 between them: beyond four threads only the CPU's time
+// grows.
+TEST(CopyThreads, AsManyAsPay) {
+  const std::vector<double> h100{297, 159, 118, 107, 104, 103};
+  EXPECT_EQ(chosen(h100).threads, 4U);
+  EXPECT_EQ(chosen(h100).timed, (std::vector<unsigned>{1, 2, 3, 4, 6, 8}));
+  EXPECT_EQ(chosen(h100, 3).threads, 3U);
+  EXPECT_EQ(chosen(h100, 1).threads, 1U);
+  // Four threads were disturbed the first time, and are timed again before six take their place.
+  EXPECT_EQ(chosen({297, 159, 138, 96, 92, 91}, 8, 120).threads, 4U);
+  EXPECT_EQ(chosen({297, 159, 138, 96, 92, 91}, 8, 120).timed, (std::vector<unsigned>{1, 2, 3, 4, 6, 4, 8}));
+  // Where a CPU's stores are half as fast, all of them pay; where the rest brings a sixth for twice the CPU's time,
+  // not.
+  EXPECT_EQ(chosen({600, 300, 200, 150, 103, 80}).threads, 8U);
+  EXPECT_EQ(chosen({600, 300, 200, 150, 103, 95}).threads, 6U);
+  EXPECT_EQ(chosen({600, 300, 200, 150, 135, 128}).threads, 4U);
+  // Noise, and a second processor that is none.
+  EXPECT_EQ(chosen({100, 97, 95, 94, 93, 92}).threads, 1U);
+  EXPECT_EQ(chosen({100, 104, 110, 120, 130, 150}).threads, 1U);
+  EXPECT_EQ(chosen({100, 60, 58, 57, 56, 55}).threads, 2U);
 }
 
 TEST(CopySizes, EachStandsForTheNearest) {

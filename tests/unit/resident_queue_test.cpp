@@ -3,8 +3,10 @@
 // protocol of queue/turn.h.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -32,6 +34,7 @@ using namespace std::chrono_literals;
 using Body = std::function<void(std::uint32_t function, const gpumap_frame& frame, std::uint64_t block)>;
 constexpr int multiprocessors = 5;
 std::atomic<int> launches{0}, present{0}, stuck{0}, blocks_there{0}, held{0};
+std::atomic<int> writes_ordering{0}, time_limit{0};  ///< attributes
 decltype(cuda::Driver::cuMemFreeHost) true_free = nullptr;
 
 std::uint64_t seen(std::uint64_t address) {
@@ -121,7 +124,11 @@ class ResidentQueueTest : public ::testing::Test {
       return CUDA_SUCCESS;
     };
     table.cuDeviceGetAttribute = [](int* value, CUdevice_attribute attribute, CUdevice) {
-      return *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? multiprocessors : 1, CUDA_SUCCESS;
+      *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT              ? multiprocessors
+               : attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING ? writes_ordering.load()
+               : attribute == CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT             ? time_limit.load()
+                                                                                  : 1;
+      return CUDA_SUCCESS;
     };
     // As the driver's, it waits until the GPU runs nothing.
     if (true_free == nullptr) true_free = table.cuMemFreeHost;
@@ -130,7 +137,7 @@ class ResidentQueueTest : public ::testing::Test {
       if (present != 0) ++stuck;
       return true_free(memory);
     };
-    launches = stuck = 0;
+    launches = stuck = writes_ordering = time_limit = 0;
     auto health = std::make_shared<Health>();
     auto cuda = std::make_unique<CudaContext>(table, 0, "made-up GPU", health);
     device_ = std::make_shared<OpenDevice>(DeviceInfo(), health, nullptr, std::move(cuda));
@@ -145,8 +152,10 @@ class ResidentQueueTest : public ::testing::Test {
   }
   static bool done(const Fence& fence) { return fence.wait(Clock::now() + 10s) == WaitResult::ready; }
   [[nodiscard]] std::unique_ptr<Queue> queue(std::uint32_t blocks = 3, std::chrono::milliseconds idle = 10s,
-                                             std::chrono::milliseconds stays = 100s) {
-    return create_resident_queue(device_, {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}});
+                                             std::chrono::milliseconds stays = 100s,
+                                             std::function<bool(const Fence&)> wait = nullptr) {
+    return create_resident_queue(device_,
+                                 {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}, .wait = std::move(wait)});
   }
   std::shared_ptr<GpuDevice> device_;
 };
@@ -211,6 +220,11 @@ struct ResidentOrder : ResidentQueueTest {
   [[nodiscard]] std::vector<std::uint64_t> order() {
     const std::lock_guard lock(mutex);
     return ran;
+  }
+  /// Of what another queue does, which ends when no stream is stalled.
+  static Fence work_of(Queue& queue) {
+    fake_cuda::of(stream_of(queue)).push([] {});
+    return queue.submit();
   }
   void put(Queue& queue, const Kernel& kernel, std::uint64_t number, std::uint32_t blocks = 2) {
     queue.launch(kernel, {.blocks = {blocks, 1, 1}, .threads = {32, 1, 1}}, numbered(number));
@@ -288,6 +302,90 @@ TEST_F(ResidentOrder, ARingThatIsFullIsWaitedFor) {
   ASSERT_TRUE(done(resident->submit()));
   opens.join();
   EXPECT_EQ(order(), expected);
+}
+
+// Behind a frame that does not end the ring fills up. Who waits there and gives up loses what it asked for last, and
+// nothing else: that comes once the frame has ended, and the kernel has left and come back meanwhile.
+TEST_F(ResidentOrder, ARingThatStaysFullIsGivenUp) {
+  const MadeUpKernel kernel(body());
+  std::atomic<bool> waits{false}, cancel{false};
+  const auto resident = queue(2, 10s, 20ms, [&](const Fence& oldest) {
+    waits = true;
+    return oldest.wait(Clock::now() + 60s, 50us, &cancel) == WaitResult::ready;
+  });
+  const auto other = create_cuda_queue(device_);
+  const auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+  std::memset(memory->host(), 1, 64);
+  gate = 0;
+  std::thread gives_up([&] {
+    while (!waits) std::this_thread::yield();
+    std::this_thread::sleep_for(30ms);
+    cancel = true;
+  });
+  std::vector<std::uint64_t> expected;
+  const auto fill = [&] {
+    for (std::uint64_t n = expected.size(); n < 1000; ++n) {
+      put(*resident, kernel, n);
+      expected.push_back(n);
+    }
+  };
+  EXPECT_THROW(fill(), QueueCancelled);
+  gives_up.join();
+  EXPECT_GT(expected.size(), 50U);
+  EXPECT_LT(expected.size(), 64U);
+  const Fence first = resident->submit();
+  EXPECT_FALSE(first.signalled());
+  fake_cuda::stalled = true;
+  for (int i = 0; i < 100; ++i) {  // the fences below count submissions without a turn, too
+    EXPECT_EQ(resident->wait(work_of(*other)), WaitResult::ready);
+    EXPECT_THROW(put(*resident, kernel, 2000), QueueCancelled);
+    EXPECT_THROW(resident->copy(*memory, 0, *memory, 32, 32), QueueCancelled);
+    EXPECT_THROW(resident->clear(*memory, 0, 64), QueueCancelled);
+    EXPECT_FALSE(resident->submit().signalled());
+  }
+  fake_cuda::stalled = cancel = false;
+  gate = ~std::uint64_t{0};
+  ASSERT_TRUE(done(first));
+  EXPECT_EQ(order(), expected);
+  for (int i = 0; i < 200; ++i) {
+    put(*resident, kernel, expected.size());
+    expected.push_back(expected.size());
+  }
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(order(), expected);
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(memory->host()), 64), std::string(64, '\1'));
+}
+
+// More of them than the ring has turns, each once: those that do not fit are waited for by who asks, who may give up.
+TEST_F(ResidentOrder, OfManyQueuesSomeAreWaitedForAtOnce) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue();
+  std::vector<std::unique_ptr<Queue>> others(70);
+  for (auto& other : others) other = create_cuda_queue(device_);
+  put(*resident, kernel, 0);
+  const Fence before = resident->submit();
+  ASSERT_TRUE(done(before));
+  fake_cuda::stalled = true;
+  const std::atomic<bool> cancel{true};
+  std::array<std::uint64_t, 3> taken{};
+  for (std::uint64_t& of_round : taken) {
+    for (const auto& other : others) {
+      const WaitResult result = resident->wait(work_of(*other), &cancel);
+      EXPECT_TRUE(result == WaitResult::ready || result == WaitResult::cancelled);
+      of_round += result == WaitResult::ready ? 1 : 0;
+    }
+    EXPECT_EQ(of_round, taken[0]) << "the same ones";
+  }
+  EXPECT_GT(taken[0], 16U);
+  EXPECT_LT(taken[0], 62U);
+  put(*resident, kernel, 1);
+  const Fence fence = resident->submit();
+  EXPECT_LE(fence.value(), before.value() + taken[0]) << "a turn for each queue";
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0}));
+  fake_cuda::stalled = false;
+  ASSERT_TRUE(done(fence));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1}));
 }
 
 TEST_F(ResidentOrder, CopiesAndFillsKeepTheirPlace) {
@@ -566,9 +664,35 @@ TEST_F(ResidentOrder, LeavesWhileItsRingIsFull) {
   table.cuStreamQuery = query;
 }
 
-// The made-up device has no window to its memory.
 TEST_F(ResidentOrder, SaysWhereItsDoorbellIs) {
-  EXPECT_NE(doorbell_of(*queue()).find("in host memory: "), std::string::npos) << doorbell_of(*queue());
+  const std::string unordered =
+      "its doorbell is in host memory: made-up GPU does not keep the order of writes over PCIe";
+  EXPECT_EQ(doorbell_of(*queue()), unordered);
+  setenv("GPUMAP_CUDA_DOORBELL", "", 1);
+  EXPECT_EQ(doorbell_of(*queue()), unordered);
+  // A GPU that keeps the order; the made-up one has no window that could be looked for.
+  writes_ordering = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+  setenv("GPUMAP_CUDA_DOORBELL", "host", 1);
+  EXPECT_EQ(doorbell_of(*queue()), "its doorbell is in host memory: GPUMAP_CUDA_DOORBELL=host says so");
+  unsetenv("GPUMAP_CUDA_DOORBELL");
+}
+
+// Of kernels, as a GPU with a display has it: however long it is to stay, it leaves in time.
+TEST_F(ResidentOrder, KnowsATimeLimit) {
+  const MadeUpKernel kernel(body());
+  EXPECT_EQ(doorbell_of(*queue()).find("limits"), std::string::npos);
+  time_limit = 1;
+  const auto resident = queue();
+  const std::string told = doorbell_of(*resident);
+  EXPECT_EQ(told.substr(told.find(';') + 2),
+            "made-up GPU limits the time of kernels, as one with a display does: it leaves after 200 ms");
+  const Deadline end = Clock::now() + 20s;
+  for (std::uint64_t n = 0; launches < 2 && Clock::now() < end; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+  }
+  EXPECT_EQ(launches, 2);
+  EXPECT_NE(doorbell_of(*queue(2, 10s, 20ms)).find("it leaves after 20 ms"), std::string::npos);
 }
 
 // A turn waits for all blocks. Of these a multiprocessor takes one.

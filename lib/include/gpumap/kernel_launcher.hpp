@@ -180,8 +180,9 @@ class GPUMAP_API KernelLauncher {
 
  private:
   struct Job;
-  [[nodiscard]] std::unique_ptr<Queue> create_queue(bool resident) const;
-  [[nodiscard]] bool launch_instead();  ///< false: cancelled
+  [[nodiscard]] std::unique_ptr<Queue> create_queue(bool resident);
+  [[nodiscard]] bool wait_for_room(const Fence& oldest);  ///< false: cancelled
+  [[nodiscard]] bool launch_instead();                    ///< false: cancelled
   void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   void note_params();
