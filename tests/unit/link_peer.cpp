@@ -82,7 +82,7 @@ int consume(const std::string& path, unsigned seed, const std::string& state, st
     }
     if (last_one && state == "before-release") die();
     if (last_one && state == "kernel-in-flight") {
-      lease.add_read_fence(Fence(gpu, 1));
+      lease.add_read_fence(Fence(gpu, gpu->reached + 1));
       lease.release();
       std::this_thread::sleep_for(5ms);
       die();
