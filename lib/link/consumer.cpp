@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <functional>
 #include <new>
 #include <thread>
 #include <utility>
@@ -207,7 +208,11 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   frame.info = claimed->shown.info;
   const std::byte* const note = memory.note(slot);
   frame.note.assign(note, note + claimed->shown.note_bytes);
-  frame.stamps = link::record_of(frame.info, claimed->shown.times, monotonic_ns());
+  frame.stamps.reset();
+  // Where the producer does not stamp, the clock is not read.
+  if (const link::FrameTimes& times = claimed->shown.times; times.acquired_ns != 0) {
+    frame.stamps = link::record_of(frame.info, times, monotonic_ns());
+  }
   frame.message.clear();
   claimed.reset();
   memory.block().received.fetch_add(1, std::memory_order_relaxed);
@@ -292,7 +297,7 @@ LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadlin
     state_->hang_up("somebody else receives from the link's ring");
     return LinkNext::closed;
   };
-  return wait_for(frame, hand_over, deadline);
+  return wait_for(frame, std::cref(hand_over), deadline);  // a copy would lie on the heap
 }
 
 LinkNext LinkConsumer::pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
@@ -303,7 +308,7 @@ LinkNext LinkConsumer::pass(LinkFrame& frame, const std::function<void(std::uint
     state_->leases[slot] = WriteLease();
     return LinkNext::frame;
   };
-  return wait_for(frame, hand_over, deadline);
+  return wait_for(frame, std::cref(hand_over), deadline);
 }
 
 LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(std::uint32_t slot)>& hand_over,

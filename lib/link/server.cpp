@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
@@ -21,6 +22,8 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds second_look{100};
 constexpr std::size_t longest_backlog = 1024;
+/// As a consumer's.
+constexpr milliseconds longest_spin{50};
 
 std::uint64_t new_generation() {
   std::uint64_t number = 0;
@@ -175,12 +178,29 @@ LinkServer::~LinkServer() {
   state_->stop();
 }
 
+RingStatus LinkServer::State::spin_for_slot(WriteLease& lease, Deadline end) {
+  [[maybe_unused]] constexpr int pauses = 16;  // between two looks at the words that the clients write
+  RingStatus status = RingStatus::timeout;
+  while (status == RingStatus::timeout && Clock::now() < end) {
+#if defined(__x86_64__)
+    for (int turn = 0; turn < pauses; ++turn) __builtin_ia32_pause();
+#endif
+    {
+      const std::lock_guard lock(mutex);
+      collect(false);
+    }
+    status = ring->acquire(lease, WhenFull::block, Deadline{});
+  }
+  return status;
+}
+
 RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline deadline) {
   State& state = *state_;
   if (!state.process.here()) [[unlikely]]
     return RingStatus::closed;
   {
     const std::lock_guard lock(state.mutex);
+    state.asks_here = true;
     state.collect(false);
   }
   struct Waiting {
@@ -207,7 +227,13 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
     }
     if (when_full != WhenFull::block) return settled(state.ring->acquire(lease, WhenFull::drop_newest));
     if (deadline <= now) return RingStatus::timeout;
-    if (!waits) waits = std::make_unique<Waiting>(state);
+    if (!waits) {
+      // Who spins collects by itself: no client, and no thread here, is woken for it.
+      const auto spin = std::min<std::chrono::nanoseconds>(state.ring->spin(), longest_spin);
+      const RingStatus spun = state.spin_for_slot(lease, std::min<Deadline>(deadline, now + spin));
+      if (spun != RingStatus::timeout || deadline <= Clock::now()) return spun;
+      waits = std::make_unique<Waiting>(state);
+    }
     {
       // In this order: what comes back after the look is told, by a message to the service thread.
       const std::lock_guard lock(state.mutex);
@@ -229,7 +255,8 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
 
 void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
-  if (lease.written().wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
+  const Fence& written = lease.written();
+  if (!written.signalled() && written.wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
   const std::lock_guard lock(mutex);
   const std::uint32_t slot = lease.slot();
   link::Shown shown{lease.info(), 0, note.size(), link::FrameTimes::of(lease.stamps())};
@@ -253,9 +280,10 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
 
 void LinkServer::State::collect_after_frames() {
   collect(false);
-  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread. And latencies
-  // are as exact as frames are seen to come back early.
-  if (fan.busy() + 1 < ring->slots() && !takes_times()) return;
+  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread: not who asks
+  // the server, which collects for him. And latencies are as exact as frames are seen to come back early.
+  const bool may_wait = !std::exchange(asks_here, false) && fan.busy() + 1 >= ring->slots();
+  if (!may_wait && !takes_times()) return;
   fan.want_returns();
   collect(false);
 }

@@ -71,6 +71,8 @@ struct LinkServer::State {
   State& operator=(const State&) = delete;
 
   void show(ReadLease lease, std::span<const std::byte> note = {});  ///< under `order`
+  /// Acquire, and collect meanwhile, without a sleep.
+  [[nodiscard]] RingStatus spin_for_slot(WriteLease& lease, Deadline end);
 
   // Under `mutex`.
   void collect(bool look_again);
@@ -127,6 +129,7 @@ struct LinkServer::State {
   Deadline watched_until{};  ///< somebody asked for a report lately
   std::vector<Event> events;
   std::vector<LinkQuestion> questions;
+  bool asks_here = false;  ///< slots are acquired from the server, and not from the ring
   bool ending = false;
   bool moves = false;  ///< another server follows
 

@@ -69,7 +69,8 @@ template <typename Attempt, typename Slice>
 RingStatus wait_on(Bell& bell, Deadline deadline, std::chrono::nanoseconds spin, std::atomic<std::uint64_t>& waits,
                    Attempt&& attempt, Slice&& slice) {
   if (const std::optional<RingStatus> status = attempt()) return *status;
-  if (deadline != no_deadline && deadline <= Clock::now()) return RingStatus::timeout;
+  // Deadline{} is one look, and costs no look at the clock.
+  if (deadline == Deadline{} || (deadline != no_deadline && deadline <= Clock::now())) return RingStatus::timeout;
 
   if (spin.count() > 0) {
     Deadline end{};

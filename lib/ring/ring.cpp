@@ -181,6 +181,9 @@ void Ring::set_spin(std::chrono::nanoseconds spin) noexcept {
   const auto bounded = std::clamp<std::chrono::nanoseconds>(spin, std::chrono::nanoseconds(0), std::chrono::hours(1));
   state_->spin_ns.store(bounded.count(), std::memory_order_relaxed);
 }
+std::chrono::nanoseconds Ring::spin() const noexcept {
+  return std::chrono::nanoseconds(state_->spin_ns.load(std::memory_order_relaxed));
+}
 
 void Ring::set_stamping(bool stamping) noexcept {
   if (!state_->process.here()) return;

@@ -40,6 +40,11 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   [[nodiscard]] pid_t pid() const { return pid_; }
+  /// It has not ended by itself.
+  [[nodiscard]] bool runs() const {
+    siginfo_t info{};
+    return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
+  }
   void signal(int number) const { kill(pid_, number); }
   /// "exit 3", "signal 9", or "runs" where it does not end.
   std::string wait() {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "sanitizers.hpp"
 
 namespace gpumap::test {
 
@@ -74,6 +76,36 @@ inline std::size_t mapped_memfds() {
   for (std::string line; std::getline(maps, line);) count += line.find("memfd:gpumap-") != std::string::npos ? 1 : 0;
   return count;
 }
+
+inline std::size_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::size_t all = 0, resident = 0;
+  statm >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Resident memory that grows with every death: compared with what there was after the first quarter of them, in which
+/// the heap of each thread and the pages of each slot were touched. What a heap keeps in pieces may come later, so some
+/// growth is allowed: over ten thousand deaths that is 400 bytes for each.
+class Resident {
+ public:
+  /// Of `all` deaths so many have been.
+  void look(unsigned deaths, unsigned all) {
+    if (at_first_ == 0 && deaths >= all / 4) at_first_ = resident_bytes();
+  }
+  void print_and_check() const {
+    constexpr std::size_t allowed = 4'000'000;
+    const std::size_t at_last = resident_bytes();
+    std::printf("resident: %.1f MiB after a quarter, %.1f MiB at the end\n", static_cast<double>(at_first_) / 0x1p20,
+                static_cast<double>(at_last) / 0x1p20);
+    if (!sanitized) {
+      EXPECT_LE(at_last, at_first_ + allowed);
+    }
+  }
+
+ private:
+  std::size_t at_first_ = 0;
+};
 
 inline bool connected(const LinkServer& server, pid_t pid) {
   const auto all = server.clients();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Processes of a link die, by SIGKILL, at every state and at any moment: every frame that arrives is whole, all slots
-// come back, whoever lives goes on, nothing is left behind. GPUMAP_LINK_KILLS says how many die, GPUMAP_LINK_SEED in
-// which order; the seed is printed. How long the others took to hear of it is printed too, and fails only where it
+// come back, whoever lives goes on, nothing is left behind, and nothing grows. GPUMAP_LINK_KILLS says how many die,
+// GPUMAP_LINK_SEED in which order; the seed is printed. GPUMAP_LINK_FRAMES: and on until so many frames were sent
+// (0), of GPUMAP_LINK_BYTES (8192). How long the others took to hear of it is printed too, and fails only where it
 // hangs: what a loaded machine does to 100 ms is no fault of the link.
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -34,9 +35,10 @@ unsigned seed() {
 
 TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
   const unsigned kills = number_from("GPUMAP_LINK_KILLS", 40);
+  const unsigned frames = number_from("GPUMAP_LINK_FRAMES", 0);
   std::printf("GPUMAP_LINK_SEED=%u GPUMAP_LINK_KILLS=%u\n", seed(), kills);
   std::mt19937 random(seed());
-  Served served(12, {.max_clients = 16}, 8192);
+  Served served(12, {.max_clients = 16}, number_from("GPUMAP_LINK_BYTES", 8192));
   auto witness = served.consumer(LinkLeak::no, "witness");
   std::atomic<bool> stop{false}, all_sent{false};
   std::atomic<std::uint64_t> sent{0};
@@ -65,7 +67,8 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
                                         "kernel-in-flight", "released", "any",       "any"};
   std::vector<std::unique_ptr<Child>> children;
   Times reclaim;
-  for (unsigned killed = 0; killed < kills;) {
+  Resident resident;
+  for (unsigned killed = 0; killed < kills || sent < frames;) {
     const bool spawn = children.size() < 15 && (children.empty() || random() % 2 == 0);
     if (spawn) {
       children.push_back(std::make_unique<Child>(
@@ -83,7 +86,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
     children.erase(children.begin() + static_cast<std::ptrdiff_t>(which));
     while (connected(*served.server, pid) && Clock::now() - began < hangs) std::this_thread::sleep_for(50us);
     reclaim.add(Clock::now() - began);
-    ++killed;
+    resident.look(++killed, kills);
   }
   children.clear();
   EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
@@ -92,6 +95,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
   all_sent = true;  // a frame is sent before it is counted
   reader.join();
   reclaim.print_and_check("consumer killed to slots back");
+  resident.print_and_check();
   const LinkCounters counters = served.server->counters();
   std::printf("%lu frames, %lu clients came, %lu went, the longest reclaim by itself took %.3f ms\n", sent.load(),
               counters.connected, counters.disconnected, static_cast<double>(counters.longest_reclaim_ns) / 1e6);
@@ -116,6 +120,8 @@ TEST(LinkKill, ProducersDieAndNoHalfFrameArrives) {
   std::atomic<std::uint64_t> frames{0};
   std::atomic<std::uint64_t> connections{0};
   Times noticed;
+  const std::size_t descriptors = open_descriptors();
+  const std::size_t memfds = mapped_memfds();
   const auto consume = [&](LinkLeak leak) {
     std::uint64_t before = 0;
     while (!stop) {
@@ -156,7 +162,8 @@ TEST(LinkKill, ProducersDieAndNoHalfFrameArrives) {
   for (const LinkLeak leak : {LinkLeak::no, LinkLeak::oldest, LinkLeak::newest}) consumers.emplace_back(consume, leak);
   const std::vector<std::string> states{"not-yet-serving", "leased",    "half-written", "written",
                                         "published",       "handed-on", "any",          "any"};
-  for (unsigned killed = 0; killed < kills; ++killed) {
+  Resident resident;
+  for (unsigned killed = 0; killed < kills; resident.look(++killed, kills)) {
     const std::string& state = states[random() % states.size()];
     died_ns = 0;
     Child producer({"produce", path, std::to_string(random()), state, std::to_string(random() % 300)});
@@ -175,8 +182,12 @@ TEST(LinkKill, ProducersDieAndNoHalfFrameArrives) {
   for (auto& consumer : consumers) consumer.join();
   // Who sees the end before its time was taken here has none to tell of: that may be all of a few.
   if (noticed.any()) noticed.print_and_check("producer killed to closed");
-  std::printf("%lu frames on %lu connections\n", frames.load(), connections.load());
+  std::printf("%u producers died, %lu frames on %lu connections\n", kills, frames.load(), connections.load());
+  resident.print_and_check();
   EXPECT_GT(frames, 0U);
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() == descriptors && mapped_memfds() == memfds; }))
+      << open_descriptors() << " descriptors, " << descriptors << " before, " << mapped_memfds() << " memfds, "
+      << memfds;
 }
 
 TEST(LinkKill, StoppedConsumerIsCutOffAndSeesNoTornFrame) {

@@ -118,6 +118,38 @@ TEST(LinkLimits, AThousandClientsLeaveNoDescriptor) {
   EXPECT_EQ(served.server->counters().disconnected, 1001U);
 }
 
+TEST(LinkLimits, ASpinningProducerAsksNobodyToWakeIt) {
+  Served served(4);
+  served.ring->set_spin(1h);  // the server: 50 ms at most
+  RawClient client(served.path);
+  client.join();
+  ASSERT_TRUE(served.server->wait_for_client(soon()));
+  const auto times_out_after = [&](std::chrono::nanoseconds time) {
+    WriteLease lease;
+    EXPECT_EQ(served.server->acquire(lease, WhenFull::block, Clock::now() + time), RingStatus::timeout);
+  };
+  for (std::uint64_t n = 0; n < 4; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+  EXPECT_EQ(client.block().wanted.load(), 0U) << "a full ring costs the client a message for each frame";
+  times_out_after(5ms);
+  EXPECT_EQ(client.block().wanted.load(), 0U);
+  // Who sleeps is woken.
+  served.ring->set_spin(0ns);
+  times_out_after(5ms);
+  EXPECT_EQ(client.block().wanted.load(), 1U);
+
+  // And who waits for a slot in the ring itself: the service thread collects for it.
+  Served other(2);
+  RawClient another(other.path);
+  another.join();
+  ASSERT_TRUE(other.server->wait_for_client(soon()));
+  for (int n = 0; n < 2; ++n) {
+    WriteLease lease;
+    ASSERT_EQ(other.ring->acquire(lease), RingStatus::ok);
+    other.server->publish(lease, {});
+  }
+  EXPECT_EQ(another.block().wanted.load(), 1U);
+}
+
 TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
   const TemporaryFolder folder;
   LinkConsumerOptions options;

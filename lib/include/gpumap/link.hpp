@@ -133,8 +133,8 @@ class GPUMAP_API LinkServer {
   LinkServer(const LinkServer&) = delete;
   LinkServer& operator=(const LinkServer&) = delete;
 
-  /// As Ring::acquire(), and collects what clients gave back. `drop_oldest` takes back what no client has taken, also
-  /// from those with LinkLeak::no.
+  /// As Ring::acquire(), and collects what clients gave back: for as long as the ring spins, 50 ms at most, without a
+  /// system call on either side. `drop_oldest` takes back what no client has taken, also from those with LinkLeak::no.
   [[nodiscard]] RingStatus acquire(WriteLease& lease, WhenFull when_full = WhenFull::block,
                                    Deadline deadline = no_deadline);
   /// Ring::publish() and hand_on().

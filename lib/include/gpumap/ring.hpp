@@ -200,6 +200,7 @@ class alignas(64) GPUMAP_API Ring {
   /// Drop everything queued (a flush).
   void drop_queued() noexcept;
   void set_spin(std::chrono::nanoseconds spin) noexcept;
+  [[nodiscard]] std::chrono::nanoseconds spin() const noexcept;
   /// Stamp the way of the frames that are acquired from now on. Off at first: then it costs nothing.
   void set_stamping(bool stamping) noexcept;
   [[nodiscard]] bool stamping() const noexcept;
