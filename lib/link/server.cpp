@@ -231,7 +231,7 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
       // Who spins collects by itself: no client, and no thread here, is woken for it.
       const auto spin = std::min<std::chrono::nanoseconds>(state.ring->spin(), longest_spin);
       const RingStatus spun = state.spin_for_slot(lease, std::min<Deadline>(deadline, now + spin));
-      if (spun != RingStatus::timeout || deadline <= Clock::now()) return spun;
+      if (spun != RingStatus::timeout || deadline <= Clock::now()) return settled(spun);
       waits = std::make_unique<Waiting>(state);
     }
     {

@@ -321,6 +321,27 @@ TEST(LinkLife, WhoWaitsInTheRingItselfEndsAStall) {
   }
 }
 
+// Many short waits are no long one, also where the producer spins for them.
+TEST(LinkLife, ASlowClientThatGivesBackIsNotDisconnected) {
+  for (const auto spin : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(1h)}) {
+    Served served(2, {.stall_limit = 1s});
+    served.ring->set_spin(spin);
+    const auto slow = served.consumer(LinkLeak::no, "slow");
+    ReadLease kept[2];
+    const Deadline began = Clock::now();
+    for (std::uint64_t n = 0; n < 2 || Clock::now() - began < 1500ms; ++n) {
+      ReadLease& lease = kept[n % 2];
+      std::thread gives_back([&] {
+        std::this_thread::sleep_for(20ms);
+        lease.release();
+      });
+      ASSERT_EQ(served.send(n), RingStatus::ok);
+      gives_back.join();
+      ASSERT_EQ(next_of(*slow, lease), std::to_string(n)) << slow->why();
+    }
+  }
+}
+
 // It keeps an older frame, but one slot: that would stop nobody.
 TEST(LinkLife, AClientThatMayMissFramesIsNotDisconnectedForAnother) {
   Served served(4, {.stall_limit = 50ms});
