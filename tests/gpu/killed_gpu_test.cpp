@@ -10,10 +10,12 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <random>
 
+#include "../unit/sanitizers.hpp"
 #include "mode_pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -80,6 +82,7 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
     const std::string mode = std::get<0>(GetParam());
     if (mode == "resident" && !cuda_) GTEST_SKIP() << "no kernel stays without CUDA: " << device_->info().name;
     if (player() == "gst-launch-1.0") {
+      if (sanitized) GTEST_SKIP() << "gst-launch-1.0 has no sanitizer's run time";
       if (std::system("gst-launch-1.0 --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no gst-launch-1.0";
       if (plugin_folder().empty()) GTEST_SKIP() << "no plugin beside this program: GPUMAP_PLUGIN may name one";
     }
