@@ -19,6 +19,16 @@ with tempfile.TemporaryDirectory() as folder:
             subprocess.run([sys.executable, draw, file, drawn, "--kernel", "identity"], check=True)
             assert drawn.stat().st_size > 4000, drawn.read_bytes()
 
+# A path that fails is told, and the others are measured.
+with tempfile.TemporaryDirectory() as folder:
+    file = pathlib.Path(folder) / "failed.json"
+    failing = [sys.argv[1], "--frames", "20", "--warmup", "5", "--json", file, "--rival", "identity", "--kernels",
+               "identity", "--paths", "rival;pipeline"]
+    assert subprocess.run(failing).returncode == 1
+    failed = json.loads(file.read_text())
+    assert [one["what"] for one in failed["failures"]] == ["identity, rival"], failed["failures"]
+    assert [one["path"] for one in failed["results"]] == ["pipeline"], failed["results"]
+
 paths = {"bare, one thread", "bare, two threads", "pipeline", "pipeline, stamps", "rival"}
 cuda = report["backend"] == "cuda"
 if cuda:

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gpumap/device.hpp>
 #include <nlohmann/json.hpp>
 
@@ -111,15 +112,27 @@ bool is_asked_for(const std::vector<std::string>& names, const std::string& name
   return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
 }
 
+/// One that fails takes no other with it; its reason is in "failures".
+void attempt(nlohmann::json& report, const std::string& what, const std::function<void()>& measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    fmt::print("{}: FAILED: {}\n", what, error.what());
+    report["failures"].push_back({{"what", what}, {"error", error.what()}});
+  }
+}
+
 /// The paths of one kernel that are asked for, and can be.
-std::vector<Result> measure(const Options& options, const NamedKernel& kernel, const std::string& lack) {
+std::vector<Result> measure(const Options& options, const NamedKernel& kernel, const std::string& lack,
+                            nlohmann::json& report) {
   std::vector<Result> results;
   const auto add = [&](Result result) {
     print_result(result);
     results.push_back(std::move(result));
   };
   const auto pipeline = [&](const Elements& how) {
-    if (is_asked_for(options.paths, how.path)) add(run_pipeline(options, kernel, how));
+    if (!is_asked_for(options.paths, how.path)) return;
+    attempt(report, kernel.name + ", " + how.path, [&] { add(run_pipeline(options, kernel, how)); });
   };
   if (is_asked_for(options.paths, "bare, one thread")) add(run_bare(options, kernel, Threads::one));
   if (is_asked_for(options.paths, "bare, two threads")) add(run_bare(options, kernel, Threads::two));
@@ -141,7 +154,7 @@ const Result* find(const std::vector<Result>& results, std::string_view path) {
 /// The paths of one kernel; true when the pipeline keeps to the target.
 bool compare(const Program& program, const NamedKernel& kernel, const std::string& lack, nlohmann::json& report) {
   const Options& options = program.options;
-  const std::vector<Result> results = measure(options, kernel, lack);
+  const std::vector<Result> results = measure(options, kernel, lack, report);
   for (const Result& result : results) report["results"].push_back(to_json(result));
   const auto median = [](const Result& result) { return summarise(result.total).median_us; };
   bool within = true;
@@ -190,16 +203,18 @@ void measure_rates(const Options& options, nlohmann::json& report) {
     for (const unsigned bytes : {64U, 4096U}) {
       for (const bool overlaps : {false, true}) {
         Rate rate{.bytes = bytes, .resident = resident, .overlaps = overlaps, .frames = options.rate_frames};
-        run_rate(options, rate);
         const std::string what =
             fmt::format("{} B, {}, {}", bytes, resident ? "resident" : "launched",
                         overlaps ? "in GPU memory, overlapping" : "each one waited for and copied");
-        fmt::print("{:<53} {:>9.0f}\n", what, rate.a_second);
-        report["rates"].push_back({{"bytes", bytes},
-                                   {"mode", resident ? "resident" : "launch"},
-                                   {"overlapping", overlaps},
-                                   {"frames", rate.frames},
-                                   {"frames_per_s", rate.a_second}});
+        attempt(report, what, [&] {
+          run_rate(options, rate);
+          fmt::print("{:<53} {:>9.0f}\n", what, rate.a_second);
+          report["rates"].push_back({{"bytes", bytes},
+                                     {"mode", resident ? "resident" : "launch"},
+                                     {"overlapping", overlaps},
+                                     {"frames", rate.frames},
+                                     {"frames_per_s", rate.a_second}});
+        });
       }
     }
   }
@@ -256,6 +271,7 @@ int run(Program& program) {
     out << report.dump(2) << '\n';
     if (!out.flush()) throw std::runtime_error("cannot write " + program.json_file);
   }
+  if (report.contains("failures")) return 1;
   if (info.software) return 0;
   fmt::print("\n{}: pipeline minus bare, target {} us\n", within ? "within" : "MISSED", target_us);
   return program.check && !within ? 1 : 0;
