@@ -45,7 +45,7 @@ class Process {
     } else {
       setenv("GPUMAP_TEST_PLAYS", description.c_str(), 1);
       command += std::filesystem::read_symlink("/proc/self/exe").string() +
-                 " --gtest_also_run_disabled_tests --gtest_filter=Peer.DISABLED_Plays";
+                 " --gtest_also_run_disabled_tests --gtest_brief=1 --gtest_filter=Peer.DISABLED_Plays";
     }
     std::vector<char*> argv{const_cast<char*>("sh"), const_cast<char*>("-c"), command.data(), nullptr};
     if (posix_spawnp(&pid_, "sh", nullptr, nullptr, argv.data(), environ) != 0) throw std::runtime_error("no sh");
