@@ -20,7 +20,7 @@ def load(name):
 
 def row(what, target, figure, met=None, note=""):
     verdict = "" if met is None else "met" if met else "missed"
-    ROWS.append((what, target, "not measured" if figure is None else figure, verdict if figure is not None else "", note))
+    ROWS.append((what, target, figure or "not measured", verdict, note))
 
 
 def at_most(what, limit, value, form="{:.1f}", note="", unit=""):
