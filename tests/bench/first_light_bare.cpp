@@ -81,7 +81,7 @@ class Bare {
 };
 
 struct Times {
-  std::vector<std::int64_t> total, fenced, seen, launched, done, period;
+  Histogram total, fenced, seen, launched, done, period;
 };
 
 void wait_for(const gpumap::Fence& fence) {
@@ -101,11 +101,11 @@ void run_one_thread(Bare& bare, Times& times) {
     wait_for(fence);
     const std::int64_t done = now_ns();
     if (i >= bare.warmup()) {
-      times.total.push_back(done - stored);
-      times.fenced.push_back(fenced - stored);
-      times.launched.push_back(launched - fenced);
-      times.done.push_back(done - launched);
-      if (before != 0) times.period.push_back(stored - before);
+      times.total.add(done - stored);
+      times.fenced.add(fenced - stored);
+      times.launched.add(launched - fenced);
+      times.done.add(done - launched);
+      if (before != 0) times.period.add(stored - before);
     }
     before = stored;
   }
@@ -143,12 +143,12 @@ void run_two_threads(Bare& bare, Times& times) {
     published.store(i + 1, std::memory_order_release);
     if (!spin_until([&] { return completed.load(std::memory_order_acquire) > i; }) || completed == gave_up) break;
     if (i >= bare.warmup()) {
-      times.total.push_back(done - stored);
-      times.fenced.push_back(fenced - stored);
-      times.seen.push_back(seen - fenced);
-      times.launched.push_back(launched - seen);
-      times.done.push_back(done - launched);
-      if (before != 0) times.period.push_back(stored - before);
+      times.total.add(done - stored);
+      times.fenced.add(fenced - stored);
+      times.seen.add(seen - fenced);
+      times.launched.add(launched - seen);
+      times.done.add(done - launched);
+      if (before != 0) times.period.add(stored - before);
     }
     before = stored;
   }
@@ -169,7 +169,7 @@ Result run_bare(const Options& options, const NamedKernel& kernel, Threads threa
   Result result;
   result.kernel = kernel.name;
   result.path = threads == Threads::one ? "bare, one thread" : "bare, two threads";
-  result.total = summarise(times.total);
+  result.total = times.total;
   result.stages.emplace_back("last store to store fence done", summarise(times.fenced));
   if (threads == Threads::two) result.stages.emplace_back("to seen by the second thread", summarise(times.seen));
   result.stages.emplace_back("to launched", summarise(times.launched));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What the three elements cost: the time from a producer's last store into a frame until the CPU sees a trivial kernel
-// on that frame done, with and without GStreamer around the same stores, launch and wait, in the same run.
+// on that frame done, with and without GStreamer around the same stores, launch and wait, and with cudaupload in their
+// place, in the same run. Times are counted in a histogram, so ten million frames take no more memory than ten. With
+// --rates also how many small frames a second pass.
 //
 // It does not measure the fill (both paths do the same memcpy of lines that videotestsrc does for pattern=black), nor a
 // queue (one frame is in flight), nor threads that slept (both sides poll).
@@ -9,9 +11,11 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gpumap/device.hpp>
 #include <nlohmann/json.hpp>
 
@@ -23,6 +27,10 @@ namespace first_light {
 gpumap::KernelSource NamedKernel::source(gpumap::Backend backend) const {
   if (!file.empty()) return gpumap::load_kernel_file(file);
   return gpumap::source_of(*gpumap::find_builtin(name), backend);
+}
+
+std::string NamedKernel::property() const {
+  return file.empty() ? "kernel=" + name : fmt::format("location=\"{}\"", file);
 }
 
 namespace {
@@ -53,7 +61,11 @@ class TemporaryKernel {
 };
 
 nlohmann::json to_json(const Result& result) {
-  nlohmann::json made = bench::to_json(result.total);
+  nlohmann::json made = bench::to_json(summarise(result.total));
+  made["histogram"] = nlohmann::json::array();  // us, frames
+  for (const Histogram::Count& count : result.total.counts()) {
+    made["histogram"].push_back({static_cast<double>(count.time_ns) / 1000.0, count.times});
+  }
   made["kernel"] = result.kernel;
   made["path"] = result.path;
   made["period_us"] = result.period_us;
@@ -67,12 +79,12 @@ nlohmann::json to_json(const Result& result) {
 }
 
 void print_row(const std::string& kernel, const std::string& name, const Summary& s) {
-  fmt::print("{:<10} {:<42} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", kernel, name, s.median_us, s.p90_us, s.p99_us,
-             s.min_us);
+  fmt::print("{:<10} {:<42} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", kernel, name, s.median_us,
+             s.p90_us, s.p99_us, s.p999_us, s.max_us, s.min_us);
 }
 
 void print_result(const Result& result) {
-  print_row(result.kernel, result.path, result.total);
+  print_row(result.kernel, result.path, summarise(result.total));
   for (const auto& [name, summary] : result.stages) print_row("", "  " + name, summary);
 }
 
@@ -81,29 +93,76 @@ struct Program {
   std::string backend = "auto";
   std::string commit;
   std::string json_file;
-  bool check = false;
+  bool check = false, rates = false;
 };
 
-/// The paths of one kernel; true when the pipeline keeps to the target.
-bool compare(const Program& program, const NamedKernel& kernel, nlohmann::json& report) {
-  const Options& options = program.options;
-  const Result one = run_bare(options, kernel, Threads::one);
-  const Result two = run_bare(options, kernel, Threads::two);
-  const Result pipeline = run_pipeline(options, kernel, {});
-  const Result followed = run_pipeline(options, kernel, {.stamps = true});
-  std::vector<const Result*> all{&one, &two, &pipeline, &followed};
-  Result resident;
+/// Why there is no rival; empty where there is one.
+std::string no_rival(const Options& options) {
+  if (options.rival != "cudaupload") return {};
+  if (options.backend != gpumap::Backend::cuda) return "cudaupload is CUDA's";
+  GstElement* upload = gst_element_factory_make("cudaupload", nullptr);
+  if (upload == nullptr) return "this GStreamer has no cudaupload, which comes with gst-plugins-bad";
+  const bool opens = gst_element_set_state(upload, GST_STATE_READY) != GST_STATE_CHANGE_FAILURE;
+  gst_element_set_state(upload, GST_STATE_NULL);
+  gst_object_unref(upload);
+  return opens ? "" : "cudaupload opens no CUDA device";
+}
+
+bool is_asked_for(const std::vector<std::string>& names, const std::string& name) {
+  return names.empty() || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// One that fails takes no other with it; its reason is in "failures".
+void attempt(nlohmann::json& report, const std::string& what, const std::function<void()>& measure) {
+  try {
+    measure();
+  } catch (const std::exception& error) {
+    fmt::print("{}: FAILED: {}\n", what, error.what());
+    report["failures"].push_back({{"what", what}, {"error", error.what()}});
+  }
+}
+
+/// The paths of one kernel that are asked for, and can be.
+std::vector<Result> measure(const Options& options, const NamedKernel& kernel, const std::string& lack,
+                            nlohmann::json& report) {
+  std::vector<Result> results;
+  const auto add = [&](Result result) {
+    print_result(result);
+    results.push_back(std::move(result));
+  };
+  const auto pipeline = [&](const Elements& how) {
+    if (!is_asked_for(options.paths, how.path)) return;
+    attempt(report, kernel.name + ", " + how.path, [&] { add(run_pipeline(options, kernel, how)); });
+  };
+  if (is_asked_for(options.paths, "bare, one thread")) add(run_bare(options, kernel, Threads::one));
+  if (is_asked_for(options.paths, "bare, two threads")) add(run_bare(options, kernel, Threads::two));
+  pipeline({.path = "pipeline"});
+  pipeline({.path = "pipeline, stamps", .stamps = true});
   if (options.backend == gpumap::Backend::cuda) {
-    resident = run_pipeline(options, kernel, {.resident = true});
-    all.push_back(&resident);
+    pipeline({.path = "pipeline, resident", .resident = true});
+    pipeline({.path = "pipeline, two resident", .resident = true, .kernels = 2});
   }
+  if (lack.empty()) pipeline({.path = "rival", .rival = true});
+  return results;
+}
+
+const Result* find(const std::vector<Result>& results, std::string_view path) {
+  const auto found = std::find_if(results.begin(), results.end(), [&](const Result& one) { return one.path == path; });
+  return found == results.end() ? nullptr : &*found;
+}
+
+/// The paths of one kernel; true when the pipeline keeps to the target.
+bool compare(const Program& program, const NamedKernel& kernel, const std::string& lack, nlohmann::json& report) {
+  const Options& options = program.options;
+  const std::vector<Result> results = measure(options, kernel, lack, report);
+  for (const Result& result : results) report["results"].push_back(to_json(result));
+  const auto median = [](const Result& result) { return summarise(result.total).median_us; };
   bool within = true;
-  for (const Result* result : all) {
-    print_result(*result);
-    report["results"].push_back(to_json(*result));
-  }
-  for (const Result* bare : {&one, &two}) {
-    const double difference = pipeline.total.median_us - bare->total.median_us;
+  const Result* pipeline = find(results, "pipeline");
+  for (const char* path : {"bare, one thread", "bare, two threads"}) {
+    const Result* bare = find(results, path);
+    if (pipeline == nullptr || bare == nullptr) continue;
+    const double difference = median(*pipeline) - median(*bare);
     within = within && difference <= target_us;
     fmt::print("{:<10} {:<42} {:>9.2f}\n", kernel.name, "pipeline minus " + bare->path, difference);
     report["differences"].push_back({{"kernel", kernel.name},
@@ -112,14 +171,53 @@ bool compare(const Program& program, const NamedKernel& kernel, nlohmann::json& 
                                      {"target_us", target_us},
                                      {"within", difference <= target_us}});
   }
-  fmt::print("{:<10} {:<42} {:>9.2f}\n", kernel.name, "stamps: pipeline with minus without",
-             followed.total.median_us - pipeline.total.median_us);
-  if (pipeline.zero_copy_frames != options.warmup + options.frames) {
-    fmt::print("{:<10} only {} of {} frames were written in place\n", kernel.name, pipeline.zero_copy_frames,
+  const auto minus = [&](const char* what, const char* more, const char* less) {
+    const Result *one = find(results, more), *other = find(results, less);
+    if (one == nullptr || other == nullptr) return;
+    fmt::print("{:<10} {:<42} {:>9.2f}\n", kernel.name, what, median(*one) - median(*other));
+  };
+  minus("stamps: pipeline with minus without", "pipeline, stamps", "pipeline");
+  minus("a second kernel that stays", "pipeline, two resident", "pipeline, resident");
+  const Result* rival = find(results, "rival");
+  for (const auto& [path, target] : {std::pair{"pipeline", 0.35}, {"pipeline, resident", 0.15}}) {
+    const Result* ours = find(results, path);
+    if (rival == nullptr || ours == nullptr) continue;
+    const double ratio = median(*ours) / median(*rival);
+    fmt::print("{:<10} {:<42} {:>9.3f}\n", kernel.name, fmt::format("{} over {}", path, options.rival), ratio);
+    report["ratios"].push_back(
+        {{"kernel", kernel.name}, {"path", path}, {"over", options.rival}, {"median", ratio}, {"target", target}});
+  }
+  if (pipeline != nullptr && pipeline->zero_copy_frames != options.warmup + options.frames) {
+    fmt::print("{:<10} only {} of {} frames were written in place\n", kernel.name, pipeline->zero_copy_frames,
                options.warmup + options.frames);
     within = false;
   }
   return within;
+}
+
+/// Frames a second of small frames.
+void measure_rates(const Options& options, nlohmann::json& report) {
+  fmt::print("\nframes a second, fakesrc to fakesink, kernel=identity\n");
+  for (const bool resident : {false, true}) {
+    if (resident && options.backend != gpumap::Backend::cuda) continue;
+    for (const unsigned bytes : {64U, 4096U}) {
+      for (const bool overlaps : {false, true}) {
+        Rate rate{.bytes = bytes, .resident = resident, .overlaps = overlaps, .frames = options.rate_frames};
+        const std::string what =
+            fmt::format("{} B, {}, {}", bytes, resident ? "resident" : "launched",
+                        overlaps ? "in GPU memory, overlapping" : "each one waited for and copied");
+        attempt(report, what, [&] {
+          run_rate(options, rate);
+          fmt::print("{:<53} {:>9.0f}\n", what, rate.a_second);
+          report["rates"].push_back({{"bytes", bytes},
+                                     {"mode", resident ? "resident" : "launch"},
+                                     {"overlapping", overlaps},
+                                     {"frames", rate.frames},
+                                     {"frames_per_s", rate.a_second}});
+        });
+      }
+    }
+  }
 }
 
 int run(Program& program) {
@@ -153,19 +251,27 @@ int run(Program& program) {
              info.software ? " (software: these are no figures of a GPU)" : "", info.vulkan_driver,
              gpumap::to_string(info.access), backend, bench::cpu_name(), options.width, options.height, options.frames,
              options.warmup, options.busy_poll_us);
-  fmt::print("\nus from the producer's last store to the kernel seen done\n{:<10} {:<42} {:>9} {:>9} {:>9} {:>9}\n",
-             "kernel", "path", "median", "P90", "P99", "min");
+  fmt::print(
+      "\nus from the producer's last store to the kernel seen done\n{:<10} {:<42} {:>9} {:>9} {:>9} {:>9} {:>9} "
+      "{:>9}\n",
+      "kernel", "path", "median", "P90", "P99", "P99.9", "max", "min");
 
   const TemporaryKernel nothing(options.backend);
+  const std::string lack = no_rival(options);
+  if (!lack.empty() && is_asked_for(options.paths, "rival")) fmt::print("no rival: {}\n", lack);
+  report["rival"] = lack.empty() ? options.rival : "none: " + lack;
   bool within = true;
   for (const NamedKernel& kernel : {NamedKernel{"nothing", nothing.path()}, NamedKernel{"identity", {}}}) {
-    within = compare(program, kernel, report) && within;
+    if (is_asked_for(options.kernels, kernel.name)) within = compare(program, kernel, lack, report) && within;
   }
+  if (options.rate_frames == 0) options.rate_frames = info.software ? 200 : 300'000;
+  if (program.rates) measure_rates(options, report);
   if (!program.json_file.empty()) {
     std::ofstream out(program.json_file);
     out << report.dump(2) << '\n';
     if (!out.flush()) throw std::runtime_error("cannot write " + program.json_file);
   }
+  if (report.contains("failures")) return 1;
   if (info.software) return 0;
   fmt::print("\n{}: pipeline minus bare, target {} us\n", within ? "within" : "MISSED", target_us);
   return program.check && !within ? 1 : 0;
@@ -192,6 +298,16 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0, 1'000'000));
   app.add_option("--width", program.options.width, "Of a frame, in pixels")->check(CLI::Range(2, 7680));
   app.add_option("--height", program.options.height, "Of a frame, in pixels")->check(CLI::Range(2, 4320));
+  app.add_option("--paths", program.options.paths, "What is measured, all without; apart by ;")
+      ->delimiter(';')
+      ->check(CLI::IsMember({"bare, one thread", "bare, two threads", "pipeline", "pipeline, stamps",
+                             "pipeline, resident", "pipeline, two resident", "rival", "none"}));
+  app.add_option("--kernels", program.options.kernels, "nothing, identity; both without")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"nothing", "identity"}));
+  app.add_option("--rival", program.options.rival, "What the elements are compared with, in their place");
+  app.add_flag("--rates", program.rates, "Frames a second of 64 B and 4 KiB, too");
+  app.add_option("--rate-frames", program.options.rate_frames, "Frames of each of these (0: by device)");
   app.add_option("--json", program.json_file, "Write the figures there");
   app.add_option("--commit", program.commit, "Commit to note in the JSON");
   app.add_flag("--check", program.check, "On a GPU, exit 1 when the target is missed");

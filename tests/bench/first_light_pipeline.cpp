@@ -19,9 +19,17 @@ struct Stamps {
   std::int64_t stored = 0, pushed = 0, entered = 0, left = 0, received = 0, launched = 0, done = 0;
 };
 
+/// Of all frames behind the first ones.
+struct Times {
+  Histogram total, pushed, entered, received, launched, done, left, period;
+};
+
 /// The producer's thread owns it, but for what the consumer's thread writes before it raises `completed`.
 struct Run {
-  std::vector<Stamps> frames;
+  Times times;
+  std::int64_t before = 0;  ///< when the frame before was stored
+  unsigned warmup = 0;
+  bool rival = false;
   Stamps now;
   unsigned sent = 0;
   std::atomic<unsigned> completed{0};
@@ -41,8 +49,28 @@ void unmap(GstMemory* memory, GstMapInfo* info) {
 }
 
 GstPadProbeReturn on_pushed(GstPad* /*pad*/, GstPadProbeInfo* /*info*/, gpointer run) {
-  static_cast<Run*>(run)->now.pushed = now_ns();
+  Stamps& now = static_cast<Run*>(run)->now;
+  now.pushed = now_ns();
+  // Where no slot is unmapped, the last store was just now.
+  if (now.stored == 0) now.stored = now.pushed;
   return GST_PAD_PROBE_OK;
+}
+
+void count(Run& run) {
+  const Stamps& now = run.now;
+  Times& times = run.times;
+  if (run.sent > run.warmup) {
+    times.total.add(now.done - now.stored);
+    times.pushed.add(now.pushed - now.stored);
+    times.entered.add(now.entered - now.pushed);
+    if (!run.rival) times.received.add(now.received - now.entered);
+    times.launched.add(now.launched - (run.rival ? now.entered : now.received));
+    times.done.add(now.done - now.launched);
+    if (!run.rival) times.left.add(now.left - now.entered);
+    if (run.before != 0) times.period.add(now.stored - run.before);
+  }
+  run.before = now.stored;
+  run.now = {};
 }
 
 GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
@@ -56,8 +84,7 @@ GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
     return run.completed.load(std::memory_order_acquire) >= run.sent || run.failed.load(std::memory_order_relaxed);
   });
   if (!done || run.failed) return GST_FLOW_ERROR;
-  run.frames.push_back(run.now);
-  run.now = {};
+  count(run);
   return GST_FLOW_OK;
 }
 
@@ -90,21 +117,40 @@ void add_probe(GstElement* pipeline, const char* element, GstPadProbeCallback ca
   gst_object_unref(found);
 }
 
-std::string describe(const Options& options, const NamedKernel& kernel, Elements how) {
-  const std::string which = kernel.file.empty() ? "kernel=" + kernel.name : fmt::format("location=\"{}\"", kernel.file);
-  return fmt::format(
+std::string describe(const Options& options, const NamedKernel& kernel, const Elements& how) {
+  std::string line = fmt::format(
       "videotestsrc name=from pattern=black num-buffers={} ! "
-      "video/x-raw,format=NV12,width={},height={},framerate=30/1 ! "
-      "gpumapsink name=sink channel=first-light device={} slots=2 busy-poll={} sync=false "
-      "gpumapsrc name=src channel=first-light busy-poll={} ! "
-      "gpumapkernel name=kernel device={} backend={} {} mode={} ! video/x-raw(memory:GPUMap) ! "
-      "fakesink sync=false enable-last-sample=false",
-      options.warmup + options.frames, options.width, options.height, options.device, options.busy_poll_us,
-      options.busy_poll_us, options.device, options.backend == gpumap::Backend::cuda ? "cuda" : "vulkan", which,
-      how.resident ? "resident" : "launch");
+      "capsfilter name=shape caps=video/x-raw,format=NV12,width={},height={},framerate=30/1 ! ",
+      options.warmup + options.frames, options.width, options.height);
+  if (how.rival) {
+    line += options.rival + " ! ";
+  } else {
+    line += fmt::format(
+        "gpumapsink name=sink channel=first-light device={} slots=2 busy-poll={} sync=false stamps={} "
+        "gpumapsrc name=src channel=first-light busy-poll={} ! ",
+        options.device, options.busy_poll_us, how.stamps, options.busy_poll_us);
+  }
+  for (unsigned i = 0; i < how.kernels; ++i) {
+    line += fmt::format("gpumapkernel name=kernel{} device={} backend={} {} mode={} ! ", i, options.device,
+                        options.backend == gpumap::Backend::cuda ? "cuda" : "vulkan", kernel.property(),
+                        how.resident ? "resident" : "launch");
+  }
+  return line + "video/x-raw(memory:GPUMap) ! fakesink sync=false enable-last-sample=false";
 }
 
-/// Runs to EOS; returns the text of an error, or an empty one.
+std::uint64_t zero_copy_frames(GstElement* pipeline) {
+  GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
+  GstStructure* stats = nullptr;
+  g_object_get(sink, "stats", &stats, nullptr);
+  guint64 frames = 0;
+  gst_structure_get_uint64(stats, "zero-copy-frames", &frames);
+  gst_structure_free(stats);
+  gst_object_unref(sink);
+  return frames;
+}
+
+}  // namespace
+
 std::string play(GstElement* pipeline) {
   std::string failure;
   GstBus* bus = gst_element_get_bus(pipeline);
@@ -122,79 +168,67 @@ std::string play(GstElement* pipeline) {
   return failure;
 }
 
-std::uint64_t zero_copy_frames(GstElement* sink) {
-  GstStructure* stats = nullptr;
-  g_object_get(sink, "stats", &stats, nullptr);
-  guint64 frames = 0;
-  gst_structure_get_uint64(stats, "zero-copy-frames", &frames);
-  gst_structure_free(stats);
-  return frames;
-}
-
-Summary part(const Run& run, unsigned warmup, std::int64_t Stamps::*from, std::int64_t Stamps::*to) {
-  std::vector<std::int64_t> times;
-  for (std::size_t i = warmup; i < run.frames.size(); ++i) times.push_back(run.frames[i].*to - run.frames[i].*from);
-  return summarise(times);
-}
-
-}  // namespace
-
-Result run_pipeline(const Options& options, const NamedKernel& kernel, Elements how) {
+GstElement* parse(const std::string& description) {
   GError* error = nullptr;
-  GstElement* pipeline = gst_parse_launch(describe(options, kernel, how).c_str(), &error);
-  if (error != nullptr) {
-    const std::string text = error->message;
-    g_error_free(error);
-    throw std::runtime_error(text);
-  }
+  GstElement* pipeline = gst_parse_launch(description.c_str(), &error);
+  if (error == nullptr) return pipeline;
+  const std::string text = error->message;
+  g_error_free(error);
+  if (pipeline != nullptr) gst_object_unref(pipeline);
+  throw std::runtime_error(text);
+}
+
+Result run_pipeline(const Options& options, const NamedKernel& kernel, const Elements& how) {
+  GstElement* pipeline = parse(describe(options, kernel, how));
   Run run;
-  run.frames.reserve(options.warmup + options.frames);
+  run.warmup = options.warmup;
+  run.rival = how.rival;
   running = &run;
   GstAllocator* allocator = gpumap::gst::wrapping_allocator();
   true_unmap = allocator->mem_unmap_full;
-  allocator->mem_unmap_full = unmap;
+  // A rival's frames are stored when they are pushed.
+  if (!how.rival) allocator->mem_unmap_full = unmap;
   add_probe(pipeline, "from", on_pushed, run);
-  add_probe(pipeline, "src", on_received, run);
-  add_probe(pipeline, "kernel", on_launched, run);
-  GstElement* sink = gst_bin_get_by_name(GST_BIN(pipeline), "sink");
-  g_object_set(sink, "stamps", static_cast<gboolean>(how.stamps), nullptr);
-  GstPad* pad = gst_element_get_static_pad(sink, "sink");
+  if (!how.rival) add_probe(pipeline, "src", on_received, run);
+  add_probe(pipeline, fmt::format("kernel{}", how.kernels - 1).c_str(), on_launched, run);
+  // Of gpumapsink, or of what stands in its place.
+  GstElement* shape = gst_bin_get_by_name(GST_BIN(pipeline), "shape");
+  GstPad* shaped = gst_element_get_static_pad(shape, "src");
+  GstPad* pad = gst_pad_get_peer(shaped);
+  gst_object_unref(shaped);
+  gst_object_unref(shape);
   run.chain = GST_PAD_CHAINFUNC(pad);
   gst_pad_set_chain_function(pad, chain);
 
   const std::string failure = play(pipeline);
-  const std::uint64_t zero_copy = zero_copy_frames(sink);
+  const std::uint64_t zero_copy = how.rival ? 0 : zero_copy_frames(pipeline);
   gst_element_set_state(pipeline, GST_STATE_NULL);
   allocator->mem_unmap_full = true_unmap;
   running = nullptr;
   gst_object_unref(pad);
-  gst_object_unref(sink);
   gst_object_unref(pipeline);
   if (!failure.empty()) throw std::runtime_error(failure);
-  if (run.frames.size() != options.warmup + options.frames) {
-    throw std::runtime_error(
-        fmt::format("{} of {} frames came through", run.frames.size(), options.warmup + options.frames));
+  if (run.sent != options.warmup + options.frames) {
+    throw std::runtime_error(fmt::format("{} of {} frames came through", run.sent, options.warmup + options.frames));
   }
 
+  const Times& times = run.times;
   Result result;
   result.kernel = kernel.name;
-  result.path = how.stamps ? "pipeline, stamps" : how.resident ? "pipeline, resident" : "pipeline";
+  result.path = how.path;
   result.zero_copy_frames = zero_copy;
-  const unsigned warmup = options.warmup;
-  result.total = part(run, warmup, &Stamps::stored, &Stamps::done);
-  result.stages.emplace_back("last store to pushed by videotestsrc",
-                             part(run, warmup, &Stamps::stored, &Stamps::pushed));
-  result.stages.emplace_back("to entered gpumapsink", part(run, warmup, &Stamps::pushed, &Stamps::entered));
-  result.stages.emplace_back("to received by gpumapsrc", part(run, warmup, &Stamps::entered, &Stamps::received));
-  result.stages.emplace_back("to launched by gpumapkernel", part(run, warmup, &Stamps::received, &Stamps::launched));
-  result.stages.emplace_back("to done", part(run, warmup, &Stamps::launched, &Stamps::done));
-  result.stages.emplace_back("(beside it: entered to left gpumapsink)",
-                             part(run, warmup, &Stamps::entered, &Stamps::left));
-  std::vector<std::int64_t> periods;
-  for (std::size_t i = warmup + 1; i < run.frames.size(); ++i) {
-    periods.push_back(run.frames[i].stored - run.frames[i - 1].stored);
+  result.total = times.total;
+  result.stages.emplace_back("last store to pushed by videotestsrc", summarise(times.pushed));
+  if (how.rival) {
+    result.stages.emplace_back("to entered the first element", summarise(times.entered));
+  } else {
+    result.stages.emplace_back("to entered gpumapsink", summarise(times.entered));
+    result.stages.emplace_back("to received by gpumapsrc", summarise(times.received));
   }
-  result.period_us = summarise(periods).median_us;
+  result.stages.emplace_back("to launched by gpumapkernel", summarise(times.launched));
+  result.stages.emplace_back("to done", summarise(times.done));
+  if (!how.rival) result.stages.emplace_back("(beside it: entered to left gpumapsink)", summarise(times.left));
+  result.period_us = summarise(times.period).median_us;
   return result;
 }
 

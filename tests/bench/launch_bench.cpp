@@ -147,13 +147,6 @@ class Hog {
   std::thread thread_;
 };
 
-nlohmann::json tail_of(std::vector<std::int64_t>& ns) {
-  nlohmann::json made = bench::to_json(bench::summarise(ns));
-  made["p999_us"] = static_cast<double>(ns[static_cast<std::size_t>(0.999 * static_cast<double>(ns.size() - 1))]) / 1e3;
-  made["max_us"] = static_cast<double>(ns.back()) / 1e3;
-  return made;
-}
-
 class Bench {
  public:
   explicit Bench(Options options)
@@ -228,11 +221,10 @@ class Bench {
                "P99", "P99.9");
     nlohmann::json rows = nlohmann::json::array();
     for (Way& way : ways) {
-      const auto called = tail_of(way.times.called), seen = tail_of(way.times.seen);
-      fmt::print("{:<40} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", way.name, called["median_us"].get<double>(),
-                 called["p99_us"].get<double>(), seen["median_us"].get<double>(), seen["p99_us"].get<double>(),
-                 seen["p999_us"].get<double>());
-      rows.push_back({{"way", way.name}, {"launched", called}, {"seen", seen}});
+      const auto called = bench::summarise(way.times.called), seen = bench::summarise(way.times.seen);
+      fmt::print("{:<40} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", way.name, called.median_us, called.p99_us,
+                 seen.median_us, seen.p99_us, seen.p999_us);
+      rows.push_back({{"way", way.name}, {"launched", bench::to_json(called)}, {"seen", bench::to_json(seen)}});
     }
     return rows;
   }
@@ -271,14 +263,20 @@ class Bench {
       const char* name;
       bool hog;
       CudaQueueOptions ours, hogs;
+      bool stays = false;
     };
     std::vector<Case> cases{{"alone", false, {}, {}},
                             {"beside a full GPU", true, {}, {}},
-                            {"beside it, priority=5", true, {.priority = 5}, {}}};
+                            {"beside it, priority=5", true, {.priority = 5}, {}},
+                            {"it stays, alone", false, {}, {}, true},
+                            {"it stays, beside a full GPU", true, {}, {}, true}};
     if (driver_->has_partitions) {
       cases.push_back({"sm-share=0.125, alone", false, {.sm_share = 0.125}, {}});
       cases.push_back({"sm-share=0.125, beside one that has none", true, {.sm_share = 0.125}, {}});
       cases.push_back({"sm-share=0.125, beside sm-share=0.875", true, {.sm_share = 0.125}, {.sm_share = 0.875}});
+      cases.push_back({"it stays, sm-share=0.125, alone", false, {.sm_share = 0.125}, {}, true});
+      cases.push_back(
+          {"it stays, sm-share=0.125, beside sm-share=0.875", true, {.sm_share = 0.125}, {.sm_share = 0.875}, true});
     }
     fmt::print("\nus until seen, beside kernels of {} us on {} blocks{:<8} {:>9} {:>9} {:>9} {:>9}\n", options_.hog_us,
                options_.hog_blocks, "", "median", "P99", "P99.9", "max");
@@ -287,19 +285,29 @@ class Bench {
       KernelSettings how = settings();
       how.priority = one.ours.priority;
       how.sm_share = one.ours.sm_share;
-      const auto ours = frames(true, how);
-      ours->run(options_.warmup, false, nullptr);
-      std::unique_ptr<Hog> hog;
-      if (one.hog) hog = std::make_unique<Hog>(device_, one.hogs, options_);
-      Times times;
-      ours->run(options_.frames * 2, false, &times);
-      hog.reset();
-      const auto seen = tail_of(times.seen);
-      fmt::print("{:<48} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", one.name, seen["median_us"].get<double>(),
-                 seen["p99_us"].get<double>(), seen["p999_us"].get<double>(), seen["max_us"].get<double>());
-      rows.push_back({{"case", one.name}, {"seen", seen}, {"multiprocessors", ours->multiprocessors()}});
+      if (one.stays) how.mode = KernelMode::resident;
+      // What cannot be here takes no other case with it.
+      try {
+        rows.push_back(beside(one.name, how, one.hog ? &one.hogs : nullptr));
+      } catch (const std::exception& error) {
+        fmt::print("{:<48} {}\n", one.name, error.what());
+        rows.push_back({{"case", one.name}, {"error", error.what()}});
+      }
     }
     return rows;
+  }
+  nlohmann::json beside(const char* name, const KernelSettings& how, const CudaQueueOptions* hogs) {
+    const auto ours = frames(true, how);
+    ours->run(options_.warmup, false, nullptr);
+    std::unique_ptr<Hog> hog;
+    if (hogs != nullptr) hog = std::make_unique<Hog>(device_, *hogs, options_);
+    Times times;
+    ours->run(options_.frames * 2, false, &times);
+    hog.reset();
+    const auto seen = bench::summarise(times.seen);
+    fmt::print("{:<48} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f}\n", name, seen.median_us, seen.p99_us, seen.p999_us,
+               seen.max_us);
+    return {{"case", name}, {"seen", bench::to_json(seen)}, {"multiprocessors", ours->multiprocessors()}};
   }
 
   Options options_;

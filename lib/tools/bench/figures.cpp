@@ -12,14 +12,28 @@ Summary summarise(std::vector<std::int64_t>& ns) {
   const auto at = [&](double share) {
     return static_cast<double>(ns[static_cast<std::size_t>(share * static_cast<double>(ns.size() - 1))]) / 1000.0;
   };
-  return {.median_us = at(0.5), .p90_us = at(0.9), .p99_us = at(0.99), .min_us = at(0)};
+  return {.median_us = at(0.5),
+          .p90_us = at(0.9),
+          .p99_us = at(0.99),
+          .min_us = at(0),
+          .p999_us = at(0.999),
+          .max_us = at(1)};
+}
+
+Summary summarise(const gpumap::Histogram& times) {
+  const gpumap::Percentiles ns = times.percentiles();
+  const auto us = [](std::int64_t time) { return static_cast<double>(time) / 1000.0; };
+  return {.median_us = us(ns.p50),
+          .p90_us = us(ns.p90),
+          .p99_us = us(ns.p99),
+          .min_us = us(ns.min),
+          .p999_us = us(ns.p999),
+          .max_us = us(ns.max)};
 }
 
 nlohmann::json to_json(const Summary& summary) {
-  return {{"median_us", summary.median_us},
-          {"p90_us", summary.p90_us},
-          {"p99_us", summary.p99_us},
-          {"min_us", summary.min_us}};
+  return {{"median_us", summary.median_us}, {"p90_us", summary.p90_us},   {"p99_us", summary.p99_us},
+          {"min_us", summary.min_us},       {"p999_us", summary.p999_us}, {"max_us", summary.max_us}};
 }
 
 std::string cpu_name() {

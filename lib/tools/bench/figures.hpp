@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <gpumap/kernel.hpp>
+#include <gpumap/latency.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -13,10 +14,12 @@
 namespace bench {
 
 struct Summary {
-  double median_us = 0, p90_us = 0, p99_us = 0, min_us = 0;
+  double median_us = 0, p90_us = 0, p99_us = 0, min_us = 0, p999_us = 0, max_us = 0;
 };
 /// Sorts what it is given.
 [[nodiscard]] Summary summarise(std::vector<std::int64_t>& ns);
+/// Within 1%, of any number of frames.
+[[nodiscard]] Summary summarise(const gpumap::Histogram& times);
 [[nodiscard]] nlohmann::json to_json(const Summary& summary);
 
 /// "model name" of /proc/cpuinfo.
