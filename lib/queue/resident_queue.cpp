@@ -31,6 +31,14 @@ constexpr std::uint64_t slots = 64;
 /// Behind the turns, of which each begins a cache line: see gpumap_residence.
 constexpr std::size_t parts_offset = slots * sizeof(gpumap_turn);
 
+/// Empty but for the frame, which is not written: of that a turn has as much as its kernel takes, or none.
+gpumap_turn turn_of(gpumap_turn_kind kind) {
+  gpumap_turn turn;
+  std::memset(&turn, 0, offsetof(gpumap_turn, frame));
+  turn.kind = kind;
+  return turn;
+}
+
 std::uint64_t product(const std::array<std::uint32_t, 3>& numbers) {
   return std::uint64_t{numbers[0]} * numbers[1] * numbers[2];
 }
@@ -102,11 +110,10 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     make_room();
     const std::lock_guard lock(mutex_);
     come(*resident, grid);
-    gpumap_turn turn{};
-    turn.kind = GPUMAP_TURN_RUN;
+    gpumap_turn turn = turn_of(GPUMAP_TURN_RUN);
     turn.function = resident->index();
     std::copy(grid.blocks.begin(), grid.blocks.end(), turn.blocks);
-    turn.frame = frame;
+    std::memcpy(&turn.frame, &frame, resident->frame_bytes());
     post(turn, offsetof(gpumap_turn, frame) + resident->frame_bytes());
   }
 
@@ -137,8 +144,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const std::lock_guard lock(mutex_);
     leave_if_needed();
     if (!awaited_.empty() && present_) {
-      gpumap_turn nothing{};
-      nothing.kind = GPUMAP_TURN_COPY;
+      gpumap_turn nothing = turn_of(GPUMAP_TURN_COPY);
       post(nothing, offsetof(gpumap_turn, frame));
     } else if (!awaited_.empty() || stream_used_) {
       const CudaContext::Scope scope(context_);
@@ -305,8 +311,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
   /// The GPU is for others, once what was asked for is done.
   void leave() {
     if (!present_) return;
-    gpumap_turn turn{};
-    turn.kind = GPUMAP_TURN_LEAVE;
+    gpumap_turn turn = turn_of(GPUMAP_TURN_LEAVE);
     put(turn, offsetof(gpumap_turn, frame));
     keep(std::exchange(present_, nullptr), posted_);
     be_away();
@@ -334,8 +339,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const std::lock_guard lock(mutex_);
     leave_if_needed();
     if (present_) {
-      gpumap_turn turn{};
-      turn.kind = kind;
+      gpumap_turn turn = turn_of(kind);
       turn.to = to;
       turn.from = from;
       turn.bytes = bytes;
