@@ -29,9 +29,7 @@ GstMemory* wrap_host(LentBlock lent, std::size_t bytes) {
 /// The first `bytes` of a block that `done` fills.
 GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, std::size_t bytes, const Fence& done,
                        std::uint64_t sequence) {
-  const auto pool = lent.pool();
-  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes,
-                                              [pool](MemoryBlock&& block) { pool->give_back(std::move(block)); });
+  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes, lent.pool());
   memory->set_written(done);
   memory->set_sequence(sequence);
   return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);

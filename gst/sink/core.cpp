@@ -222,7 +222,7 @@ void SinkCore::give_host_memory(const SinkSettings& settings) {
 
 void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
   using Next = SlowSlots::Next;
-  if (bytes.cpu_readable()) return;
+  if (!SlowSlots::tells(bytes.bytes()) || bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
   if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
     maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
