@@ -27,6 +27,8 @@ GstTensorDataType data_type_of(NumberType type) {
 /// `call` each meta of tensors that `buffer` has, until one call says true.
 template <typename Call>
 void each_meta(GstBuffer* buffer, Call call) {
+  gpointer any = nullptr;
+  if (gst_buffer_iterate_meta(buffer, &any) == nullptr) return;
   const GType api = g_type_from_name("GstTensorMetaAPI");
   if (api == 0) return;  // no one in this process has made one
   // Before GStreamer 1.26 its onnxinference had a meta of this name that is another struct.

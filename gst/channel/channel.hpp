@@ -176,7 +176,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   void add(Item item);
   [[nodiscard]] bool join_gap(GstEvent* gap);
-  [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease lease);
+  [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease&& lease);
   void drop_all(bool keep_sticky);
   void drop_all_locked(bool keep_sticky);
   [[nodiscard]] Next take_next(Deadline deadline);

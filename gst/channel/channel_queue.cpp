@@ -111,7 +111,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
   newest_.reset();
 }
 
-Channel::Next Channel::frame_of(ChannelRing& channel_ring, ReadLease lease) {
+Channel::Next Channel::frame_of(ChannelRing& channel_ring, ReadLease&& lease) {
   const std::uint64_t sequence = channel_ring.sequence(lease);
   Next frame{.kind = Next::Kind::frame, .lease = std::move(lease), .sequence = sequence};
   frame.carrier.reset(channel_ring.take(frame.lease.slot()));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
+#include <vector>
 
 namespace gpumap::gst {
 
@@ -49,7 +50,7 @@ void CudaLoans::keep(CudaFrame frame, const Fence& until) {
 }
 
 void CudaLoans::sweep() {
-  std::deque<CudaFrame> done;  // given back outside of the lock: a pool may call anything
+  std::vector<CudaFrame> done;  // given back outside of the lock: a pool may call anything
   const std::lock_guard lock(mutex_);
   std::erase_if(held_, [&done](auto& loan) {
     if (!loan.first.signalled()) return false;

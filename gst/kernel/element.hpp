@@ -17,10 +17,10 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
 namespace gpumap::gst {
 
 struct KernelState {
-  KernelSettings settings;               ///< under the object lock; count from the next start on, but for `params`
-  bool params_changed = false;           ///< since the last frame. Under the object lock
-  std::shared_ptr<KernelRunner> runner;  ///< under the object lock; used by the streaming thread
-  std::unique_ptr<Watchdog> watchdog;    ///< of the runner
+  KernelSettings settings;                  ///< under the object lock; count from the next start on, but for `params`
+  std::atomic<bool> params_changed{false};  ///< since the last frame; set behind the change
+  std::shared_ptr<KernelRunner> runner;     ///< under the object lock; used by the streaming thread
+  std::unique_ptr<Watchdog> watchdog;       ///< of the runner
   KernelParameters parameters;
   std::atomic<bool> context_told{false};            ///< see answer_context()
   std::atomic<bool> downstream_changed{true};       ///< or its caps: it is to be asked what it reads

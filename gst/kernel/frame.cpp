@@ -29,9 +29,7 @@ GstMemory* wrap_host(LentBlock lent, std::size_t bytes) {
 /// The first `bytes` of a block that `done` fills.
 GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, std::size_t bytes, const Fence& done,
                        std::uint64_t sequence) {
-  const auto pool = lent.pool();
-  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes,
-                                              [pool](MemoryBlock&& block) { pool->give_back(std::move(block)); });
+  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes, lent.pool());
   memory->set_written(done);
   memory->set_sequence(sequence);
   return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);
@@ -44,7 +42,6 @@ std::int64_t time_or_none(GstClockTime time) {
 }  // namespace
 
 KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
-  if (cuda_input_) return cuda_input_of(in);
   GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
   FrameMemory* bytes = frame_memory(memory);
   if (memory == nullptr || bytes == nullptr) {
@@ -142,19 +139,14 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   if (begins_anew_at(in)) begin();
   begun_anew_ = false;
   loans_->sweep();
-  Input input;
-  if (vulkan_input_) {
-    auto copied = vulkan_input_of(in);
-    if (!copied) return nullptr;
-    input = std::move(*copied);
-  } else {
-    input = input_of(in);
-  }
+  std::optional<Input> copied;
+  if (vulkan_input_ && !(copied = vulkan_input_of(in))) return nullptr;
+  Input input = copied ? std::move(*copied) : cuda_input_ ? cuda_input_of(in) : input_of(in);
   if (!launcher_->declaration().input_tensors.empty()) {
     input.tensors = MappedTensors(in, *launcher_);
     input.frame.tensors = input.tensors.take();
   }
-  const gpumap_u32 rate = in_format_.view(0, 0, nullptr).rate;
+  const gpumap_u32 rate = in_format_.rate();
   continuity_.add(in, rate != 0 ? input.frame.bytes / in_format_.bytes_per_sample() : 0, rate);
   input.frame.gap = gap;
   input.frame.pts = time_or_none(GST_BUFFER_PTS(in));
@@ -272,7 +264,7 @@ void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made
 
 void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {
   GST_BUFFER_OFFSET_END(out) = GST_BUFFER_OFFSET_NONE;
-  const gpumap_u32 rate = out_format_.view(0, 0, nullptr).rate;
+  const gpumap_u32 rate = out_format_.rate();
   if (rate == 0) return;
   // Samples last as long as there are.
   GST_BUFFER_DURATION(out) = gst_util_uint64_scale(given / out_format_.bytes_per_sample(), GST_SECOND, rate);

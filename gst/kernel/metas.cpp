@@ -10,8 +10,24 @@ namespace gpumap::gst {
 
 namespace {
 
-bool has_tag(const GstMetaInfo& info, const char* tag) {
-  return gst_meta_api_type_has_tag(info.api, g_quark_from_static_string(tag)) != 0;
+bool has_tag(const GstMetaInfo& info, GQuark tag) {
+  return gst_meta_api_type_has_tag(info.api, tag) != 0;
+}
+
+/// Looked up once: each look takes a lock of the whole process.
+struct Quarks {
+  GQuark memory = g_quark_from_static_string(GST_META_TAG_MEMORY_STR);
+  GQuark memory_reference = g_quark_from_static_string(GST_META_TAG_MEMORY_REFERENCE_STR);
+  GQuark rate = g_quark_from_static_string(GST_META_TAG_AUDIO_RATE_STR);
+  GQuark channels = g_quark_from_static_string(GST_META_TAG_AUDIO_CHANNELS_STR);
+  GQuark colors = g_quark_from_static_string(GST_META_TAG_VIDEO_COLORSPACE_STR);
+  GQuark size = g_quark_from_static_string(GST_META_TAG_VIDEO_SIZE_STR);
+  GQuark copy = g_quark_from_static_string("gst-copy");
+};
+
+const Quarks& quarks() {
+  static const Quarks found;
+  return found;
 }
 
 /// The same field in both, or in neither.
@@ -29,7 +45,7 @@ std::pair<gint, gint> size_of(const GstStructure* structure) {
 void copy(GstBuffer* out, GstMeta* meta, GstBuffer* in) {
   GstMetaTransformCopy all{FALSE, 0, static_cast<gsize>(-1)};
   if (meta->info->transform_func != nullptr) {
-    meta->info->transform_func(out, meta, in, g_quark_from_static_string("gst-copy"), &all);
+    meta->info->transform_func(out, meta, in, quarks().copy, &all);
   }
 }
 
@@ -97,16 +113,16 @@ MetaRule meta_rule(const std::optional<Crop>& crop, bool keeps_bytes, const GstC
 }
 
 void copy_metas(GstBuffer* out, GstBuffer* in, const MetaRule& rule) {
+  const Quarks& tags = quarks();
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta(in, &state)) {
     const GstMetaInfo& info = *meta->info;
-    if (has_tag(info, GST_META_TAG_MEMORY_STR) || has_tag(info, GST_META_TAG_MEMORY_REFERENCE_STR)) continue;
+    if (has_tag(info, tags.memory) || has_tag(info, tags.memory_reference)) continue;
     if (!rule.keeps_bytes) {
       if (info.api == GST_AUDIO_META_API_TYPE) continue;  // where each channel's plane lies
-      if (has_tag(info, GST_META_TAG_AUDIO_RATE_STR) || has_tag(info, GST_META_TAG_AUDIO_CHANNELS_STR)) continue;
-      if (has_tag(info, GST_META_TAG_VIDEO_COLORSPACE_STR) && !rule.keeps_colors) continue;
-      const bool has_size =
-          has_tag(info, GST_META_TAG_VIDEO_SIZE_STR) || info.api == GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE;
+      if (has_tag(info, tags.rate) || has_tag(info, tags.channels)) continue;
+      if (has_tag(info, tags.colors) && !rule.keeps_colors) continue;
+      const bool has_size = has_tag(info, tags.size) || info.api == GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE;
       if (has_size && !rule.picture) continue;
       if (has_size && rule.picture->is_moved()) {
         move(out, meta, in, *rule.picture);

@@ -129,6 +129,8 @@ GstStructure* KernelResult::take_message() noexcept {
 }
 
 void remove_result_meta(GstBuffer* buffer) {
+  gpointer any = nullptr;
+  if (gst_buffer_iterate_meta(buffer, &any) == nullptr) return;  // to look for a name takes longer
   while (GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, meta_name))
     gst_buffer_remove_meta(buffer, &meta->meta);
 }

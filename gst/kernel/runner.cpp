@@ -76,7 +76,7 @@ void KernelRunner::follow_params() {
   if (!in_caps_) return;
   metas_ =
       meta_rule(crop_of(declared_, params()), launcher_->keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
-  const std::uint64_t rate = in_format_.view(0, 0, nullptr).rate;
+  const std::uint64_t rate = in_format_.rate();
   latency_ns_ = rate != 0 ? gst_util_uint64_scale_ceil(launcher_->gathers(), GST_SECOND, rate) : 0;
 }
 

@@ -61,14 +61,11 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
 /// Parameters that were set or are controlled, from stream time `time` on. After a mistake the previous ones hold.
 void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
   KernelState& state = state_of(trans);
-  GST_OBJECT_LOCK(trans);
-  const bool set = std::exchange(state.params_changed, false);
-  const std::string params = set ? state.settings.params : std::string();
-  GST_OBJECT_UNLOCK(trans);
+  const bool set = state.params_changed && state.params_changed.exchange(false);
   const bool controlled = state.parameters.changed(time);
   if (!set && !controlled) return;
   try {
-    runner.set_params(state.parameters.over(set ? params : settings_of(trans).params));
+    runner.set_params(state.parameters.over(settings_of(trans).params));
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;

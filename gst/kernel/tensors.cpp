@@ -139,10 +139,11 @@ void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launch
 }
 
 void put_tensor_of_picture(GstBuffer* out, const FrameFormat& format, const std::string& id) {
-  const gpumap_view view = format.view(0, 0, nullptr);
-  const bool planar = view.format >= GPUMAP_FORMAT_RGB_F32_PLANAR && view.format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
-  const bool interleaved = view.format >= GPUMAP_FORMAT_RGB_F32 && view.format <= GPUMAP_FORMAT_RGB_U8;
+  const gpumap_u32 name = format.format();
+  const bool planar = name >= GPUMAP_FORMAT_RGB_F32_PLANAR && name <= GPUMAP_FORMAT_RGB_U8_PLANAR;
+  const bool interleaved = name >= GPUMAP_FORMAT_RGB_F32 && name <= GPUMAP_FORMAT_RGB_U8;
   if (!planar && !interleaved) return;
+  const gpumap_view view = format.view(0, 0, nullptr);
   // GStreamer asserts that a tensor has the bytes that its dimensions take.
   if (gst_buffer_get_size(out) != format.image_bytes() || !AnalyticsLibrary::get().tensors_problem.empty()) return;
   constexpr std::array types{NumberType::f32, NumberType::f16, NumberType::u8};  // as gpumap_format has them

@@ -31,6 +31,8 @@ class FrameFormat {
   [[nodiscard]] bool is_video() const noexcept { return video_; }
   [[nodiscard]] const GstVideoInfo& video() const noexcept { return video_info_; }
   [[nodiscard]] gpumap_u32 format() const noexcept { return format_; }
+  /// Sample frames a second of audio or IQ; 0 otherwise.
+  [[nodiscard]] gpumap_u32 rate() const noexcept { return rate_; }
   /// Bytes of an audio frame (a sample of each channel); 1 for bytes; 0 for images.
   [[nodiscard]] std::size_t bytes_per_sample() const noexcept { return bytes_per_sample_; }
   /// Bytes of an image in the default layout; 0 for what has no fixed size.

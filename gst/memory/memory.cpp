@@ -36,22 +36,19 @@ FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters
 
 FrameMemory::FrameMemory(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
 
-FrameMemory::FrameMemory(ReadLease lease)
+FrameMemory::FrameMemory(ReadLease&& lease)
     : device_(lease.ring()->device()),
       mapping_(lease.ring()->mapping()),
       offset_(lease.offset()),
       bytes_(lease.ring()->slot_bytes()),
       has_content_(true),
       written_(lease.written()) {
-  holder_ = std::move(lease);
+  holder_.emplace<ReadLease>(std::move(lease));
 }
 
-FrameMemory::FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, Return give_back)
-    : device_(std::move(device)),
-      mapping_(block.mapping),
-      bytes_(bytes),
-      give_back_(std::move(give_back)),
-      has_content_(true) {
+FrameMemory::FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes,
+                         std::shared_ptr<BlockPool> pool)
+    : device_(std::move(device)), mapping_(block.mapping), bytes_(bytes), pool_(std::move(pool)), has_content_(true) {
   holder_ = std::move(block);
 }
 
@@ -61,9 +58,9 @@ FrameMemory::~FrameMemory() {
     return;
   }
   auto* block = std::get_if<MemoryBlock>(&holder_);
-  if (block == nullptr || !give_back_) return;
+  if (block == nullptr || !pool_) return;
   block->readers.push_back(written_);
-  give_back_(std::move(*block));
+  pool_->give_back(std::move(*block));
 }
 
 void FrameMemory::check_recall() const {
@@ -107,7 +104,7 @@ std::byte* FrameMemory::map(GstMapFlags flags) {
   const std::lock_guard lock(mutex_);
   std::byte* data = locate(flags);
   if (maps_++ == 0) {
-    mapped_since_ = now();
+    if (is_timed()) mapped_since_ = now();
     mapped_to_write_ = false;
   }
   if ((flags & GST_MAP_WRITE) != 0) {
@@ -117,10 +114,11 @@ std::byte* FrameMemory::map(GstMapFlags flags) {
   return data;
 }
 
-/// `now`: as now() just gave it.
+/// `now`: as now() just gave it, where the maps are timed.
 void FrameMemory::stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept {
   auto* lease = std::get_if<WriteLease>(&holder_);
-  if (lease != nullptr && lease->ring()->stamping()) lease->stamp(stamp, cpu_clock_ ? monotonic_ns() : now.count());
+  if (lease == nullptr || !lease->ring()->stamping()) return;
+  lease->stamp(stamp, cpu_clock_ || !is_timed() ? monotonic_ns() : now.count());
 }
 
 void FrameMemory::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
@@ -160,7 +158,7 @@ std::byte* FrameMemory::locate(GstMapFlags flags) {
 void FrameMemory::unmap() {
   const std::lock_guard lock(mutex_);
   if (--maps_ != 0) return;
-  const std::chrono::nanoseconds end = now();
+  const std::chrono::nanoseconds end = is_timed() ? now() : mapped_since_;
   time_mapped_ += end - mapped_since_;
   if (mapped_to_write_) stamp_store(Stamp::last_store, end);
 }
@@ -207,9 +205,10 @@ void FrameMemory::add_read_fence(const Fence& fence) {
 
 namespace {
 
+/// GStreamer keeps the parent of a part for as long as the part is there.
 struct Memory {
   GstMemory base;
-  std::shared_ptr<FrameMemory>* bytes;
+  FrameMemory* bytes;  ///< owned, but by a part: there the parent's
 };
 
 struct GstGpumapAllocator {
@@ -222,18 +221,19 @@ struct GstGpumapAllocatorClass {
 
 G_DEFINE_TYPE(GstGpumapAllocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
 
-GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, std::shared_ptr<FrameMemory> bytes, gsize maxsize,
-                gsize offset, gsize size, GstMemoryFlags flags) {
+/// Takes `bytes` where there is no parent.
+GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, FrameMemory* bytes, gsize maxsize, gsize offset, gsize size,
+                GstMemoryFlags flags) {
   auto* memory = g_new0(Memory, 1);
   gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, 4095, offset, size);
-  memory->bytes = new std::shared_ptr<FrameMemory>(std::move(bytes));
+  memory->bytes = bytes;
   return GST_MEMORY_CAST(memory);
 }
 
 gpointer memory_map(GstMemory* base, GstMapInfo* info, gsize /*maxsize*/) {
   auto* memory = reinterpret_cast<Memory*>(base);
   try {
-    return (*memory->bytes)->map(info->flags);
+    return memory->bytes->map(info->flags);
   } catch (const std::exception& error) {
     GST_ERROR("cannot map GPU memory for the CPU: %s", error.what());
     return nullptr;
@@ -241,7 +241,7 @@ gpointer memory_map(GstMemory* base, GstMapInfo* info, gsize /*maxsize*/) {
 }
 
 void memory_unmap(GstMemory* base, GstMapInfo* /*info*/) {
-  (*reinterpret_cast<Memory*>(base)->bytes)->unmap();
+  reinterpret_cast<Memory*>(base)->bytes->unmap();
 }
 
 GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
@@ -249,7 +249,7 @@ GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
   GstMemory* parent = base->parent != nullptr ? base->parent : base;
   if (size == -1) size = static_cast<gssize>(base->size) - offset;
   const auto flags = static_cast<GstMemoryFlags>(GST_MINI_OBJECT_FLAGS(parent) | GST_MINI_OBJECT_FLAG_LOCK_READONLY);
-  return wrap(base->allocator, parent, *memory->bytes, base->maxsize, base->offset + static_cast<gsize>(offset),
+  return wrap(base->allocator, parent, memory->bytes, base->maxsize, base->offset + static_cast<gsize>(offset),
               static_cast<gsize>(size), flags);
 }
 
@@ -259,7 +259,7 @@ GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* 
   if (allocator->allocate != nullptr && params->prefix == 0) {
     const gsize maxsize = size + params->padding;
     if (auto bytes = (*allocator->allocate)(maxsize)) {
-      return wrap(base, nullptr, std::move(bytes), maxsize, 0, size, static_cast<GstMemoryFlags>(0));
+      return wrap(base, nullptr, bytes.release(), maxsize, 0, size, static_cast<GstMemoryFlags>(0));
     }
   }
   return gst_allocator_alloc(nullptr, size, params);
@@ -267,7 +267,7 @@ GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* 
 
 void allocator_free(GstAllocator* /*allocator*/, GstMemory* base) {
   auto* memory = reinterpret_cast<Memory*>(base);
-  delete memory->bytes;
+  if (base->parent == nullptr) delete memory->bytes;
   g_free(memory);
 }
 
@@ -307,7 +307,7 @@ GstAllocator* allocator_new(AllocateSlot allocate) {
 GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> bytes, std::size_t size,
                       GstMemoryFlags flags) {
   const std::size_t maxsize = bytes->bytes();
-  return wrap(allocator, nullptr, std::move(bytes), maxsize, 0, size, flags);
+  return wrap(allocator, nullptr, bytes.release(), maxsize, 0, size, flags);
 }
 
 FrameMemory* frame_memory(GstMemory* memory) {
@@ -315,7 +315,7 @@ FrameMemory* frame_memory(GstMemory* memory) {
       G_OBJECT_TYPE(memory->allocator) != gpumap_allocator_get_type()) {
     return nullptr;
   }
-  return reinterpret_cast<Memory*>(memory)->bytes->get();
+  return reinterpret_cast<Memory*>(memory)->bytes;
 }
 
 GstAllocator* wrapping_allocator() {

@@ -21,6 +21,7 @@
 #include "gpumap/latency.hpp"
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
+#include "gpumap/slow_slots.hpp"
 #include "gst/src/loans.hpp"
 
 namespace gpumap {
@@ -40,12 +41,11 @@ struct MapCounters {
 /// would read through the BAR. Thread safety: every member from any thread.
 class FrameMemory final : public FrameHolder {
  public:
-  using Return = std::function<void(MemoryBlock&&)>;
-
   FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
   explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
-  explicit FrameMemory(ReadLease lease);
-  FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, Return give_back);
+  explicit FrameMemory(ReadLease&& lease);
+  /// A block of `pool`, where it goes back; null: of none.
+  FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, std::shared_ptr<BlockPool> pool);
   ~FrameMemory() override;
   FrameMemory(const FrameMemory&) = delete;
   FrameMemory& operator=(const FrameMemory&) = delete;
@@ -72,7 +72,7 @@ class FrameMemory final : public FrameHolder {
   [[nodiscard]] std::byte* map(GstMapFlags flags);
   void unmap();
   /// How long it was mapped since this was last asked, by the clock on the wall, or by the CPU clock of the mapping
-  /// thread (host memory always).
+  /// thread (host memory always). 0 where that tells nothing: see SlowSlots::tells().
   void use_cpu_clock() noexcept { cpu_clock_ = true; }
   [[nodiscard]] bool uses_cpu_clock() const noexcept { return cpu_clock_; }
   [[nodiscard]] std::chrono::nanoseconds take_time_mapped();
@@ -93,6 +93,7 @@ class FrameMemory final : public FrameHolder {
 
  private:
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
+  [[nodiscard]] bool is_timed() const noexcept { return SlowSlots::tells(bytes_); }
   void stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept;
   std::byte* locate(GstMapFlags flags);
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
@@ -109,7 +110,7 @@ class FrameMemory final : public FrameHolder {
   std::shared_ptr<FrameTrace> trace_;
   std::shared_ptr<MapCounters> counters_;
   bool trust_readwrite_ = false;
-  Return give_back_;
+  std::shared_ptr<BlockPool> pool_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};

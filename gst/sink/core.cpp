@@ -121,6 +121,11 @@ std::shared_ptr<const SinkCore::Session> SinkCore::session() const {
   return session_;
 }
 
+SinkCore::Present SinkCore::present() const {
+  const std::lock_guard lock(mutex_);
+  return {session_, channel_ring_};
+}
+
 std::shared_ptr<Channel> SinkCore::channel() const {
   const auto session = this->session();
   return session ? session->channel : nullptr;
@@ -197,11 +202,15 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
   WriteLease lease;
   SlowSlots::Next next{};
   RingStatus status{};
-  std::shared_ptr<const Session> session;
+  Present present;
   while (true) {
-    provision(bytes);
-    session = this->session();
-    const auto current = channel_ring();
+    present = this->present();
+    if (!suffices(present, bytes)) {
+      present = {};  // provision() may have to wait until the old ring is gone
+      provision(bytes);
+      present = this->present();
+    }
+    const auto& [session, current] = present;
     if (!session || !current) return RingStatus::flushing;
     // Slots in host memory may be read as well as written.
     const bool readable = current->ring().mapping()->cpu_readable();
@@ -216,8 +225,8 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
   if (status == RingStatus::ok) {
     slot = std::make_unique<FrameMemory>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
-  } else if (status == RingStatus::full && session->settings.when_full == WhenFull::block) {
-    give_host_memory(session->settings);
+  } else if (status == RingStatus::full && present.session->settings.when_full == WhenFull::block) {
+    give_host_memory(present.session->settings);
   }
   return status;
 }
@@ -233,7 +242,7 @@ void SinkCore::give_host_memory(const SinkSettings& settings) {
 
 void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
   using Next = SlowSlots::Next;
-  if (bytes.cpu_readable()) return;
+  if (!SlowSlots::tells(bytes.bytes()) || bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
   if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
     maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);

@@ -116,6 +116,18 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   };
 
   [[nodiscard]] std::shared_ptr<const Session> session() const;
+  /// Both of one moment: null when stopped, and where there is no ring.
+  struct Present {
+    std::shared_ptr<const Session> session;
+    std::shared_ptr<ChannelRing> ring;
+  };
+  [[nodiscard]] Present present() const;
+  /// Its slots are large enough and as many as are wanted: provision() would leave it as it is.
+  [[nodiscard]] bool suffices(const Present& present, std::size_t bytes) const {
+    if (!present.session || !present.ring) return false;
+    const Ring& ring = present.ring->ring();
+    return ring.slot_bytes() >= bytes && !is_outgrown(*present.session, ring);
+  }
   /// Of the ring of the moment and of those before it. Under mutex_.
   [[nodiscard]] Counters counters() const;
   void copy(WriteLease& lease, GstBuffer* buffer);

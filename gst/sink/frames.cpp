@@ -139,12 +139,14 @@ GstFlowReturn SinkFrames::chain(GstPad* pad, GstBuffer* buffer, GstPadChainFunct
   const SinkCore::Rendering rendering(core_);
   auto verdict = SinkPreroll::Verdict::plays;
   GstFlowReturn flow = GST_FLOW_FLUSHING;
-  GST_BASE_SINK_PREROLL_LOCK(sink_);
-  if (!preroll_.plays() && preroll_.is_done() && sink_->playing_async == 0) {
-    verdict = preroll_.wait([this] { return src_prerolls(); });
+  if (preroll_.is_paused()) {
+    GST_BASE_SINK_PREROLL_LOCK(sink_);
+    if (!preroll_.plays() && preroll_.is_done() && sink_->playing_async == 0) {
+      verdict = preroll_.wait([this] { return src_prerolls(); });
+    }
+    if (verdict == SinkPreroll::Verdict::wanted) flow = *send_waiting(buffer, never);
+    GST_BASE_SINK_PREROLL_UNLOCK(sink_);
   }
-  if (verdict == SinkPreroll::Verdict::wanted) flow = *send_waiting(buffer, never);
-  GST_BASE_SINK_PREROLL_UNLOCK(sink_);
   if (verdict != SinkPreroll::Verdict::plays) {
     gst_buffer_unref(buffer);
     return flow;

@@ -72,14 +72,14 @@ void SinkCore::count_copied(std::size_t bytes) {
 
 std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
                                             const std::function<bool()>& stopped, Patience patience) {
-  const auto session = this->session();
+  Present at = present();
+  auto& [session, current] = at;
   if (!session) return GST_FLOW_FLUSHING;
   const Channel& channel = *session->channel;
   const GstFlowReturn downstream = channel.downstream_flow();
   if (downstream != GST_FLOW_OK) return downstream;
 
   const std::size_t bytes = gst_buffer_get_size(buffer);
-  auto current = channel_ring();
   if (current && gst_buffer_n_memory(buffer) == 1) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
     FrameMemory* ours = frame_memory(memory);
@@ -104,10 +104,12 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   WriteLease lease;
   RingStatus status = RingStatus::full;
   Renewal renewal = Renewal::where_too_small;
-  while (true) {
-    current.reset();  // provision() may have to wait until the old ring is gone
-    provision(bytes, renewal);
-    current = channel_ring();
+  for (bool good = suffices(at, bytes);; good = false) {
+    if (!good) {
+      current.reset();  // provision() may have to wait until the old ring is gone
+      provision(bytes, renewal);
+      current = channel_ring();
+    }
     if (!current) return GST_FLOW_FLUSHING;
     const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 1);
     if (!waited) continue;

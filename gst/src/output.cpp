@@ -152,7 +152,7 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
 
 }  // namespace
 
-GstBuffer* SrcOutput::wrap(Channel::Next frame, Memory memory) const {
+GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
   GstMemory* copied = memory == Memory::copy ? copy_of(frame.lease, bytes) : nullptr;
   GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();

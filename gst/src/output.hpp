@@ -39,7 +39,7 @@ class SrcOutput {
   enum class Memory { slot, copy };
   /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot, or a copy of that in host
   /// memory. Throws Error.
-  [[nodiscard]] GstBuffer* wrap(Channel::Next frame, Memory memory) const;
+  [[nodiscard]] GstBuffer* wrap(Channel::Next&& frame, Memory memory) const;
 
  private:
   [[nodiscard]] bool push_caps(GstCaps* caps);

@@ -80,6 +80,7 @@ void SrcStream::stop() {
     loans_.reset();
     gst_clear_event(&eos_);
     sent_.clear();
+    asked_ = false;
   }
   gst_clear_event(&segment_);
   output_.reset();
@@ -159,6 +160,7 @@ bool SrcStream::send_downstream(GstEvent* event) {
     } else {
       sent_.emplace_back(event);
     }
+    asked_ = true;
   }
   changed_.notify_all();
   channel->interrupt_src();
@@ -251,6 +253,7 @@ bool SrcStream::wait_while_paused() {
 
 /// The application asked for the end.
 bool SrcStream::end_asked() {
+  if (!asked_) return false;
   GstEvent* eos = nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -265,11 +268,12 @@ bool SrcStream::end_asked() {
 
 /// What the application sent goes out behind the frame of the moment, once there is a segment for it.
 void SrcStream::push_sent() {
+  if (segment_ == nullptr || !asked_) return;
   std::vector<EventPtr> sent;
-  if (segment_ == nullptr) return;
   {
     const std::lock_guard lock(mutex_);
     sent.swap(sent_);
+    asked_ = eos_ != nullptr;
   }
   for (EventPtr& event : sent) gst_pad_push_event(pad_, event.release());
 }

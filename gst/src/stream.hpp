@@ -145,6 +145,7 @@ class SrcStream {
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent, as:
   std::vector<EventPtr> sent_;
+  std::atomic<bool> asked_{false};  ///< there may be such an event: written under the lock, with it
   unsigned flushing_ = inactive;
 };
 

@@ -87,15 +87,24 @@ bool KernelLauncher::gives(const FrameInput& in) const {
   return program_->output_bytes(in.bytes) != std::size_t{0};
 }
 
-std::size_t KernelLauncher::output_bytes(const FrameInput& in) const {
+/// By the line `bytes`. Frames of a stream are alike as a rule, and to read the expression takes longer than to look.
+std::uint64_t KernelLauncher::declared_bytes(const FrameInput& in) {
+  const std::array<std::uint64_t, 6> of{in.bytes,          in.view.width, in.view.height,
+                                        in.view.stride[0], in.view.rate,  in.view.channels};
+  if (!sized_ || sized_->of != of) {
+    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
+        {"bytes", of[0]}, {"width", of[1]}, {"height", of[2]}, {"stride", of[3]}, {"rate", of[4]}, {"channels", of[5]}};
+    variables.insert(variables.end(), of_params_.begin(), of_params_.end());
+    sized_ = {of, evaluate(declaration_.output_bytes, variables)};
+  }
+  return sized_->bytes;
+}
+
+std::size_t KernelLauncher::output_bytes(const FrameInput& in) {
   if (declaration_.unchanged) return in.bytes;
   if (const auto known = program_->output_bytes(in.bytes)) return *known;
   if (!declaration_.output_bytes.empty()) {
-    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
-        {"bytes", in.bytes},           {"width", in.view.width}, {"height", in.view.height},
-        {"stride", in.view.stride[0]}, {"rate", in.view.rate},   {"channels", in.view.channels}};
-    variables.insert(variables.end(), of_params_.begin(), of_params_.end());
-    const std::uint64_t bytes = evaluate(declaration_.output_bytes, variables);
+    const std::uint64_t bytes = declared_bytes(in);
     // A kernel that keeps to the format and the size that it is told writes as much as these take.
     const std::uint64_t needed = keeps_layout() ? in.picture_bytes : out_->view.bytes;
     if (needed > bytes) {

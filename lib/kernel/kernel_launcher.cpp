@@ -143,6 +143,7 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
 
 void KernelLauncher::note_params() {
   of_params_.clear();
+  sized_.reset();
   if (declaration_.output_bytes.find("params.") == std::string::npos) return;
   const std::vector<Number> numbers = numbers_of(declaration_, name_, params_);
   of_params_ = parameter_variables(declaration_.params, numbers, std::numeric_limits<std::int64_t>::max());

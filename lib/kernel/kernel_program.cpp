@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <utility>
 #include <vector>
 
 #include "gpumap/kernel_plan.hpp"
 #include "gpumap/program.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
 #include "kernel/state_memory.hpp"
@@ -30,14 +33,19 @@ gpumap_view moved(gpumap_view like, std::uint64_t address) {
 
 class KernelProgram final : public Program {
  public:
-  KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration)
+  /// `frame_bytes`: how much of a frame the kernels take.
+  KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration,
+                std::size_t frame_bytes)
       : device_(std::move(device)),
         kernels_(std::move(kernels)),
         declaration_(std::move(declaration)),
+        frame_bytes_(frame_bytes),
         state_(*device_, kernels_.front()->backend(), declaration_.state_bytes) {}
 
   void set_params(std::string_view text) override {
     apply_declared(declaration_, kernels_.front()->name(), text, params_, numbers_);
+    std::copy(params_.begin(), params_.end(), std::begin(given_.params));
+    std::copy(numbers_.begin(), numbers_.end(), std::begin(given_.numbers));
   }
 
   void begin(const gpumap_view& /*in*/, const gpumap_view& /*out*/) override { state_.restart(); }
@@ -63,9 +71,9 @@ class KernelProgram final : public Program {
   }
 
   void run(Queue& queue, const gpumap_frame& frame) override {
-    gpumap_frame given = frame;
-    std::copy(params_.begin(), params_.end(), std::begin(given.params));
-    std::copy(numbers_.begin(), numbers_.end(), std::begin(given.numbers));
+    gpumap_frame& given = given_;
+    take(given, frame, 0, offsetof(gpumap_frame, params));
+    take(given, frame, offsetof(gpumap_frame, tables), frame_bytes_);
     given.state = state_.ready(queue);
     given.state_bytes = state_.bytes();
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
@@ -78,6 +86,12 @@ class KernelProgram final : public Program {
   }
 
  private:
+  static void take(gpumap_frame& to, const gpumap_frame& from, std::size_t begin, std::size_t end) {
+    if (begin >= end) return;
+    std::memcpy(reinterpret_cast<std::byte*>(&to) + begin, reinterpret_cast<const std::byte*>(&from) + begin,
+                end - begin);
+  }
+
   /// What one kernel writes and the next one reads. Frames share it: a queue runs them one after the other.
   std::uint64_t between(std::size_t which, std::size_t bytes) {
     const Backend backend = kernels_.front()->backend();
@@ -93,6 +107,8 @@ class KernelProgram final : public Program {
   std::shared_ptr<Device> device_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
   Declaration declaration_;
+  const std::size_t frame_bytes_;
+  gpumap_frame given_{};  ///< with the parameters; the rest is of the last frame
   std::array<float, GPUMAP_MAX_PARAMS> params_{};
   std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers_{};  ///< the same, exactly
   StateMemory state_;
@@ -114,7 +130,8 @@ std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, Ke
     try {
       auto kernels =
           load_resident_kernels(std::dynamic_pointer_cast<GpuDevice>(device), plan.source, plan.declaration.functions);
-      auto program = std::make_unique<KernelProgram>(device, std::move(kernels), plan.declaration);
+      auto program =
+          std::make_unique<KernelProgram>(device, std::move(kernels), plan.declaration, frame_bytes(plan.source));
       program->set_params({});
       return program;
     } catch (const Error& error) {
@@ -139,7 +156,9 @@ std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, co
       kernels.push_back(Kernel::load(device, one));
     }
   }
-  auto program = std::make_unique<KernelProgram>(device, std::move(kernels), std::move(declaration));
+  // A CUDA kernel that names nothing of the rest is compiled without it.
+  const std::size_t bytes = source.language == Language::cuda ? frame_bytes(source) : sizeof(gpumap_frame);
+  auto program = std::make_unique<KernelProgram>(device, std::move(kernels), std::move(declaration), bytes);
   program->set_params({});
   return program;
 }

@@ -40,6 +40,14 @@ constexpr std::chrono::milliseconds longest_with_time_limit{200};
 /// Behind the turns, of which each begins a cache line: see gpumap_residence.
 constexpr std::size_t parts_offset = slots * sizeof(gpumap_turn);
 
+/// Empty but for the frame, which is not written: of that a turn has as much as its kernel takes, or none.
+gpumap_turn turn_of(gpumap_turn_kind kind) {
+  gpumap_turn turn;
+  std::memset(&turn, 0, offsetof(gpumap_turn, frame));
+  turn.kind = kind;
+  return turn;
+}
+
 std::uint64_t product(const std::array<std::uint32_t, 3>& numbers) {
   return std::uint64_t{numbers[0]} * numbers[1] * numbers[2];
 }
@@ -122,11 +130,10 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     make_room();
     const std::lock_guard lock(mutex_);
     come(*resident, grid);
-    gpumap_turn turn{};
-    turn.kind = GPUMAP_TURN_RUN;
+    gpumap_turn turn = turn_of(GPUMAP_TURN_RUN);
     turn.function = resident->index();
     std::copy(grid.blocks.begin(), grid.blocks.end(), turn.blocks);
-    turn.frame = frame;
+    std::memcpy(&turn.frame, &frame, resident->frame_bytes());
     post(turn, offsetof(gpumap_turn, frame) + resident->frame_bytes());
   }
 
@@ -157,8 +164,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const std::lock_guard lock(mutex_);
     leave_if_needed();
     if (!awaited_.empty() && present_) {
-      gpumap_turn nothing{};
-      nothing.kind = GPUMAP_TURN_COPY;
+      gpumap_turn nothing = turn_of(GPUMAP_TURN_COPY);
       // Else they stay for the next turn. Who gave up the frame is told until when what was asked for runs.
       if (has_room) post(nothing, offsetof(gpumap_turn, frame));
     } else if (!awaited_.empty() || stream_used_) {
@@ -343,8 +349,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
   /// The GPU is for others, once what was asked for is done.
   void leave() {
     if (!present_) return;
-    gpumap_turn turn{};
-    turn.kind = GPUMAP_TURN_LEAVE;
+    gpumap_turn turn = turn_of(GPUMAP_TURN_LEAVE);
     put(turn, offsetof(gpumap_turn, frame));
     keep(std::exchange(present_, nullptr), posted_);
     be_away();
@@ -372,8 +377,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const std::lock_guard lock(mutex_);
     leave_if_needed();
     if (present_) {
-      gpumap_turn turn{};
-      turn.kind = kind;
+      gpumap_turn turn = turn_of(kind);
       turn.to = to;
       turn.from = from;
       turn.bytes = bytes;

@@ -9,8 +9,6 @@ namespace {
 // slot at less than 64 MB/s. Few elements work that slowly by themselves; those pay for one try in host memory.
 constexpr double suspicious_ns_per_byte = 1000.0 / 64;
 constexpr double much_faster = 4;
-// Below this a context switch weighs more than the stores.
-constexpr std::size_t least_bytes = std::size_t{64} * 1024;
 
 }  // namespace
 
@@ -28,8 +26,8 @@ SlowSlots::Next SlowSlots::next() const {
 }
 
 bool SlowSlots::filled(Next where, std::size_t bytes, Duration took) {
+  if (!tells(bytes)) return false;
   const std::lock_guard lock(mutex_);
-  if (bytes < least_bytes) return false;
   const double ns_per_byte = static_cast<double>(took.count()) / static_cast<double>(bytes);
   const bool suspicious = ns_per_byte > suspicious_ns_per_byte;
   if (state_ == State::watching && where == Next::slot && suspicious) {

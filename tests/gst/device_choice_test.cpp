@@ -31,7 +31,7 @@ class Twin : public gpumap::test::FakeDevice {
 Buffer frame_on(const std::shared_ptr<Device>& device) {
   constexpr std::size_t bytes = 64;
   MemoryBlock block{device->allocate({.placement = Placement::host, .bytes = bytes}, {}), {}};
-  auto made = std::make_unique<FrameMemory>(device, std::move(block), bytes, [](MemoryBlock&&) {});
+  auto made = std::make_unique<FrameMemory>(device, std::move(block), bytes, nullptr);
   Buffer buffer(gst_buffer_new());
   gst_buffer_append_memory(buffer.get(),
                            memory_new(wrapping_allocator(), std::move(made), bytes, GST_MEMORY_FLAG_READONLY));

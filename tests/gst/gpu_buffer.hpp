@@ -20,9 +20,8 @@ inline Buffer on_gpu(const Data& data) {
   MemoryBlock block{device->allocate({.placement = Placement::host, .bytes = data.size()}), {}};
   std::memcpy(block.mapping->host(), data.data(), data.size());
   block.mapping->flush(0, data.size());
-  const auto pool = std::make_shared<BlockPool>(device, device->default_backend(), Placement::host, data.size());
-  auto bytes = std::make_unique<FrameMemory>(device, std::move(block), data.size(),
-                                             [pool](MemoryBlock&& returned) { pool->give_back(std::move(returned)); });
+  auto pool = std::make_shared<BlockPool>(device, device->default_backend(), Placement::host, data.size());
+  auto bytes = std::make_unique<FrameMemory>(device, std::move(block), data.size(), std::move(pool));
   Buffer buffer(gst_buffer_new());
   gst_buffer_append_memory(buffer.get(),
                            memory_new(wrapping_allocator(), std::move(bytes), data.size(), GST_MEMORY_FLAG_READONLY));

@@ -66,12 +66,11 @@ class LentBlock {
   ~LentBlock() {
     if (pool_ && block_.mapping) pool_->give_back(std::move(block_));
   }
-  LentBlock(LentBlock&& other) noexcept : pool_(std::move(other.pool_)), block_(std::move(other.block_)) {
-    other.block_ = {};
-  }
+  LentBlock(LentBlock&& other) noexcept = default;
   LentBlock& operator=(LentBlock&& other) noexcept {
-    std::swap(pool_, other.pool_);
-    std::swap(block_, other.block_);
+    pool_.swap(other.pool_);
+    block_.mapping.swap(other.block_.mapping);
+    block_.readers.swap(other.block_.readers);
     return *this;
   }
   LentBlock(const LentBlock&) = delete;
@@ -88,7 +87,7 @@ class LentBlock {
   }
   [[nodiscard]] const std::shared_ptr<BlockPool>& pool() const noexcept { return pool_; }
   /// The block itself, which is the caller's to give back to the pool.
-  [[nodiscard]] MemoryBlock release() noexcept { return std::exchange(block_, {}); }
+  [[nodiscard]] MemoryBlock release() noexcept { return std::move(block_); }
 
  private:
   std::shared_ptr<BlockPool> pool_;

@@ -3,6 +3,7 @@
 // lib/README.md has an example.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -193,7 +194,8 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
-  [[nodiscard]] std::size_t output_bytes(const FrameInput& in) const;
+  [[nodiscard]] std::size_t output_bytes(const FrameInput& in);
+  [[nodiscard]] std::uint64_t declared_bytes(const FrameInput& in);
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
@@ -217,7 +219,12 @@ class GPUMAP_API KernelLauncher {
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
   Declaration declaration_;
   std::vector<std::pair<std::string, std::uint64_t>> of_params_;  ///< for the line bytes, where it mentions any
-  std::unique_ptr<BoundsCheck> bounds_;                           ///< null where it was not asked for
+  struct Sized {
+    std::array<std::uint64_t, 6> of;  ///< what else the line bytes may mention
+    std::uint64_t bytes;
+  };
+  std::optional<Sized> sized_;           ///< by the line bytes, the last frame
+  std::unique_ptr<BoundsCheck> bounds_;  ///< null where it was not asked for
   std::unique_ptr<Queue> queue_;
   bool has_result_ = false;
   std::unique_ptr<ResultBlocks> results_;

@@ -16,6 +16,8 @@ namespace gpumap {
 class GPUMAP_API SlowSlots {
  public:
   using Duration = std::chrono::nanoseconds;
+  /// Of less a context switch weighs more than the stores: how long they took tells nothing.
+  [[nodiscard]] static constexpr bool tells(std::size_t bytes) noexcept { return bytes >= std::size_t{64} * 1024; }
   enum class Next {
     slot,        ///< timed by the clock on the wall, which costs next to nothing
     timed_slot,  ///< timed by the CPU clock of the thread
