@@ -32,7 +32,7 @@ TEST(Cubin, RefusesWhatIsCutShort) {
   }
   EXPECT_EQ(error_of(whole), "no error");
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    ASSERT_THAT(error_of(whole.substr(0, bytes)), HasSubstr("are no whole cubin")) << bytes;
+    ASSERT_THAT(error_of(whole.substr(0, bytes)), HasSubstr("is a truncated cubin")) << bytes;
   }
   // Damaged ones are read or refused, never beyond their end.
   std::mt19937 random(5);
