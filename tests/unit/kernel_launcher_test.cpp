@@ -9,9 +9,9 @@
 #include <set>
 
 #include "backend_bench.hpp"
+#include "builtin_reference.hpp"
 #include "error_of.hpp"
 #include "gpumap/kernel_launcher.hpp"
-#include "reference.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap {
