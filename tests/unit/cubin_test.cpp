@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// That a cubin or a fatbin which was cut short, anywhere, is refused before a driver reads beyond its end.
 #include "kernel/compile/cubin.hpp"
 
 #include <gmock/gmock.h>
