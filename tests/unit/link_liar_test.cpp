@@ -102,6 +102,22 @@ TEST(LinkLiar, MessagesThatNoClientSendsEndIt) {
   }
 }
 
+TEST(LinkLiar, IsToldOnStandardErrorAndWhoEndsIsNot) {
+  testing::internal::CaptureStderr();
+  {
+    Company company;
+    company.liar.join();
+    company.liar.send(link::Bytes(24));
+    EXPECT_NE(company.liar.farewell().find("an invalid message"), std::string::npos);
+    company.expect_unharmed(1);
+    company.honest.reset();
+    EXPECT_TRUE(comes_true([&] { return company.server->clients().empty(); }));
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("is disconnected: it sent an invalid message"), std::string::npos) << told;
+  EXPECT_EQ(told.find("honest"), std::string::npos) << told;
+}
+
 TEST(LinkLiar, DescriptorsFromAClientAreNotKept) {
   Company company;
   company.liar.join();
