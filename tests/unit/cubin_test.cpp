@@ -55,7 +55,7 @@ TEST(Cubin, Fatbins) {
     EXPECT_THAT(error_of(fatbin.substr(0, bytes)), HasSubstr("test.cubin")) << bytes;
   }
   fatbin[15] = '\x7f';
-  EXPECT_THAT(error_of(fatbin), HasSubstr("cut short"));
+  EXPECT_THAT(error_of(fatbin), HasSubstr("is a truncated cubin"));
 }
 
 }  // namespace
