@@ -65,7 +65,7 @@ KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
                 fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
                             "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
                             name(), to_string(backend), name_of(device().info()),
-                            backend == Backend::cuda ? "vulkan" : "cuda"));
+                            value_name(backend == Backend::cuda ? Backend::vulkan : Backend::cuda)));
   }
   frame.address += frame.offset;
   made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;

@@ -11,8 +11,8 @@ GType backend_type() {
   static const GType type = [] {
     static const GEnumValue values[] = {
         {0, "CUDA where the GPU has it, else Vulkan", "auto"},
-        {static_cast<gint>(Backend::cuda) + 1, "CUDA", "cuda"},
-        {static_cast<gint>(Backend::vulkan) + 1, "Vulkan compute", "vulkan"},
+        {static_cast<gint>(Backend::cuda) + 1, "CUDA", value_name(Backend::cuda)},
+        {static_cast<gint>(Backend::vulkan) + 1, "Vulkan compute", value_name(Backend::vulkan)},
         {0, nullptr, nullptr},
     };
     return g_enum_register_static("GstGpumapBackend", values);
@@ -147,7 +147,8 @@ std::vector<Property> kernel_properties() {
       of.number("timeout", "Milliseconds that a kernel may take before an error is posted (0: wait for ever)",
                 &Settings::timeout_ms),
       of.number("priority",
-                "Before kernels of a lower priority where both wait for a place on the GPU; CUDA, 5 at most as a rule",
+                "Where kernels wait for a place on the GPU, those of a higher priority go first; CUDA only, most GPUs "
+                "have 0 to 5",
                 &Settings::priority, 0, G_MAXINT),
       of.number("sm-share",
                 "Share of the GPU's multiprocessors that the kernel runs on at most, and no other kernel with a share; "
@@ -157,7 +158,7 @@ std::vector<Property> kernel_properties() {
                 mode_type()),
       of.number(
           "resident-blocks",
-          "Blocks of a kernel that stays on the GPU, at most, which take a multiprocessor each and then share them "
+          "Largest number of blocks that a resident kernel keeps on the GPU; multiprocessors take one each, then more "
           "(0: one for almost every second multiprocessor)",
           &Settings::resident_blocks, 0, 65535),
       of.number("resident-idle",

@@ -120,14 +120,13 @@ GstStructure* KernelRunner::stats() const {
   std::unique_lock lock(log_mutex_);
   const auto log = log_;
   lock.unlock();
-  const bool cuda = launcher_->backend() == Backend::cuda;
   const KernelLauncher::How how = launcher_->how();
   GstStructure* made = gst_structure_new(
-      "gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING, cuda ? "cuda" : "vulkan",
-      "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()), "gpu-copies", G_TYPE_UINT64,
-      static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64, static_cast<guint64>(host_copies_),
-      "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode", G_TYPE_STRING, how.resident ? "resident" : "launch",
-      "mode-reason", G_TYPE_STRING, how.why.c_str(), nullptr);
+      "gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING,
+      value_name(launcher_->backend()), "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()),
+      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64,
+      static_cast<guint64>(host_copies_), "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode", G_TYPE_STRING,
+      how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING, how.why.c_str(), nullptr);
   add_latency(made, log.get());
   return made;
 }

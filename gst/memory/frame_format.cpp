@@ -289,7 +289,7 @@ void check_picture_size(const GstCaps* caps) {
     const std::string shown = text;
     g_free(text);
     throw Error(ErrorCode::invalid,
-                fmt::format("{} are the caps of no picture: its {} has to be from 1 to {}", shown, side, most));
+                fmt::format("{} are invalid caps of a picture: its {} has to be from 1 to {}", shown, side, most));
   }
 }
 

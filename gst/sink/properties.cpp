@@ -46,8 +46,8 @@ std::vector<Property> sink_properties() {
       of.number("busy-poll",
                 "Microseconds to spin for a slot (and, serving a socket, for the next frame) before sleeping",
                 &Settings::busy_poll_us, 0, 1000000),
-      of.number("copy-threads", "Threads that copy frames into slots (0: as many as pay)", &Settings::copy_threads, 0,
-                64),
+      of.number("copy-threads", "Threads that copy frames into slots (0: chosen by measuring)", &Settings::copy_threads,
+                0, 64),
       of.number("linger",
                 "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this element "
                 "has stopped (4294967295: for ever)",

@@ -46,15 +46,16 @@ std::unique_ptr<CudaPartition> CudaPartitions::take(double share) {
   if (wanted < least) {
     throw Error(
         ErrorCode::invalid,
-        fmt::format("sm-share={} of the {} multiprocessors of {} are {}, and the driver parts {} at least: set "
+        fmt::format("sm-share={} is {} of the {} multiprocessors of {}, but the driver's smallest part is {}: set "
                     "sm-share to {:.3f} or more, or leave it out",
-                    share, whole_, context_.gpu_name(), wanted, least, std::ceil(1000.0 * least / whole_) / 1000));
+                    share, wanted, whole_, context_.gpu_name(), least, std::ceil(1000.0 * least / whole_) / 1000));
   }
   if (chosen.empty() || count + most <= wanted) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("sm-share={} are {} of the {} multiprocessors of {}, and {} are left by others with a "
-                            "share: lower the shares so that they fit together",
-                            share, wanted, whole_, context_.gpu_name(), left));
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("sm-share={} needs {} of the {} multiprocessors of {}, other kernels with a share leave {}: "
+                    "lower the shares so that they fit together",
+                    share, wanted, whole_, context_.gpu_name(), left));
   }
   std::vector<CUdevResource> resources;
   for (const std::size_t one : chosen) resources.push_back(parts_[one].resource);

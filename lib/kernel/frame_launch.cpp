@@ -172,9 +172,7 @@ bool KernelLauncher::make_room(Job& job) {
   }
   if (job.is_copied_out() && !job.target.copy) {
     throw Error(ErrorCode::invalid,
-                fmt::format("kernel {}: an output for memory of others, and nothing that copies it there: set "
-                            "FrameTarget::copy",
-                            name_));
+                fmt::format("kernel {}: the output goes to memory that is not gpumap's: set FrameTarget::copy", name_));
   }
   return !job.to_host() || take(host_pool_, Placement::host, job.bytes, job.host);
 }
@@ -266,10 +264,11 @@ std::optional<std::size_t> KernelLauncher::given_of(std::size_t bytes) const {
   const auto given = bytes_given(declaration_.output_may, name_, results_->given(), bytes);
   const std::size_t sample = out_->bytes_per_sample;
   if (given && *given != bytes && sample > 1 && *given % sample != 0) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("kernel {}: gives {} bytes, which are no whole samples of {}: have it write a multiple to "
-                            "frame.given",
-                            name_, *given, sample));
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("kernel {}: wrote {} to frame.given, no multiple of the {} bytes of a sample: have it write "
+                    "whole samples",
+                    name_, *given, sample));
   }
   return given;
 }
@@ -348,13 +347,13 @@ void KernelLauncher::check(const FrameInput& in) const {
                 fmt::format("kernel {}: a frame came before its stream's layout: call set_stream() first", name_));
   }
   if (in.mapping != nullptr && (in.offset > in.mapping->bytes() || in.bytes > in.mapping->bytes() - in.offset)) {
-    throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame of {} bytes at {} of a mapping that has {}", name_,
-                                                in.bytes, in.offset, in.mapping->bytes()));
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: a frame of {} bytes at offset {} ends behind its mapping "
+                                                "of {}: change FrameInput::offset or bytes",
+                                                name_, in.bytes, in.offset, in.mapping->bytes()));
   }
   if (in.mapping == nullptr && !in.copy) {
-    throw Error(
-        ErrorCode::invalid,
-        fmt::format("kernel {}: a frame in memory of others, and nothing that copies it: set FrameInput::copy", name_));
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: the frame is in memory that is not gpumap's: set FrameInput::copy", name_));
   }
 }
 

@@ -27,7 +27,7 @@ LinkServer::Seat::Seat(const LinkServerOptions& options)
     : address_(options.address ? options.address : LinkAddress::take(options.path, options.mode)) {
   if (address_->state_->has_server.exchange(true)) {
     throw Error(ErrorCode::invalid,
-                fmt::format("a second server at {} asked, one at a time is possible: end the first", address_->path()));
+                fmt::format("a second server at {} requested, at most one allowed: end the first", address_->path()));
   }
 }
 

@@ -29,7 +29,7 @@ link::Hello make_hello(const LinkConsumerOptions& options) {
   link::Hello hello;
   hello.leak = static_cast<std::uint32_t>(options.leak);
   if (options.name.size() >= hello.name.size()) {
-    throw Error(ErrorCode::invalid, fmt::format("a client's name of {} bytes asked, {} are possible: shorten it",
+    throw Error(ErrorCode::invalid, fmt::format("a client's name of {} bytes requested, at most {} allowed: shorten it",
                                                 options.name.size(), hello.name.size() - 1));
   }
   std::copy(options.name.begin(), options.name.end(), hello.name.begin());
@@ -99,7 +99,7 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   bool other_version = false;
   const auto message = link::parse({buffer.data(), got}, &other_version);
   if (other_version) refused(options.path, "it speaks another version of the link: use the same gpumap on both sides");
-  if (!message) refused(options.path, "what it sent is no message");
+  if (!message) refused(options.path, "it sent an invalid message");
   if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
     if (refuse->why != link::Why::full) refused(options.path, refuse->text);
     reply.trouble = refuse->text;

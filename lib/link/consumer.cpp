@@ -94,7 +94,7 @@ void LinkConsumer::State::collect() {
 
 void LinkConsumer::State::read(const link::Message& message) {
   if (message.generation != generation) {
-    hang_up("the server sent a message of another time");
+    hang_up("the server sent a message of another ring");
   } else if (const auto* data = std::get_if<link::Data>(&message.body)) {
     if (data->head.number != ++letters) {
       hang_up("the server left a message out");
@@ -116,7 +116,7 @@ void LinkConsumer::State::read(const link::Message& message) {
     ended_well = moved || bye->why == link::Why::ended;
     ended = true;
   } else if (!std::holds_alternative<link::Look>(message.body)) {
-    hang_up("the server sent what is no message of a server");
+    hang_up("the server sent a message that only clients send");
   }
 }
 
@@ -132,7 +132,7 @@ void LinkConsumer::State::read_socket() {
         hang_up("the server is gone");
         return;
       case link::Received::too_long:
-        hang_up("the server sent what is too long for a message");
+        hang_up("the server sent a message that is too long");
         return;
       case link::Received::no_descriptors:  // none are expected
       case link::Received::message:
@@ -140,7 +140,7 @@ void LinkConsumer::State::read_socket() {
     }
     const auto message = link::parse({buffer.data(), bytes});
     if (!message) {
-      hang_up("the server sent what is no message");
+      hang_up("the server sent an invalid message");
       return;
     }
     read(*message);

@@ -13,7 +13,7 @@ namespace {
 
 void check_size(std::span<const std::byte> message) {
   if (message.size() <= max_link_message) return;
-  throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, {} are possible: send it in parts",
+  throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, at most {} allowed: send it in parts",
                                               message.size(), max_link_message));
 }
 

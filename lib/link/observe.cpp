@@ -112,7 +112,7 @@ class Question {
     } else if (const auto* refuse = message ? std::get_if<link::Refuse>(&message->body) : nullptr) {
       sight_.trouble = fmt::format("process {} refuses: {}", peer_.pid, refuse->text);
     } else {
-      sight_.trouble = fmt::format("what process {} sent is no report", peer_.pid);
+      sight_.trouble = fmt::format("process {} sent an invalid report", peer_.pid);
     }
     socket_ = UniqueFd();
   }

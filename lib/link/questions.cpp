@@ -28,7 +28,7 @@ int poll_time(Deadline deadline) {
 
 void check_size(std::span<const std::byte> text) {
   if (text.size() <= max_link_question) return;
-  throw Error(ErrorCode::invalid, fmt::format("a question of {} bytes for a link, {} are possible: ask less at once",
+  throw Error(ErrorCode::invalid, fmt::format("a question of {} bytes for a link, at most {} allowed: ask less at once",
                                               text.size(), max_link_question));
 }
 

@@ -38,7 +38,7 @@ std::uint64_t new_generation() {
 LinkServerOptions checked(const std::shared_ptr<Ring>& ring, LinkServerOptions options) {
   if (!ring) throw Error(ErrorCode::invalid, "a link serves a ring, got none: create one with Ring::create");
   if (options.max_clients == 0 || options.max_clients > max_link_clients) {
-    throw Error(ErrorCode::invalid, fmt::format("a link for {} clients asked, 1 to {} are possible: change max_clients",
+    throw Error(ErrorCode::invalid, fmt::format("a link for {} clients requested, 1 to {} allowed: change max_clients",
                                                 options.max_clients, max_link_clients));
   }
   return options;
@@ -81,7 +81,7 @@ void LinkServer::State::collect(bool look_again) {
 void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::string& reason) {
   std::unique_ptr<Client> gone = std::move(clients[index]);
   const std::int64_t began = monotonic_ns();
-  Event event{describe(*gone), reason, nullptr};
+  Event event{describe(*gone), reason, why, nullptr};
   // Before the slots are free: who looks after reading must see it.
   if (auto& shown = fan.client(index)) shown->offers.revoke(link::Revoked::cut_off);
   fan.leave(index);
@@ -310,7 +310,7 @@ void LinkServer::show(ReadLease lease, std::span<const std::byte> note) {
     throw Error(ErrorCode::invalid, "a frame of another ring than the link serves: serve that ring");
   }
   if (note.size() > max_link_note) {
-    throw Error(ErrorCode::invalid, fmt::format("a note of {} bytes with a frame, {} are possible: send a message",
+    throw Error(ErrorCode::invalid, fmt::format("a note of {} bytes with a frame, at most {} allowed: send a message",
                                                 note.size(), max_link_note));
   }
   const std::lock_guard order(state.order);

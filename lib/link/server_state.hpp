@@ -58,6 +58,7 @@ struct LinkServer::State {
   struct Event {
     LinkClient who;
     std::string reason;
+    link::Why why{};  ///< where somebody is gone
     std::unique_ptr<Client> gone;
   };
   struct FreeSlot {

@@ -150,7 +150,7 @@ void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
                fmt::format("the server speaks version {} of the link: use the same gpumap on both sides",
                            link::wire_version));
       } else {
-        refuse(*at, link::Why::lied, "what was sent is no hello");
+        refuse(*at, link::Why::lied, "the first message is no hello: use gpumap on both sides");
       }
     }
     at = newcomers.erase(at);
@@ -160,7 +160,8 @@ void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
 void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   const auto leak = static_cast<LinkLeak>(hello.leak);
   if (leak == LinkLeak::no && !options.may_stall) {
-    refuse(newcomer, link::Why::not_allowed, "no client may stop the producer here: ask for another leaky than no");
+    refuse(newcomer, link::Why::not_allowed,
+           "this server lets no client hold up the producer: set leaky=oldest or newest");
     return;
   }
   auto client = std::make_unique<Client>();
@@ -198,7 +199,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   client->who.connection = ++counters.connected;
   clients[index] = std::move(client);
   fan.join(index, clients[index]->memory->block(), leak, welcome.first_ticket);
-  events.push_back({clients[index]->who, {}, nullptr});
+  events.push_back({clients[index]->who, {}, {}, nullptr});
   for (const auto& [key, message] : kept) {
     if (clients[index]) send_to(*clients[index], message);
   }
@@ -223,7 +224,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {
       take_question(client, *ask);
     } else if (!known || !std::holds_alternative<link::Look>(message->body)) {
-      drop(index, link::Why::lied, "it sent what is no message of a client");
+      drop(index, link::Why::lied, "it sent an invalid message, or one that only servers send");
       return;
     }
   }
@@ -257,7 +258,7 @@ void LinkServer::State::tell() {
     asked.swap(questions);
   }
   for (const Event& event : now) {
-    if (event.gone && event.reason.rfind("it closed", 0) != 0) {
+    if (event.gone && event.why != link::Why::ended) {
       std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n", listener.path().c_str(),
                    event.who.index, event.who.name.c_str(), static_cast<int>(event.who.pid), event.reason.c_str());
     }

@@ -33,8 +33,8 @@ sockaddr_un address_of(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.empty() || path.size() >= sizeof address.sun_path) {
-    throw Error(ErrorCode::invalid, fmt::format("a socket path of {} bytes asked, 1 to {} are possible: {}",
-                                                path.size(), sizeof address.sun_path - 1, "choose a shorter one"));
+    throw Error(ErrorCode::invalid, fmt::format("a socket path of {} bytes requested, 1 to {} allowed: {}", path.size(),
+                                                sizeof address.sun_path - 1, "choose a shorter one"));
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;

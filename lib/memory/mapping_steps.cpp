@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "memory/mapping_steps.hpp"
 
-#include <chrono>
+#include "gpumap/latency.hpp"
 
 namespace gpumap {
 namespace {
 
 // Of the thread, not of the device: other threads allocate meanwhile and are none of a benchmark's business.
 constinit thread_local MappingTimes* current = nullptr;
-
-std::int64_t now_ns() noexcept {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 
@@ -25,19 +20,19 @@ MappingTimes::~MappingTimes() {
 }
 
 TimedStep::TimedStep(MappingStep step) noexcept : times_(current), step_(step) {
-  if (times_ != nullptr) began_ns_ = now_ns();
+  if (times_ != nullptr) began_ns_ = monotonic_ns();
 }
 
 void TimedStep::next(MappingStep step) noexcept {
   end();
   step_ = step;
-  if (times_ != nullptr) began_ns_ = now_ns();
+  if (times_ != nullptr) began_ns_ = monotonic_ns();
 }
 
 void TimedStep::end() noexcept {
   if (times_ == nullptr) return;
   auto& sum = times_->ns_[static_cast<std::size_t>(step_)];
-  sum = sum.value_or(0) + now_ns() - began_ns_;
+  sum = sum.value_or(0) + monotonic_ns() - began_ns_;
 }
 
 }  // namespace gpumap

@@ -81,7 +81,8 @@ class CudaQueue final : public Queue {
     const auto source_address = source.address(Backend::cuda);
     const auto target_address = target.address(Backend::cuda);
     if (source_address == 0 || target_address == 0) {
-      throw Error(ErrorCode::invalid, "copy: host memory that was allocated for Vulkan has no CUDA address");
+      throw Error(ErrorCode::invalid,
+                  "copy: host memory that was allocated for Vulkan has no CUDA address: use a queue of Vulkan");
     }
     if (bytes == 0) return;
     const CudaContext::Scope scope(context_);
@@ -95,7 +96,7 @@ class CudaQueue final : public Queue {
     const auto& target = own_mapping(mapping, *device_);
     check_clear(target, offset, bytes);
     const auto address = target.address(Backend::cuda);
-    if (address == 0) throw Error(ErrorCode::invalid, "clear: memory that has no CUDA address");
+    if (address == 0) throw Error(ErrorCode::invalid, "clear: this memory has no CUDA address: use a queue of Vulkan");
     if (bytes == 0) return;
     const CudaContext::Scope scope(context_);
     context_.check(context_.driver().cuMemsetD32Async(address + offset, 0, bytes / 4, timeline_->stream()), "clearing");

@@ -143,7 +143,8 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const auto& target = own_mapping(to, *device_);
     check_copy(source, from_offset, target, to_offset, bytes);
     if (source.address(Backend::cuda) == 0 || target.address(Backend::cuda) == 0) {
-      throw Error(ErrorCode::invalid, "copy: host memory that was allocated for Vulkan has no CUDA address");
+      throw Error(ErrorCode::invalid,
+                  "copy: host memory that was allocated for Vulkan has no CUDA address: use a queue of Vulkan");
     }
     if (bytes != 0) {
       move(GPUMAP_TURN_COPY, target.address(Backend::cuda) + to_offset, source.address(Backend::cuda) + from_offset,
@@ -154,7 +155,9 @@ class ResidentQueue final : public Queue, private Residents::Guest {
   void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
     const auto& target = own_mapping(mapping, *device_);
     check_clear(target, offset, bytes);
-    if (target.address(Backend::cuda) == 0) throw Error(ErrorCode::invalid, "clear: memory that has no CUDA address");
+    if (target.address(Backend::cuda) == 0) {
+      throw Error(ErrorCode::invalid, "clear: this memory has no CUDA address: use a queue of Vulkan");
+    }
     if (bytes != 0) move(GPUMAP_TURN_CLEAR, target.address(Backend::cuda) + offset, 0, bytes);
   }
 

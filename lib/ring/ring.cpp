@@ -26,11 +26,11 @@ void set_flag(std::atomic<bool>& flag, bool value, ring::Bell& bell) noexcept {
 void check(const std::shared_ptr<Device>& device, const RingOptions& options) {
   if (!device) throw Error(ErrorCode::invalid, "a ring needs a device, got none: open one with Device::open");
   if (options.slots < min_slots || options.slots > max_slots) {
-    throw Error(ErrorCode::invalid, fmt::format("a ring of {} slots asked, {} to {} are possible: change slots",
+    throw Error(ErrorCode::invalid, fmt::format("a ring of {} slots requested, {} to {} allowed: change slots",
                                                 options.slots, min_slots, max_slots));
   }
   if (options.slot_bytes == 0) {
-    throw Error(ErrorCode::invalid, "a ring with slots of 0 bytes asked: set slot_bytes to the size of a frame");
+    throw Error(ErrorCode::invalid, "a ring with slots of 0 bytes requested: set slot_bytes to the size of a frame");
   }
   const std::size_t largest = std::numeric_limits<std::size_t>::max() / options.slots - slot_alignment;
   if (options.slot_bytes > largest) {

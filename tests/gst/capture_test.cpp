@@ -3,9 +3,9 @@
 // other sizes, parts of the picture, and how caps are agreed on.
 #include <gmock/gmock.h>
 
+#include "builtin_reference.hpp"
 #include "gpumap/color.hpp"
 #include "pipeline.hpp"
-#include "reference.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstring>
 
+#include "builtin_reference.hpp"
 #include "gpumap/color.hpp"
 #include "pipeline.hpp"
-#include "reference.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -9,10 +9,10 @@
 #include <memory>
 #include <string>
 
+#include "builtin_reference.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/program.hpp"
-#include "reference.hpp"
 
 namespace gpumap {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// The built-in kernels against reference.hpp: one table of cases, instantiated for each backend that a test program is
-// about.
+// The built-in kernels against builtin_reference.hpp: one table of cases, instantiated for each backend that a test
+// program is about.
 #pragma once
 
 #include "backend_bench.hpp"

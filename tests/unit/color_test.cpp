@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "reference.hpp"
+#include "builtin_reference.hpp"
 
 namespace gpumap {
 namespace {

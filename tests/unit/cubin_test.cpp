@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// That a cubin or a fatbin which was cut short, anywhere, is refused before a driver reads beyond its end.
 #include "kernel/compile/cubin.hpp"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,7 @@ TEST(Cubin, RefusesWhatIsCutShort) {
   }
   EXPECT_EQ(error_of(whole), "no error");
   for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-    ASSERT_THAT(error_of(whole.substr(0, bytes)), HasSubstr("are no whole cubin")) << bytes;
+    ASSERT_THAT(error_of(whole.substr(0, bytes)), HasSubstr("is a truncated cubin")) << bytes;
   }
   // Damaged ones are read or refused, never beyond their end.
   std::mt19937 random(5);
@@ -54,7 +55,7 @@ TEST(Cubin, Fatbins) {
     EXPECT_THAT(error_of(fatbin.substr(0, bytes)), HasSubstr("test.cubin")) << bytes;
   }
   fatbin[15] = '\x7f';
-  EXPECT_THAT(error_of(fatbin), HasSubstr("cut short"));
+  EXPECT_THAT(error_of(fatbin), HasSubstr("is a truncated cubin"));
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ GPUMAP_NVRTC_FUNCTIONS(OURS)
 #include <string_view>
 #include <type_traits>
 
-#include "theirs.hpp"
+#include "compare_headers.hpp"
 
 // What older headers lack, or call by another name. libcuda has had both of these symbols for longer.
 #if CUDA_VERSION < 12090

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// The lines `// gpumap:` of a file: each key, what the built-ins say in them, errors that name the line, and the
+// expressions and templates in them.
 #include "gpumap/declaration.hpp"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Which GPU a selector means, what the inventory says of each, that a device is opened once; what gpumap-info prints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

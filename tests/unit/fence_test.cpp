@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// A fence waits, times out, is cancelled and signalled from other threads, and says when its device is lost.
 #include <gtest/gtest.h>
 #include <gpumap/error.hpp>
 #include <gpumap/fence.hpp>

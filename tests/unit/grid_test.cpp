@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// How many blocks and threads a launch gets from the block's size, the frame and what a thread takes.
 #include "kernel/grid.hpp"
 
 #include <gmock/gmock.h>

@@ -20,7 +20,7 @@ GPUMAP_GST_RELATIONS(OURS)
 #include <gst/analytics/analytics.h>
 #pragma GCC diagnostic pop
 
-#include "theirs.hpp"
+#include "compare_headers.hpp"
 
 #define OURS gpumap::gst
 namespace theirs {

@@ -28,7 +28,7 @@ GPUMAP_GST_CUDA_ORDER(OURS)
 
 #include <string_view>
 
-#include "theirs.hpp"
+#include "compare_headers.hpp"
 
 #define OURS gpumap::gst
 namespace theirs {

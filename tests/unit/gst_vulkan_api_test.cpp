@@ -19,8 +19,8 @@ GPUMAP_GST_VULKAN(OURS)
 
 #include <string_view>
 
+#include "compare_headers.hpp"
 #include "gst/vulkan/caps.hpp"
-#include "theirs.hpp"
 
 #define OURS gpumap::gst
 namespace theirs {

@@ -203,6 +203,7 @@ TEST(LinkKill, StoppedConsumerIsCutOffAndSeesNoTornFrame) {
 }
 
 TEST(LinkKill, ChildOfADeadConsumerKeepsNothing) {
+  testing::internal::CaptureStderr();
   Served served(2);
   Child consumer({"orphan", served.path, served.folder.path()});
   ASSERT_TRUE(served.server->wait_for_client(soon()));
@@ -214,6 +215,8 @@ TEST(LinkKill, ChildOfADeadConsumerKeepsNothing) {
   ASSERT_GT(child, 0);
   EXPECT_EQ(kill(child, 0), 0) << "it ended, so nothing was shown";
   EXPECT_EQ(kill(child, SIGKILL), 0);
+  served.server.reset();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "an end is no fault, however it is seen";
 }
 
 TEST(LinkKill, AnotherUserIsRefusedUnlessAllowed) {

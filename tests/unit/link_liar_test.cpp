@@ -97,9 +97,25 @@ TEST(LinkLiar, MessagesThatNoClientSendsEndIt) {
     company.liar.join();
     company.frame();
     company.liar.send(lie(company.liar.generation()));
-    EXPECT_NE(company.liar.farewell().find("no message of a client"), std::string::npos);
+    EXPECT_NE(company.liar.farewell().find("an invalid message"), std::string::npos);
     company.expect_unharmed(1);
   }
+}
+
+TEST(LinkLiar, IsToldOnStandardErrorAndWhoEndsIsNot) {
+  testing::internal::CaptureStderr();
+  {
+    Company company;
+    company.liar.join();
+    company.liar.send(link::Bytes(24));
+    EXPECT_NE(company.liar.farewell().find("an invalid message"), std::string::npos);
+    company.expect_unharmed(1);
+    company.honest.reset();
+    EXPECT_TRUE(comes_true([&] { return company.server->clients().empty(); }));
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("is disconnected: it sent an invalid message"), std::string::npos) << told;
+  EXPECT_EQ(told.find("honest"), std::string::npos) << told;
 }
 
 TEST(LinkLiar, DescriptorsFromAClientAreNotKept) {
@@ -114,7 +130,7 @@ TEST(LinkLiar, DescriptorsFromAClientAreNotKept) {
   const int fds[] = {0, 1};
   for (int n = 0; n < 20; ++n) company.liar.send(link::encode(company.liar.generation(), link::Look{}), fds);
   company.liar.send(link::Bytes(1), fds);
-  EXPECT_NE(company.liar.farewell().find("no message"), std::string::npos);
+  EXPECT_NE(company.liar.farewell().find("an invalid message"), std::string::npos);
   company.liar.close();
   EXPECT_TRUE(comes_true([&] { return open() <= before; }));
   company.expect_unharmed(1);
@@ -263,8 +279,9 @@ TEST(LinkLiar, AConsumerBelievesNoServer) {
     return answered_with(welcome, parts.fds());
   };
   EXPECT_EQ(with([](link::Welcome&) {}), "the server is gone") << "the truth";
-  EXPECT_NE(with([](link::Welcome& one) { one.slots = 257; }).find("no message"), std::string::npos);
-  EXPECT_NE(with([](link::Welcome& one) { one.slot_stride = 1ULL << 62U; }).find("no message"), std::string::npos);
+  EXPECT_NE(with([](link::Welcome& one) { one.slots = 257; }).find("an invalid message"), std::string::npos);
+  EXPECT_NE(with([](link::Welcome& one) { one.slot_stride = 1ULL << 62U; }).find("an invalid message"),
+            std::string::npos);
   EXPECT_NE(with([](link::Welcome& one) { one.slots = 3; }).find("another version or time"), std::string::npos);
   EXPECT_NE(with([](link::Welcome& one) { one.memory.bytes = one.memory.allocation_bytes = 1U << 20U; }).find("sealed"),
             std::string::npos);
@@ -333,7 +350,7 @@ TEST(LinkLiar, AConsumerMissesNoMessage) {
                           [](int socket) {
                             EXPECT_EQ(link::send_message(socket, link::encode(6, link::Look{})), link::Sent::ok);
                           }),
-            "the server sent a message of another time");
+            "the server sent a message of another ring");
 }
 
 }  // namespace

@@ -257,7 +257,7 @@ TEST(LinkObserver, WhoSaysMoreIsNotHeard) {
   RawClient liar(served.path);
   liar.join();
   liar.send(link::encode(liar.generation(), link::Observe{}));
-  EXPECT_THAT(liar.farewell(), HasSubstr("no message of a client"));
+  EXPECT_THAT(liar.farewell(), HasSubstr("sent an invalid message"));
   RawClient other(served.path);
   link::Bytes longer = link::encode(0, link::Observe{});
   longer.push_back(std::byte{0});
@@ -288,8 +288,8 @@ std::string trouble_with(const link::Bytes& answer) {
 
 TEST(LinkObserver, SaysWhyThereIsNoReport) {
   EXPECT_THAT(trouble_with({}), HasSubstr("closed the connection"));
-  EXPECT_THAT(trouble_with(link::encode(7, link::Look{})), HasSubstr("is no report"));
-  EXPECT_THAT(trouble_with(link::Bytes(5000)), HasSubstr("is no report"));
+  EXPECT_THAT(trouble_with(link::encode(7, link::Look{})), HasSubstr("sent an invalid report"));
+  EXPECT_THAT(trouble_with(link::Bytes(5000)), HasSubstr("sent an invalid report"));
   EXPECT_THAT(trouble_with(link::encode_reason(7, link::MessageType::refuse, link::Why::full, "no room")),
               HasSubstr("refuses: no room"));
   // An older server says in its own version that it knows no other.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Which steps an allocation is timed in: those of its placement, by the thread that asked and the innermost clock.
 #include "memory/mapping_steps.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT
+// Memory of each placement: what the CPU writes the GPU reads and the other way round, in parts and from several
+// threads; ranges are checked, descriptors exported, and allocations too large for the driver refused.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// The text of `params`: numbers and lists, errors that name the column, values laid out over what a kernel declares.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

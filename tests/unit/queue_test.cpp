@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// Copies and clears in order, fences between queues and back ends, ranges that are refused, a device that is lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// When a sink gives an upstream host memory, because it reads what it wrote, and when it must not.
 #include "gpumap/slow_slots.hpp"
 
 #include <gtest/gtest.h>

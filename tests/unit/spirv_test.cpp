@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: MIT
+// What is read of a SPIR-V module: entry points, sizes of a workgroup; of one damaged at random an error, or a size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

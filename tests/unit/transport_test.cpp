@@ -14,12 +14,12 @@
 #include <thread>
 #include <tuple>
 
+#include "builtin_reference.hpp"
 #include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/ring.hpp"
-#include "reference.hpp"
 #include "sanitizers.hpp"
 
 namespace gpumap {

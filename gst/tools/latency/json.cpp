@@ -10,6 +10,7 @@
 #include <ctime>
 #include <fstream>
 #include <gpumap/device.hpp>
+#include <gpumap/kernel.hpp>
 #include <thread>
 
 #include "gst/tools/latency/report.hpp"
@@ -130,7 +131,7 @@ Json describe_machine(const std::string& device) {
   made["device"] = info.name;
   made["software"] = info.software;
   made["driver"] = cuda ? fmt::format("{}, CUDA {}", info.vulkan_driver, info.cuda_driver) : info.vulkan_driver;
-  made["backend"] = cuda ? "cuda" : "vulkan";
+  made["backend"] = gpumap::value_name(open->default_backend());
   made["window_bytes"] = info.window_bytes;
   made["cpu"] = cpu_name();
   made["cores"] = std::thread::hardware_concurrency();

@@ -6,16 +6,18 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <gpumap/device.hpp>
 #include <gpumap/latency.hpp>
+#include <string>
 
 #include "gst/tools/latency/elements.hpp"
 #include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/report.hpp"
-#include "lib/tools/is_number.hpp"
 
 namespace latency {
 namespace {
@@ -37,6 +39,11 @@ constexpr const char* examples =
     "  gpumap-latency --processes 1,2 --fence spin,sleep        what it costs to have the producer in another process\n"
     "  gpumap-latency --pipeline \"v4l2src num-buffers=600 ! {sink}  {src} ! gpumapkernel kernel=convert ! fakesink\"\n"
     "  gpumap-latency --from result.json --html page.html       the page of a run on another machine";
+
+/// Beside CLI::Range, which takes NaN: that is neither below nor above any bound.
+std::string is_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "";
+}
 
 void on_interrupt(int /*signal*/) {
   interrupted = true;  // a second one ends the program: the handler is gone by then
@@ -79,7 +86,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")->capture_default_str();
   app.add_option("--rate", options.rate, "Frames a second of --upstream; 0: as fast as they go")
       ->check(CLI::Range(0.0, 1e6))
-      ->check(gpumap::is_number)
+      ->check(is_number)
       ->capture_default_str();
   app.add_option("--in-flight", options.in_flight,
                  "Frames under way at once; 0: as many as there are slots [1 where --rate is 0, else 0]")
@@ -90,7 +97,7 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest");
   app.add_option("--timeout", options.timeout_s, "Seconds without a frame that end a round")
       ->check(CLI::Range(0.1, 1e6))
-      ->check(gpumap::is_number)
+      ->check(is_number)
       ->capture_default_str();
   CLI::Option* html =
       app.add_option("--html", options.html_file, "The page [gpumap-latency.html where no file is asked for]");

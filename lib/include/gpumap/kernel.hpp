@@ -24,6 +24,10 @@ namespace gpumap {
 
 enum class Language { cuda, ptx, cubin, glsl, spirv };
 
+/// As a property or an option names it: "cuda", "vulkan".
+[[nodiscard]] constexpr const char* value_name(Backend backend) noexcept {
+  return backend == Backend::cuda ? "cuda" : "vulkan";
+}
 [[nodiscard]] constexpr Backend backend_of(Language language) noexcept {
   return language == Language::glsl || language == Language::spirv ? Backend::vulkan : Backend::cuda;
 }

@@ -63,9 +63,9 @@ bool is_whole_fatbin(std::string_view bytes) {
 
 void check_cubin(const KernelSource& source) {
   if (is_whole_elf(source.code) || is_whole_fatbin(source.code)) return;
-  throw Error(ErrorCode::compile, fmt::format("kernel {}: its {} bytes are no whole cubin: was it cut short? Build it "
-                                              "with nvcc --cubin",
-                                              source.name, source.code.size()));
+  throw Error(ErrorCode::compile,
+              fmt::format("kernel {} is a truncated cubin of {} bytes, or none: build it with nvcc --cubin",
+                          source.name, source.code.size()));
 }
 
 }  // namespace gpumap

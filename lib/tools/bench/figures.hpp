@@ -2,7 +2,6 @@
 // What the benchmarks share: a clock, percentiles, a patient spin and the kernel that does nothing.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <gpumap/kernel.hpp>
 #include <gpumap/latency.hpp>
@@ -28,9 +27,8 @@ struct Summary {
 /// A kernel that reads and writes nothing, so that what is timed is the way to it.
 [[nodiscard]] gpumap::KernelSource nothing_kernel(gpumap::Backend backend);
 
-inline std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
+inline std::int64_t now_ns() noexcept {
+  return gpumap::monotonic_ns();
 }
 
 /// Spin until `done()`; after a millisecond let other threads run between looks, for machines with few cores.

@@ -102,7 +102,7 @@ int run(const Options& options) {
   if (options.backend != "auto") {
     context.backend = options.backend == "cuda" ? gpumap::Backend::cuda : gpumap::Backend::vulkan;
   }
-  const std::string backend = context.backend == gpumap::Backend::cuda ? "cuda" : "vulkan";
+  const std::string backend = gpumap::value_name(context.backend);
   const std::string driver =
       context.backend == gpumap::Backend::cuda ? info.vulkan_driver + ", CUDA " + info.cuda_driver : info.vulkan_driver;
   nlohmann::json report{{"benchmark", "gpumap-bench"},

@@ -25,7 +25,6 @@
 
 #include "rows.hpp"
 #include "screen.hpp"
-#include "tools/is_number.hpp"
 
 namespace {
 
@@ -165,7 +164,9 @@ int main(int argc, char** argv) {
   app.add_option("path", options.paths, "look at these sockets only; default: all that are found");
   app.add_option("--interval", options.interval_s, "seconds between two looks")
       ->check(CLI::Range(0.1, 3600.0))
-      ->check(is_number)
+      ->check([](const std::string& text) {  // a range takes NaN, which is neither below nor above any bound
+        return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "");
+      })
       ->capture_default_str();
   app.add_flag("--once", options.once, "print one table, after one interval, and end");
   app.add_flag("--json", options.json, "the same as JSON");

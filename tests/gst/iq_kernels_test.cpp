@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "builtin_reference.hpp"
 #include "pipeline.hpp"
-#include "reference.hpp"
 
 namespace gpumap::gst::test {
 namespace {

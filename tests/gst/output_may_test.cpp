@@ -339,7 +339,7 @@ TEST(Given, ErrorsNameTheFigures) {
       {gray_caps, three.path() + " output-may=shorten", "every frame of these caps has 2924 bytes: leave shorten out"},
       {"video/x-bayer,format=bggr,width=10,height=10,framerate=1/1", three.path() + " output-may=shorten",
        "cannot be shortened"},
-      {audio, three.path() + " output-may=shorten", "gives 3 bytes, which are no whole samples of 2"},
+      {audio, three.path() + " output-may=shorten", "wrote 3 to frame.given, no multiple of the 2 bytes of a sample"},
       {bytes_caps, three.path() + " output-may=vanish", "output-may: an output may not \"vanish\""},
       {bytes_caps, three.path() + " output-may=drop late-results=true", "late-results is true: leave one of them out"},
   };
