@@ -185,7 +185,7 @@ TEST_F(CudaLaunchTest, SharesAreNobodyElses) {
   EXPECT_EQ(in_use(), 13U) << "some of them twice";
 
   const std::string text = refusal(device_, {.sm_share = 0.5});
-  for (const char* figure : {"sm-share=0.5", "66 of the 132", "24 are left"}) EXPECT_THAT(text, HasSubstr(figure));
+  for (const char* figure : {"sm-share=0.5", "66 of the 132", "leave 24"}) EXPECT_THAT(text, HasSubstr(figure));
   queues.erase(queues.begin() + 1);  // from the middle
   queues.push_back(queue_of({.sm_share = 56.0 / 132}));
   EXPECT_EQ(multiprocessors_of(*queues.back()), 56U);
@@ -200,7 +200,7 @@ TEST_F(CudaLaunchTest, SharesAreNobodyElses) {
 
 TEST_F(CudaLaunchTest, SharesThatCannotBeAreRefused) {
   const std::string little = refusal(device_, {.sm_share = 0.05});
-  for (const char* figure : {"sm-share=0.05", "132", "are 6", "8 at least", "0.061"}) {
+  for (const char* figure : {"sm-share=0.05", "132", "is 6", "part is 8", "0.061"}) {
     EXPECT_THAT(little, HasSubstr(figure));
   }
   fake_cuda::green_create = CUDA_ERROR_OUT_OF_MEMORY;
