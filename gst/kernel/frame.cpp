@@ -140,7 +140,10 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   begun_anew_ = false;
   loans_->sweep();
   std::optional<Input> copied;
-  if (vulkan_input_ && !(copied = vulkan_input_of(in))) return nullptr;
+  if (vulkan_input_) {
+    copied = vulkan_input_of(in);
+    if (!copied) return nullptr;
+  }
   Input input = copied ? std::move(*copied) : cuda_input_ ? cuda_input_of(in) : input_of(in);
   if (!launcher_->declaration().input_tensors.empty()) {
     input.tensors = MappedTensors(in, *launcher_);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/tracer.hpp"
 #include "gst/link/meta_text.hpp"
@@ -229,10 +230,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   ring->expect_ways();
   // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
-  ring->loans()->ask_whether_recalled([weak = std::weak_ptr<const LinkConsumer>(connection)] {
-    const auto link = weak.lock();
-    return link && link->cut_off();
-  });
+  ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
   channel_->push_ring(ring);
   layout_.reset();
   next_sequence_ = any_sequence;
@@ -265,7 +263,8 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
 
 void Inlet::lose(const std::string& why) {
   if (stopping_ || ended_) return;
-  if (settings_.on_lost == OnLost::error) {
+  // One that has given all that it was to, or stops, has lost nothing.
+  if (settings_.on_lost == OnLost::error && !channel_->src_has_enough() && !is_stopping(src_)) {
     post_error(src_,
                Error(ErrorCode::io, fmt::format("the gpumapsink at socket-path {} went without EOS ({}): see why, "
                                                 "or set on-lost=wait to wait for the next one, eos to end",

@@ -144,6 +144,7 @@ std::shared_ptr<ChannelRing> SinkCore::channel_ring() const {
 void SinkCore::set_flushing(bool flushing) {
   const std::lock_guard lock(mutex_);
   flushing_ = flushing;
+  no_slot_since_ns_ = 0;
   if (channel_ring_) channel_ring_->ring().set_producer_flushing(flushing);
 }
 

@@ -381,7 +381,13 @@ bool LinkConsumer::revoked() const noexcept {
   return state_->memory.block().revoked.load() != 0;
 }
 bool LinkConsumer::cut_off() const noexcept {
-  return state_->memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
+  return state_->is_cut_off();
+}
+std::function<bool()> LinkConsumer::asks_whether_cut_off() const {
+  return [weak = std::weak_ptr<State>(state_)] {
+    const auto state = weak.lock();
+    return state && state->is_cut_off();
+  };
 }
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};

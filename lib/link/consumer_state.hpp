@@ -61,6 +61,9 @@ struct LinkConsumer::State {
   /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
   /// may have to wait for a lease; it keeps the state alive.
   static void give_back_until_closed(const std::shared_ptr<State>& state);
+  [[nodiscard]] bool is_cut_off() const noexcept {
+    return memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
+  }
 
   const OwnProcess process;
   const LinkConsumerOptions options;

@@ -2,6 +2,7 @@
 // What the producer sends its clients beside the frames, and what it takes back.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
@@ -106,7 +107,10 @@ std::uint32_t LinkServer::State::who_stalls(std::uint64_t& oldest) const {
 bool LinkServer::State::end_stall(Deadline since) {
   const std::uint32_t before = fan.busy();
   collect(true);
-  const auto waited = Clock::now() - since;
+  const Deadline now = Clock::now();
+  // Where clients have nothing they keep nobody waiting: what for, and since when, is the producer's affair.
+  if (before == 0) nobody_holds = now;
+  const auto waited = now - std::max(since, nobody_holds);
   if (options.stall_limit.count() > 0 && waited >= options.stall_limit) {
     while (fan.busy() == before) {
       std::uint64_t oldest = 0;

@@ -210,8 +210,8 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
   };
   std::unique_ptr<Waiting> waits;
   const auto settled = [&state](RingStatus status) {
-    const bool found = status == RingStatus::ok;
-    if (found && state.no_slot_since.load(std::memory_order_relaxed).count() != 0) state.no_slot_since.store({});
+    const bool lacks = status == RingStatus::timeout || status == RingStatus::full;
+    if (!lacks && state.no_slot_since.load(std::memory_order_relaxed).count() != 0) state.no_slot_since.store({});
     return status;
   };
   for (;;) {

@@ -141,6 +141,7 @@ struct LinkServer::State {
 
   std::atomic<bool> stopping{false};
   std::atomic<std::uint32_t> waiting{0};              ///< producers
+  Deadline nobody_holds{};                            ///< a slot: the last time that end_stall() looked and found so
   std::atomic<Deadline::duration> no_slot_since{{}};  ///< of acquire(); zero: it had one the last time
   std::thread service;
 };

@@ -216,13 +216,13 @@ TEST_F(Processes, AConsumerThatIsStoppedIsCutOffAndSeesNoTornFrame) {
   constexpr std::uint64_t frames = 60, more = 20;
   for (const bool reconnects : {true, false}) {
     SCOPED_TRACE(reconnects);
-    Pipeline producer("appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=" + std::to_string(width) +
-                      ",height=" + std::to_string(height) +
-                      ",framerate=100/1 ! gpumapsink name=sink sync=false slots=8 stall-limit=3000 " + socket());
-    GstElement* const sink = producer.element("sink");
-    std::mutex mutex;
+    std::mutex mutex;  // these outlive the pipeline, whose last client may go with it
     std::string reason;
     auto told = std::pair(&reason, &mutex);
+    Pipeline producer("appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=" + std::to_string(width) +
+                      ",height=" + std::to_string(height) +
+                      ",framerate=100/1 ! gpumapsink name=sink sync=false slots=8 stall-limit=10000 " + socket());
+    GstElement* const sink = producer.element("sink");
     g_signal_connect(sink, "client-disconnected",
                      G_CALLBACK(+[](GstElement*, guint, gint, const gchar*, const gchar* why, decltype(told)* to) {
                        const std::lock_guard lock(*to->second);

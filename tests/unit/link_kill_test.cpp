@@ -101,7 +101,7 @@ TEST(LinkKill, ConsumersDieAndTheOthersMissNothing) {
               counters.connected, counters.disconnected, static_cast<double>(counters.longest_reclaim_ns) / 1e6);
   EXPECT_EQ(received, sent);
   EXPECT_EQ(counters.liars, 0U);
-  EXPECT_TRUE(comes_true([&] { return open_descriptors() == descriptors; }))
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() <= descriptors; }))
       << open_descriptors() << ", " << descriptors;
   EXPECT_EQ(mapped_memfds(), memfds);
   witness.reset();
@@ -185,7 +185,7 @@ TEST(LinkKill, ProducersDieAndNoHalfFrameArrives) {
   std::printf("%u producers died, %lu frames on %lu connections\n", kills, frames.load(), connections.load());
   resident.print_and_check();
   EXPECT_GT(frames, 0U);
-  EXPECT_TRUE(comes_true([&] { return open_descriptors() == descriptors && mapped_memfds() == memfds; }))
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() <= descriptors && mapped_memfds() <= memfds; }))
       << open_descriptors() << " descriptors, " << descriptors << " before, " << mapped_memfds() << " memfds, "
       << memfds;
 }

@@ -260,6 +260,8 @@ class GPUMAP_API LinkConsumer {
   /// The same, while the server goes on: the slots are being written anew. At a server's end that is its application's
   /// affair.
   [[nodiscard]] bool cut_off() const noexcept;
+  /// cut_off() for who holds leases when this object has gone: the answer counts as long as one of them lives.
+  [[nodiscard]] std::function<bool()> asks_whether_cut_off() const;
   [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
   [[nodiscard]] bool ended_well() const;  ///< closed, as the server said that it would be when it ended, or moved()
   [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
