@@ -168,9 +168,10 @@ TEST(LinkFault, ConsumersLoseTheirGpuAndNobodyElseDoes) {
     memfds = mapped_memfds();
   }
   const auto took = std::chrono::nanoseconds(monotonic_ns() - began_ns);
-  EXPECT_TRUE(comes_true([&] { return open_descriptors() == descriptors; }))
-      << open_descriptors() << ", " << descriptors;
-  EXPECT_EQ(mapped_memfds(), memfds);
+  // Those of the first victim may have been on their way out when they were counted.
+  EXPECT_TRUE(comes_true([&] { return open_descriptors() <= descriptors && mapped_memfds() <= memfds; }))
+      << open_descriptors() << " descriptors, " << descriptors << " before, " << mapped_memfds() << " memfds, "
+      << memfds << " before";
   producer.stop();
   EXPECT_FALSE(producer.failed());
   EXPECT_EQ(server->clients().size(), 1U) << "the steady one";
