@@ -79,11 +79,8 @@ void LinkServer::State::serve() {
     {
       const std::lock_guard lock(mutex);
       collect(ready == 0);
-      if (waiting.load() > 0) {
+      if (waiting.load() > 0 || takes_times()) {
         // Once more, so that nothing comes back between the look and the wish to be told.
-        fan.want_returns();
-        collect(false);
-      } else if (takes_times()) {
         fan.want_returns();
         collect(false);
       }

@@ -102,8 +102,8 @@ TEST(LinkKillBoth, ProducersAndConsumersDieInOneOrder) {
   while (producers_died + consumers_died < kills) {
     resident.look(producers_died + consumers_died, kills);
     if (!producer) {
-      producer.reset(new Child(
-          {"produce", path, std::to_string(random()), of_producers[random() % 8], std::to_string(random() % 300)}));
+      producer = std::make_unique<Child>(std::vector<std::string>{
+          "produce", path, std::to_string(random()), of_producers[random() % 8], std::to_string(random() % 300)});
       continue;
     }
     if (consumers.empty() || (consumers.size() < 15 && random() % 2 == 0)) {
@@ -136,7 +136,7 @@ TEST(LinkKillBoth, ProducersAndConsumersDieInOneOrder) {
   }
   // After all of that, a producer at once has a consumer, and its frames arrive.
   producer.reset();
-  producer.reset(new Child({"produce", path, "1", "any", "0"}));
+  producer = std::make_unique<Child>(std::vector<std::string>{"produce", path, "1", "any", "0"});
   const Deadline began = Clock::now();
   const std::uint64_t before = witness.frames();
   EXPECT_TRUE(comes_true([&] { return witness.frames() > before; }));
