@@ -18,31 +18,20 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
+
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst::test {
 
 using namespace std::chrono_literals;
 using Time = std::chrono::milliseconds;
 
-struct Unref {
-  template <typename T>
-  void operator()(T* object) const {
-    if constexpr (requires { object->mini_object; }) {
-      gst_mini_object_unref(GST_MINI_OBJECT_CAST(object));
-    } else if constexpr (std::is_same_v<T, GstSample>) {
-      gst_sample_unref(object);
-    } else {
-      gst_object_unref(object);
-    }
-  }
-};
-using Buffer = std::unique_ptr<GstBuffer, Unref>;
-using Sample = std::unique_ptr<GstSample, Unref>;
-using Caps = std::unique_ptr<GstCaps, Unref>;
-using Element = std::unique_ptr<GstElement, Unref>;
-using Pad = std::unique_ptr<GstPad, Unref>;
+using Buffer = Ptr<GstBuffer>;
+using Sample = Ptr<GstSample>;
+using Caps = Ptr<GstCaps>;
+using Element = Ptr<GstElement>;
+using Pad = Ptr<GstPad>;
 using Data = std::vector<std::byte>;
 
 /// Longer than any wait of a healthy build on a busy machine.
