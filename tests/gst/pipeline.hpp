@@ -11,7 +11,6 @@
 #include <gst/video/video.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -95,7 +94,7 @@ class Pipeline {
 [[nodiscard]] std::string stat_text(GstElement* element, const char* field);
 
 /// The values of gpumapsink's property `transport`.
-inline constexpr std::array transports{"bar", "pinned", "zero-copy", "pageable"};
+[[nodiscard]] std::vector<const char*> transports();
 /// For testing::TestWithParam<const char*>: "-" may not be in a name.
 [[nodiscard]] std::string transport_name(const testing::TestParamInfo<const char*>& test);
 /// `description` with this transport on every gpumapsink.
