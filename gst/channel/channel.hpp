@@ -17,6 +17,7 @@
 #include "gst/channel/alarm.hpp"
 #include "gst/channel/channel_ring.hpp"
 #include "gst/channel/sticky_events.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -148,16 +149,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] GstElement* sink() const;
   [[nodiscard]] GstElement* src() const;
 
-  struct UnrefBuffer {
-    void operator()(GstBuffer* buffer) const { gst_buffer_unref(buffer); }
-  };
-  using BufferPtr = std::unique_ptr<GstBuffer, UnrefBuffer>;
-
   struct Next {
     enum class Kind { frame, event, timeout, interrupted, flushing } kind = Kind::timeout;
     ReadLease lease;                    ///< frame
     std::uint64_t sequence = 0;         ///< frame: its number on the channel
-    BufferPtr carrier;                  ///< frame
+    Ptr<GstBuffer> carrier;             ///< frame
     std::shared_ptr<FrameTrace> trace;  ///< frame; null where its way is not followed
     std::shared_ptr<Loans> loans;       ///< frame: where its slot counts as lent to downstream
     bool after_hole = false;            ///< frame: some before it are missing

@@ -10,7 +10,7 @@
 
 #include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
-#include "gst/src/loans.hpp"
+#include "gst/memory/loans.hpp"
 
 namespace gpumap::gst {
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/caps.hpp"
 
 namespace gpumap::gst {
@@ -18,72 +19,46 @@ constexpr const char* cuda_caps =
     "ARGB, ABGR, RGB, BGR, BGR10A2_LE, RGB10A2_LE, Y42B, I422_10LE, I422_12LE, YUY2, UYVY, RGBP, BGRP, GBR, GBRA }; "
     "video/x-raw(memory:CUDAMemory), format={ I420, YV12, I420_10LE, NV21 }, height=[2,2147483646,2]";
 
-bool asks_for_cuda(const GstCapsFeatures* features) {
-  return features != nullptr && !gst_caps_features_is_any(features) &&
-         gst_caps_features_contains(features, cuda_feature_name);
-}
-
 }  // namespace
 
 bool is_cuda_caps(const GstCaps* caps) {
-  if (caps == nullptr || gst_caps_is_any(caps) || gst_caps_is_empty(caps)) return false;
-  return asks_for_cuda(gst_caps_get_features(caps, 0));
+  return begins_with_feature(caps, cuda_feature_name);
 }
 
 bool is_cuda_only(const GstCaps* caps) {
-  if (!is_cuda_caps(caps)) return false;
-  for (guint i = 1; i < gst_caps_get_size(caps); ++i) {
-    if (!asks_for_cuda(gst_caps_get_features(caps, i))) return false;
-  }
-  return true;
+  return is_cuda_caps(caps) &&
+         all_features(caps, [](const GstCapsFeatures* features) { return has_feature(features, cuda_feature_name); });
 }
 
 GstCaps* offer_cuda(GstCaps* caps) {
   if (gst_caps_is_any(caps)) return caps;
+  const Ptr<GstCaps> given(caps);
   GstCaps* offered = structures_by(caps, feature_name, true);
-  GstCaps* others = structures_by(caps, feature_name, false);
-  GstCaps* asked = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(offered); ++i) {
-    // Interlaced in other ways than the GPU's elements know it, or with metas of its own: they are not asked about it.
-    if (gst_caps_features_get_size(gst_caps_get_features(offered, i)) != 1) continue;
-    gst_caps_append_structure_full(asked, gst_structure_copy(gst_caps_get_structure(offered, i)),
-                                   gst_caps_features_new(cuda_feature_name, nullptr));
-  }
-  GstCaps* known = gst_caps_from_string(cuda_caps);
-  gst_caps_append(offered, gst_caps_intersect_full(asked, known, GST_CAPS_INTERSECT_FIRST));
-  gst_caps_append(offered, others);
-  gst_caps_unref(asked);
-  gst_caps_unref(known);
-  gst_caps_unref(caps);
+  gst_caps_append(offered, gpu_caps_as(caps, {cuda_feature_name}, cuda_caps));
+  gst_caps_append(offered, structures_by(caps, feature_name, false));
   return offered;
 }
 
 GstCaps* nearest_memory(GstPad* srcpad, GstCaps* caps) {
-  GstCaps* nearest = nullptr;
+  Ptr<GstCaps> all(caps);
   for (const char* feature : {feature_name, cuda_feature_name, vulkan_feature_names[0], vulkan_feature_names[1]}) {
-    nearest = structures_by(caps, feature, true);
-    if (!gst_caps_is_empty(nearest) && peer_names_memory(srcpad, nearest, feature)) break;
-    gst_clear_caps(&nearest);
+    Ptr<GstCaps> nearest(structures_by(caps, feature, true));
+    if (!gst_caps_is_empty(nearest.get()) && peer_names_memory(srcpad, nearest.get(), feature)) {
+      return nearest.release();
+    }
   }
-  if (nearest == nullptr) nearest = system_only(caps);
-  if (gst_caps_is_empty(nearest)) {
-    gst_caps_unref(nearest);
-    return caps;
-  }
-  gst_caps_unref(caps);
-  return nearest;
+  Ptr<GstCaps> system(system_only(caps));
+  return gst_caps_is_empty(system.get()) ? all.release() : system.release();
 }
 
 GstCaps* without_system_memory(const GstCaps* caps) {
   if (gst_caps_is_any(caps)) return nullptr;
-  GstCaps* theirs = gst_caps_new_empty();
+  Ptr<GstCaps> theirs(gst_caps_new_empty());
   for (const char* feature : {cuda_feature_name, vulkan_feature_names[0], vulkan_feature_names[1]}) {
-    gst_caps_append(theirs, structures_by(caps, feature, true));
+    gst_caps_append(theirs.get(), structures_by(caps, feature, true));
   }
-  GstCaps* ours = structures_by(caps, feature_name, true);
-  if (gst_caps_is_empty(theirs) || !gst_caps_is_empty(ours)) gst_clear_caps(&theirs);
-  gst_caps_unref(ours);
-  return theirs;
+  const Ptr<GstCaps> ours(structures_by(caps, feature_name, true));
+  return gst_caps_is_empty(theirs.get()) || !gst_caps_is_empty(ours.get()) ? nullptr : theirs.release();
 }
 
 std::string cuda_refusal_text(const std::string& obstacle, const std::string& format) {

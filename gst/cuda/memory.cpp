@@ -10,6 +10,7 @@
 #include "gpumap/error.hpp"
 #include "gst/cuda/context.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -97,12 +98,11 @@ GstBufferPool* offered_pool(const Device& device, GstCaps* caps, GstQuery* query
   guint min = 0;
   gst_query_parse_nth_allocation_pool(query, 0, &pool, &bytes, &min, nullptr);
   if (pool == nullptr) return nullptr;
+  Ptr<GstBufferPool> owned(pool);
   const bool fits = G_TYPE_CHECK_INSTANCE_TYPE(pool, CudaLibrary::get().gst_cuda_buffer_pool_get_type()) &&
                     is_shared_context(device, reinterpret_cast<GstCudaBufferPool*>(pool)->context) &&
                     configure(pool, caps, bytes, min, nullptr);
-  if (fits) return pool;
-  gst_object_unref(pool);
-  return nullptr;
+  return fits ? owned.release() : nullptr;
 }
 
 GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
@@ -110,14 +110,12 @@ GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
   GstVideoInfo info;
   if (context == nullptr || !gst_video_info_from_caps(&info, caps)) return nullptr;
   const CudaLibrary& library = CudaLibrary::get();
-  GstBufferPool* pool = library.gst_cuda_buffer_pool_new(context);
+  Ptr<GstBufferPool> pool(library.gst_cuda_buffer_pool_new(context));
   // One of its own: what shares a stream waits for all that is on it.
   GstCudaStream* stream = library.has_streams ? library.gst_cuda_stream_new(context) : nullptr;
-  const bool configured = configure(pool, caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream);
+  const bool configured = configure(pool.get(), caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream);
   if (stream != nullptr) library.gst_cuda_stream_unref(stream);
-  if (configured) return pool;
-  gst_object_unref(pool);
-  return nullptr;
+  return configured ? pool.release() : nullptr;
 }
 
 }  // namespace
@@ -129,7 +127,7 @@ bool is_cuda_memory(GstMemory* memory) {
 }
 
 CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
-  const std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> owner(buffer, &gst_buffer_unref);
+  const Ptr<GstBuffer> owner(buffer);
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   if (memory == nullptr || !is_cuda_memory(memory)) {
     throw Error(
@@ -169,12 +167,10 @@ CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {
   GstBufferPool* pool = offered_pool(device, caps, query);
   if (pool == nullptr) pool = new_pool(device, caps);
   if (pool == nullptr) {
-    gchar* text = gst_caps_to_string(caps);
-    const std::string frames = text;
-    g_free(text);
+    const Ptr<gchar> frames(gst_caps_to_string(caps));
     throw Error(ErrorCode::no_memory,
                 fmt::format("no CUDA memory on {} for frames of {}: nvidia-smi tells what else is on the GPU",
-                            name_of(device.info()), frames));
+                            name_of(device.info()), frames.get()));
   }
   return CudaPool(pool);
 }
@@ -182,14 +178,12 @@ CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {
 bool propose_cuda_pool(const Device& device, GstQuery* query) {
   GstCaps* caps = nullptr;
   gst_query_parse_allocation(query, &caps, nullptr);
-  GstBufferPool* pool = caps != nullptr ? new_pool(device, caps) : nullptr;
-  if (pool == nullptr) return false;
+  const Ptr<GstBufferPool> pool(caps != nullptr ? new_pool(device, caps) : nullptr);
+  if (!pool) return false;
   guint bytes = 0;
-  GstStructure* config = gst_buffer_pool_get_config(pool);
-  gst_buffer_pool_config_get_params(config, nullptr, &bytes, nullptr, nullptr);
-  gst_structure_free(config);
-  gst_query_add_allocation_pool(query, pool, bytes, 0, 0);
-  gst_object_unref(pool);
+  const Ptr<GstStructure> config(gst_buffer_pool_get_config(pool.get()));
+  gst_buffer_pool_config_get_params(config.get(), nullptr, &bytes, nullptr, nullptr);
+  gst_query_add_allocation_pool(query, pool.get(), bytes, 0, 0);
   return true;
 }
 

@@ -7,6 +7,7 @@
 #include "gst/kernel/converted_caps.hpp"
 #include "gst/kernel/tensor_caps.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -23,11 +24,10 @@ Size nearest_size(const GstStructure* structure, Size size, double ratio, bool b
     return static_cast<gint>(std::clamp(std::lround(length), 1L, long{G_MAXINT}));
   };
   const auto nearest = [&](const char* name, gint wanted) {
-    GstStructure* copy = gst_structure_copy(structure);
-    gst_structure_fixate_field_nearest_int(copy, name, wanted);
+    const Ptr<GstStructure> copy(gst_structure_copy(structure));
+    gst_structure_fixate_field_nearest_int(copy.get(), name, wanted);
     gint found = wanted;
-    gst_structure_get_int(copy, name, &found);
-    gst_structure_free(copy);
+    gst_structure_get_int(copy.get(), name, &found);
     return found;
   };
   if (by_width) {
@@ -105,15 +105,12 @@ GstCaps* transform_frame_caps(const DeclaredCaps& declared, const std::string& p
   if (declared.converted) return transform_converted_caps(declared, params, direction, caps);
   if (!declared.empty()) return transform_declared_caps(declared, params, direction, caps);
   if (gst_caps_is_any(caps)) return gst_caps_ref(caps);
-  GstCaps* made = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    gst_caps_append_structure(made, gst_structure_copy(gst_caps_get_structure(caps, i)));
-  }
+  const Ptr<GstCaps> made(of_each_structure(caps, [](GstCaps* all, const GstStructure* structure, const auto*) {
+    gst_caps_append_structure(all, gst_structure_copy(structure));
+  }));
   // System memory at the input, too: a tee may leave only that of frames that lie in GPU memory. Of others the first
   // frame can say what is missing, a link that fails cannot.
-  GstCaps* result = in_either_memory(made);
-  gst_caps_unref(made);
-  return result;
+  return in_either_memory(made.get());
 }
 
 }  // namespace
@@ -123,10 +120,8 @@ GstCaps* transform_kernel_caps(const DeclaredCaps& declared, const std::string& 
   if (direction == GST_PAD_SINK) {
     return with_tensors(declared, caps, transform_frame_caps(declared, params, direction, caps));
   }
-  GstCaps* asked = without_tensors(declared, gst_caps_ref(caps));
-  GstCaps* made = transform_frame_caps(declared, params, direction, asked);
-  gst_caps_unref(asked);
-  return made;
+  const Ptr<GstCaps> asked(without_tensors(declared, gst_caps_ref(caps)));
+  return transform_frame_caps(declared, params, direction, asked.get());
 }
 
 }  // namespace gpumap::gst

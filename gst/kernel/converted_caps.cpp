@@ -11,6 +11,7 @@
 
 #include "gst/memory/caps.hpp"
 #include "gst/memory/frame_format.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -114,14 +115,11 @@ void append_converted(GstCaps* made, const GstStructure* from, bool to_output, c
   }
 }
 
-/// What of `caps` (transfer full, both) the kernel takes.
-GstCaps* only_declared(const DeclaredCaps& declared, GstCaps* caps) {
+/// What of `caps` the kernel takes.
+Ptr<GstCaps> only_declared(const DeclaredCaps& declared, Ptr<GstCaps> caps) {
   if (declared.input.empty()) return caps;
-  GstCaps* input = gst_caps_from_string(declared.input.c_str());
-  GstCaps* both = gst_caps_intersect_full(caps, input, GST_CAPS_INTERSECT_FIRST);
-  gst_caps_unref(input);
-  gst_caps_unref(caps);
-  return both;
+  const Ptr<GstCaps> input(gst_caps_from_string(declared.input.c_str()));
+  return Ptr<GstCaps>(gst_caps_intersect_full(caps.get(), input.get(), GST_CAPS_INTERSECT_FIRST));
 }
 
 }  // namespace
@@ -149,24 +147,20 @@ GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::strin
                                   const GstCaps* caps) {
   const bool to_output = direction == GST_PAD_SINK;
   const Crop crop = crop_of(declared, params).value_or(Crop{});
-  GstCaps* from = nullptr;
+  Ptr<GstCaps> from;
   if (!gst_caps_is_any(caps)) {
-    from = with_feature(caps, false);
+    from.reset(with_feature(caps, false));
   } else if (to_output && !declared.input.empty()) {
-    from = gst_caps_from_string(declared.input.c_str());
+    from.reset(gst_caps_from_string(declared.input.c_str()));
   } else {
-    from = gst_caps_new_empty_simple("video/x-raw");
+    from.reset(gst_caps_new_empty_simple("video/x-raw"));
   }
-  GstCaps* made = gst_caps_new_empty();
-  if (to_output) from = only_declared(declared, from);
-  for (guint i = 0; i < gst_caps_get_size(from); ++i) {
-    append_converted(made, gst_caps_get_structure(from, i), to_output, crop);
-  }
-  gst_caps_unref(from);
-  if (!to_output) made = only_declared(declared, made);
-  GstCaps* result = in_either_memory(made);
-  gst_caps_unref(made);
-  return result;
+  if (to_output) from = only_declared(declared, std::move(from));
+  Ptr<GstCaps> made(of_each_structure(from.get(), [&](GstCaps* all, const GstStructure* structure, const auto*) {
+    append_converted(all, structure, to_output, crop);
+  }));
+  if (!to_output) made = only_declared(declared, std::move(made));
+  return in_either_memory(made.get());
 }
 
 void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* out) {
@@ -180,9 +174,8 @@ void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* o
     const bool gray = g_strcmp0(gst_structure_get_string(given, "format"), "GRAY8") == 0;
     colorimetry.range = GST_VIDEO_COLOR_RANGE_0_255;
     colorimetry.matrix = gray ? GST_VIDEO_COLOR_MATRIX_BT601 : GST_VIDEO_COLOR_MATRIX_RGB;
-    gchar* made = gst_video_colorimetry_to_string(&colorimetry);
-    gst_structure_set(given, "colorimetry", G_TYPE_STRING, made, nullptr);
-    g_free(made);
+    const Ptr<gchar> made(gst_video_colorimetry_to_string(&colorimetry));
+    gst_structure_set(given, "colorimetry", G_TYPE_STRING, made.get(), nullptr);
   }
   // What light the numbers stand for is said of these primaries and this transfer function.
   const std::optional<GstVideoColorimetry> is = colorimetry_of(given);

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -71,14 +71,10 @@ struct Output {
   }
 };
 
-struct FreeStructure {
-  void operator()(GstStructure* structure) const { gst_structure_free(structure); }
-};
-
 /// The output's caps where some variables are known.
 struct Made {
-  std::unique_ptr<GstStructure, FreeStructure> structure;  ///< null: no caps
-  std::vector<Field> open;                                 ///< those that need others, or are a choice of nothing
+  Ptr<GstStructure> structure;  ///< null: no caps
+  std::vector<Field> open;      ///< those that need others, or are a choice of nothing
 
   [[nodiscard]] const Field* find_open(std::string_view name) const {
     const auto found = std::find_if(open.begin(), open.end(), [&](const Field& field) { return field.name == name; });
@@ -192,33 +188,28 @@ GstStructure* input_structure(const Output& output, const ParameterValues& param
     return nullptr;
   }
   if (!made.structure || !made.is_of_type(wanted)) return nullptr;
-  GstStructure* structure = gst_structure_copy(taken);
+  Ptr<GstStructure> structure(gst_structure_copy(taken));
   for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
     const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
     const Field* open = made.find_open(name);
     const bool inherited = made.is_of_type(taken) && made.inherits(taken, name);
     if (!inherited && (open == nullptr || open->of.empty())) continue;
-    if (restrict_field(structure, inherited ? name : open->of.c_str(), gst_structure_get_value(wanted, name))) continue;
-    gst_structure_free(structure);
-    return nullptr;
+    const GValue* value = gst_structure_get_value(wanted, name);
+    if (!restrict_field(structure.get(), inherited ? name : open->of.c_str(), value)) return nullptr;
   }
-  return structure;
+  return structure.release();
 }
 
 ParameterValues values_of(const DeclaredCaps& declared, const std::string& params) {
   return parameter_variables(declared.params, numbers_of(declared, params), G_MAXINT);
 }
 
-/// What `structure_of` gives for each structure of `one` (transfer full, both), where it gives any.
+/// What `structure_of` gives for each structure of `one` (transfer full), where it gives any.
 template <typename StructureOf>
-GstCaps* of_each(GstCaps* one, StructureOf structure_of) {
-  GstCaps* made = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(one); ++i) {
-    GstStructure* structure = structure_of(gst_caps_get_structure(one, i));
-    if (structure != nullptr) gst_caps_append_structure(made, structure);
-  }
-  gst_caps_unref(one);
-  return made;
+GstCaps* of_each(const GstCaps* one, StructureOf structure_of) {
+  return of_each_structure(one, [&](GstCaps* made, const GstStructure* structure, const auto*) {
+    if (GstStructure* given = structure_of(structure)) gst_caps_append_structure(made, given);
+  });
 }
 
 }  // namespace
@@ -275,13 +266,13 @@ DeclaredCaps declared_caps(const KernelSettings& settings) {
 
 void check_declared_caps(const DeclaredCaps& declared, const std::string& params) {
   if (!declared.input.empty()) {
-    GstCaps* input = g_ascii_isalpha(declared.input[0]) ? gst_caps_from_string(declared.input.c_str()) : nullptr;
-    if (input == nullptr) {
+    const bool is_named = g_ascii_isalpha(declared.input[0]) != 0;
+    const Ptr<GstCaps> input(is_named ? gst_caps_from_string(declared.input.c_str()) : nullptr);
+    if (!input) {
       throw Error(ErrorCode::invalid, fmt::format("input caps \"{}\" cannot be read: write them as in "
                                                   "video/x-raw,format={{NV12,GRAY8}}",
                                                   declared.input));
     }
-    gst_caps_unref(input);
   }
   if (declared.output.empty()) return;
   Values some;
@@ -310,35 +301,26 @@ GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string
                                  const GstCaps* caps) {
   const bool to_output = direction == GST_PAD_SINK;
   const bool changes = !declared.output.empty();
-  GstCaps* taken = declared.input.empty() ? gst_caps_new_any() : gst_caps_from_string(declared.input.c_str());
-  GstCaps* plain = gst_caps_is_any(caps) ? gst_caps_new_any() : with_feature(caps, false);
+  Ptr<GstCaps> taken(declared.input.empty() ? gst_caps_new_any() : gst_caps_from_string(declared.input.c_str()));
+  const Ptr<GstCaps> plain(with_feature(caps, false));
   if (to_output || !changes) {
-    GstCaps* both = gst_caps_intersect_full(plain, taken, GST_CAPS_INTERSECT_FIRST);
-    gst_caps_replace(&taken, both);
-    gst_caps_unref(both);
+    taken.reset(gst_caps_intersect_full(plain.get(), taken.get(), GST_CAPS_INTERSECT_FIRST));
   }
-  if (changes && !gst_caps_is_any(taken)) {
+  if (changes && !gst_caps_is_any(taken.get())) {
     const Output output(declared.output);
     const ParameterValues values = values_of(declared, params);
     if (to_output) {
-      taken = of_each(taken, [&](const GstStructure* in) { return output_structure(output, values, in); });
-    } else if (!gst_caps_is_any(plain)) {
-      GstCaps* given = gst_caps_new_empty();
-      for (guint i = 0; i < gst_caps_get_size(plain); ++i) {
-        const GstStructure* wanted = gst_caps_get_structure(plain, i);
-        gst_caps_append(given, of_each(gst_caps_ref(taken), [&](const GstStructure* input) {
+      taken.reset(of_each(taken.get(), [&](const GstStructure* in) { return output_structure(output, values, in); }));
+    } else if (!gst_caps_is_any(plain.get())) {
+      const auto append_input = [&](GstCaps* made, const GstStructure* wanted, const auto*) {
+        gst_caps_append(made, of_each(taken.get(), [&](const GstStructure* input) {
                           return input_structure(output, values, input, wanted);
                         }));
-      }
-      gst_caps_replace(&taken, given);
-      gst_caps_unref(given);
+      };
+      taken.reset(of_each_structure(plain.get(), append_input));
     }
   }
-  gst_caps_unref(plain);
-  if (gst_caps_is_any(taken)) return taken;
-  GstCaps* result = in_either_memory(taken);
-  gst_caps_unref(taken);
-  return result;
+  return gst_caps_is_any(taken.get()) ? taken.release() : in_either_memory(taken.get());
 }
 
 }  // namespace gpumap::gst

@@ -14,6 +14,7 @@
 #include "gst/memory/copy_flags.hpp"
 #include "gst/memory/memory.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -200,7 +201,7 @@ GstBuffer* KernelRunner::run_on(GstBuffer* in) {
   input.block.add_read_fence(made.done);
   count(input.frame.trace.get());
   if (made.sized_by_program) times_.add(in);
-  std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> out(nullptr, &gst_buffer_unref);
+  Ptr<GstBuffer> out;
   if (made.outcome == Outcome::remembered) {
     only_remembered_ = true;
   } else if (made.outcome == Outcome::dropped) {

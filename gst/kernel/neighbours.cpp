@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "gst/kernel/neighbours.hpp"
 
-#include <memory>
-
 #include "gpumap/error.hpp"
 #include "gst/cuda/caps.hpp"
 #include "gst/cuda/memory.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/context.hpp"
 
 namespace gpumap::gst {
@@ -14,10 +13,10 @@ namespace {
 
 constexpr const char* cuda_context_type = "gst.cuda.context";
 
-/// What downstream takes (transfer full) where that is nothing but CUDA memory, else null.
-GstCaps* cuda_downstream(GstBaseTransform* kernel) {
-  GstCaps* takes = gst_pad_peer_query_caps(GST_BASE_TRANSFORM_SRC_PAD(kernel), nullptr);
-  if (!is_cuda_only(takes)) gst_clear_caps(&takes);
+/// What downstream takes where that is nothing but CUDA memory, else null.
+Ptr<GstCaps> cuda_downstream(GstBaseTransform* kernel) {
+  Ptr<GstCaps> takes(gst_pad_peer_query_caps(GST_BASE_TRANSFORM_SRC_PAD(kernel), nullptr));
+  if (!is_cuda_only(takes.get())) takes.reset();
   return takes;
 }
 
@@ -46,38 +45,32 @@ void correct_caps(GstBaseTransform* kernel, GstQuery* query) {
   gst_query_parse_caps_result(query, &answer);
   gst_query_parse_caps(query, &filter);
   if (answer == nullptr || filter == nullptr) return;
-  if (GstCaps* on_gpu = without_system_memory(answer)) {
-    gst_query_set_caps_result(query, on_gpu);
-    gst_caps_unref(on_gpu);
+  if (const Ptr<GstCaps> on_gpu{without_system_memory(answer)}) {
+    gst_query_set_caps_result(query, on_gpu.get());
     return;
   }
   if (!gst_caps_is_empty(answer)) return;
-  GstCaps* takes = cuda_downstream(kernel);
-  if (takes == nullptr) return;
+  const Ptr<GstCaps> takes = cuda_downstream(kernel);
+  if (!takes) return;
   // Towards the input memory features do not count: what is to come out says only which picture.
-  GstCaps* admitted = GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes, filter);
-  gst_query_set_caps_result(query, admitted);
-  gst_caps_unref(admitted);
-  gst_caps_unref(takes);
+  const Ptr<GstCaps> admitted(
+      GST_BASE_TRANSFORM_GET_CLASS(kernel)->transform_caps(kernel, GST_PAD_SRC, takes.get(), filter));
+  gst_query_set_caps_result(query, admitted.get());
 }
 
 void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const GstCaps* caps) {
-  GstCaps* takes = cuda_downstream(kernel);
-  if (takes == nullptr) return;
-  gst_caps_unref(takes);
-  gchar* text = gst_caps_to_string(caps);
-  const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text);
-  g_free(text);
+  if (!cuda_downstream(kernel)) return;
+  const Ptr<gchar> text(gst_caps_to_string(caps));
+  const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text.get());
   GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", refusal.c_str()), (nullptr));
 }
 
 void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {
   if (!runner.lacks_cuda_pool()) return;
   GstPad* pad = GST_BASE_TRANSFORM_SRC_PAD(kernel);
-  const std::unique_ptr<GstCaps, decltype(&gst_caps_unref)> caps(gst_pad_get_current_caps(pad), &gst_caps_unref);
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
   if (!caps) return;
-  const std::unique_ptr<GstQuery, decltype(&gst_query_unref)> query(gst_query_new_allocation(caps.get(), TRUE),
-                                                                    &gst_query_unref);
+  const Ptr<GstQuery> query(gst_query_new_allocation(caps.get(), TRUE));
   const bool answered = gst_pad_peer_query(pad, query.get()) != 0;
   runner.choose_cuda_pool(caps.get(), answered ? query.get() : nullptr);
 }
@@ -96,7 +89,7 @@ void provide_vulkan(GstBaseTransform* kernel, KernelRunner& runner, GstBuffer* i
   }
   if (!runner.lacks_vulkan_pool()) return;
   GstPad* pad = GST_BASE_TRANSFORM_SRC_PAD(kernel);
-  const std::unique_ptr<GstCaps, decltype(&gst_caps_unref)> caps(gst_pad_get_current_caps(pad), &gst_caps_unref);
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
   if (!caps) return;
   runner.use_vulkan_site(Side::out, site_of_peer(pad, runner.device()));
   runner.make_vulkan_pool(caps.get());

@@ -81,7 +81,7 @@ void KernelResult::read(const Of& of, Words words) {
   if (none && rule_.fields.empty()) return;  // by a name, zero is a figure like any other
 
   const char* name = rule_.message.empty() ? usual_message : rule_.message.c_str();
-  Structure message(gst_structure_new(
+  Ptr<GstStructure> message(gst_structure_new(
       name, "kernel", G_TYPE_STRING, rule_.kernel.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(of.bytes),
       "sequence", G_TYPE_UINT64, static_cast<guint64>(of.sequence), "pts", G_TYPE_UINT64, static_cast<guint64>(of.pts),
       "offset", G_TYPE_UINT64, static_cast<guint64>(of.offset), nullptr));
@@ -111,7 +111,7 @@ void KernelResult::put_on(GstBuffer* out) {
   GValue results = G_VALUE_INIT;
   g_value_init(&results, GST_TYPE_ARRAY);
   if (const GValue* before = gst_structure_get_value(structure, "results")) g_value_copy(before, &results);
-  for (const Structure& one : for_meta_) {
+  for (const Ptr<GstStructure>& one : for_meta_) {
     GValue value = G_VALUE_INIT;
     g_value_init(&value, GST_TYPE_STRUCTURE);
     gst_value_set_structure(&value, one.get());

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "gpumap/declaration.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/result_blocks.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -60,10 +60,6 @@ class KernelResult {
 
  private:
   using Words = ResultBlocks::Words;
-  struct Free {
-    void operator()(GstStructure* structure) const { gst_structure_free(structure); }
-  };
-  using Structure = std::unique_ptr<GstStructure, Free>;
   void read(const Of& of, Words words);
   void tell(GstStructure* to, const Words& words) const;
 
@@ -71,7 +67,7 @@ class KernelResult {
   bool late_;
   std::deque<Of> kept_;  ///< in order of frames
   std::optional<Words> found_;
-  std::deque<Structure> messages_, for_meta_;
+  std::deque<Ptr<GstStructure>> messages_, for_meta_;
 };
 
 /// Take away what was found out about bytes that a kernel has changed since.

@@ -22,6 +22,7 @@
 #include "gst/kernel/tensors.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/memory/memory.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/caps.hpp"
 #include "gst/vulkan/transfer.hpp"
 
@@ -174,8 +175,8 @@ class KernelRunner {
   DeclaredCaps declared_;
   KernelResult result_;
   FrameFormat in_format_, out_format_;
-  std::unique_ptr<GstCaps, void (*)(GstCaps*)> in_caps_{nullptr, &gst_caps_unref};  ///< null: none yet
-  std::unique_ptr<GstCaps, void (*)(GstCaps*)> out_caps_{nullptr, &gst_caps_unref};
+  Ptr<GstCaps> in_caps_;  ///< null: none yet
+  Ptr<GstCaps> out_caps_;
   MetaRule metas_;
   std::string tensor_id_;  ///< of an output that is a tensor itself
   bool gpu_output_ = true;

@@ -6,6 +6,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/kernel/runner.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -122,7 +123,7 @@ GstBuffer* KernelRunner::vulkan_output_of(const Input& input, FrameOutput& made)
                             name_of(device().info()), GST_VIDEO_INFO_WIDTH(&out_format_.video()),
                             GST_VIDEO_INFO_HEIGHT(&out_format_.video())));
   }
-  std::unique_ptr<GstBuffer, decltype(&gst_buffer_unref)> owner(buffer, &gst_buffer_unref);
+  Ptr<GstBuffer> owner(buffer);
   LentBlock& from = made.host ? made.host : made.block ? made.block : copied;
   if (from.mapping().placement() == Placement::host) {
     vulkan_out_->copy_through_host(Direction::to_frame, buffer, out_format_.video(), layout, from.mapping().host(),

@@ -9,6 +9,8 @@
 #include <string>
 #include <type_traits>
 
+#include "gst/ptr.hpp"
+
 namespace gpumap::gst {
 namespace {
 
@@ -114,27 +116,22 @@ LinkText text_of(GstEvent* event) {
   const auto type = static_cast<std::uint32_t>(GST_EVENT_TYPE(event));
   if (known(type) == nullptr) return text;
   const GstStructure* structure = gst_event_get_structure(event);
-  gchar* written = structure != nullptr ? gst_structure_to_string(structure) : g_strdup("");
+  const Ptr<gchar> written(structure != nullptr ? gst_structure_to_string(structure) : g_strdup(""));
   const guint32 number = gst_event_get_seqnum(event);
   text.push_back(static_cast<std::byte>(Kind::event));
   append(text, &type, sizeof type);
   append(text, &number, sizeof number);
-  append(text, written, std::strlen(written) + 1);
-  g_free(written);
+  append(text, written.get(), std::strlen(written.get()) + 1);
   // What cannot be read again (a pointer in an application's structure) is not sent.
-  GstEvent* again = event_of(text);
-  if (again == nullptr) return {};
-  gst_event_unref(again);
+  if (!Ptr<GstEvent>(event_of(text))) return {};
   return text;
 }
 
 GstStructure* structure_of(const char* written) {
   if (!may_be_read(written)) return nullptr;
   gchar* end = nullptr;
-  GstStructure* structure = gst_structure_from_string(written, &end);
-  if (structure == nullptr || *end == '\0') return structure;
-  gst_structure_free(structure);
-  return nullptr;
+  Ptr<GstStructure> structure(gst_structure_from_string(written, &end));
+  return structure && *end == '\0' ? structure.release() : nullptr;
 }
 
 GstCaps* caps_of(const char* written) {
@@ -160,17 +157,14 @@ GstEvent* event_of(std::span<const std::byte> text) {
   const KnownEvent* event = known(type);
   const auto* written = reinterpret_cast<const char*>(text.data() + head);
   if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
-  GstStructure* structure = *written != '\0' ? structure_of(written) : nullptr;
-  if (structure == nullptr && (event->field != nullptr || *written != '\0')) return nullptr;
+  Ptr<GstStructure> structure(*written != '\0' ? structure_of(written) : nullptr);
+  if (!structure && (event->field != nullptr || *written != '\0')) return nullptr;
   const auto has = [&](const char* field) {
-    return field == nullptr || has_value(structure, field, event->field_type());
+    return field == nullptr || has_value(structure.get(), field, event->field_type());
   };
-  if (!has(event->field) || !has(event->other_field)) {
-    gst_structure_free(structure);
-    return nullptr;
-  }
-  GstEvent* made = event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure);
-  if (event->type == GST_EVENT_EOS && structure != nullptr) gst_structure_free(structure);
+  if (!has(event->field) || !has(event->other_field)) return nullptr;
+  GstEvent* made =
+      event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
   if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);
   return made;
 }

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <memory>
 #include <vector>
 
 #include "gst/link/audio_text.hpp"
 #include "gst/link/byte_text.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 namespace {
@@ -30,8 +30,6 @@ struct Place {
   }
 };
 
-using Structure = std::unique_ptr<GstStructure, decltype(&gst_structure_free)>;
-
 // One pair for each kind: put_…() behind the record's head; false where it cannot be written. take_…() of what such a
 // record has behind its head; false for what is none, or cannot be.
 
@@ -46,10 +44,9 @@ bool take_reference(GstBuffer* carrier, Reader& text) {
   const auto duration = text.take<std::uint64_t>();
   const char* written = text.take_text();
   if (!text.is_done() || !GST_CLOCK_TIME_IS_VALID(timestamp)) return false;
-  GstCaps* caps = caps_of(written);
-  const bool names_one = caps != nullptr && gst_caps_get_size(caps) != 0;
-  if (names_one) gst_buffer_add_reference_timestamp_meta(carrier, caps, timestamp, duration);
-  gst_clear_caps(&caps);
+  const Ptr<GstCaps> caps(caps_of(written));
+  const bool names_one = caps && gst_caps_get_size(caps.get()) != 0;
+  if (names_one) gst_buffer_add_reference_timestamp_meta(carrier, caps.get(), timestamp, duration);
   return names_one;
 }
 
@@ -90,7 +87,7 @@ bool take_region(GstBuffer* carrier, Reader& text) {
   region->parent_id = head.parent;
   bool whole = true;
   for (const char* written : params) {
-    Structure param(structure_of(written), gst_structure_free);
+    Ptr<GstStructure> param(structure_of(written));
     whole = whole && param;
     if (param) gst_video_region_of_interest_meta_add_param(region, param.release());
   }
@@ -114,15 +111,14 @@ bool take_time_code(GstBuffer* carrier, Reader& text) {
   const char* written = text.take_text();
   constexpr std::uint32_t known_flags = GST_VIDEO_TIME_CODE_FLAGS_DROP_FRAME | GST_VIDEO_TIME_CODE_FLAGS_INTERLACED;
   if (!text.is_done() || (head.flags & ~known_flags) != 0) return false;
-  GDateTime* jam = *written != '\0' ? g_date_time_new_from_iso8601(written, nullptr) : nullptr;
-  bool known = *written == '\0' || jam != nullptr;
+  const Ptr<GDateTime> jam(*written != '\0' ? g_date_time_new_from_iso8601(written, nullptr) : nullptr);
+  bool known = *written == '\0' || jam;
   GstVideoTimeCode* code =
-      gst_video_time_code_new(head.fps_n, head.fps_d, jam, static_cast<GstVideoTimeCodeFlags>(head.flags), head.hours,
-                              head.minutes, head.seconds, head.frames, head.fields);
+      gst_video_time_code_new(head.fps_n, head.fps_d, jam.get(), static_cast<GstVideoTimeCodeFlags>(head.flags),
+                              head.hours, head.minutes, head.seconds, head.frames, head.fields);
   known = known && gst_video_time_code_is_valid(code) != 0;
   if (known) gst_buffer_add_video_time_code_meta(carrier, code);
   gst_video_time_code_free(code);
-  if (jam != nullptr) g_date_time_unref(jam);
   return known;
 }
 
@@ -137,7 +133,7 @@ bool take_custom(GstBuffer* carrier, Reader& text) {
   if (!text.is_done()) return false;
   const GstMetaInfo* info = gst_meta_get_info(name);
   if (info == nullptr) return true;  // nobody here knows it
-  const Structure structure(structure_of(written), gst_structure_free);
+  const Ptr<GstStructure> structure(structure_of(written));
   if (!structure || gst_meta_info_is_custom(info) == 0) return false;
   GstCustomMeta* meta = gst_buffer_add_custom_meta(carrier, name);
   gst_structure_foreach(
@@ -152,11 +148,10 @@ bool take_custom(GstBuffer* carrier, Reader& text) {
 
 #if GST_CHECK_VERSION(1, 24, 0)
 bool put_other(LinkText& text, const GstMeta* meta) {
-  GByteArray* const bytes = g_byte_array_new();
-  const bool written = gst_meta_serialize_simple(meta, bytes) != 0;
+  const Ptr<GByteArray> bytes(g_byte_array_new());
+  const bool written = gst_meta_serialize_simple(meta, bytes.get()) != 0;
   const auto* begin = reinterpret_cast<const std::byte*>(bytes->data);
   if (written) text.insert(text.end(), begin, begin + bytes->len);
-  g_byte_array_unref(bytes);
   return written;
 }
 

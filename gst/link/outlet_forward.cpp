@@ -10,6 +10,7 @@
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/link/meta_text.hpp"
 #include "gst/link/outlet.hpp"
+#include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -68,7 +69,7 @@ void Outlet::watch_time() {
 
 /// What overtakes the frames. Takes it; in the thread that sends it.
 void Outlet::on_event(GstEvent* event) {
-  const std::unique_ptr<GstEvent, decltype(&gst_event_unref)> owned(event, gst_event_unref);
+  const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
     flush(event);
     return;
@@ -130,7 +131,7 @@ void Outlet::forget_last_stream() {
 }
 
 void Outlet::forward(GstEvent* event) {
-  const std::unique_ptr<GstEvent, decltype(&gst_event_unref)> owned(event, gst_event_unref);
+  const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
   const LinkText text = text_of(event);
   if (text.empty() || text.size() > max_link_message) {

@@ -3,7 +3,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
+
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 namespace {
@@ -56,14 +57,13 @@ void take_over(GstStructure* to, const GstStructure* from) {
 }
 
 LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStructure* structure) {
-  gchar* written = structure != nullptr ? gst_structure_to_string(structure) : g_strdup("");
-  const std::size_t length = std::strlen(written) + 1;
+  const Ptr<gchar> written(structure != nullptr ? gst_structure_to_string(structure) : g_strdup(""));
+  const std::size_t length = std::strlen(written.get()) + 1;
   LinkText text(1 + sizeof type + sizeof number + length);
   text[0] = static_cast<std::byte>(kind);
   std::memcpy(&text[1], &type, sizeof type);
   std::memcpy(&text[1 + sizeof type], &number, sizeof number);
-  std::memcpy(&text[1 + sizeof type + sizeof number], written, length);
-  g_free(written);
+  std::memcpy(&text[1 + sizeof type + sizeof number], written.get(), length);
   return text;
 }
 
@@ -82,7 +82,7 @@ bool is_sane(GstEvent* event) {
 struct Read {
   Kind kind{};
   std::uint32_t type = 0, number = 0;
-  std::unique_ptr<GstStructure, decltype(&gst_structure_free)> structure{nullptr, gst_structure_free};
+  Ptr<GstStructure> structure;
 };
 
 /// False for what write() did not write.
@@ -132,9 +132,7 @@ LinkText text_of_upstream(GstEvent* event) {
 
 LinkText text_of(GstQuery* query) {
   const GstQueryType type = GST_QUERY_TYPE(query);
-  GstQuery* plain = plain_query(type);
-  const bool crosses = plain != nullptr || type == GST_QUERY_CUSTOM;
-  if (plain != nullptr) gst_query_unref(plain);
+  const bool crosses = type == GST_QUERY_CUSTOM || Ptr<GstQuery>(plain_query(type));
   return crosses ? write(Kind::query, type, 0, gst_query_get_structure(query)) : LinkText();
 }
 

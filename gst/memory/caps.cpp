@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "gst/memory/caps.hpp"
 
+#include "gst/ptr.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -9,8 +11,48 @@ bool is_memory(const gchar* feature) {
   return g_str_has_prefix(feature, "memory:") != 0;
 }
 
-/// Features of other kinds (format:Interlaced, meta:...) say nothing about the memory.
-bool is_system(const GstCapsFeatures* features) {
+/// A copy (transfer full) with this memory feature in every structure; null: system memory.
+GstCaps* with_memory(const GstCaps* caps, const char* memory) {
+  if (gst_caps_is_any(caps)) return gst_caps_new_any();
+  return of_each_structure(caps, [&](GstCaps* made, const GstStructure* structure, const GstCapsFeatures* before) {
+    GstCapsFeatures* features = gst_caps_features_new_empty();
+    for (guint i = 0; i < gst_caps_features_get_size(before); ++i) {
+      const gchar* feature = gst_caps_features_get_nth(before, i);
+      if (!is_memory(feature)) gst_caps_features_add(features, feature);
+    }
+    if (memory != nullptr) gst_caps_features_add(features, memory);
+    gst_caps_append_structure_full(made, gst_structure_copy(structure), features);
+  });
+}
+
+/// The structures (transfer full) whose features `fit`; ANY features intersect with any, so they are narrowed to system
+/// memory instead of dropped.
+template <typename Fits>
+GstCaps* only(const GstCaps* caps, Fits fits) {
+  if (gst_caps_is_any(caps)) return gst_caps_new_any();
+  return of_each_structure(caps, [&](GstCaps* made, const GstStructure* structure, const GstCapsFeatures* features) {
+    const bool any = gst_caps_features_is_any(features) != 0;
+    if (!any && !fits(features)) return;
+    gst_caps_append_structure_full(made, gst_structure_copy(structure),
+                                   any ? nullptr : gst_caps_features_copy(features));
+  });
+}
+
+/// A CAPS query finds its way through queue, tee, identity and capsfilter, where ACCEPT_CAPS may end at a template.
+bool peer_takes(GstPad* srcpad, const GstCaps* caps, const char* memory) {
+  const Ptr<GstCaps> asked(with_memory(caps, memory));
+  const Ptr<GstCaps> answer(gst_pad_peer_query_caps(srcpad, asked.get()));
+  return gst_caps_can_intersect(answer.get(), asked.get()) != 0;  // some answer more than they were asked
+}
+
+}  // namespace
+
+bool has_feature(const GstCapsFeatures* features, const char* feature) {
+  return features != nullptr && !gst_caps_features_is_any(features) &&
+         gst_caps_features_contains(features, feature) != 0;
+}
+
+bool is_system_memory(const GstCapsFeatures* features) {
   if (features == nullptr) return true;
   if (gst_caps_features_is_any(features)) return false;
   for (guint i = 0; i < gst_caps_features_get_size(features); ++i) {
@@ -20,62 +62,13 @@ bool is_system(const GstCapsFeatures* features) {
   return true;
 }
 
-/// A copy (transfer full) with this memory feature in every structure; null: system memory.
-GstCaps* with_memory(const GstCaps* caps, const char* memory) {
-  GstCaps* copy = gst_caps_copy(caps);
-  for (guint i = 0; i < gst_caps_get_size(copy); ++i) {
-    GstCapsFeatures* features = gst_caps_features_new_empty();
-    const GstCapsFeatures* before = gst_caps_get_features(caps, i);
-    for (guint j = 0; j < gst_caps_features_get_size(before); ++j) {
-      const gchar* feature = gst_caps_features_get_nth(before, j);
-      if (!is_memory(feature)) gst_caps_features_add(features, feature);
-    }
-    if (memory != nullptr) gst_caps_features_add(features, memory);
-    gst_caps_set_features(copy, i, features);
-  }
-  return copy;
-}
-
-/// The structures (transfer full) whose features `fit`; ANY features intersect with any, so they are narrowed to system
-/// memory instead of dropped.
-template <typename Fits>
-GstCaps* only(const GstCaps* caps, Fits fits) {
-  if (gst_caps_is_any(caps)) return gst_caps_new_any();
-  GstCaps* kept = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
-    const bool any = gst_caps_features_is_any(features) != 0;
-    if (!any && !fits(features)) continue;
-    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)),
-                                   any ? nullptr : gst_caps_features_copy(features));
-  }
-  return kept;
-}
-
-/// A CAPS query finds its way through queue, tee, identity and capsfilter, where ACCEPT_CAPS may end at a template.
-bool peer_takes(GstPad* srcpad, const GstCaps* caps, const char* memory) {
-  GstCaps* asked = with_memory(caps, memory);
-  GstCaps* answer = gst_pad_peer_query_caps(srcpad, asked);
-  const bool takes = gst_caps_can_intersect(answer, asked) != 0;  // some answer more than they were asked
-  gst_caps_unref(answer);
-  gst_caps_unref(asked);
-  return takes;
-}
-
-}  // namespace
-
-bool is_gpu_caps(const GstCaps* caps) {
-  if (caps == nullptr || gst_caps_is_any(caps) || gst_caps_is_empty(caps)) return false;
-  const GstCapsFeatures* features = gst_caps_get_features(caps, 0);
-  return features != nullptr && !gst_caps_features_is_any(features) &&
-         gst_caps_features_contains(features, feature_name);
+bool begins_with_feature(const GstCaps* caps, const char* feature) {
+  return caps != nullptr && !gst_caps_is_any(caps) && !gst_caps_is_empty(caps) &&
+         has_feature(gst_caps_get_features(caps, 0), feature);
 }
 
 bool is_system_caps(const GstCaps* caps) {
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    if (!is_system(gst_caps_get_features(caps, i))) return false;
-  }
-  return true;
+  return all_features(caps, is_system_memory);
 }
 
 GstCaps* with_feature(const GstCaps* caps, bool gpu) {
@@ -89,30 +82,33 @@ GstCaps* in_either_memory(const GstCaps* caps) {
 }
 
 GstCaps* system_only(const GstCaps* caps) {
-  return only(caps, [](const GstCapsFeatures* features) { return is_system(features); });
+  return only(caps, is_system_memory);
 }
 
 GstCaps* from_either_memory(const GstCaps* caps) {
-  GstCaps* kept = only(caps, [](const GstCapsFeatures* features) {
-    return is_system(features) || gst_caps_features_contains(features, feature_name) != 0;
-  });
-  if (gst_caps_is_any(kept)) return kept;
-  GstCaps* plain = with_feature(kept, false);
-  gst_caps_unref(kept);
-  return gst_caps_merge(gst_caps_new_empty(), plain);  // what both memories have is there once, in the same order
+  Ptr<GstCaps> kept(only(caps, [](const GstCapsFeatures* features) {
+    return is_system_memory(features) || has_feature(features, feature_name);
+  }));
+  if (gst_caps_is_any(kept.get())) return kept.release();
+  // What both memories have is there once, in the same order.
+  return gst_caps_merge(gst_caps_new_empty(), with_feature(kept.get(), false));
 }
 
 GstCaps* structures_by(const GstCaps* caps, const char* feature, bool with) {
-  GstCaps* kept = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    const GstCapsFeatures* features = gst_caps_get_features(caps, i);
-    const bool has = features != nullptr && !gst_caps_features_is_any(features) &&
-                     gst_caps_features_contains(features, feature) != 0;
-    if (has != with) continue;
-    gst_caps_append_structure_full(kept, gst_structure_copy(gst_caps_get_structure(caps, i)),
-                                   features != nullptr ? gst_caps_features_copy(features) : nullptr);
-  }
-  return kept;
+  return structures_if(caps, [&](const GstCapsFeatures* features) { return has_feature(features, feature) == with; });
+}
+
+GstCaps* gpu_caps_as(const GstCaps* caps, std::initializer_list<const char*> features, const char* known) {
+  const auto append = [&](GstCaps* made, const GstStructure* structure, const GstCapsFeatures* before) {
+    // Interlaced in other ways than the GPU's elements know it, or with metas of its own: they are not asked about it.
+    if (!has_feature(before, feature_name) || gst_caps_features_get_size(before) != 1) return;
+    for (const char* feature : features) {
+      gst_caps_append_structure_full(made, gst_structure_copy(structure), gst_caps_features_new(feature, nullptr));
+    }
+  };
+  const Ptr<GstCaps> asked(of_each_structure(caps, append));
+  const Ptr<GstCaps> taken(gst_caps_from_string(known));
+  return gst_caps_intersect_full(asked.get(), taken.get(), GST_CAPS_INTERSECT_FIRST);
 }
 
 bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature) {
@@ -128,10 +124,8 @@ constexpr const char* reads_query = "gpumap-reads-gpu-memory";
 
 bool peer_reads_gpu_memory(GstPad* srcpad) {
   // Elements pass on what they do not know, a tee to one branch after the other until one answers.
-  GstQuery* query = gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(reads_query));
-  const bool reads = gst_pad_peer_query(srcpad, query) != 0;
-  gst_query_unref(query);
-  return reads;
+  const Ptr<GstQuery> query(gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(reads_query)));
+  return gst_pad_peer_query(srcpad, query.get()) != 0;
 }
 
 bool answer_reads_gpu_memory(const GstQuery* query) {

@@ -11,6 +11,7 @@
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -285,11 +286,9 @@ void check_picture_size(const GstCaps* caps) {
     gint length = 0;
     if (!gst_structure_has_field(structure, side)) continue;
     if (gst_structure_get_int(structure, side, &length) != 0 && length >= 1 && length <= most) continue;
-    gchar* text = gst_caps_to_string(caps);
-    const std::string shown = text;
-    g_free(text);
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} are invalid caps of a picture: its {} has to be from 1 to {}", shown, side, most));
+    const Ptr<gchar> shown(gst_caps_to_string(caps));
+    throw Error(ErrorCode::invalid, fmt::format("{} are invalid caps of a picture: its {} has to be from 1 to {}",
+                                                shown.get(), side, most));
   }
 }
 

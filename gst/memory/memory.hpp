@@ -22,7 +22,7 @@
 #include "gpumap/memory.hpp"
 #include "gpumap/ring.hpp"
 #include "gpumap/slow_slots.hpp"
-#include "gst/src/loans.hpp"
+#include "gst/memory/loans.hpp"
 
 namespace gpumap {
 class SlotCopier;

@@ -10,15 +10,14 @@
 #include "gpumap/error.hpp"
 #include "gst/analytics/tensors.hpp"
 #include "gst/memory/copy_flags.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
 bool peer_reads_video_meta(GstPad* pad, GstCaps* caps) {
-  GstQuery* query = gst_query_new_allocation(caps, FALSE);
-  const bool reads = gst_pad_peer_query(pad, query) != 0 &&
-                     gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
-  gst_query_unref(query);
-  return reads;
+  const Ptr<GstQuery> query(gst_query_new_allocation(caps, FALSE));
+  return gst_pad_peer_query(pad, query.get()) != 0 &&
+         gst_query_find_allocation_meta(query.get(), GST_VIDEO_META_API_TYPE, nullptr) != 0;
 }
 
 namespace {
@@ -81,22 +80,16 @@ void remove_crop_meta(GstBuffer* frame) {
 
 namespace {
 
-/// `buffer` (taken) with a GstVideoMeta that describes no more than the caps.
-GstBuffer* without_surroundings(GstBuffer* buffer, const GstVideoInfo& info) {
-  std::optional<GstVideoMeta> part;
-  try {
-    part = cut_out(buffer, info);
-  } catch (const Error&) {
-    gst_buffer_unref(buffer);
-    throw;
-  }
+/// `buffer` with a GstVideoMeta that describes no more than the caps.
+Ptr<GstBuffer> without_surroundings(Ptr<GstBuffer> buffer, const GstVideoInfo& info) {
+  const std::optional<GstVideoMeta> part = cut_out(buffer.get(), info);
   if (!part) return buffer;
-  buffer = gst_buffer_make_writable(buffer);
-  GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
+  buffer.reset(gst_buffer_make_writable(buffer.release()));
+  GstVideoMeta* meta = gst_buffer_get_video_meta(buffer.get());
   meta->width = part->width;
   meta->height = part->height;
   std::copy(std::begin(part->offset), std::end(part->offset), std::begin(meta->offset));
-  remove_crop_meta(buffer);
+  remove_crop_meta(buffer.get());
   return buffer;
 }
 
@@ -118,41 +111,38 @@ bool copy_rows(GstVideoFrame& to, const GstVideoFrame& from) {
 }  // namespace
 
 GstBuffer* in_default_layout(GstBuffer* buffer, const GstVideoInfo& info) {
-  buffer = without_surroundings(buffer, info);
+  Ptr<GstBuffer> owned = without_surroundings(Ptr<GstBuffer>(buffer), info);
+  buffer = owned.get();
   const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
-  if (meta == nullptr) return buffer;
+  if (meta == nullptr) return owned.release();
   bool same = true;
   for (guint plane = 0; plane < meta->n_planes; ++plane) {
     same = same && meta->offset[plane] == info.offset[plane] && meta->stride[plane] == info.stride[plane];
   }
-  if (same) return buffer;
+  if (same) return owned.release();
 
-  GstBuffer* packed = gst_buffer_new_allocate(nullptr, info.size, nullptr);
+  Ptr<GstBuffer> packed(gst_buffer_new_allocate(nullptr, info.size, nullptr));
   GstVideoInfo mutable_info = info;  // GStreamer 1.22 takes it without const
   GstVideoFrame from;
   GstVideoFrame to;
   bool copied = false;
   if (gst_video_frame_map(&from, &mutable_info, buffer, GST_MAP_READ)) {
-    if (gst_video_frame_map(&to, &mutable_info, packed, GST_MAP_WRITE)) {
+    if (gst_video_frame_map(&to, &mutable_info, packed.get(), GST_MAP_WRITE)) {
       copied = has_rows_of_pixels(info) ? copy_rows(to, from) : gst_video_frame_copy(&to, &from) != 0;
       gst_video_frame_unmap(&to);
     }
     gst_video_frame_unmap(&from);
   }
   if (!copied) {
-    const gsize bytes = gst_buffer_get_size(buffer);
-    gst_buffer_unref(buffer);
-    gst_buffer_unref(packed);
     throw Error(ErrorCode::io,
                 fmt::format("cannot read a frame of {} bytes as its GstVideoMeta describes it, to give it to a "
                             "downstream that knows no such meta: see what upstream sends (GST_DEBUG=gpumapmemory:4 "
                             "tells of memory that cannot be mapped)",
-                            bytes));
+                            gst_buffer_get_size(buffer)));
   }
-  gst_buffer_copy_into(packed, buffer, copy_all_but_memory, 0, static_cast<gsize>(-1));
-  copy_tensors(packed, buffer);
-  gst_buffer_unref(buffer);
-  return packed;
+  gst_buffer_copy_into(packed.get(), buffer, copy_all_but_memory, 0, static_cast<gsize>(-1));
+  copy_tensors(packed.get(), buffer);
+  return packed.release();
 }
 
 PlaneExtent plane_extent(const GstVideoInfo& info, guint plane) noexcept {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -39,22 +40,17 @@ bool has_channel(GstElement* sink, const char* channel) {
   return same;
 }
 
-struct Unref {
-  void operator()(GstElement* element) const { gst_object_unref(element); }
-};
-using ElementPtr = std::unique_ptr<GstElement, Unref>;
-
 /// Those that `are_wanted`.
-std::vector<ElementPtr> living(const std::function<bool(GstElement*)>& are_wanted) {
+std::vector<Ptr<GstElement>> living(const std::function<bool(GstElement*)>& are_wanted) {
   // The last reference to one may end here, and its end takes the mutex.
-  std::vector<ElementPtr> sinks;
+  std::vector<Ptr<GstElement>> sinks;
   {
     const std::lock_guard lock(mutex);
     for (const auto& known : all()) {
       if (gpointer sink = g_weak_ref_get(&known->ref)) sinks.emplace_back(GST_ELEMENT_CAST(sink));
     }
   }
-  std::erase_if(sinks, [&](const ElementPtr& sink) { return !are_wanted(sink.get()); });
+  std::erase_if(sinks, [&](const Ptr<GstElement>& sink) { return !are_wanted(sink.get()); });
   return sinks;
 }
 

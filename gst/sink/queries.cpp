@@ -4,11 +4,11 @@
 #include <gst/video/video.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "gst/channel/peer_query.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 #include "gst/sink/pool.hpp"
 #include "gst/sink/upstream.hpp"
 
@@ -16,34 +16,24 @@ namespace gpumap::gst {
 
 namespace {
 
-/// What follows the gpumapsrc takes of `offered`, in system memory (transfer full); null where there is no one to ask.
-GstCaps* taken_downstream(const SinkCore& core, GstCaps* offered) {
+/// What follows the gpumapsrc takes of `offered`, in system memory; null where there is no one to ask.
+Ptr<GstCaps> taken_downstream(const SinkCore& core, GstCaps* offered) {
   const auto channel = core.channel();
-  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
-  if (srcpad == nullptr) return nullptr;
+  const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
+  if (!srcpad || gst_pad_is_linked(srcpad.get()) == 0) return nullptr;
+  // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
+  const Ptr<GstCaps> filter(gst_caps_is_any(offered) ? nullptr : in_either_memory(offered));
+  const Ptr<GstQuery> query(gst_query_new_caps(filter.get()));
   GstCaps* takes = nullptr;
-  if (gst_pad_is_linked(srcpad) != 0) {
-    // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
-    GstCaps* filter = gst_caps_is_any(offered) ? nullptr : in_either_memory(offered);
-    GstQuery* query = gst_query_new_caps(filter);
-    if (peer_query(srcpad, query) == PeerAnswer::yes) gst_query_parse_caps_result(query, &takes);
-    if (takes != nullptr) gst_caps_ref(takes);
-    gst_query_unref(query);
-    gst_clear_caps(&filter);
-  }
-  gst_object_unref(srcpad);
-  if (takes == nullptr || gst_caps_is_any(takes)) return takes;
-  GstCaps* plain = from_either_memory(takes);
-  gst_caps_unref(takes);
-  return plain;
+  if (peer_query(srcpad.get(), query.get()) == PeerAnswer::yes) gst_query_parse_caps_result(query.get(), &takes);
+  return Ptr<GstCaps>(takes != nullptr ? from_either_memory(takes) : nullptr);
 }
 
 /// What upstream names in its question is what it can give: it is not asked in turn, for it may hold locks.
-GstCaps* taken(const SinkCore& core, GstCaps* filter) {
-  GstCaps* offered = filter != nullptr ? system_only(filter) : gst_caps_new_any();
-  GstCaps* takes = taken_downstream(core, offered);
-  if (takes != nullptr && !gst_caps_is_any(takes) && !gst_caps_is_empty(takes)) std::swap(offered, takes);
-  gst_clear_caps(&takes);
+Ptr<GstCaps> taken(const SinkCore& core, GstCaps* filter) {
+  Ptr<GstCaps> offered(filter != nullptr ? system_only(filter) : gst_caps_new_any());
+  Ptr<GstCaps> takes = taken_downstream(core, offered.get());
+  if (takes && !gst_caps_is_any(takes.get()) && !gst_caps_is_empty(takes.get())) return takes;
   return offered;
 }
 
@@ -64,11 +54,10 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
       gst_query_add_allocation_pool(query, nullptr, bytes, 0, 0);
       return;
     }
-    GstBufferPool* pool = pool_new(core.shared_from_this());
-    GstStructure* config = gst_buffer_pool_get_config(pool);
+    const Ptr<GstBufferPool> pool(pool_new(core.shared_from_this()));
+    GstStructure* config = gst_buffer_pool_get_config(pool.get());
     gst_buffer_pool_config_set_params(config, caps, bytes, 0, 0);
-    if (gst_buffer_pool_set_config(pool, config)) gst_query_add_allocation_pool(query, pool, bytes, 0, 0);
-    gst_object_unref(pool);
+    if (gst_buffer_pool_set_config(pool.get(), config)) gst_query_add_allocation_pool(query, pool.get(), bytes, 0, 0);
     return;
   }
   // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
@@ -95,9 +84,7 @@ bool answer_caps_query(const SinkCore& core, GstQuery* query) {
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
       gst_query_parse_caps(query, &caps);
-      GstCaps* result = taken(core, caps);
-      gst_query_set_caps_result(query, result);
-      gst_caps_unref(result);
+      gst_query_set_caps_result(query, taken(core, caps).get());
       return true;
     }
     case GST_QUERY_ACCEPT_CAPS:
@@ -122,11 +109,8 @@ bool answer_across(const SinkCore& core, GstQuery* query) {
   // Serialized, as ALLOCATION and DRAIN are, it would have to wait for the frames before it.
   if ((gst_query_type_get_flags(GST_QUERY_TYPE(query)) & GST_QUERY_TYPE_SERIALIZED) != 0) return false;
   const auto channel = core.channel();
-  GstPad* srcpad = channel ? channel->src_pad() : nullptr;
-  if (srcpad == nullptr) return false;
-  const bool answered = gst_pad_is_linked(srcpad) != 0 && peer_query(srcpad, query) == PeerAnswer::yes;
-  gst_object_unref(srcpad);
-  return answered;
+  const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
+  return srcpad && gst_pad_is_linked(srcpad.get()) != 0 && peer_query(srcpad.get(), query) == PeerAnswer::yes;
 }
 
 bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query) {
@@ -148,10 +132,11 @@ bool leaves_to_sinks_behind(const SinkCore& core, GstQuery* query) {
 GstEvent* own_latency(GstBaseSink* sink, GstEvent* event) {
   GstClockTime whole = 0;
   gst_event_parse_latency(event, &whole);
-  GstQuery* query = gst_query_new_latency();
+  const Ptr<GstQuery> query(gst_query_new_latency());
   GstClockTime least = 0;
-  if (gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query)) gst_query_parse_latency(query, nullptr, &least, nullptr);
-  gst_query_unref(query);
+  if (gst_pad_peer_query(GST_BASE_SINK_PAD(sink), query.get())) {
+    gst_query_parse_latency(query.get(), nullptr, &least, nullptr);
+  }
   if (least >= whole) return event;
   GstEvent* own = gst_event_new_latency(least);
   gst_event_set_seqnum(own, gst_event_get_seqnum(event));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gst/ptr.hpp"
 #include "gst/sink/carrier.hpp"
 #include "gst/sink/core.hpp"
 
@@ -30,7 +31,7 @@ bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* 
   info.offset = GST_BUFFER_OFFSET(buffer);
   info.offset_end = GST_BUFFER_OFFSET_END(buffer);
   if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
-  std::unique_ptr<GstBuffer, Channel::UnrefBuffer> carrier(carrier_of(buffer));
+  Ptr<GstBuffer> carrier(carrier_of(buffer));
   const std::lock_guard lock(order_);
   if (channel_ring_.get() != &channel_ring) return false;
   if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {

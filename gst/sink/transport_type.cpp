@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "gst/sink/transport_type.hpp"
 
+#include <iterator>
+
 #include "gpumap/memory.hpp"
 
 namespace gpumap::gst {
@@ -23,6 +25,7 @@ GType transport_type() {
         row(Transport::pageable, "The CPU writes into ordinary memory, the driver copies it"),
         {0, nullptr, nullptr},
     };
+    static_assert(std::size(values) == all_transports.size() + 2, "a transport has no row here");
     return g_enum_register_static("GstGpumapTransport", values);
   }();
   return type;

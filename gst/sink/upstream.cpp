@@ -8,6 +8,8 @@
 #include <array>
 #include <string_view>
 
+#include "gst/ptr.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -45,20 +47,16 @@ std::string_view factory_name(GstElement* element) {
 
 Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
   Upstream found = Upstream::as_declared;
-  GstPad* pad = GST_PAD(gst_object_ref(sinkpad));
-  while (pad != nullptr) {
-    GstPad* peer = gst_pad_get_peer(pad);
-    gst_clear_object(&pad);
-    if (peer == nullptr) break;
+  Ptr<GstPad> pad(GST_PAD(gst_object_ref(sinkpad)));
+  while (pad) {
+    Ptr<GstPad> peer(gst_pad_get_peer(pad.get()));
+    pad.reset();
     // A bin's ghost pad stands for a pad inside it.
-    while (GST_IS_GHOST_PAD(peer)) {
-      GstPad* target = gst_ghost_pad_get_target(GST_GHOST_PAD(peer));
-      gst_object_unref(peer);
-      peer = target;
-      if (peer == nullptr) return found;
-    }
-    GstElement* element = gst_pad_get_parent_element(peer);
-    gst_object_unref(peer);
+    while (peer && GST_IS_GHOST_PAD(peer.get())) peer.reset(gst_ghost_pad_get_target(GST_GHOST_PAD(peer.get())));
+    if (!peer) break;
+    const Ptr<GstElement> owner(gst_pad_get_parent_element(peer.get()));
+    GstElement* element = owner.get();
+    peer.reset();
     if (element == nullptr) break;
     const std::string_view name = factory_name(element);
     const bool passes =
@@ -68,9 +66,8 @@ Upstream find_upstream(GstPad* sinkpad, GstCaps* caps) {
     if (entry != known.end()) found = entry->upstream;
     if (!passes && converts_in_place(name, caps)) found = Upstream::reads;
     if (passes || std::find(hands_on.begin(), hands_on.end(), name) != hands_on.end()) {
-      pad = gst_element_get_static_pad(element, "sink");
+      pad.reset(gst_element_get_static_pad(element, "sink"));
     }
-    gst_object_unref(element);
   }
   return found;
 }

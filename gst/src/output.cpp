@@ -12,6 +12,7 @@
 #include "gst/memory/caps.hpp"
 #include "gst/memory/memory.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 #include "gst/src/refusal.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
@@ -26,10 +27,8 @@ namespace {
 bool peer_takes(GstPad* pad, GstCaps* caps) {
   if (!gst_pad_peer_query_accept_caps(pad, caps)) return false;
   if (gst_pad_has_current_caps(pad)) return true;
-  GstCaps* allowed = gst_pad_peer_query_caps(pad, caps);
-  const bool takes = !gst_caps_is_empty(allowed);
-  gst_caps_unref(allowed);
-  return takes;
+  const Ptr<GstCaps> allowed(gst_pad_peer_query_caps(pad, caps));
+  return !gst_caps_is_empty(allowed.get());
 }
 
 bool is_raw_video(const GstCaps* caps) {
@@ -61,52 +60,45 @@ void SrcOutput::set_caps(GstCaps* upstream) {
 
 std::string SrcOutput::refusal() const {
   if (upstream_ != nullptr) return refusal_text(pad_, upstream_);
-  GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
-  std::string text = refusal_text(pad_, bytes);
-  gst_caps_unref(bytes);
-  return text;
+  const Ptr<GstCaps> bytes(gst_caps_new_empty_simple(bytes_name));
+  return refusal_text(pad_, bytes.get());
 }
 
 bool SrcOutput::negotiate() {
   if (negotiated_) return true;
   if (upstream_ == nullptr) {
     // Caps that upstream did not name would mislead typefind and demuxers; but GPU memory is agreed on by caps.
-    GstCaps* bytes = gst_caps_new_empty_simple(bytes_name);
-    if (peer_names_gpu_memory(pad_, bytes)) upstream_ = gst_caps_ref(bytes);
-    gst_caps_unref(bytes);
+    Ptr<GstCaps> bytes(gst_caps_new_empty_simple(bytes_name));
+    if (peer_names_gpu_memory(pad_, bytes.get())) upstream_ = bytes.release();
     negotiated_ = upstream_ == nullptr;
     if (negotiated_) return true;
   }
-  GstCaps* gpu = with_feature(upstream_, true);
-  GstCaps* plain = with_feature(upstream_, false);
+  const Ptr<GstCaps> gpu(with_feature(upstream_, true));
+  const Ptr<GstCaps> plain(with_feature(upstream_, false));
   gpu_ = peer_names_gpu_memory(pad_, upstream_);
   // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
-  if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain)) {
-    gst_caps_unref(gpu);
-    gst_caps_unref(plain);
+  if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain.get())) {
     // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
     negotiated_ = agreed_;
     return negotiated_;
   }
-  negotiated_ = push_caps(gpu_ ? gpu : plain);
+  negotiated_ = push_caps((gpu_ ? gpu : plain).get());
   // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
   // the first finds GPU memory in the buffers.
-  if (negotiated_ && gpu_ && is_raw_video(gpu) && !reads_video_meta_ && peer_takes(pad_, plain)) {
+  if (negotiated_ && gpu_ && is_raw_video(gpu.get()) && !reads_video_meta_ && peer_takes(pad_, plain.get())) {
     gpu_ = false;
-    negotiated_ = push_caps(plain);
+    negotiated_ = push_caps(plain.get());
   }
-  GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s", static_cast<void*>(gpu_ ? gpu : plain),
-                  kept_buffers_, default_layout_only() ? ", reads no GstVideoMeta" : "");
-  gst_caps_unref(gpu);
-  gst_caps_unref(plain);
+  GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s",
+                  static_cast<void*>((gpu_ ? gpu : plain).get()), kept_buffers_,
+                  default_layout_only() ? ", reads no GstVideoMeta" : "");
   agreed_ = negotiated_;
   return negotiated_;
 }
 
 bool SrcOutput::push_caps(GstCaps* caps) {
-  GstCaps* current = gst_pad_get_current_caps(pad_);
-  const bool same = current != nullptr && gst_caps_is_equal(current, caps) != 0;
-  gst_clear_caps(&current);
+  const Ptr<GstCaps> current(gst_pad_get_current_caps(pad_));
+  const bool same = current && gst_caps_is_equal(current.get(), caps) != 0;
   if (!same && gst_pad_push_event(pad_, gst_event_new_caps(caps)) == 0) return false;
   ask_allocation(caps);
   kernel_behind_ = !gpu_ && peer_reads_gpu_memory(pad_);
@@ -114,16 +106,15 @@ bool SrcOutput::push_caps(GstCaps* caps) {
 }
 
 void SrcOutput::ask_allocation(GstCaps* caps) {
-  GstQuery* query = gst_query_new_allocation(caps, FALSE);
-  const bool answered = gst_pad_peer_query(pad_, query) != 0;
+  const Ptr<GstQuery> query(gst_query_new_allocation(caps, FALSE));
+  const bool answered = gst_pad_peer_query(pad_, query.get()) != 0;
   kept_buffers_ = 0;
-  for (guint i = 0; answered && i < gst_query_get_n_allocation_pools(query); ++i) {
+  for (guint i = 0; answered && i < gst_query_get_n_allocation_pools(query.get()); ++i) {
     guint least = 0;
-    gst_query_parse_nth_allocation_pool(query, i, nullptr, nullptr, &least, nullptr);
+    gst_query_parse_nth_allocation_pool(query.get(), i, nullptr, nullptr, &least, nullptr);
     kept_buffers_ = std::max(kept_buffers_, least);
   }
-  reads_video_meta_ = answered && gst_query_find_allocation_meta(query, GST_VIDEO_META_API_TYPE, nullptr) != 0;
-  gst_query_unref(query);
+  reads_video_meta_ = answered && gst_query_find_allocation_meta(query.get(), GST_VIDEO_META_API_TYPE, nullptr) != 0;
   video_ = is_raw_video(caps) && gst_video_info_from_caps(&info_, caps) != 0;
 }
 

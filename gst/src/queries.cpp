@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "gst/src/queries.hpp"
 
-#include <memory>
-
 #include "gst/channel/peer_query.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 #include "gst/sink/known_sinks.hpp"
 #include "gst/src/stream.hpp"
 
@@ -12,28 +11,23 @@ namespace gpumap::gst {
 
 namespace {
 
-struct UnrefPad {
-  void operator()(GstPad* pad) const { gst_object_unref(pad); }
-};
-using PadPtr = std::unique_ptr<GstPad, UnrefPad>;
-
 /// For how long the ring holds frames back before upstream has to wait; without end where that is not known.
 GstClockTime held_at_most(SrcStream& stream, GstPad* pad) {
   const guint64 slots = stream.slots();
-  GstCaps* caps = gst_pad_get_current_caps(pad);
-  if (caps == nullptr) return GST_CLOCK_TIME_NONE;
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
+  if (!caps) return GST_CLOCK_TIME_NONE;
   gint frames = 0;
   gint seconds = 0;
-  const bool known = gst_structure_get_fraction(gst_caps_get_structure(caps, 0), "framerate", &frames, &seconds) != 0 &&
-                     frames > 0 && seconds > 0 && slots > 0;
-  gst_caps_unref(caps);
+  const bool known =
+      gst_structure_get_fraction(gst_caps_get_structure(caps.get(), 0), "framerate", &frames, &seconds) != 0 &&
+      frames > 0 && seconds > 0 && slots > 0;
   return known ? gst_util_uint64_scale(slots * static_cast<guint64>(seconds), GST_SECOND, static_cast<guint64>(frames))
                : GST_CLOCK_TIME_NONE;
 }
 
 /// As upstream of the gpumapsink answers.
 bool ask_upstream(SrcStream& stream, GstPad* pad, GstQuery* query) {
-  const PadPtr far(stream.far_pad());
+  const Ptr<GstPad> far(stream.far_pad());
   if (!far) return stream.ask_far(query);
   const PeerAnswer answer = peer_query(far.get(), query);
   if (answer == PeerAnswer::loop) {
@@ -49,9 +43,8 @@ gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
   gboolean live = FALSE;
   GstClockTime min = 0;
   GstClockTime max = GST_CLOCK_TIME_NONE;
-  GstQuery* upstream = gst_query_new_latency();
-  if (ask_upstream(stream, pad, upstream)) gst_query_parse_latency(upstream, &live, &min, &max);
-  gst_query_unref(upstream);
+  const Ptr<GstQuery> upstream(gst_query_new_latency());
+  if (ask_upstream(stream, pad, upstream.get())) gst_query_parse_latency(upstream.get(), &live, &min, &max);
   // The ring adds no delay of its own: a frame can be taken the moment it is published. But it can hold frames back.
   const GstClockTime held = held_at_most(stream, pad);
   max = GST_CLOCK_TIME_IS_VALID(max) && GST_CLOCK_TIME_IS_VALID(held) ? max + held : GST_CLOCK_TIME_NONE;
@@ -61,14 +54,11 @@ gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
 
 /// The media types in `caps`, in either memory (transfer full).
 GstCaps* media_types_of(const GstCaps* caps) {
-  GstCaps* types = gst_caps_new_empty();
-  for (guint i = 0; i < gst_caps_get_size(caps); ++i) {
-    types = gst_caps_merge_structure(types,
-                                     gst_structure_new_empty(gst_structure_get_name(gst_caps_get_structure(caps, i))));
-  }
-  GstCaps* both = in_either_memory(types);
-  gst_caps_unref(types);
-  return both;
+  GstCaps* all = of_each_structure(caps, [](GstCaps* made, const GstStructure* structure, const auto*) {
+    gst_caps_append_structure(made, gst_structure_new_empty(gst_structure_get_name(structure)));
+  });
+  const Ptr<GstCaps> types(gst_caps_merge(gst_caps_new_empty(), all));  // each once
+  return in_either_memory(types.get());
 }
 
 /// What frames are of now, in either memory, and which media types upstream of the sink can give. So an element with
@@ -76,26 +66,18 @@ GstCaps* media_types_of(const GstCaps* caps) {
 /// while frames flow: upstream may give others. No more than that: formats that do not fit are refused once frames
 /// flow, with the reason and the remedy, which a link has no words for.
 gboolean answer_caps(GstPad* pad, GstPad* far, GstQuery* query) {
-  GstQuery* upstream = gst_query_new_caps(nullptr);
+  const Ptr<GstQuery> upstream(gst_query_new_caps(nullptr));
   GstCaps* given = nullptr;
-  if (peer_query(far, upstream) == PeerAnswer::yes) gst_query_parse_caps_result(upstream, &given);
-  GstCaps* answer = given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given);
-  gst_query_unref(upstream);
-  if (GstCaps* now = gst_pad_get_current_caps(pad)) {
-    GstCaps* plain = from_either_memory(now);
-    answer = gst_caps_merge(in_either_memory(plain), answer);
-    gst_caps_unref(plain);
-    gst_caps_unref(now);
+  if (peer_query(far, upstream.get()) == PeerAnswer::yes) gst_query_parse_caps_result(upstream.get(), &given);
+  Ptr<GstCaps> answer(given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given));
+  if (const Ptr<GstCaps> now{gst_pad_get_current_caps(pad)}) {
+    const Ptr<GstCaps> plain(from_either_memory(now.get()));
+    answer.reset(gst_caps_merge(in_either_memory(plain.get()), answer.release()));
   }
   GstCaps* filter = nullptr;
   gst_query_parse_caps(query, &filter);
-  if (filter != nullptr) {
-    GstCaps* both = gst_caps_intersect_full(filter, answer, GST_CAPS_INTERSECT_FIRST);
-    gst_caps_unref(answer);
-    answer = both;
-  }
-  gst_query_set_caps_result(query, answer);
-  gst_caps_unref(answer);
+  if (filter != nullptr) answer.reset(gst_caps_intersect_full(filter, answer.get(), GST_CAPS_INTERSECT_FIRST));
+  gst_query_set_caps_result(query, answer.get());
   return TRUE;
 }
 
@@ -111,7 +93,7 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
       gst_query_add_scheduling_mode(query, GST_PAD_MODE_PUSH);
       return TRUE;
     case GST_QUERY_CAPS: {
-      PadPtr far(stream.far_pad());
+      Ptr<GstPad> far(stream.far_pad());
       if (!far) far.reset(pad_of_sole_sink(channel));
       if (!far || !gst_pad_is_linked(far.get())) break;
       return answer_caps(pad, far.get(), query);

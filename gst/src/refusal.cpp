@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -18,10 +19,10 @@ namespace {
 constexpr std::size_t longest_value = 120;
 constexpr std::size_t max_kinds = 4;
 
-std::string text_of(gchar* owned) {
-  std::string text = owned != nullptr ? owned : "";
-  g_free(owned);
-  return text;
+/// Takes it.
+std::string text_of(gchar* text) {
+  const Ptr<gchar> owned(text);
+  return text != nullptr ? text : "";
 }
 
 std::string text_of(const GValue* value) {
@@ -66,9 +67,8 @@ std::vector<std::string> kinds(const GstCaps* takes, const GstStructure* ours) {
 
 std::string refusal_text(GstPad* pad, const GstCaps* caps) {
   const GstStructure* ours = gst_caps_get_structure(caps, 0);
-  GstCaps* takes = gst_pad_peer_query_caps(pad, nullptr);
-  const auto taken = kinds(takes, ours);
-  gst_caps_unref(takes);
+  const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad, nullptr));
+  const auto taken = kinds(takes.get(), ours);
   const char* remedy = "the element that makes that (videoconvert, audioconvert, a decoder)";
   if (gst_structure_has_name(ours, "video/x-raw")) remedy = "videoconvert";
   if (gst_structure_has_name(ours, "audio/x-raw")) remedy = "audioconvert";

@@ -269,13 +269,13 @@ bool SrcStream::end_asked() {
 /// What the application sent goes out behind the frame of the moment, once there is a segment for it.
 void SrcStream::push_sent() {
   if (segment_ == nullptr || !asked_) return;
-  std::vector<EventPtr> sent;
+  std::vector<Ptr<GstEvent>> sent;
   {
     const std::lock_guard lock(mutex_);
     sent.swap(sent_);
     asked_ = eos_ != nullptr;
   }
-  for (EventPtr& event : sent) gst_pad_push_event(pad_, event.release());
+  for (Ptr<GstEvent>& event : sent) gst_pad_push_event(pad_, event.release());
 }
 
 /// Whether time without a frame counts: while playing, and before that while someone waits for the preroll.

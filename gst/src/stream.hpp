@@ -13,6 +13,7 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/inlet.hpp"
+#include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
 #include "gst/src/time_shift.hpp"
 
@@ -78,11 +79,6 @@ class SrcStream {
   [[nodiscard]] GstStructure* stats();
 
  private:
-  struct UnrefEvent {
-    void operator()(GstEvent* event) const { gst_event_unref(event); }
-  };
-  using EventPtr = std::unique_ptr<GstEvent, UnrefEvent>;
-
   // The streaming thread.
   void step();
   [[nodiscard]] bool wait_while_paused();
@@ -144,7 +140,7 @@ class SrcStream {
   bool playing_ = false;
   bool played_ = false;      ///< since the start
   GstEvent* eos_ = nullptr;  ///< that the application sent, as:
-  std::vector<EventPtr> sent_;
+  std::vector<Ptr<GstEvent>> sent_;
   std::atomic<bool> asked_{false};  ///< there may be such an event: written under the lock, with it
   unsigned flushing_ = inactive;
 };

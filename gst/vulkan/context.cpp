@@ -83,39 +83,30 @@ const Shared& shared_objects(const Device& device) {
   return all->emplace(device.info().uuid, make_shared_objects(device)).first->second;
 }
 
-/// What `context` (transfer full, may be null) holds. Transfer full; null: nothing.
-template <typename Object, typename Get>
-Object* held_by(GstContext* context, Get get) {
-  Object* held = nullptr;
-  if (context == nullptr) return nullptr;
-  if (!get(context, &held)) held = nullptr;
-  gst_context_unref(context);
-  return held;
+/// What `context` (may be null) holds; null: nothing.
+template <typename Held, typename Get>
+Ptr<Held> held_by(const Ptr<GstContext>& context, Get get) {
+  Held* held = nullptr;
+  return Ptr<Held>(context && get(context.get(), &held) ? held : nullptr);
 }
 
 /// The context that is set on `element` names other objects than ours.
 bool is_given_others(GstElement* element, const Shared& ours) {
   const GstVulkanLibrary& library = GstVulkanLibrary::get();
-  auto* instance = held_by<GstVulkanInstance>(gst_element_get_context(element, vulkan_instance_type),
-                                              library.gst_context_get_vulkan_instance);
-  auto* device = held_by<GstVulkanDevice>(gst_element_get_context(element, vulkan_device_type),
-                                          library.gst_context_get_vulkan_device);
-  const bool others =
-      (instance != nullptr && instance != ours.instance) || (device != nullptr && device != ours.device);
-  if (instance != nullptr) gst_object_unref(instance);
-  if (device != nullptr) gst_object_unref(device);
-  return others;
+  const Ptr<GstContext> of_instance(gst_element_get_context(element, vulkan_instance_type));
+  const Ptr<GstContext> of_device(gst_element_get_context(element, vulkan_device_type));
+  const auto instance = held_by<GstVulkanInstance>(of_instance, library.gst_context_get_vulkan_instance);
+  const auto device = held_by<GstVulkanDevice>(of_device, library.gst_context_get_vulkan_device);
+  return (instance && instance.get() != ours.instance) || (device && device.get() != ours.device);
 }
 
-/// What the elements linked to `pad` say (transfer full); null: nothing.
-template <typename Object, typename Get>
-Object* asked_of_peer(GstPad* pad, const char* type, Get get) {
-  GstQuery* query = gst_query_new_context(type);
+/// What the elements linked to `pad` say; null: nothing.
+template <typename Held, typename Get>
+Ptr<Held> asked_of_peer(GstPad* pad, const char* type, Get get) {
+  const Ptr<GstQuery> query(gst_query_new_context(type));
   GstContext* context = nullptr;
-  if (gst_pad_peer_query(pad, query) != 0) gst_query_parse_context(query, &context);
-  if (context != nullptr) gst_context_ref(context);
-  gst_query_unref(query);
-  return held_by<Object>(context, get);
+  if (gst_pad_peer_query(pad, query.get()) != 0) gst_query_parse_context(query.get(), &context);
+  return held_by<Held>(Ptr<GstContext>(context != nullptr ? gst_context_ref(context) : nullptr), get);
 }
 
 }  // namespace
@@ -136,7 +127,7 @@ VulkanSite site_on(GstVulkanDevice* device, GstPad* pad) {
   const GstVulkanLibrary& library = GstVulkanLibrary::get();
   VulkanSite site;
   site.device.reset(static_cast<GstVulkanDevice*>(gst_object_ref(device)));
-  site.queue.reset(asked_of_peer<GstVulkanQueue>(pad, vulkan_queue_type, library.gst_context_get_vulkan_queue));
+  site.queue = asked_of_peer<GstVulkanQueue>(pad, vulkan_queue_type, library.gst_context_get_vulkan_queue);
   if (!site.queue || site.queue->device != device) site.queue.reset(drawing_queue(device));
   if (!site.queue) {
     throw Error(ErrorCode::not_supported,
@@ -150,8 +141,7 @@ VulkanSite site_of_peer(GstPad* pad, const Device& device) {
   if (!library.problem.empty()) {
     throw Error(ErrorCode::not_supported, "memory:VulkanImage cannot be given or taken here: " + library.problem);
   }
-  const VulkanDeviceRef theirs(
-      asked_of_peer<GstVulkanDevice>(pad, vulkan_device_type, library.gst_context_get_vulkan_device));
+  const auto theirs = asked_of_peer<GstVulkanDevice>(pad, vulkan_device_type, library.gst_context_get_vulkan_device);
   if (theirs) return site_on(theirs.get(), pad);
   const Shared& shared = shared_objects(device);
   if (shared.device == nullptr) {

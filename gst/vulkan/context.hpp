@@ -7,23 +7,16 @@
 
 #include <gst/gst.h>
 
-#include <memory>
-
 #include "gpumap/device.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/library.hpp"
 
 namespace gpumap::gst {
 
-struct ReleaseObject {
-  void operator()(gpointer object) const noexcept { gst_object_unref(object); }
-};
-using VulkanDeviceRef = std::unique_ptr<GstVulkanDevice, ReleaseObject>;
-using VulkanQueueRef = std::unique_ptr<GstVulkanQueue, ReleaseObject>;
-
 /// A device and the queue of it that gpumap and the neighbour share: libgstvulkan's lock is the queue object's.
 struct VulkanSite {
-  VulkanDeviceRef device;
-  VulkanQueueRef queue;
+  Ptr<GstVulkanDevice> device;
+  Ptr<GstVulkanQueue> queue;
 };
 
 /// Answer a CONTEXT query of a Vulkan element around `element`: with the device made for `device`, its instance or its

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 #include <array>
-#include <utility>
 
 #include "gpumap/memory.hpp"
 
@@ -18,6 +17,9 @@ constexpr std::array rows{
     Row{"zero-copy", Placement::host},
     Row{"pageable", Placement::mirrored_pageable},
 };
+static_assert(rows.size() == all_transports.size() &&
+                  static_cast<std::size_t>(all_transports.back()) + 1 == all_transports.size(),
+              "a transport lacks a row here, or in all_transports");
 
 }  // namespace
 

@@ -75,7 +75,7 @@ class PipelineGpuTest : public GpuPipeline {
 };
 
 class EveryTransport : public PipelineGpuTest, public testing::WithParamInterface<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Gpu, EveryTransport, testing::ValuesIn(transports), transport_name);
+INSTANTIATE_TEST_SUITE_P(Gpu, EveryTransport, testing::ValuesIn(transports()), transport_name);
 
 TEST_P(EveryTransport, RandomFramesReachTheKernelWhole) {
   const unsigned frames = times(GetParam() == std::string_view("bar") ? 10'000 : 2'500, 60);
@@ -155,7 +155,7 @@ TEST_F(PipelineGpuTest, RunsACudaKernelOfTheUsers) {
                                          "  const auto* from = reinterpret_cast<const gpumap_u8*>(frame.in.plane[0]);\n"
                                          "  reinterpret_cast<gpumap_u8*>(frame.out.plane[0])[i] = 255 - from[i];\n"
                                          "}\n");
-  for (const char* transport : transports) expect_complements(kernel, transport);
+  for (const char* transport : transports()) expect_complements(kernel, transport);
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 // other sizes, parts of the picture, and how caps are agreed on.
 #include <gmock/gmock.h>
 
+#include <array>
+
 #include "builtin_reference.hpp"
 #include "gpumap/color.hpp"
 #include "pipeline.hpp"

@@ -5,7 +5,7 @@
 namespace gpumap::gst::test {
 namespace {
 
-using ClockPtr = std::unique_ptr<GstClock, Unref>;
+using ClockPtr = Ptr<GstClock>;
 
 /// Seconds since 1970 here, seconds since the machine started in the default clock: 50 years apart.
 ClockPtr realtime_clock() {

@@ -14,7 +14,7 @@ constexpr const char* summed =
 
 /// Most of what follows, for every transport.
 class Content : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Transports, Content, testing::ValuesIn(transports), transport_name);
+INSTANTIATE_TEST_SUITE_P(Transports, Content, testing::ValuesIn(transports()), transport_name);
 
 /// Push `frames` with this caps and compare the checksums that come out with theirs, in order.
 void expect_to_cross(const Caps& caps, const std::vector<Data>& frames, const std::string& description = summed) {

@@ -17,7 +17,7 @@ struct Stats {
 Stats stats_of(GstElement* kernel) {
   GstStructure* raw = nullptr;
   g_object_get(kernel, "stats", &raw, nullptr);
-  const std::unique_ptr<GstStructure, decltype(&gst_structure_free)> stats(raw, &gst_structure_free);
+  const Ptr<GstStructure> stats(raw);
   const auto text = [&](const char* field) {
     const gchar* value = gst_structure_get_string(raw, field);
     return std::string(value != nullptr ? value : "");

@@ -42,7 +42,7 @@ TEST_F(Latency, OffAtFirst) {
 }
 
 TEST_F(Latency, EveryFrameHasItsWayInOrder) {
-  for (const char* transport : transports) {
+  for (const char* transport : transports()) {
     Watched watched(new_channel());
     Pipeline pipeline(on_transport(
         watched.line("videotestsrc num-buffers=30 ! video/x-raw,format=NV12,width=319,height=241 ! gpumapsink "

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
 #include <string>
 
 #include "gpumap/latency.hpp"
@@ -25,13 +24,13 @@ GpumapLatencyMeta* meta_of(GstBuffer* buffer) {
 
 struct LinkStamps : LinkSides {
   /// Field `latency` of an element's stats; null where there is none.
-  static std::unique_ptr<GstStructure, decltype(&gst_structure_free)> latency(GstElement* element) {
+  static Ptr<GstStructure> latency(GstElement* element) {
     GstStructure* stats = nullptr;
     GstStructure* found = nullptr;
     g_object_get(element, "stats", &stats, nullptr);
     gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &found, nullptr);
     gst_structure_free(stats);
-    return {found, gst_structure_free};
+    return Ptr<GstStructure>(found);
   }
   static std::uint64_t count(const GstStructure* latency, const char* field) {
     guint64 value = 0;

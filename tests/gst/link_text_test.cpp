@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -20,8 +19,8 @@
 namespace gpumap::gst::test {
 namespace {
 
-using Event = std::unique_ptr<GstEvent, Unref>;
-using Query = std::unique_ptr<GstQuery, Unref>;
+using Event = Ptr<GstEvent>;
+using Query = Ptr<GstQuery>;
 
 /// An event's text that says `structure`.
 LinkText written(GstEventType type, const std::string& structure) {

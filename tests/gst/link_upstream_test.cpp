@@ -55,7 +55,7 @@ class Seen {
   /// The pad may outlive this.
   struct Kept {
     std::mutex mutex;
-    std::vector<std::unique_ptr<GstEvent, Unref>> list;
+    std::vector<Ptr<GstEvent>> list;
   };
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();
 };
@@ -351,7 +351,7 @@ TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
       gst_event_new_seek(2.5, GST_FORMAT_TIME, GST_SEEK_FLAG_ACCURATE, GST_SEEK_TYPE_SET, 17, GST_SEEK_TYPE_END, -1);
   const LinkText text = text_of_upstream(seek);
   gst_event_unref(seek);
-  const auto read = [](const LinkText& one) { return std::unique_ptr<GstEvent, Unref>(asked_of(one).event); };
+  const auto read = [](const LinkText& one) { return Ptr<GstEvent>(asked_of(one).event); };
   ASSERT_TRUE(read(text));
   gdouble rate = 0;
   GstSeekFlags flags{};
@@ -369,8 +369,7 @@ TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
   for (std::size_t length = 0; length < text.size(); ++length) {
     EXPECT_FALSE(read({text.begin(), text.begin() + static_cast<std::ptrdiff_t>(length)})) << length;
   }
-  EXPECT_TRUE(text_of_upstream(std::unique_ptr<GstEvent, Unref>(gst_event_new_step(GST_FORMAT_TIME, 1, 1, 1, 1)).get())
-                  .empty());
+  EXPECT_TRUE(text_of_upstream(Ptr<GstEvent>(gst_event_new_step(GST_FORMAT_TIME, 1, 1, 1, 1)).get()).empty());
 }
 
 /// Questions of clients that are gone may fill the desk while one is answered.

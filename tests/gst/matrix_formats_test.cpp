@@ -52,7 +52,7 @@ std::vector<Case> of_sizes_and_slots() {
     }
   }
   for (const char* format : {"NV12", "I420", "BGRA", "GRAY8", "v210"}) {
-    for (const char* transport : {"bar", "pinned", "zero-copy", "pageable"}) {
+    for (const char* transport : transports()) {
       for (const char* slots : {"2", "8"}) {
         const std::string options = std::string("slots=") + slots + " transport=" + transport;
         cases.push_back(straight(format, "65x33", options, 20));

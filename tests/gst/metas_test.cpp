@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gst/audio/audio.h>
 
+#include <array>
 #include <random>
 
 #include "gpu_buffer.hpp"

@@ -14,6 +14,7 @@
 
 #include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/memory.hpp"
 #include "gst/elements.hpp"
 
 namespace gpumap::gst::test {
@@ -204,6 +205,12 @@ std::string new_channel() {
 std::string on_new_channel(std::string description) {
   replace_all(description, "$CHANNEL", "channel=" + new_channel());
   return description;
+}
+
+std::vector<const char*> transports() {
+  std::vector<const char*> names;
+  for (const Transport one : all_transports) names.push_back(to_string(one).data());
+  return names;
 }
 
 std::string transport_name(const testing::TestParamInfo<const char*>& test) {

@@ -11,38 +11,26 @@
 #include <gst/video/video.h>
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <vector>
+
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst::test {
 
 using namespace std::chrono_literals;
 using Time = std::chrono::milliseconds;
 
-struct Unref {
-  template <typename T>
-  void operator()(T* object) const {
-    if constexpr (requires { object->mini_object; }) {
-      gst_mini_object_unref(GST_MINI_OBJECT_CAST(object));
-    } else if constexpr (std::is_same_v<T, GstSample>) {
-      gst_sample_unref(object);
-    } else {
-      gst_object_unref(object);
-    }
-  }
-};
-using Buffer = std::unique_ptr<GstBuffer, Unref>;
-using Sample = std::unique_ptr<GstSample, Unref>;
-using Caps = std::unique_ptr<GstCaps, Unref>;
-using Element = std::unique_ptr<GstElement, Unref>;
-using Pad = std::unique_ptr<GstPad, Unref>;
+using Buffer = Ptr<GstBuffer>;
+using Sample = Ptr<GstSample>;
+using Caps = Ptr<GstCaps>;
+using Element = Ptr<GstElement>;
+using Pad = Ptr<GstPad>;
 using Data = std::vector<std::byte>;
 
 /// Longer than any wait of a healthy build on a busy machine.
@@ -106,7 +94,7 @@ class Pipeline {
 [[nodiscard]] std::string stat_text(GstElement* element, const char* field);
 
 /// The values of gpumapsink's property `transport`.
-inline constexpr std::array transports{"bar", "pinned", "zero-copy", "pageable"};
+[[nodiscard]] std::vector<const char*> transports();
 /// For testing::TestWithParam<const char*>: "-" may not be in a name.
 [[nodiscard]] std::string transport_name(const testing::TestParamInfo<const char*>& test);
 /// `description` with this transport on every gpumapsink.

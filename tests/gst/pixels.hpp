@@ -4,6 +4,7 @@
 // from GStreamer 1.24 on.
 #pragma once
 
+#include <array>
 #include <cstring>
 
 #include "pipeline.hpp"

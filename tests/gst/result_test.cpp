@@ -95,10 +95,9 @@ class Result : public testing::Test {
     return found;
   }
 
-  using Message = std::unique_ptr<GstMessage, void (*)(GstMessage*)>;
-  Message next_element_message() {
+  Ptr<GstMessage> next_element_message() {
     GstBus* bus = gst_element_get_bus(pipeline_->get());
-    Message found(gst_bus_timed_pop_filtered(bus, 10 * GST_SECOND, GST_MESSAGE_ELEMENT), &gst_message_unref);
+    Ptr<GstMessage> found(gst_bus_timed_pop_filtered(bus, 10 * GST_SECOND, GST_MESSAGE_ELEMENT));
     gst_object_unref(bus);
     return found;
   }
@@ -161,7 +160,7 @@ TEST_F(Result, MessagesAreNamedAsDeclared) {
   guint64 size = 0;
   EXPECT_TRUE(gst_structure_get_uint64(meta_of(gst_sample_get_buffer(sample.get())), "size", &size));
   EXPECT_EQ(size, 123U);
-  const Message message = next_element_message();
+  const Ptr<GstMessage> message = next_element_message();
   ASSERT_NE(message, nullptr);
   const GstStructure* told = gst_message_get_structure(message.get());
   EXPECT_STREQ(gst_structure_get_name(told), "my-figures");

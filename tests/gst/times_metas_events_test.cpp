@@ -70,7 +70,7 @@ class Passage : public testing::TestWithParam<const char*> {
   std::vector<GstMiniObject*> seen_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Transports, Passage, testing::ValuesIn(transports), transport_name);
+INSTANTIATE_TEST_SUITE_P(Transports, Passage, testing::ValuesIn(transports()), transport_name);
 
 TEST_P(Passage, TimesOffsetsAndFlags) {
   open("application/octet-stream");

@@ -78,7 +78,7 @@ TEST_F(VulkanMemory, DownloadGetsWhatWentIn) {
 
 // Whatever memory the input is in that goes on.
 TEST_F(VulkanMemory, EachTransportPasses) {
-  for (const char* transport : transports) {
+  for (const char* transport : transports()) {
     expect_unchanged(
         on_transport(std::string(ours) + "kernel=identity ! video/x-raw(memory:VulkanImage) ! vulkandownload",
                      transport),

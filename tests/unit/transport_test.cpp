@@ -115,10 +115,7 @@ std::string name_of(const testing::TestParamInfo<std::tuple<Transport, bool>>& t
   std::erase(name, '-');
   return name + (std::get<1>(test.param) ? "NonCoherent" : "");
 }
-INSTANTIATE_TEST_SUITE_P(Ring, Transports,
-                         testing::Combine(testing::Values(Transport::bar, Transport::pinned, Transport::zero_copy,
-                                                          Transport::pageable),
-                                          testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(Ring, Transports, testing::Combine(testing::ValuesIn(all_transports), testing::Bool()),
                          name_of);
 
 TEST_P(Transports, RandomFramesReachTheKernelWhole) {

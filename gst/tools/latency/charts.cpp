@@ -4,10 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 namespace latency {
 namespace {
@@ -145,9 +145,10 @@ std::string stage_colour(std::string_view stage) {
 }
 
 std::string case_colour(const Json& one) {
-  constexpr std::array<std::string_view, 5> known{"bar", "pinned", "zero-copy", "pageable", "cudaupload"};
   // A report of two processes has no transport but bar: the next one's colour is free.
   if (processes_of(one) == 2) return "var(--case1)";
+  std::vector<std::string> known = transport_names();
+  known.emplace_back(rival_name);
   const auto at = std::find(known.begin(), known.end(), one.at("transport").get<std::string>());
   return fmt::format("var(--case{})", at - known.begin());
 }

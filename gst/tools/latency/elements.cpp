@@ -34,7 +34,7 @@ GstBusSyncReply on_message(GstBus* /*bus*/, GstMessage* message, gpointer user) 
     case GST_MESSAGE_WARNING: {
       GError* error = nullptr;
       gst_message_parse_warning(message, &error, nullptr);
-      const Owned<GError> owned(error);
+      const Ptr<GError> owned(error);
       watch.note(Event::Kind::warning, fmt::format("{}: {}", source, error->message));
       break;
     }
@@ -50,18 +50,18 @@ GstBusSyncReply on_message(GstBus* /*bus*/, GstMessage* message, gpointer user) 
 std::string error_of(GstMessage* message) {
   GError* error = nullptr;
   gst_message_parse_error(message, &error, nullptr);
-  const Owned<GError> owned(error);
+  const Ptr<GError> owned(error);
   return fmt::format("{}: {}", GST_MESSAGE_SRC_NAME(message), error->message);
 }
 
 Line make_line(const std::string& text, Watch& watch) {
   GError* error = nullptr;
-  Owned<GstElement> made(gst_parse_launch(text.c_str(), &error));
-  const Owned<GError> owned(error);
+  Ptr<GstElement> made(gst_parse_launch(text.c_str(), &error));
+  const Ptr<GError> owned(error);
   if (made) gst_object_ref_sink(made.get());
   if (error == nullptr && made && !GST_IS_PIPELINE(made.get())) {
     // A line of one element is that element.
-    Owned<GstElement> pipeline(GST_ELEMENT(gst_object_ref_sink(gst_pipeline_new(nullptr))));
+    Ptr<GstElement> pipeline(GST_ELEMENT(gst_object_ref_sink(gst_pipeline_new(nullptr))));
     gst_bin_add(GST_BIN(pipeline.get()), made.get());
     made = std::move(pipeline);
   }
@@ -71,7 +71,7 @@ Line make_line(const std::string& text, Watch& watch) {
   Line line{std::move(made), nullptr};
   line.bus.reset(gst_element_get_bus(line.pipeline.get()));
   gst_bus_set_sync_handler(line.bus.get(), on_message, &watch, nullptr);
-  const Owned<GstClock> clock(gst_system_clock_obtain());
+  const Ptr<GstClock> clock(gst_system_clock_obtain());
   gst_pipeline_use_clock(GST_PIPELINE(line.pipeline.get()), clock.get());
   return line;
 }
@@ -79,7 +79,7 @@ Line make_line(const std::string& text, Watch& watch) {
 SinkStats stats_of(GstElement* sink) {
   GstStructure* raw = nullptr;
   g_object_get(sink, "stats", &raw, nullptr);
-  const Owned<GstStructure> stats(raw);
+  const Ptr<GstStructure> stats(raw);
   if (!stats) return {};
   const auto number = [&](const char* field) {
     guint64 value = 0;
@@ -95,7 +95,7 @@ SinkStats stats_of(GstElement* sink) {
 }
 
 std::string missing_elements() {
-  const Owned<GstElement> sink(gst_element_factory_make("gpumapsink", nullptr));
+  const Ptr<GstElement> sink(gst_element_factory_make("gpumapsink", nullptr));
   if (!sink) {
     return "no element gpumapsink: export GST_PLUGIN_PATH=<the folder with libgstgpumap.so>, which is build/gst in a "
            "checkout; gst-inspect-1.0 gpumapsink tells more";
@@ -116,7 +116,7 @@ std::string why_not_here(const Case& which, const Options& options) {
   if (!options.pipeline.empty()) return "it stands beside pipelines of our own only";
   if (as_rgba(which.frame, 0).empty()) return "it takes video, and this size makes no RGBA picture";
   if (options.upstream == "videotestsrc" && !which.frame.is_video()) return "videotestsrc makes no blocks of bytes";
-  const Owned<GstElement> upload(gst_element_factory_make("cudaupload", nullptr));
+  const Ptr<GstElement> upload(gst_element_factory_make("cudaupload", nullptr));
   if (!upload) return "this GStreamer has no cudaupload, which comes with gst-plugins-bad and an NVIDIA driver";
   const bool opens = gst_element_set_state(upload.get(), GST_STATE_READY) != GST_STATE_CHANGE_FAILURE;
   gst_element_set_state(upload.get(), GST_STATE_NULL);

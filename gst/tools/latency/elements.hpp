@@ -7,19 +7,21 @@
 #include <cstdint>
 #include <string>
 
-#include "gst/tools/latency/gst_ptr.hpp"
+#include "gst/ptr.hpp"
 #include "gst/tools/latency/options.hpp"
 #include "gst/tools/latency/watch.hpp"
 
 namespace latency {
+
+using gpumap::gst::Ptr;
 
 /// Who and what, of an error message.
 [[nodiscard]] std::string error_of(GstMessage* message);
 
 /// A pipeline that is watched.
 struct Line {
-  Owned<GstElement> pipeline;
-  Owned<GstBus> bus;  ///< errors and EOS stay for whoever pops them; the rest is noted
+  Ptr<GstElement> pipeline;
+  Ptr<GstBus> bus;  ///< errors and EOS stay for whoever pops them; the rest is noted
 };
 /// Of a line for gst-launch, on the system's monotonic clock: with no other is known when a frame was due. `watch`
 /// has to live until the bus has no sync handler. Throws std::runtime_error.

@@ -2,6 +2,7 @@
 //
 // gpumap-latency: where the time of a frame goes on its way into a GPU kernel, over each transport, on this machine.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gst/gst.h>
 #include <unistd.h>
 
@@ -63,8 +64,12 @@ void add_options(CLI::App& app, Options& options) {
     return app.add_option(name, into, what)->delimiter(',');
   };
   list("--frames", options.frames, "Sizes: 64B, 4KiB, 1MiB (16-bit I and Q), 1080p, 4K, 640x480 (NV12) [4KiB,1080p]");
-  list("--transports", options.transports, "Of bar, pinned, zero-copy, pageable, auto, and cudaupload as a rival [all]")
-      ->check(CLI::IsMember({"bar", "pinned", "zero-copy", "pageable", "auto", "cudaupload"}));
+  std::vector<std::string> transports = transport_names();
+  transports.emplace_back("auto");
+  const std::string of_transports =
+      fmt::format("Of {}, and {} as a rival [all]", fmt::join(transports, ", "), rival_name);
+  transports.emplace_back(rival_name);
+  list("--transports", options.transports, of_transports.c_str())->check(CLI::IsMember(transports));
   list("--fence", options.fences, "sleep: both sides of the ring sleep for each other; spin: they poll [sleep]")
       ->check(CLI::IsMember({"sleep", "spin"}));
   list("--processes", options.processes,

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <gpumap/memory.hpp>
 
 namespace latency {
 namespace {
@@ -118,15 +119,20 @@ std::string as_rgba(const FrameKind& kind, double rate) {
                      framerate(rate));
 }
 
+std::vector<std::string> transport_names() {
+  std::vector<std::string> names;
+  for (const gpumap::Transport one : gpumap::all_transports) names.emplace_back(gpumap::to_string(one));
+  return names;
+}
+
 void fill_in_defaults(Options& options) {
   const bool two = std::find(options.processes.begin(), options.processes.end(), "2") != options.processes.end();
   if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
   if (options.fences.empty()) options.fences = {"sleep"};
   if (options.processes.empty()) options.processes = {"1"};
   if (options.transports.empty()) {
-    options.transports = {"bar"};
-    if (!two) options.transports.insert(options.transports.end(), {"pinned", "zero-copy", "pageable"});
-    if (!two && options.pipeline.empty()) options.transports.emplace_back("cudaupload");
+    options.transports = two ? std::vector<std::string>{"bar"} : transport_names();
+    if (!two && options.pipeline.empty()) options.transports.emplace_back(rival_name);
   }
   if (options.html_file.empty() && options.json_file.empty() && options.csv_file.empty()) {
     options.html_file = "gpumap-latency.html";
@@ -161,7 +167,7 @@ std::vector<Case> cases_of(const Options& options) {
   for (const FrameKind& frame : frames) {
     for (const std::string& transport : options.transports) {
       // The rival has no ring whose two sides could spin.
-      if (transport == "cudaupload") {
+      if (transport == rival_name) {
         cases.push_back({.frame = frame, .transport = transport});
         continue;
       }

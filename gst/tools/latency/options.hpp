@@ -59,13 +59,18 @@ struct Options {
   }
 };
 
+/// GStreamer's own element, in the place of gpumapsink and gpumapsrc.
+inline constexpr const char* rival_name = "cudaupload";
+/// Those of gpumap, but for auto, which is one of them.
+[[nodiscard]] std::vector<std::string> transport_names();
+
 /// One line of the comparison.
 struct Case {
   FrameKind frame;
-  std::string transport;  ///< of gpumapsink, or "cudaupload"
+  std::string transport;  ///< of gpumapsink, or the rival's name
   bool spin = false;
   unsigned processes = 1;  ///< 2: gpumapsink and what is before it have one of their own
-  [[nodiscard]] bool is_rival() const noexcept { return transport == "cudaupload"; }
+  [[nodiscard]] bool is_rival() const noexcept { return transport == rival_name; }
   [[nodiscard]] std::string title() const {
     return transport + (spin ? ", spin" : "") + (processes == 2 ? ", 2 processes" : "");
   }

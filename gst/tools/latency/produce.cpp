@@ -11,7 +11,6 @@
 #include <stdexcept>
 
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/gst_ptr.hpp"
 
 namespace latency {
 namespace {
@@ -35,7 +34,7 @@ class FarSide {
     link();
     play(lines);
     while (!lines.ended()) {
-      const Owned<GstMessage> message(gst_bus_timed_pop_filtered(line_.bus.get(), look_ns, GST_MESSAGE_ERROR));
+      const Ptr<GstMessage> message(gst_bus_timed_pop_filtered(line_.bus.get(), look_ns, GST_MESSAGE_ERROR));
       watch_.look_at_threads();
       if (message) throw std::runtime_error(error_of(message.get()));
       static_cast<void>(lines.receive(milliseconds{0}));
@@ -50,8 +49,8 @@ class FarSide {
   }
 
  private:
-  [[nodiscard]] Owned<GstElement> sink() const {
-    Owned<GstElement> found(gst_bin_get_by_name(GST_BIN(line_.pipeline.get()), "latency-sink"));
+  [[nodiscard]] Ptr<GstElement> sink() const {
+    Ptr<GstElement> found(gst_bin_get_by_name(GST_BIN(line_.pipeline.get()), "latency-sink"));
     if (!found) throw std::runtime_error("{sink} is not in the pipeline that the line makes");
     return found;
   }
@@ -69,7 +68,7 @@ class FarSide {
       producer_.emplace(line_.pipeline.get(), sink.get(), std::move(options));
       return;
     }
-    const Owned<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
+    const Ptr<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
     gst_pad_add_probe(
         pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
         [](GstPad*, GstPadProbeInfo*, gpointer user) {
@@ -87,14 +86,14 @@ class FarSide {
     }
     if (paused == GST_STATE_CHANGE_FAILURE ||
         gst_element_set_state(line_.pipeline.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-      const Owned<GstMessage> message(gst_bus_pop_filtered(line_.bus.get(), GST_MESSAGE_ERROR));
+      const Ptr<GstMessage> message(gst_bus_pop_filtered(line_.bus.get(), GST_MESSAGE_ERROR));
       throw std::runtime_error(message ? error_of(message.get()) : "the pipeline does not start");
     }
     if (producer_) producer_->start();
   }
   void stop() {
     if (!line_.pipeline) return;
-    if (const Owned<GstElement> found(gst_bin_get_by_name(GST_BIN(line_.pipeline.get()), "latency-sink")); found) {
+    if (const Ptr<GstElement> found(gst_bin_get_by_name(GST_BIN(line_.pipeline.get()), "latency-sink")); found) {
       stats_ = stats_of(found.get());
     }
     if (producer_) producer_->gate().stop();

@@ -67,7 +67,7 @@ Producer::Producer(GstElement* pipeline, GstElement* first, ProducerOptions opti
       pad_(GST_PAD(gst_object_ref_sink(gst_pad_new("upstream", GST_PAD_SRC)))),
       caps_(gst_caps_from_string(options_.plan.caps.c_str())),
       gate_(options_.plan.spin, options_.arrivals) {
-  const Owned<GstPad> sink(gst_element_get_static_pad(first, "sink"));
+  const Ptr<GstPad> sink(gst_element_get_static_pad(first, "sink"));
   if (!caps_ || !sink || gst_pad_link(pad_.get(), sink.get()) != GST_PAD_LINK_OK) {
     throw std::runtime_error("cannot feed " + options_.plan.caps + " to " + GST_OBJECT_NAME(first));
   }
@@ -98,7 +98,7 @@ void Producer::negotiate() {
     memory_.emplace(options_.plan.frame_bytes);
     return;
   }
-  const Owned<GstQuery> query(gst_query_new_allocation(caps_.get(), TRUE));
+  const Ptr<GstQuery> query(gst_query_new_allocation(caps_.get(), TRUE));
   if (!gst_pad_peer_query(pad_.get(), query.get())) return;
   if (gst_query_get_n_allocation_pools(query.get()) > 0) {
     GstBufferPool* pool = nullptr;

@@ -12,11 +12,13 @@
 #include <string>
 #include <thread>
 
+#include "gst/ptr.hpp"
 #include "gst/tools/latency/gate.hpp"
-#include "gst/tools/latency/gst_ptr.hpp"
 #include "gst/tools/latency/options.hpp"
 
 namespace latency {
+
+using gpumap::gst::Ptr;
 
 /// A producer's own memory, larger than the CPU's caches: a frame that comes to be copied is rarely in them. All use
 /// the same bytes, one at a time.
@@ -78,10 +80,10 @@ class Producer {
 
   GstElement* const pipeline_;
   const ProducerOptions options_;
-  Owned<GstPad> pad_;
-  Owned<GstCaps> caps_;
-  Owned<GstBufferPool> pool_;
-  Owned<GstAllocator> allocator_;
+  Ptr<GstPad> pad_;
+  Ptr<GstCaps> caps_;
+  Ptr<GstBufferPool> pool_;
+  Ptr<GstAllocator> allocator_;
   GstAllocationParams params_{};
   std::optional<OwnMemory> memory_;
   Gate gate_;

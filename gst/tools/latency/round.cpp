@@ -67,7 +67,7 @@ void Round::play() {
   if (paused == GST_STATE_CHANGE_NO_PREROLL && !options_.pipeline.empty()) outcome_.collector.pace();
   if (paused == GST_STATE_CHANGE_FAILURE ||
       gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-    const Owned<GstMessage> message(gst_bus_pop_filtered(bus_.get(), GST_MESSAGE_ERROR));
+    const Ptr<GstMessage> message(gst_bus_pop_filtered(bus_.get(), GST_MESSAGE_ERROR));
     throw std::runtime_error(message ? error_of(message.get()) : "the pipeline does not start");
   }
   if (producer_) producer_->start();
@@ -82,7 +82,7 @@ void Round::watch_over() {
   std::int64_t moved_ns = played_ns;
   std::uint64_t before = 0;
   for (unsigned look = 0;; ++look) {
-    const Owned<GstMessage> message(gst_bus_timed_pop(bus_.get(), look_ns));
+    const Ptr<GstMessage> message(gst_bus_timed_pop(bus_.get(), look_ns));
     watch_.look_at_threads();
     if (far_) far_->look();
     if (look % looks_a_fetch == 0) drain();

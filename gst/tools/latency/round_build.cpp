@@ -21,7 +21,7 @@ void mark(FrameRecord& frame, Stamp stamp) {
 }  // namespace
 
 void Round::probe(GstElement* element, const char* pad, GstPadProbeCallback callback) {
-  const Owned<GstPad> found(element != nullptr ? gst_element_get_static_pad(element, pad) : nullptr);
+  const Ptr<GstPad> found(element != nullptr ? gst_element_get_static_pad(element, pad) : nullptr);
   if (!found) throw std::runtime_error(fmt::format("no pad {} to look at", pad));
   gst_pad_add_probe(found.get(), GST_PAD_PROBE_TYPE_BUFFER, callback, this, nullptr);
 }

@@ -12,13 +12,15 @@
 #include <string>
 #include <vector>
 
+#include "gst/ptr.hpp"
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/gst_ptr.hpp"
 #include "gst/tools/latency/producer.hpp"
 #include "gst/tools/latency/round.hpp"
 #include "gst/tools/latency/watch.hpp"
 
 namespace latency {
+
+using gpumap::gst::Ptr;
 
 /// Set up, frames, tear down.
 class Round {
@@ -46,8 +48,8 @@ class Round {
   void read_stats();
   void take_far_report();
   void finish();
-  [[nodiscard]] Owned<GstElement> element(const char* name) const {
-    return Owned<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline_.get()), name));
+  [[nodiscard]] Ptr<GstElement> element(const char* name) const {
+    return Ptr<GstElement>(gst_bin_get_by_name(GST_BIN(pipeline_.get()), name));
   }
   [[nodiscard]] bool has_own_producer() const {
     return options_.pipeline.empty() && options_.upstream != "videotestsrc";
@@ -66,8 +68,8 @@ class Round {
   Watch watch_;
   const CpuTime cpu_;
   std::shared_ptr<gpumap::LatencyLog> log_;
-  Owned<GstElement> pipeline_;
-  Owned<GstBus> bus_;
+  Ptr<GstElement> pipeline_;
+  Ptr<GstBus> bus_;
   std::optional<Producer> producer_;
   std::unique_ptr<FarProducer> far_;     ///< instead of it, and of all before gpumapsrc, with two processes
   gpumap::FrameRecord rival_;            ///< the frame that is in the rival's elements; the producer's thread has it

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,6 +34,8 @@ enum class Transport {
   zero_copy,  ///< page-locked host memory that the kernel reads over PCIe
   pageable,   ///< ordinary memory and a blocking copy at publish
 };
+inline constexpr std::array all_transports{Transport::bar, Transport::pinned, Transport::zero_copy,
+                                           Transport::pageable};
 
 [[nodiscard]] GPUMAP_API std::string_view to_string(
     Transport transport) noexcept;  ///< "bar", "pinned", "zero-copy", "pageable"
