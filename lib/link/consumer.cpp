@@ -42,7 +42,6 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
                            const link::Welcome& welcome, std::uint64_t server_generation, std::vector<UniqueFd>& fds)
     : options(std::move(wanted)),
       generation(server_generation),
-      index(welcome.client),
       socket(std::move(connection)),
       server(link::watch_process(link::peer_of(socket.get()).pid)),
       bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -409,9 +408,6 @@ const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
 }
 std::uint64_t LinkConsumer::generation() const noexcept {
   return state_->generation;
-}
-std::uint32_t LinkConsumer::index() const noexcept {
-  return state_->index;
 }
 
 }  // namespace gpumap

@@ -68,7 +68,6 @@ struct LinkConsumer::State {
   const OwnProcess process;
   const LinkConsumerOptions options;
   const std::uint64_t generation;
-  const std::uint32_t index;
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
