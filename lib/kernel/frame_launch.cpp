@@ -5,50 +5,18 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "kernel/naming.hpp"
+#include "kernel/output_size.hpp"
+#include "kernel/views.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {
 
 namespace {
-
-/// Room for what is put behind an output stays countable.
-constexpr std::uint64_t max_output_bytes = std::uint64_t{1} << 62U;
-
-/// A range of memory for a kernel that sees frames as bytes.
-gpumap_view bytes_view(std::uint64_t address, std::size_t bytes) {
-  gpumap_view made{};
-  made.format = GPUMAP_FORMAT_BYTES;
-  made.plane[0] = address;
-  made.bytes = bytes;
-  return made;
-}
-
-/// `view` of memory that begins at `from`, as the same lies in `bytes` bytes at `to`.
-gpumap_view moved(gpumap_view view, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
-  const std::uint64_t before = view.plane[0] - from;
-  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-    if (i == 0 || view.plane[i] != 0) view.plane[i] = view.plane[i] - from + to;
-  }
-  view.bytes = bytes - before;
-  return view;
-}
-
-/// Every other row of `view`, from row 0 or 1 on: a field (0 or 1) of an interlaced picture, as a picture of its own.
-gpumap_view field_of(gpumap_view view, std::uint32_t field) {
-  for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-    view.plane[i] += std::uint64_t{field} * view.stride[i];
-    if (i == 0) view.bytes -= std::min<std::uint64_t>(view.bytes, std::uint64_t{field} * view.stride[0]);
-    view.stride[i] *= 2;
-  }
-  view.height = (view.height + 1 - field) / 2;
-  return view;
-}
 
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4 * 4;
@@ -87,47 +55,6 @@ bool KernelLauncher::gives(const FrameInput& in) const {
   return program_->output_bytes(in.bytes) != std::size_t{0};
 }
 
-/// By the line `bytes`. Frames of a stream are alike as a rule, and to read the expression takes longer than to look.
-std::uint64_t KernelLauncher::declared_bytes(const FrameInput& in) {
-  const std::array<std::uint64_t, 6> of{in.bytes,          in.view.width, in.view.height,
-                                        in.view.stride[0], in.view.rate,  in.view.channels};
-  if (!sized_ || sized_->of != of) {
-    std::vector<std::pair<std::string_view, std::uint64_t>> variables{
-        {"bytes", of[0]}, {"width", of[1]}, {"height", of[2]}, {"stride", of[3]}, {"rate", of[4]}, {"channels", of[5]}};
-    variables.insert(variables.end(), of_params_.begin(), of_params_.end());
-    sized_ = {of, evaluate(declaration_.output_bytes, variables)};
-  }
-  return sized_->bytes;
-}
-
-std::size_t KernelLauncher::output_bytes(const FrameInput& in) {
-  if (declaration_.unchanged) return in.bytes;
-  if (const auto known = program_->output_bytes(in.bytes)) return *known;
-  if (!declaration_.output_bytes.empty()) {
-    const std::uint64_t bytes = declared_bytes(in);
-    // A kernel that keeps to the format and the size that it is told writes as much as these take.
-    const std::uint64_t needed = keeps_layout() ? in.picture_bytes : out_->view.bytes;
-    if (needed > bytes) {
-      throw Error(
-          ErrorCode::invalid,
-          fmt::format("kernel {}: an output of {} bytes (\"{}\") has no room for the picture that its caps say, "
-                      "which takes {}: leave the line bytes and output-bytes out",
-                      name_, bytes, declaration_.output_bytes, needed));
-    }
-    if (bytes > max_output_bytes) {
-      throw Error(ErrorCode::invalid, fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for "
-                                                  "it: lower the line bytes, or output-bytes",
-                                                  name_, bytes, declaration_.output_bytes));
-    }
-    return bytes;
-  }
-  if (keeps_layout()) return in.bytes;
-  if (out_->view.bytes != 0) return out_->view.bytes;
-  if (out_->view.format == GPUMAP_FORMAT_BYTES) return in.bytes;
-  const std::size_t samples = in.bytes / std::max<std::size_t>(in_->bytes_per_sample, 1);
-  return samples * std::max<std::size_t>(out_->bytes_per_sample, 1);
-}
-
 bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block) {
   if (!pool || pool->bytes() < bytes) {
     pool = std::make_shared<BlockPool>(device_, backend_, placement, std::max<std::size_t>(bytes, 1));
@@ -159,7 +86,7 @@ bool KernelLauncher::make_room(Job& job) {
   const auto known = program_->output_bytes(in.bytes);
   job.sized_by_program = known.has_value();
   job.gives = known != std::size_t{0};
-  job.bytes = output_bytes(in);
+  job.bytes = size_->of(in, *in_, *out_, known);
   if ((has_result_ || decides()) && !results_->take(cancelled_)) return false;
   if (tensors_ && !tensors_->take(in.tensors, cancelled_, job.tensors)) return false;
   if (!job.gives) return true;

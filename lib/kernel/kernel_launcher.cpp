@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
-#include <limits>
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/naming.hpp"
+#include "kernel/output_size.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {
@@ -138,22 +138,15 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
     results_ = std::make_unique<ResultBlocks>(device_, backend_, plan.declaration.result_words);
   }
   declaration_ = std::move(plan.declaration);
-  note_params();
-}
-
-void KernelLauncher::note_params() {
-  of_params_.clear();
-  sized_.reset();
-  if (declaration_.output_bytes.find("params.") == std::string::npos) return;
-  const std::vector<Number> numbers = numbers_of(declaration_, name_, params_);
-  of_params_ = parameter_variables(declaration_.params, numbers, std::numeric_limits<std::int64_t>::max());
+  size_ = std::make_unique<OutputSize>(declaration_, keeps_layout(), name_);
+  size_->set_params(declaration_, params_);
 }
 
 void KernelLauncher::set_params(const std::string& params) {
   program_->set_params(params);
   const std::lock_guard lock(mutex_);
   params_ = params;
-  note_params();
+  size_->set_params(declaration_, params_);
 }
 
 std::string KernelLauncher::params() const {

@@ -32,9 +32,6 @@ constexpr int idle_turns = 50;
 constexpr milliseconds longest_spin{50};
 /// In between the thread asks whether what it waits for can still come.
 constexpr int turns_to_check = 10;
-constexpr std::size_t longest_inbox = 2048;
-/// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
-constexpr int messages_a_turn = 1024;
 
 }  // namespace
 
@@ -42,14 +39,13 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
                            const link::Welcome& welcome, std::uint64_t server_generation, std::vector<UniqueFd>& fds)
     : options(std::move(wanted)),
       generation(server_generation),
-      index(welcome.client),
       socket(std::move(connection)),
       server(link::watch_process(link::peer_of(socket.get()).pid)),
       bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       memory(std::move(fds[1]), welcome.slots, server_generation),
       claims(memory.block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
       leases(welcome.slots),
-      buffer(link::largest_message) {
+      incoming(socket.get(), server_generation) {
   if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
   auto mapping = link::import_memory(*device, welcome.memory, std::move(fds[0]));
   RingOptions ring_options;
@@ -73,12 +69,6 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
   }
 }
 
-void LinkConsumer::State::hang_up(const std::string& reason) {
-  if (why.empty()) why = reason;
-  ended = true;
-  shutdown(socket.get(), SHUT_RDWR);
-}
-
 void LinkConsumer::State::collect() {
   try {
     while (claims.held() > (claimed ? 1U : 0U)) {
@@ -88,62 +78,7 @@ void LinkConsumer::State::collect() {
     }
   } catch (const Error& error) {
     // The GPU's context is lost: no kernel of this process reads any more, and the server gets all by the hang-up.
-    hang_up(error.what());
-  }
-}
-
-void LinkConsumer::State::read(const link::Message& message) {
-  if (message.generation != generation) {
-    hang_up("the server sent a message of another ring");
-  } else if (const auto* data = std::get_if<link::Data>(&message.body)) {
-    if (data->head.number != ++letters) {
-      hang_up("the server left a message out");
-      return;
-    }
-    if (data->head.before == link::at_once) {
-      ++at_once.read;
-      urgent.emplace_back(data->payload.begin(), data->payload.end());
-    } else {
-      ++in_order.read;
-      inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
-    }
-  } else if (const auto* answer = std::get_if<link::Answer>(&message.body)) {
-    const auto found = answers.find(answer->head.number);  // who asked may have waited long enough
-    if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
-  } else if (const auto* bye = std::get_if<link::Bye>(&message.body)) {
-    why = bye->text;
-    moved = bye->why == link::Why::moved;
-    ended_well = moved || bye->why == link::Why::ended;
-    ended = true;
-  } else if (!std::holds_alternative<link::Look>(message.body)) {
-    hang_up("the server sent a message that only clients send");
-  }
-}
-
-void LinkConsumer::State::read_socket() {
-  for (int turn = 0; turn < messages_a_turn && inbox.size() + urgent.size() < longest_inbox; ++turn) {
-    std::size_t bytes = 0;
-    switch (link::receive_message(socket.get(), buffer, bytes)) {
-      case link::Received::nothing:
-        readable = false;
-        return;
-      case link::Received::gone:
-        readable = false;
-        hang_up("the server is gone");
-        return;
-      case link::Received::too_long:
-        hang_up("the server sent a message that is too long");
-        return;
-      case link::Received::no_descriptors:  // none are expected
-      case link::Received::message:
-        break;
-    }
-    const auto message = link::parse({buffer.data(), bytes});
-    if (!message) {
-      hang_up("the server sent an invalid message");
-      return;
-    }
-    read(*message);
+    incoming.hang_up(error.what());
   }
 }
 
@@ -161,8 +96,8 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
 
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
   // Messages are read before the claim: where then no frame is there, none was before them.
-  if (readable || !answers.empty()) read_socket();
-  if (take_urgent(frame)) return LinkNext::message;
+  if (incoming.readable || !incoming.answers.empty()) incoming.read_all();
+  if (incoming.take_urgent(frame)) return LinkNext::message;
   if (!claimed) {
     link::Claimed next;
     switch (claims.claim(next)) {
@@ -172,35 +107,32 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
         claimed = next;
         // Not to be believed any more: the slot may be another frame's by now.
         if (memory.block().revoked.load() != 0) {
-          read_socket();
-          hang_up("the server took the frames back");
+          incoming.read_all();
+          incoming.hang_up("the server took the frames back");
           static_cast<void>(claims.give_back(next.slot));
           claimed.reset();
           return LinkNext::closed;
         }
         break;
       case link::Claim::lie:
-        hang_up("the server offered a slot that cannot be");
+        incoming.hang_up("the server offered a slot that cannot be");
         break;
     }
   }
-  if (claimed && letters < claimed->shown.messages) {
-    read_socket();
-    if (letters < claimed->shown.messages) {
+  if (claimed && incoming.letters() < claimed->shown.messages) {
+    incoming.read_all();
+    if (incoming.letters() < claimed->shown.messages) {
       // What went before the frame is still on its way, or never comes: then it makes no sense.
-      readable = true;
-      if (!ended) return std::nullopt;
+      incoming.readable = true;
+      if (!incoming.ended) return std::nullopt;
       static_cast<void>(claims.give_back(claimed->slot));
       claimed.reset();
     }
   }
   const bool letter_first =
-      !inbox.empty() && (!claimed || Tickets::ahead(claimed->ticket, inbox.front().head.before) >= 0);
+      !incoming.inbox.empty() && (!claimed || Tickets::ahead(claimed->ticket, incoming.inbox.front().head.before) >= 0);
   if (letter_first) {
-    frame.info = {};
-    frame.message = std::move(inbox.front().payload);
-    inbox.pop_front();
-    ++in_order.given;
+    incoming.take_letter(frame);
     return LinkNext::message;
   }
   if (!claimed) return std::nullopt;
@@ -232,7 +164,7 @@ void LinkConsumer::State::check_fences(std::unique_lock<std::mutex>& lock) {
     lost = error.what();
   }
   lock.lock();
-  if (!lost.empty()) hang_up(lost);
+  if (!lost.empty()) incoming.hang_up(lost);
   if (status == RingStatus::ok) give_back(std::move(lease));
 }
 
@@ -249,9 +181,11 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     state->collect();
     // Whoever met the fault may never call next() again, nor let a lease go: what it has, and is still offered, stops
     // the producer until the server hears of it.
-    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->ended) state->hang_up(lost);
+    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.ended) {
+      state->incoming.hang_up(lost);
+    }
     const bool holds = state->claims.held() > 0;
-    if (state->closing && (!holds || state->ended)) break;
+    if (state->closing && (!holds || state->incoming.ended)) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);
     state->thread_idle = idle == idle_turns;
     state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
@@ -281,7 +215,7 @@ LinkConsumer::~LinkConsumer() {
   // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
   // that a process may leave behind at its end. Else the thread goes on by itself.
   const Deadline end = Clock::now() + patience_at_end;
-  while ((state_->claims.held() == 0 || state_->ended) && Clock::now() < end) {
+  while ((state_->claims.held() == 0 || state_->incoming.ended) && Clock::now() < end) {
     lock.unlock();
     if (state_->thread_over.wait_for(return_interval) == std::future_status::ready) return;
     lock.lock();
@@ -294,7 +228,7 @@ LinkNext LinkConsumer::next(ReadLease& lease, LinkFrame& frame, Deadline deadlin
     state_->ring->publish(state_->leases[slot], frame.info);
     state_->leases[slot] = WriteLease();
     if (state_->ring->receive(lease, Deadline{}) == RingStatus::ok) return LinkNext::frame;
-    state_->hang_up("somebody else receives from the link's ring");
+    state_->incoming.hang_up("somebody else receives from the link's ring");
     return LinkNext::closed;
   };
   return wait_for(frame, std::cref(hand_over), deadline);  // a copy would lie on the heap
@@ -324,9 +258,9 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (const auto taken = state->take(frame, hand_over)) return *taken;
-    if (state->ended) {
+    if (state->incoming.ended) {
       // What the server sent and offered before its end, to the last.
-      state->readable = true;
+      state->incoming.readable = true;
       const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
@@ -362,11 +296,11 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
       std::uint64_t count = 0;
       static_cast<void>(!read(state->bell.get(), &count, sizeof count));
     }
-    if (polled[0].revents != 0) state->readable = true;
+    if (polled[0].revents != 0) state->incoming.readable = true;
     if (polled[1].revents != 0) {
       // All that it sent is in the socket by now.
-      state->read_socket();
-      state->hang_up("the server's process ended");
+      state->incoming.read_all();
+      state->incoming.hang_up("the server's process ended");
     }
   }
 }
@@ -392,26 +326,23 @@ std::function<bool()> LinkConsumer::asks_whether_cut_off() const {
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);
-  return state_->ended ? state_->why : std::string();
+  return state_->incoming.ended ? state_->incoming.why : std::string();
 }
 bool LinkConsumer::ended_well() const {
   if (!state_->process.here()) return false;
   const std::lock_guard lock(state_->mutex);
-  return state_->ended && state_->ended_well;
+  return state_->incoming.ended && state_->incoming.ended_well;
 }
 bool LinkConsumer::moved() const {
   if (!state_->process.here()) return false;
   const std::lock_guard lock(state_->mutex);
-  return state_->ended && state_->moved;
+  return state_->incoming.ended && state_->incoming.moved;
 }
 const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
   return state_->ring;
 }
 std::uint64_t LinkConsumer::generation() const noexcept {
   return state_->generation;
-}
-std::uint32_t LinkConsumer::index() const noexcept {
-  return state_->index;
 }
 
 }  // namespace gpumap

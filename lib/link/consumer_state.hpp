@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <future>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -17,6 +14,7 @@
 
 #include "gpumap/link.hpp"
 #include "link/client_block.hpp"
+#include "link/incoming.hpp"
 #include "link/memory.hpp"
 #include "link/socket.hpp"
 #include "link/wire.hpp"
@@ -28,11 +26,6 @@ namespace gpumap {
 /// WriteLease until the server shows it a frame, which then goes through that ring. So leases, read fences and all that
 /// is done with them are those of any ring.
 struct LinkConsumer::State {
-  struct Letter {
-    link::DataHead head;
-    std::vector<std::byte> payload;
-  };
-
   /// What becomes of a frame, whose slot is under its WriteLease.
   using HandOver = std::function<LinkNext(std::uint32_t slot)>;
 
@@ -48,10 +41,6 @@ struct LinkConsumer::State {
   void give_back(WriteLease lease);
   /// Frames and messages, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
-  [[nodiscard]] bool take_urgent(LinkFrame& frame);
-  void read_socket();
-  void read(const link::Message& message);
-  void hang_up(const std::string& reason);
   void ring_bell() const noexcept;
   void begin_call();
 
@@ -68,7 +57,6 @@ struct LinkConsumer::State {
   const OwnProcess process;
   const LinkConsumerOptions options;
   const std::uint64_t generation;
-  const std::uint32_t index;
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
@@ -81,22 +69,8 @@ struct LinkConsumer::State {
   link::Claims<std::atomic<std::uint64_t>> claims;
   std::vector<WriteLease> leases;  ///< of each slot that is not shown
   std::optional<link::Claimed> claimed;
-  std::deque<Letter> inbox;
-  std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
+  link::Incoming incoming;
   std::uint64_t asked = 0;
-  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions that somebody waits for
-  std::uint64_t letters = 0;                                               ///< received
-  /// How many messages came, were given by next() and the like, and had been when the last of those calls began.
-  struct Progress {
-    std::uint64_t read = 0, given = 0, done = 0;
-  };
-  Progress in_order, at_once;
-  std::vector<std::byte> buffer;
-  std::string why;
-  bool moved = false;  ///< another server follows
-  bool ended_well = false;
-  bool ended = false;    ///< nothing more will be offered
-  bool readable = true;  ///< the socket may have something
   bool thread_idle = false;
   bool closing = false;
   std::future<void> thread_over;  ///< ready once the thread has let go of this; for the destructor of the consumer

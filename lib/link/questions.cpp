@@ -34,20 +34,8 @@ void check_size(std::span<const std::byte> text) {
 
 }  // namespace
 
-bool LinkConsumer::State::take_urgent(LinkFrame& frame) {
-  if (urgent.empty()) return false;
-  frame.info = {};
-  frame.message = std::move(urgent.front());
-  urgent.pop_front();
-  ++at_once.given;
-  return true;
-}
-
 void LinkConsumer::State::begin_call() {
-  if (in_order.done == in_order.given && at_once.done == at_once.given) return;
-  in_order.done = in_order.given;
-  at_once.done = at_once.given;
-  if (!answers.empty()) changed.notify_all();
+  if (incoming.begin_call() && !incoming.answers.empty()) changed.notify_all();
 }
 
 void LinkConsumer::State::ring_bell() const noexcept {
@@ -64,11 +52,11 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
   for (;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
-    if (state->readable && !state->ended) state->read_socket();
-    if (state->take_urgent(frame)) return LinkNext::message;
+    if (state->incoming.readable && !state->incoming.ended) state->incoming.read_all();
+    if (state->incoming.take_urgent(frame)) return LinkNext::message;
     if (Clock::now() >= deadline) return LinkNext::timeout;
     // What stays unread would keep poll() from sleeping.
-    pollfd polled[] = {{state->readable || state->ended ? -1 : state->socket.get(), POLLIN, 0},
+    pollfd polled[] = {{state->incoming.readable || state->incoming.ended ? -1 : state->socket.get(), POLLIN, 0},
                        {state->bell.get(), POLLIN, 0}};
     lock.unlock();
     static_cast<void>(poll(polled, 2, poll_time(deadline)));
@@ -77,7 +65,7 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
       std::uint64_t count = 0;
       static_cast<void>(!read(state->bell.get(), &count, sizeof count));
     }
-    if (polled[0].revents != 0) state->readable = true;
+    if (polled[0].revents != 0) state->incoming.readable = true;
   }
 }
 
@@ -86,7 +74,7 @@ bool LinkConsumer::tell(std::span<const std::byte> text) {
   if (!state_->process.here()) [[unlikely]]
     return false;
   const std::lock_guard lock(state_->mutex);
-  return !state_->ended &&
+  return !state_->incoming.ended &&
          link::send_message(state_->socket.get(), link::encode_ask(state_->generation, {0}, text)) == link::Sent::ok;
 }
 
@@ -97,33 +85,33 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
   if (!state->process.here()) [[unlikely]]
     return false;
   std::unique_lock lock(state->mutex);
-  if (state->ended) return false;
+  if (state->incoming.ended) return false;
   const std::uint64_t number = ++state->asked;
-  auto& place = state->answers[number];
+  auto& place = state->incoming.answers[number];
   const bool sent =
       link::send_message(state->socket.get(), link::encode_ask(state->generation, {number}, text)) == link::Sent::ok;
-  while (sent && !place && !state->ended && Clock::now() < deadline) {
+  while (sent && !place && !state->incoming.ended && Clock::now() < deadline) {
     pollfd polled{state->socket.get(), POLLIN, 0};
     lock.unlock();
     const int ready = poll(&polled, 1, std::min(poll_time(deadline), look_again_ms));
     lock.lock();
     if (ready <= 0 || place) continue;
-    state->read_socket();
+    state->incoming.read_all();
     // What was read may be what the other thread sleeps for.
     state->ring_bell();
     // No room for messages: the other thread has to take some first.
-    if (!place && state->readable) state->changed.wait_for(lock, milliseconds(1));
+    if (!place && state->incoming.readable) state->changed.wait_for(lock, milliseconds(1));
   }
   const bool came = place.has_value();
   // Of the two each in its order: what came later may overtake.
-  const auto dealt_with = [&, first = state->in_order.read, second = state->at_once.read] {
-    return state->in_order.done >= first && state->at_once.done >= second;
+  const auto dealt_with = [&, first = state->incoming.in_order.read, second = state->incoming.at_once.read] {
+    return state->incoming.in_order.done >= first && state->incoming.at_once.done >= second;
   };
-  while (came && when == Answer::in_order && !dealt_with() && !state->ended && Clock::now() < deadline) {
+  while (came && when == Answer::in_order && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
     state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + second_look));
   }
   if (came) answer = std::move(*place);
-  state->answers.erase(number);
+  state->incoming.answers.erase(number);
   return came;
 }
 

@@ -4,84 +4,50 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "device/cuda_driver.hpp"
 #include "device/cuda_timeline.hpp"
-#include "device/residents.hpp"
-#include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "queue/executable.hpp"
 #include "queue/queues.hpp"
+#include "queue/stay.hpp"
 #include "queue/turn.h"
+#include "queue/turn_ring.hpp"
+#include "queue/watcher.hpp"
 
 namespace gpumap {
 namespace {
 
-constexpr std::uint64_t slots = 64;
+constexpr std::uint64_t slots = TurnRing::slots;
 /// Two that leave: see find_room().
 constexpr std::uint64_t reserve = 2;
 /// A turn each at most, at once.
 constexpr std::size_t most_awaited = slots / 2;
 static_assert(most_awaited + 1 + reserve <= slots);
-/// In one go. The limit is a second or more, and no call tells it.
-constexpr std::chrono::milliseconds longest_with_time_limit{200};
-/// Behind the turns, of which each begins a cache line: see gpumap_residence.
-constexpr std::size_t parts_offset = slots * sizeof(gpumap_turn);
-
-/// Empty but for the frame, which is not written: of that a turn has as much as its kernel takes, or none.
-gpumap_turn turn_of(gpumap_turn_kind kind) {
-  gpumap_turn turn;
-  std::memset(&turn, 0, offsetof(gpumap_turn, frame));
-  turn.kind = kind;
-  return turn;
-}
-
-std::uint64_t product(const std::array<std::uint32_t, 3>& numbers) {
-  return std::uint64_t{numbers[0]} * numbers[1] * numbers[2];
-}
-
 /// On a GPU with stream memory operations: their word is where the kernel tells of its turns.
-class ResidentQueue final : public Queue, private Residents::Guest {
+class ResidentQueue final : public Queue {
  public:
   ResidentQueue(std::shared_ptr<GpuDevice> device, const ResidentOptions& options)
       : device_(std::move(device)),
         context_(*device_->cuda()),
         options_(options),
-        residents_(context_.residents()),
-        timeline_(create_cuda_timeline(device_, options.cuda)) {
-    const bool shares = timeline_->multiprocessors() != 0;
-    multiprocessors_ = shares
-                           ? timeline_->multiprocessors()
-                           : static_cast<std::uint32_t>(context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
-    max_blocks_ = options.blocks != 0 ? options.blocks
-                  : shares            ? multiprocessors_
-                                      : std::max((multiprocessors_ - 1) / 2, 1U);
-    allocate_turns();
-    know_time_limit();
-    for (std::uint64_t i = 0; i < slots; ++i) slot(i).number = 0;
-    store_fence();
-    watcher_ = std::thread([this] { watch(); });
+        timeline_(create_cuda_timeline(device_, options.cuda)),
+        turns_(*device_),
+        stay_(context_, *timeline_, watcher_, options),
+        watcher_([this] { return look(); }) {
+    doorbell_ = turns_.doorbell();
+    if (const std::string limit = stay_.time_limit(); !limit.empty()) doorbell_ += "; " + limit;
   }
 
   ~ResidentQueue() override {
-    {
-      const std::lock_guard lock(asked_mutex_);
-      ends_ = true;
-    }
-    changed_.notify_all();
-    watcher_.join();
+    watcher_.stop();
     try {
       const std::lock_guard lock(mutex_);
       leave();
@@ -91,7 +57,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     } catch (const std::exception&) {
       // The device is lost: nothing runs on it any more.
     }
-    be_away();
+    stay_.end();
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
@@ -166,7 +132,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     const bool has_room = find_room();
     const std::lock_guard lock(mutex_);
     leave_if_needed();
-    if (!awaited_.empty() && present_) {
+    if (!awaited_.empty() && stay_.is_there()) {
       gpumap_turn nothing = turn_of(GPUMAP_TURN_COPY);
       // Else they stay for the next turn. Who gave up the frame is told until when what was asked for runs.
       if (has_room) post(nothing, offsetof(gpumap_turn, frame));
@@ -192,39 +158,6 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     std::shared_ptr<const void> what;
     std::uint64_t until;  ///< turn
   };
-
-  void allocate_turns() {
-    MappingOptions options{
-        .placement = Placement::bar, .bytes = parts_offset + sizeof(std::uint64_t), .require_coherent = true};
-    doorbell_ = "its doorbell is in the GPU's memory";
-    std::string why = fmt::format("{} does not keep the order of writes over PCIe", context_.gpu_name());
-    const char* asked = std::getenv("GPUMAP_CUDA_DOORBELL");
-    if (asked != nullptr && std::string_view(asked) == "host") {
-      why = "GPUMAP_CUDA_DOORBELL=host says so";
-    } else if (context_.attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING) >=
-               CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER) {
-      try {
-        turns_ = device_->allocate(options, Backend::cuda);
-        return;
-      } catch (const Error& error) {
-        why = error.what();
-      }
-    }
-    options.placement = Placement::host;
-    turns_ = device_->allocate(options, Backend::cuda);
-    doorbell_ = "its doorbell is in host memory: " + why;
-  }
-
-  void know_time_limit() {
-    if (context_.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) == 0) return;
-    stay_ = std::min<std::chrono::nanoseconds>(stay_, longest_with_time_limit);
-    doorbell_ += fmt::format("; {} limits the time of kernels, as one with a display does: it leaves after {} ms",
-                             context_.gpu_name(), std::chrono::duration_cast<std::chrono::milliseconds>(stay_).count());
-  }
-
-  [[nodiscard]] gpumap_turn& slot(std::uint64_t number) const noexcept {
-    return reinterpret_cast<gpumap_turn*>(turns_->host())[number % slots];
-  }
 
   /// For a turn, those that wait before it, and those by which kernels leave until this is called again: one that is
   /// there, and one that this turn brings. False when who waits gives up. Who waits asks the driver whether the GPU is
@@ -277,101 +210,43 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     }
     awaited_.clear();
     put(turn, bytes);
-    seen_busy_ = true;
+    stay_.note_use();
   }
 
   /// Where find_room() has seen to room.
-  void put(gpumap_turn& turn, std::size_t bytes) {
-    gpumap_turn& at = slot(posted_);
-    constexpr std::size_t begin = offsetof(gpumap_turn, kind);
-    stream_copy(reinterpret_cast<std::byte*>(&at) + begin, reinterpret_cast<const std::byte*>(&turn) + begin,
-                bytes - begin);
-    store_fence();
+  void put(const gpumap_turn& turn, std::size_t bytes) noexcept {
+    turns_.put(posted_, turn, bytes);
     ++posted_;
-    std::atomic_ref<gpumap_u64>(at.number).store(posted_, std::memory_order_release);
-    store_fence();
   }
 
   /// `kernel` is on the GPU, in blocks as `grid` has them and as many as help.
   void come(const ResidentKernel& kernel, const Grid& grid) {
     leave_if_needed();
-    const auto wanted = static_cast<std::uint32_t>(std::min<std::uint64_t>(product(grid.blocks), max_blocks_));
-    if (present_ == kernel.owner() && threads_ == grid.threads && std::min(wanted, room_) <= blocks_) return;
+    if (stay_.serves(kernel, grid)) return;
     leave();
-    threads_ = grid.threads;
-    room_ = room_for(kernel);
-    blocks_ = std::min(wanted, room_);
-    crowded_ = residents_.come(*this, timeline_->multiprocessors() != 0 ? 0 : blocks_);
     try {
-      launch_to_stay(kernel);
+      stay_.prepare(kernel, grid);
+      if (stay_.is_crowded()) {
+        const CudaContext::Scope scope(context_);
+        wait_on_stream();
+      }
+      stay_.launch(kernel, turns_.residence(posted_, timeline_->word()));
     } catch (...) {
-      be_away();
+      stay_.end();
       throw;
     }
-    present_ = kernel.owner();
-    came_ = Clock::now();
-    look_ = came_ + options_.idle;
-    {
-      const std::lock_guard lock(asked_mutex_);
-      comes_ = true;
-    }
-    changed_.notify_all();
     stream_used_ = false;  // what was there comes before the kernel
-  }
-
-  /// Blocks that can be there at a time: a turn waits for all of them.
-  [[nodiscard]] std::uint32_t room_for(const ResidentKernel& kernel) const {
-    const CudaContext::Scope scope(context_);
-    int of_one = 0;
-    context_.check(context_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                       &of_one, kernel.resident_function(), static_cast<int>(product(threads_)), kernel.shared_bytes()),
-                   fmt::format("asking how many blocks of kernel {} a multiprocessor takes", kernel.name()));
-    return static_cast<std::uint32_t>(std::max(of_one, 1)) * multiprocessors_;
-  }
-
-  void launch_to_stay(const ResidentKernel& kernel) {
-    const CudaContext::Scope scope(context_);
-    const auto& driver = context_.driver();
-    if (crowded_) wait_on_stream();
-    const std::string what = fmt::format("launching kernel {} to stay, in {} blocks of {}x{}x{} threads", kernel.name(),
-                                         blocks_, threads_[0], threads_[1], threads_[2]);
-    const std::uint64_t parts = turns_->address(Backend::cuda) + parts_offset;
-    context_.check(driver.cuMemsetD32Async(parts, 0, 2, timeline_->stream()), what);
-    gpumap_residence residence{.turns = turns_->address(Backend::cuda),
-                               .slots = slots,
-                               .stride = sizeof(gpumap_turn),
-                               .first = posted_,
-                               .parts = parts,
-                               .done = timeline_->word()};
-    void* arguments[] = {&residence};
-    context_.check(driver.cuLaunchKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1],
-                                         threads_[2], kernel.shared_bytes(), timeline_->stream(), arguments, nullptr),
-                   what);
   }
 
   /// The GPU is for others, once what was asked for is done.
   void leave() {
-    if (!present_) return;
-    gpumap_turn turn = turn_of(GPUMAP_TURN_LEAVE);
-    put(turn, offsetof(gpumap_turn, frame));
-    keep(std::exchange(present_, nullptr), posted_);
-    be_away();
-  }
-  void be_away() noexcept {
-    residents_.leave(*this);
-    asked_ = false;
-  }
-
-  void ask_to_leave() noexcept override {
-    {
-      const std::lock_guard lock(asked_mutex_);
-      asked_ = true;
-    }
-    changed_.notify_all();
+    if (!stay_.is_there()) return;
+    put(turn_of(GPUMAP_TURN_LEAVE), offsetof(gpumap_turn, frame));
+    keep(stay_.end(), posted_);
   }
   /// It was asked to, or what it is to wait for may need one of its multiprocessors.
   void leave_if_needed() {
-    if (asked_ || (crowded_ && !awaited_.empty())) leave();
+    if (stay_.is_asked_to_leave() || (stay_.is_crowded() && !awaited_.empty())) leave();
   }
 
   void move(gpumap_turn_kind kind, std::uint64_t to, std::uint64_t from, std::size_t bytes) {
@@ -379,7 +254,7 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     make_room();
     const std::lock_guard lock(mutex_);
     leave_if_needed();
-    if (present_) {
+    if (stay_.is_there()) {
       gpumap_turn turn = turn_of(kind);
       turn.to = to;
       turn.from = from;
@@ -406,57 +281,28 @@ class ResidentQueue final : public Queue, private Residents::Guest {
     awaited_.clear();
   }
 
-  /// Idle or there for long enough, or asked to, the kernel leaves.
-  void watch() noexcept try {
-    constexpr std::chrono::hours nobody_there{1};
-    for (Clock::time_point wake = Clock::now() + nobody_there;;) {
-      {
-        std::unique_lock lock(asked_mutex_);
-        changed_.wait_until(lock, wake, [this] { return ends_ || asked_ || comes_; });
-        if (ends_) return;
-        comes_ = false;
-      }
-      const std::lock_guard lock(mutex_);
-      const Clock::time_point now = Clock::now();
-      bool idle = false;
-      if (present_ && now >= look_) {
-        idle = !std::exchange(seen_busy_, false) && timeline_->completed() == posted_;
-        look_ = now + options_.idle;
-      }
-      if (asked_ || idle || now - came_ >= stay_) leave();
-      wake = present_ ? std::min(look_, came_ + stay_) : now + nobody_there;
-    }
-  } catch (const std::exception&) {
-    // The device is lost: nothing runs on it any more.
+  /// The watcher's.
+  [[nodiscard]] Clock::time_point look() {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    if (stay_.is_over(now, posted_)) leave();
+    return stay_.next_look(now);
   }
 
   const std::shared_ptr<GpuDevice> device_;
   const CudaContext& context_;
   const ResidentOptions options_;
-  std::chrono::nanoseconds stay_ = options_.stay;
-  Residents& residents_;
   const std::shared_ptr<CudaTimeline> timeline_;
-  std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;
   std::string doorbell_;
-  std::shared_ptr<Mapping> turns_;
-
-  std::mutex asked_mutex_;  ///< of what the watcher waits for
-  std::condition_variable changed_;
-  std::atomic<bool> asked_{false};  ///< to leave
-  bool ends_ = false, comes_ = false;
 
   std::mutex mutex_;
-  std::uint64_t posted_ = 0;             ///< turns, and what the stream did between them
-  std::shared_ptr<const void> present_;  ///< owner of the kernel that is on the GPU; null: none
-  Clock::time_point came_, look_;        ///< when it came, and when it may be found idle
-  std::array<std::uint32_t, 3> threads_{};
-  std::uint32_t blocks_ = 0, room_ = 0;  ///< of what is there: blocks, and how many could be
-  bool crowded_ = false;                 ///< it came where no multiprocessor was left for others
-  std::vector<Awaited> awaited_;         ///< by the next turn
+  TurnRing turns_;
+  Stay stay_;
+  std::uint64_t posted_ = 0;      ///< turns, and what the stream did between them
+  std::vector<Awaited> awaited_;  ///< by the next turn
   std::vector<Used> used_;
   bool stream_used_ = false;  ///< since the last submit(), and no kernel came
-  bool seen_busy_ = false;
-  std::thread watcher_;
+  Watcher watcher_;
 };
 
 }  // namespace

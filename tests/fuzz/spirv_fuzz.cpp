@@ -3,11 +3,11 @@
 #include <cstdint>
 
 #include "gpumap/error.hpp"
-#include "gpumap/kernel.hpp"
+#include "kernel/compile/spirv.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    static_cast<void>(gpumap::inspect_spirv({reinterpret_cast<const char*>(data), size}));
+    static_cast<void>(gpumap::parse_spirv({reinterpret_cast<const char*>(data), size}));
   } catch (const gpumap::Error&) {
     // Refusing is an answer; anything else that is thrown is a finding.
   }

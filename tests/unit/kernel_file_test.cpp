@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "builtin_sources.hpp"
 #include "error_of.hpp"
 #include "glsl_source.hpp"
 

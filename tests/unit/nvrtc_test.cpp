@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "builtin_sources.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"

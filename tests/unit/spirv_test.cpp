@@ -8,6 +8,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "kernel/compile/spirv.hpp"
 
 namespace gpumap {
 namespace {
@@ -22,6 +23,10 @@ std::string bytes_of(const Words& words) {
   return bytes;
 }
 
+std::vector<ShaderInfo> shaders_of(const std::string& bytes) {
+  return parse_spirv(bytes).shaders;
+}
+
 /// A header, then the instructions: {opcode, operands...} each.
 std::string module_of(std::initializer_list<Words> instructions) {
   Words words{0x07230203, 0x00010500, 0, 100, 0};
@@ -34,7 +39,7 @@ std::string module_of(std::initializer_list<Words> instructions) {
 
 std::string error_of(std::string_view bytes) {
   try {
-    static_cast<void>(inspect_spirv(bytes));
+    static_cast<void>(parse_spirv(bytes));
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::compile);
     return error.what();
@@ -46,7 +51,7 @@ constexpr std::uint32_t main_name = 0x6E69616D;  // "main"
 const Words entry_point{15, 5, 1, main_name, 0};
 
 TEST(Spirv, LiteralSize) {
-  const auto shaders = inspect_spirv(module_of({entry_point, {16, 1, 17, 8, 4, 2}}));
+  const auto shaders = shaders_of(module_of({entry_point, {16, 1, 17, 8, 4, 2}}));
   ASSERT_EQ(shaders.size(), 1U);
   EXPECT_EQ(shaders[0].function, "main");
   EXPECT_THAT(shaders[0].threads, ElementsAre(8, 4, 2));
@@ -56,45 +61,45 @@ TEST(Spirv, LiteralSize) {
 TEST(Spirv, SizeByIdsAndByBuiltIn) {
   const Words constants[]{{50, 9, 10, 16}, {50, 9, 11, 4}, {50, 9, 12, 1}};
   const Words spec_ids[]{{71, 10, 1, 0}, {71, 11, 1, 1}, {71, 12, 1, 2}};
-  const auto by_ids = inspect_spirv(module_of({entry_point,
-                                               {331, 1, 38, 10, 11, 12},
-                                               spec_ids[0],
-                                               spec_ids[1],
-                                               spec_ids[2],
-                                               constants[0],
-                                               constants[1],
-                                               constants[2]}));
-  const auto by_built_in = inspect_spirv(module_of({entry_point,
-                                                    {16, 1, 17, 1, 1, 1},
-                                                    spec_ids[0],
-                                                    spec_ids[1],
-                                                    spec_ids[2],
-                                                    {71, 20, 11, 25},
-                                                    constants[0],
-                                                    constants[1],
-                                                    constants[2],
-                                                    {51, 8, 20, 10, 11, 12}}));
+  const auto by_ids = shaders_of(module_of({entry_point,
+                                            {331, 1, 38, 10, 11, 12},
+                                            spec_ids[0],
+                                            spec_ids[1],
+                                            spec_ids[2],
+                                            constants[0],
+                                            constants[1],
+                                            constants[2]}));
+  const auto by_built_in = shaders_of(module_of({entry_point,
+                                                 {16, 1, 17, 1, 1, 1},
+                                                 spec_ids[0],
+                                                 spec_ids[1],
+                                                 spec_ids[2],
+                                                 {71, 20, 11, 25},
+                                                 constants[0],
+                                                 constants[1],
+                                                 constants[2],
+                                                 {51, 8, 20, 10, 11, 12}}));
   for (const auto& shaders : {by_ids, by_built_in}) {
     ASSERT_EQ(shaders.size(), 1U);
     EXPECT_THAT(shaders[0].threads, ElementsAre(16, 4, 1));
     EXPECT_TRUE(shaders[0].threads_from_constants);
   }
   // Other specialisation constants than 0, 1, 2 are the user's own.
-  const auto other = inspect_spirv(module_of({entry_point,
-                                              {331, 1, 38, 10, 11, 12},
-                                              {71, 10, 1, 7},
-                                              spec_ids[1],
-                                              spec_ids[2],
-                                              constants[0],
-                                              constants[1],
-                                              constants[2]}));
+  const auto other = shaders_of(module_of({entry_point,
+                                           {331, 1, 38, 10, 11, 12},
+                                           {71, 10, 1, 7},
+                                           spec_ids[1],
+                                           spec_ids[2],
+                                           constants[0],
+                                           constants[1],
+                                           constants[2]}));
   EXPECT_FALSE(other[0].threads_from_constants);
 }
 
 TEST(Spirv, OnlyComputeEntryPoints) {
   const Words fragment{15, 4, 2, main_name, 0};
-  EXPECT_THAT(inspect_spirv(module_of({fragment})), ElementsAre());
-  EXPECT_EQ(inspect_spirv(module_of({fragment, entry_point, {16, 1, 17, 1, 1, 1}})).size(), 1U);
+  EXPECT_THAT(shaders_of(module_of({fragment})), ElementsAre());
+  EXPECT_EQ(shaders_of(module_of({fragment, entry_point, {16, 1, 17, 1, 1, 1}})).size(), 1U);
 }
 
 TEST(Spirv, RefusesWhatIsNoModule) {
@@ -118,7 +123,7 @@ TEST(Spirv, RefusesWhatIsNoModule) {
 TEST(Spirv, BuiltInsTakeTheirSizeFromTheLaunch) {
   for (const Builtin& builtin : builtins()) {
     if (!builtin.kernels.empty()) continue;  // a program of several kernels knows their size
-    const auto shaders = inspect_spirv(compile_glsl(source_of(builtin, Backend::vulkan)));
+    const auto shaders = shaders_of(compile_glsl(source_of(builtin, Backend::vulkan)));
     ASSERT_EQ(shaders.size(), 1U) << builtin.name;
     EXPECT_EQ(shaders[0].function, "main");
     EXPECT_TRUE(shaders[0].threads_from_constants) << builtin.name;
@@ -134,7 +139,7 @@ TEST(Spirv, DamagedModules) {
     for (int j = 0; j < 3 && !damaged.empty(); ++j) damaged[random() % damaged.size()] = static_cast<char>(random());
     damaged.shrink_to_fit();
     try {
-      static_cast<void>(inspect_spirv(damaged));
+      static_cast<void>(parse_spirv(damaged));
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::compile);
     }

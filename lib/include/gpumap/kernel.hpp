@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -82,8 +81,6 @@ struct Builtin {
 /// With the launch that it declares.
 [[nodiscard]] GPUMAP_API KernelSource source_of(const Builtin& builtin, Backend backend);
 [[nodiscard]] GPUMAP_API KernelSource source_of(const KernelText& kernel, Backend backend);
-/// All that it launches, whether one kernel or several, but for those that are made for one size or format.
-[[nodiscard]] GPUMAP_API std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend);
 
 /// Parse "gain=2.5,taps=[1,2,3],other[1]=5"; the last one is named "other[1]". Throws Error(invalid) naming the
 /// position. At most GPUMAP_MAX_PARAMS numbers, each a finite double or a whole number of 64 bits.
@@ -106,15 +103,6 @@ GPUMAP_API void apply_parameters(const Builtin& builtin, std::string_view text,
 [[nodiscard]] GPUMAP_API std::string compile_cuda(const KernelSource& source, std::string_view architecture);
 /// GLSL to SPIR-V, from the cache likewise. Throws Error(compile) with the compiler's log.
 [[nodiscard]] GPUMAP_API std::string compile_glsl(const KernelSource& source);
-
-/// What a SPIR-V module says of one entry point.
-struct ShaderInfo {
-  std::string function;
-  std::array<std::uint32_t, 3> threads{1, 1, 1};  ///< workgroup size
-  bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
-};
-/// Read the entry points of foreign bytes; trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
-[[nodiscard]] GPUMAP_API std::vector<ShaderInfo> inspect_spirv(std::string_view bytes);
 
 /// A kernel loaded on a device. Thread safety: immutable after load.
 class GPUMAP_API Kernel {

@@ -3,7 +3,6 @@
 // lib/README.md has an example.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
@@ -34,6 +32,8 @@
 #include "gpumap/tables.hpp"
 
 namespace gpumap {
+
+class OutputSize;
 
 /// What the frames of a stream are like on one side of a kernel.
 struct FrameLayout {
@@ -186,7 +186,6 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool launch_instead();                    ///< false: cancelled
   void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
-  void note_params();
   void check_output_may(const KernelPlan& plan) const;
   void check_shortening(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
@@ -194,8 +193,6 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
-  [[nodiscard]] std::size_t output_bytes(const FrameInput& in);
-  [[nodiscard]] std::uint64_t declared_bytes(const FrameInput& in);
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
@@ -218,12 +215,7 @@ class GPUMAP_API KernelLauncher {
   std::unique_ptr<KernelReload> reload_;    ///< null where it was not asked for
   std::optional<KernelReload::News> news_;  ///< not acted upon yet
   Declaration declaration_;
-  std::vector<std::pair<std::string, std::uint64_t>> of_params_;  ///< for the line bytes, where it mentions any
-  struct Sized {
-    std::array<std::uint64_t, 6> of;  ///< what else the line bytes may mention
-    std::uint64_t bytes;
-  };
-  std::optional<Sized> sized_;           ///< by the line bytes, the last frame
+  std::unique_ptr<OutputSize> size_;     ///< of outputs
   std::unique_ptr<BoundsCheck> bounds_;  ///< null where it was not asked for
   std::unique_ptr<Queue> queue_;
   bool has_result_ = false;

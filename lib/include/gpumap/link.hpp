@@ -267,7 +267,6 @@ class GPUMAP_API LinkConsumer {
   [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
-  [[nodiscard]] std::uint32_t index() const noexcept;       ///< this client's among the server's
 
  private:
   struct GPUMAP_NO_EXPORT State;

@@ -91,11 +91,4 @@ KernelSource source_of(const KernelText& kernel, Backend backend) {
           .function = {}};
 }
 
-std::vector<KernelSource> sources_of(const Builtin& builtin, Backend backend) {
-  if (builtin.kernels.empty()) return {source_of(builtin, backend)};
-  std::vector<KernelSource> sources;
-  for (const KernelText& kernel : builtin.kernels) sources.push_back(source_of(kernel, backend));
-  return sources;
-}
-
 }  // namespace gpumap

@@ -293,8 +293,4 @@ SpirvModule parse_spirv(std::string_view bytes) {
   return Parser(words).parse();
 }
 
-std::vector<ShaderInfo> inspect_spirv(std::string_view bytes) {
-  return parse_spirv(bytes).shaders;
-}
-
 }  // namespace gpumap

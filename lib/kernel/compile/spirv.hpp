@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "gpumap/kernel.hpp"
-
 namespace gpumap {
+
+/// What a SPIR-V module says of one entry point.
+struct ShaderInfo {
+  std::string function;
+  std::array<std::uint32_t, 3> threads{1, 1, 1};  ///< workgroup size
+  bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
+};
 
 /// What a loader needs to know of a SPIR-V module.
 struct SpirvModule {
@@ -17,7 +24,7 @@ struct SpirvModule {
   std::uint64_t push_constant_bytes = 0;    ///< end of the largest push-constant block; max where that is unknown
 };
 
-/// Throws Error(compile) for what is not a SPIR-V module.
+/// Trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
 [[nodiscard]] SpirvModule parse_spirv(std::string_view bytes);
 
 }  // namespace gpumap

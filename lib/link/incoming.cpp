@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+#include "link/incoming.hpp"
+
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "link/socket.hpp"
+
+namespace gpumap::link {
+namespace {
+
+constexpr std::size_t longest_inbox = 2048;
+/// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
+constexpr int messages_a_turn = 1024;
+
+}  // namespace
+
+Incoming::Incoming(int socket, std::uint64_t generation)
+    : socket_(socket), generation_(generation), buffer_(largest_message) {}
+
+void Incoming::hang_up(const std::string& reason) {
+  if (why.empty()) why = reason;
+  ended = true;
+  shutdown(socket_, SHUT_RDWR);
+}
+
+void Incoming::take_in(const Message& message) {
+  if (message.generation != generation_) {
+    hang_up("the server sent a message of another ring");
+  } else if (const auto* data = std::get_if<Data>(&message.body)) {
+    if (data->head.number != ++letters_) {
+      hang_up("the server left a message out");
+      return;
+    }
+    if (data->head.before == link::at_once) {
+      ++at_once.read;
+      urgent.emplace_back(data->payload.begin(), data->payload.end());
+    } else {
+      ++in_order.read;
+      inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
+    }
+  } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
+    const auto found = answers.find(answer->head.number);  // who asked may have waited long enough
+    if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
+  } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
+    why = bye->text;
+    moved = bye->why == Why::moved;
+    ended_well = moved || bye->why == Why::ended;
+    ended = true;
+  } else if (!std::holds_alternative<Look>(message.body)) {
+    hang_up("the server sent a message that only clients send");
+  }
+}
+
+void Incoming::read_all() {
+  for (int turn = 0; turn < messages_a_turn && inbox.size() + urgent.size() < longest_inbox; ++turn) {
+    std::size_t bytes = 0;
+    switch (receive_message(socket_, buffer_, bytes)) {
+      case Received::nothing:
+        readable = false;
+        return;
+      case Received::gone:
+        readable = false;
+        hang_up("the server is gone");
+        return;
+      case Received::too_long:
+        hang_up("the server sent a message that is too long");
+        return;
+      case Received::no_descriptors:  // none are expected
+      case Received::message:
+        break;
+    }
+    const auto message = parse({buffer_.data(), bytes});
+    if (!message) {
+      hang_up("the server sent an invalid message");
+      return;
+    }
+    take_in(*message);
+  }
+}
+
+bool Incoming::take_urgent(LinkFrame& frame) {
+  if (urgent.empty()) return false;
+  frame.info = {};
+  frame.message = std::move(urgent.front());
+  urgent.pop_front();
+  ++at_once.given;
+  return true;
+}
+
+void Incoming::take_letter(LinkFrame& frame) {
+  frame.info = {};
+  frame.message = std::move(inbox.front().payload);
+  inbox.pop_front();
+  ++in_order.given;
+}
+
+bool Incoming::begin_call() noexcept {
+  if (in_order.done == in_order.given && at_once.done == at_once.given) return false;
+  in_order.done = in_order.given;
+  at_once.done = at_once.given;
+  return true;
+}
+
+}  // namespace gpumap::link

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gpumap/link.hpp"
+#include "link/wire.hpp"
+
+namespace gpumap::link {
+
+/// What a server sends a consumer by their socket: messages, answers, and why the connection ends.
+/// Thread safety: one thread at a time.
+class Incoming {
+ public:
+  /// `socket` outlives it. A message of another server than `generation` ends the connection.
+  Incoming(int socket, std::uint64_t generation);
+
+  /// All that is there, as far as there is room for it.
+  void read_all();
+  /// The connection ends here, for `reason` where none is known.
+  void hang_up(const std::string& reason);
+  /// The oldest message that overtakes. False: there is none.
+  [[nodiscard]] bool take_urgent(LinkFrame& frame);
+  /// The oldest one in order. Precondition: there is one in `inbox`.
+  void take_letter(LinkFrame& frame);
+  /// Whoever takes messages has done with those that it had. True: it had some.
+  bool begin_call() noexcept;
+  /// How many messages in order were received, taken or not.
+  [[nodiscard]] std::uint64_t letters() const noexcept { return letters_; }
+
+  struct Letter {
+    DataHead head;
+    std::vector<std::byte> payload;
+  };
+  /// How many messages came, were given by next() and the like, and had been when the last of those calls began.
+  struct Progress {
+    std::uint64_t read = 0, given = 0, done = 0;
+  };
+  std::deque<Letter> inbox;
+  std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
+  Progress in_order, at_once;
+  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions that somebody waits for
+  std::string why;
+  bool moved = false;  ///< another server follows
+  bool ended_well = false;
+  bool ended = false;    ///< nothing more will be offered
+  bool readable = true;  ///< the socket may have something
+
+ private:
+  void take_in(const Message& message);
+
+  const int socket_;
+  const std::uint64_t generation_;
+  std::uint64_t letters_ = 0;  ///< received
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace gpumap::link

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+// What a kernel tells by frames through a KernelLauncher, beside the frame: results, whether and how much of it comes
+// out, tensors.
+#include <gmock/gmock.h>
+
+#include <cstring>
+#include <vector>
+
+#include "error_of.hpp"
+#include "launcher_bench.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+using ::testing::HasSubstr;
+
+TEST_P(KernelLauncherTest, TellsResultsInTheOrderOfFrames) {
+  for (const bool late : {false, true}) {
+    const auto kernel = launcher("// gpumap: output unchanged\n// gpumap: results size=u64,number=u64\n",
+                                 "  if (i == 0) { ((gpumap_u64*)frame.result)[0] = frame.in.bytes; "
+                                 "((gpumap_u64*)frame.result)[1] = frame.sequence; }",
+                                 "  if (i == 0ul) { store_u64(frame.result, frame.in_view.bytes); "
+                                 "store_u64(frame.result + 8ul, frame.sequence); }",
+                                 {.late_results = late});
+    kernel->set_stream(any_bytes(), any_bytes());
+    ASSERT_TRUE(kernel->has_result());
+    const auto from = memory_with(reference::random_bytes(4000, 1));
+    for (std::uint64_t number = 0; number < 100; ++number) {  // more than may be under way
+      FrameInput in = input(*from, 1000 + number);
+      in.sequence = number;
+      const FrameOutput out = kernel->launch(in, {});
+      ASSERT_EQ(out.outcome, Outcome::given);
+      EXPECT_TRUE(out.in_place) << "no output: the input goes on";
+      EXPECT_FALSE(out.block);
+    }
+    kernel->drain();
+    for (std::uint64_t number = 0; number < 100; ++number) {
+      const auto words = kernel->next_result();
+      ASSERT_TRUE(words.has_value()) << number;
+      EXPECT_EQ((*words)[0], 1000 + number);
+      EXPECT_EQ((*words)[1], number);
+    }
+    EXPECT_FALSE(kernel->next_result().has_value());
+  }
+}
+
+TEST_P(KernelLauncherTest, DropsAndShortensAsTheKernelSays) {
+  const auto kernel = launcher("// gpumap: output-may drop,shorten\n// gpumap: block 64\n// gpumap: grid 16\n",
+                               "  if (i == 0) *(gpumap_u64*)frame.given = ((const unsigned char*)frame.in.plane[0])[0];"
+                               "  if (i < frame.out.bytes) ((unsigned char*)frame.out.plane[0])[i] = 7;",
+                               "  if (i == 0ul) store_u64(frame.given, uint64_t(load_u8(frame.in_view.plane[0])));"
+                               "  if (i < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + i, 7u);");
+  kernel->set_stream(any_bytes(), any_bytes());
+  auto sent = reference::random_bytes(200, 3);
+  for (const int wanted : {0, 1, 199, 200}) {
+    sent[0] = static_cast<std::byte>(wanted);
+    const auto from = memory_with(sent);
+    const FrameOutput out = kernel->launch(input(*from, 200), {.place = Place::host});
+    if (wanted == 0) {
+      EXPECT_EQ(out.outcome, Outcome::dropped);
+      EXPECT_FALSE(out.host);
+      continue;
+    }
+    ASSERT_EQ(out.outcome, Outcome::given);
+    EXPECT_EQ(out.bytes, static_cast<std::size_t>(wanted));
+    EXPECT_EQ(out.shortened, wanted != 200);
+    EXPECT_THAT(content(out.host, out.bytes), testing::Each(std::byte{7}));
+  }
+  sent[0] = std::byte{201};
+  const auto from = memory_with(sent);
+  EXPECT_THAT(error_of([&] { return kernel->launch(input(*from, 200), {}).bytes; }), HasSubstr("201"));
+}
+
+// In memory that the GPU reaches, and in ordinary memory; each output anew from zeros.
+TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
+  const auto kernel = launcher(
+      "// gpumap: output unchanged\n// gpumap: block 64\n// gpumap: grid 16\n// gpumap: input-tensor one u16 ?x3\n"
+      "// gpumap: input-tensor two u16 2x3\n// gpumap: output-tensor sum u32 5x3\n// gpumap: output-tensor size u32 "
+      "2\n",
+      "  unsigned short* one = (unsigned short*)frame.in_tensors[0].address;"
+      "  unsigned short* two = (unsigned short*)frame.in_tensors[1].address;"
+      "  if (i < frame.in_tensors[0].count) atomicAdd((unsigned*)frame.out_tensors[0].address + i, one[i] + two[i % "
+      "6]);"
+      "  if (i == 0) { unsigned* size = (unsigned*)frame.out_tensors[1].address; size[0] = frame.in_tensors[0].dims[0];"
+      "  size[1] = frame.out_tensors[0].rank; }",
+      "  uint64_t one = frame.in_tensors[0].address, two = frame.in_tensors[1].address;"
+      "  if (i < frame.in_tensors[0].count) atomic_add_u32(frame.out_tensors[0].address + 4ul * i, load_u16(one + 2ul "
+      "* i)"
+      " + load_u16(two + 2ul * (i % 6ul)));"
+      "  if (i == 0ul) { store_u32(frame.out_tensors[1].address, frame.in_tensors[0].dims[0]);"
+      "  store_u32(frame.out_tensors[1].address + 4ul, frame.out_tensors[0].rank); }");
+  kernel->set_stream(any_bytes(), any_bytes());
+  ASSERT_EQ(kernel->tensors().size(), 2U);
+  EXPECT_EQ(kernel->tensors()[0].bytes, 60U);
+  EXPECT_EQ(kernel->tensors()[1].offset % 256, 0U);
+  const auto from = memory_with(reference::random_bytes(1000, 1));
+  for (std::uint64_t rows = 5; rows > 2; --rows) {
+    const auto one = reference::random_bytes(10 + rows * 6, rows);
+    const auto two = reference::random_bytes(12, 9 + rows);
+    const auto memory = memory_with(one);
+    Holder holder;
+    FrameInput in = input(*from, 1000);
+    in.tensors.push_back({.type = NumberType::u16,
+                          .dims = {rows, 3},
+                          .mapping = memory.get(),
+                          .offset = 10,
+                          .bytes = one.size() - 10,
+                          .holder = &holder});
+    in.tensors.push_back({.type = NumberType::u16, .dims = {2, 3}, .host = two});
+    const FrameOutput out = kernel->launch(in, {});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    EXPECT_TRUE(out.in_place);
+    ASSERT_TRUE(out.tensors);
+    EXPECT_EQ(holder.fences.size(), 1U) << "whoever holds a tensor knows until when it is read";
+    kernel->drain();
+    const auto word = [](const std::vector<std::byte>& words, std::size_t at) {
+      return std::to_integer<std::uint32_t>(words[at]) + 256 * std::to_integer<std::uint32_t>(words[at + 1]);
+    };
+    std::vector<std::uint32_t> expected(15);
+    for (std::size_t i = 0; i < rows * 3; ++i) expected[i] = word(one, 10 + 2 * i) + word(two, 2 * (i % 6));
+    std::vector<std::byte> got(60), size(8);
+    out.tensors.mapping().download(0, got);
+    out.tensors.mapping().download(kernel->tensors()[1].offset, size);
+    std::vector<std::uint32_t> sums(15);
+    std::memcpy(sums.data(), got.data(), got.size());
+    EXPECT_EQ(sums, expected);
+    EXPECT_EQ(word(size, 0), rows);
+    EXPECT_EQ(word(size, 4), 2U);
+  }
+  FrameInput in = input(*from, 1000);
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
+              HasSubstr("0 tensors came with a frame, and it declares 2"));
+  const auto few = reference::random_bytes(11, 1);
+  in.tensors = {{.type = NumberType::u16, .dims = {2, 3}, .host = few},
+                {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
+              HasSubstr("tensor \"one\" has 11 bytes, and u16 of 2x3 take 12"));
+  // Sizes whose product is 1 in 64 bits, and one that a kernel is not told.
+  for (const std::uint64_t rows : {std::uint64_t{0xAAAAAAAAAAAAAAAB}, std::uint64_t{1} << 32U}) {
+    in.tensors = {{.type = NumberType::u16, .dims = {rows, 3}, .host = few},
+                  {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
+    EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }), HasSubstr("is larger than any memory"));
+  }
+  // A detector that found nothing has no memory for it.
+  const auto two = reference::random_bytes(12, 9);
+  in.tensors = {{.type = NumberType::u16, .dims = {0, 3}}, {.type = NumberType::u16, .dims = {2, 3}, .host = two}};
+  const FrameOutput out = kernel->launch(in, {});
+  ASSERT_EQ(out.outcome, Outcome::given);
+  kernel->drain();
+  std::vector<std::byte> sums(60);
+  out.tensors.mapping().download(0, sums);
+  EXPECT_THAT(sums, testing::Each(std::byte{0}));
+}
+
+#ifdef GPUMAP_TEST_GPU
+const bool needs_gpu = (BackendTest::accept_software = false, true);
+INSTANTIATE_TEST_SUITE_P(Gpu, KernelLauncherTest, ::testing::Values(Backend::cuda, Backend::vulkan));
+#else
+INSTANTIATE_TEST_SUITE_P(Vulkan, KernelLauncherTest, ::testing::Values(Backend::vulkan));
+#endif
+
+}  // namespace
+}  // namespace gpumap

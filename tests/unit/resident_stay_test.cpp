@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT
+// When a kernel that stays on the GPU comes and leaves: idle, there for long, for another, for who waits until the GPU
+// runs nothing; how much of the GPU it takes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "device/residents.hpp"
+#include "made_up_resident.hpp"
+#include "queue/queues.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+TEST_F(ResidentOrder, AnotherKernelComesWhenTheFirstHasLeft) {
+  const MadeUpKernel first(body()), second(body());
+  const auto resident = queue();
+  for (std::uint64_t n = 0; n < 6; ++n) put(*resident, n % 2 == 0 ? first : second, n);
+  put(*resident, second, 6, 3);  // more blocks than it came with
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(launches, 7);
+}
+
+TEST_F(ResidentOrder, LeavesWhenIdleAndComesBack) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2, 10ms);
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+    for (const Deadline end = Clock::now() + 10s; present != 0 && Clock::now() < end;) std::this_thread::sleep_for(1ms);
+    EXPECT_EQ(present, 0);
+  }
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2}));
+  EXPECT_EQ(launches, 3);
+}
+
+// A frame that takes longer than the time that is idle: the kernel stays.
+TEST_F(ResidentOrder, StaysWhileAFrameIsRun) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2, 5ms);
+  gate = 0;
+  put(*resident, kernel, 0);
+  const Fence fence = resident->submit();
+  std::this_thread::sleep_for(50ms);
+  EXPECT_FALSE(fence.signalled());
+  put(*resident, kernel, 1);
+  gate = 2;
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(launches, 1);
+}
+
+// Its calls that wait for an empty GPU find one soon, however long the kernels would stay, and those come back.
+TEST_F(ResidentOrder, LeavesForWhatTheDriverWaitsWith) {
+  const MadeUpKernel kernel(body()), other_kernel(body());
+  const auto resident = queue(2), other = queue(2);
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    put(*resident, kernel, n);
+    put(*other, other_kernel, 100 + n);
+    ASSERT_TRUE(done(resident->submit()));
+    ASSERT_TRUE(done(other->submit()));
+    EXPECT_EQ(present, 2);
+    device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda).reset();
+    EXPECT_EQ(present, 0);
+  }
+  EXPECT_EQ(launches, 10);
+}
+
+// Frames go on meanwhile: none comes in between.
+TEST_F(ResidentOrder, NobodyComesWhileTheDriverWaits) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2);
+  std::atomic<bool> ends{false};
+  std::thread frames([&] {
+    for (std::uint64_t n = 0; !ends; ++n) {
+      put(*resident, kernel, n);
+      EXPECT_TRUE(done(resident->submit()));
+    }
+  });
+  for (int i = 0; i < 50; ++i) {
+    const Residents::Absence absence(device_->cuda()->residents());
+    const int before = launches;
+    std::this_thread::sleep_for(1ms);
+    const Deadline end = Clock::now() + 10s;
+    while (present != 0 && Clock::now() < end) std::this_thread::yield();
+    EXPECT_LT(Clock::now(), end);
+    EXPECT_LE(launches, before + 1) << "one may have been on its way";
+  }
+  ends = true;
+  frames.join();
+}
+
+// What another library calls is not known here: with frames that come without a pause, it still has its turn.
+TEST_F(ResidentOrder, DoesNotStayForGood) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2, 10s, 20ms);
+  const Deadline end = Clock::now() + 10s;
+  for (std::uint64_t n = 0; launches < 3 && Clock::now() < end; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+  }
+  EXPECT_EQ(launches, 3);
+}
+
+// The GPU has five multiprocessors. Of three kernels of two blocks the third one may find none free, and the first two
+// may then be asked to wait for it.
+TEST_F(ResidentOrder, MakesRoomForAThirdOne) {
+  const MadeUpKernel kernels[] = {MadeUpKernel(body()), MadeUpKernel(body()), MadeUpKernel(body())};
+  const std::unique_ptr<Queue> queues[] = {queue(2), queue(2), queue(2)};
+  Fence last;
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t n = 0; n < 30; ++n) {
+    Queue& next = *queues[n % 3];
+    if (n != 0) {
+      EXPECT_EQ(next.wait(last), WaitResult::ready);
+    }
+    put(next, kernels[n % 3], n);
+    last = next.submit();
+    expected.push_back(n);
+  }
+  ASSERT_TRUE(done(last));
+  EXPECT_EQ(order(), expected);
+  EXPECT_EQ(launches, 30) << "each made the two before it leave";
+}
+
+/// What is launched, and begins when a multiprocessor is free.
+class Launched {
+ public:
+  explicit Launched(const std::shared_ptr<GpuDevice>& device) : queue_(create_cuda_queue(device)) {}
+  Fence launch() {
+    fake_cuda::of(stream_of(*queue_)).push([this] {
+      for (const Deadline end = Clock::now() + 10s; Clock::now() < end; std::this_thread::yield()) {
+        if (held >= multiprocessors) continue;
+        ++began_;
+        return;
+      }
+    });
+    return queue_->submit();
+  }
+  [[nodiscard]] int began() const { return began_; }
+
+ private:
+  std::atomic<int> began_{0};
+  std::unique_ptr<Queue> queue_;
+};
+
+// A kernel that has all multiprocessors must not stay to wait for what cannot begin beside it.
+TEST_F(ResidentOrder, HoldsNoMultiprocessorThatItWaitsFor) {
+  const MadeUpKernel kernel(body());
+  Launched launched(device_);
+  const auto resident = queue(100);
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    EXPECT_EQ(resident->wait(launched.launch()), WaitResult::ready);
+    if (n % 3 != 2) {  // else a wait alone
+      put(*resident, kernel, n, multiprocessors);
+      expected.push_back(n);
+    }
+    ASSERT_TRUE(done(resident->submit()));
+    ASSERT_EQ(launched.began(), static_cast<int>(n) + 1);
+  }
+  EXPECT_EQ(order(), expected);
+}
+
+// Nor two that have all of them together, where the second waits for the first.
+TEST_F(ResidentOrder, LeavesAMultiprocessorForWhatIsLaunched) {
+  const MadeUpKernel kernel(body()), other_kernel(body());
+  Launched launched(device_);
+  const auto first = queue(3), second = queue(multiprocessors - 3);
+  std::vector<std::uint64_t> expected;
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    EXPECT_EQ(first->wait(launched.launch()), WaitResult::ready);
+    put(*first, kernel, 2 * n, 3);
+    EXPECT_EQ(second->wait(first->submit()), WaitResult::ready);
+    put(*second, other_kernel, 2 * n + 1);
+    ASSERT_TRUE(done(second->submit()));
+    ASSERT_EQ(launched.began(), static_cast<int>(n) + 1);
+    expected.insert(expected.end(), {2 * n, 2 * n + 1});
+  }
+  EXPECT_EQ(order(), expected);
+}
+
+// The driver may answer nobody while one of its calls waits for an empty GPU. Who waits for a slot asks it.
+TEST_F(ResidentOrder, LeavesWhileItsRingIsFull) {
+  static std::mutex driver;
+  static std::atomic<int> asked{0}, kept_waiting{0};
+  asked = kept_waiting = 0;
+  cuda::Driver& table = fake_cuda::table();
+  const auto query = table.cuStreamQuery;
+  static decltype(table.cuMemFreeHost) free_host = nullptr;
+  free_host = table.cuMemFreeHost;
+  table.cuStreamQuery = [](CUstream) {
+    ++asked;
+    std::unique_lock lock(driver, std::try_to_lock);
+    if (!lock) {
+      ++kept_waiting;
+      lock.lock();
+    }
+    return CUDA_ERROR_NOT_READY;
+  };
+  table.cuMemFreeHost = [](void* memory) {
+    const std::lock_guard lock(driver);
+    return free_host(memory);
+  };
+  {
+    const MadeUpKernel kernel(body());
+    const auto resident = queue(2);
+    auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+    gate = 0;
+    std::thread frames([&] {
+      for (std::uint64_t n = 0; n < 100; ++n) put(*resident, kernel, n);
+      EXPECT_TRUE(done(resident->submit()));
+    });
+    while (asked == 0 || present == 0) std::this_thread::yield();  // it waits for a slot
+    std::thread frees_it([&memory] { memory.reset(); });
+    while (kept_waiting == 0) std::this_thread::yield();
+    gate = ~std::uint64_t{0};
+    frees_it.join();
+    frames.join();
+    EXPECT_EQ(order().size(), 100U);
+  }
+  table.cuStreamQuery = query;
+}
+
+// Of kernels, as a GPU with a display has it: however long it is to stay, it leaves in time.
+TEST_F(ResidentOrder, KnowsATimeLimit) {
+  const MadeUpKernel kernel(body());
+  EXPECT_EQ(doorbell_of(*queue()).find("limits"), std::string::npos);
+  time_limit = 1;
+  const auto resident = queue();
+  const std::string told = doorbell_of(*resident);
+  EXPECT_EQ(told.substr(told.find(';') + 2),
+            "made-up GPU limits the time of kernels, as one with a display does: it leaves after 200 ms");
+  const Deadline end = Clock::now() + 20s;
+  for (std::uint64_t n = 0; launches < 2 && Clock::now() < end; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+  }
+  EXPECT_EQ(launches, 2);
+  EXPECT_NE(doorbell_of(*queue(2, 10s, 20ms)).find("it leaves after 20 ms"), std::string::npos);
+}
+
+// A turn waits for all blocks. Of these a multiprocessor takes one.
+TEST_F(ResidentOrder, HasNoMoreBlocksThanTheGpuTakes) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(100);
+  for (std::uint64_t n = 0; n < 3; ++n) put(*resident, kernel, n, 100);
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(blocks_there, multiprocessors);
+  EXPECT_EQ(launches, 1);
+}
+
+}  // namespace
+}  // namespace gpumap
