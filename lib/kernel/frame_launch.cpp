@@ -10,7 +10,6 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
-#include "kernel/naming.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {
@@ -423,7 +422,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
 }
 
 FrameOutput KernelLauncher::launch(const FrameInput& in, const FrameTarget& target) {
-  return naming(name_, [&] { return launch_on(in, target); });
+  return naming([&] { return launch_on(in, target); });
 }
 
 }  // namespace gpumap

@@ -10,7 +10,6 @@
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/naming.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {
@@ -267,7 +266,7 @@ bool KernelLauncher::wait_for_room(const Fence& oldest) {
 }
 
 void KernelLauncher::drain() {
-  naming(name_, [&] { return wait(last_); });
+  naming([&] { return wait(last_); });
 }
 
 }  // namespace gpumap

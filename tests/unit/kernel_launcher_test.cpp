@@ -38,6 +38,13 @@ class Stuck : public Timeline {
   void check() override {}
 };
 
+/// Never gets there: what was to raise it is lost.
+class Lost : public Timeline {
+ public:
+  std::uint64_t completed() override { return 0; }
+  void check() override { throw Error(ErrorCode::device_lost, "a test took it"); }
+};
+
 class KernelLauncherTest : public BackendTest {
  protected:
   [[nodiscard]] static bool tests_resident() { return std::getenv("GPUMAP_TEST_RESIDENT") != nullptr; }
@@ -539,6 +546,35 @@ TEST_P(KernelLauncherTest, ACancelledWaitLaunchesNothing) {
   in.written = {};
   EXPECT_EQ(kernel->launch(in, {}).outcome, Outcome::given);
   kernel->drain();  // its input goes
+}
+
+/// What `call` throws, a KernelFault.
+template <typename Call>
+std::string fault_of(Call call) {
+  try {
+    static_cast<void>(call());
+  } catch (const KernelFault& fault) {
+    EXPECT_EQ(fault.code(), ErrorCode::device_lost);
+    return fault.what();
+  }
+  return "no fault";
+}
+
+TEST_P(KernelLauncherTest, AFaultNamesItsKernelOnce) {
+  const auto kernel = adder("", 1);
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto from = memory(99);
+  FrameInput in = input(*from, 99);
+  in.written = Fence(std::make_shared<Lost>(), 1);
+  const auto launch = [&] { return kernel->launch(in, {}).outcome; };
+  const auto wait = [&] { return kernel->wait(in.written); };
+  const std::string named = fault_of(launch);
+  EXPECT_EQ(named, "while running kernel " + kernel->name() + ": a test took it");
+  EXPECT_EQ(fault_of([&] { return kernel->naming(launch); }), named);
+  EXPECT_EQ(error_of(ErrorCode::device_lost, wait), "a test took it");
+  EXPECT_EQ(fault_of([&] { return kernel->naming(wait); }), named);
+  const auto refuse = []() -> int { throw Error(ErrorCode::invalid, "a test refused it"); };
+  EXPECT_EQ(error_of([&] { return kernel->naming(refuse); }), "a test refused it");
 }
 
 #ifdef GPUMAP_TEST_GPU
