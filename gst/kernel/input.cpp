@@ -48,7 +48,7 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
   return made;
 }
 
-void KernelRunner::find_ours(Input& made, GstBuffer* in) const {
+void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
   GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
   FrameMemory* holder = frame_memory(memory);
   if (memory == nullptr || holder == nullptr) {
@@ -58,7 +58,7 @@ void KernelRunner::find_ours(Input& made, GstBuffer* in) const {
                 "tee also feeds an element on the CPU");
   }
   const Backend backend = launcher_->backend();
-  FrameInput& frame = made.frame;
+  FrameInput& frame = input.frame;
   frame.mapping = &holder->mapping();
   frame.holder = holder;
   frame.written = holder->written();
@@ -74,37 +74,37 @@ void KernelRunner::find_ours(Input& made, GstBuffer* in) const {
                             value_name(backend == Backend::cuda ? Backend::vulkan : Backend::cuda)));
   }
   frame.address += frame.offset;
-  made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
-  const GstVideoMeta* shown = made.meta;
+  input.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
+  const GstVideoMeta* shown = input.meta;
   // Where the bytes stay as they are, so does what is said of them.
   std::optional<GstVideoMeta> part;
-  if (made.meta != nullptr && !launcher_->keeps_layout() && !in_place()) part = cut_out(in, in_format_.video());
+  if (input.meta != nullptr && !launcher_->keeps_layout() && !in_place()) part = cut_out(in, in_format_.video());
   if (part) {
     shown = &*part;
-    made.is_cut = true;
+    input.is_cut = true;
   }
   frame.picture_bytes = shown != nullptr ? in_format_.check(*shown, frame.bytes) : in_format_.image_bytes();
   frame.view = in_format_.view(frame.address, frame.bytes, shown);
 }
 
-void KernelRunner::map_cuda(Input& made, GstBuffer* in) {
-  made.cuda = cuda_.map(in, in_format_.video());
-  made.meta = &made.cuda.layout();
-  FrameInput& frame = made.frame;
-  frame.bytes = made.cuda.bytes();
-  frame.address = made.cuda.address();
-  frame.picture_bytes = in_format_.check(*made.meta, frame.bytes);
-  frame.view = in_format_.view(frame.address, frame.bytes, made.meta);
+void KernelRunner::map_cuda(Input& input, GstBuffer* in) {
+  input.cuda = cuda_.map(in, in_format_.video());
+  input.meta = &input.cuda.layout();
+  FrameInput& frame = input.frame;
+  frame.bytes = input.cuda.bytes();
+  frame.address = input.cuda.address();
+  frame.picture_bytes = in_format_.check(*input.meta, frame.bytes);
+  frame.view = in_format_.view(frame.address, frame.bytes, input.meta);
   frame.copy = cuda_.copier(in_format_.video());
-  frame.ordered = orders_by_stream(made.cuda);  // and kept until the kernel is done with it
+  frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
   frame.sequence = foreign_sequence_++;
 }
 
-bool KernelRunner::copy_vulkan(Input& made, GstBuffer* in) {
-  made.block = vulkan_.copy_in(in, in_format_);
-  if (!made.block) return false;
-  FrameInput& frame = made.frame;
-  frame.mapping = &made.block.mapping();
+bool KernelRunner::copy_vulkan(Input& input, GstBuffer* in) {
+  input.block = vulkan_.copy_in(in, in_format_);
+  if (!input.block) return false;
+  FrameInput& frame = input.frame;
+  frame.mapping = &input.block.mapping();
   frame.bytes = frame.picture_bytes = in_format_.image_bytes();
   frame.address = frame.mapping->address(launcher_->backend());
   frame.view = in_format_.view(frame.address, frame.bytes, nullptr);
