@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What a KernelRunner does with one buffer.
-#include <fmt/format.h>
-
 #include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
-#include "gpumap/error.hpp"
 #include "gst/analytics/tensors.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/latency/meta.hpp"
@@ -17,6 +13,8 @@
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
+
+using Outcome = FrameOutput::Outcome;
 
 namespace {
 
@@ -36,68 +34,7 @@ GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, s
   return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);
 }
 
-std::int64_t time_or_none(GstClockTime time) {
-  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : -1;
-}
-
 }  // namespace
-
-KernelRunner::Input KernelRunner::input_of(GstBuffer* in) const {
-  GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
-  FrameMemory* bytes = frame_memory(memory);
-  if (memory == nullptr || bytes == nullptr) {
-    throw Error(ErrorCode::invalid,
-                "a frame that is not in GPU memory reached gpumapkernel: put gpumapsink and gpumapsrc before it, with "
-                "nothing between gpumapsrc and gpumapkernel that changes frames on the CPU, nor a gpumapkernel whose "
-                "tee also feeds an element on the CPU");
-  }
-  const Backend backend = launcher_->backend();
-  Input made;
-  FrameInput& frame = made.frame;
-  frame.mapping = &bytes->mapping();
-  frame.holder = bytes;
-  frame.written = bytes->written();
-  frame.sequence = bytes->sequence();
-  frame.offset = bytes->offset() + memory->offset;
-  frame.bytes = memory->size;
-  frame.address = frame.mapping->address(backend);
-  if (frame.address == 0) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
-                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
-                            name(), to_string(backend), name_of(device().info()),
-                            value_name(backend == Backend::cuda ? Backend::vulkan : Backend::cuda)));
-  }
-  frame.address += frame.offset;
-  made.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
-  const GstVideoMeta* shown = made.meta;
-  // Where the bytes stay as they are, so does what is said of them.
-  std::optional<GstVideoMeta> part;
-  if (made.meta != nullptr && !launcher_->keeps_layout() && !in_place()) part = cut_out(in, in_format_.video());
-  if (part) {
-    shown = &*part;
-    made.is_cut = true;
-  }
-  frame.picture_bytes = shown != nullptr ? in_format_.check(*shown, frame.bytes) : in_format_.image_bytes();
-  frame.view = in_format_.view(frame.address, frame.bytes, shown);
-  return made;
-}
-
-std::string KernelRunner::shortfall(GstBuffer* in) const {
-  const FrameMemory* frame = gst_buffer_n_memory(in) == 1 ? frame_memory(gst_buffer_peek_memory(in, 0)) : nullptr;
-  if (frame != nullptr && frame->recalled()) {
-    return "a frame that its producer has taken back is left out, and so are others like it: take frames faster, set "
-           "leaky on gpumapsrc, or raise stall-limit on gpumapsink";
-  }
-  const std::size_t bytes = gst_buffer_get_size(in);
-  const std::size_t wanted = in_format_.image_bytes();
-  // Where planes and strides are told, these are checked instead.
-  const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
-  if (bytes >= wanted || is_told || cuda_input_ || vulkan_input_) return {};
-  return fmt::format(
-      "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
-      bytes, wanted);
-}
 
 void KernelRunner::count(const FrameTrace* trace) {
   if (trace == nullptr) return;
@@ -112,140 +49,106 @@ void KernelRunner::keep_result(const GstBuffer* in, const Input& input, std::uin
   result_.collect(*launcher_);
 }
 
-/// Upstream gets its buffer back when the GPU has read it. Not many are kept: its pool may be small. False when
-/// cancelled. Throws Error(device_lost).
-bool KernelRunner::keep_until(CudaFrame frame, const Fence& done) {
-  constexpr std::size_t max_kept = 2;
-  loans_->keep(std::move(frame), done);
-  if (!launcher_->wait(loans_->excess(max_kept))) return false;
-  loans_->sweep();
-  return true;
+KernelRunner::Ran KernelRunner::run(GstBuffer* in) {
+  // Where only the GPU waits, a fault of an earlier frame may show anywhere.
+  return launcher_->naming([&] { return run_on(in); });
 }
 
-GstBuffer* KernelRunner::run(GstBuffer* in) {
-  try {
-    return run_on(in);
-  } catch (const Error& error) {
-    // Where only the GPU waits, a fault of an earlier frame may show anywhere.
-    const std::string text = error.what();
-    if (error.code() != ErrorCode::device_lost || text.starts_with("while running kernel")) throw;
-    throw Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", name(), text));
-  }
-}
-
-GstBuffer* KernelRunner::run_on(GstBuffer* in) {
-  only_remembered_ = dropped_ = false;
-  if (lacks_vulkan_pool()) return nullptr;  // the source pad was switched off meanwhile: it has no caps any more
+KernelRunner::Ran KernelRunner::run_on(GstBuffer* in) {
+  if (lacks_vulkan_pool()) return {};  // the source pad was switched off meanwhile: it has no caps any more
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
-  begun_anew_ = false;
-  loans_->sweep();
-  std::optional<Input> copied;
-  if (vulkan_input_) {
-    copied = vulkan_input_of(in);
-    if (!copied) return nullptr;
-  }
-  Input input = copied ? std::move(*copied) : cuda_input_ ? cuda_input_of(in) : input_of(in);
-  if (!launcher_->declaration().input_tensors.empty()) {
-    input.tensors = MappedTensors(in, *launcher_);
-    input.frame.tensors = input.tensors.take();
-  }
+  cuda_.sweep();
+  std::optional<Input> input = input_of(in);
+  if (!input) return {};
+  input->frame.gap = gap;
   const gpumap_u32 rate = in_format_.rate();
-  continuity_.add(in, rate != 0 ? input.frame.bytes / in_format_.bytes_per_sample() : 0, rate);
-  input.frame.gap = gap;
-  input.frame.pts = time_or_none(GST_BUFFER_PTS(in));
-  input.frame.duration = time_or_none(GST_BUFFER_DURATION(in));
-  input.frame.by_field = in_format_.has_chroma_by_field(in);
-  input.frame.trace = trace_of(in);
-  if (input.cuda) {
-    input.frame.sequence = foreign_sequence_++;
-    input.frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
-    take_over(launcher_->queue(), input.cuda);
+  continuity_.add(in, rate != 0 ? input->frame.bytes / in_format_.bytes_per_sample() : 0, rate);
+  std::optional<Target> target = target_of(*input);
+  if (!target) return {};
+  FrameOutput made = launch(*input, *target);
+  if (made.outcome == Outcome::cancelled) return {};
+  count(input->frame.trace.get());
+  if (made.sized_by_program) times_.add(in);
+  Ptr<GstBuffer> out;
+  if (made.outcome == Outcome::given) {
+    out.reset(buffer_of(in, *input, made, *target));
+  } else if (made.outcome == Outcome::dropped) {
+    keep_result(in, *input, 0);
+    result_.drop_found();
   }
+  if (input->cuda && !cuda_.give_back(std::move(input->cuda), made.done)) out.reset();
+  if (made.outcome == Outcome::given && !out) return {};
+  return {made.outcome, out.release()};
+}
 
-  FrameTarget target{.place = gpu_output_ ? FrameTarget::Place::device : FrameTarget::Place::host};
-  CudaFrame cuda;
-  if (vulkan_output_ && vulkan_out_->shares()) target.place = FrameTarget::Place::device;
-  if (cuda_output_) {
-    target.place = FrameTarget::Place::others;
-    target.ordered = in_place() && input.frame.ordered;  // what goes on is the input
-    if (!(in_place() && input.cuda) && launcher_->gives(input.frame)) {
-      cuda = take_cuda_frame();
-      if (!cuda) return nullptr;
-      target.view = out_format_.view(cuda.address(), cuda.bytes(), &cuda.layout());
-      target.copy = rows_of(out_format_);
-      target.ordered = orders_by_stream(cuda);
-      take_over(launcher_->queue(), cuda);  // who had the memory before may still read it
-    }
+std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) {
+  using Place = FrameTarget::Place;
+  std::optional<Target> made(std::in_place);
+  FrameTarget& to = made->to;
+  switch (output_) {
+    case FramesIn::host:
+      to.place = Place::host;
+      break;
+    case FramesIn::ours:
+      to.place = Place::device;
+      break;
+    case FramesIn::vulkan:
+      to.place = vulkan_.imports_output() ? Place::device : Place::host;
+      break;
+    case FramesIn::cuda:
+      to.place = Place::others;
+      to.ordered = in_place() && input.frame.ordered;  // what goes on is the input
+      if ((in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
+      made->cuda = cuda_.take(out_format_.video());
+      if (!made->cuda) return {};
+      to.view = out_format_.view(made->cuda.address(), made->cuda.bytes(), &made->cuda.layout());
+      to.copy = cuda_.copier(out_format_.video());
+      to.ordered = orders_by_stream(made->cuda);
+      break;
   }
+  return made;
+}
 
-  using Outcome = FrameOutput::Outcome;
-  const auto keep_both = [&] {
+FrameOutput KernelRunner::launch(Input& input, Target& target) {
+  const auto keep_all = [&] {
     const Fence last = launcher_->last_launched();
-    loans_->keep(std::move(input.cuda), last);
-    loans_->keep(std::move(cuda), last);
+    cuda_.keep(std::move(input.cuda), last);
+    cuda_.keep(std::move(target.cuda), last);
     input.block.add_read_fence(last);
   };
   FrameOutput made;
   try {
-    made = launcher_->launch(input.frame, target);
+    made = launcher_->launch(input.frame, target.to);
   } catch (...) {
-    keep_both();
+    keep_all();
     throw;
   }
   if (made.outcome == Outcome::cancelled) {
-    keep_both();
-    return nullptr;
+    keep_all();
+    return made;
   }
-  if (cuda) hand_over(launcher_->queue(), cuda);
+  if (target.cuda) hand_over(launcher_->queue(), target.cuda);
   input.block.add_read_fence(made.done);
-  count(input.frame.trace.get());
-  if (made.sized_by_program) times_.add(in);
-  Ptr<GstBuffer> out;
-  if (made.outcome == Outcome::remembered) {
-    only_remembered_ = true;
-  } else if (made.outcome == Outcome::dropped) {
-    dropped_ = true;
-    keep_result(in, input, 0);
-    result_.drop_found();
-  } else {
-    out.reset(buffer_of(in, input, made, cuda));
-  }
-  if (input.cuda && !keep_until(std::move(input.cuda), made.done)) return nullptr;
-  return out.release();
+  return made;
 }
 
-GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda) {
-  const bool to_host = made.host && !vulkan_output_;
+/// Null when cancelled.
+GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& made, Target& target) {
+  const bool to_vulkan = output_ == FramesIn::vulkan;
+  const bool to_host = made.host && !to_vulkan;
+  const bool to_others = target.cuda || (to_vulkan && !vulkan_.hands_on());
   GstBuffer* out = nullptr;
-  if (made.in_place && input.block && !made.host && !cuda && !hands_vulkan_on()) {
+  if (made.in_place && input.block && !made.host && !target.cuda && !vulkan_.hands_on()) {
     made.block = std::move(input.block);  // what goes on is the copy
     made.in_place = false;
   }
-  if (made.in_place && !to_host && !cuda && (!vulkan_output_ || hands_vulkan_on())) {
+  if (made.in_place && !to_host && !to_others) {
     out = gst_buffer_copy(in);
   } else {
-    out = cuda ? cuda.release() : vulkan_output_ ? vulkan_output_of(input, made) : gst_buffer_new();
+    out = new_buffer(input, made, target);
     if (out == nullptr) return nullptr;
-    if (vulkan_output_) {
-      // It lies there already.
-    } else if (made.block) {
-      gst_buffer_append_memory(
-          out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence));
-    } else if (to_host) {
-      gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
-    }
-    gst_buffer_copy_into(out, in, copy_flags_and_times, 0, static_cast<gsize>(-1));
-    copy_metas(out, in, metas_);
-    if (input.is_cut) remove_crop_meta(out);
-    GstVideoMeta* meta =
-        launcher_->keeps_layout() && !made.packed && !cuda_output_ && !vulkan_output_ ? input.meta : nullptr;
-    if (meta != nullptr) {
-      gst_buffer_add_video_meta_full(out, meta->flags, meta->format, meta->width, meta->height, meta->n_planes,
-                                     meta->offset, meta->stride);
-    }
-    if (!in_place()) remove_result_meta(out);
-    if (made.sized_by_program) times_.give(out);
+    describe(out, in, input, made);
   }
   if (input.frame.trace) refresh_latency_meta(out);
   if (made.shortened) set_times_of_shortened(out, made.bytes);
@@ -254,6 +157,38 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
   tell_tensors(out, in, made, input.frame.sequence);
   return out;
+}
+
+/// With the memory in which the output lies. Null when cancelled.
+GstBuffer* KernelRunner::new_buffer(const Input& input, FrameOutput& made, Target& target) {
+  if (target.cuda) return target.cuda.release();
+  if (output_ == FramesIn::vulkan) return vulkan_.copy_out(input.frame, made, out_format_, kept_layout(input, made));
+  GstBuffer* out = gst_buffer_new();
+  if (made.block) {
+    gst_buffer_append_memory(
+        out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence));
+  } else if (made.host) {
+    gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
+  }
+  return out;
+}
+
+GstVideoMeta* KernelRunner::kept_layout(const Input& input, const FrameOutput& made) const noexcept {
+  return launcher_->keeps_layout() && !made.packed ? input.meta : nullptr;
+}
+
+/// As `in` is described, as far as that holds of `out`, which has its memory.
+void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, const FrameOutput& made) {
+  gst_buffer_copy_into(out, in, copy_flags_and_times, 0, static_cast<gsize>(-1));
+  copy_metas(out, in, metas_);
+  if (input.is_cut) remove_crop_meta(out);
+  const bool in_ours = output_ == FramesIn::host || output_ == FramesIn::ours;
+  if (GstVideoMeta* meta = in_ours ? kept_layout(input, made) : nullptr) {
+    gst_buffer_add_video_meta_full(out, meta->flags, meta->format, meta->width, meta->height, meta->n_planes,
+                                   meta->offset, meta->stride);
+  }
+  if (!in_place()) remove_result_meta(out);
+  if (made.sized_by_program) times_.give(out);
 }
 
 /// Last: a copy of the buffer may leave them behind.

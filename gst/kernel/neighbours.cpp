@@ -72,27 +72,28 @@ void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {
   if (!caps) return;
   const Ptr<GstQuery> query(gst_query_new_allocation(caps.get(), TRUE));
   const bool answered = gst_pad_peer_query(pad, query.get()) != 0;
-  runner.choose_cuda_pool(caps.get(), answered ? query.get() : nullptr);
+  runner.cuda().choose_pool(caps.get(), answered ? query.get() : nullptr);
 }
 
 void provide_vulkan(GstBaseTransform* kernel, KernelRunner& runner, GstBuffer* in) {
-  using Side = KernelRunner::VulkanSide;
-  if (runner.is_vulkan(Side::in)) {
+  using Side = VulkanFrames::Side;
+  VulkanFrames& vulkan = runner.vulkan();
+  if (runner.input() == FramesIn::vulkan) {
     GstVulkanDevice* device = vulkan_device_of(in);
     if (device == nullptr) {
       throw Error(ErrorCode::invalid,
                   "a frame that is not in Vulkan memory came under caps that say so: see what upstream sends");
     }
-    if (runner.needs_vulkan_site(Side::in, device)) {
-      runner.use_vulkan_site(Side::in, site_on(device, GST_BASE_TRANSFORM_SINK_PAD(kernel)));
+    if (vulkan.needs_site(Side::in, device)) {
+      vulkan.use_site(Side::in, site_on(device, GST_BASE_TRANSFORM_SINK_PAD(kernel)));
     }
   }
   if (!runner.lacks_vulkan_pool()) return;
   GstPad* pad = GST_BASE_TRANSFORM_SRC_PAD(kernel);
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
   if (!caps) return;
-  runner.use_vulkan_site(Side::out, site_of_peer(pad, runner.device()));
-  runner.make_vulkan_pool(caps.get());
+  vulkan.use_site(Side::out, site_of_peer(pad, runner.device()));
+  vulkan.make_pool(caps.get(), runner.output_format());
 }
 
 bool propose_cuda(GstQuery* query, const KernelRunner& runner) {

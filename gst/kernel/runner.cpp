@@ -9,6 +9,7 @@
 #include "gst/cuda/caps.hpp"
 #include "gst/latency/report.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/vulkan/caps.hpp"
 
 namespace gpumap::gst {
 
@@ -22,10 +23,15 @@ std::pair<gpumap_u32, gpumap_u32> frame_rate_of(const GstCaps* caps) {
   return {static_cast<gpumap_u32>(rate), static_cast<gpumap_u32>(scale)};
 }
 
-}  // namespace
+FramesIn frames_in(const GstCaps* caps) {
+  if (is_cuda_caps(caps)) return FramesIn::cuda;
+  if (is_vulkan_caps(caps)) return FramesIn::vulkan;
+  return is_gpu_caps(caps) ? FramesIn::ours : FramesIn::host;
+}
 
-KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Device> device)
-    : result_(settings.late_results) {
+/// And what caps the kernel `declares`.
+std::unique_ptr<KernelLauncher> load(const KernelSettings& settings, std::shared_ptr<Device> device,
+                                     DeclaredCaps& declares) {
   const auto declared = std::make_shared<std::optional<DeclaredCaps>>();
   // A later version of the file is checked in a thread of its own: what it shares with this is written once, before.
   const PlanCheck check = [declared, params = settings.params, late = settings.late_results](const KernelPlan& plan) {
@@ -40,13 +46,23 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
           fmt::format("kernel {}: it declares other caps: start the pipeline again for them", plan.source.name));
     }
   };
-  launcher_ = std::make_unique<KernelLauncher>(settings, std::move(device), check);
-  declared_ = **declared;
+  auto launcher = std::make_unique<KernelLauncher>(settings, std::move(device), check);
+  declares = **declared;
+  return launcher;
+}
+
+}  // namespace
+
+KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Device> device)
+    : launcher_(load(settings, std::move(device), declared_)),
+      result_(settings.late_results),
+      cuda_(*launcher_),
+      vulkan_(*launcher_) {
   result_.change(result_rule());
 }
 
 KernelRunner::~KernelRunner() {
-  if (!launcher_->end()) keep_for_good(std::shared_ptr<CudaLoans>(std::move(loans_)));
+  if (!launcher_->end()) cuda_.leave();
 }
 
 ResultRule KernelRunner::result_rule() const {
@@ -81,22 +97,21 @@ void KernelRunner::follow_params() {
 }
 
 void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
-  cuda_input_ = is_cuda_caps(in);
-  cuda_output_ = is_cuda_caps(out);
-  cuda_pool_.reset();
-  if (cuda_input_ || cuda_output_) {
+  input_ = frames_in(in);
+  output_ = frames_in(out);
+  cuda_.drop_pool();
+  if (meets_cuda_elements()) {
     const std::string obstacle = cuda_obstacle();
     if (!obstacle.empty()) {
-      throw Error(ErrorCode::not_supported,
-                  fmt::format("memory:CUDAMemory cannot be {} here: {}", cuda_output_ ? "given" : "taken", obstacle));
+      throw Error(ErrorCode::not_supported, fmt::format("memory:CUDAMemory cannot be {} here: {}",
+                                                        output_ == FramesIn::cuda ? "given" : "taken", obstacle));
     }
   }
-  set_vulkan_caps(in, out);
+  vulkan_.set_caps(in, out);
   check_picture_size(in);
   check_picture_size(out);
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
-  gpu_output_ = is_gpu_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
   tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
   const auto [rate, scale] = frame_rate_of(in);
@@ -109,9 +124,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
 
 void KernelRunner::begin() {
   times_.forget();
-  begun_anew_ = true;
-  continuity_.break_off();
-  loans_->sweep();
+  continuity_.begin();
+  cuda_.sweep();
   foreign_sequence_ = 0;
   launcher_->begin();
 }
@@ -124,16 +138,16 @@ GstStructure* KernelRunner::stats() const {
   GstStructure* made = gst_structure_new(
       "gpumapkernel-stats", "kernel", G_TYPE_STRING, name().c_str(), "backend", G_TYPE_STRING,
       value_name(launcher_->backend()), "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()),
-      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(gpu_copies_), "host-copies", G_TYPE_UINT64,
-      static_cast<guint64>(host_copies_), "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode", G_TYPE_STRING,
-      how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING, how.why.c_str(), nullptr);
+      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(vulkan_.gpu_copies()), "host-copies", G_TYPE_UINT64,
+      static_cast<guint64>(vulkan_.host_copies()), "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode",
+      G_TYPE_STRING, how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING, how.why.c_str(), nullptr);
   add_latency(made, log.get());
   return made;
 }
 
 void KernelRunner::drain() {
   launcher_->drain();
-  loans_->sweep();
+  cuda_.sweep();
   result_.collect(*launcher_);
 }
 

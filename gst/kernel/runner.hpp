@@ -12,21 +12,22 @@
 
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/latency.hpp"
-#include "gst/cuda/frame.hpp"
 #include "gst/cuda/memory.hpp"
 #include "gst/kernel/continuity.hpp"
+#include "gst/kernel/cuda.hpp"
 #include "gst/kernel/declared_caps.hpp"
 #include "gst/kernel/frame_times.hpp"
 #include "gst/kernel/metas.hpp"
 #include "gst/kernel/result.hpp"
 #include "gst/kernel/tensors.hpp"
+#include "gst/kernel/vulkan.hpp"
 #include "gst/memory/frame_format.hpp"
-#include "gst/memory/memory.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/caps.hpp"
-#include "gst/vulkan/transfer.hpp"
 
 namespace gpumap::gst {
+
+/// In whose memory the frames of a side lie. `host`: what comes in under such caps is ours all the same.
+enum class FramesIn { host, ours, cuda, vulkan };
 
 /// Runs one kernel on each buffer of a stream: a KernelLauncher for GStreamer's caps, buffers, times and metas. Thread
 /// safety: one thread at a time; cancel() from any thread.
@@ -43,29 +44,16 @@ class KernelRunner {
   void set_caps(const GstCaps* in, const GstCaps* out);
   /// Whether what follows knows raw video in GStreamer's default layout alone.
   void set_default_layout_only(bool only) noexcept { default_layout_only_ = only; }
-  /// True between caps that ask for CUDA memory and choose_cuda_pool(), which comes before the first frame of theirs.
-  [[nodiscard]] bool lacks_cuda_pool() const noexcept { return cuda_output_ && !cuda_pool_; }
-  /// The pool for frames of `caps`: downstream's where `query` (may be null) has one that fits. Throws
-  /// Error(no_memory).
-  void choose_cuda_pool(GstCaps* caps, GstQuery* query) { cuda_pool_ = cuda_pool(device(), caps, query); }
-  /// The caps ask for Vulkan's memory on that side.
-  enum class VulkanSide { in, out };
-  [[nodiscard]] bool is_vulkan(VulkanSide side) const noexcept {
-    return side == VulkanSide::in ? vulkan_input_ : vulkan_output_;
-  }
-  /// Its frames lie on another device than use_vulkan_site() told last.
-  [[nodiscard]] bool needs_vulkan_site(VulkanSide side, const GstVulkanDevice* device) const noexcept {
-    const auto& transfer = side == VulkanSide::in ? vulkan_in_ : vulkan_out_;
-    return !transfer || transfer->device() != device;
-  }
-  /// Where the frames of that side lie, which is told before the first frame of theirs and when that changes. Throws
-  /// Error(not_supported | device_lost).
-  void use_vulkan_site(VulkanSide side, VulkanSite site);
-  /// True between caps that ask for Vulkan memory and make_vulkan_pool().
-  [[nodiscard]] bool lacks_vulkan_pool() const noexcept { return vulkan_output_ && !vulkan_pool_; }
-  void drop_vulkan_pool() noexcept { vulkan_pool_.reset(); }
-  /// For frames of `caps`, on the site of the output. Throws Error(no_memory).
-  void make_vulkan_pool(GstCaps* caps);
+  [[nodiscard]] FramesIn input() const noexcept { return input_; }    ///< of the caps; from any thread
+  [[nodiscard]] FramesIn output() const noexcept { return output_; }  ///< likewise
+  [[nodiscard]] const FrameFormat& output_format() const noexcept { return out_format_; }
+  /// Who knows the neighbours tells these where frames come from and go to, see provide_cuda_pool() and the next.
+  [[nodiscard]] CudaFrames& cuda() noexcept { return cuda_; }
+  [[nodiscard]] VulkanFrames& vulkan() noexcept { return vulkan_; }
+  /// True between caps that ask for CUDA memory and CudaFrames::choose_pool(), which comes before their first frame.
+  [[nodiscard]] bool lacks_cuda_pool() const noexcept { return output_ == FramesIn::cuda && !cuda_.has_pool(); }
+  /// True between caps that ask for Vulkan memory and VulkanFrames::make_pool().
+  [[nodiscard]] bool lacks_vulkan_pool() const noexcept { return output_ == FramesIn::vulkan && !vulkan_.has_pool(); }
   /// As gpumap::gst::cuda_obstacle() of its device and backend. From any thread.
   [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(device(), launcher_->backend()); }
   [[nodiscard]] const Device& device() const noexcept { return launcher_->device(); }  ///< from any thread
@@ -85,34 +73,33 @@ class KernelRunner {
   void break_off() noexcept { continuity_.break_off(); }
   /// `in` comes after a hole, over which the kernel is to remember nothing.
   [[nodiscard]] bool begins_anew_at(const GstBuffer* in) const {
-    return continuity_.breaks_at(in) && !begun_anew_ && launcher_->remembers();
+    return continuity_.breaks_off_at(in) && launcher_->remembers();
   }
   /// What comes out is later by this than what went in, in the stream's time. From any thread.
   [[nodiscard]] GstClockTime latency() const noexcept { return latency_ns_.load(std::memory_order_relaxed); }
 
-  /// Launch on `in`; after a hole what is kept from frame to frame is as new. The result (transfer full)
-  /// carries `in`'s flags, times and, for a kernel with a result, a custom meta "GpumapResult". Null when cancelled,
-  /// only remembered or dropped. Throws Error, of which Error(device_lost) names the kernel.
-  [[nodiscard]] GstBuffer* run(GstBuffer* in);
+  /// What became of a frame. Cancelled is one, too, that came when nothing was linked to the output any more.
+  struct Ran {
+    FrameOutput::Outcome outcome = FrameOutput::Outcome::cancelled;
+    GstBuffer* buffer = nullptr;  ///< transfer full; null unless given
+  };
+  /// Launch on `in`; after a hole what is kept from frame to frame is as new. What is given carries `in`'s flags, times
+  /// and, for a kernel with a result, a custom meta "GpumapResult". Throws Error, KernelFault where the device is lost.
+  [[nodiscard]] Ran run(GstBuffer* in);
   /// What may have gone wrong with the last run()'s frame, see Program::risk.
   [[nodiscard]] std::string risk() const { return launcher_->risk(); }
-  /// The kernel gave nothing of the last run()'s frame.
-  [[nodiscard]] bool dropped() const noexcept { return dropped_; }
-  /// The last run()'s frame went into what later ones will give, and gives nothing itself.
-  [[nodiscard]] bool only_remembered() const noexcept { return only_remembered_; }
-  /// Wait for all that was launched, and for its results. Throws Error(device_lost).
+  /// Wait for all that was launched, and for its results. Throws KernelFault.
   void drain();
 
   /// Makes a waiting run() return, until called with false.
-  void cancel(bool cancelled) noexcept {
-    cancelled_.store(cancelled, std::memory_order_relaxed);
-    launcher_->cancel(cancelled);
-  }
+  void cancel(bool cancelled) noexcept { launcher_->cancel(cancelled); }
 
   /// That sm-share gave the kernel; 0: it runs on all. From any thread.
   [[nodiscard]] guint multiprocessors() const noexcept { return launcher_->multiprocessors(); }
-  /// Whether frames come in or go out in CUDA memory.
-  [[nodiscard]] bool meets_cuda_elements() const noexcept { return cuda_input_ || cuda_output_; }
+  /// Whether frames come in or go out in CUDA memory. From any thread.
+  [[nodiscard]] bool meets_cuda_elements() const noexcept {
+    return input_ == FramesIn::cuda || output_ == FramesIn::cuda;
+  }
   /// The end of what was launched last. From any thread.
   [[nodiscard]] Fence last_launched() const { return launcher_->last_launched(); }
   [[nodiscard]] const std::string& name() const noexcept { return launcher_->name(); }
@@ -146,55 +133,47 @@ class KernelRunner {
     MappedTensors tensors;
     bool is_cut = false;  ///< the kernel sees the part that a GstVideoCropMeta leaves
   };
+  /// Where what comes of a frame is to go.
+  struct Target {
+    FrameTarget to;
+    CudaFrame cuda;  ///< that the kernel is to fill; empty in memory of ours, and where the input goes on
+  };
   [[nodiscard]] ResultRule result_rule() const;
   void follow_params();
-  [[nodiscard]] Input input_of(GstBuffer* in) const;
-  [[nodiscard]] Input cuda_input_of(GstBuffer* in) const;
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
   [[nodiscard]] bool in_place() const noexcept { return launcher_->declaration().unchanged; }
-  /// Copies pictures of `format`, which outlives it, within CUDA memory.
-  [[nodiscard]] CopyPicture rows_of(const FrameFormat& format) const;
-  /// Empty when cancelled.
-  [[nodiscard]] CudaFrame take_cuda_frame();
-  /// A copy in memory of ours. Nothing when cancelled.
-  [[nodiscard]] std::optional<Input> vulkan_input_of(GstBuffer* in);
-  /// A frame with a copy of what the kernel gave, or of the input that goes on. Null when cancelled.
-  [[nodiscard]] GstBuffer* vulkan_output_of(const Input& input, FrameOutput& made);
-  void set_vulkan_caps(const GstCaps* in, const GstCaps* out);
-  /// The input itself goes on where the kernel writes none.
-  [[nodiscard]] bool hands_vulkan_on() const noexcept;
-  [[nodiscard]] GstBuffer* run_on(GstBuffer* in);
-  [[nodiscard]] bool keep_until(CudaFrame frame, const Fence& done);
-  [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, Input& input, FrameOutput& made, CudaFrame& cuda);
+  /// What `in` is to the launcher. Nothing when cancelled.
+  [[nodiscard]] std::optional<Input> input_of(GstBuffer* in);
+  void find_ours(Input& input, GstBuffer* in) const;
+  void map_cuda(Input& input, GstBuffer* in);
+  [[nodiscard]] bool copy_vulkan(Input& input, GstBuffer* in);  ///< false: cancelled
+  /// Nothing when cancelled.
+  [[nodiscard]] std::optional<Target> target_of(const Input& input);
+  [[nodiscard]] Ran run_on(GstBuffer* in);
+  [[nodiscard]] FrameOutput launch(Input& input, Target& target);
+  [[nodiscard]] GstBuffer* buffer_of(GstBuffer* in, Input& input, FrameOutput& made, Target& target);
+  [[nodiscard]] GstBuffer* new_buffer(const Input& input, FrameOutput& made, Target& target);
+  /// How the output lies, where that is as the input does; else null.
+  [[nodiscard]] GstVideoMeta* kept_layout(const Input& input, const FrameOutput& made) const noexcept;
+  void describe(GstBuffer* out, GstBuffer* in, const Input& input, const FrameOutput& made);
   void tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const;
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);
   void count(const FrameTrace* trace);
   void set_times_of_shortened(GstBuffer* out, std::size_t given) const;
 
-  std::unique_ptr<KernelLauncher> launcher_;
   DeclaredCaps declared_;
+  std::unique_ptr<KernelLauncher> launcher_;
   KernelResult result_;
   FrameFormat in_format_, out_format_;
   Ptr<GstCaps> in_caps_;  ///< null: none yet
   Ptr<GstCaps> out_caps_;
   MetaRule metas_;
   std::string tensor_id_;  ///< of an output that is a tensor itself
-  bool gpu_output_ = true;
-  bool cuda_input_ = false, cuda_output_ = false;  ///< memory:CUDAMemory
-  CudaPool cuda_pool_;
-  std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
-  bool vulkan_input_ = false, vulkan_output_ = false;  ///< memory:VulkanImage or memory:VulkanBuffer
-  bool same_vulkan_memory_ = false;                    ///< the one of these on both sides
-  std::unique_ptr<VulkanTransfer> vulkan_in_, vulkan_out_;
-  std::shared_ptr<BlockPool> vulkan_in_pool_, vulkan_out_pool_;
-  CudaPool vulkan_pool_;
-  std::atomic<std::uint64_t> gpu_copies_{0}, host_copies_{0};  ///< of frames in Vulkan's memory
+  std::atomic<FramesIn> input_{FramesIn::ours}, output_{FramesIn::ours};
+  CudaFrames cuda_;
+  VulkanFrames vulkan_;
   std::uint64_t foreign_sequence_ = 0;  ///< frames in memory of others have no channel that counts them
-  std::atomic<bool> cancelled_{false};
   bool default_layout_only_ = false;
-  bool only_remembered_ = false;
-  bool dropped_ = false;
-  bool begun_anew_ = true;  ///< no frame since
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give

@@ -54,7 +54,7 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
   GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
   runner.set_default_layout_only(default_only);
-  runner.drop_vulkan_pool();  // who follows now may be on another device
+  runner.vulkan().drop_pool();  // who follows now may be on another device
   gst_caps_unref(caps);
 }
 
@@ -142,13 +142,14 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       provide_cuda_pool(trans, *runner);
       provide_vulkan(trans, *runner, in);
       if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
-      *out = runner->run(in);
+      const auto [outcome, given] = runner->run(in);
+      *out = given;
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
                      static_cast<void*>(*out));
       tell_risk(trans, *runner);
       // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
-      if (*out != nullptr || runner->only_remembered() || runner->dropped()) flow = GST_FLOW_OK;
-      if (runner->dropped()) tell_dropped(trans, in);
+      if (outcome != FrameOutput::Outcome::cancelled) flow = GST_FLOW_OK;
+      if (outcome == FrameOutput::Outcome::dropped) tell_dropped(trans, in);
       post_results(trans, *runner);
     }
   } catch (const std::exception& error) {

@@ -67,8 +67,7 @@ Budget::Share Budget::reserve(std::uint64_t bytes, std::uint64_t total, std::uin
   const std::uint64_t free = free_locked(total, driver_free);
   if (bytes > free) {
     const std::uint64_t size = limited(total);
-    throw Error(ErrorCode::no_memory,
-                explain({.total = size, .in_use = size > free ? size - free : 0, .asked = bytes}));
+    throw explain({.total = size, .in_use = size > free ? size - free : 0, .asked = bytes});
   }
   in_use_ += bytes;
   return Share(this, bytes);

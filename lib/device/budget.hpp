@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "gpumap/error.hpp"
+
 namespace gpumap {
 
 /// "79.6 GiB", "248 MiB", "4 KiB", "100 bytes".
@@ -41,7 +43,7 @@ class Budget {
   struct Figures {
     std::uint64_t total = 0, in_use = 0, asked = 0;
   };
-  using Explain = std::function<std::string(const Figures&)>;
+  using Explain = std::function<Error(const Figures&)>;
 
   explicit Budget(const char* limit_variable) : limit_variable_(limit_variable) {}
 
@@ -49,7 +51,7 @@ class Budget {
   [[nodiscard]] std::uint64_t free_bytes(std::uint64_t total, std::uint64_t driver_free) const;
   /// Held by this process.
   [[nodiscard]] std::uint64_t in_use() const;
-  /// Throws Error(no_memory) with the text of `explain`.
+  /// Throws what `explain` gives.
   [[nodiscard]] Share reserve(std::uint64_t bytes, std::uint64_t total, std::uint64_t driver_free,
                               const Explain& explain);
 

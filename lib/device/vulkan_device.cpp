@@ -124,8 +124,9 @@ void VulkanContext::fail(const vk::SystemError& error, std::string_view what) co
     case vk::Result::eErrorOutOfDeviceMemory:
     case vk::Result::eErrorTooManyObjects:
     case vk::Result::eErrorMemoryMapFailed:
-      throw Error(ErrorCode::no_memory, fmt::format("{}: Vulkan reported {} while {}: free memory on the device", name_,
-                                                    vk::to_string(result), what));
+      throw Error(ErrorCode::no_memory,
+                  fmt::format("{}: Vulkan reported {} while {}", name_, vk::to_string(result), what),
+                  "free memory on the device");
     default:
       throw Error(ErrorCode::not_supported, fmt::format("{}: Vulkan reported {} while {}: update the driver", name_,
                                                         vk::to_string(result), what));

@@ -9,7 +9,6 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
-#include "kernel/naming.hpp"
 #include "kernel/output_size.hpp"
 #include "kernel/views.hpp"
 #include "queue/resident_queue.hpp"
@@ -363,7 +362,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
 }
 
 FrameOutput KernelLauncher::launch(const FrameInput& in, const FrameTarget& target) {
-  return naming(name_, [&] { return launch_on(in, target); });
+  return naming([&] { return launch_on(in, target); });
 }
 
 }  // namespace gpumap

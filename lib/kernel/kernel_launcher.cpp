@@ -9,7 +9,6 @@
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "kernel/naming.hpp"
 #include "kernel/output_size.hpp"
 #include "queue/resident_queue.hpp"
 
@@ -260,7 +259,7 @@ bool KernelLauncher::wait_for_room(const Fence& oldest) {
 }
 
 void KernelLauncher::drain() {
-  naming(name_, [&] { return wait(last_); });
+  naming([&] { return wait(last_); });
 }
 
 }  // namespace gpumap

@@ -78,8 +78,8 @@ class PageableMapping final : public MirroredMapping {
     constexpr std::size_t page = 4096;
     host_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (options.bytes + page - 1) / page * page)));
     if (!host_) {
-      throw Error(ErrorCode::no_memory,
-                  "no " + format_bytes(options.bytes) + " of host memory are left: lower slots or slot-size");
+      throw Error(ErrorCode::no_memory, "no " + format_bytes(options.bytes) + " of host memory are left",
+                  "lower slots or slot-size");
     }
     set_memory_coherent(true);
   }

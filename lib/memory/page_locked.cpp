@@ -21,11 +21,12 @@ std::string ulimit_text() {
   return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : format_bytes(limit.rlim_cur);
 }
 
-std::string explain(std::uint64_t asked, std::uint64_t held, const std::string& limit) {
-  return fmt::format(
-      "page-locked host memory: {} asked, {} held by this process, {}, ulimit -l {}: lower slots or slot-size, raise "
-      "the limit (ulimit -l, LimitMEMLOCK= of a service, the memory of a container), or use transport=pageable",
-      format_bytes(asked), format_bytes(held), limit, ulimit_text());
+Error explain(std::uint64_t asked, std::uint64_t held, const std::string& limit) {
+  return {ErrorCode::no_memory,
+          fmt::format("page-locked host memory: {} asked, {} held by this process, {}, ulimit -l {}",
+                      format_bytes(asked), format_bytes(held), limit, ulimit_text()),
+          "lower slots or slot-size, raise the limit (ulimit -l, LimitMEMLOCK= of a service, the memory of a "
+          "container), or use transport=pageable"};
 }
 
 }  // namespace
@@ -38,7 +39,7 @@ Budget::Share reserve_page_locked(std::uint64_t bytes) {
 }
 
 Error page_locked_refused(std::string_view who, std::uint64_t bytes) {
-  return {ErrorCode::no_memory, explain(bytes, page_locked().in_use() - bytes, fmt::format("refused by {}", who))};
+  return explain(bytes, page_locked().in_use() - bytes, fmt::format("refused by {}", who));
 }
 
 }  // namespace gpumap

@@ -66,9 +66,10 @@ std::optional<std::uint32_t> find_type(const VulkanContext& context, const Wante
 
 Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
   const auto explain = [&](const Budget::Figures& figures) {
-    return fmt::format("{}: BAR window {}, {} in use, {} asked: lower slots or slot-size, or use another transport",
-                       context.name(), format_bytes(figures.total), format_bytes(figures.in_use),
-                       format_bytes(figures.asked));
+    return Error(ErrorCode::no_memory,
+                 fmt::format("{}: BAR window {}, {} in use, {} asked", context.name(), format_bytes(figures.total),
+                             format_bytes(figures.in_use), format_bytes(figures.asked)),
+                 "lower slots or slot-size, or use another transport");
   };
   return context.window().reserve(bytes, context.window_bytes(), context.window_budget_bytes(), explain);
 }
@@ -81,8 +82,9 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
   context.health().check();
   if (bytes > context.max_allocation()) {
     throw Error(ErrorCode::no_memory,
-                fmt::format("{}: {} asked in one allocation, the driver allows {}: lower slots or slot-size",
-                            context.name(), format_bytes(bytes), format_bytes(context.max_allocation())));
+                fmt::format("{}: {} asked in one allocation, the driver allows {}", context.name(), format_bytes(bytes),
+                            format_bytes(context.max_allocation())),
+                "lower slots or slot-size");
   }
   exportable = context.optional().export_fd && placement != Placement::host;
   const Wanted wanted = wanted_for(placement);
@@ -138,12 +140,11 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     if (exhausted && placement == Placement::host && memory_bytes != 0)
       throw page_locked_refused(context.name(), memory_bytes);
     if (result == vk::Result::eErrorOutOfDeviceMemory) {
-      throw Error(
-          ErrorCode::no_memory,
-          fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free: lower slots or "
-                      "slot-size, or use another transport",
-                      context.name(), format_bytes(bytes), wanted.text, format_bytes(context.window_bytes()),
-                      format_bytes(context.window_free_bytes())));
+      throw Error(ErrorCode::no_memory,
+                  fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free",
+                              context.name(), format_bytes(bytes), wanted.text, format_bytes(context.window_bytes()),
+                              format_bytes(context.window_free_bytes())),
+                  "lower slots or slot-size, or use another transport");
     }
     context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
   }

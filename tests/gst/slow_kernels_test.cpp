@@ -79,7 +79,7 @@ TEST_F(Stalled, WhatAKernelUsesOutlivesItsElement) {
       (void)eventually([&] { return !endless->last_launched().signalled(); });
       endless->cancel(true);
     });
-    out.reset(endless->run(frame.get()));
+    out.reset(endless->run(frame.get()).buffer);
     cancels.join();
     EXPECT_EQ(out == nullptr, check_bounds) << "it waits for the frame only to look at it";
     const Fence launched = endless->last_launched();
@@ -108,7 +108,7 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
     std::vector<Fence> launched;
     for (std::size_t i = 0; i < count; ++i) {
       frames.push_back(stall.frame());
-      outputs.emplace_back(slow->run(frames.back().get()));
+      outputs.emplace_back(slow->run(frames.back().get()).buffer);
       launched.push_back(slow->last_launched());
     }
     const auto pass = [clock](int looks) {
@@ -125,7 +125,7 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
     pass(9);
     ASSERT_EQ(gst_bus_peek(bus), nullptr);
     frames.push_back(stall.frame());
-    outputs.emplace_back(slow->run(frames.back().get()));
+    outputs.emplace_back(slow->run(frames.back().get()).buffer);
     pass(4);
     EXPECT_EQ(gst_bus_peek(bus), nullptr);
     pass(2);

@@ -6,6 +6,7 @@
 
 #include <thread>
 
+#include "error_of.hpp"
 #include "fake_device.hpp"
 
 namespace gpumap::test {
@@ -89,6 +90,21 @@ TEST_F(BlockPoolTest, MemoryThatIsReadOutlivesThePool) {
   EXPECT_EQ(timeline_->reached, 1U);
   EXPECT_TRUE(mapping.expired());
   reader.join();
+}
+
+/// Has no memory. Neither what it says nor its remedy has just one colon.
+class FullDevice : public FakeDevice {
+ public:
+  [[nodiscard]] std::shared_ptr<Mapping> allocate(const MappingOptions&, std::optional<Backend>) override {
+    throw Error(ErrorCode::no_memory, "fake: 1000 bytes asked: 7 are free", "two ways: free some, or lower slots");
+  }
+};
+
+TEST_F(BlockPoolTest, ItsOwnRemedyTakesTheDevicesPlace) {
+  const auto full = std::make_shared<BlockPool>(std::make_shared<FullDevice>(), Backend::vulkan, Placement::device, 1);
+  EXPECT_EQ(error_of(ErrorCode::no_memory, [&] { return full->take(cancelled_); }),
+            "fake: 1000 bytes asked: 7 are free: let the kernel give smaller frames, or let what follows it keep fewer "
+            "of them (queues)");
 }
 
 }  // namespace

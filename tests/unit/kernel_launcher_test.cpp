@@ -162,6 +162,35 @@ TEST_P(KernelLauncherTest, ACancelledWaitLaunchesNothing) {
   kernel->drain();  // its input goes
 }
 
+/// What `call` throws, a KernelFault.
+template <typename Call>
+std::string fault_of(Call call) {
+  try {
+    static_cast<void>(call());
+  } catch (const KernelFault& fault) {
+    EXPECT_EQ(fault.code(), ErrorCode::device_lost);
+    return fault.what();
+  }
+  return "no fault";
+}
+
+TEST_P(KernelLauncherTest, AFaultNamesItsKernelOnce) {
+  const auto kernel = adder("", 1);
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto from = memory(99);
+  FrameInput in = input(*from, 99);
+  in.written = Fence(std::make_shared<Lost>(), 1);
+  const auto launch = [&] { return kernel->launch(in, {}).outcome; };
+  const auto wait = [&] { return kernel->wait(in.written); };
+  const std::string named = fault_of(launch);
+  EXPECT_EQ(named, "while running kernel " + kernel->name() + ": a test took it");
+  EXPECT_EQ(fault_of([&] { return kernel->naming(launch); }), named);
+  EXPECT_EQ(error_of(ErrorCode::device_lost, wait), "a test took it");
+  EXPECT_EQ(fault_of([&] { return kernel->naming(wait); }), named);
+  const auto refuse = []() -> int { throw Error(ErrorCode::invalid, "a test refused it"); };
+  EXPECT_EQ(error_of([&] { return kernel->naming(refuse); }), "a test refused it");
+}
+
 #ifdef GPUMAP_TEST_GPU
 const bool needs_gpu = (BackendTest::accept_software = false, true);
 INSTANTIATE_TEST_SUITE_P(Gpu, KernelLauncherTest, ::testing::Values(Backend::cuda, Backend::vulkan));

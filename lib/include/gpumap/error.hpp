@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -23,18 +24,33 @@ enum class ErrorCode {
 /// Every failure of the library. The text names the cause, the figures and the remedy, in that order.
 class GPUMAP_API Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Error(ErrorCode code, const std::string& text) : Error(code, text, text.size()) {}
+  /// "cause: remedy", for a caller who may know a better remedy, see with_remedy().
+  Error(ErrorCode code, const std::string& cause, const std::string& remedy)
+      : Error(code, cause + ": " + remedy, cause.size()) {}
   ~Error() override;
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
+  /// The text without the remedy, where that was given apart; else all of it.
+  [[nodiscard]] std::string cause() const { return std::string(what()).substr(0, cause_length_); }
 
  private:
+  Error(ErrorCode code, const std::string& text, std::size_t cause_length)
+      : std::runtime_error(text), code_(code), cause_length_(cause_length) {}
+
   ErrorCode code_;
+  std::size_t cause_length_;
 };
 
-/// The same error with another remedy, which is what stands behind the last colon.
+/// The GPU was lost while a kernel ran on it, which the text names.
+class GPUMAP_API KernelFault : public Error {
+ public:
+  KernelFault(const std::string& kernel, const Error& cause);
+  ~KernelFault() override;
+};
+
+/// The same error with another remedy.
 [[nodiscard]] inline Error with_remedy(const Error& error, const std::string& remedy) {
-  const std::string text = error.what();
-  return {error.code(), text.substr(0, text.rfind(": ")) + ": " + remedy};
+  return {error.code(), error.cause(), remedy};
 }
 
 }  // namespace gpumap

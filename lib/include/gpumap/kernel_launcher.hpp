@@ -17,6 +17,7 @@
 #include "gpumap/block_pool.hpp"
 #include "gpumap/bounds_check.hpp"
 #include "gpumap/device.hpp"
+#include "gpumap/error.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/frame_history.hpp"
@@ -133,13 +134,29 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool gives(const FrameInput& in) const;
   /// Launch. Waits for the launch to end where the CPU or others are to see what it gave (results that are not late, a
   /// target on the host, memory of others that the caller does not order); else FrameOutput::done tells. Throws
-  /// Error(invalid) for what the kernel or the caller did wrong, Error(no_memory), and Error(device_lost), which names
-  /// the kernel. What was under way by then ends at last_launched().
+  /// Error(invalid) for what the kernel or the caller did wrong, Error(no_memory), and KernelFault. What was under way
+  /// by then ends at last_launched().
   [[nodiscard]] FrameOutput launch(const FrameInput& in, const FrameTarget& target);
-  /// Wait for all that was launched. Throws Error(device_lost).
+  /// Wait for all that was launched. Throws KernelFault.
   void drain();
   /// False when cancelled. Throws Error(device_lost).
   [[nodiscard]] bool wait(const Fence& fence);
+  /// A block of at least `bytes` bytes of `pool`, which is made where it is null or its blocks are too small. False
+  /// when cancelled. Throws Error(no_memory | device_lost).
+  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
+  /// `call`, for what is done around a launch: where the GPU is lost, be it by a frame before, that is this kernel's
+  /// fault.
+  template <typename Call>
+  auto naming(Call&& call) const {
+    try {
+      return call();
+    } catch (const KernelFault&) {
+      throw;
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::device_lost) throw;
+      throw KernelFault(name_, error);
+    }
+  }
   /// On which it launches: to order it with the GPU work of others.
   [[nodiscard]] Queue& queue() noexcept { return *queue_; }
   /// Makes a waiting call return, until called with false. From any thread.
@@ -190,7 +207,6 @@ class GPUMAP_API KernelLauncher {
   void check_shortening(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
-  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
   [[nodiscard]] bool take_output(std::size_t bytes, LentBlock& block);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
