@@ -8,10 +8,11 @@
 
 namespace gpumap::gst {
 
-std::shared_ptr<Device> device_of(GstBuffer* frame) {
-  if (gst_buffer_n_memory(frame) != 1) return nullptr;
-  const FrameMemory* bytes = frame_memory(gst_buffer_peek_memory(frame, 0));
-  return bytes != nullptr ? bytes->device() : nullptr;
+const std::shared_ptr<Device>& device_of(GstBuffer* frame) {
+  static const std::shared_ptr<Device> none;
+  const FrameMemory* memory =
+      gst_buffer_n_memory(frame) == 1 ? frame_memory(gst_buffer_peek_memory(frame, 0)) : nullptr;
+  return memory != nullptr ? memory->device() : none;
 }
 
 std::shared_ptr<Device> device_to_follow(std::string_view selector, const Device& own,

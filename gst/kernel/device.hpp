@@ -11,7 +11,7 @@
 namespace gpumap::gst {
 
 /// The GPU whose memory `frame` lies in; null where that is none of gpumap's.
-[[nodiscard]] std::shared_ptr<Device> device_of(GstBuffer* frame);
+[[nodiscard]] const std::shared_ptr<Device>& device_of(GstBuffer* frame);
 
 /// For a kernel that runs on `own`, as `selector` chose it, and a frame in the memory of `frames`: that GPU where the
 /// kernel is to go there, null where it stays. Throws Error(invalid) where it was told to be elsewhere.

@@ -26,8 +26,7 @@ void post_results(GstBaseTransform* trans, KernelRunner& runner) {
 
 /// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
 /// from here on. Throws Error.
-std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, const std::shared_ptr<KernelRunner>& runner,
-                                     GstBuffer* in) {
+std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, std::shared_ptr<KernelRunner> runner, GstBuffer* in) {
   if (!runner) return nullptr;
   const auto device = device_to_follow(runner->settings().device, runner->device(), device_of(in));
   if (!device) return runner;

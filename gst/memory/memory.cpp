@@ -25,8 +25,8 @@ constexpr std::chrono::seconds patience_for_writer{30};
 }  // namespace
 
 FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
-    : device_(lease.ring()->device()),
-      mapping_(lease.ring()->mapping()),
+    : device_(&lease.ring()->device()),
+      mapping_(lease.ring()->mapping().get()),
       offset_(lease.offset()),
       bytes_(lease.bytes()),
       counters_(std::move(counters)),
@@ -37,8 +37,8 @@ FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters
 FrameMemory::FrameMemory(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
 
 FrameMemory::FrameMemory(ReadLease&& lease)
-    : device_(lease.ring()->device()),
-      mapping_(lease.ring()->mapping()),
+    : device_(&lease.ring()->device()),
+      mapping_(lease.ring()->mapping().get()),
       offset_(lease.offset()),
       bytes_(lease.ring()->slot_bytes()),
       has_content_(true),
@@ -48,7 +48,11 @@ FrameMemory::FrameMemory(ReadLease&& lease)
 
 FrameMemory::FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes,
                          std::shared_ptr<BlockPool> pool)
-    : device_(std::move(device)), mapping_(block.mapping), bytes_(bytes), pool_(std::move(pool)), has_content_(true) {
+    : mapping_(block.mapping.get()),
+      own_device_(std::move(device)),
+      bytes_(bytes),
+      pool_(std::move(pool)),
+      has_content_(true) {
   holder_ = std::move(block);
 }
 

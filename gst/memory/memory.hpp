@@ -50,7 +50,7 @@ class FrameMemory final : public FrameHolder {
   FrameMemory(const FrameMemory&) = delete;
   FrameMemory& operator=(const FrameMemory&) = delete;
 
-  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return device_; }
+  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return *device_; }  ///< null: host memory
   [[nodiscard]] const Mapping& mapping() const noexcept { return *mapping_; }
   [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -102,8 +102,11 @@ class FrameMemory final : public FrameHolder {
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
   std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;
-  std::shared_ptr<Device> device_;
-  std::shared_ptr<Mapping> mapping_;
+  // Of the ring, which the lease keeps, or of what is here: to count one more holder of them for each frame would take
+  // a line of the CPU's cache back and forth between the producer's core and the consumer's.
+  const std::shared_ptr<Device>* device_ = &own_device_;
+  Mapping* mapping_ = nullptr;
+  std::shared_ptr<Device> own_device_;
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
   std::uint64_t sequence_ = 0;

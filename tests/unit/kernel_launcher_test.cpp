@@ -24,6 +24,13 @@ class Stuck : public Timeline {
   void check() override {}
 };
 
+/// Never gets there: what was to raise it is lost.
+class Lost : public Timeline {
+ public:
+  std::uint64_t completed() override { return 0; }
+  void check() override { throw Error(ErrorCode::device_lost, "a test took it"); }
+};
+
 TEST_P(KernelLauncherTest, BringsTheOutputToTheHost) {
   const auto kernel = adder("", 3);
   kernel->set_stream(any_bytes(), any_bytes());
