@@ -74,4 +74,13 @@ std::int64_t Histogram::percentile(double share) const noexcept {
   return max_;
 }
 
+std::vector<Histogram::Count> Histogram::counts() const {
+  std::vector<Count> made;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    if (counts_[bucket] == 0) continue;
+    made.push_back({.time_ns = std::clamp(middle_of(bucket), min_, max_), .times = counts_[bucket]});
+  }
+  return made;
+}
+
 }  // namespace gpumap

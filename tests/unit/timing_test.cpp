@@ -96,6 +96,13 @@ TEST(Histogram, AgreesWithSortedTimes) {
     EXPECT_NEAR(static_cast<double>(got.p90), exact(0.9), exact(0.9) * 0.01 + 0.5);
     EXPECT_NEAR(static_cast<double>(got.p99), exact(0.99), exact(0.99) * 0.01 + 0.5);
     EXPECT_NEAR(static_cast<double>(got.p999), exact(0.999), exact(0.999) * 0.01 + 0.5);
+    std::uint64_t before = 0;
+    for (const auto& [time, times_of_it] : histogram.counts()) {
+      ASSERT_NEAR(static_cast<double>(time), static_cast<double>(times[before]),
+                  static_cast<double>(times[before]) * 0.02 + 0.5);
+      before += times_of_it;
+    }
+    EXPECT_EQ(before, count);
     for (const double share : {0.25, 0.5, 0.999, 1.0}) {
       EXPECT_NEAR(static_cast<double>(histogram.percentile(share)), exact(share), exact(share) * 0.01 + 0.5);
     }

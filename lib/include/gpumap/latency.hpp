@@ -111,6 +111,12 @@ class GPUMAP_API Histogram {
   [[nodiscard]] Percentiles percentiles() const noexcept;
   /// The smallest time that at least this share of those counted does not exceed; 0 where none was.
   [[nodiscard]] std::int64_t percentile(double share) const noexcept;
+  /// What was counted, the shortest first: times as fine as they are told apart, for a plot.
+  struct Count {
+    std::int64_t time_ns;
+    std::uint64_t times;
+  };
+  [[nodiscard]] std::vector<Count> counts() const;
   void clear() noexcept { *this = {}; }
 
  private:
