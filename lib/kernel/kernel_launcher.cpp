@@ -35,7 +35,7 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
 void KernelLauncher::choose_queue(const KernelPlan& plan) {
   if (queue_ && resident_ == plan.resident) return;
   queue_ = create_queue(plan.resident);
-  multiprocessors_ = multiprocessors_of(*queue_);
+  multiprocessors_ = queue_->multiprocessors();
   const std::lock_guard lock(mutex_);
   resident_ = plan.resident;
   why_ = plan.resident ? doorbell_of(*queue_) : plan.why_launched;

@@ -37,7 +37,7 @@ class CudaQueue final : public Queue {
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
-  [[nodiscard]] std::uint32_t multiprocessors() const noexcept { return timeline_->multiprocessors(); }
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept override { return timeline_->multiprocessors(); }
 
   WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
     device_->check_alive();
@@ -200,11 +200,6 @@ CudaQueue& cuda_queue(Queue& queue) {
 }
 
 }  // namespace
-
-std::uint32_t multiprocessors_of(const Queue& queue) noexcept {
-  const auto* own = dynamic_cast<const CudaQueue*>(&queue);
-  return own != nullptr ? own->multiprocessors() : 0;
-}
 
 CUstream stream_of(Queue& queue) {
   return cuda_queue(queue).use_stream();

@@ -61,6 +61,7 @@ class ResidentQueue final : public Queue {
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept override { return timeline_->multiprocessors(); }
   [[nodiscard]] const std::string& doorbell() const noexcept { return doorbell_; }
 
   WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {

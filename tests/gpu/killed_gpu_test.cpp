@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <iterator>
 #include <random>
 
@@ -38,8 +39,9 @@ std::string plugin_folder() {
 /// A process that plays a pipeline. Killed at the latest with its owner.
 class Process {
  public:
-  Process(const std::string& player, const std::string& description) {
-    std::string command = "exec ";
+  Process(const std::string& player, const std::string& description, const std::string& log) {
+    // To a file: what a player counts as failed, such as the watchdog's error, is none of this program's failures.
+    std::string command = "exec >'" + log + "' 2>&1 ";
     if (player == "gst-launch-1.0") {
       command += "env G_DEBUG= GST_PLUGIN_PATH='" + plugin_folder() + "' gst-launch-1.0 -q " + description;
     } else {
@@ -102,6 +104,11 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
   [[nodiscard]] std::string player() const { return std::get<1>(GetParam()); }
   [[nodiscard]] std::string in_path() const { return at_ + ".in"; }
   [[nodiscard]] std::string out_path() const { return at_ + ".out"; }
+  [[nodiscard]] std::string log_path() const { return at_ + ".log"; }
+  void TearDown() override {
+    if (HasFailure()) std::cout << "the last player said:\n" << std::ifstream(log_path()).rdbuf() << std::endl;
+    GpuPipeline::TearDown();
+  }
 
   /// Some thousand frames a second, for seconds; or the first ones as fast as they go.
   [[nodiscard]] std::string line(const std::string& kernel, unsigned frames = 0) const {
@@ -128,7 +135,7 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
     std::filesystem::remove(out_path());
     constexpr unsigned frames = 200;
     const auto began = Clock::now();
-    Process next(player(), line("location=" + kernel_, frames));
+    Process next(player(), line("location=" + kernel_, frames), log_path());
     EXPECT_TRUE(eventually([&] { return written() != 0; }));
     *ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
     EXPECT_EQ(next.wait(), "exit 0");
@@ -171,7 +178,7 @@ TEST_P(Killed, TheNextStartsAtOnceAndIsRight) {
     double slowest = 0, ended = 0;
     for (unsigned round = 0; round < times(5, 2); ++round) {
       std::filesystem::remove(out_path());
-      Process process(player(), line("location=" + kernel_));
+      Process process(player(), line("location=" + kernel_), log_path());
       // Under way, and somewhere in a frame or between two.
       ASSERT_TRUE(eventually([&] { return written() > 20 * block; })) << process.wait(1ms);
       g_usleep(random() % 50'000);
@@ -201,7 +208,8 @@ TEST_P(Killed, AKernelThatNeverEndsEndsWithItsProcess) {
   const std::string endless = folder_.add("endless.cu", text_of({mixing.declarations, body.c_str()}, true));
   for (const int number : {0, SIGINT, SIGKILL}) {
     std::filesystem::remove(out_path());
-    Process process(player(), line("timeout=" + std::to_string(number == 0 ? 500 : 60'000) + " location=" + endless));
+    Process process(player(), line("timeout=" + std::to_string(number == 0 ? 500 : 60'000) + " location=" + endless),
+                    log_path());
     ASSERT_TRUE(eventually([&] { return written() > 20 * block; })) << process.wait(1ms);
     if (number != 0) {
       g_usleep(300'000);  // it is in that frame by then

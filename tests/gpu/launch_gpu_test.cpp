@@ -216,10 +216,10 @@ TEST_F(LaunchGpuTest, AShareIsKeptTo) {
   ASSERT_GE(all.size(), 20U);
   const auto in_tenth = used_by(*tenth, *looking);
   EXPECT_LE(static_cast<double>(in_tenth.size()), 0.1 * static_cast<double>(all.size()));
-  EXPECT_EQ(in_tenth.size(), multiprocessors_of(*tenth));
+  EXPECT_EQ(in_tenth.size(), tenth->multiprocessors());
   const auto half = create_cuda_queue(*device_, {.priority = 1, .sm_share = 0.5});
   const auto in_half = used_by(*half, *looking);
-  EXPECT_EQ(in_half.size(), multiprocessors_of(*half));
+  EXPECT_EQ(in_half.size(), half->multiprocessors());
   EXPECT_LE(2 * in_half.size(), all.size());
   for (const std::size_t one : in_half) EXPECT_EQ(in_tenth.count(one), 0U) << "multiprocessor " << one << " is in both";
 

@@ -171,12 +171,12 @@ TEST_F(CudaLaunchTest, PriorityIsTheStreams) {
 
 // Fifteen parts of 8 multiprocessors and one of 12.
 TEST_F(CudaLaunchTest, SharesAreNobodyElses) {
-  EXPECT_EQ(multiprocessors_of(*queue_of()), 0U);
+  EXPECT_EQ(queue_of()->multiprocessors(), 0U);
   std::vector<std::unique_ptr<Queue>> queues;
   std::set<const void*> contexts;
   for (const auto& [share, count] : std::vector<std::pair<double, unsigned>>{{0.1, 12}, {0.25, 32}, {0.5, 64}}) {
     queues.push_back(queue_of({.sm_share = share}));
-    EXPECT_EQ(multiprocessors_of(*queues.back()), count) << share;
+    EXPECT_EQ(queues.back()->multiprocessors(), count) << share;
     contexts.insert(fake_cuda::of(stream_of(*queues.back())).partition);
   }
   EXPECT_EQ(contexts.size(), 3U);
@@ -188,14 +188,15 @@ TEST_F(CudaLaunchTest, SharesAreNobodyElses) {
   for (const char* figure : {"sm-share=0.5", "66 of the 132", "leave 24"}) EXPECT_THAT(text, HasSubstr(figure));
   queues.erase(queues.begin() + 1);  // from the middle
   queues.push_back(queue_of({.sm_share = 56.0 / 132}));
-  EXPECT_EQ(multiprocessors_of(*queues.back()), 56U);
+  EXPECT_EQ(queues.back()->multiprocessors(), 56U);
   EXPECT_EQ(in_use(), 16U);
   queues.clear();
   EXPECT_EQ(in_use(), 0U);
-  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 1})), 132U);
+  EXPECT_EQ(queue_of({.sm_share = 1})->multiprocessors(), 132U);
   const auto hurried = queue_of({.sm_share = 0.125});
-  EXPECT_EQ(multiprocessors_of(*hurried), 16U);
-  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 0.875})), 108U) << "115 at most: 12 and twelve times 8";
+  EXPECT_EQ(hurried->multiprocessors(), 16U);
+  EXPECT_EQ(create_resident_queue(device_, {.cuda = {.sm_share = 0.25}})->multiprocessors(), 32U);
+  EXPECT_EQ(queue_of({.sm_share = 0.875})->multiprocessors(), 108U) << "115 at most: 12 and twelve times 8";
 }
 
 TEST_F(CudaLaunchTest, SharesThatCannotBeAreRefused) {
@@ -209,7 +210,7 @@ TEST_F(CudaLaunchTest, SharesThatCannotBeAreRefused) {
   fake_cuda::streams_to_come = 0;
   static_cast<void>(refusal(device_, {.sm_share = 1}, ErrorCode::no_memory));
   fake_cuda::streams_to_come = 1 << 20;
-  EXPECT_EQ(multiprocessors_of(*queue_of({.sm_share = 1})), 132U) << "what failed gives back";
+  EXPECT_EQ(queue_of({.sm_share = 1})->multiprocessors(), 132U) << "what failed gives back";
 }
 
 TEST_F(CudaLaunchTest, AnOldDriverIsNamed) {

@@ -34,8 +34,6 @@ struct CudaQueueOptions {
 /// Throws as Device::create_queue(), Error(invalid) for options that the GPU cannot keep to, and Error(not_supported)
 /// where there is no CUDA, or a share with a driver before CUDA 12.4.
 [[nodiscard]] GPUMAP_API std::unique_ptr<Queue> create_cuda_queue(Device& device, const CudaQueueOptions& options);
-/// Multiprocessors that its share gave to a queue; 0: it runs on all.
-[[nodiscard]] GPUMAP_API std::uint32_t multiprocessors_of(const Queue& queue) noexcept;
 
 /// The CUstream behind a CUDA queue, which keeps it. What the caller puts there before the next submit() is part of
 /// that submission. Thread safety as the queue's. Throws Error(invalid) for a Vulkan queue.

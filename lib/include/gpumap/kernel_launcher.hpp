@@ -186,9 +186,8 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] const KernelSettings& settings() const noexcept { return settings_; }  ///< as they were at the start
   [[nodiscard]] Fence last_launched() const;                                           ///< the end of what was last
-  [[nodiscard]] std::uint32_t multiprocessors() const noexcept {
-    return multiprocessors_;
-  }                                            ///< as multiprocessors_of()
+  /// As Queue::multiprocessors().
+  [[nodiscard]] std::uint32_t multiprocessors() const noexcept { return multiprocessors_; }
   [[nodiscard]] std::uint64_t frames() const;  ///< launched on, ever
   struct How {
     bool resident;    ///< the kernel stays on the GPU; else each frame is a launch

@@ -49,6 +49,8 @@ class GPUMAP_API Queue {
   };
 
   [[nodiscard]] virtual Backend backend() const noexcept = 0;
+  /// That its share of the GPU (CudaQueueOptions::sm_share) gave it; 0: it runs on all.
+  [[nodiscard]] virtual std::uint32_t multiprocessors() const noexcept { return 0; }
 
   /// Later work starts after `fence`: on the GPU where both sides are the same backend, else by a CPU wait, which ends
   /// with `cancelled` once `cancel`, which may be null, is set.
