@@ -48,14 +48,20 @@ constexpr const char* media_type = "application/x-frame";
 
 struct Pair {
   const char* name;
-  const char* sink;
+  const char* element;  ///< without which the pair is left out
+  const char* sink;     ///< {}: the socket
   const char* src;
+  bool on_gpu = false;  ///< it takes pictures only, and no other frames
 };
 constexpr std::array pairs{
-    Pair{"gpumap", "gpumapsink leaky=oldest slots=8", "gpumapsrc"},
-    Pair{"shm", "shmsink wait-for-connection=false sync=false shm-size=1000000", "shmsrc is-live=true"},
-    Pair{"unixfd", "unixfdsink sync=false", "unixfdsrc"},
+    Pair{"gpumap", "gpumapsink", "gpumapsink leaky=oldest slots=8 socket-path={}", "gpumapsrc socket-path={}"},
+    Pair{"shm", "shmsink", "shmsink wait-for-connection=false sync=false shm-size=1000000 socket-path={}",
+         "shmsrc is-live=true socket-path={}"},
+    Pair{"unixfd", "unixfdsink", "unixfdsink sync=false socket-path={}", "unixfdsrc socket-path={}"},
+    Pair{"cudaipc", "cudaipcsink", "cudaupload ! cudaipcsink sync=false address={}",
+         "cudaipcsrc address={} ! cudadownload", true},
 };
+constexpr unsigned picture_width = 256;  ///< whose rows CUDA memory needs no padding for
 
 /// What the processes share. `wanted` is when the next frame is due to have come: a gap begins there.
 struct Shared {
@@ -85,6 +91,12 @@ Line line_of(std::uint64_t frame, std::uint64_t place) {
   return line;
 }
 
+std::string caps_of(const Options& options) {
+  if (!pairs[options.pair].on_gpu) return media_type;
+  return fmt::format("video/x-raw,format=GRAY8,width={},height={},framerate=0/1", picture_width,
+                     options.bytes / picture_width);
+}
+
 GstElement* launch(const std::string& line) {
   GError* error = nullptr;
   GstElement* pipeline = gst_parse_launch(line.c_str(), &error);
@@ -99,9 +111,9 @@ GstElement* part(GstElement* pipeline, const char* name) {
 }
 
 /// What the sink offers, so that each pair gets the memory that it likes best; null: the system's.
-GstAllocator* offered_allocator(GstElement* source) {
+GstAllocator* offered_allocator(GstElement* source, const std::string& media) {
   GstPad* pad = gst_element_get_static_pad(source, "src");
-  GstCaps* caps = gst_caps_new_empty_simple(media_type);
+  GstCaps* caps = gst_caps_from_string(media.c_str());
   GstQuery* query = gst_query_new_allocation(caps, FALSE);
   GstAllocator* allocator = nullptr;
   if (gst_pad_peer_query(pad, query) && gst_query_get_n_allocation_params(query) > 0) {
@@ -129,11 +141,12 @@ GstBuffer* make_frame(GstAllocator* allocator, std::uint64_t frame, std::size_t 
 int produce(const Options& options, Shared& shared) {
   // shmsink would make another path where a dead one's socket is left. gpumapsink clears it away by itself.
   if (std::string_view(pairs[options.pair].name) != "gpumap") std::filesystem::remove(options.folder + "/s");
+  const std::string socket = options.folder + "/s";
   GstElement* pipeline =
-      launch(fmt::format("appsrc name=in block=true max-buffers=1 format=time caps={} ! {} socket-path={}/s",
-                         media_type, pairs[options.pair].sink, options.folder));
+      launch(fmt::format("appsrc name=in block=true max-buffers=1 format=time caps={} ! {}", caps_of(options),
+                         fmt::format(fmt::runtime(pairs[options.pair].sink), socket)));
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
-  GstAllocator* const allocator = offered_allocator(part(pipeline, "in"));
+  GstAllocator* const allocator = offered_allocator(part(pipeline, "in"), caps_of(options));
   const std::int64_t period = 1000 * ms / options.fps;
   const std::int64_t began = bench::now_ns();
   std::int64_t next = began;
@@ -180,8 +193,10 @@ void note(Shared::Taker& taker, GstBuffer* buffer, std::int64_t period) {
 
 /// Until it is killed, or its pipeline ends by itself.
 int consume(const Options& options, Shared::Taker& taker) {
-  GstElement* pipeline = launch(fmt::format("{} socket-path={}/s ! {} ! appsink name=out sync=false",
-                                            pairs[options.pair].src, options.folder, media_type));
+  const std::string socket = options.folder + "/s";
+  GstElement* pipeline =
+      launch(fmt::format("{} ! {} ! appsink name=out sync=false",
+                         fmt::format(fmt::runtime(pairs[options.pair].src), socket), caps_of(options)));
   if (gst_element_set_state(pipeline, GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return 1;
   while (GstSample* sample = gst_app_sink_pull_sample(GST_APP_SINK(part(pipeline, "out")))) {
     note(taker, gst_sample_get_buffer(sample), 1000 * ms / options.fps);
@@ -317,14 +332,17 @@ void measure(const Options& options, Shared& shared) {
                            "due", "seen", "torn", "lost", "without ms", "longest ms", "push ms", "restarts", "hangs");
   for (const char* plot : {"victim killed", "victim stopped", "producer killed"}) {
     for (int i = 0; i < static_cast<int>(pairs.size()); ++i) {
-      const std::string sink(pairs[i].sink, std::strcspn(pairs[i].sink, " "));
       if (!options.only.empty() && std::ranges::find(options.only, pairs[i].name) == options.only.end()) continue;
-      GstElementFactory* factory = gst_element_factory_find(sink.c_str());
+      GstElementFactory* factory = gst_element_factory_find(pairs[i].element);
       if (factory == nullptr) {
-        std::cout << fmt::format("{:<8} {:<16} no {} here\n", pairs[i].name, plot, sink);
+        std::cout << fmt::format("{:<8} {:<16} no {} here\n", pairs[i].name, plot, pairs[i].element);
         continue;
       }
       gst_object_unref(factory);
+      if (pairs[i].on_gpu && options.bytes % picture_width != 0) {
+        throw std::runtime_error(
+            fmt::format("{} takes rows of {} bytes: let --bytes be a multiple of that", pairs[i].name, picture_width));
+      }
       Options chosen = options;
       chosen.pair = i;
       const nlohmann::json row = act(chosen, shared, plot);
@@ -361,7 +379,8 @@ Shared& shared_memory(int& descriptor) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("What the death of a process costs the others, beside other elements between processes");
-  app.add_option("--pairs", options.only, "Which of gpumap, shm and unixfd (all that are here)")->expected(1, 3);
+  app.add_option("--pairs", options.only, "Which of gpumap, shm, unixfd and cudaipc (all that are here)")
+      ->expected(1, 4);
   app.add_option("--kills", options.kills, "How often someone is killed or stopped")->check(CLI::PositiveNumber);
   app.add_option("--fps", options.fps, "Frames a second")->check(CLI::Range(1, 1000));
   app.add_option("--bytes", options.bytes, "Bytes of a frame")->check(CLI::Range(64, 1 << 20));
