@@ -61,7 +61,7 @@ constexpr std::array pairs{
     Pair{"cudaipc", "cudaipcsink", "cudaupload ! cudaipcsink sync=false address={}",
          "cudaipcsrc address={} ! cudadownload", true},
 };
-constexpr unsigned picture_width = 256;  ///< whose rows CUDA memory needs no padding for
+constexpr unsigned picture_width = 64, row_bytes = 4 * picture_width;
 
 /// What the processes share. `wanted` is when the next frame is due to have come: a gap begins there.
 struct Shared {
@@ -93,8 +93,8 @@ Line line_of(std::uint64_t frame, std::uint64_t place) {
 
 std::string caps_of(const Options& options) {
   if (!pairs[options.pair].on_gpu) return media_type;
-  return fmt::format("video/x-raw,format=GRAY8,width={},height={},framerate=0/1", picture_width,
-                     options.bytes / picture_width);
+  return fmt::format("video/x-raw,format=RGBA,width={},height={},framerate=0/1", picture_width,
+                     options.bytes / row_bytes);
 }
 
 GstElement* launch(const std::string& line) {
@@ -339,9 +339,9 @@ void measure(const Options& options, Shared& shared) {
         continue;
       }
       gst_object_unref(factory);
-      if (pairs[i].on_gpu && options.bytes % picture_width != 0) {
+      if (pairs[i].on_gpu && options.bytes % row_bytes != 0) {
         throw std::runtime_error(
-            fmt::format("{} takes rows of {} bytes: let --bytes be a multiple of that", pairs[i].name, picture_width));
+            fmt::format("{} takes rows of {} bytes: let --bytes be a multiple of that", pairs[i].name, row_bytes));
       }
       Options chosen = options;
       chosen.pair = i;
