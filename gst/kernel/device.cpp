@@ -9,7 +9,7 @@
 namespace gpumap::gst {
 
 const std::shared_ptr<Device>& device_of(GstBuffer* frame) {
-  static const std::shared_ptr<Device> none;
+  static const auto& none = *new std::shared_ptr<Device>;  // for good: a thread may come here while the process ends
   const FrameMemory* memory =
       gst_buffer_n_memory(frame) == 1 ? frame_memory(gst_buffer_peek_memory(frame, 0)) : nullptr;
   return memory != nullptr ? memory->device() : none;
