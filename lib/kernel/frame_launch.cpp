@@ -64,15 +64,6 @@ bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement,
   return true;
 }
 
-bool KernelLauncher::take_output(std::size_t bytes, LentBlock& block) {
-  if (next_output_ && next_output_.pool() == device_pool_ && device_pool_->bytes() >= bytes) {
-    block = std::move(next_output_);
-    return true;
-  }
-  next_output_ = {};
-  return take(device_pool_, Placement::device, bytes, block);
-}
-
 /// Memory for all that comes of the frame. False when cancelled.
 bool KernelLauncher::make_room(Job& job) {
   FrameInput& in = job.in;
@@ -102,7 +93,7 @@ bool KernelLauncher::make_room(Job& job) {
   const std::size_t guard = bounds_ ? BoundsCheck::guard_bytes : 0;
   if (declaration_.unchanged && !job.hands_on) {
     job.block = std::move(job.packed);
-  } else if (!job.hands_on && !job.straight && !take_output(job.bytes + guard, job.block)) {
+  } else if (!job.hands_on && !job.straight && !take(device_pool_, Placement::device, job.bytes + guard, job.block)) {
     return false;
   }
   if (job.is_copied_out() && !job.target.copy) {
@@ -351,10 +342,6 @@ FrameOutput KernelLauncher::finish(Job& job) {
   } else if (job.target.place == FrameTarget::Place::device) {
     job.block.add_read_fence(last_);  // it may be let go before the kernel has written it
     made.block = std::move(job.block);
-    // The GPU is at work: what is looked for now keeps no frame waiting.
-    if (made.block.pool() == device_pool_ && device_pool_ && !next_output_) {
-      if (auto idle = device_pool_->take_idle()) next_output_ = LentBlock(device_pool_, std::move(*idle));
-    }
   }
   job.tensors.outputs.add_read_fence(last_);  // likewise
   made.tensors = std::move(job.tensors.outputs);

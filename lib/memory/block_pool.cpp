@@ -45,7 +45,6 @@ std::optional<MemoryBlock> BlockPool::take_idle() {
   if (idle == free_.end()) return {};
   MemoryBlock block = std::move(*idle);
   free_.erase(idle);
-  block.readers.clear();
   return block;
 }
 
@@ -67,13 +66,15 @@ std::shared_ptr<Mapping> BlockPool::allocate() {
 }
 
 std::optional<MemoryBlock> BlockPool::take(const std::atomic<bool>& cancelled) {
-  if (auto idle = take_idle()) return idle;
-  std::optional<MemoryBlock> block = take_oldest();
-  if (!block) return MemoryBlock{allocate(), {}};
-  if (!wait_for_readers(*block, no_deadline, &cancelled)) {
-    const std::lock_guard lock(mutex_);
-    free_.push_front(std::move(*block));
-    return {};
+  std::optional<MemoryBlock> block = take_idle();
+  if (!block) {
+    block = take_oldest();
+    if (!block) return MemoryBlock{allocate(), {}};
+    if (!wait_for_readers(*block, no_deadline, &cancelled)) {
+      const std::lock_guard lock(mutex_);
+      free_.push_front(std::move(*block));
+      return {};
+    }
   }
   block->readers.clear();
   return block;

@@ -55,21 +55,6 @@ TEST_F(BlockPoolTest, ASlowReaderIsWaitedFor) {
   timeline_->reached = BlockPool::max_read;
 }
 
-TEST_F(BlockPoolTest, AnIdleOneIsNeitherWaitedForNorMade) {
-  EXPECT_FALSE(pool_->take_idle().has_value());
-  MemoryBlock first = take(), second = take();
-  const Mapping* const idle = second.mapping.get();
-  give_back_read(std::move(first), 1);
-  EXPECT_FALSE(pool_->take_idle().has_value()) << "it is read still";
-  give_back_read(std::move(second), 0);
-  const auto taken = pool_->take_idle();
-  ASSERT_TRUE(taken.has_value());
-  EXPECT_EQ(taken->mapping.get(), idle);
-  EXPECT_TRUE(taken->readers.empty());
-  EXPECT_FALSE(pool_->take_idle().has_value()) << "it is out";
-  timeline_->reached = 1;
-}
-
 // A downstream that holds many frames is not a reader to wait for: it may wait for us.
 TEST_F(BlockPoolTest, BlocksThatAreOutDoNotCount) {
   std::vector<MemoryBlock> held;

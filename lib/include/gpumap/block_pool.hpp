@@ -38,8 +38,6 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
   /// still read, this waits for the oldest: otherwise a slow reader, which is asked for nothing, would be given one
   /// block of device memory a frame. Empty when cancelled. Throws Error(no_memory | device_lost).
   [[nodiscard]] std::optional<MemoryBlock> take(const std::atomic<bool>& cancelled);
-  /// One that came back and that no one reads any more, if there is one: without a wait, and no new one.
-  [[nodiscard]] std::optional<MemoryBlock> take_idle();
   void give_back(MemoryBlock&& block);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
@@ -48,6 +46,7 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
 
  private:
   [[nodiscard]] std::shared_ptr<Mapping> allocate();
+  [[nodiscard]] std::optional<MemoryBlock> take_idle();
   [[nodiscard]] std::optional<MemoryBlock> take_oldest();
 
   std::shared_ptr<Device> device_;

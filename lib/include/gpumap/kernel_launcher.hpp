@@ -206,7 +206,6 @@ class GPUMAP_API KernelLauncher {
   void check_shortening(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
-  [[nodiscard]] bool take_output(std::size_t bytes, LentBlock& block);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
   [[nodiscard]] bool make_room(Job& job);
@@ -242,7 +241,6 @@ class GPUMAP_API KernelLauncher {
   gpumap_frame frame_{};
   std::optional<FrameLayout> in_, out_;  ///< none before the first stream
   std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_;
-  LentBlock next_output_;  ///< of device_pool_, where one was idle: taken while the GPU was at work
   bool ended_ = false, all_done_ = false;
   std::atomic<bool> cancelled_{false};
 
