@@ -135,6 +135,7 @@ void Outlet::run() {
 
 void Outlet::step() {
   std::unique_lock lock(step_);
+  left_.remove_if([](const auto& one) { return one.first.expired(); });
   watch_time();
   Channel::Next next = channel_->next(Clock::now() + idle);
   if (next.kind == Channel::Next::Kind::event) {
@@ -163,6 +164,9 @@ void Outlet::end_server(std::shared_ptr<LinkServer> last) {
   // Who answers a client, or makes room, holds it for a moment, in which it waits for nobody. It is to end here: the
   // next one needs its path, and it calls this.
   while (last.use_count() > 1) std::this_thread::sleep_for(50us);
+  // Its ring is done with. What downstream of a client holds, or has queued, may stay there for long, and is the
+  // client's. After a failure the ring goes on, without clients.
+  if (last && !failed_) left_.emplace_back(ring_, last->leave());
 }
 
 void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {

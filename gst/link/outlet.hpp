@@ -6,12 +6,14 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -59,7 +61,7 @@ class Outlet {
   void flush(GstEvent* event);
   [[nodiscard]] std::shared_ptr<LinkServer> server();
   void set_server(std::shared_ptr<LinkServer> server);
-  static void end_server(std::shared_ptr<LinkServer> last);
+  void end_server(std::shared_ptr<LinkServer> last);
   void forward(GstEvent* event);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
@@ -71,8 +73,10 @@ class Outlet {
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
-  OutletSettings settings_;             ///< without an address once it has failed
-  std::shared_ptr<Ring> ring_;          ///< that is served
+  OutletSettings settings_;     ///< without an address once it has failed
+  std::shared_ptr<Ring> ring_;  ///< that is served
+  /// What clients still have of rings before, for as long as somebody who still waits for a slot there could get it.
+  std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
   std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_
   std::map<std::uint32_t, LinkText> kept_;
   std::vector<std::string> names_;  ///< of kept events of which there are several of one type

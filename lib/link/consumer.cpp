@@ -42,8 +42,8 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
       socket(std::move(connection)),
       server(link::watch_process(link::peer_of(socket.get()).pid)),
       bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      memory(std::move(fds[1]), welcome.slots, server_generation),
-      claims(memory.block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
+      memory(std::make_shared<link::BlockMemory>(std::move(fds[1]), welcome.slots, server_generation)),
+      claims(memory->block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
       leases(welcome.slots),
       incoming(socket.get(), server_generation) {
   if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
@@ -106,7 +106,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
       case link::Claim::got:
         claimed = next;
         // Not to be believed any more: the slot may be another frame's by now.
-        if (memory.block().revoked.load() != 0) {
+        if (memory->block().revoked.load() != 0) {
           incoming.read_all();
           incoming.hang_up("the server took the frames back");
           static_cast<void>(claims.give_back(next.slot));
@@ -138,7 +138,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   if (!claimed) return std::nullopt;
   const std::uint32_t slot = claimed->slot;
   frame.info = claimed->shown.info;
-  const std::byte* const note = memory.note(slot);
+  const std::byte* const note = memory->note(slot);
   frame.note.assign(note, note + claimed->shown.note_bytes);
   frame.stamps.reset();
   // Where the producer does not stamp, the clock is not read.
@@ -147,7 +147,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   }
   frame.message.clear();
   claimed.reset();
-  memory.block().received.fetch_add(1, std::memory_order_relaxed);
+  memory->block().received.fetch_add(1, std::memory_order_relaxed);
   if (thread_idle) changed.notify_all();
   return hand_over(slot);
 }
@@ -181,11 +181,12 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     state->collect();
     // Whoever met the fault may never call next() again, nor let a lease go: what it has, and is still offered, stops
     // the producer until the server hears of it.
-    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.ended) {
+    if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.gone) {
       state->incoming.hang_up(lost);
     }
     const bool holds = state->claims.held() > 0;
-    if (state->closing && (!holds || state->incoming.ended)) break;
+    // A server that ends waits for what is held, or leaves it: hung up on, it would write there anew.
+    if (state->closing && (!holds || state->incoming.discard())) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);
     state->thread_idle = idle == idle_turns;
     state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
@@ -215,7 +216,7 @@ LinkConsumer::~LinkConsumer() {
   // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
   // that a process may leave behind at its end. Else the thread goes on by itself.
   const Deadline end = Clock::now() + patience_at_end;
-  while ((state_->claims.held() == 0 || state_->incoming.ended) && Clock::now() < end) {
+  while ((state_->claims.held() == 0 || state_->incoming.gone) && Clock::now() < end) {
     lock.unlock();
     if (state_->thread_over.wait_for(return_interval) == std::future_status::ready) return;
     lock.lock();
@@ -250,7 +251,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
     return LinkNext::closed;
-  auto& asleep = state->memory.block().asleep;
+  auto& asleep = state->memory->block().asleep;
   const auto spin = std::min<std::chrono::nanoseconds>(state->options.spin, longest_spin);
   std::unique_lock lock(state->mutex);
   state->begin_call();
@@ -312,16 +313,13 @@ void LinkConsumer::interrupt() noexcept {
 }
 
 bool LinkConsumer::revoked() const noexcept {
-  return state_->memory.block().revoked.load() != 0;
+  return state_->memory->block().revoked.load() != 0;
 }
 bool LinkConsumer::cut_off() const noexcept {
   return state_->is_cut_off();
 }
 std::function<bool()> LinkConsumer::asks_whether_cut_off() const {
-  return [weak = std::weak_ptr<State>(state_)] {
-    const auto state = weak.lock();
-    return state && state->is_cut_off();
-  };
+  return [memory = state_->memory] { return State::is_cut_off(*memory); };
 }
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};

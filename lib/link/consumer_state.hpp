@@ -50,7 +50,8 @@ struct LinkConsumer::State {
   /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
   /// may have to wait for a lease; it keeps the state alive.
   static void give_back_until_closed(const std::shared_ptr<State>& state);
-  [[nodiscard]] bool is_cut_off() const noexcept {
+  [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off(*memory); }
+  [[nodiscard]] static bool is_cut_off(const link::BlockMemory& memory) noexcept {
     return memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);
   }
 
@@ -60,7 +61,8 @@ struct LinkConsumer::State {
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
-  link::BlockMemory memory;
+  const std::shared_ptr<link::BlockMemory>
+      memory;  ///< shared with who asks whether leases that live longer are cut off
   std::shared_ptr<Ring> ring;
   std::atomic<bool> interrupted{false};
 

@@ -22,7 +22,15 @@ Incoming::Incoming(int socket, std::uint64_t generation)
 void Incoming::hang_up(const std::string& reason) {
   if (why.empty()) why = reason;
   ended = true;
+  gone = true;
   shutdown(socket_, SHUT_RDWR);
+}
+
+bool Incoming::discard() {
+  inbox.clear();
+  urgent.clear();
+  if (!gone) read_all();
+  return gone;
 }
 
 void Incoming::take_in(const Message& message) {

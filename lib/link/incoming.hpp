@@ -25,6 +25,8 @@ class Incoming {
   void read_all();
   /// The connection ends here, for `reason` where none is known.
   void hang_up(const std::string& reason);
+  /// Read what nobody will take any more, so that it does not pile up at the server. True: the connection is gone.
+  bool discard();
   /// The oldest message that overtakes. False: there is none.
   [[nodiscard]] bool take_urgent(LinkFrame& frame);
   /// The oldest one in order. Precondition: there is one in `inbox`.
@@ -49,7 +51,8 @@ class Incoming {
   std::string why;
   bool moved = false;  ///< another server follows
   bool ended_well = false;
-  bool ended = false;    ///< nothing more will be offered
+  bool ended = false;    ///< nothing more will be offered; by gone, or by a word of the server, which may stay
+  bool gone = false;     ///< the connection: nobody hears of what comes back any more
   bool readable = true;  ///< the socket may have something
 
  private:

@@ -126,21 +126,36 @@ void LinkServer::State::send_to(Client& client, std::span<const std::byte> paylo
   deliver(client, link::encode_data(generation, head, payload));
 }
 
-void LinkServer::State::drain(Deadline deadline) {
+void LinkServer::State::drain(Deadline deadline, bool for_frames) {
   std::unique_lock lock(mutex);
   ending = true;
   for (auto& client : clients) {
     if (!client) continue;
-    static_cast<void>(link::send_message(
-        client->socket.get(),
-        link::encode_reason(generation, link::MessageType::bye, moves ? link::Why::moved : link::Why::ended,
-                            moves ? "another ring follows" : "the server ended")));
+    deliver(*client,
+            link::encode_reason(generation, link::MessageType::bye, moves ? link::Why::moved : link::Why::ended,
+                                moves ? "another ring follows" : "the server ended"));
   }
-  while (fan.busy() > 0 && Clock::now() < deadline) {
+  const auto waits = [&] {
+    const auto unsent = [](const auto& client) { return client && !client->backlog.empty(); };
+    return (for_frames && fan.busy() > 0) || std::any_of(clients.begin(), clients.end(), unsent);
+  };
+  while (waits() && Clock::now() < deadline) {
     fan.want_returns();
     collect(true);
-    if (fan.busy() > 0) changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + milliseconds(1)));
+    if (waits()) changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + milliseconds(1)));
   }
+}
+
+std::vector<ReadLease> LinkServer::State::leave(Deadline deadline) {
+  drain(deadline, false);
+  const std::lock_guard lock(mutex);
+  left = true;
+  collect(true);
+  std::vector<ReadLease> theirs;
+  for (std::uint32_t slot = 0; slot < ring->slots(); ++slot) {
+    if (fan.holders(slot) != 0) theirs.push_back(std::move(leases[slot]));
+  }
+  return theirs;
 }
 
 void LinkServer::State::stop() noexcept {
@@ -150,7 +165,7 @@ void LinkServer::State::stop() noexcept {
   const std::lock_guard lock(mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
     if (!clients[index]) continue;
-    if (auto& shown = fan.client(index); shown && shown->offers.count() > 0) {
+    if (auto& shown = fan.client(index); !left && shown && shown->offers.count() > 0) {
       shown->offers.revoke(link::Revoked::server_ended);
     }
     fan.leave(index);
@@ -174,8 +189,17 @@ LinkServer::~LinkServer() {
     static_cast<void>(state_.release());  // the thread is the parent's, and so is the file
     return;
   }
-  state_->drain(Clock::now() + std::min<std::chrono::nanoseconds>(state_->options.linger, std::chrono::hours(24)));
+  if (!state_->left) state_->drain(state_->end_of_linger(), true);
   state_->stop();
+}
+
+std::vector<ReadLease> LinkServer::leave() {
+  if (!state_->process.here()) return {};
+  return state_->leave(state_->end_of_linger());
+}
+
+Deadline LinkServer::State::end_of_linger() const {
+  return Clock::now() + std::min<std::chrono::nanoseconds>(options.linger, std::chrono::hours(24));
 }
 
 RingStatus LinkServer::State::spin_for_slot(WriteLease& lease, Deadline end) {

@@ -90,7 +90,10 @@ struct LinkServer::State {
   void take_time(std::uint32_t index, std::uint32_t slot, std::int64_t now_ns) noexcept;
 
   void wake_service() const noexcept;
-  void drain(Deadline deadline);
+  /// Say goodbye, and wait until all messages are out and, `for_frames`, all frames are back.
+  void drain(Deadline deadline, bool for_frames);
+  [[nodiscard]] std::vector<ReadLease> leave(Deadline deadline);
+  [[nodiscard]] Deadline end_of_linger() const;
   void stop() noexcept;
 
   // The service thread, in service.cpp.
@@ -133,6 +136,7 @@ struct LinkServer::State {
   bool asks_here = false;  ///< slots are acquired from the server, and not from the ring
   bool ending = false;
   bool moves = false;  ///< another server follows
+  bool left = false;   ///< what clients have stays theirs
 
   // The service thread's.
   std::list<Newcomer> newcomers;

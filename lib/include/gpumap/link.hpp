@@ -93,7 +93,8 @@ struct LinkServerOptions {
   /// keeps the oldest frame is disconnected: of those with LinkLeak::no, if there are any. Zero: it may keep it for
   /// ever. It keeps a process that is stopped (SIGSTOP) or in a debugger from stopping all.
   std::chrono::nanoseconds stall_limit{0};
-  /// How long the end of a server waits for clients to be done with what was published; then it is taken from them.
+  /// How long the end of a server waits for clients to be done with what was published; then it is taken from them,
+  /// unless the server was told to leave().
   std::chrono::nanoseconds linger = std::chrono::seconds(1);
   /// Called in the link's own thread, in their order; must not call the server. `reason`: why it went, empty when it
   /// came.
@@ -171,6 +172,11 @@ class GPUMAP_API LinkServer {
 
   /// At the end of this server clients learn that another one follows at its path, with another ring: moved().
   void announce_successor();
+  /// The end of a server whose ring is done with: it waits for nobody to read (for messages to go out it does, for
+  /// LinkServerOptions::linger at most) and takes nothing back. What clients hold, and what they have yet to take,
+  /// stays theirs, also when this process has ended. The leases are those of the slots in question: nobody writes there
+  /// while they live. Afterwards the server is good for its destructor alone.
+  [[nodiscard]] std::vector<ReadLease> leave();
 
   [[nodiscard]] std::vector<LinkClient> clients() const;
   [[nodiscard]] LinkCounters counters() const;

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+// What clients hold, and have yet to take, when the other side ends.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "link_helpers.hpp"
+
+namespace gpumap {
+namespace {
+
+using namespace test;  // NOLINT: the tests' own words
+
+[[nodiscard]] bool has_frame(const ReadLease& lease, std::uint64_t sequence) {
+  return torn_at(lease.ring()->mapping()->host() + lease.offset(), 960, sequence, lease.slot()) == 960;
+}
+
+// A gpumapsrc lets its connection go as soon as it is closed, with frames in a queue behind it.
+TEST(LinkEnd, ASideThatHearsOfTheEndFirstKeepsWhatItHolds) {
+  for (const bool moves : {false, true}) {
+    Served served(4, {.linger = patience});
+    auto consumer = served.consumer();
+    ReadLease lease;
+    served.send();
+    ASSERT_EQ(next_of(*consumer, lease), "0");
+    if (moves) served.server->announce_successor();
+    std::atomic<bool> over{false};
+    std::thread end([&] {
+      served.server.reset();
+      over = true;
+    });
+    EXPECT_EQ(next_of(*consumer), "closed");
+    EXPECT_EQ(consumer->moved(), moves);
+    const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
+    consumer.reset();
+    std::this_thread::sleep_for(100ms);
+    EXPECT_FALSE(over) << "the server did not wait";
+    EXPECT_FALSE(cut_off());
+    EXPECT_TRUE(has_frame(lease, 0));
+    const Deadline released = Clock::now();
+    lease.release();
+    end.join();
+    EXPECT_LT(Clock::now() - released, patience / 2);
+  }
+}
+
+TEST(LinkEnd, AServerThatLeavesTakesNothingBack) {
+  for (const LinkLeak leak : {LinkLeak::no, LinkLeak::oldest}) {
+    Served served(6, {.linger = patience});
+    const auto consumer = served.consumer(leak);
+    ReadLease first;
+    for (std::uint64_t n = 0; n < 3; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
+    ASSERT_EQ(next_of(*consumer, first), "0");
+    served.server->send(bytes_of("eos"));
+    const Deadline began = Clock::now();
+    std::vector<ReadLease> theirs = served.server->leave();
+    served.server.reset();
+    EXPECT_LT(Clock::now() - began, patience / 2) << "it waited for readers";
+    EXPECT_EQ(theirs.size(), 3U);
+    // The slots that nobody has are there to be written, and no others.
+    std::vector<WriteLease> free(7);
+    std::size_t count = 0;
+    while (served.ring->acquire(free.at(count), WhenFull::drop_newest) == RingStatus::ok) {
+      write_frame(free.at(count).host(), 960, 99, free.at(count).slot());
+      ++count;
+    }
+    EXPECT_EQ(count, 3U);
+    ReadLease second;
+    EXPECT_EQ(next_of(*consumer, second), "1");
+    ReadLease third;
+    EXPECT_EQ(next_of(*consumer, third), "2");
+    EXPECT_EQ(next_of(*consumer), "'eos'");
+    EXPECT_EQ(next_of(*consumer), "closed");
+    EXPECT_TRUE(consumer->ended_well());
+    EXPECT_FALSE(consumer->revoked());
+    EXPECT_TRUE(has_frame(first, 0));
+    EXPECT_TRUE(has_frame(second, 1));
+    EXPECT_TRUE(has_frame(third, 2));
+    free.clear();
+    theirs.clear();
+    free.resize(7);
+    for (count = 0; served.ring->acquire(free.at(count), WhenFull::drop_newest) == RingStatus::ok;) ++count;
+    EXPECT_EQ(count, 6U);
+  }
+}
+
+TEST(LinkEnd, MessagesThatWaitForRoomGoOutBeforeTheEnd) {
+  for (const bool leaves : {false, true}) {
+    Served served(2, {.linger = patience});
+    const auto consumer = served.consumer();
+    const std::vector<std::byte> text(max_link_message, std::byte{7});
+    constexpr int messages = 200;  // more than a socket has room for
+    for (int n = 0; n < messages; ++n) served.server->send(text);
+    std::thread end([&] {
+      if (leaves) {
+        EXPECT_TRUE(served.server->leave().empty());
+      }
+      served.server.reset();
+    });
+    std::this_thread::sleep_for(20ms);
+    LinkFrame frame;
+    ReadLease lease;
+    int came = 0;
+    while (consumer->next(lease, frame, soon()) == LinkNext::message) came += frame.message == text ? 1 : 0;
+    end.join();
+    EXPECT_EQ(came, messages);
+    EXPECT_TRUE(consumer->ended_well()) << consumer->why();
+  }
+}
+
+// Messages go to it as long as it holds a slot; unread, they would get it disconnected.
+TEST(LinkEnd, WhoHasOnlyLeasesLeftReadsOn) {
+  Served served(3);
+  auto consumer = served.consumer();
+  const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  consumer.reset();
+  // More than a socket has room for and a server keeps beside it, at a pace that a loaded machine reads at.
+  for (int n = 0; n < 2000; ++n) {
+    served.server->send(std::vector<std::byte>(100, std::byte{7}));
+    if (n % 20 == 0) std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_FALSE(cut_off());
+  EXPECT_EQ(served.server->clients().size(), 1U);
+  lease.release();
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+}
+
+TEST(LinkEnd, ALeaseThatIsLeftHearsThatItIsCutOff) {
+  Served served(2, {.stall_limit = 50ms});
+  auto consumer = served.consumer(LinkLeak::no);
+  const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
+  ReadLease held[2];
+  for (ReadLease& lease : held) {
+    served.send();
+    ASSERT_EQ(next_of(*consumer, lease), "0");
+  }
+  consumer.reset();
+  EXPECT_FALSE(cut_off());
+  EXPECT_EQ(served.send(), RingStatus::ok);
+  EXPECT_TRUE(cut_off());
+  std::this_thread::sleep_for(200ms);  // nothing of the connection is left
+  EXPECT_TRUE(cut_off());
+}
+
+}  // namespace
+}  // namespace gpumap
