@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The link's protocol in many thousand orders of its steps, with few slots, tickets that wrap, clients that join, leave
-// and die between any two steps: no slot is two things at once, no frame is read that is not whole, nothing is lost and
-// nobody sleeps for ever. Two variants that are broken on purpose have to be caught, so it looks where it should.
+// The link's protocol in many thousand orders of its steps, with few slots, tickets that wrap, flushes, clients that
+// join, say goodbye with a frame in their hands, and die between any two steps: no slot is two things at once, no frame
+// is read that is not whole or was flushed, nothing is lost and nobody sleeps for ever. Variants that are broken on
+// purpose have to be caught, so it looks where it should.
 // GPUMAP_MODEL_ROUNDS and GPUMAP_LINK_SEED change how many and which.
 #include <gtest/gtest.h>
 
@@ -88,6 +89,7 @@ class Model {
     bool server_end = false;  ///< the server has said that nothing comes any more
     bool gone = false;        ///< dead, and the server has heard of it
     bool dead = false;
+    bool said_bye = false;  ///< and the server knows
     std::uint64_t last = 0;
     std::vector<std::uint32_t> reading;
   };
@@ -110,7 +112,7 @@ class Model {
     // A client of a mutex: here the server's calls are whole, but for the steps in them.
     clients_[index] = fresh;
     joins_.push_back(index);
-    fresh->actor = scheduler_.add([this, fresh] { consume(*fresh); });
+    fresh->actor = scheduler_.add([this, fresh, index] { consume(*fresh, index); });
   }
 
   /// A client dies, or its death is heard of and another takes its place.
@@ -140,12 +142,20 @@ class Model {
 
   /// What the service thread does, under the server's mutex.
   void serve() {
+    join_all();
+    for (const std::uint32_t index : std::exchange(byes_, {})) {
+      fan_.stop_offering(index);
+      clients_[index]->said_bye = true;
+    }
     while (!hangups_.empty()) {
       const std::uint32_t index = hangups_.back();
       hangups_.pop_back();
       hang_up(index);
       begin_client(index);
     }
+    join_all();
+  }
+  void join_all() {
     while (!joins_.empty()) {
       const std::uint32_t index = joins_.back();
       joins_.pop_back();
@@ -170,6 +180,10 @@ class Model {
     for (std::uint64_t n = 1; n <= setting_.frames; ++n) {
       serve();
       collect();
+      if (scheduler_.random()() % 8 == 0) {
+        fan_.withdraw_all();
+        flushed_ = n - 1;
+      }
       std::optional<std::uint32_t> slot;
       while (!(slot = take_free())) {
         if (!trouble_.empty()) return;
@@ -178,7 +192,7 @@ class Model {
         collect();
         if (take_free()) continue;
         // Woken by a client, or by a death: there is no second look here, so that a lost wake-up is seen.
-        Scheduler::wait([this] { return producer_woken_ || !hangups_.empty(); });
+        Scheduler::wait([this] { return producer_woken_ || !hangups_.empty() || !byes_.empty(); });
         producer_woken_ = false;
         serve();
         collect();
@@ -195,6 +209,10 @@ class Model {
       fan_.publish(
           *slot, [&](std::uint32_t) -> const link::Shown& { return shown; },
           [this](std::uint32_t index) { clients_[index]->woken = true; });
+      for (std::uint32_t index = 0; index < setting_.clients; ++index) {
+        if (!clients_[index]->said_bye || !fan_.client(index)) continue;
+        if (fan_.client(index)->offers.withdraw()) fail("a client that said goodbye was shown a frame");
+      }
     }
     serve();
   }
@@ -210,34 +228,56 @@ class Model {
     return true;
   }
 
-  void consume(Client& self) {
+  /// The oldest frame that is offered. Returns within the step in which the client's claim counts.
+  [[nodiscard]] std::optional<link::Claimed> take(Client& self) {
+    link::Claimed frame;
+    const link::Claim claim = self.claims->claim(frame);
+    if (claim == link::Claim::lie) fail("an honest server was taken for a liar");
+    if (claim != link::Claim::got) return std::nullopt;
+    const std::uint64_t n = frame.shown.info.sequence;
+    if (n <= self.last) fail("frame " + std::to_string(n) + " after " + std::to_string(self.last));
+    if (n <= flushed_) fail("frame " + std::to_string(n) + " was flushed, and is taken");
+    if (frame.shown.info.bytes != n) fail("frame " + std::to_string(n) + " has another one's length");
+    self.last = n;
+    ++readers_[frame.slot];
+    self.reading.push_back(frame.slot);
+    return frame;
+  }
+  void read(Client& self, const link::Claimed& frame) {
+    const std::uint64_t n = frame.shown.info.sequence;
+    for (int look = 0; look < 2; ++look) {
+      if (contents_[frame.slot] != n) {
+        fail("frame " + std::to_string(n) + " is torn: " + std::to_string(contents_[frame.slot]));
+      }
+      Scheduler::yield();
+    }
+    --readers_[frame.slot];
+    self.reading.clear();
+    if (self.claims->give_back(frame.slot)) {
+      Scheduler::yield();  // it may die between taking the word and sending the message
+      producer_woken_ = true;
+    }
+  }
+  /// As a consumer that ends while a lease of its lives on. The server hears of the end of that as of a death.
+  void leave(Client& self, std::uint32_t index) {
+    const auto last = take(self);
+    byes_.push_back(index);
+    Scheduler::yield();
+    if (last) read(self, *last);
+    self.dead = true;
+  }
+
+  void consume(Client& self, std::uint32_t index) {
     const auto claim_and_read = [&] {
-      link::Claimed frame;
-      const link::Claim claim = self.claims->claim(frame);
-      if (claim == link::Claim::lie) fail("an honest server was taken for a liar");
-      if (claim != link::Claim::got) return false;
-      const std::uint64_t n = frame.shown.info.sequence;
-      if (n <= self.last) fail("frame " + std::to_string(n) + " after " + std::to_string(self.last));
-      if (frame.shown.info.bytes != n) fail("frame " + std::to_string(n) + " has another one's length");
-      self.last = n;
-      ++readers_[frame.slot];
-      self.reading.push_back(frame.slot);
-      for (int look = 0; look < 2; ++look) {
-        if (contents_[frame.slot] != n) {
-          fail("frame " + std::to_string(n) + " is torn: " + std::to_string(contents_[frame.slot]));
-        }
-        Scheduler::yield();
-      }
-      --readers_[frame.slot];
-      self.reading.clear();
-      if (self.claims->give_back(frame.slot)) {
-        Scheduler::yield();  // it may die between taking the word and sending the message
-        producer_woken_ = true;
-      }
-      return true;
+      const auto frame = take(self);
+      if (frame) read(self, *frame);
+      return frame.has_value();
     };
     while (trouble_.empty()) {
-      if (claim_and_read()) continue;
+      if (claim_and_read()) {
+        if (scheduler_.random()() % 16 == 0) return leave(self, index);
+        continue;
+      }
       if (setting_.sleeping == Sleeping::says_then_looks) {
         self.block->asleep.store(1);
         if (claim_and_read()) continue;
@@ -259,10 +299,11 @@ class Model {
   Scheduler scheduler_;
   link::FanOut<Word, Free, Tickets> fan_;
   std::vector<std::shared_ptr<Client>> clients_;
-  std::vector<std::uint32_t> joins_, hangups_;
+  std::vector<std::uint32_t> joins_, byes_, hangups_;
   std::vector<std::uint64_t> contents_;
   std::vector<int> readers_;
   std::vector<bool> free_;
+  std::uint64_t flushed_ = 0;  ///< frames up to this one
   bool producer_woken_ = false;
   bool ended_ = false;
   std::string trouble_;
