@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/link/outlet.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <shared_mutex>
 #include <utility>
@@ -142,6 +143,12 @@ void Outlet::step() {
     forward(next.event);
   } else if (next.kind == Channel::Next::Kind::frame) {
     forward(next, lock);
+  } else if (ring_ && channel_->src_ring() == nullptr) {
+    // Memory is short: the next ring has room once this one is gone, here and at the clients.
+    if (!retire_by_) retire_by_ = Clock::now() + longest_move;
+    const auto clients = server_ ? server_->clients() : std::vector<LinkClient>();
+    const bool done = std::none_of(clients.begin(), clients.end(), [](const auto& client) { return client.slots > 0; });
+    if (done || Clock::now() >= *retire_by_) retire(lock);
   }
   if (!server_) return;
   server_->show({});
@@ -169,20 +176,28 @@ void Outlet::end_server(std::shared_ptr<LinkServer> last) {
   if (last && !failed_) left_.emplace_back(ring_, last->leave());
 }
 
-void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
-  const std::size_t before = server_ ? server_->clients().size() : 0;
-  if (server_) server_->announce_successor();
+/// What is served is no more. Its clients take what they have not, and come again.
+void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<LinkServer> last;
+  if (server_) {
+    moving_ = server_->clients().size();
+    server_->announce_successor();
+  }
   {
     const std::lock_guard swapping(mutex_);
     server_.swap(last);
   }
-  // Its clients finish what they have, and come again. Its thread may be in a handler of the application's, which
-  // flushes.
+  // Its thread may be in a handler of the application's, which flushes.
   lock.unlock();
   end_server(std::move(last));
   lock.lock();
+  ring_.reset();
+  retire_by_.reset();
   clients_ = 0;
+}
+
+void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
+  retire(lock);
   ring_ = ring;
   LinkServerOptions options;
   options.address = settings_.address;
@@ -195,9 +210,11 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   for (const auto& [key, text] : kept_) server_->send(text, key);
   // So that they miss nothing. One may have gone for good.
   const Deadline end = Clock::now() + longest_move;
-  while (server_->clients().size() < before && !stopping_ && !flushing_ && Clock::now() < end) {
+  while (server_->clients().size() < moving_ && !stopping_ && !flushing_ && Clock::now() < end) {
     std::this_thread::sleep_for(1ms);
   }
+  moving_ = 0;
+  for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
 }
 
 }  // namespace gpumap::gst

@@ -64,6 +64,7 @@ class Outlet {
   void end_server(std::shared_ptr<LinkServer> last);
   void forward(GstEvent* event);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
+  void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);
   void forget_last_stream();
@@ -73,8 +74,11 @@ class Outlet {
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
-  OutletSettings settings_;     ///< without an address once it has failed
-  std::shared_ptr<Ring> ring_;  ///< that is served
+  OutletSettings settings_;            ///< without an address once it has failed
+  std::shared_ptr<Ring> ring_;         ///< that is served
+  std::optional<Deadline> retire_by_;  ///< the ring that is served, which the channel has no more
+  std::size_t moving_ = 0;             ///< clients of the server before, which come again
+  std::vector<LinkText> owed_;         ///< to these: what was sent meanwhile, and is not kept
   /// What clients still have of rings before, for as long as somebody who still waits for a slot there could get it.
   std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
   std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_

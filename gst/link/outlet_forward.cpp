@@ -104,7 +104,11 @@ void Outlet::flush(GstEvent* event) {
 
 void Outlet::send(const LinkText& text, std::uint32_t key) {
   if (key != 0) kept_[key] = text;
-  if (server_) server_->send(text, key);
+  if (server_) {
+    server_->send(text, key);
+  } else if (moving_ > 0 && key == 0) {
+    owed_.push_back(text);
+  }
 }
 
 /// 0: it is not kept.

@@ -5,8 +5,9 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <vector>
 
-#include "pipeline.hpp"
+#include "link_sides.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -144,6 +145,36 @@ TEST(Window, CapsChangeWaitsForTheOldRing) {
   EXPECT_EQ(pipeline.warnings().size(), 1U);
   ASSERT_EQ(pipeline.results().size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
+}
+
+// The same where another side reads the old ring: at its end nothing here holds its memory.
+TEST_F(LinkSides, ALargerRingWaitsForTheOldOneThere) {
+  Pipeline producer(from_appsrc("transport=bar slots=4"));
+  gst_app_src_set_caps(producer.appsrc(), video_caps("RGBA", 1600, 800).get());
+  start(producer);
+  push_frame(producer, 0, std::size_t{4} * 1600 * 800);
+  Pipeline consumer("gpumapsrc " + socket() + " on-lost=eos ! gpumapkernel kernel=checksum ! fakesink sync=false");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  std::uint64_t frames = 1;
+  for (const int width : {1600, 1601, 1602}) {
+    const Caps caps = video_caps("RGBA", width, 800);
+    gst_app_src_set_caps(producer.appsrc(), caps.get());
+    for (int i = 0; i < 4; ++i) push_frame(producer, frames++, frame_bytes(caps.get()));
+  }
+  push_eos(producer);
+  EXPECT_EQ(producer.wait(), "eos") << producer.error();
+  producer.stop();
+  EXPECT_EQ(consumer.wait(), "eos");
+  std::vector<std::uint64_t> sums;
+  for (const auto& result : consumer.results()) sums.push_back(result.checksum);
+  std::uint64_t n = sums.size() == frames ? 0 : 1;  // it may have come when the first had gone out
+  ASSERT_EQ(sums.size(), frames - n);
+  for (std::uint64_t sum : sums) {
+    const int width = n < 5 ? 1600 : n < 9 ? 1601 : 1602;
+    EXPECT_EQ(sum, checksum_of(random_data(std::size_t{4} * width * 800, n))) << "frame " << n;
+    ++n;
+  }
 }
 
 }  // namespace
