@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -147,6 +148,22 @@ void Inlet::push(GstEvent* event) {
   gst_event_unref(event);
 }
 
+/// A new ring is a new connection, which begins with what holds. In the producer's stream that was said once, and a
+/// segment that comes again has effects: videorate fills up from its start.
+bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
+  const Keeping keeping = keeping_of(event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) told_.erase({Keeping::segment, {}});
+  if (keeping == Keeping::none) return false;
+  const bool several = keeping == Keeping::tags || keeping == Keeping::custom;
+  LinkText& last = told_[{keeping, several ? gst_structure_get_name(gst_event_get_structure(event)) : ""}];
+  if (moved_ && std::equal(last.begin(), last.end(), text.begin(), text.end())) return true;
+  last.assign(text.begin(), text.end());
+  if (keeping == Keeping::stream_start) {
+    std::erase_if(told_, [](const auto& one) { return !outlives_stream(one.first.first); });
+  }
+  return false;
+}
+
 void Inlet::read(std::span<const std::byte> text) {
   if (read_layout(text, layout_)) return;
   if (Channel::FarTime time; read_time(text, time)) {
@@ -156,6 +173,10 @@ void Inlet::read(std::span<const std::byte> text) {
   GstEvent* event = event_of(text);
   if (event == nullptr) {
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
+    return;
+  }
+  if (is_told_again(event, text)) {
+    gst_event_unref(event);
     return;
   }
   switch (GST_EVENT_TYPE(event)) {

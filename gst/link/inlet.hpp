@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -51,6 +53,7 @@ class Inlet {
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
+  [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
   void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);
 
@@ -65,7 +68,9 @@ class Inlet {
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
   bool moved_ = false;  ///< the producer goes on with another ring
-  std::string why_;     ///< the last connection is closed
+  /// What holds of what went into the channel, by its kind and, where there are several, its name.
+  std::map<std::pair<Keeping, std::string>, LinkText> told_;
+  std::string why_;  ///< the last connection is closed
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
