@@ -46,6 +46,7 @@ class Inlet {
  private:
   class Far;
   void run();
+  [[nodiscard]] std::shared_ptr<LinkConsumer> connect(LinkConsumerOptions options);
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
@@ -67,7 +68,8 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;  ///< the producer goes on with another ring
+  bool moved_ = false;   ///< the producer goes on with another ring
+  bool looked_ = false;  ///< at what is at the path
   /// What holds of what went into the channel, by its kind and, where there are several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
   std::string why_;  ///< the last connection is closed
