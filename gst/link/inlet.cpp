@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 #include "gst/link/inlet.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <mutex>
@@ -30,6 +34,8 @@ namespace {
 constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
+/// A server that starts makes its socket, and lets others at it, in less time.
+constexpr std::chrono::nanoseconds patience_for_obstacle = 2s;
 
 /// That a src has not come to: a producer that goes on with another ring is followed without it.
 constexpr std::size_t max_rings = 4;
@@ -39,6 +45,25 @@ constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
 
 GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
+}
+
+/// Why nobody will be met at `path`, which nobody serves, until somebody changes what is there. Empty: there may be.
+std::string obstacle_at(const std::string& path) {
+  struct stat found {};
+  if (stat(path.c_str(), &found) == 0) {
+    if (!S_ISSOCK(found.st_mode)) {
+      return fmt::format(
+          "gpumapsrc waits at socket-path {}, which is there and is no socket: choose the path that the "
+          "gpumapsink has",
+          path);
+    }
+    if (faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0) return {};
+  }
+  if (errno != EACCES) return {};
+  return fmt::format(
+      "gpumapsrc waits at socket-path {}, to which user {} has no right: run both as one user, or see "
+      "socket-mode and allowed-users of the gpumapsink, and the folder's mode",
+      path, geteuid());
 }
 
 /// What a client may be called: as much of `name` as has room, and is text.
@@ -147,6 +172,22 @@ void Inlet::push(GstEvent* event) {
   gst_event_unref(event);
 }
 
+/// A new ring is a new connection, which begins with what holds. In the producer's stream that was said once, and a
+/// segment that comes again has effects: videorate fills up from its start.
+bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
+  const Keeping keeping = keeping_of(event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) told_.erase({Keeping::segment, {}});
+  if (keeping == Keeping::none) return false;
+  const bool several = keeping == Keeping::tags || keeping == Keeping::custom;
+  LinkText& last = told_[{keeping, several ? gst_structure_get_name(gst_event_get_structure(event)) : ""}];
+  if (moved_ && std::equal(last.begin(), last.end(), text.begin(), text.end())) return true;
+  last.assign(text.begin(), text.end());
+  if (keeping == Keeping::stream_start) {
+    std::erase_if(told_, [](const auto& one) { return !outlives_stream(one.first.first); });
+  }
+  return false;
+}
+
 void Inlet::read(std::span<const std::byte> text) {
   if (read_layout(text, layout_)) return;
   if (Channel::FarTime time; read_time(text, time)) {
@@ -156,6 +197,10 @@ void Inlet::read(std::span<const std::byte> text) {
   GstEvent* event = event_of(text);
   if (event == nullptr) {
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
+    return;
+  }
+  if (is_told_again(event, text)) {
+    gst_event_unref(event);
     return;
   }
   switch (GST_EVENT_TYPE(event)) {
@@ -273,6 +318,21 @@ void Inlet::lose(const std::string& why) {
   push(gst_event_new_eos());
 }
 
+/// As LinkConsumer::connect(). Who waits for what cannot come is told so, once.
+std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
+  if (options.patience > patience_for_obstacle && !std::exchange(looked_, true)) {
+    LinkConsumerOptions first = options;
+    first.patience = patience_for_obstacle;
+    try {
+      return LinkConsumer::connect(Device::open(), std::move(first));
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::io || stopping_) throw;
+    }
+    if (const std::string obstacle = obstacle_at(settings_.path); !obstacle.empty()) post_warning(src_, obstacle);
+  }
+  return LinkConsumer::connect(Device::open(), std::move(options));
+}
+
 void Inlet::run() {
   try {
     for (bool again = true; again;) {
@@ -289,7 +349,7 @@ void Inlet::run() {
       const bool waits = settings_.on_lost == OnLost::wait || !moved_;
       options.patience = waits ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
       options.cancel = &stopping_;
-      const std::shared_ptr<LinkConsumer> consumer = LinkConsumer::connect(Device::open(), std::move(options));
+      const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
       again = follow(consumer);
       far_->connect(nullptr);

@@ -5,11 +5,13 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "gpumap/link.hpp"
@@ -44,6 +46,7 @@ class Inlet {
  private:
   class Far;
   void run();
+  [[nodiscard]] std::shared_ptr<LinkConsumer> connect(LinkConsumerOptions options);
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
@@ -51,6 +54,7 @@ class Inlet {
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
+  [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
   void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);
 
@@ -64,8 +68,11 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;  ///< the producer goes on with another ring
-  std::string why_;     ///< the last connection is closed
+  bool moved_ = false;   ///< the producer goes on with another ring
+  bool looked_ = false;  ///< at what is at the path
+  /// What holds of what went into the channel, by its kind and, where there are several, its name.
+  std::map<std::pair<Keeping, std::string>, LinkText> told_;
+  std::string why_;  ///< the last connection is closed
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

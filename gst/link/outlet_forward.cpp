@@ -117,9 +117,9 @@ std::uint32_t Outlet::key_of(GstEvent* event) {
   if (keeping != Keeping::tags && keeping != Keeping::custom) return gst::key_of(keeping);
   // One of each name holds, as on a pad.
   const std::string name = gst_structure_get_name(gst_event_get_structure(event));
-  const auto found = std::find(names_.begin(), names_.end(), name);
-  if (found == names_.end()) names_.push_back(name);
-  return gst::key_of(keeping, static_cast<std::size_t>(found - names_.begin()));
+  const auto number = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
+  if (number == names_.size()) names_.push_back(name);
+  return gst::key_of(keeping, number);
 }
 
 void Outlet::forget_last_stream() {

@@ -167,8 +167,10 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend),
                             name_of(device.info()),
-                            cuda ? "give a compute shader (.comp or .spv), or install the NVIDIA driver"
-                                 : "install a Vulkan driver for it"));
+                            !cuda                       ? "install a Vulkan driver for it"
+                            : settings.location.empty() ? "leave backend out, or install the NVIDIA driver"
+                                                        : "give a compute shader (.comp or .spv), or install the "
+                                                          "NVIDIA driver"));
   }
   plan_to_stay(plan, backend, settings.mode);
   return plan;

@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <gpumap/device.hpp>
 
 #include "pipeline.hpp"
 
@@ -88,6 +89,10 @@ TEST_F(Errors, PropertiesThatContradictEachOther) {
               AllOf(HasSubstr("invert.comp is for Vulkan, and backend is CUDA"), HasSubstr(".cu")));
   EXPECT_THAT(error_with_kernel("backend=vulkan location=" GPUMAP_EXAMPLES "/kernels/invert.cu"),
               AllOf(HasSubstr("invert.cu is for CUDA, and backend is Vulkan"), HasSubstr(".comp")));
+  if (!Device::open()->has(Backend::cuda)) {
+    EXPECT_THAT(error_with_kernel("kernel=convert backend=cuda"),
+                AllOf(HasSubstr("convert needs CUDA"), HasSubstr("leave backend out, or install")));
+  }
   EXPECT_THAT(error_with_kernel("kernel=checksum function=main"),
               AllOf(HasSubstr("function=main"), HasSubstr("kernel=checksum"), HasSubstr("location")));
   EXPECT_THAT(error_with_kernel("kernel=checksum " + shader), AllOf(HasSubstr("kernel=checksum"), HasSubstr(shader)));

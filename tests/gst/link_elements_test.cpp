@@ -41,6 +41,8 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
     gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
                                                        gst_structure_new(name, "n", G_TYPE_INT, 1, nullptr)));
   }
+  gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                                     gst_structure_new("one", "n", G_TYPE_INT, 2, nullptr)));
   push_frame(producer, 1);
   (void)pull(first->appsink());
   first.reset();
@@ -60,7 +62,42 @@ TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
     return n;
   };
   EXPECT_EQ(count(GST_EVENT_TAG), 2U);
-  EXPECT_EQ(count(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY), 2U);
+  ASSERT_EQ(count(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY), 2U);
+  for (guint n = 0; n < 2; ++n) {
+    const Ptr<GstEvent> event(gst_pad_get_sticky_event(out.get(), GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, n));
+    const GstStructure* said = gst_event_get_structure(event.get());
+    gint value = 0;
+    EXPECT_TRUE(gst_structure_get_int(said, "n", &value));
+    EXPECT_EQ(value, gst_structure_has_name(said, "one") ? 2 : 1) << "what holds is what was said last";
+  }
+}
+
+// Another stream has other tags, and none of the last one's.
+TEST_F(LinkSides, WhoComesLaterGetsNothingOfTheLastStream) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  push_frame(producer, 0);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  for (const char* const name : {"one", "two", "three"}) {
+    gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                                       gst_structure_new(name, "n", G_TYPE_INT, 1, nullptr)));
+  }
+  gst_pad_send_event(pad.get(), gst_event_new_stream_start("next"));
+  push_frame(producer, 1);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 2; }));
+  Pipeline late(to_appsink());
+  start(late);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 2);
+  ASSERT_TRUE(pull(late.appsink()));
+  const Pad out(gst_element_get_static_pad(late.element("src"), "src"));
+  const Ptr<GstEvent> start_event(gst_pad_get_sticky_event(out.get(), GST_EVENT_STREAM_START, 0));
+  ASSERT_TRUE(start_event);
+  const gchar* id = nullptr;
+  gst_event_parse_stream_start(start_event.get(), &id);
+  EXPECT_STREQ(id, "next");
+  EXPECT_FALSE(Ptr<GstEvent>(gst_pad_get_sticky_event(out.get(), GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, 0)));
 }
 
 // The sink's ring knows of no frame that a client was not shown.

@@ -8,7 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstring>
 #include <fstream>
 #include <thread>
 
@@ -232,7 +234,9 @@ TEST_F(CodeCacheTest, CompilesWhereNothingCanBeWritten) {
     const Start old = start(folder_, "a");
     const Start fresh = start(folder_, "b");
     return old.counts.from_disk == 1 && fresh.counts.compiled == 1 && fresh.compiled == made_from("b") &&
-           !folder_.write(key_of("b").digest(), "x").empty();
+           !folder_.write(key_of("b").digest(), "x").empty() &&
+           // What kept it from being made, and not that it is missing.
+           CacheFolder(folder / "new").write(key_of("b").digest(), "x").ends_with(std::strerror(EACCES));
   }));
   fs::permissions(folder, fs::perms::owner_all);
   EXPECT_EQ(files_in(folder), 1U);

@@ -59,8 +59,9 @@ UniqueFd open_folder(const std::filesystem::path& path, std::string& wrong) {
   return folder;
 }
 
-/// A missing folder is made for this user alone, as the XDG specification wants it. Failures show when it is opened.
-void make_folders(const std::filesystem::path& path) {
+/// A missing folder is made for this user alone, as the XDG specification wants it. What is wrong where one cannot be
+/// made; other failures show when it is opened.
+std::string make_folders(const std::filesystem::path& path) {
   std::filesystem::path part;
   struct stat above {};
   for (const auto& name : path) {
@@ -68,12 +69,15 @@ void make_folders(const std::filesystem::path& path) {
     struct stat info {};
     if (stat(part.c_str(), &info) != 0) {
       // Root, with a user's HOME kept by sudo, must not leave there what the user cannot use.
-      if (above.st_uid != geteuid() && above.st_uid != 0) return;
-      if (mkdir(part.c_str(), S_IRWXU) != 0 && errno != EEXIST) return;
+      if (above.st_uid != geteuid() && above.st_uid != 0) return {};
+      if (mkdir(part.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
+        return fmt::format("{} cannot be made: {}", part.string(), system_error());
+      }
       info.st_uid = geteuid();
     }
     above = info;
   }
+  return {};
 }
 
 bool write_all(int file, std::string_view bytes) {
@@ -150,8 +154,8 @@ std::string CacheFolder::write(const Digest& key, std::string_view bytes) const 
   if (bytes.size() > max_bytes_) {
     return fmt::format("{}: {} bytes of code, more than the cache may hold", path_.string(), bytes.size());
   }
-  make_folders(path_);
-  std::string wrong;
+  std::string wrong = make_folders(path_);
+  if (!wrong.empty()) return wrong;
   const UniqueFd folder = open_folder(path_, wrong);
   if (!folder) return wrong;
 

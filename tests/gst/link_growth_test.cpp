@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT
+// Where the ring at a socket is too small: a larger one follows without a word in the stream, and where none can, that
+// is said.
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "link_sides.hpp"
+#include "watch.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST_F(LinkSides, ANewRingSaysNothingTwice) {
+  Watch watch;
+  Pipeline producer(from_appsrc());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  push_frame(producer, 0);
+  Pipeline consumer(to_appsink());
+  watch.on(consumer.element("out"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  for (const char* const name : {"one", "two"}) {
+    gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                                       gst_structure_new(name, "n", G_TYPE_INT, 1, nullptr)));
+  }
+  push_frame(producer, 2);  // by now running times are those of the pipeline that plays
+  ASSERT_TRUE(eventually([&] { return watch.count() >= 2 && watch.times().back() == 2 * GST_MSECOND; }));
+  watch.forget();
+  for (std::uint64_t n = 3; n < 6; ++n) push_frame(producer, n, n * 77 * frame_size);
+  ASSERT_TRUE(eventually([&] { return watch.count() == 3; }));
+  EXPECT_EQ(watch.order(), "frame frame frame ");
+  // What is new is told, and what a flush took away.
+  gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
+                                                     gst_structure_new("one", "n", G_TYPE_INT, 2, nullptr)));
+  push_frame(producer, 6, 999 * frame_size);
+  push_eos(producer);
+  EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == 1; }));
+  EXPECT_EQ(watch.order(), "frame frame frame custom-downstream-sticky frame eos ");
+}
+
+// The ring is the producer's, in another process, and grows for nobody.
+TEST_F(LinkSides, AKernelBehindWhatKeepsAllSlotsIsToldSo) {
+  Pipeline producer(from_appsrc("slots=4"));
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() +
+                    " ! queue min-threshold-buffers=9 ! gpumapkernel ! appsink name=out sync=false");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  for (std::uint64_t n = 1; n < 8; ++n) push_frame(producer, n);
+  EXPECT_TRUE(eventually([&] {
+    (void)consumer.wait(20ms);
+    return !consumer.warnings().empty();
+  }));
+  ASSERT_FALSE(consumer.warnings().empty());
+  const std::string& warning = consumer.warnings().front();
+  EXPECT_THAT(warning, HasSubstr("3 of the 4 slots"));
+  EXPECT_THAT(warning, HasSubstr("of socket-path " + path + ": no frame comes until it gives one back"));
+  EXPECT_THAT(warning, HasSubstr("put gpumapkernel before"));
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
