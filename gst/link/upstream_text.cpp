@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "gst/link/structure_text.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
