@@ -74,6 +74,11 @@ bool has_value(const GstStructure* structure, const char* field, GType type) {
   return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
 }
 
+/// Of a gap or a latency: GStreamer's functions that make such an event take no other.
+bool is_some_time(const GstStructure* structure, const char* field) {
+  return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
+}
+
 /// Whether each of a tag's values is one of its type.
 bool fits_tag(const GstTagList* list, const gchar* tag) {
   const GType type = gst_tag_get_type(tag);
@@ -152,6 +157,7 @@ GstEvent* event_of(std::span<const std::byte> text) {
     return field == nullptr || has_value(structure.get(), field, event->field_type());
   };
   if (!has(event->field) || !has(event->other_field)) return nullptr;
+  if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
   if (event->type == GST_EVENT_TAG) keep_known_tags(structure.get(), event->field);
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
