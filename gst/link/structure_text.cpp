@@ -2,8 +2,10 @@
 #include "gst/link/structure_text.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "gst/ptr.hpp"
 
@@ -23,12 +25,29 @@ bool begins_value(char before) {
   return std::strchr("=,[{<)\"|;", before) != nullptr;
 }
 
+/// A closing bracket may stand in quotes, or behind what the reader leaves over, and close nothing. So it counts as the
+/// reader counts: for what it reads twice, from [ on, any ] ends it. For the others, which it reads once, it is only
+/// how many there are that bounds how deep it gets.
 bool is_shallow(const char* text, int deepest) {
-  int depth = 0;
+  constexpr int most = 256;
+  int square = 0;
+  std::vector<int> twice;  // how many were open ahead of each [ that begins a value and is not closed
+  int lists = 0;
+  int all = 0;
   char before = '=';  // the last one but spaces and what escapes others
   for (; *text != '\0'; ++text) {
-    if (std::strchr("[{<", *text) != nullptr && begins_value(before) && ++depth > deepest) return false;
-    if (std::strchr("]}>", *text) != nullptr && depth > 0) --depth;
+    const bool begins = std::strchr("[{<", *text) != nullptr && begins_value(before);
+    if (begins && ++all > most) return false;
+    if (*text == '[') {
+      if (begins) twice.push_back(square);
+      if (twice.size() > static_cast<std::size_t>(deepest)) return false;
+      ++square;
+    } else if (*text == ']') {
+      --square;
+      while (!twice.empty() && twice.back() >= square) twice.pop_back();
+    }
+    if (begins && *text != '[' && ++lists > deepest) return false;
+    if (std::strchr("}>", *text) != nullptr && lists > 0) --lists;
     if (is_needless_escape(text)) return false;
     if (std::strchr(" \t\n\r\f\v\\", *text) == nullptr) before = *text;
   }

@@ -58,6 +58,28 @@ TEST(LinkStructureText, OfASampleIsNoMoreNestedThanOthers) {
   EXPECT_FALSE(is_read(escaped + sample("", lists(20'000)) + "\\;\";"));
 }
 
+std::string times(int count, const std::string& piece) {
+  std::string all;
+  for (int n = 0; n < count; ++n) all += piece;
+  return all;
+}
+
+// 30 levels of the first take hours, 12,000 of the others the stack of a thread.
+TEST(LinkStructureText, WhoseBracketsCloseNothingIsNotRead) {
+  struct Level {
+    int count;
+    const char* open;
+    const char* close;
+  };
+  for (const Level& level : {Level{10, "[x,b=\"}\",c=", "]"}, Level{300, "{\"}\",", "}"}, Level{300, "<\">\",", ">"},
+                             Level{300, "{[x;}],", "}"}}) {
+    const std::string text = "mine, a=" + times(level.count, level.open) + "1" + times(level.count, level.close) + ";";
+    EXPECT_FALSE(is_read(text)) << level.open;
+  }
+  // Side by side there may be many, also as letters.
+  EXPECT_TRUE(is_read("mine, a={ " + times(200, "{ 1, 2 }, ") + "3 }, b=\"" + times(20, "[a] {b} ") + "\";"));
+}
+
 TEST(LinkStructureText, OfAnImageIsReadAgain) {
   const Buffer bytes(gst_buffer_new_memdup("\1\2\3", 3));
   const Ptr<GstSample> image(
