@@ -9,6 +9,7 @@
 #include <string>
 #include <type_traits>
 
+#include "gst/link/structure_text.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -55,37 +56,6 @@ const KnownEvent* known(std::uint32_t type) {
   return nullptr;
 }
 
-/// Of a character that needs none, as in \133 for a bracket.
-bool is_needless_escape(const char* text) {
-  const auto is_digit = [](char one, char last) { return one >= '0' && one <= last; };
-  if (text[0] != '\\' || !is_digit(text[1], '3') || !is_digit(text[2], '7') || !is_digit(text[3], '7')) return false;
-  const int value = (text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0');
-  return value >= ' ' && value <= '~';
-}
-
-/// Where the reader takes a bracket for the beginning of a list, and not for a letter of a text.
-bool begins_value(char before) {
-  return std::strchr("=,[{<)\"|;", before) != nullptr;
-}
-
-bool is_shallow(const char* text) {
-  constexpr int deepest = 8;
-  int depth = 0;
-  char before = '=';  // the last one but spaces and what escapes others
-  for (; *text != '\0'; ++text) {
-    if (std::strchr("[{<", *text) != nullptr && begins_value(before) && ++depth > deepest) return false;
-    if (std::strchr("]}>", *text) != nullptr && depth > 0) --depth;
-    if (is_needless_escape(text)) return false;
-    if (std::strchr(" \t\n\r\f\v\\", *text) == nullptr) before = *text;
-  }
-  return true;
-}
-
-/// What has no name, GStreamer's reader gives one that it then complains of.
-bool may_be_read(const char* text) {
-  return g_ascii_isalpha(*text) != 0 && is_shallow(text);
-}
-
 /// GStreamer asserts that a segment's rates are not 0.
 bool is_sane(const GstSegment& segment) {
   const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
@@ -102,6 +72,41 @@ bool has_value(const GstStructure* structure, const char* field, GType type) {
   if (boxed == nullptr) return false;
   if (type == GST_TYPE_CAPS) return gst_caps_is_fixed(static_cast<const GstCaps*>(boxed)) != 0;
   return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
+}
+
+/// Of a gap or a latency: GStreamer's functions that make such an event take no other.
+bool is_some_time(const GstStructure* structure, const char* field) {
+  return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
+}
+
+/// Whether each of a tag's values is one of its type.
+bool fits_tag(const GstTagList* list, const gchar* tag) {
+  const GType type = gst_tag_get_type(tag);
+  const guint count = gst_tag_list_get_tag_size(list, tag);
+  for (guint index = 0; index < count; ++index) {
+    const GValue* value = gst_tag_list_get_value_index(list, tag, index);
+    if (!G_VALUE_HOLDS(value, type) || (G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr) ||
+        (G_VALUE_HOLDS_BOXED(value) && g_value_get_boxed(value) == nullptr)) {
+      return false;
+    }
+  }
+  return count > 0;
+}
+
+/// Leaves out of an event's tags what this process does not know, as tags of a newer GStreamer or of an application
+/// that registers its own, or has with other types: GStreamer's functions complain of them wherever they are merged.
+void keep_known_tags(GstStructure* structure, const char* field) {
+  const auto* list = static_cast<const GstTagList*>(g_value_get_boxed(gst_structure_get_value(structure, field)));
+  std::vector<std::string> foreign;
+  for (gint index = 0; index < gst_tag_list_n_tags(list); ++index) {
+    const gchar* const tag = gst_tag_list_nth_tag_name(list, static_cast<guint>(index));
+    if (gst_tag_exists(tag) == 0 || !fits_tag(list, tag)) foreign.emplace_back(tag);
+  }
+  if (foreign.empty()) return;
+  GstTagList* const known = gst_tag_list_copy(list);
+  for (const std::string& tag : foreign) gst_tag_list_remove_tag(known, tag.c_str());
+  gst_structure_set(structure, field, GST_TYPE_TAG_LIST, known, nullptr);
+  gst_tag_list_unref(known);
 }
 
 void append(LinkText& text, const void* bytes, std::size_t count) {
@@ -125,17 +130,6 @@ LinkText text_of(GstEvent* event) {
   // What cannot be read again (a pointer in an application's structure) is not sent.
   if (!Ptr<GstEvent>(event_of(text))) return {};
   return text;
-}
-
-GstStructure* structure_of(const char* written) {
-  if (!may_be_read(written)) return nullptr;
-  gchar* end = nullptr;
-  Ptr<GstStructure> structure(gst_structure_from_string(written, &end));
-  return structure && *end == '\0' ? structure.release() : nullptr;
-}
-
-GstCaps* caps_of(const char* written) {
-  return may_be_read(written) ? gst_caps_from_string(written) : nullptr;
 }
 
 bool is_known_value(GType type, gint value) {
@@ -163,6 +157,8 @@ GstEvent* event_of(std::span<const std::byte> text) {
     return field == nullptr || has_value(structure.get(), field, event->field_type());
   };
   if (!has(event->field) || !has(event->other_field)) return nullptr;
+  if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
+  if (event->type == GST_EVENT_TAG) keep_known_tags(structure.get(), event->field);
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
   if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);

@@ -23,10 +23,6 @@ using LinkText = std::vector<std::byte>;
 /// Stream-start, caps, segment, tags, gap, EOS, flushes, latency and those of the application. Empty for others (TOC,
 /// segment-done, stream-group-done), and for what GStreamer cannot write as text.
 [[nodiscard]] LinkText text_of(GstEvent* event);
-/// What a peer wrote, or null. GStreamer's reader calls itself for each bracket, for some twice: what is nested more
-/// than 8 deep, or hides brackets as numbers, which gst_structure_to_string() never does, it does not get to see.
-[[nodiscard]] GstStructure* structure_of(const char* written);
-[[nodiscard]] GstCaps* caps_of(const char* written);  ///< the same
 /// Whether an enumeration of GStreamer's has this value: what it has not, GStreamer's functions do not take.
 [[nodiscard]] bool is_known_value(GType type, gint value);
 /// A new event, or null.

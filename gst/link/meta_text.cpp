@@ -12,6 +12,7 @@
 
 #include "gst/link/audio_text.hpp"
 #include "gst/link/byte_text.hpp"
+#include "gst/link/structure_text.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "gst/link/upstream_text.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
+#include "gst/link/structure_text.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -67,16 +69,43 @@ LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStr
   return text;
 }
 
+/// As gst_event_new_seek() and gst_segment_do_seek() assert.
+bool is_sane_seek(GstEvent* event) {
+  gdouble rate = 0;
+  GstSeekFlags flags{};
+  GstSeekType start_type{};
+  GstSeekType stop_type{};
+  gint64 start = 0;
+  gint64 stop = 0;
+  gst_event_parse_seek(event, &rate, nullptr, &flags, &start_type, &start, &stop_type, &stop);
+  if (rate == 0 || !std::isfinite(rate)) return false;
+  const bool moves = start_type != GST_SEEK_TYPE_NONE || stop_type != GST_SEEK_TYPE_NONE;
+  const bool flushes = (flags & GST_SEEK_FLAG_FLUSH) != 0;
+  if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) != 0 && (moves || flushes)) return false;
+  const bool both = start_type == GST_SEEK_TYPE_SET && stop_type == GST_SEEK_TYPE_SET && stop != -1;
+  return !both || std::max<gint64>(start, 0) <= std::max<gint64>(stop, 0);
+}
+
 /// Elements calculate with it.
-bool is_sane(GstEvent* event) {
-  gdouble rate = 1;
+bool is_sane_qos(GstEvent* event) {
   gdouble proportion = 0;
-  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
-    gst_event_parse_seek(event, &rate, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-  } else if (GST_EVENT_TYPE(event) == GST_EVENT_QOS) {
-    gst_event_parse_qos(event, nullptr, &proportion, nullptr, nullptr);
-  }
-  return rate != 0 && std::isfinite(rate) && proportion >= 0 && std::isfinite(proportion);
+  gst_event_parse_qos(event, nullptr, &proportion, nullptr, nullptr);
+  return proportion >= 0 && std::isfinite(proportion);
+}
+
+bool is_sane(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) return is_sane_seek(event);
+  return GST_EVENT_TYPE(event) != GST_EVENT_QOS || is_sane_qos(event);
+}
+
+/// Of an answer: elements and pipelines add latencies of their own, and assert that there is one.
+bool is_sane(GstQuery* query) {
+  if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return true;
+  GstClockTime min = 0;
+  GstClockTime max = 0;
+  gst_query_parse_latency(query, nullptr, &min, &max);
+  constexpr GstClockTime most = GstClockTime{100} * 366 * 24 * 3600 * GST_SECOND;
+  return min < most && (!GST_CLOCK_TIME_IS_VALID(max) || (min <= max && max < most));
 }
 
 struct Read {
@@ -161,7 +190,7 @@ bool read_answer(std::span<const std::byte> text, GstQuery* query) {
   GstStructure* own = gst_query_writable_structure(query);
   if (GST_QUERY_TYPE(query) != GST_QUERY_CUSTOM) {
     take_over(own, answer.structure.get());
-    return true;
+    return is_sane(query);
   }
   gst_structure_foreach(
       answer.structure.get(),

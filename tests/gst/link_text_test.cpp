@@ -67,6 +67,9 @@ TEST(LinkText, OfWhatIsNothingIsNoEvent) {
     EXPECT_EQ(tags != nullptr, list != nullptr) << nothing;
   }
   EXPECT_TRUE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(guint64)2;"));
+  EXPECT_TRUE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(guint64)18446744073709551615;"));
+  EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)18446744073709551615, duration=(guint64)2;"));
+  EXPECT_FALSE(is_read(GST_EVENT_LATENCY, "x, latency=(guint64)18446744073709551615;"));
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1;"));
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(int)2;"));
 }
@@ -174,6 +177,42 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   for (const char* const lie : {"0", "nan", "inf"}) {
     EXPECT_FALSE(is_read(GST_EVENT_SEEK, std::string("x, rate=(double)") + lie + ";")) << lie;
   }
+  // What GStreamer's functions that make or take such an event assert.
+  const std::string least = "-9223372036854775808";
+  const auto seek = [&](const std::string& stop_type, const std::string& start, const std::string& stop,
+                        const std::string& flags = "flush") {
+    return is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)" + flags + ", cur-type=(GstSeekType)set, cur=(gint64)" +
+                                       start + ", stop-type=(GstSeekType)" + stop_type + ", stop=(gint64)" + stop +
+                                       ";");
+  };
+  EXPECT_TRUE(seek("set", "7", "7"));
+  EXPECT_TRUE(seek("set", "7", "-1"));
+  EXPECT_TRUE(seek("end", "7", "-9"));
+  EXPECT_TRUE(seek("set", least, "-2"));
+  EXPECT_FALSE(seek("set", "7", "6"));
+  EXPECT_FALSE(seek("set", "7", least));
+  EXPECT_FALSE(seek("none", "7", "-1", "instant-rate-change"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)flush+instant-rate-change;"));
+  EXPECT_TRUE(is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)instant-rate-change;"));
+}
+
+// Whoever asks adds to it, and GStreamer asserts that a least latency is one.
+TEST(LinkText, OfALatencyThatCannotBeIsNoAnswer) {
+  const auto is_answer = [](const char* min, const char* max) {
+    const Query query(gst_query_new_latency());
+    const std::string fields = std::string("min-latency=(guint64)") + min + ", max-latency=(guint64)" + max;
+    LinkText text = written(GST_EVENT_UNKNOWN, "x, live=(boolean)true, " + fields + ";");
+    text[0] = std::byte{3};
+    text[1] = std::byte{1};
+    return read_answer(text, query.get());
+  };
+  const char* const none = "18446744073709551615";
+  EXPECT_TRUE(is_answer("5", "7"));
+  EXPECT_TRUE(is_answer("5", none));
+  EXPECT_FALSE(is_answer(none, none));
+  EXPECT_FALSE(is_answer("7", "5"));
+  EXPECT_FALSE(is_answer("5", "18446744073709551614"));
+  EXPECT_FALSE(is_answer("9223372036854775807", none));
 }
 
 /// One of each that crosses, as it is sent.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gst/link/structure_text.hpp"
 #include "gst/link/upstream_desk.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "launched.hpp"
