@@ -210,7 +210,7 @@ TEST(LinkText, OfALatencyThatCannotBeIsNoAnswer) {
   EXPECT_TRUE(is_answer("5", "7"));
   EXPECT_TRUE(is_answer("5", none));
   EXPECT_FALSE(is_answer(none, none));
-  EXPECT_FALSE(is_answer("7", "5"));
+  EXPECT_TRUE(is_answer("7", "5")) << "pipelines warn of it";
   EXPECT_FALSE(is_answer("5", "18446744073709551614"));
   EXPECT_FALSE(is_answer("9223372036854775807", none));
 }
