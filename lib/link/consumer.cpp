@@ -122,8 +122,13 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   if (claimed && incoming.letters() < claimed->shown.messages) {
     incoming.read_all();
     if (incoming.letters() < claimed->shown.messages) {
-      // What went before the frame is still on its way, or never comes: then it makes no sense.
+      // What went before the frame is still on its way, or lies in the socket until there is room here, or never comes:
+      // then it makes no sense.
       incoming.readable = true;
+      if (!incoming.inbox.empty()) {
+        incoming.take_letter(frame);
+        return LinkNext::message;
+      }
       if (!incoming.ended) return std::nullopt;
       static_cast<void>(claims.give_back(claimed->slot));
       claimed.reset();

@@ -148,5 +148,29 @@ TEST(LinkEnd, ALeaseThatIsLeftHearsThatItIsCutOff) {
   EXPECT_TRUE(cut_off());
 }
 
+// Whoever is paused hears what overtakes, and what does not piles up with it.
+TEST(LinkEnd, MoreMessagesThanAreKeptUnreadComeBeforeTheirFrame) {
+  for (const bool ends : {false, true}) {
+    Served served(4, {.linger = patience});
+    const auto consumer = served.consumer();
+    constexpr int messages = 2100;  // a consumer keeps 2048
+    LinkFrame frame;
+    for (int n = 0; n < messages; ++n) {
+      served.server->send(bytes_of(std::to_string(n)));
+      if (n % 50 == 0) {
+        ASSERT_EQ(consumer->hear(frame, Deadline{}), LinkNext::timeout);
+      }
+    }
+    ASSERT_EQ(served.send(7), RingStatus::ok);
+    std::vector<ReadLease> theirs;
+    if (ends) {
+      theirs = served.server->leave();
+      served.server.reset();
+    }
+    for (int n = 0; n < messages; ++n) ASSERT_EQ(next_of(*consumer), "'" + std::to_string(n) + "'");
+    EXPECT_EQ(next_of(*consumer), "7");
+  }
+}
+
 }  // namespace
 }  // namespace gpumap
