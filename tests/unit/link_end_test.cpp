@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What clients hold, and have yet to take, when the other side ends.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
@@ -170,6 +173,26 @@ TEST(LinkEnd, MoreMessagesThanAreKeptUnreadComeBeforeTheirFrame) {
     for (int n = 0; n < messages; ++n) ASSERT_EQ(next_of(*consumer), "'" + std::to_string(n) + "'");
     EXPECT_EQ(next_of(*consumer), "7");
   }
+}
+
+// A bye may find no room either.
+TEST(LinkEnd, AChildOfForkKeepsNoConnectionOpen) {
+  Served served(2, {.linger = 50ms});
+  const auto consumer = served.consumer();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (;;) pause();
+  }
+  const std::vector<std::byte> text(max_link_message, std::byte{7});
+  for (int n = 0; n < 50; ++n) served.server->send(text);
+  served.server.reset();
+  LinkFrame frame;
+  ReadLease lease;
+  LinkNext next = LinkNext::message;
+  while (next == LinkNext::message) next = consumer->next(lease, frame, Clock::now() + 2s);
+  EXPECT_EQ(next, LinkNext::closed);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
 }
 
 }  // namespace
