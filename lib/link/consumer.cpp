@@ -180,6 +180,13 @@ void LinkConsumer::State::give_back(WriteLease lease) {
   static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
 }
 
+void LinkConsumer::State::say_goodbye() {
+  if (said_goodbye) return;
+  said_goodbye =
+      link::send_message(socket.get(), link::encode_reason(generation, link::MessageType::bye, link::Why::ended,
+                                                           "the consumer ended")) != link::Sent::full;
+}
+
 void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   for (int idle = 0, turns = 0;;) {
@@ -189,6 +196,8 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.gone) {
       state->incoming.hang_up(lost);
     }
+    // Until it is said, frames are offered that nobody takes.
+    if (state->closing) state->say_goodbye();
     const bool holds = state->claims.held() > 0;
     // A server that ends waits for what is held, or leaves it: hung up on, it would write there anew.
     if (state->closing && (!holds || state->incoming.discard())) break;
@@ -214,9 +223,7 @@ LinkConsumer::~LinkConsumer() {
     static_cast<void>(state_->claims.give_back(state_->claimed->slot));
     state_->claimed.reset();
   }
-  static_cast<void>(link::send_message(
-      state_->socket.get(),
-      link::encode_reason(state_->generation, link::MessageType::bye, link::Why::ended, "the consumer ended")));
+  state_->say_goodbye();
   state_->changed.notify_all();
   // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
   // that a process may leave behind at its end. Else the thread goes on by itself.

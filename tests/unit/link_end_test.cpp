@@ -195,5 +195,27 @@ TEST(LinkEnd, AChildOfForkKeepsNoConnectionOpen) {
   waitpid(child, nullptr, 0);
 }
 
+// Else it would be offered frames that nobody takes, until its last lease ends.
+TEST(LinkEnd, AGoodbyeThatFindsNoRoomIsSaidLater) {
+  std::atomic<bool> busy{true};
+  LinkServerOptions options;
+  options.on_question = [&](LinkQuestion&) {
+    while (busy) std::this_thread::sleep_for(1ms);
+    return true;
+  };
+  Served served(3, std::move(options));
+  auto consumer = served.consumer();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  const std::vector<std::byte> text(max_link_question, std::byte{7});
+  ASSERT_TRUE(comes_true([&] { return !consumer->tell(text); })) << "there is always room";
+  std::this_thread::sleep_for(100ms);
+  while (consumer->tell(text)) continue;
+  consumer.reset();
+  busy = false;
+  for (int n = 0; n < 6; ++n) EXPECT_EQ(served.send(n), RingStatus::ok) << "frame " << n;
+}
+
 }  // namespace
 }  // namespace gpumap
