@@ -206,7 +206,9 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
 void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
   Client& client = *clients[index];
   std::array<std::byte, link::largest_of_client + 1> buffer;
-  for (int turn = 0; turn < messages_a_turn && (revents & POLLIN) != 0; ++turn) {
+  // Of one that has hung up nothing more comes, and what it said before is heard.
+  const bool over = (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+  for (int turn = 0; (over || turn < messages_a_turn) && (revents & POLLIN) != 0; ++turn) {
     std::size_t bytes = 0;
     const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
     if (received == link::Received::nothing) break;
@@ -225,7 +227,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
       return;
     }
   }
-  if (process_ended || (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
+  if (process_ended || over) {
     drop(index, link::Why::ended, process_ended ? "its process ended" : "it closed the connection, or ended");
     return;
   }

@@ -218,5 +218,26 @@ TEST(LinkEnd, AGoodbyeThatFindsNoRoomIsSaidLater) {
   for (int n = 0; n < 6; ++n) EXPECT_EQ(served.send(n), RingStatus::ok) << "frame " << n;
 }
 
+TEST(LinkEnd, WhatWasToldBeforeAHangUpIsHeard) {
+  std::atomic<bool> busy{true};
+  std::atomic<int> heard{0};
+  LinkServerOptions options;
+  options.on_question = [&](LinkQuestion&) {
+    while (busy) std::this_thread::sleep_for(1ms);
+    ++heard;
+    return true;
+  };
+  Served served(2, std::move(options));
+  auto consumer = served.consumer();
+  const std::vector<std::byte> text(3, std::byte{7});
+  ASSERT_TRUE(consumer->tell(text));
+  std::this_thread::sleep_for(50ms);  // the server is busy
+  constexpr int told = 150;
+  for (int n = 1; n < told; ++n) ASSERT_TRUE(consumer->tell(text));
+  consumer.reset();
+  busy = false;
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty() && heard == told; })) << heard;
+}
+
 }  // namespace
 }  // namespace gpumap
