@@ -178,8 +178,10 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   std::uint32_t index = 0;
   while (index < options.max_clients && clients[index]) ++index;
   if (index == options.max_clients || ending) {
+    const std::string why =
+        ending ? "the server ends" : fmt::format("{} clients are connected, more are not allowed", index);
     lock.unlock();
-    refuse(newcomer, link::Why::full, fmt::format("{} clients are connected, more are not allowed", index));
+    refuse(newcomer, link::Why::full, why);
     return;
   }
   link::Welcome welcome;

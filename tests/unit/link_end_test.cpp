@@ -239,5 +239,19 @@ TEST(LinkEnd, WhatWasToldBeforeAHangUpIsHeard) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().empty() && heard == told; })) << heard;
 }
 
+TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
+  Served served(2, {.linger = patience});
+  const auto consumer = served.consumer();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  std::thread end([&] { served.server.reset(); });
+  EXPECT_EQ(next_of(*consumer), "closed");
+  const std::string text = error_text([&] { static_cast<void>(served.consumer()); }, ErrorCode::io);
+  EXPECT_NE(text.find("(the server ends)"), std::string::npos) << text;
+  lease.release();
+  end.join();
+}
+
 }  // namespace
 }  // namespace gpumap
