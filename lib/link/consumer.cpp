@@ -70,6 +70,8 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
 }
 
 void LinkConsumer::State::collect() {
+  // Nobody can take any more what pass() left there.
+  if (closing && ring.use_count() == 1) ring->drop_queued();
   try {
     while (claims.held() > (claimed ? 1U : 0U)) {
       WriteLease lease;
@@ -223,6 +225,7 @@ LinkConsumer::~LinkConsumer() {
     static_cast<void>(state_->claims.give_back(state_->claimed->slot));
     state_->claimed.reset();
   }
+  state_->collect();
   state_->say_goodbye();
   state_->changed.notify_all();
   // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread

@@ -253,5 +253,30 @@ TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
   end.join();
 }
 
+// They wait in the ring, where nobody can take them any more once its handles are gone.
+TEST(LinkEnd, FramesThatNobodyTookGoBackWithTheConsumer) {
+  for (const bool keeps_ring : {false, true}) {
+    Served served(2);
+    auto consumer = served.consumer();
+    std::shared_ptr<Ring> ring = keeps_ring ? consumer->ring() : nullptr;
+    LinkFrame frame;
+    for (int n = 0; n < 2; ++n) {
+      ASSERT_EQ(served.send(), RingStatus::ok);
+      ASSERT_EQ(consumer->pass(
+                    frame, [](std::uint32_t) {}, soon()),
+                LinkNext::frame);
+    }
+    consumer.reset();
+    if (keeps_ring) {
+      EXPECT_EQ(served.send(0, WhenFull::block, Clock::now() + 200ms), RingStatus::timeout);
+      ReadLease lease;
+      EXPECT_EQ(ring->receive(lease, soon()), RingStatus::ok);
+      ring.reset();
+    }
+    for (int n = 0; n < 4; ++n) EXPECT_EQ(served.send(), RingStatus::ok);
+    EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  }
+}
+
 }  // namespace
 }  // namespace gpumap
