@@ -156,7 +156,12 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   claimed.reset();
   memory->block().received.fetch_add(1, std::memory_order_relaxed);
   if (thread_idle) changed.notify_all();
-  return hand_over(slot);
+  try {
+    return hand_over(slot);
+  } catch (...) {
+    if (leases[slot]) give_back(std::move(leases[slot]));
+    throw;
+  }
 }
 
 /// A fence that can no longer signal says so to who waits for it, be it for a moment.

@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -276,6 +277,21 @@ TEST(LinkEnd, FramesThatNobodyTookGoBackWithTheConsumer) {
     for (int n = 0; n < 4; ++n) EXPECT_EQ(served.send(), RingStatus::ok);
     EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
   }
+}
+
+TEST(LinkEnd, AFrameThatCannotBePassedOnGoesBack) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  LinkFrame frame;
+  const auto fails = [](std::uint32_t) { throw std::runtime_error("no room"); };
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(served.send(), RingStatus::ok);
+    EXPECT_THROW(static_cast<void>(consumer->pass(frame, fails, soon())), std::runtime_error);
+  }
+  ASSERT_EQ(served.send(), RingStatus::ok);
+  EXPECT_EQ(consumer->pass(
+                frame, [](std::uint32_t) {}, soon()),
+            LinkNext::frame);
 }
 
 }  // namespace
