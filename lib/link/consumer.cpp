@@ -70,6 +70,8 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
 }
 
 void LinkConsumer::State::collect() {
+  // Nobody can take any more what pass() left there.
+  if (closing && ring.use_count() == 1) ring->drop_queued();
   try {
     while (claims.held() > (claimed ? 1U : 0U)) {
       WriteLease lease;
@@ -122,8 +124,13 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   if (claimed && incoming.letters() < claimed->shown.messages) {
     incoming.read_all();
     if (incoming.letters() < claimed->shown.messages) {
-      // What went before the frame is still on its way, or never comes: then it makes no sense.
+      // What went before the frame is still on its way, or lies in the socket until there is room here, or never comes:
+      // then it makes no sense.
       incoming.readable = true;
+      if (!incoming.inbox.empty()) {
+        incoming.take_letter(frame);
+        return LinkNext::message;
+      }
       if (!incoming.ended) return std::nullopt;
       static_cast<void>(claims.give_back(claimed->slot));
       claimed.reset();
@@ -149,7 +156,12 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   claimed.reset();
   memory->block().received.fetch_add(1, std::memory_order_relaxed);
   if (thread_idle) changed.notify_all();
-  return hand_over(slot);
+  try {
+    return hand_over(slot);
+  } catch (...) {
+    if (leases[slot]) give_back(std::move(leases[slot]));
+    throw;
+  }
 }
 
 /// A fence that can no longer signal says so to who waits for it, be it for a moment.
@@ -175,6 +187,13 @@ void LinkConsumer::State::give_back(WriteLease lease) {
   static_cast<void>(link::send_message(socket.get(), link::encode(generation, link::Look{})));
 }
 
+void LinkConsumer::State::say_goodbye() {
+  if (said_goodbye) return;
+  said_goodbye =
+      link::send_message(socket.get(), link::encode_reason(generation, link::MessageType::bye, link::Why::ended,
+                                                           "the consumer ended")) != link::Sent::full;
+}
+
 void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
   std::unique_lock lock(state->mutex);
   for (int idle = 0, turns = 0;;) {
@@ -184,6 +203,8 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.gone) {
       state->incoming.hang_up(lost);
     }
+    // Until it is said, frames are offered that nobody takes.
+    if (state->closing) state->say_goodbye();
     const bool holds = state->claims.held() > 0;
     // A server that ends waits for what is held, or leaves it: hung up on, it would write there anew.
     if (state->closing && (!holds || state->incoming.discard())) break;
@@ -209,9 +230,8 @@ LinkConsumer::~LinkConsumer() {
     static_cast<void>(state_->claims.give_back(state_->claimed->slot));
     state_->claimed.reset();
   }
-  static_cast<void>(link::send_message(
-      state_->socket.get(),
-      link::encode_reason(state_->generation, link::MessageType::bye, link::Why::ended, "the consumer ended")));
+  state_->collect();
+  state_->say_goodbye();
   state_->changed.notify_all();
   // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
   // that a process may leave behind at its end. Else the thread goes on by itself.

@@ -39,6 +39,8 @@ struct LinkConsumer::State {
   void collect();
   void check_fences(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void give_back(WriteLease lease);
+  /// That this side ends, unless the socket has no room for it: again later, then.
+  void say_goodbye();
   /// Frames and messages, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void ring_bell() const noexcept;
@@ -75,6 +77,7 @@ struct LinkConsumer::State {
   std::uint64_t asked = 0;
   bool thread_idle = false;
   bool closing = false;
+  bool said_goodbye = false;
   std::future<void> thread_over;  ///< ready once the thread has let go of this; for the destructor of the consumer
 };
 

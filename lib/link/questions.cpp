@@ -49,12 +49,14 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
     return LinkNext::closed;
   std::unique_lock lock(state->mutex);
   state->begin_call();
-  for (;;) {
+  for (bool late = false;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (state->incoming.readable && !state->incoming.ended) state->incoming.read_all();
     if (state->incoming.take_urgent(frame)) return LinkNext::message;
-    if (Clock::now() >= deadline) return LinkNext::timeout;
+    // Who waits for no time looks once all the same.
+    if (late) return LinkNext::timeout;
+    late = Clock::now() >= deadline;
     // What stays unread would keep poll() from sleeping.
     pollfd polled[] = {{state->incoming.readable || state->incoming.ended ? -1 : state->socket.get(), POLLIN, 0},
                        {state->bell.get(), POLLIN, 0}};

@@ -169,6 +169,8 @@ void LinkServer::State::stop() noexcept {
       shown->offers.revoke(link::Revoked::server_ended);
     }
     fan.leave(index);
+    // A child of fork() may have it, too.
+    shutdown(clients[index]->socket.get(), SHUT_RDWR);
     clients[index].reset();
   }
   events.clear();

@@ -178,8 +178,10 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   std::uint32_t index = 0;
   while (index < options.max_clients && clients[index]) ++index;
   if (index == options.max_clients || ending) {
+    const std::string why =
+        ending ? "the server ends" : fmt::format("{} clients are connected, more are not allowed", index);
     lock.unlock();
-    refuse(newcomer, link::Why::full, fmt::format("{} clients are connected, more are not allowed", index));
+    refuse(newcomer, link::Why::full, why);
     return;
   }
   link::Welcome welcome;
@@ -206,7 +208,9 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
 void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
   Client& client = *clients[index];
   std::array<std::byte, link::largest_of_client + 1> buffer;
-  for (int turn = 0; turn < messages_a_turn && (revents & POLLIN) != 0; ++turn) {
+  // Of one that has hung up nothing more comes, and what it said before is heard.
+  const bool over = (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+  for (int turn = 0; (over || turn < messages_a_turn) && (revents & POLLIN) != 0; ++turn) {
     std::size_t bytes = 0;
     const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
     if (received == link::Received::nothing) break;
@@ -225,7 +229,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
       return;
     }
   }
-  if (process_ended || (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0) {
+  if (process_ended || over) {
     drop(index, link::Why::ended, process_ended ? "its process ended" : "it closed the connection, or ended");
     return;
   }

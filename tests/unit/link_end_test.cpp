@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What clients hold, and have yet to take, when the other side ends.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -146,6 +150,148 @@ TEST(LinkEnd, ALeaseThatIsLeftHearsThatItIsCutOff) {
   EXPECT_TRUE(cut_off());
   std::this_thread::sleep_for(200ms);  // nothing of the connection is left
   EXPECT_TRUE(cut_off());
+}
+
+// Whoever is paused hears what overtakes, and what does not piles up with it.
+TEST(LinkEnd, MoreMessagesThanAreKeptUnreadComeBeforeTheirFrame) {
+  for (const bool ends : {false, true}) {
+    Served served(4, {.linger = patience});
+    const auto consumer = served.consumer();
+    constexpr int messages = 2100;  // a consumer keeps 2048
+    LinkFrame frame;
+    for (int n = 0; n < messages; ++n) {
+      served.server->send(bytes_of(std::to_string(n)));
+      if (n % 50 == 0) {
+        ASSERT_EQ(consumer->hear(frame, Deadline{}), LinkNext::timeout);
+      }
+    }
+    ASSERT_EQ(served.send(7), RingStatus::ok);
+    std::vector<ReadLease> theirs;
+    if (ends) {
+      theirs = served.server->leave();
+      served.server.reset();
+    }
+    for (int n = 0; n < messages; ++n) ASSERT_EQ(next_of(*consumer), "'" + std::to_string(n) + "'");
+    EXPECT_EQ(next_of(*consumer), "7");
+  }
+}
+
+// A bye may find no room either.
+TEST(LinkEnd, AChildOfForkKeepsNoConnectionOpen) {
+  Served served(2, {.linger = 50ms});
+  const auto consumer = served.consumer();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // it ends with the test at the latest
+    for (;;) pause();
+  }
+  const std::vector<std::byte> text(max_link_message, std::byte{7});
+  for (int n = 0; n < 50; ++n) served.server->send(text);
+  served.server.reset();
+  LinkFrame frame;
+  ReadLease lease;
+  LinkNext next = LinkNext::message;
+  while (next == LinkNext::message) next = consumer->next(lease, frame, Clock::now() + 2s);
+  EXPECT_EQ(next, LinkNext::closed);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
+// Else it would be offered frames that nobody takes, until its last lease ends.
+TEST(LinkEnd, AGoodbyeThatFindsNoRoomIsSaidLater) {
+  std::atomic<bool> busy{true};
+  LinkServerOptions options;
+  options.on_question = [&](LinkQuestion&) {
+    while (busy) std::this_thread::sleep_for(1ms);
+    return true;
+  };
+  Served served(3, std::move(options));
+  auto consumer = served.consumer();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  const std::vector<std::byte> text(max_link_question, std::byte{7});
+  ASSERT_TRUE(comes_true([&] { return !consumer->tell(text); })) << "there is always room";
+  std::this_thread::sleep_for(100ms);
+  while (consumer->tell(text)) continue;
+  consumer.reset();
+  busy = false;
+  for (int n = 0; n < 6; ++n) EXPECT_EQ(served.send(n), RingStatus::ok) << "frame " << n;
+}
+
+TEST(LinkEnd, WhatWasToldBeforeAHangUpIsHeard) {
+  std::atomic<bool> busy{true};
+  std::atomic<int> heard{0};
+  LinkServerOptions options;
+  options.on_question = [&](LinkQuestion&) {
+    while (busy) std::this_thread::sleep_for(1ms);
+    ++heard;
+    return true;
+  };
+  Served served(2, std::move(options));
+  auto consumer = served.consumer();
+  const std::vector<std::byte> text(3, std::byte{7});
+  ASSERT_TRUE(consumer->tell(text));
+  std::this_thread::sleep_for(50ms);  // the server is busy
+  constexpr int told = 150;
+  for (int n = 1; n < told; ++n) ASSERT_TRUE(consumer->tell(text));
+  consumer.reset();
+  busy = false;
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty() && heard == told; })) << heard;
+}
+
+TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
+  Served served(2, {.linger = patience});
+  const auto consumer = served.consumer();
+  ReadLease lease;
+  served.send();
+  ASSERT_EQ(next_of(*consumer, lease), "0");
+  std::thread end([&] { served.server.reset(); });
+  EXPECT_EQ(next_of(*consumer), "closed");
+  const std::string text = error_text([&] { static_cast<void>(served.consumer()); }, ErrorCode::io);
+  EXPECT_NE(text.find("(the server ends)"), std::string::npos) << text;
+  lease.release();
+  end.join();
+}
+
+// They wait in the ring, where nobody can take them any more once its handles are gone.
+TEST(LinkEnd, FramesThatNobodyTookGoBackWithTheConsumer) {
+  for (const bool keeps_ring : {false, true}) {
+    Served served(2);
+    auto consumer = served.consumer();
+    std::shared_ptr<Ring> ring = keeps_ring ? consumer->ring() : nullptr;
+    LinkFrame frame;
+    for (int n = 0; n < 2; ++n) {
+      ASSERT_EQ(served.send(), RingStatus::ok);
+      ASSERT_EQ(consumer->pass(
+                    frame, [](std::uint32_t) {}, soon()),
+                LinkNext::frame);
+    }
+    consumer.reset();
+    if (keeps_ring) {
+      EXPECT_EQ(served.send(0, WhenFull::block, Clock::now() + 200ms), RingStatus::timeout);
+      ReadLease lease;
+      EXPECT_EQ(ring->receive(lease, soon()), RingStatus::ok);
+      ring.reset();
+    }
+    for (int n = 0; n < 4; ++n) EXPECT_EQ(served.send(), RingStatus::ok);
+    EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  }
+}
+
+TEST(LinkEnd, AFrameThatCannotBePassedOnGoesBack) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  LinkFrame frame;
+  const auto fails = [](std::uint32_t) { throw std::runtime_error("no room"); };
+  for (int n = 0; n < 5; ++n) {
+    ASSERT_EQ(served.send(), RingStatus::ok);
+    EXPECT_THROW(static_cast<void>(consumer->pass(frame, fails, soon())), std::runtime_error);
+  }
+  ASSERT_EQ(served.send(), RingStatus::ok);
+  EXPECT_EQ(consumer->pass(
+                frame, [](std::uint32_t) {}, soon()),
+            LinkNext::frame);
 }
 
 }  // namespace

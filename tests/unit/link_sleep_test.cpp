@@ -91,5 +91,17 @@ TEST(LinkSleep, WhoNeverSleepsHearsOfMessagesAndOfTheEnd) {
   }
 }
 
+TEST(LinkSleep, WhoHearsWithoutATimeLooksOnceAllTheSame) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  LinkFrame frame;
+  for (const char* text : {"first", "second"}) {
+    EXPECT_EQ(consumer->hear(frame, Deadline{}), LinkNext::timeout);
+    served.server->send_at_once(bytes_of(text));
+    ASSERT_EQ(consumer->hear(frame, Deadline{}), LinkNext::message);
+    EXPECT_EQ(text_of(frame.message), text);
+  }
+}
+
 }  // namespace
 }  // namespace gpumap

@@ -240,7 +240,8 @@ class GPUMAP_API LinkConsumer {
   /// published has been taken: why() tells.
   [[nodiscard]] LinkNext next(ReadLease& lease, LinkFrame& frame, Deadline deadline = no_deadline);
   /// As next(), but a frame stays in ring(), published, for who receives there; `before(slot)` is called ahead of that.
-  /// Releases are then those of its leases. A connection is used by next() or by pass(), not by both.
+  /// Releases are then those of its leases; what nobody received goes back once this object and all handles of the ring
+  /// are gone. A connection is used by next() or by pass(), not by both.
   [[nodiscard]] LinkNext pass(LinkFrame& frame, const std::function<void(std::uint32_t slot)>& before,
                               Deadline deadline = no_deadline);
   /// As next(), but only for messages that were sent at once: for who takes no frames now. timeout, interrupted or
