@@ -84,9 +84,10 @@ TEST(LinkQuestions, AreAnsweredFromAnyNumberOfThreads) {
   const auto consumer = answering.served.consumer();
   EXPECT_EQ(ask(*consumer, "abc"), "cba") << "nobody calls next()";
   std::atomic<bool> ends{false};
+  std::atomic<bool> all_sent{false};  // until then the writer may wait for the reader
   std::thread reader([&] {
     std::uint64_t n = 0;
-    while (!ends) {
+    while (!all_sent) {
       const std::string next = next_of(*consumer);
       if (next == "interrupted") continue;
       EXPECT_EQ(next, std::to_string(n));
@@ -109,6 +110,7 @@ TEST(LinkQuestions, AreAnsweredFromAnyNumberOfThreads) {
   for (std::thread& asker : askers) asker.join();
   ends = true;
   writer.join();
+  all_sent = true;
   consumer->interrupt();
   reader.join();
 }
