@@ -63,8 +63,8 @@ struct LinkConsumer::State {
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
-  const std::shared_ptr<link::BlockMemory>
-      memory;  ///< shared with who asks whether leases that live longer are cut off
+  /// Shared with who asks whether leases that live longer are cut off.
+  const std::shared_ptr<link::BlockMemory> memory;
   std::shared_ptr<Ring> ring;
   std::atomic<bool> interrupted{false};
 

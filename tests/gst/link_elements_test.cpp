@@ -5,17 +5,13 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <gpumap/link_report.hpp>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
-#include <vector>
 
-#include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
 
 namespace gpumap::gst::test {
@@ -137,49 +133,6 @@ TEST_F(LinkSides, WhatAClientMissedIsMarked) {
   }
 }
 
-TEST_F(LinkSides, ASlowClientGetsAllOfAStreamThatEnded) {
-  auto producer = std::make_unique<Pipeline>(from_appsrc());
-  start(*producer);
-  push_frame(*producer, 0);
-  Pipeline consumer("gpumapsrc name=src " + socket() + " ! appsink name=out sync=false max-buffers=1");
-  start(consumer);
-  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
-  for (std::uint64_t n = 1; n < 8; ++n) push_frame(*producer, n);
-  push_eos(*producer);
-  EXPECT_EQ(producer->wait(), "eos");
-  producer.reset();  // longer ago than any linger
-  g_usleep(1'500'000);
-  for (std::uint64_t n = 1; n < 8; ++n) {
-    Sample sample = pull(consumer.appsink());
-    ASSERT_TRUE(sample) << "frame " << n;
-    // The producer may have shown its first frame only when the client was there.
-    if (n == 1 && GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) == 0) sample = pull(consumer.appsink());
-    ASSERT_TRUE(sample) << "frame " << n;
-    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, n)) << "frame " << n;
-  }
-  EXPECT_FALSE(pull(consumer.appsink()));
-  EXPECT_EQ(consumer.wait(), "eos");
-}
-
-TEST_F(LinkSides, AStreamThatWaitsForItsFirstClientDoesNotEndBefore) {
-  Pipeline producer(from_appsrc("wait-for-connection=true"));
-  start(producer);
-  for (std::uint64_t n = 0; n < 3; ++n) push_frame(producer, n);
-  push_eos(producer);
-  EXPECT_EQ(producer.wait(500ms), "timeout");
-  Pipeline consumer(to_appsink());
-  start(consumer);
-  for (std::uint64_t n = 0; n < 3; ++n) EXPECT_TRUE(pull(consumer.appsink())) << n;
-  EXPECT_EQ(producer.wait(), "eos");
-
-  Pipeline stopped(from_appsrc("wait-for-connection=true", path + "-2"));
-  start(stopped);
-  push_frame(stopped, 0);
-  push_eos(stopped);
-  EXPECT_EQ(stopped.wait(100ms), "timeout");
-  EXPECT_LT(stopped.stop(), 4s) << "5 s: it drained";
-}
-
 TEST_F(LinkSides, AProducerThatDropsTheOldestDropsThemAtASlowClientToo) {
   Pipeline producer(from_appsrc("leaky=oldest slots=4"));
   start(producer);
@@ -274,21 +227,6 @@ TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
   EXPECT_GE(std::chrono::steady_clock::now() - resumed, 3s) << "the pause counted";
 }
 
-TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {
-  auto producer = std::make_unique<Pipeline>(from_appsrc());
-  start(*producer);
-  push_frame(*producer, 0);
-  Pipeline consumer(to_appsink("busy-poll=1000000 on-lost=eos"));
-  start(consumer);
-  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
-  push_frame(*producer, 1);
-  ASSERT_TRUE(pull(consumer.appsink()));
-  producer.reset();
-  while (pull(consumer.appsink())) {
-  }
-  EXPECT_EQ(consumer.wait(), "eos");
-}
-
 // A client's name has room for 50 bytes of it, of which these characters take two.
 TEST_F(LinkSides, ALongNameIsCutBetweenCharacters) {
   Pipeline producer(from_appsrc());
@@ -316,33 +254,6 @@ TEST_F(LinkSides, ALongNameIsCutBetweenCharacters) {
 TEST_F(LinkSides, ATimeoutNamesTheSocket) {
   Pipeline consumer("gpumapsrc timeout=100 " + socket() + " ! fakesink");
   EXPECT_THAT(consumer.run(), HasSubstr("socket-path " + path));
-}
-
-// Each size has a ring of its own, and downstream may keep frames of them all.
-TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
-  auto producer = std::make_unique<Pipeline>(from_appsrc());
-  start(*producer);
-  push_frame(*producer, 0);
-  Pipeline consumer(to_appsink("on-lost=eos"));
-  start(consumer);
-  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
-  const auto bytes_of = [](std::uint64_t n) { return frame_size * (n / 5 * 9 + 1); };
-  for (std::uint64_t n = 1; n < 20; ++n) push_frame(*producer, n, bytes_of(n));
-  push_eos(*producer);
-  EXPECT_EQ(producer->wait(), "eos");
-  producer.reset();
-  std::vector<Sample> kept;
-  while (Sample sample = pull(consumer.appsink())) kept.push_back(std::move(sample));
-  EXPECT_EQ(consumer.wait(), "eos");
-  std::uint64_t n = 1;
-  for (const Sample& sample : kept) {
-    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
-    if (n == 1 && GST_BUFFER_PTS(buffer) == 0) continue;  // the client came before it went out
-    ASSERT_EQ(GST_BUFFER_PTS(buffer), n * GST_MSECOND);
-    EXPECT_EQ(data_of(buffer), random_data(bytes_of(n), n)) << "frame " << n;
-    ++n;
-  }
-  EXPECT_EQ(n, 20U);
 }
 
 // What is due at a moment there is due at that moment here, whenever either began.
@@ -375,28 +286,6 @@ TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
   start(producer);
   for (int n = 0; n < 20; ++n) (void)lateness();
   EXPECT_TRUE(comes_in_time());
-}
-
-TEST_F(LinkSides, SidesThatComeAndGoInALoop) {
-  const std::size_t before = open_descriptors();
-  for (int round = 0; round < 10; ++round) {
-    Pipeline producer(from_appsrc());
-    Pipeline consumer(to_appsink());
-    start(round % 2 == 0 ? producer : consumer);
-    start(round % 2 == 0 ? consumer : producer);
-    push_frame(producer, 0);
-    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-    push_frame(producer, 1);
-    push_eos(producer);
-    std::size_t frames = 0;
-    while (pull(consumer.appsink())) ++frames;
-    EXPECT_GE(frames, 1U);
-    EXPECT_EQ(producer.wait(), "eos");
-    EXPECT_EQ(consumer.wait(), "eos");
-    EXPECT_LT(producer.stop(), 10s);
-    EXPECT_LT(consumer.stop(), 10s);
-  }
-  EXPECT_TRUE(no_more_descriptors_than(before + 8)) << open_descriptors() << " after " << before;
 }
 
 // An upstream that asks for buffers looks for a slot twice.
@@ -465,73 +354,6 @@ TEST_F(LinkSides, AnObserverSeesTheElementsAndIsNobodyToThem) {
   EXPECT_TRUE(eventually([&] { return connected >= 2; }));
   EXPECT_EQ(connected, 2);
   EXPECT_EQ(clients(producer), 2U);
-}
-
-// A paused one has the memory of those that it has not come to.
-TEST_F(LinkSides, APausedConsumerKeepsFewOfTheProducersThatComeAndGo) {
-  Pipeline consumer(to_appsink("is-live=true"));
-  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
-  std::size_t before = 0;
-  std::uint64_t frames = 0;
-  const auto come_and_go = [&](Time limit) {
-    Pipeline producer(from_appsrc());
-    start(producer);
-    push_frame(producer, ++frames);
-    if (!eventually([&] { return clients(producer) == 1; }, limit)) return false;
-    push_frame(producer, ++frames);
-    return eventually([&] { return stat(producer.element("sink"), "frames") == 2; });
-  };
-  int kept = 0;
-  while (kept < 20 && come_and_go(kept < 4 ? patience : 300ms)) ++kept;
-  EXPECT_GE(kept, 4);
-  EXPECT_LT(kept, 20);
-  before = open_descriptors();
-  for (int round = 0; round < 5; ++round) EXPECT_FALSE(come_and_go(50ms));
-  EXPECT_TRUE(no_more_descriptors_than(before)) << open_descriptors() << " after " << before;
-  start(consumer);
-  for (int n = 0; n < kept; ++n) EXPECT_TRUE(pull(consumer.appsink())) << n;
-  Pipeline producer(from_appsrc());
-  start(producer);
-  push_frame(producer, 0);
-  EXPECT_TRUE(eventually([&] { return clients(producer) == 1; })) << "it goes on";
-}
-
-// The sink's side may end within a flush, and its channel live on.
-TEST_F(LinkSides, WhatEndedWithinAFlushBeginsAnew) {
-  const auto channel = Channel::open("socket " + path);
-  Pipeline producer(from_appsrc());
-  for (int round = 0; round < 2; ++round) {
-    start(producer);
-    push_frame(producer, 0);
-    Pipeline consumer(to_appsink());
-    start(consumer);
-    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; })) << round;
-    push_frame(producer, 1);
-    ASSERT_TRUE(pull(consumer.appsink())) << round;
-    channel->pass(gst_event_new_flush_start());
-    producer.stop();
-  }
-}
-
-// Flushes, and who makes room, come from any thread; one may be inside when the sink's side ends.
-TEST_F(LinkSides, CallsThatComeWhileItEndsDoNoHarm) {
-  const auto channel = Channel::open("socket " + path);
-  std::atomic<bool> done{false};
-  std::thread caller([&] {
-    while (!done) {
-      channel->pass(gst_event_new_flush_start());
-      (void)channel->make_room();
-      channel->pass(gst_event_new_flush_stop(TRUE));
-    }
-  });
-  Pipeline producer(from_appsrc());
-  for (int round = 0; round < 40; ++round) {
-    start(producer);
-    if (round % 4 == 0) push_frame(producer, 0);
-    EXPECT_LT(producer.stop(), 10s);
-  }
-  done = true;
-  caller.join();
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Where the ring at a socket is too small: a larger one follows without a word in the stream, and where none can, that
-// is said.
+// Where the ring at a socket is too small: a larger one follows without a word in the stream, with all frames of both;
+// where none can, that is said.
 #include <gmock/gmock.h>
 
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "link_sides.hpp"
 #include "watch.hpp"
@@ -64,6 +67,33 @@ TEST_F(LinkSides, AKernelBehindWhatKeepsAllSlotsIsToldSo) {
   EXPECT_THAT(warning, HasSubstr("3 of the 4 slots"));
   EXPECT_THAT(warning, HasSubstr("of socket-path " + path + ": no frame comes until it gives one back"));
   EXPECT_THAT(warning, HasSubstr("put gpumapkernel before"));
+}
+
+// Each size has a ring of its own, and downstream may keep frames of them all.
+TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
+  auto producer = std::make_unique<Pipeline>(from_appsrc());
+  start(*producer);
+  push_frame(*producer, 0);
+  Pipeline consumer(to_appsink("on-lost=eos"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(*producer) == 1; }));
+  const auto bytes_of = [](std::uint64_t n) { return frame_size * (n / 5 * 9 + 1); };
+  for (std::uint64_t n = 1; n < 20; ++n) push_frame(*producer, n, bytes_of(n));
+  push_eos(*producer);
+  EXPECT_EQ(producer->wait(), "eos");
+  producer.reset();
+  std::vector<Sample> kept;
+  while (Sample sample = pull(consumer.appsink())) kept.push_back(std::move(sample));
+  EXPECT_EQ(consumer.wait(), "eos");
+  std::uint64_t n = 1;
+  for (const Sample& sample : kept) {
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    if (n == 1 && GST_BUFFER_PTS(buffer) == 0) continue;  // the client came before it went out
+    ASSERT_EQ(GST_BUFFER_PTS(buffer), n * GST_MSECOND);
+    EXPECT_EQ(data_of(buffer), random_data(bytes_of(n), n)) << "frame " << n;
+    ++n;
+  }
+  EXPECT_EQ(n, 20U);
 }
 
 }  // namespace
