@@ -75,8 +75,9 @@ TEST(Once, TagsAndMessagesOfSinksAndWhatIsSentUpstream) {
   gst_pad_push_event(
       from.get(), gst_event_new_sink_message("told", gst_message_new_application(GST_OBJECT(pipeline.element("from")),
                                                                                  gst_structure_new_empty("told"))));
-  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_SINK_MESSAGE) == 1; }, 10s));
-  EXPECT_EQ(out.events(GST_EVENT_TAG), 1U);
+  // The source sends tags with its next frame: what its pad is told directly may overtake them.
+  EXPECT_TRUE(
+      eventually([&] { return out.events(GST_EVENT_SINK_MESSAGE) >= 1U && out.events(GST_EVENT_TAG) >= 1U; }, 10s));
   int tags = 0;
   int told = 0;
   while (GstMessage* one = message(pipeline, GST_MESSAGE_ANY, 200ms)) {
@@ -87,6 +88,8 @@ TEST(Once, TagsAndMessagesOfSinksAndWhatIsSentUpstream) {
   EXPECT_EQ(tags, 1);
   EXPECT_EQ(told, 1);
   EXPECT_EQ(upstream, 1);
+  EXPECT_EQ(out.events(GST_EVENT_SINK_MESSAGE), 1U);
+  EXPECT_EQ(out.events(GST_EVENT_TAG), 1U);
 }
 
 TEST(Once, ATableOfContents) {
