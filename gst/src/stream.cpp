@@ -228,10 +228,17 @@ void SrcStream::give_up(GstFlowReturn flow) {
   GstElement* sink = channel_->sink();
   const bool told = sink != nullptr && same_pipeline(element_, sink);
   gst_clear_object(&sink);
-  unlinked_ = flow == GST_FLOW_NOT_LINKED;
   channel_->set_downstream_flow(flow);
-  // An upstream with other branches goes on without this one; else it says so itself.
-  if (unlinked_ && told) return;
+  unlinked_ = flow == GST_FLOW_NOT_LINKED;
+  if (unlinked_) {
+    // Linked since the frame went: the event that says so found nothing to start again.
+    if (gst_pad_needs_reconfigure(pad_) != 0) {
+      relinked();
+      return;
+    }
+    // An upstream with other branches goes on without this one; else it says so itself.
+    if (told) return;
+  }
   GST_ELEMENT_FLOW_ERROR(element_, flow);
   gst_pad_push_event(pad_, gst_event_new_eos());
 }

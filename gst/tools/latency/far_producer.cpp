@@ -198,8 +198,8 @@ bool FarProducer::reap(bool wait) {
 }
 
 void FarProducer::fail() {
-  // It has closed its socket: it is dead, or will be at once.
-  for (int turn = 0; turn < 100 && !reap(false); ++turn) ::usleep(10'000);
+  // It has closed its socket: it is dead, or will be once the machine has come to it.
+  for (int turn = 0; turn < 1000 && !reap(false); ++turn) ::usleep(10'000);
   const std::string how = running_               ? "closed its connection"
                           : WIFSIGNALED(status_) ? fmt::format("was killed by signal {} ({})", WTERMSIG(status_),
                                                                ::strsignal(WTERMSIG(status_)))
