@@ -73,7 +73,9 @@ void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
   const auto& driver = context_.driver();
   const std::string what = fmt::format("launching kernel {} to stay, in {} blocks of {}x{}x{} threads", kernel.name(),
                                        blocks_, threads_[0], threads_[1], threads_[2]);
-  context_.check(driver.cuMemsetD32Async(residence.parts, 0, 2, timeline_.stream()), what);
+  for (const std::uint64_t word : {residence.parts, residence.go}) {
+    context_.check(driver.cuMemsetD32Async(word, 0, 2, timeline_.stream()), what);
+  }
   void* arguments[] = {&residence};
   context_.check(driver.cuLaunchKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
                                        kernel.shared_bytes(), timeline_.stream(), arguments, nullptr),

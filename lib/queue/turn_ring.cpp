@@ -15,8 +15,9 @@
 namespace gpumap {
 namespace {
 
-/// Behind the turns, of which each begins a cache line: see gpumap_residence.
+/// Two words behind the turns, of which each begins a cache line: see gpumap_residence.
 constexpr std::size_t parts_offset = TurnRing::slots * sizeof(gpumap_turn);
+constexpr std::size_t go_offset = parts_offset + sizeof(gpumap_u64);
 
 }  // namespace
 
@@ -36,7 +37,7 @@ TurnRing::TurnRing(GpuDevice& device) {
 void TurnRing::allocate(GpuDevice& device) {
   const CudaContext& context = *device.cuda();
   MappingOptions options{
-      .placement = Placement::bar, .bytes = parts_offset + sizeof(std::uint64_t), .require_coherent = true};
+      .placement = Placement::bar, .bytes = go_offset + sizeof(gpumap_u64), .require_coherent = true};
   doorbell_ = "its doorbell is in the GPU's memory";
   std::string why = fmt::format("{} does not keep the order of writes over PCIe", context.gpu_name());
   const char* asked = std::getenv("GPUMAP_CUDA_DOORBELL");
@@ -77,6 +78,7 @@ gpumap_residence TurnRing::residence(std::uint64_t first, std::uint64_t done) co
           .stride = sizeof(gpumap_turn),
           .first = first,
           .parts = address + parts_offset,
+          .go = address + go_offset,
           .done = done};
 }
 

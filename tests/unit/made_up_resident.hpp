@@ -53,7 +53,12 @@ inline void stay(const Body& body, gpumap_residence residence, std::uint64_t sel
     wait_for(reinterpret_cast<std::uint64_t>(&slot->number), number + 1);
     wait_for(residence.parts, parts);
     std::memcpy(&turn.kind, &slot->kind, sizeof turn - offsetof(gpumap_turn, kind));
-    if (turn.after != 0) wait_for(turn.after, turn.until);
+    if (turn.after != 0 && self == 0) {
+      wait_for(turn.after, turn.until);
+      fake_cuda::word(residence.go).store(number + 1);
+    } else if (turn.after != 0) {
+      wait_for(residence.go, number + 1);
+    }
     if (turn.kind == GPUMAP_TURN_RUN) {
       const std::uint64_t all = std::uint64_t{turn.blocks[0]} * turn.blocks[1] * turn.blocks[2];
       for (std::uint64_t block = self; block < all; block += blocks) body(turn.function, turn.frame, block);

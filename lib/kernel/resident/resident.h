@@ -5,8 +5,9 @@
  * blockIdx and gridDim are those of that grid. CUDA C++.
  *
  * Memory: thread 0 of a block sees the doorbell by an acquire at system scope, the others by the barrier behind it, so
- * that no line of an earlier frame is left in the multiprocessor's cache. Blocks tell each other of their parts at the
- * GPU's scope; the last one's release to the system covers what it saw of the others.
+ * that no line of an earlier frame is left in the multiprocessor's cache. What a turn comes after the first block sees
+ * so; its release covers what it saw. Blocks tell each other of their parts at the GPU's scope; the last one's release
+ * to the system covers what it saw of the others.
  */
 #ifndef GPUMAP_RESIDENT_H
 #define GPUMAP_RESIDENT_H
@@ -76,7 +77,12 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
     }
     __syncthreads();
     if (turn.after != 0) {
-      if (self == 0) wait_until(turn.after, turn.until);
+      if (self == 0 && blockIdx.x == 0) {
+        wait_until(turn.after, turn.until);
+        if (gridDim.x != 1) release(residence.go, number + 1);
+      } else if (self == 0) {
+        wait_until(residence.go, number + 1);
+      }
       __syncthreads();
     }
     const unsigned kind = turn.kind;
