@@ -75,10 +75,9 @@ std::string link_name(const gchar* name) {
   return first.substr(0, static_cast<std::size_t>(end - first.c_str()));
 }
 
-/// Times, flags, layout and metas of a frame, without memory, as a gpumapsink hands it to a gpumapsrc.
-GstBuffer* make_carrier(const LinkFrame& frame, const std::optional<VideoLayout>& layout, bool after_hole) {
+/// `carrier` gets times, flags and metas of a frame.
+void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole) {
   const FrameInfo& info = frame.info;
-  GstBuffer* carrier = gst_buffer_new();
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
   GST_BUFFER_DTS(carrier) = gst_time(info.dts);
   GST_BUFFER_DURATION(carrier) = gst_time(info.duration);
@@ -91,11 +90,9 @@ GstBuffer* make_carrier(const LinkFrame& frame, const std::optional<VideoLayout>
                                       GST_VIDEO_BUFFER_FLAG_RFF | GST_VIDEO_BUFFER_FLAG_ONEFIELD;
   GST_BUFFER_FLAG_SET(carrier, info.flags & of_frames);
   if (after_hole) GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
-  if (layout) add_layout(carrier, *layout, info.bytes);
   if (!add_metas(carrier, frame.note, info.bytes)) {
     GST_WARNING("the producer sent metas that are not understood, or cannot be: left out");
   }
-  return carrier;
 }
 
 }  // namespace
@@ -189,7 +186,10 @@ bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
 }
 
 void Inlet::read(std::span<const std::byte> text) {
-  if (read_layout(text, layout_)) return;
+  if (read_layout(text, layout_)) {
+    blank_.reset();
+    return;
+  }
   if (Channel::FarTime time; read_time(text, time)) {
     channel_->set_far_time(time);
     return;
@@ -269,6 +269,22 @@ void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& fram
   ring.put_way(slot, frame.stamps.value_or(FrameRecord{}), frame.stamps ? log_ : nullptr);
 }
 
+/// With the layout of frames of `bytes` bytes. Half of a frame's instructions in this thread are these: they are done
+/// behind the frame before.
+void Inlet::prepare_carrier(std::uint64_t bytes) {
+  if (blank_ && blank_bytes_ == bytes) return;
+  blank_.reset(gst_buffer_new());
+  blank_bytes_ = bytes;
+  if (layout_) add_layout(blank_.get(), *layout_, bytes);
+}
+
+/// Without memory, as a gpumapsink hands it to a gpumapsrc.
+GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
+  prepare_carrier(frame.info.bytes);
+  fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_);
+  return blank_.release();
+}
+
 /// False: it is not to be connected again.
 bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   LinkConsumer& consumer = *connection;
@@ -278,19 +294,22 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
   channel_->push_ring(ring);
   layout_.reset();
+  blank_.reset();
   next_sequence_ = any_sequence;
   LinkFrame frame;
   // Made once: of a lambda each frame would make one anew, on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
-    ring->put(slot, make_carrier(frame, layout_, frame.info.sequence != next_sequence_));
+    ring->put(slot, make_carrier(frame));
     put_way(*ring, slot, frame);
     next_sequence_ = frame.info.sequence + 1;
   };
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     next = this->next(consumer, frame, before);
     if (next == LinkNext::message) read(frame.message);
+    if (next != LinkNext::frame) continue;
+    prepare_carrier(frame.info.bytes);
     // Nobody takes them any more, and the producer may need their slots.
-    if (next == LinkNext::frame && channel_->src_has_enough()) consumer.ring()->drop_queued();
+    if (channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
   if (consumer.cut_off()) ring->loans()->recall();
   end_flush();

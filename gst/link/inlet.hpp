@@ -17,6 +17,7 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -56,6 +57,8 @@ class Inlet {
   void read(std::span<const std::byte> text);
   [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
+  void prepare_carrier(std::uint64_t bytes);
+  [[nodiscard]] GstBuffer* make_carrier(const LinkFrame& frame);
   void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);
 
   GstElement* const src_;
@@ -63,6 +66,8 @@ class Inlet {
   const InletSettings settings_;
   const std::shared_ptr<Far> far_;
   std::optional<VideoLayout> layout_;
+  Ptr<GstBuffer> blank_;  ///< the next frame's carrier, with the layout of one of `blank_bytes_` bytes
+  std::uint64_t blank_bytes_ = 0;
   std::shared_ptr<LatencyLog> log_;  ///< from the first frame on that the producer stamped
   std::uint64_t frames_ = 0;
   std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one

@@ -150,8 +150,8 @@ void Outlet::step() {
     const bool done = std::none_of(clients.begin(), clients.end(), [](const auto& client) { return client.slots > 0; });
     if (done || Clock::now() >= *retire_by_) retire(lock);
   }
-  if (!server_) return;
-  server_->show({});
+  // What came back with a frame is collected with it.
+  if (server_ && next.kind != Channel::Next::Kind::frame) server_->show({});
 }
 
 std::shared_ptr<LinkServer> Outlet::server() {

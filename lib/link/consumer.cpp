@@ -276,7 +276,8 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   std::unique_lock lock(state->mutex);
   state->begin_call();
   for (bool late = false, found = false;;) {
-    state->collect();
+    // A frame that was seen goes on first: what came back waits for the next call.
+    if (!found) state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (const auto taken = state->take(frame, hand_over)) return *taken;
     if (state->incoming.ended) {
