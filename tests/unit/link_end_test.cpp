@@ -248,7 +248,7 @@ TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
   ASSERT_EQ(next_of(*consumer, lease), "0");
   std::thread end([&] { served.server.reset(); });
   EXPECT_EQ(next_of(*consumer), "closed");
-  const std::string text = error_text([&] { static_cast<void>(served.consumer()); }, ErrorCode::io);
+  const std::string text = served.refusal();
   EXPECT_NE(text.find("(the server ends)"), std::string::npos) << text;
   lease.release();
   end.join();
