@@ -128,7 +128,7 @@ def look(browser, page, folder, size, options=()):
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--window-size={size}",
          f"--user-data-dir={folder}/profile", "--enable-logging=stderr", "--host-resolver-rules=MAP * ~NOTFOUND",
          *options, page.as_uri()],
-        capture_output=True, text=True, timeout=60, check=True)
+        capture_output=True, text=True, timeout=100, check=True)
     said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     assert not said, said
     return done.stdout

@@ -3,6 +3,8 @@
 // that. Without a GPU they skip, but for GPUMAP_TEST_SOFTWARE=1, as the tests of tests/gpu do.
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 
@@ -24,6 +26,8 @@ class Example : public testing::TestWithParam<const char*> {
     } catch (const Error& error) {
       GTEST_SKIP() << error.what();
     }
+    // Tens of pipelines, each of which compiles its kernel, take longer than a test of the elements may.
+    alarm(500);
   }
 
   /// `examples/<name>` in the language under test. GPUMAP_EXAMPLES in the environment: where examples/ lies, if not

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Run gpumap-latency, given on the command line, into what it has to withstand, and read what it says."""
 import json
+import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -11,21 +13,22 @@ import time
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="gpumap-latency-"))
-JSON, PAGE = FOLDER / "result.json", FOLDER / "page.html"
+JSON, PAGE, LOG = FOLDER / "result.json", FOLDER / "page.html", FOLDER / "log"
+PATIENCE = 100  # seconds, for a busy machine
 VIDEO = "video/x-raw,format=NV12,width=320,height=240"
 
 
-def start(*arguments):
-    for file in (JSON, PAGE):
+def start(*arguments, env=None):
+    for file in (JSON, PAGE, LOG):
         file.unlink(missing_ok=True)
     return subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--rounds", "1", "--warmup", "2", *arguments],
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=FOLDER)
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=FOLDER, env=env)
 
 
 def run(*arguments, status=0):
     """The first case of the report, and all that was said."""
     process = start(*arguments)
-    said = "".join(process.communicate(timeout=60))
+    said = "".join(process.communicate(timeout=PATIENCE))
     assert process.returncode == status, (arguments, process.returncode, said)
     return json.loads(JSON.read_text())["cases"][0] if JSON.exists() else None, said
 
@@ -43,13 +46,13 @@ def what_is_told_before_measuring():
     case, said = run("--frames", "4 bananas", status=2)
     assert case is None and "1080p" in said, said
     for option in ("--rate", "--timeout"):
-        wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True, timeout=60,
-                               check=False)
+        wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True,
+                               timeout=PATIENCE, check=False)
         assert wrong.returncode not in (0, 1, 2) and f"{option}: that is no number" in wrong.stderr, wrong
     JSON.write_text("{}")
     broken = subprocess.run([PROGRAM, "--from", JSON, "--html", PAGE], capture_output=True, text=True, check=False)
     assert broken.returncode == 2 and "is not what --json" in broken.stderr and not PAGE.exists(), broken
-    assert time.monotonic() - began < 20, "nothing was measured"
+    assert time.monotonic() - began < PATIENCE, "nothing was measured"
 
 
 def pipelines_that_fail():
@@ -83,16 +86,21 @@ def a_src_that_is_late():
 def a_plan_that_is_not_shifted():
     """20 frames a second of a kernel that needs ever so much less: lateness is counted from the plan."""
     case, said = run("--transports", "bar", "--frames", "4KiB", "--count", "20", "--rate", "20", "--load", "1")
-    assert case["frames"] == 20 and 0.9 < case["seconds"] < 10, case
+    assert case["frames"] == 20 and 0.9 < case["seconds"] < PATIENCE, case
     assert case["times"]["lateness"]["count"] == 20 and case["missed_deadlines"] <= 20, case
     assert "lateness counts from when a frame was due" in " ".join(said.split()).lower(), said
 
 
 def an_end_by_the_user():
-    process = start("--transports", "bar,pinned", "--frames", "4KiB", "--count", "100000000")
-    time.sleep(2)
+    # Each frame is a line of gpumapsrc's log: some have been measured once there are more than do not count.
+    process = start("--transports", "bar,pinned", "--frames", "4KiB", "--count", "100000000",
+                    env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
+    began = time.monotonic()
+    while not (LOG.exists() and re.search(r"frame 50\b", LOG.read_text(errors="replace"))):
+        assert process.poll() is None and time.monotonic() - began < PATIENCE, "no frames are measured"
+        time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = "".join(process.communicate(timeout=20))
+    said = "".join(process.communicate(timeout=PATIENCE))
     report = json.loads(JSON.read_text())
     assert process.returncode == 0 and "ended by the user" in report["stopped"] and "Not complete" in said, said
     assert report["cases"][0]["frames"] > 0 and PAGE.exists(), report["cases"][0]

@@ -50,7 +50,8 @@ TEST_F(CyclesGpuTest, StartAndStopLeaveNothingBehind) {
       (static_cast<double>(before.window_free_bytes) - static_cast<double>(after.window_free_bytes)) / (1U << 20U));
   // A kilobyte a cycle, in a full run.
   if (!sanitized) {
-    EXPECT_LE(after.resident_bytes, before.resident_bytes + (8U << 20U));
+    // In a while: what a driver's thread still holds goes once that thread comes to it.
+    EXPECT_TRUE(eventually([&] { return resident_bytes() <= before.resident_bytes + (8U << 20U); }, 10s));
   }
   EXPECT_TRUE(no_more_descriptors_than(before.descriptors));
   // A software driver's window is the machine's memory, which others use too.

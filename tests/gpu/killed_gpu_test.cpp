@@ -110,11 +110,14 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
     GpuPipeline::TearDown();
   }
 
-  /// Some thousand frames a second, for seconds; or the first ones as fast as they go.
+  /// Some thousand frames a second, for seconds, or on a CPU that others want, too, some hundred for longer; or the
+  /// first ones as fast as they go.
   [[nodiscard]] std::string line(const std::string& kernel, unsigned frames = 0) const {
     return "filesrc location=" + in_path() + " blocksize=" + std::to_string(block) +
            (frames != 0 ? " num-buffers=" + std::to_string(frames) : std::string()) + " ! application/octet-stream ! " +
-           (frames == 0 ? "identity sleep-time=300 ! " : "") +
+           (frames != 0 ? ""
+            : software_ ? "identity sleep-time=2000 ! "
+                        : "identity sleep-time=300 ! ") +
            "gpumapsink sync=false channel=killed gpumapsrc channel=killed ! gpumapkernel mode=" +
            std::get<0>(GetParam()) + " resident-idle=3600000 " + kernel +
            " ! application/octet-stream ! filesink buffer-mode=unbuffered location=" + out_path();
@@ -169,7 +172,7 @@ TEST(Peer, DISABLED_Plays) {
     verdict = pipeline.wait(10ms);
   } while (verdict == "timeout" && interrupted == 0);
   EXPECT_TRUE(interrupted != 0 || verdict == "eos") << verdict;
-  EXPECT_LT(pipeline.stop(), 20s);
+  EXPECT_LT(pipeline.stop(), patience);
 }
 
 TEST_P(Killed, TheNextStartsAtOnceAndIsRight) {
@@ -194,8 +197,8 @@ TEST_P(Killed, TheNextStartsAtOnceAndIsRight) {
     }
     std::printf("signal %d: gone after %.0f ms, the next one's first frame after %.0f ms at most\n", number, ended,
                 slowest);
-    EXPECT_LT(ended, 20'000);
-    EXPECT_LT(slowest, 20'000);
+    EXPECT_LT(ended, 40'000);
+    EXPECT_LT(slowest, 40'000);
   }
 }
 

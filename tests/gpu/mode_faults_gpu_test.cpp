@@ -55,7 +55,7 @@ TEST_P(ModesFault, AWriteBehindTheOutputIsToldOf) {
   EXPECT_THAT(verdict, HasSubstr("writes out of bounds"));
   EXPECT_THAT(verdict, HasSubstr("the first one 5 behind the end"));
   EXPECT_EQ(pipeline.culprit(), "careless");
-  EXPECT_LT(pipeline.stop(), 10s);
+  EXPECT_LT(pipeline.stop(), patience);
   goes_right();
 }
 
@@ -64,7 +64,9 @@ TEST_P(ModesFault, AWriteBehindTheOutputIsToldOf) {
 TEST_P(ModesFault, AFrameThatTakesTooLongMeetsTheWatchdog) {
   const std::string body = going_wrong("    SPIN\n");
   const KernelText slow{mixing.declarations, body.c_str()};
-  Pipeline pipeline(line(kernel(slow, "name=slow timeout=2000")));
+  // A CPU that others want, too, may take its time for frames that are right.
+  const std::string limit = software_ ? "4000" : "2000";
+  Pipeline pipeline(line(kernel(slow, "name=slow timeout=" + limit)));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   Mixed mixed;
   for (unsigned i = 0; i < 10; ++i) {
@@ -77,10 +79,10 @@ TEST_P(ModesFault, AFrameThatTakesTooLongMeetsTheWatchdog) {
   endless[0] = wrong;
   for (unsigned i = 0; i < 8; ++i) (void)push(pipeline.appsrc(), new_buffer(endless, i));
   const auto began = std::chrono::steady_clock::now();
-  EXPECT_THAT(pipeline.wait(), HasSubstr("has not ended for 2000 ms"));
+  EXPECT_THAT(pipeline.wait(), HasSubstr("has not ended for " + limit + " ms"));
   EXPECT_EQ(pipeline.culprit(), "slow");
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
-  EXPECT_LT(pipeline.stop(), 20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
+  EXPECT_LT(pipeline.stop(), patience);
   // What it was given still runs then; a launch of anyone else comes behind it, at the latest.
   if (!software_) goes_right();
 }

@@ -215,7 +215,7 @@ TEST_P(Modes, StopSoonAndStartAgain) {
   }
   // 10 ms are the aim; a busy machine may take more.
   std::printf("%s: the kernel was in READY after %.2f ms at most\n", mode().c_str(), longest);
-  EXPECT_LT(longest, 5000);
+  EXPECT_LT(longest, 20'000);
 }
 
 // An application sets them a thousand times a second: each frame has one value in all of its bytes, and no older one

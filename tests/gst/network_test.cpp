@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <functional>
 
@@ -15,7 +16,7 @@ namespace gpumap::gst::test {
 namespace {
 
 constexpr std::size_t frames = 12;
-constexpr const char* udp_out = "udpsink host=127.0.0.1 port=PORT sync=false";
+constexpr const char* udp_out = "udpsink name=away host=127.0.0.1 port=PORT sync=false";
 
 bool is_there(const std::vector<const char*>& elements) {
   for (const char* name : elements) {
@@ -60,6 +61,27 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+/// Bytes that have passed a pad, in buffers or in lists of them. Outlives the pipeline.
+class Bytes {
+ public:
+  void on(GstElement* element, const char* pad_name) {
+    const Pad pad(gst_element_get_static_pad(element, pad_name));
+    const auto types = static_cast<unsigned>(GST_PAD_PROBE_TYPE_BUFFER) | GST_PAD_PROBE_TYPE_BUFFER_LIST;
+    gst_pad_add_probe(pad.get(), static_cast<GstPadProbeType>(types), note, this, nullptr);
+  }
+  [[nodiscard]] std::size_t count() const { return bytes_; }
+
+ private:
+  static GstPadProbeReturn note(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer self) {
+    const bool one = (info->type & GST_PAD_PROBE_TYPE_BUFFER) != 0;
+    static_cast<Bytes*>(self)->bytes_ += one ? gst_buffer_get_size(GST_PAD_PROBE_INFO_BUFFER(info))
+                                             : gst_buffer_list_calculate_size(GST_PAD_PROBE_INFO_BUFFER_LIST(info));
+    return GST_PAD_PROBE_OK;
+  }
+
+  std::atomic<std::size_t> bytes_{0};
+};
+
 class Network : public testing::TestWithParam<Way> {};
 
 /// What arrives through `middle`, one frame after the other: datagrams are lost where a socket's buffer is full.
@@ -69,9 +91,12 @@ void transmit(const Way& way, const std::string& middle, const std::function<voi
   const auto address = [&](const std::string& text) { return replaced(replaced(text, "PORT", port), "SOCKET", path); };
   const Caps caps = new_caps(way.caps);
   const std::size_t bytes = frame_bytes(caps.get());
+  Bytes sent, came;
   Pipeline sender("appsrc name=in format=time caps=" + way.caps + " ! " + way.encode + address(way.send));
   Pipeline receiver(on_new_channel(address(way.receive) + way.decode + middle +
                                    " ! capsfilter caps=video/x-raw ! appsink name=out sync=false"));
+  sent.on(sender.element("away"), "sink");
+  came.on(receiver.element("from"), "src");
   // Who serves comes first: the sender where it makes the socket, the receiver where that has the port.
   const bool sender_serves = way.send.find("SOCKET") != std::string::npos;
   for (Pipeline* next : {sender_serves ? &sender : &receiver, sender_serves ? &receiver : &sender}) {
@@ -87,11 +112,14 @@ void transmit(const Way& way, const std::string& middle, const std::function<voi
     ASSERT_TRUE(sample) << "frame " << i << ": " << receiver.wait(100ms);
     got.push_back(pixels_of(sample.get()));
   }
-  // Once what was sent is there. UDP tells of no end: the receiver ends by itself.
+  // Once what was sent is there, and has been taken from the socket. UDP tells of no end: the receiver ends by itself.
+  const bool is_udp = way.send == udp_out;
   gst_app_src_end_of_stream(sender.appsrc());
-  g_usleep(600'000);
+  EXPECT_EQ(sender.wait(), "eos");
+  (void)eventually([&] { return came.count() >= sent.count(); }, 20s);
+  if (!is_udp) g_usleep(600'000);  // others may begin with what was not counted, and then hold as much back
   sender.stop();
-  if (way.send == udp_out) gst_element_send_event(receiver.get(), gst_event_new_eos());
+  if (is_udp) gst_element_send_event(receiver.get(), gst_event_new_eos());
   while (const Sample sample = pull(receiver.appsink())) got.push_back(pixels_of(sample.get()));
   EXPECT_EQ(receiver.wait(), "eos");
   look(receiver);
@@ -120,7 +148,8 @@ TEST_P(Network, BringsTheSamePixels) {
 }
 
 std::string udp_in(const std::string& caps) {
-  return "udpsrc address=127.0.0.1 port=PORT caps=application/x-rtp,media=video,clock-rate=90000," + caps + " ! ";
+  return "udpsrc name=from address=127.0.0.1 port=PORT caps=application/x-rtp,media=video,clock-rate=90000," + caps +
+         " ! ";
 }
 
 const std::string h264 = "x264enc tune=zerolatency threads=1 key-int-max=4 ! ";
@@ -160,8 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
             .elements = {"mpegtsmux", "tsdemux", "h264parse", "x264enc", "avdec_h264", "srtsrc"},
             .caps = "video/x-raw,format=I420,width=162,height=122,framerate=25/1",
             .encode = h264 + "mpegtsmux ! ",
-            .send = "srtsink uri=srt://127.0.0.1:PORT latency=20 wait-for-connection=true sync=false",
-            .receive = "srtsrc uri=srt://127.0.0.1:PORT?mode=listener latency=20 ! ",
+            .send = "srtsink name=away uri=srt://127.0.0.1:PORT latency=20 wait-for-connection=true sync=false",
+            .receive = "srtsrc name=from uri=srt://127.0.0.1:PORT?mode=listener latency=20 ! ",
             .decode = "tsdemux ! h264parse ! avdec_h264 max-threads=1 ! ",
             .in_place = false,
             .kept = 8},
@@ -170,8 +199,8 @@ INSTANTIATE_TEST_SUITE_P(
             .caps = "video/x-raw,format=RGB,width=161,height=121,framerate=25/1",
             // It sends memory that has a descriptor, which appsrc's has not.
             .encode = "videoconvert ! video/x-raw,format=BGRx ! ",
-            .send = "unixfdsink socket-path=SOCKET sync=false",
-            .receive = "unixfdsrc socket-path=SOCKET ! ",
+            .send = "unixfdsink name=away socket-path=SOCKET sync=false",
+            .receive = "unixfdsrc name=from socket-path=SOCKET ! ",
             .decode = "",
             .in_place = false,
             .kept = 0}),

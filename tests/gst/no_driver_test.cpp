@@ -27,21 +27,21 @@ TEST(NoDriver, SinkSaysSo) {
   ASSERT_TRUE(hidden);
   for (int i = 0; i < 3; ++i) {
     Pipeline pipeline(on_new_channel("videotestsrc ! gpumapsink name=faulty $CHANNEL"));
-    EXPECT_THAT(pipeline.run(20s), helpful);
+    EXPECT_THAT(pipeline.run(), helpful);
     EXPECT_EQ(pipeline.culprit(), "faulty");
   }
 }
 
 TEST(NoDriver, KernelSaysSo) {
   Pipeline pipeline(on_new_channel("gpumapsrc $CHANNEL ! gpumapkernel name=faulty ! fakesink"));
-  EXPECT_THAT(pipeline.run(20s), helpful);
+  EXPECT_THAT(pipeline.run(), helpful);
   EXPECT_EQ(pipeline.culprit(), "faulty");
 }
 
 TEST(NoDriver, WholePipelineStops) {
   Pipeline pipeline(on_new_channel("videotestsrc ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel ! fakesink"));
-  EXPECT_THAT(pipeline.run(20s), helpful);
-  EXPECT_LT(pipeline.stop(), 2s);
+  EXPECT_THAT(pipeline.run(), helpful);
+  EXPECT_LT(pipeline.stop(), 20s);
 }
 
 }  // namespace

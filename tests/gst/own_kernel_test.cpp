@@ -174,12 +174,10 @@ TEST(OwnKernel, WhatOnlyLooksGivesAsManyBytesAsItTook) {
 
 /// What a frame shows, again and again until it is `wanted`.
 bool comes_to_show(Own& own, unsigned wanted) {
-  return eventually(
-      [&] {
-        const Data data = own.bytes();
-        return !data.empty() && std::to_integer<unsigned>(data[0]) == wanted;
-      },
-      20s);
+  return eventually([&] {
+    const Data data = own.bytes();
+    return !data.empty() && std::to_integer<unsigned>(data[0]) == wanted;
+  });
 }
 
 TEST(OwnKernel, ReloadsWhatCompilesAndKeepsWhatRuns) {

@@ -73,7 +73,7 @@ TEST(PrerollEos, IsSaidInEachPlaying) {
       on_new_channel("videotestsrc num-buffers=3 ! gpumapsink name=sink $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
   for (int time = 0; time < 3; ++time) {
     ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
-    EXPECT_EQ(pipeline.wait(5s), "eos") << time;
+    EXPECT_EQ(pipeline.wait(), "eos") << time;
     ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
   }
 }
@@ -95,7 +95,7 @@ TEST(PrerollTooMuch, StopsAtOnce) {
   Pipeline pipeline(on_new_channel(std::string(source) + "gpumapsink $CHANNEL slots=2 gpumapsrc $CHANNEL ! "
                                                          "queue min-threshold-buffers=10 ! fakesink"));
   (void)pipeline.reach(GST_STATE_PLAYING, 500ms);
-  EXPECT_LT(pipeline.stop(), 2s);
+  EXPECT_LT(pipeline.stop(), 20s);
 }
 
 }  // namespace

@@ -251,15 +251,13 @@ TEST_F(Radio, LatencyIsWhatIsGathered) {
     const Pad pad(gst_element_get_static_pad(pipeline.element("kernel"), "src"));
     GstClockTime least = 0, most = 0;
     gboolean live = FALSE;
-    const bool told = eventually(
-        [&] {
-          GstQuery* query = gst_query_new_latency();
-          const bool answered = gst_pad_query(pad.get(), query) != 0;
-          gst_query_parse_latency(query, &live, &least, &most);
-          gst_query_unref(query);
-          return answered && least == expected;
-        },
-        5s);
+    const bool told = eventually([&] {
+      GstQuery* query = gst_query_new_latency();
+      const bool answered = gst_pad_query(pad.get(), query) != 0;
+      gst_query_parse_latency(query, &live, &least, &most);
+      gst_query_unref(query);
+      return answered && least == expected;
+    });
     EXPECT_TRUE(told) << options << ": " << least << " instead of " << expected;
     EXPECT_TRUE(live);
     EXPECT_EQ(most, GST_CLOCK_TIME_NONE);
@@ -272,7 +270,7 @@ TEST_F(Radio, LatencyIsWhatIsGathered) {
           if (message != nullptr) gst_message_unref(message);
           return from_kernel;
         },
-        gathered != 0 ? 5s : 0s);
+        gathered != 0 ? patience : 0s);
     EXPECT_EQ(heard, gathered != 0) << options;
   }
 }

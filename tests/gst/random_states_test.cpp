@@ -76,6 +76,11 @@ void change_states(Pipeline& pipeline, std::mt19937& random, int changes) {
   gst_object_unref(bus);
 }
 
+/// In a while: what a driver's thread still holds goes once that thread comes to it.
+bool no_more_memory_than(std::size_t bytes) {
+  return eventually([bytes] { return resident_bytes() <= bytes; }, 10s);
+}
+
 TEST(State, AThousandChangesAndNothingGrows) {
   std::mt19937 random(20240610);
   Pipeline pipeline(on_new_channel(looping));
@@ -90,7 +95,7 @@ TEST(State, AThousandChangesAndNothingGrows) {
   EXPECT_TRUE(no_more_descriptors_than(descriptors)) << open_descriptors() << " of " << descriptors;
   // One ring has 0.7 MB: one lost in a hundred changes shows.
   if (!sanitized) {
-    EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+    EXPECT_TRUE(no_more_memory_than(bytes + 12'000'000)) << resident_bytes() << ", before: " << bytes;
   }
 }
 
@@ -126,7 +131,7 @@ TEST(State, NewPipelinesAndNothingGrows) {
   }
   EXPECT_TRUE(no_more_descriptors_than(descriptors)) << open_descriptors() << " of " << descriptors;
   if (!sanitized) {
-    EXPECT_LE(resident_bytes(), bytes + 12'000'000) << "before: " << bytes;
+    EXPECT_TRUE(no_more_memory_than(bytes + 12'000'000)) << resident_bytes() << ", before: " << bytes;
   }
 }
 
@@ -180,7 +185,7 @@ TEST(State, ABinAroundTheSrcThatStops) {
   ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   // The bin is told to play after the sink, which takes frames then.
-  ASSERT_EQ(gst_element_get_state(consumer.get(), nullptr, nullptr, 10 * GST_SECOND), GST_STATE_CHANGE_SUCCESS);
+  ASSERT_EQ(gst_element_get_state(consumer.get(), nullptr, nullptr, 40 * GST_SECOND), GST_STATE_CHANGE_SUCCESS);
   ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 5; }));
   ASSERT_TRUE(gst_element_send_event(consumer.element("src"),
                                      gst_event_new_tag(gst_tag_list_new(GST_TAG_TITLE, "a title", nullptr))));

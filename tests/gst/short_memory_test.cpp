@@ -4,10 +4,13 @@
 // remedy.
 #include <gmock/gmock.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "link_sides.hpp"
+#include "result_stream.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -50,7 +53,7 @@ TEST(Window, TooSmallForTheRing) {
   EXPECT_THAT(pipeline.run(30s),
               AllOf(HasSubstr("56"), HasSubstr("window"), HasSubstr("28"), HasSubstr("lower slots")));
   EXPECT_EQ(pipeline.culprit(), "faulty");
-  EXPECT_LT(pipeline.stop(), 5s);
+  EXPECT_LT(pipeline.stop(), 20s);
 }
 
 TEST(Window, AutoTakesPinnedInsteadAndSaysSo) {
@@ -119,12 +122,18 @@ TEST(Window, LargeEnoughAgainAndAgain) {
   }
 }
 
-// Old and new ring together do not fit: the new one waits until the old one's frames have been read.
-TEST(Window, CapsChangeWaitsForTheOldRing) {
+/// Rings wait for one another for 2 s, and for clients to come along for 1 s. A busy machine may not come to read the
+/// frames of the old one in that time: then what is tried is tried again.
+constexpr int attempts = 3;
+
+/// The rings before the last one `stayed` in the window.
+void change_caps(bool& stayed) {
   Pipeline pipeline(
       on_new_channel("appsrc name=in format=time ! gpumapsink name=sink slots=4 $CHANNEL gpumapsrc $CHANNEL ! "
                      "gpumapkernel kernel=checksum ! fakesink enable-last-sample=false"));
+  const Messages messages(pipeline);
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  stayed = true;
   std::vector<std::uint64_t> sums;
   // 4 slots of 5 MB each; those of the last caps, 12 MB, fit no window of this size.
   for (const int width : {1600, 1601, 1602, 3840}) {
@@ -134,47 +143,85 @@ TEST(Window, CapsChangeWaitsForTheOldRing) {
       const Data data = random_data(frame_bytes(caps.get()), i);
       sums.push_back(checksum_of(data));
       push(pipeline.appsrc(), new_buffer(data));
+      // The driver compiles the kernel for the first frame.
+      if (sums.size() == 1) {
+        ASSERT_TRUE(eventually([&] { return messages.count() == 1; }));
+      }
     }
     if (width > 1602) continue;
     ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == sums.size(); }));
-    EXPECT_EQ(stat_text(pipeline.element("sink"), "transport"), "bar");
+    stayed = stayed && stat_text(pipeline.element("sink"), "transport") == "bar";
   }
   gst_app_src_end_of_stream(pipeline.appsrc());
   ASSERT_EQ(pipeline.wait(), "eos");
   EXPECT_EQ(stat_text(pipeline.element("sink"), "transport"), "pinned");
-  EXPECT_EQ(pipeline.warnings().size(), 1U);
+  if (stayed) {
+    EXPECT_EQ(pipeline.warnings().size(), 1U);
+  }
   ASSERT_EQ(pipeline.results().size(), sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) EXPECT_EQ(pipeline.results()[i].checksum, sums[i]) << i;
 }
 
+// Old and new ring together do not fit: the new one waits until the old one's frames have been read.
+TEST(Window, CapsChangeWaitsForTheOldRing) {
+  bool stayed = false;
+  for (int i = 0; i < attempts && !stayed; ++i) {
+    ASSERT_NO_FATAL_FAILURE(change_caps(stayed)) << "attempt " << i;
+  }
+  EXPECT_TRUE(stayed);
+}
+
+class LinkedRings : public LinkSides {
+ protected:
+  /// Rings of three sizes. Empty where each frame arrived, else what happened.
+  std::string frames_get_larger() {
+    Pipeline producer(from_appsrc("transport=bar slots=4"));
+    gst_app_src_set_caps(producer.appsrc(), video_caps("RGBA", 1600, 800).get());
+    start(producer);
+    push_frame(producer, 0, std::size_t{4} * 1600 * 800);
+    Pipeline consumer("gpumapsrc " + socket() + " on-lost=eos ! gpumapkernel kernel=checksum ! fakesink sync=false");
+    const Messages messages(consumer);
+    start(consumer);
+    EXPECT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    std::uint64_t frames = 1;
+    for (const int width : {1600, 1601, 1602}) {
+      const Caps caps = video_caps("RGBA", width, 800);
+      gst_app_src_set_caps(producer.appsrc(), caps.get());
+      for (int i = 0; i < 4; ++i) {
+        // None is taken once an error has come.
+        push(producer.appsrc(), new_buffer(random_data(frame_bytes(caps.get()), frames), frames * GST_MSECOND));
+        // The driver compiles the kernel for the first frame.
+        if (++frames == 2) {
+          EXPECT_TRUE(eventually([&] { return messages.count() > 0; }));
+        }
+      }
+    }
+    push_eos(producer);
+    const std::string sent = producer.wait();
+    producer.stop();
+    const std::string got = consumer.wait();
+    if (sent != "eos" || got != "eos") return "the producer says " + sent + ", the consumer " + got;
+    std::vector<std::uint64_t> sums;
+    for (const auto& result : consumer.results()) sums.push_back(result.checksum);
+    std::uint64_t n = sums.size() == frames ? 0 : 1;  // it may have come when the first had gone out
+    if (sums.size() != frames - n) return std::to_string(sums.size()) + " frames of " + std::to_string(frames);
+    for (const std::uint64_t sum : sums) {
+      const int width = n < 5 ? 1600 : n < 9 ? 1601 : 1602;
+      EXPECT_EQ(sum, checksum_of(random_data(std::size_t{4} * width * 800, n))) << "frame " << n;
+      ++n;
+    }
+    return {};
+  }
+};
+
 // The same where another side reads the old ring: at its end nothing here holds its memory.
-TEST_F(LinkSides, ALargerRingWaitsForTheOldOneThere) {
-  Pipeline producer(from_appsrc("transport=bar slots=4"));
-  gst_app_src_set_caps(producer.appsrc(), video_caps("RGBA", 1600, 800).get());
-  start(producer);
-  push_frame(producer, 0, std::size_t{4} * 1600 * 800);
-  Pipeline consumer("gpumapsrc " + socket() + " on-lost=eos ! gpumapkernel kernel=checksum ! fakesink sync=false");
-  start(consumer);
-  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-  std::uint64_t frames = 1;
-  for (const int width : {1600, 1601, 1602}) {
-    const Caps caps = video_caps("RGBA", width, 800);
-    gst_app_src_set_caps(producer.appsrc(), caps.get());
-    for (int i = 0; i < 4; ++i) push_frame(producer, frames++, frame_bytes(caps.get()));
+TEST_F(LinkedRings, ALargerOneWaitsForTheOldOneThere) {
+  std::string trouble = "none yet";
+  for (int i = 0; i < attempts && !trouble.empty(); ++i) {
+    trouble = frames_get_larger();
+    if (!trouble.empty()) std::printf("attempt %d: %s\n", i + 1, trouble.c_str());
   }
-  push_eos(producer);
-  EXPECT_EQ(producer.wait(), "eos") << producer.error();
-  producer.stop();
-  EXPECT_EQ(consumer.wait(), "eos");
-  std::vector<std::uint64_t> sums;
-  for (const auto& result : consumer.results()) sums.push_back(result.checksum);
-  std::uint64_t n = sums.size() == frames ? 0 : 1;  // it may have come when the first had gone out
-  ASSERT_EQ(sums.size(), frames - n);
-  for (std::uint64_t sum : sums) {
-    const int width = n < 5 ? 1600 : n < 9 ? 1601 : 1602;
-    EXPECT_EQ(sum, checksum_of(random_data(std::size_t{4} * width * 800, n))) << "frame " << n;
-    ++n;
-  }
+  EXPECT_EQ(trouble, "");
 }
 
 }  // namespace

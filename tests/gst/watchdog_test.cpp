@@ -29,8 +29,8 @@ TEST(Watchdog, TellsOfAKernelThatDoesNotEnd) {
   const auto began = std::chrono::steady_clock::now();
   EXPECT_THAT(pipeline.run(), testing::AllOf(testing::HasSubstr(path), testing::HasSubstr("has not ended for 400 ms")));
   EXPECT_EQ(pipeline.culprit(), "slow");
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 20s);
-  EXPECT_LT(pipeline.stop(), 20s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, patience);
+  EXPECT_LT(pipeline.stop(), patience);
   EXPECT_EQ(std::remove(path.c_str()), 0);
 }
 

@@ -26,6 +26,8 @@ TEST(LinkDevice, AnotherProcessLetsItsGpuReadTheSlots) {
   constexpr std::uint64_t frames = 200;
   Child one({"gpu", path, std::to_string(frames), ""});
   Child two({"gpu", path, std::to_string(frames), ""});
+  // Each has to open its device first.
+  ASSERT_TRUE(server->wait_for_client(soon()));
   ASSERT_TRUE(comes_true([&] { return server->clients().size() == 2; }));
   for (std::uint64_t n = 0; n < frames; ++n) ASSERT_EQ(send_frame(*server, *ring, n), RingStatus::ok) << n;
   EXPECT_EQ(one.wait(), "exit 0") << "3: a frame was torn";
@@ -40,6 +42,7 @@ TEST(LinkDevice, TheSameProcessMayImportToo) {
   const auto server = LinkServer::serve(ring, {.path = folder.path() / "link"});
   LinkConsumerOptions options;
   options.path = server->path();
+  options.patience = patience;
   auto consumer = LinkConsumer::connect(device, options);
   ASSERT_EQ(send_frame(*server, *ring), RingStatus::ok);
   ReadLease lease;
@@ -64,6 +67,7 @@ TEST(LinkDevice, WhatCannotCrossSaysSo) {
   const auto server = LinkServer::serve(ring, {.path = folder.path() / "link"});
   LinkConsumerOptions options;
   options.path = server->path();
+  options.patience = patience;
   const std::string text = error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); },
                                       ErrorCode::not_supported);
   EXPECT_NE(text.find("choose the same device"), std::string::npos) << text;

@@ -98,7 +98,7 @@ TEST(LinkPlaces, ARelativePathIsFoundFromElsewhere) {
     const auto server = LinkServer::serve(link_ring(2), {.path = "in-the-folder"});
     const std::string path = std::filesystem::canonical(folder.path()) / "in-the-folder";
     EXPECT_THAT(find_links(), Contains(path));
-    EXPECT_TRUE(observe(path).report);
+    EXPECT_EQ(report_of(path).generation, server->generation());
   }
   std::filesystem::current_path(here);
 }

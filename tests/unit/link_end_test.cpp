@@ -117,22 +117,26 @@ TEST(LinkEnd, MessagesThatWaitForRoomGoOutBeforeTheEnd) {
 
 // Messages go to it as long as it holds a slot; unread, they would get it disconnected.
 TEST(LinkEnd, WhoHasOnlyLeasesLeftReadsOn) {
-  Served served(3);
-  auto consumer = served.consumer();
-  const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
-  ReadLease lease;
-  served.send();
-  ASSERT_EQ(next_of(*consumer, lease), "0");
-  consumer.reset();
-  // More than a socket has room for and a server keeps beside it, at a pace that a loaded machine reads at.
-  for (int n = 0; n < 2000; ++n) {
-    served.server->send(std::vector<std::byte>(100, std::byte{7}));
-    if (n % 20 == 0) std::this_thread::sleep_for(5ms);
-  }
-  EXPECT_FALSE(cut_off());
-  EXPECT_EQ(served.server->clients().size(), 1U);
-  lease.release();
-  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  const auto reads_on = [](std::chrono::milliseconds pause) {
+    Served served(3);
+    auto consumer = served.consumer();
+    const std::function<bool()> cut_off = consumer->asks_whether_cut_off();
+    ReadLease lease;
+    served.send();
+    EXPECT_EQ(next_of(*consumer, lease), "0");
+    consumer.reset();
+    // More than a socket has room for and a server keeps beside it.
+    for (int n = 0; n < 2000; ++n) {
+      served.server->send(std::vector<std::byte>(100, std::byte{7}));
+      if (n % 20 == 0) std::this_thread::sleep_for(pause);
+    }
+    const bool stays = !cut_off() && served.server->clients().size() == 1;
+    lease.release();
+    EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+    return stays;
+  };
+  // A busy machine may keep it from reading until 1300 have come: then at a slower pace. Who does not read keeps none.
+  EXPECT_TRUE(reads_on(5ms) || reads_on(20ms) || reads_on(100ms));
 }
 
 TEST(LinkEnd, ALeaseThatIsLeftHearsThatItIsCutOff) {
@@ -248,7 +252,7 @@ TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
   ASSERT_EQ(next_of(*consumer, lease), "0");
   std::thread end([&] { served.server.reset(); });
   EXPECT_EQ(next_of(*consumer), "closed");
-  const std::string text = error_text([&] { static_cast<void>(served.consumer()); }, ErrorCode::io);
+  const std::string text = served.refusal();
   EXPECT_NE(text.find("(the server ends)"), std::string::npos) << text;
   lease.release();
   end.join();

@@ -35,7 +35,7 @@ namespace {
 using namespace test;  // NOLINT: the tests' own words
 
 /// The goal is 1 s. What a loaded machine makes of it is printed, and fails where something hangs.
-constexpr std::chrono::nanoseconds far_too_late = 10s;
+constexpr std::chrono::nanoseconds far_too_late = hangs;
 
 /// Sends without a pause, and knows the longest one.
 class Producer {
@@ -101,9 +101,11 @@ struct Figures {
 /// Until it is gone for the server, and as a process.
 void see_off(Victim& victim, const LinkServer& server, Figures& figures) {
   const pid_t pid = victim.child->pid();
-  if (victim.stays()) {
-    ASSERT_TRUE(tells(victim.report, "faulted")) << victim.leaves;
-  } else {
+  // Each has its own time: on a busy machine that of all together is long.
+  for (const char* step : {"opened", "connected", "first", "faulted"}) {
+    ASSERT_TRUE(tells(victim.report, step)) << step << ", " << victim.leaves;
+  }
+  if (!victim.stays()) {
     ASSERT_EQ(victim.child->wait(), victim.leaves == "dies" ? "signal 9" : "exit 6") << victim.leaves;
   }
   ASSERT_TRUE(comes_true([&] { return !connected(server, pid); })) << victim.leaves;
@@ -141,6 +143,7 @@ TEST(LinkFault, ConsumersLoseTheirGpuAndNobodyElseDoes) {
   Producer producer(*server, *ring);
   const std::filesystem::path steady_report = folder.path() / "steady";
   Child steady({"gpu", path, "0", steady_report});
+  ASSERT_TRUE(tells(steady_report, "opened"));
   ASSERT_TRUE(tells(steady_report, "first"));
 
   const std::uint64_t window = device->window_free_bytes();
@@ -176,9 +179,10 @@ TEST(LinkFault, ConsumersLoseTheirGpuAndNobodyElseDoes) {
   EXPECT_FALSE(producer.failed());
   EXPECT_EQ(server->clients().size(), 1U) << "the steady one";
 
+  // The rest comes after a device is open, which is the driver's affair.
   figures.opened.print_and_check("start to its device open", patience);
-  figures.connected.print_and_check("start to connected", patience);
-  figures.first.print_and_check("start to its first frame verified (goal 1000 ms)", far_too_late);
+  figures.connected.print_and_check("start to connected", patience + far_too_late);
+  figures.first.print_and_check("start to its first frame verified (goal 1000 ms)", patience + far_too_late);
   figures.back_from_dead.print_and_check("fault, and the end of the process, to slots back", patience);
   if (figures.back_from_lost.any()) figures.back_from_lost.print_and_check("fault to slots back, the process lives");
   const auto ms = [](std::chrono::nanoseconds one) { return static_cast<double>(one.count()) / 1e6; };

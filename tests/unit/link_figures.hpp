@@ -22,8 +22,9 @@ namespace gpumap::test {
 
 using namespace std::chrono_literals;
 
-/// Of what takes no time where nothing else runs.
-inline constexpr std::chrono::nanoseconds hangs = 5s;
+/// Of what takes no time where nothing else runs. Much less than the 20 s after which a test gives up, and more than
+/// some stops of a busy machine together.
+inline constexpr std::chrono::nanoseconds hangs = 15s;
 
 inline unsigned number_from(const char* name, unsigned otherwise) {
   const char* text = std::getenv(name);

@@ -97,6 +97,18 @@ inline bool comes_true(const std::function<bool()>& condition) {
   return condition();
 }
 
+template <typename Call>
+std::string error_text(Call call, ErrorCode code) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), code) << error.what();
+    return error.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
 /// A server on a ring, in a folder of its own.
 struct Served {
   explicit Served(std::uint32_t slots, LinkServerOptions options = {}, std::size_t slot_bytes = 1000)
@@ -105,12 +117,24 @@ struct Served {
     options.path = path;
     server = LinkServer::serve(ring, std::move(options));
   }
-  [[nodiscard]] std::unique_ptr<LinkConsumer> consumer(LinkLeak leak = LinkLeak::no, std::string name = "test") const {
+  /// Patient: a try waits for 2 s, which a busy machine may keep the server from answering for.
+  [[nodiscard]] std::unique_ptr<LinkConsumer> consumer(LinkLeak leak = LinkLeak::no, std::string name = "test",
+                                                       std::chrono::nanoseconds patience_here = patience) const {
     LinkConsumerOptions options;
     options.path = path;
     options.name = std::move(name);
     options.leak = leak;
+    options.patience = patience_here;
     return LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  }
+  /// What one is told that finds no place: by the server, and not by the 2 s.
+  [[nodiscard]] std::string refusal() const {
+    std::string text;
+    comes_true([&] {
+      text = error_text([&] { (void)consumer(LinkLeak::no, "test", 0ns); }, ErrorCode::io);
+      return text.find("(no answer)") == std::string::npos;
+    });
+    return text;
   }
   RingStatus send(std::uint64_t offset = 0, WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
     return send_frame(*server, *ring, offset, when_full, deadline);
@@ -155,18 +179,6 @@ inline std::string next_of(LinkConsumer& consumer) {
 inline std::string at_once(LinkConsumer& consumer) {
   ReadLease lease;
   return next_of(consumer, lease, Deadline{});
-}
-
-template <typename Call>
-std::string error_text(Call call, ErrorCode code) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), code) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 }  // namespace gpumap::test

@@ -54,16 +54,13 @@ TEST(LinkLiar, WhatIsNoHelloIsRefused) {
   Company company;
   link::Bytes bytes = link::encode(0, link::Hello{});
   bytes[0] ^= std::byte{1};
-  company.liar.send(bytes);
-  EXPECT_NE(company.liar.farewell().find("no hello"), std::string::npos);
+  EXPECT_NE(company.liar.refusal_of(bytes).find("no hello"), std::string::npos);
   RawClient wrong_leak(company.path);
   link::Hello hello;
   hello.leak = 3;
-  wrong_leak.send(link::encode(0, hello));
-  EXPECT_NE(wrong_leak.farewell().find("no hello"), std::string::npos);
+  EXPECT_NE(wrong_leak.refusal_of(link::encode(0, hello)).find("no hello"), std::string::npos);
   RawClient too_long(company.path);
-  too_long.send(link::Bytes(5000));
-  EXPECT_EQ(too_long.farewell(), "nothing");
+  EXPECT_EQ(too_long.refusal_of(link::Bytes(5000)), "nothing");
   company.expect_unharmed(0);
 }
 
@@ -71,8 +68,7 @@ TEST(LinkLiar, AnotherVersionIsToldSo) {
   Company company;
   link::Bytes bytes = link::encode(0, link::Hello{});
   bytes[4] = std::byte{9};
-  company.liar.send(bytes);
-  EXPECT_NE(company.liar.farewell().find("version"), std::string::npos);
+  EXPECT_NE(company.liar.refusal_of(bytes).find("version"), std::string::npos);
 }
 
 TEST(LinkLiar, WhoSaysNothingIsNotWaitedFor) {
@@ -237,38 +233,28 @@ TEST(LinkLiar, WhoDoesNotSayThatItReturnedIsFoundOutAllTheSame) {
 
 // The other way round: a consumer believes no server.
 
-/// Serves one consumer by hand: answers its hello with `welcome` and these descriptors.
-std::string answered_with(const link::Welcome& welcome, std::span<const int> fds,
-                          const std::function<void(int socket)>& then = {}) {
+/// What ends a consumer whose hello is answered with `welcome`, these descriptors and `then`. The server stays, unless
+/// it `leaves`: a consumer that hears of its end first does not say what else was wrong.
+std::string answered_with(const link::Welcome& welcome, std::span<const int> fds, const link::Bytes& then = {},
+                          bool leaves = false) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "link";
   const link::Listener listener(path, 0600);
-  std::thread server([&] {
-    UniqueFd socket;
-    ASSERT_TRUE(comes_true([&] { return static_cast<bool>(socket = listener.accept()); }));
-    std::vector<std::byte> buffer(1000);
-    std::size_t bytes = 0;
-    ASSERT_TRUE(
-        comes_true([&] { return link::receive_message(socket.get(), buffer, bytes) == link::Received::message; }));
-    EXPECT_EQ(link::send_message(socket.get(), link::encode(5, welcome), fds), link::Sent::ok);
-    if (then) then(socket.get());
-    std::this_thread::sleep_for(50ms);
-  });
-  std::string text;
+  const Greeter server(listener, welcome, fds, then, leaves);
   try {
     LinkConsumerOptions options;
     options.path = path;
+    options.patience = patience;
     const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
     ReadLease lease;
     LinkFrame frame;
-    while (consumer->next(lease, frame, soon()) != LinkNext::closed) {
+    for (const Deadline end = soon(); Clock::now() < end;) {
+      if (consumer->next(lease, frame, end) == LinkNext::closed) break;
     }
-    text = consumer->why();
+    return consumer->why();
   } catch (const Error& error) {
-    text = error.what();
+    return error.what();
   }
-  server.join();
-  return text;
 }
 
 TEST(LinkLiar, AConsumerBelievesNoServer) {
@@ -278,7 +264,7 @@ TEST(LinkLiar, AConsumerBelievesNoServer) {
     change(welcome);
     return answered_with(welcome, parts.fds());
   };
-  EXPECT_EQ(with([](link::Welcome&) {}), "the server is gone") << "the truth";
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), {}, true), "the server is gone") << "the truth";
   EXPECT_NE(with([](link::Welcome& one) { one.slots = 257; }).find("an invalid message"), std::string::npos);
   EXPECT_NE(with([](link::Welcome& one) { one.slot_stride = 1ULL << 62U; }).find("an invalid message"),
             std::string::npos);
@@ -302,7 +288,7 @@ TEST(LinkLiar, AConsumerTakesNoImpossibleFrame) {
     block.entry[0] = Entry{0, lie == 1 ? 4U : 1U, Offer::offered}.word();
     block.entry[1] = Entry{1, 1, Offer::offered}.word();
     if (lie == 2) block.entry[0] = block.entry[1] = Entry{0, 1, Offer::offered}.word();
-    const std::string text = answered_with(parts.welcome, parts.fds());
+    const std::string text = answered_with(parts.welcome, parts.fds(), {}, lie == 2);
     EXPECT_EQ(text, lie == 2 ? "the server is gone" : "the server offered a slot that cannot be");
   }
 }
@@ -341,15 +327,9 @@ TEST(LinkLiar, TimesThatCannotBeAreNone) {
 
 TEST(LinkLiar, AConsumerMissesNoMessage) {
   HonestParts parts;
-  EXPECT_EQ(answered_with(parts.welcome, parts.fds(),
-                          [](int socket) {
-                            EXPECT_EQ(link::send_message(socket, link::encode_data(5, {2, 0}, {})), link::Sent::ok);
-                          }),
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode_data(5, {2, 0}, {})),
             "the server left a message out");
-  EXPECT_EQ(answered_with(parts.welcome, parts.fds(),
-                          [](int socket) {
-                            EXPECT_EQ(link::send_message(socket, link::encode(6, link::Look{})), link::Sent::ok);
-                          }),
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode(6, link::Look{})),
             "the server sent a message of another ring");
 }
 

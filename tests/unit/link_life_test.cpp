@@ -67,6 +67,7 @@ TEST(LinkLife, ALostGpuFreesWhatNobodyTakesOrLetsGo) {
     LinkConsumerOptions options;
     options.path = served.path;
     options.leak = LinkLeak::no;
+    options.patience = patience;
     const auto consumer = LinkConsumer::connect(device, options);
     ReadLease lease;
     for (std::uint64_t n = 0; n < 3; ++n) ASSERT_EQ(served.send(n), RingStatus::ok);
@@ -180,12 +181,15 @@ TEST(LinkLife, AnotherGenerationIsRefused) {
   LinkConsumerOptions options;
   options.path = served.path;
   options.generation = served.server->generation();
+  options.patience = patience;
   const auto same = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
   EXPECT_EQ(same->generation(), options.generation);
   options.generation ^= 1U;
-  options.patience = patience;  // no reason to try again
+  const Deadline began = Clock::now();
   error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::invalid);
-  EXPECT_EQ(served.server->counters().refused, 1U);
+  const bool answered = Clock::now() - began < 2s;  // else it tries again, for that reason
+  const std::uint64_t refused = served.server->counters().refused;
+  EXPECT_TRUE(refused == 1 || (refused > 1 && !answered)) << refused << ": a refusal is no reason to try again";
 }
 
 TEST(LinkLife, WhoMayNotStallIsRefused) {
@@ -287,6 +291,7 @@ TEST(LinkLife, MemoryThatCannotBePassedOnIsAnError) {
 }
 
 TEST(LinkLife, ClientsCannotWriteFrames) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   Served served(2);
   const auto consumer = served.consumer();
   EXPECT_DEATH(*consumer->ring()->mapping()->host() = std::byte{1}, "");

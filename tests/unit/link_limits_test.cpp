@@ -3,6 +3,7 @@
 // and what can be waited for is.
 #include <dirent.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -30,15 +31,18 @@ int open_files() {
   return count - 3;  // ., .. and the folder itself
 }
 
-/// CPU time that this process takes while `call` lasts.
-template <typename Call>
-std::chrono::nanoseconds cpu_time_of(Call call) {
+/// What part of a processor this process takes while it waits: 1 where a thread spins.
+double share_of_cpu() {
   timespec began{};
   timespec ended{};
+  const Deadline from = Clock::now();
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &began);
-  call();
+  std::this_thread::sleep_for(500ms);
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ended);
-  return std::chrono::seconds(ended.tv_sec - began.tv_sec) + std::chrono::nanoseconds(ended.tv_nsec - began.tv_nsec);
+  const std::chrono::duration<double> time = Clock::now() - from;
+  const double cpu =
+      static_cast<double>(ended.tv_sec - began.tv_sec) + static_cast<double>(ended.tv_nsec - began.tv_nsec) / 1e9;
+  return cpu / time.count();
 }
 
 /// While it lives, so many more descriptors can be had.
@@ -71,7 +75,7 @@ TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
     const FewFiles few(1);
     waiting = std::make_unique<RawClient>(served.path);  // has the last one
     std::this_thread::sleep_for(50ms);
-    EXPECT_LT(cpu_time_of([] { std::this_thread::sleep_for(500ms); }), 100ms) << "it spins";
+    EXPECT_LT(share_of_cpu(), 0.2) << "it spins";
     // Those who are there go on.
     ASSERT_EQ(served.send(7), RingStatus::ok);
     EXPECT_EQ(next_of(*first), "7");
@@ -82,16 +86,17 @@ TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
 
 TEST(LinkLimits, AClientWithoutDescriptorsSaysSo) {
   if (sanitized) GTEST_SKIP() << "a sanitizer's run time needs descriptors itself";
-  Served served(2);
   const auto device = std::make_shared<FakeDevice>();
-  LinkConsumerOptions options;
-  options.path = served.path;
   std::string text;
-  {
+  comes_true([&] {
+    Served served(2);
+    LinkConsumerOptions options;
+    options.path = served.path;
     // For its socket, and for those of the server: accepted, block, process. None for what comes with the welcome.
     const FewFiles few(4);
     text = error_text([&] { (void)LinkConsumer::connect(device, options); }, ErrorCode::io);
-  }
+    return text.find("(no answer)") == std::string::npos;  // the server was busy for 2 s
+  });
   EXPECT_NE(text.find("limit on open files"), std::string::npos) << text;
 }
 
@@ -100,7 +105,7 @@ TEST(LinkLimits, MoreThanCanBeHeardAreWaitedForInSleep) {
   std::vector<std::unique_ptr<RawClient>> silent;
   for (int n = 0; n < 60; ++n) silent.push_back(std::make_unique<RawClient>(served.path));
   std::this_thread::sleep_for(50ms);
-  EXPECT_LT(cpu_time_of([] { std::this_thread::sleep_for(500ms); }), 100ms) << "it spins";
+  EXPECT_LT(share_of_cpu(), 0.2) << "it spins";
 }
 
 TEST(LinkLimits, AThousandClientsLeaveNoDescriptor) {
@@ -134,8 +139,10 @@ TEST(LinkLimits, ASpinningProducerAsksNobodyToWakeIt) {
   EXPECT_EQ(client.block().wanted.load(), 0U);
   // Who sleeps is woken.
   served.ring->set_spin(0ns);
-  times_out_after(500ms);  // it may be late on its way to sleep
-  EXPECT_EQ(client.block().wanted.load(), 1U);
+  EXPECT_TRUE(comes_true([&] {
+    times_out_after(100ms);  // it may be late on its way to sleep
+    return client.block().wanted.load() == 1;
+  }));
 
   // And who waits for a slot in the ring itself: the service thread collects for it.
   Served other(2);
@@ -172,8 +179,9 @@ TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
   }));
 }
 
-// Who finds no server asks ever more rarely, up to once a second. A busy machine makes pauses longer, and none shorter.
-TEST(LinkLimits, TriesToConnectAreEverFartherApart) {
+/// Between the tries of a client that is let go each time. Empty where a busy machine was so late with that, 2 s, that
+/// it tried again by itself.
+std::vector<std::chrono::nanoseconds> pauses_of_a_client() {
   const TemporaryFolder folder;
   LinkConsumerOptions options;
   options.path = folder.path() / "link";
@@ -185,23 +193,37 @@ TEST(LinkLimits, TriesToConnectAreEverFartherApart) {
     error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
   });
   std::vector<Deadline> tries;
+  bool late = false;
   const bool came = comes_true([&] {
     // It is let go, and pauses, only once the time was taken.
-    if (const UniqueFd one = closes.accept()) tries.push_back(Clock::now());
-    return tries.size() == 11;
+    if (const UniqueFd one = closes.accept()) {
+      tries.push_back(Clock::now());
+      pollfd polled{one.get(), 0, 0};
+      late = poll(&polled, 1, 0) == 1;  // it has hung up
+    }
+    return late || tries.size() == 11;
   });
   cancel = true;
   client.join();
-  ASSERT_TRUE(came) << tries.size();
+  EXPECT_TRUE(came) << tries.size();
   std::vector<std::chrono::nanoseconds> pauses;
-  for (std::size_t at = 1; at < tries.size(); ++at) pauses.emplace_back(tries[at] - tries[at - 1]);
-  std::chrono::nanoseconds least = 10ms;
-  for (const auto pause : pauses) {
-    EXPECT_GE(pause, least);
-    least = std::min<std::chrono::nanoseconds>(least * 2, 1s);
-  }
-  // Growing without an end, the last two were 2.5 s and 5 s.
-  EXPECT_LT(*std::min_element(pauses.end() - 2, pauses.end()), 2s);
+  for (std::size_t at = 1; at < tries.size() && came && !late; ++at) pauses.emplace_back(tries[at] - tries[at - 1]);
+  return pauses;
+}
+
+// Who finds no server asks ever more rarely, up to once a second. A busy machine makes pauses longer, and none shorter.
+TEST(LinkLimits, TriesToConnectAreEverFartherApart) {
+  EXPECT_TRUE(comes_true([] {
+    const auto pauses = pauses_of_a_client();
+    if (pauses.empty()) return testing::Test::HasFailure();
+    std::chrono::nanoseconds least = 10ms;
+    for (const auto pause : pauses) {
+      EXPECT_GE(pause, least);
+      least = std::min<std::chrono::nanoseconds>(least * 2, 1s);
+    }
+    // Growing without an end, the last two were 2.5 s and 5 s.
+    return *std::min_element(pauses.end() - 2, pauses.end()) < 2s;
+  }));
 }
 
 }  // namespace

@@ -164,6 +164,7 @@ int exit_code(GpuReader::Read read) {
 
 int let_gpu_read(const std::string& path, std::uint64_t count, const Report& report) {
   const auto device = Device::open();
+  report.now("opened");
   GpuReader reader(device, path, LinkLeak::no);
   if (reader.consumer().ring()->mapping()->address(device->default_backend()) == 0) return 5;
   while (count == 0 || reader.seen() < count) {
@@ -241,6 +242,7 @@ int stranger(const std::string& path, uid_t user) {
   LinkConsumerOptions options;
   options.path = path;
   options.allowed_users = {0};
+  options.patience = patience;
   const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
   return 0;
 }

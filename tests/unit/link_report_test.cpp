@@ -147,7 +147,7 @@ TEST_F(LinkLatencies, AreExactForWhatComesBackWakesTheServer) {
   served.ring->set_stamping(true);
   (void)report();
   constexpr int frames = 16;
-  constexpr std::int64_t late_ns = std::int64_t{frames} * 15'000'000;
+  constexpr std::int64_t late_ns = std::int64_t{frames} * 25'000'000;
   // A busy machine is late, too, but not always.
   EXPECT_TRUE(comes_true([&] {
     const std::int64_t before = report().timed_ns;
@@ -168,7 +168,7 @@ TEST(LinkObserver, IsNobodyToTheServer) {
   options.max_clients = 1;
   options.on_client = [&](const LinkClient&, const std::string&) { ++told; };
   Served served(4, options);
-  for (int n = 0; n < 5; ++n) EXPECT_TRUE(observe(served.path).report);
+  for (int n = 0; n < 5; ++n) EXPECT_EQ(report_of(served.path).generation, served.server->generation());
   EXPECT_FALSE(served.server->wait_for_client(Clock::now() + 50ms));
   EXPECT_EQ(served.server->counters().connected, 0U);
   EXPECT_GE(served.server->counters().observed, 1U);
@@ -203,12 +203,14 @@ TEST(LinkObserver, ThatNeverReadsHarmsNobody) {
   std::vector<UniqueFd> deaf;
   for (std::uint64_t n = 0; n < 200; ++n) {
     // They come faster than they are accepted, and the queue is as long as it is.
-    ASSERT_TRUE(comes_true([&] { return static_cast<bool>(deaf.emplace_back(link::connect_to(served.path))); }));
-    EXPECT_EQ(link::send_message(deaf.back().get(), link::encode(0, link::Observe{})), link::Sent::ok);
+    ASSERT_TRUE(comes_true([&] {
+      const UniqueFd& one = deaf.emplace_back(link::connect_to(served.path));
+      return one && link::send_message(one.get(), link::encode(0, link::Observe{})) == link::Sent::ok;
+    }));
     ASSERT_EQ(served.send(n), RingStatus::ok);
     ASSERT_EQ(next_of(*honest), std::to_string(n));
   }
-  EXPECT_TRUE(observe(served.path).report);
+  EXPECT_EQ(report_of(served.path).generation, served.server->generation());
   // The server has closed its ends: only what the deaf have not read is left of them.
   for (const UniqueFd& one : deaf) {
     if (!one) continue;
@@ -261,8 +263,7 @@ TEST(LinkObserver, WhoSaysMoreIsNotHeard) {
   RawClient other(served.path);
   link::Bytes longer = link::encode(0, link::Observe{});
   longer.push_back(std::byte{0});
-  other.send(longer);
-  EXPECT_THAT(other.farewell(), HasSubstr("no hello"));
+  EXPECT_THAT(other.refusal_of(longer), HasSubstr("no hello"));
   ASSERT_EQ(served.send(5), RingStatus::ok);
   EXPECT_EQ(next_of(*honest), "5");
 }
@@ -304,11 +305,13 @@ TEST(LinkObserver, OneThatIsSilentCostsTheOthersNothing) {
   const link::Listener silent(path, 0600);
   const Served served(4);
   const std::vector<std::string> paths{path, served.path, path};
+  // A busy machine may need more time for the one that answers. A few looks alone: those at the silent one are in its
+  // queue for good, which has an end.
   std::vector<LinkSight> sights;
-  EXPECT_TRUE(comes_true([&] {
-    sights = observe_links(paths, Clock::now() + 100ms);
-    return sights.at(1).report.has_value();
-  })) << "within 100 ms, once in 20 s";
+  for (std::chrono::nanoseconds time = 100ms; time < patience; time *= 4) {
+    sights = observe_links(paths, Clock::now() + time);
+    if (sights.at(1).report) break;
+  }
   ASSERT_EQ(sights.size(), 3U);
   EXPECT_THAT(sights[0].trouble, HasSubstr("did not answer"));
   EXPECT_TRUE(sights[1].report);

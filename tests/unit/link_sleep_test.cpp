@@ -45,6 +45,7 @@ TEST(LinkSleep, ASpinningOneIsNotWoken) {
   LinkConsumerOptions options;
   options.path = served.path;
   options.leak = LinkLeak::no;
+  options.patience = patience;
   options.spin = 50ms;
   const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
   std::thread producer([&] {
@@ -70,6 +71,7 @@ TEST(LinkSleep, WhoNeverSleepsHearsOfMessagesAndOfTheEnd) {
     Served served(2);
     LinkConsumerOptions options;
     options.path = served.path;
+    options.patience = patience;
     options.spin = spin;
     const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
     ReadLease lease;

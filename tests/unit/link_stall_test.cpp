@@ -38,8 +38,12 @@ TEST(LinkStall, AStoppedClientIsDisconnectedWhereTheProducerDoesNotWait) {
       ASSERT_EQ(next_of(*stopped, lease), "0");
     }
     const Deadline began = Clock::now();
-    EXPECT_EQ(served.send(0, when_full), RingStatus::full);
-    EXPECT_TRUE(comes_true([&] { return served.send(0, when_full) == RingStatus::ok; }));
+    const RingStatus first = served.send(0, when_full);
+    const bool in_time = Clock::now() - began < 500ms;  // else the limit may have been over at the first look
+    if (in_time || first != RingStatus::ok) {
+      EXPECT_EQ(first, RingStatus::full);
+      EXPECT_TRUE(comes_true([&] { return served.send(0, when_full) == RingStatus::ok; }));
+    }
     EXPECT_GE(Clock::now() - began, 500ms);
     EXPECT_TRUE(stopped->cut_off());
     EXPECT_TRUE(served.server->clients().empty());
@@ -97,8 +101,10 @@ TEST(LinkStall, WhoComesLateIsNotBlamedForTheWaitBefore) {
 
 // Many short waits are no long one, also where the producer spins for them.
 TEST(LinkStall, ASlowClientThatGivesBackIsNotDisconnected) {
-  for (const auto spin : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(1h)}) {
-    Served served(2, {.stall_limit = 1s});
+  constexpr auto limit = 1s;
+  // False where a busy machine made one wait as long as the limit by itself: that shows nothing.
+  const auto stays = [&](std::chrono::nanoseconds spin) {
+    Served served(2, {.stall_limit = limit});
     served.ring->set_spin(spin);
     const auto slow = served.consumer(LinkLeak::no, "slow");
     ReadLease kept[2];
@@ -109,10 +115,20 @@ TEST(LinkStall, ASlowClientThatGivesBackIsNotDisconnected) {
         std::this_thread::sleep_for(20ms);
         lease.release();
       });
-      ASSERT_EQ(served.send(n), RingStatus::ok);
+      const Deadline waits = Clock::now();
+      const RingStatus status = served.send(n);
+      const bool long_wait = Clock::now() - waits >= limit;
       gives_back.join();
-      ASSERT_EQ(next_of(*slow, lease), std::to_string(n)) << slow->why();
+      if (long_wait) return false;
+      EXPECT_EQ(status, RingStatus::ok);
+      const std::string next = next_of(*slow, lease);
+      EXPECT_EQ(next, std::to_string(n)) << slow->why();
+      if (next == "closed") break;
     }
+    return true;
+  };
+  for (const auto spin : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(1h)}) {
+    EXPECT_TRUE(comes_true([&] { return stays(spin); }));
   }
 }
 
