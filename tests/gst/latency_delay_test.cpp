@@ -11,6 +11,8 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "latency_frames.hpp"
@@ -31,18 +33,30 @@ std::int64_t median(const std::vector<FrameRecord>& frames, Stage stage) {
   return times[times.size() / 2];
 }
 
-/// 20 ms are in `stage` and in no other.
-void expect_delay_in(const std::vector<FrameRecord>& frames, Stage delayed) {
-  ASSERT_FALSE(frames.empty());
+/// What a busy machine adds is in any stage: of so many runs one shows the delay alone.
+constexpr int runs = 10;
+
+/// 20 ms are in `delayed` and in no other: where that is not so, else "".
+std::string misplaced(const std::vector<FrameRecord>& frames, Stage delayed) {
+  std::string text;
   for (std::size_t i = 0; i < stage_count; ++i) {
     const auto stage = static_cast<Stage>(i);
-    if (stage == delayed) {
-      EXPECT_GE(median(frames, stage), 20 * ms) << to_string(stage);
-      EXPECT_LT(median(frames, stage), 1'000 * ms) << to_string(stage);
-    } else {
-      EXPECT_LT(median(frames, stage), 15 * ms) << to_string(stage);
-    }
+    const std::int64_t time = median(frames, stage);
+    const bool right = stage == delayed ? time >= 20 * ms && time < 1'000 * ms : time < 15 * ms;
+    if (!right) text += std::string(to_string(stage)) + " " + std::to_string(time) + " ns  ";
   }
+  return text;
+}
+
+void expect_delay_in(const std::function<std::vector<FrameRecord>()>& run, Stage delayed) {
+  std::string wrong;
+  for (int turn = 0; turn < runs; ++turn) {
+    const auto frames = run();
+    ASSERT_FALSE(frames.empty());
+    wrong = misplaced(frames, delayed);
+    if (wrong.empty()) return;
+  }
+  ADD_FAILURE() << "delayed was " << to_string(delayed) << ", but in the last run " << wrong;
 }
 
 /// Frames written by hand: acquire, map, unmap and push with `pause` told before each step but the first.
@@ -91,11 +105,14 @@ std::vector<FrameRecord> written_by_hand(const std::function<void(int)>& pause) 
 TEST_F(LatencyDelay, InTheProducer) {
   const std::array<Stage, 3> stages{Stage::hold, Stage::write, Stage::publish};
   for (int step = 0; step < 3; ++step) {
-    const auto frames = written_by_hand([step](int at) {
-      if (at == step) std::this_thread::sleep_for(20ms);
-    });
-    EXPECT_EQ(frames.size(), 5U);
-    expect_delay_in(frames, stages.at(static_cast<std::size_t>(step)));
+    const auto run = [step] {
+      auto frames = written_by_hand([step](int at) {
+        if (at == step) std::this_thread::sleep_for(20ms);
+      });
+      EXPECT_EQ(frames.size(), 5U);
+      return frames;
+    };
+    expect_delay_in(run, stages.at(static_cast<std::size_t>(step)));
   }
 }
 
@@ -121,7 +138,7 @@ std::vector<FrameRecord> run_line(const std::string& after_src) {
 }
 
 TEST_F(LatencyDelay, BeforeTheKernel) {
-  expect_delay_in(run_line("identity sleep-time=20000 ! gpumapkernel kernel=checksum"), Stage::dispatch);
+  expect_delay_in([] { return run_line("identity sleep-time=20000 ! gpumapkernel kernel=checksum"); }, Stage::dispatch);
 }
 
 TEST_F(LatencyDelay, OnTheGpu) {
@@ -133,37 +150,58 @@ TEST_F(LatencyDelay, OnTheGpu) {
                          "  for (uint i = 0u; i < uint(frame.params[0]); ++i) {\n"
                          "    sum ^= sum << 13; sum ^= sum >> 17; sum ^= sum << 5;\n  }\n"
                          "  if (sum == 0u) gpumap_u64_at(frame.result).value = 1ul;\n}\n";
-  for (std::uint64_t turns = 1000; turns < 1'000'000'000; turns *= 4) {
-    const auto frames = run_line("gpumapkernel location=" + file + " params=turns=" + std::to_string(turns));
-    if (median(frames, Stage::kernel) < 20 * ms) continue;
-    expect_delay_in(frames, Stage::kernel);
-    (void)std::remove(file.c_str());
-    return;
+  const auto run = [&file](std::uint64_t turns) {
+    return run_line("gpumapkernel location=" + file + " params=turns=" + std::to_string(turns));
+  };
+  std::uint64_t turns = 1000;
+  while (turns < 1'000'000'000 && median(run(turns), Stage::kernel) < 20 * ms) turns *= 4;
+  EXPECT_LT(turns, 1'000'000'000U) << "no kernel took 20 ms";
+  std::string wrong;
+  for (int turn = 0; turn < runs; ++turn) {
+    const auto frames = run(turns);
+    wrong = misplaced(frames, Stage::kernel);
+    if (wrong.empty()) break;
+    // It took so long because something else did: it is to do so by itself.
+    if (median(frames, Stage::kernel) < 20 * ms && turns < 1'000'000'000) turns *= 4;
   }
-  ADD_FAILURE() << "no kernel took 20 ms";
+  EXPECT_EQ(wrong, "") << "in the last run";
+  (void)std::remove(file.c_str());
 }
 
 TEST_F(LatencyDelay, AfterTheKernel) {
-  expect_delay_in(run_line("gpumapkernel kernel=checksum ! video/x-raw(memory:GPUMap) ! identity sleep-time=20000"),
-                  Stage::release);
+  const std::string line = "gpumapkernel kernel=checksum ! video/x-raw(memory:GPUMap) ! identity sleep-time=20000";
+  expect_delay_in([&line] { return run_line(line); }, Stage::release);
 }
 
-TEST_F(LatencyDelay, InTheRing) {
+/// Times in the ring of the first and the last of six frames, which come at once and are taken every 25 ms.
+std::pair<std::int64_t, std::int64_t> queued() {
   Watched watched(new_channel());
   Pipeline pipeline(
       watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink channel=$CHANNEL "
                    "stamps=true slots=8 slot-size=100   gpumapsrc name=src channel=$CHANNEL ! "
                    "identity sleep-time=25000 ! gpumapkernel kernel=checksum ! fakesink "
                    "enable-last-sample=false"));
-  for (std::uint64_t n = 0; n < 6; ++n) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n))));
+  for (std::uint64_t n = 0; n < 6; ++n) EXPECT_TRUE(push(pipeline.appsrc(), new_buffer(random_data(100, n))));
   gst_app_src_end_of_stream(pipeline.appsrc());
-  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(pipeline.run(), "eos");
   pipeline.stop();
+  EXPECT_TRUE(watched.ended(6));
   const auto frames = watched.frames();
-  ASSERT_EQ(frames.size(), 6U);
+  EXPECT_EQ(frames.size(), 6U);
+  const auto time_of = [](const FrameRecord& frame) {
+    return stage_times(frame)[static_cast<std::size_t>(Stage::queue)].value_or(0);
+  };
+  return frames.empty() ? std::pair<std::int64_t, std::int64_t>()
+                        : std::pair(time_of(frames[0]), time_of(frames.back()));
+}
+
+TEST_F(LatencyDelay, InTheRing) {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
   // Each waits for those before it.
-  EXPECT_GE(stage_times(frames[5])[static_cast<std::size_t>(Stage::queue)].value_or(0), 100 * ms);
-  EXPECT_LT(stage_times(frames[0])[static_cast<std::size_t>(Stage::queue)].value_or(0), 20 * ms);
+  const auto is_right = [&] { return first < 20 * ms && last >= 100 * ms; };
+  for (int turn = 0; turn < runs && !is_right(); ++turn) std::tie(first, last) = queued();
+  EXPECT_TRUE(is_right()) << "the first waited for " << first << " ns, the last for " << last;
 }
 
 TEST_F(LatencyDelay, BuffersThatAreNeverPushedLeaveNothing) {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -18,6 +20,27 @@ namespace {
 
 GpumapLatencyMeta* meta_of(GstBuffer* buffer) {
   return reinterpret_cast<GpumapLatencyMeta*>(gst_buffer_get_meta(buffer, g_type_from_name(GPUMAP_LATENCY_META_API)));
+}
+
+/// Field `latency` of an element's stats, which there is.
+Ptr<GstStructure> latency_of(GstElement* element) {
+  GstStructure* stats = nullptr;
+  GstStructure* latency = nullptr;
+  g_object_get(element, "stats", &stats, nullptr);
+  EXPECT_TRUE(gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &latency, nullptr));
+  gst_structure_free(stats);
+  return Ptr<GstStructure>(latency);
+}
+
+/// How many frames have come to their end, of `wanted`: one counts once nobody has it any more and the times of its
+/// kernels are known, for which a GPU that is busy, or played by busy cores, takes a while.
+std::uint64_t frames_told(GstElement* element, std::uint64_t wanted) {
+  guint64 frames = 0;
+  (void)eventually([&] {
+    const auto latency = latency_of(element);
+    return !latency || !gst_structure_get_uint64(latency.get(), "frames", &frames) || frames >= wanted;
+  });
+  return frames;
 }
 
 TEST_F(Latency, OffAtFirst) {
@@ -51,6 +74,7 @@ TEST_F(Latency, EveryFrameHasItsWayInOrder) {
         transport));
     ASSERT_EQ(pipeline.run(), "eos") << transport;
     pipeline.stop();
+    EXPECT_TRUE(watched.ended(30)) << transport;
     const auto frames = watched.frames();
     ASSERT_EQ(frames.size(), 30U) << transport;
     for (std::size_t n = 0; n < frames.size(); ++n) {
@@ -75,6 +99,7 @@ TEST_F(Latency, CopiedFramesHaveItToo) {
   gst_app_src_end_of_stream(pipeline.appsrc());
   ASSERT_EQ(pipeline.run(), "eos");
   pipeline.stop();
+  EXPECT_TRUE(watched.ended(4));
   const auto frames = watched.frames();
   ASSERT_EQ(frames.size(), 4U);
   std::vector<std::uint64_t> sequences;
@@ -114,7 +139,7 @@ TEST_F(Latency, TheMetaCrossesTwoPipelines) {
   to.stop();
   from.stop();
   // appsink keeps its last sample for as long as it lives; a newer one until it stops.
-  EXPECT_GE(watched.summary().frames, 4U);
+  EXPECT_TRUE(eventually([&] { return watched.summary().frames >= 4; }));
   EXPECT_LE(watched.summary().frames, 5U);
 }
 
@@ -126,6 +151,7 @@ TEST_F(Latency, KernelsInARowAreOneWay) {
       "! gpumapkernel kernel=identity ! gpumapkernel kernel=checksum ! fakesink enable-last-sample=false"));
   ASSERT_EQ(pipeline.run(), "eos");
   pipeline.stop();
+  EXPECT_TRUE(watched.ended(8));
   const auto frames = watched.frames();
   ASSERT_EQ(frames.size(), 8U);
   for (const FrameRecord& frame : frames) {
@@ -142,6 +168,7 @@ TEST_F(Latency, ATeeIsOneFrame) {
       "t. ! queue ! gpumapkernel kernel=convert ! fakesink"));
   ASSERT_EQ(pipeline.run(), "eos");
   pipeline.stop();
+  EXPECT_TRUE(watched.ended(20));
   EXPECT_EQ(watched.frames().size(), 20U);
 }
 
@@ -184,6 +211,7 @@ TEST_F(Latency, TimeCountsFromWhenAFrameIsDue) {
   ASSERT_EQ(pipeline.run(), "eos");
   const auto base = static_cast<std::int64_t>(gst_element_get_base_time(pipeline.element("sink")));
   pipeline.stop();
+  EXPECT_TRUE(watched.ended(5));
   const auto frames = watched.frames();
   ASSERT_EQ(frames.size(), 5U);
   for (std::size_t n = 1; n < 5; ++n) {  // the first may pass before it plays
@@ -212,6 +240,7 @@ TEST_F(Latency, AClockThatStepsMovesNoStamp) {
   ASSERT_EQ(pipeline.wait(), "eos");
   pipeline.stop();
   gst_object_unref(clock);
+  EXPECT_TRUE(watched.ended(5));
   const auto frames = watched.frames();
   ASSERT_EQ(frames.size(), 5U);
   for (const FrameRecord& frame : frames) {
@@ -222,15 +251,23 @@ TEST_F(Latency, AClockThatStepsMovesNoStamp) {
   }
 }
 
+// What lies between two looks at two clocks, here or in gpumapsink, is an error. A thread may be stopped there, but not
+// each time.
 TEST_F(Latency, CaptureTimesOfComparableClocks) {
   Watched watched(new_channel());
   Pipeline pipeline(
       watched.line("appsrc name=in caps=application/octet-stream ! gpumapsink channel=$CHANNEL "
                    "stamps=true   gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false"));
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  const std::int64_t unix_now = now.tv_sec * 1'000 * ms + now.tv_nsec;
-  const std::int64_t monotonic_now = monotonic_ns();
+  std::int64_t unix_now = 0;
+  std::int64_t monotonic_now = 0;
+  ASSERT_TRUE(eventually([&] {
+    timespec now{};
+    const std::int64_t before = monotonic_ns();
+    clock_gettime(CLOCK_REALTIME, &now);
+    monotonic_now = monotonic_ns();
+    unix_now = now.tv_sec * 1'000 * ms + now.tv_nsec;
+    return monotonic_now - before < ms / 10;
+  }));
   const auto add = [&](const char* reference, std::int64_t time) {
     Buffer buffer = new_buffer(random_data(64, 1));
     if (reference != nullptr) {
@@ -240,8 +277,11 @@ TEST_F(Latency, CaptureTimesOfComparableClocks) {
     }
     ASSERT_TRUE(push(pipeline.appsrc(), std::move(buffer)));
   };
-  add("timestamp/x-unix", unix_now - 5 * ms);
-  add("timestamp/x-ntp", unix_now + 2'208'988'800'000 * ms - 7 * ms);
+  constexpr std::size_t times = 5;
+  for (std::size_t n = 0; n < times; ++n) {
+    add("timestamp/x-unix", unix_now - 5 * ms);
+    add("timestamp/x-ntp", unix_now + 2'208'988'800'000 * ms - 7 * ms);
+  }
   add("timestamp/x-monotonic", monotonic_now - 9 * ms);
   add("timestamp/x-camera,stream=(string)0", 12345);
   add(nullptr, 0);
@@ -249,12 +289,18 @@ TEST_F(Latency, CaptureTimesOfComparableClocks) {
   ASSERT_EQ(pipeline.run(), "eos");
   pipeline.stop();
   const auto frames = watched.frames();
-  ASSERT_EQ(frames.size(), 5U);
-  EXPECT_NEAR(static_cast<double>(frames[0].captured_ns), static_cast<double>(monotonic_now - 5 * ms), 1e6);
-  EXPECT_NEAR(static_cast<double>(frames[1].captured_ns), static_cast<double>(monotonic_now - 7 * ms), 1e6);
-  EXPECT_EQ(frames[2].captured_ns, monotonic_now - 9 * ms);
-  EXPECT_EQ(frames[3].captured_ns, 0);
-  EXPECT_EQ(frames[4].captured_ns, 0);
+  ASSERT_EQ(frames.size(), 2 * times + 3);
+  std::int64_t unix_error = std::numeric_limits<std::int64_t>::max();
+  std::int64_t ntp_error = unix_error;
+  for (std::size_t n = 0; n < times; ++n) {
+    unix_error = std::min(unix_error, std::abs(frames[2 * n].captured_ns - (monotonic_now - 5 * ms)));
+    ntp_error = std::min(ntp_error, std::abs(frames[2 * n + 1].captured_ns - (monotonic_now - 7 * ms)));
+  }
+  EXPECT_LE(unix_error, ms);
+  EXPECT_LE(ntp_error, ms);
+  EXPECT_EQ(frames[2 * times].captured_ns, monotonic_now - 9 * ms);
+  EXPECT_EQ(frames[2 * times + 1].captured_ns, 0);
+  EXPECT_EQ(frames[2 * times + 2].captured_ns, 0);
 }
 
 // --- where it is told
@@ -267,39 +313,32 @@ TEST_F(Latency, StatsOfBothElementsHaveIt) {
                      "enable-last-sample=false"));
   ASSERT_EQ(pipeline.run(), "eos");
   for (const char* name : {"sink", "src"}) {
-    GstStructure* stats = nullptr;
-    g_object_get(pipeline.element(name), "stats", &stats, nullptr);
-    GstStructure* latency = nullptr;
-    ASSERT_TRUE(gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &latency, nullptr)) << name;
-    guint64 frames = 0;
-    EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
-    EXPECT_EQ(frames, 12U);
+    EXPECT_EQ(frames_told(pipeline.element(name), 12), 12U) << name;
+    const auto latency = latency_of(pipeline.element(name));
+    ASSERT_TRUE(latency) << name;
     double sum = 0;
     for (const char* stage :
          {"hold", "write", "publish", "queue", "dispatch", "start", "kernel", "notice", "release"}) {
       GstStructure* figures = nullptr;
-      ASSERT_TRUE(gst_structure_get(latency, stage, GST_TYPE_STRUCTURE, &figures, nullptr)) << stage;
+      ASSERT_TRUE(gst_structure_get(latency.get(), stage, GST_TYPE_STRUCTURE, &figures, nullptr)) << stage;
       gdouble mean = 0;
       EXPECT_TRUE(gst_structure_get_double(figures, "mean", &mean));
       sum += mean;
       gst_structure_free(figures);
     }
     GstStructure* whole = nullptr;
-    ASSERT_TRUE(gst_structure_get(latency, "whole", GST_TYPE_STRUCTURE, &whole, nullptr));
+    ASSERT_TRUE(gst_structure_get(latency.get(), "whole", GST_TYPE_STRUCTURE, &whole, nullptr));
     gdouble mean = 0;
     EXPECT_TRUE(gst_structure_get_double(whole, "mean", &mean));
     EXPECT_NEAR(sum, mean, 1.0);
     gst_structure_free(whole);
-    gst_structure_free(latency);
-    gst_structure_free(stats);
   }
 }
 
 TEST_F(Latency, MessagesComeAtIntervalsAndAtTheEnd) {
-  Pipeline pipeline(
-      on_new_channel("videotestsrc num-buffers=40 ! video/x-raw,format=NV12,width=64,height=48 ! identity "
-                     "sleep-time=5000 ! gpumapsink name=sink channel=$CHANNEL latency-interval=50   "
-                     "gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false sync=false"));
+  Pipeline pipeline(on_new_channel(
+      "appsrc name=in caps=application/octet-stream ! gpumapsink name=sink channel=$CHANNEL "
+      "latency-interval=50   gpumapsrc channel=$CHANNEL ! fakesink enable-last-sample=false sync=false"));
   GstBus* bus = gst_element_get_bus(pipeline.get());
   std::vector<guint64> frames;
   std::mutex mutex;
@@ -321,14 +360,25 @@ TEST_F(Latency, MessagesComeAtIntervalsAndAtTheEnd) {
         return GST_BUS_PASS;
       },
       &seen, nullptr);
-  ASSERT_EQ(pipeline.run(), "eos");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  // As many as it takes until two have come: who tells may be late.
+  guint64 pushed = 0;
+  const auto push_one = [&] { return push(pipeline.appsrc(), new_buffer(random_data(100, pushed++))); };
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_TRUE(push_one());
+    const std::lock_guard lock(mutex);
+    return frames.size() >= 2;
+  }));
+  EXPECT_TRUE(push_one());
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  EXPECT_EQ(pipeline.wait(), "eos");
   ASSERT_NE(pipeline.set_state(GST_STATE_READY), GST_STATE_CHANGE_FAILURE);
   gst_bus_set_sync_handler(bus, nullptr, nullptr, nullptr);
   gst_object_unref(bus);
   ASSERT_GE(frames.size(), 3U);
   EXPECT_TRUE(std::ranges::is_sorted(frames));
-  EXPECT_LT(frames.front(), 40U);
-  EXPECT_EQ(frames.back(), 40U);
+  EXPECT_LT(frames.front(), pushed);
+  EXPECT_EQ(frames.back(), pushed);
 }
 
 TEST_F(Latency, ANewStartBeginsAnew) {
@@ -338,15 +388,7 @@ TEST_F(Latency, ANewStartBeginsAnew) {
                      "fakesink enable-last-sample=false"));
   for (int turn = 0; turn < 3; ++turn) {
     ASSERT_EQ(pipeline.run(), "eos");
-    GstStructure* stats = nullptr;
-    g_object_get(pipeline.element("sink"), "stats", &stats, nullptr);
-    GstStructure* latency = nullptr;
-    ASSERT_TRUE(gst_structure_get(stats, "latency", GST_TYPE_STRUCTURE, &latency, nullptr));
-    guint64 frames = 0;
-    EXPECT_TRUE(gst_structure_get_uint64(latency, "frames", &frames));
-    EXPECT_EQ(frames, 7U);
-    gst_structure_free(latency);
-    gst_structure_free(stats);
+    EXPECT_EQ(frames_told(pipeline.element("sink"), 7), 7U);
     pipeline.stop();
   }
 }

@@ -28,21 +28,26 @@ TEST_F(LinkSides, ANewRingSaysNothingTwice) {
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   push_frame(producer, 1);
   ASSERT_TRUE(pull(consumer.appsink()));
+  // Both: a base time that changes is a segment more.
   ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING));
   for (const char* const name : {"one", "two"}) {
     gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
                                                        gst_structure_new(name, "n", G_TYPE_INT, 1, nullptr)));
   }
-  push_frame(producer, 2);  // by now running times are those of the pipeline that plays
-  ASSERT_TRUE(eventually([&] { return watch.count() >= 2 && watch.times().back() == 2 * GST_MSECOND; }));
+  // The producer's thread looks at the times and then waits for a frame: before the second one it has looked by now.
+  for (std::uint64_t n = 2; n < 4; ++n) {
+    push_frame(producer, n);
+    ASSERT_TRUE(eventually([&] { return watch.count() > 0 && watch.times().back() == n * GST_MSECOND; }));
+  }
   watch.forget();
-  for (std::uint64_t n = 3; n < 6; ++n) push_frame(producer, n, n * 77 * frame_size);
+  for (std::uint64_t n = 4; n < 7; ++n) push_frame(producer, n, n * 77 * frame_size);
   ASSERT_TRUE(eventually([&] { return watch.count() == 3; }));
   EXPECT_EQ(watch.order(), "frame frame frame ");
   // What is new is told, and what a flush took away.
   gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY,
                                                      gst_structure_new("one", "n", G_TYPE_INT, 2, nullptr)));
-  push_frame(producer, 6, 999 * frame_size);
+  push_frame(producer, 7, 999 * frame_size);
   push_eos(producer);
   EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == 1; }));
   EXPECT_EQ(watch.order(), "frame frame frame custom-downstream-sticky frame eos ");

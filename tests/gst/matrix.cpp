@@ -13,7 +13,7 @@ namespace gpumap::gst::test {
 namespace {
 
 /// Longer than any healthy case takes, and short enough that a program with several that hang still tells of all.
-constexpr Time case_limit = 15s;
+constexpr Time case_limit = 30s;
 
 /// A critical message fails the case that had it, not the whole program, as G_DEBUG=fatal-criticals would.
 class Complaints {

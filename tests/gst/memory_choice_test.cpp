@@ -9,6 +9,7 @@
 #include "gst/memory/caps.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -168,13 +169,17 @@ void push_padded(const Pipeline& pipeline) {
 
 // An element that cannot answer before it has its caps is asked after them, and again where another takes its place.
 TEST(MemoryChoice, WhoReadsVideoMetaIsAskedAnewWhenLinked) {
+  Watch watch;
   Pipeline pipeline(
       on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel name=kernel ! "
                      "videoconvert name=after ! video/x-raw,format=BGR ! fakesink name=out sync=false async=false"));
   Rows rows(pipeline);
+  watch.on(pipeline.element("out"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   push_padded(pipeline);
-  ASSERT_TRUE(eventually([&] { return rows.padded + rows.tight == 1; })) << pipeline.wait(1ms);
+  // Behind the link, too: one that is cut while the frame is on its way there is an error.
+  ASSERT_TRUE(eventually([&] { return watch.count() == 1; })) << pipeline.wait(1ms);
+  EXPECT_EQ(rows.padded + rows.tight, 1);
   EXPECT_EQ(rows.padded, 1);
   GstElement* fakesink = gst_element_factory_make("fakesink", nullptr);
   g_object_set(fakesink, "async", FALSE, nullptr);
