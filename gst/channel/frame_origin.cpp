@@ -2,6 +2,7 @@
 #include "gst/channel/frame_origin.hpp"
 
 #include <ctime>
+#include <limits>
 
 #include "gpumap/latency.hpp"
 
@@ -13,10 +14,21 @@ constexpr std::int64_t second = 1'000'000'000;
 // From 1900, where NTP counts from, to 1970.
 constexpr std::int64_t ntp_to_unix = 2'208'988'800 * second;
 
+/// The two clocks are read one after the other. A thread that is stopped in between reads them again.
 std::int64_t unix_to_monotonic(std::int64_t time) {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return time - (now.tv_sec * second + now.tv_nsec) + monotonic_ns();
+  constexpr std::int64_t usual_gap = 2'000;
+  std::int64_t at = 0;
+  std::int64_t gap = std::numeric_limits<std::int64_t>::max();
+  for (int turn = 0; turn < 3 && gap > usual_gap; ++turn) {
+    const std::int64_t before = monotonic_ns();
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const std::int64_t after = monotonic_ns();
+    if (after - before >= gap) continue;
+    gap = after - before;
+    at = time - (now.tv_sec * second + now.tv_nsec) + before + gap / 2;
+  }
+  return at;
 }
 
 }  // namespace

@@ -83,6 +83,7 @@ TEST_F(KernelTables, AreLoadedAndLoadedAgain) {
   std::ofstream(weights(), std::ios::binary)
       .write(reinterpret_cast<const char*>(table.data()), static_cast<std::streamsize>(4 * table.size()));
   EXPECT_TRUE(comes_to_show(frames, table));
+  (void)frames.pipeline().wait(1ms);
   EXPECT_TRUE(frames.pipeline().warnings().empty());
 }
 
