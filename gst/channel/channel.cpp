@@ -138,13 +138,14 @@ std::uint32_t Channel::slots() const {
 }
 
 void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
-  flow_.store(flow, std::memory_order_relaxed);
-  enough_ = of_this_stream;
-  // Whoever is linked next gets the frames that wait here, as behind a queue.
-  if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
-  // A sink that waits for a slot would wait for ever: no one takes frames any more.
+  // Under the lock, and the flow last: with it the sink's side may begin another stream, which resets it, and whose
+  // frames are not to be dropped.
   const std::lock_guard lock(mutex_);
-  if (current_) current_->ring().drop_queued();
+  // Whoever is linked next gets the frames that wait here, as behind a queue. Else a sink that waits for a slot would
+  // wait for ever: no one takes frames any more.
+  if (flow != GST_FLOW_OK && flow != GST_FLOW_NOT_LINKED && current_) current_->ring().drop_queued();
+  enough_ = of_this_stream;
+  flow_.store(flow, std::memory_order_relaxed);
 }
 
 Channel::SinkTime Channel::sink_time() const {
