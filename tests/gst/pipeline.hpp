@@ -35,9 +35,9 @@ using Data = std::vector<std::byte>;
 
 /// Longer than any wait of a healthy build on a busy machine.
 inline constexpr Time patience = 40s;
-/// Longer than what has nothing to wait for takes there, under a sanitizer, too, and shorter than what it might wait
-/// for by mistake.
-inline constexpr Time at_once = 10s;
+/// What has nothing to wait for takes less there. A stop that waits for GPU work which does not end takes no less
+/// (patience_at_end).
+inline constexpr Time at_once = 5s;
 
 /// What gpumapkernel kernel=checksum posts for a frame.
 struct Result {
