@@ -138,12 +138,15 @@ std::uint32_t Channel::slots() const {
 }
 
 void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
-  flow_.store(flow, std::memory_order_relaxed);
+  // Under the lock: the sink's side, which sees the flow at once, may begin another stream, which takes the lock to
+  // reset it, and whose frames are not to be dropped.
+  const std::lock_guard lock(mutex_);
   enough_ = of_this_stream;
+  flow_.store(flow, std::memory_order_relaxed);
   // Whoever is linked next gets the frames that wait here, as behind a queue.
   if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
-  // A sink that waits for a slot would wait for ever: no one takes frames any more.
-  const std::lock_guard lock(mutex_);
+  // A sink that waits for a slot would wait for ever: no one takes frames any more. Behind the flow, so that none
+  // begins to wait after this.
   if (current_) current_->ring().drop_queued();
 }
 

@@ -46,7 +46,10 @@ void Channel::retire_ring() {
 bool Channel::push_event(GstEvent* event) {
   // A new stream or segment, for a downstream that had enough of the last one.
   const bool anew = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT;
-  if (anew && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
+  if (anew) {
+    const std::lock_guard lock(mutex_);
+    if (enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
+  }
   if (pending_.load(std::memory_order_acquire) >= many_events) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
     if (pending_.load(std::memory_order_acquire) >= max_events) return false;

@@ -43,8 +43,8 @@ struct Conversion {
     EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     push(pipeline.appsrc(), new_buffer(data));
     gst_app_src_end_of_stream(pipeline.appsrc());
-    Sample sample = pull(pipeline.appsink(), 10s);
-    if (!sample) error = pipeline.wait(1s);
+    Sample sample = pull(pipeline.appsink());
+    if (!sample) error = pipeline.wait(at_once);
     return sample;
   }
 };

@@ -15,18 +15,18 @@ TEST(Peers, SrcAloneTimesOut) {
   const std::string channel = new_channel();
   Pipeline pipeline("gpumapsrc name=lonely timeout=200 channel=" + channel + " ! fakesink");
   const auto began = std::chrono::steady_clock::now();
-  const std::string error = pipeline.run(10s);
+  const std::string error = pipeline.run();
   EXPECT_GE(std::chrono::steady_clock::now() - began, 190ms);
   EXPECT_THAT(error, HasSubstr("no gpumapsink"));
   EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
   EXPECT_THAT(error, HasSubstr("200 ms"));
   EXPECT_EQ(pipeline.culprit(), "lonely");
-  EXPECT_LT(pipeline.stop(), 1s);
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
 TEST(Peers, SrcWithASinkThatSendsNothingTimesOut) {
   Pipeline pipeline(on_new_channel("appsrc ! gpumapsink $CHANNEL gpumapsrc timeout=200 $CHANNEL ! fakesink"));
-  EXPECT_THAT(pipeline.run(10s), HasSubstr("no frame on channel"));
+  EXPECT_THAT(pipeline.run(), HasSubstr("no frame on channel"));
 }
 
 /// Two pipelines that play, the src's with this gpumapsrc.
@@ -38,31 +38,33 @@ struct Live {
            channel),
         out("gpumapsrc name=src channel=" + channel + " " + options + " ! queue ! fakesink name=out sync=false") {
     EXPECT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    // The GPU's memory is there, and what it takes to get it is no time without a frame.
+    EXPECT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") > 0; }));
     EXPECT_TRUE(out.reach(GST_STATE_PLAYING));
     EXPECT_TRUE(received(3));
   }
   [[nodiscard]] bool received(std::uint64_t count) const {
-    return eventually([&] { return stat(out.element("src"), "frames") >= count; }, 10s);
+    return eventually([&] { return stat(out.element("src"), "frames") >= count; });
   }
   std::string channel;
   Pipeline in, out;
 };
 
-// Time spent paused is no time without a frame.
+// Time spent paused is no time without a frame. A busy machine may be without one for a good part of the timeout.
 TEST(Peers, TimeoutCountsWhilePlaying) {
-  for (const char* options : {"timeout=400 is-live=true", "timeout=400"}) {
+  for (const char* options : {"timeout=3000 is-live=true", "timeout=3000"}) {
     SCOPED_TRACE(options);
     Live live(options);
     ASSERT_NE(live.out.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
     ASSERT_NE(live.in.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
-    EXPECT_EQ(live.out.wait(1s), "timeout");
+    EXPECT_EQ(live.out.wait(4s), "timeout");
     const std::uint64_t before = stat(live.out.element("src"), "frames");
     ASSERT_NE(live.in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     ASSERT_NE(live.out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     EXPECT_TRUE(live.received(before + 10));
     // It counts again from here.
     ASSERT_NE(live.in.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
-    EXPECT_THAT(live.out.wait(10s), HasSubstr("no frame on channel"));
+    EXPECT_THAT(live.out.wait(), HasSubstr("no frame on channel"));
   }
 }
 
@@ -97,8 +99,8 @@ TEST(Peers, LivenessChangesAtTheNextStart) {
 TEST(Peers, EosSentToTheSrcsPipeline) {
   Live live("is-live=true");
   ASSERT_TRUE(gst_element_send_event(live.out.get(), gst_event_new_eos()));
-  EXPECT_EQ(live.out.wait(10s), "eos");
-  EXPECT_EQ(live.in.wait(10s), "eos");
+  EXPECT_EQ(live.out.wait(), "eos");
+  EXPECT_EQ(live.in.wait(), "eos");
 }
 
 TEST(Peers, EosSentToASrcThatWaits) {
@@ -107,16 +109,20 @@ TEST(Peers, EosSentToASrcThatWaits) {
     ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     g_usleep(100000);
     ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos())) << options;
-    EXPECT_EQ(pipeline.wait(10s), "eos") << options;
+    EXPECT_EQ(pipeline.wait(), "eos") << options;
   }
 }
 
 TEST(Peers, SrcAloneStopsAtOnce) {
   Pipeline pipeline(on_new_channel("gpumapsrc $CHANNEL ! fakesink"));
   for (const GstState state : {GST_STATE_PAUSED, GST_STATE_PLAYING}) {
-    ASSERT_NE(pipeline.set_state(state), GST_STATE_CHANGE_FAILURE);
-    g_usleep(200000);
-    EXPECT_LT(pipeline.stop(), 500ms);
+    const auto problem = best_of_three([&]() -> std::string {
+      if (pipeline.set_state(state) == GST_STATE_CHANGE_FAILURE) return "no state";
+      g_usleep(200000);
+      const Time took = pipeline.stop();
+      return took < 500ms ? "" : "stopped after " + std::to_string(took.count()) + " ms";
+    });
+    EXPECT_EQ(problem, "");
   }
 }
 
@@ -138,7 +144,7 @@ TEST(Peers, TwoSinksAreAnErrorThatNamesBoth) {
   ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(eventually([&] { return stat(first.element("first"), "frames") == 8; }));
   Pipeline second(source + ("gpumapsink name=second channel=" + channel));
-  const std::string error = second.run(10s);
+  const std::string error = second.run();
   EXPECT_THAT(error, HasSubstr("first"));
   EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
   EXPECT_EQ(second.culprit(), "second");
@@ -157,7 +163,7 @@ TEST(Peers, TwoSrcsAreAnErrorThatNamesBoth) {
   Pipeline first("gpumapsrc name=first channel=" + channel + " ! fakesink");
   ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   Pipeline second("gpumapsrc name=second channel=" + channel + " ! fakesink");
-  const std::string error = second.run(10s);
+  const std::string error = second.run();
   EXPECT_THAT(error, HasSubstr("first"));
   EXPECT_THAT(error, HasSubstr('"' + channel + '"'));
   EXPECT_EQ(second.culprit(), "second");
@@ -185,8 +191,8 @@ TEST(Peers, TwoChannels) {
 class DownstreamEnds : public testing::TestWithParam<const char*> {};
 TEST_P(DownstreamEnds, UpstreamStopsToo) {
   Pipeline pipeline(on_new_channel(GetParam()));
-  ASSERT_EQ(pipeline.run(15s), "eos");
-  EXPECT_LT(pipeline.stop(), 2s);
+  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, DownstreamEnds,
@@ -202,11 +208,11 @@ TEST(Peers, DownstreamErrorEndsUpstream) {
       on_new_channel("videotestsrc name=in ! video/x-raw,format=NV12,width=64,height=48 ! "
                      "gpumapsink name=sink $CHANNEL slots=2 gpumapsrc $CHANNEL ! "
                      "identity error-after=3 ! fakesink"));
-  EXPECT_NE(pipeline.run(15s), "timeout");
+  EXPECT_NE(pipeline.run(), "timeout");
   EXPECT_NE(pipeline.error(), "");
   const Pad pad(gst_element_get_static_pad(pipeline.element("in"), "src"));
-  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(pad.get()) == GST_TASK_PAUSED; }, 5s));
-  EXPECT_LT(pipeline.stop(), 2s);
+  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(pad.get()) == GST_TASK_PAUSED; }));
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
 }  // namespace

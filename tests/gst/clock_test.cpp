@@ -17,6 +17,10 @@ struct Due {
     const Pad pad(gst_element_get_static_pad(element, pad_name));
     gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, note, this, nullptr);
   }
+  [[nodiscard]] std::size_t count() {
+    const std::lock_guard lock(mutex);
+    return times.size();
+  }
   static GstPadProbeReturn note(GstPad* pad, GstPadProbeInfo* info, gpointer user) {
     auto* self = static_cast<Due*>(user);
     GstEvent* event = gst_pad_get_sticky_event(pad, GST_EVENT_SEGMENT, 0);
@@ -35,12 +39,12 @@ struct Due {
 
 void expect_same_moments(bool src_first) {
   const std::string channel = new_channel();
+  Due sent, received;
   Pipeline in(
-      "videotestsrc is-live=true num-buffers=25 ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
+      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
       "gpumapsink name=sink channel=" +
       channel);
   Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out sync=true");
-  Due sent, received;
   sent.watch(in.element("sink"), "sink");
   received.watch(out.element("out"), "sink");
   Pipeline& first = src_first ? out : in;
@@ -48,13 +52,17 @@ void expect_same_moments(bool src_first) {
   ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   g_usleep(150000);
   ASSERT_NE(second.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  // Once both play, a frame is due at one moment of the clock, wherever it is looked at.
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  // Once both play, a frame is due at one moment of the clock, wherever it is looked at. Those before may lie before
+  // the second pipeline's time, and one may be under way.
+  const std::size_t first_due = received.count() + 2;
+  ASSERT_TRUE(eventually([&] { return received.count() >= first_due + 15; }));
+  ASSERT_TRUE(gst_element_send_event(in.get(), gst_event_new_eos()));
   ASSERT_EQ(in.wait(), "eos");
   ASSERT_EQ(out.wait(), "eos");
-  ASSERT_EQ(sent.times.size(), 25U);
-  ASSERT_EQ(received.times.size(), 25U);
-  // Those that were due before the second pipeline played may lie before its time.
-  for (std::size_t i = 6; i < 25; ++i) EXPECT_EQ(sent.times[i], received.times[i]) << i;
+  ASSERT_EQ(sent.times.size(), received.times.size());
+  for (std::size_t i = first_due; i < sent.times.size(); ++i) EXPECT_EQ(sent.times[i], received.times[i]) << i;
 }
 
 TEST(TwoPipelines, SrcPlaysFirst) {
@@ -88,17 +96,18 @@ struct Qos {
 /// Frames that are in the ring when `stop` has come to the producer are due when they always were.
 void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   const std::string channel = new_channel();
+  Due received;
   Pipeline in("appsrc name=in format=time caps=application/x-frame ! gpumapsink name=sink slots=6 channel=" + channel);
   Pipeline out("gpumapsrc channel=" + channel + " ! appsink name=out sync=false max-buffers=1");
-  Due received;
   received.watch(out.element("out"), "sink");
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   constexpr std::uint64_t frames = 6;
-  // A second ahead: due after the beginning of the pipeline that plays later.
+  // So far ahead that they are due after the beginning of the pipeline that plays later, which may be late.
+  constexpr GstClockTime ahead = 100 * GST_SECOND;
   const auto push_some = [&](std::uint64_t from, std::uint64_t until) {
     for (std::uint64_t n = from; n < until; ++n) {
-      ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(65, n), GST_SECOND + n * GST_MSECOND)));
+      ASSERT_TRUE(push(in.appsrc(), new_buffer(random_data(65, n), ahead + n * GST_MSECOND)));
     }
   };
   push_some(0, 1);
@@ -115,7 +124,7 @@ void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   for (std::uint64_t n = 2; n < frames; ++n) ASSERT_NE(pull(out.appsink()), nullptr) << n;
   const std::lock_guard lock(received.mutex);
   ASSERT_EQ(received.times.size(), frames);
-  for (std::uint64_t n = 1; n < frames; ++n) EXPECT_EQ(received.times[n], base + GST_SECOND + n * GST_MSECOND) << n;
+  for (std::uint64_t n = 1; n < frames; ++n) EXPECT_EQ(received.times[n], base + ahead + n * GST_MSECOND) << n;
 }
 
 // A pipeline on its way down stops its sink first, and only at the end writes down when it stopped.
@@ -135,6 +144,8 @@ TEST(TwoPipelines, ASinkThatStopsForGoodMovesNoFrame) {
 // "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
   const std::string channel = new_channel();
+  Due received;
+  Qos qos;
   Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out qos=false");
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   g_usleep(300000);
@@ -142,15 +153,12 @@ TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
       "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
       "gpumapsink name=sink channel=" +
       channel);
-  Due received;
   received.watch(out.element("out"), "sink");
-  Qos qos;
   qos.watch(in.element("sink"));
-  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(eventually([&] {
-    const std::lock_guard lock(received.mutex);
-    return received.times.size() > 10;
-  }));
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
+  // Frames that were taken when both base times were known.
+  ASSERT_TRUE(eventually([&, before = received.count()] { return received.count() > before + 5; }));
   const GstClockTime earlier = gst_element_get_base_time(in.get()) - gst_element_get_base_time(out.get());
   ASSERT_GE(earlier, 300 * GST_MSECOND);
   const Pad pad(gst_element_get_static_pad(out.element("out"), "sink"));
@@ -186,44 +194,44 @@ TEST(Pacing, SyncedSinkKeepsToTheClock) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=26 ! video/x-raw,width=64,height=48,framerate=25/1 ! "
                      "gpumapsink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  const auto began = std::chrono::steady_clock::now();
-  ASSERT_EQ(pipeline.wait(), "eos");
-  const auto took = std::chrono::steady_clock::now() - began;
-  EXPECT_GE(took, 800ms);  // the last of 26 frames at 25 a second is due after a second
+  ASSERT_EQ(pipeline.run(), "eos");
+  // The last of 26 frames at 25 a second is due after a second of the pipeline's own time.
+  EXPECT_GE(gst_element_get_current_running_time(pipeline.get()), 990 * GST_MSECOND);
 }
 
 TEST(Pacing, UnsyncedSinkDoesNot) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=20 ! video/x-raw,width=64,height=48,framerate=1/10 ! "
                      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
-  ASSERT_EQ(pipeline.run(20s), "eos");
+  ASSERT_EQ(pipeline.run(), "eos");  // 200 s by the clock
 }
 
 // Asleep until a frame's time in 100 s, or paused for good: stop, flush and pause wake it.
 TEST(Pacing, SleepingSinkStopsAtOnce) {
   for (const GstState state : {GST_STATE_PLAYING, GST_STATE_PAUSED}) {
-    Pipeline pipeline(
-        on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=1/100 ! "
-                       "gpumapsink name=sink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
-    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-    ASSERT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 1; }));
-    g_usleep(100000);
-    if (state == GST_STATE_PAUSED) {
-      ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 5s));
-    }
-    // Paused, one more: what follows gpumapsrc has to preroll.
-    const auto wanted = state == GST_STATE_PAUSED ? 2U : 1U;
-    EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == wanted; }));
-    EXPECT_LT(pipeline.stop(), 1s);
+    const auto problem = best_of_three([state]() -> std::string {
+      Pipeline pipeline(
+          on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=1/100 ! "
+                         "gpumapsink name=sink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+      if (!pipeline.reach(GST_STATE_PLAYING)) return "no PLAYING: " + pipeline.error();
+      EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == 1; }));
+      g_usleep(100000);
+      if (state == GST_STATE_PAUSED && !pipeline.reach(GST_STATE_PAUSED)) return "no PAUSED: " + pipeline.error();
+      // Paused, one more: what follows gpumapsrc has to preroll.
+      const auto wanted = state == GST_STATE_PAUSED ? 2U : 1U;
+      EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") == wanted; }));
+      const Time took = pipeline.stop();
+      return took < 1s ? "" : "stopped after " + std::to_string(took.count()) + " ms";
+    });
+    EXPECT_EQ(problem, "");
   }
 }
 
 // Paused, what follows gpumapsrc prerolls and no more: frames that pass before their time are missing afterwards. The
-// slots hold 640 ms, which no pause of a busy machine takes, and less than the second that is waited.
+// slots hold three seconds, for which no busy machine is away, and less than the four that are waited.
 TEST(Pacing, PauseLosesNothing) {
   Pipeline pipeline(
-      on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=16 "
+      on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=75 "
                      "sync=true leaky=oldest $CHANNEL gpumapsrc $CHANNEL ! queue max-size-buffers=2 ! "
                      "fakesink sync=true"));
   GstElement* sink = pipeline.element("sink");
@@ -231,10 +239,10 @@ TEST(Pacing, PauseLosesNothing) {
   ASSERT_TRUE(eventually([&] { return stat(sink, "frames") > 10; }));
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED));
   const std::uint64_t frames = stat(sink, "frames");
-  g_usleep(1000000);
+  g_usleep(4000000);
   EXPECT_LE(stat(sink, "frames"), frames + 2);
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  EXPECT_TRUE(eventually([&] { return stat(sink, "frames") > frames + 10; }, 2s)) << stat(sink, "frames");
+  EXPECT_TRUE(eventually([&] { return stat(sink, "frames") > frames + 10; })) << stat(sink, "frames");
   EXPECT_EQ(stat(sink, "drops"), 0U);
 }
 
@@ -247,9 +255,9 @@ TEST(Pacing, SleepingSinkIsFlushedAtOnce) {
   g_usleep(100000);
   const auto began = std::chrono::steady_clock::now();
   ASSERT_TRUE(gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 0));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, 5s);
-  EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") >= 2; }, 10s));
-  EXPECT_LT(pipeline.stop(), 1s);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, 10s);
+  EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") >= 2; }));
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
 }  // namespace

@@ -51,10 +51,8 @@ TEST_P(Clocks, KeepTheStreamsPace) {
   // Base times differ by this.
   g_usleep(500000);
   ASSERT_NE((in_first ? out : in).set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(eventually([&] { return rendered.count() > 2; }, 3s)) << "no frame was due in three seconds";
-  const std::size_t frames = rendered.counted_in(1s);
-  EXPECT_GE(frames, 10U) << "frames of 25 in a second";
-  EXPECT_LE(frames, 40U) << "frames of 25 in a second";
+  ASSERT_TRUE(eventually([&] { return rendered.count() > 2; }, 10s)) << "no frame was due";
+  EXPECT_TRUE(rendered.keeps_pace(10, 40)) << "frames of 25 in a second";
 }
 
 // A consumer whose clock is another and who comes again and again gets frames at once each time.
@@ -70,7 +68,7 @@ TEST(ClocksAgain, AConsumerThatComesAgain) {
   for (int round = 0; round < 3; ++round) {
     rendered.forget();
     ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-    EXPECT_TRUE(eventually([&] { return rendered.count() > 10; }, 3s)) << rendered.count() << " in round " << round;
+    EXPECT_TRUE(eventually([&] { return rendered.count() > 10; }, 10s)) << rendered.count() << " in round " << round;
     ASSERT_TRUE(out.reach(round % 2 == 0 ? GST_STATE_NULL : GST_STATE_READY));
   }
 }
@@ -88,8 +86,8 @@ TEST(ClocksAgain, AConsumerThatPauses) {
   for (int round = 0; round < 3; ++round) {
     ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     rendered.forget();
-    EXPECT_TRUE(eventually([&] { return rendered.count() > 10; }, 3s)) << rendered.count() << " in round " << round;
-    EXPECT_LE(rendered.counted_in(1s), 40U);
+    EXPECT_TRUE(eventually([&] { return rendered.count() > 10; }, 10s)) << rendered.count() << " in round " << round;
+    EXPECT_TRUE(rendered.keeps_pace(0, 40));
     ASSERT_TRUE(out.reach(GST_STATE_PAUSED));
     g_usleep(500000);
   }

@@ -21,9 +21,9 @@ TEST_P(Keepers, RunWithTheDefaults) {
 
 TEST_P(Keepers, Preroll) {
   Pipeline pipeline(with_gpumap(GetParam().pipeline, GetParam().options));
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED, 15s)) << pipeline.error();
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING, 15s)) << pipeline.error();
-  EXPECT_EQ(pipeline.wait(30s), "eos");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  EXPECT_EQ(pipeline.wait(), "eos");
 }
 
 std::vector<Case> of_keepers() {
@@ -94,7 +94,7 @@ TEST(KeepersApplication, GetsEachFrameItself) {
       Pipeline pipeline(mapped ? with_gpumap(line, options) : with_queue(line));
       ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
       std::vector<Sample> kept;
-      while (Sample sample = pull(pipeline.appsink(), 5s)) kept.push_back(std::move(sample));
+      while (Sample sample = pull(pipeline.appsink())) kept.push_back(std::move(sample));
       ASSERT_EQ(kept.size(), 40U);
       for (std::size_t i = 0; i < kept.size(); ++i) {
         Data data = data_of(gst_sample_get_buffer(kept[i].get()));
@@ -113,7 +113,7 @@ TEST(KeepersWarning, SaysOnceWhatToDo) {
   Pipeline pipeline(with_gpumap(source + "$MAP ! queue min-threshold-buffers=30 max-size-buffers=40 max-size-bytes=0 "
                                          "max-size-time=0 ! fakesink name=out",
                                 "slots=4"));
-  ASSERT_EQ(pipeline.run(15s), "eos");
+  ASSERT_EQ(pipeline.run(), "eos");
   ASSERT_EQ(pipeline.warnings().size(), 1U);
   EXPECT_TRUE(std::regex_search(pipeline.warnings()[0], std::regex("[0-9]+.*slots|slots.*[0-9]+")))
       << pipeline.warnings()[0];
@@ -122,7 +122,7 @@ TEST(KeepersWarning, SaysOnceWhatToDo) {
 // Who says in ALLOCATION how many frames it needs gets them without a word.
 TEST(KeepersWarning, IsNotNeededWhereDownstreamSaysItsMinimum) {
   Pipeline pipeline(with_gpumap(source + "$MAP ! x264enc ! fakesink name=out"));
-  ASSERT_EQ(pipeline.run(15s), "eos");
+  ASSERT_EQ(pipeline.run(), "eos");
   EXPECT_EQ(pipeline.warnings().size(), 0U);
 }
 

@@ -13,14 +13,15 @@ const std::string film =
     "videotestsrc num-buffers=150 ! video/x-raw,format=I420,width=64,height=48,framerate=100/1 ! identity name=before "
     "! ";
 
-/// Twice in PLAYING, and how many frames passed while it was PAUSED for a second.
+/// Twice in PLAYING, and how many frames passed while it was PAUSED for a second: of the first seconds of a busy
+/// machine, one. What was under way at the pause may still fill a queue in another.
 void expect_stops(Pipeline& pipeline, const Watch& watch) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
-    ASSERT_TRUE(eventually([&, before = watch.count()] { return watch.count() > before + 20; }, 10s));
+    ASSERT_TRUE(eventually([&, before = watch.count()] { return watch.count() > before + 20; }));
     ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
     g_usleep(300000);
-    EXPECT_LE(watch.counted_in(1s), 2U);
+    EXPECT_TRUE(watch.keeps_pace(0, 2));
   }
 }
 
@@ -69,12 +70,12 @@ TEST(PausedConsumer, TheRingFills) {
 TEST(Pauses, LoseNothing) {
   const auto act = [](Pipeline& pipeline) -> std::string {
     for (int round = 0; round < 6; ++round) {
-      if (!pipeline.reach(GST_STATE_PLAYING, 10s)) return "no PLAYING: " + pipeline.error();
+      if (!pipeline.reach(GST_STATE_PLAYING)) return "no PLAYING: " + pipeline.error();
       g_usleep(100000);
-      if (!pipeline.reach(GST_STATE_PAUSED, 10s)) return "no PAUSED: " + pipeline.error();
+      if (!pipeline.reach(GST_STATE_PAUSED)) return "no PAUSED: " + pipeline.error();
       g_usleep(50000);
     }
-    return pipeline.run(20s);
+    return pipeline.run();
   };
   const std::string line = film + "$MAP ! video/x-raw ! fakesink name=out sync=true";
   const Record expected = record_of(with_queue(line), Compared::bytes, act);
@@ -97,11 +98,11 @@ TEST(States, AlwaysComeBack) {
                                 GST_STATE_READY,  GST_STATE_PAUSED};
     for (int round = 0; round < 3; ++round) {
       for (const GstState state : way) {
-        ASSERT_TRUE(pipeline.reach(state, 15s))
+        ASSERT_TRUE(pipeline.reach(state))
             << gst_element_state_get_name(state) << " in round " << round << ' ' << pipeline.error();
       }
     }
-    EXPECT_LT(pipeline.stop(), 3s);
+    EXPECT_LT(pipeline.stop(), at_once);
   }
 }
 

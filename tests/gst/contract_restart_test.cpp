@@ -24,9 +24,9 @@ TEST_P(Producer, StartsAgainAfterEos) {
   Pipeline in(film + "gpumapsink channel=" + channel);
   for (std::size_t round = 1; round <= 4; ++round) {
     SCOPED_TRACE(round);
-    ASSERT_EQ(in.run(10s), "eos");
-    EXPECT_TRUE(eventually([&] { return watch.count() == round * 20; }, 10s)) << watch.count();
-    EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == round; }, 10s));
+    ASSERT_EQ(in.run(), "eos");
+    EXPECT_TRUE(eventually([&] { return watch.count() == round * 20; })) << watch.count();
+    EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == round; }));
     EXPECT_EQ(watch.events(GST_EVENT_STREAM_START), round);
     ASSERT_TRUE(in.reach(GetParam()));
   }
@@ -44,9 +44,9 @@ TEST(NextProducer, GoesOnWhereTheLastOneEnded) {
     SCOPED_TRACE(format);
     Pipeline in(std::string("videotestsrc num-buffers=20 ! video/x-raw,width=64,height=48,format=") + format +
                 " ! gpumapsink channel=" + channel);
-    ASSERT_EQ(in.run(10s), "eos");
+    ASSERT_EQ(in.run(), "eos");
     frames += 20;
-    EXPECT_TRUE(eventually([&] { return watch.count() == frames; }, 10s)) << watch.count();
+    EXPECT_TRUE(eventually([&] { return watch.count() == frames; })) << watch.count();
   }
 }
 
@@ -62,8 +62,8 @@ TEST_P(Producer, StartsAgainWithoutEos) {
   for (int round = 0; round < 6; ++round) {
     SCOPED_TRACE(round);
     watch.forget();
-    ASSERT_TRUE(in.reach(GST_STATE_PLAYING, 10s)) << in.error();
-    EXPECT_TRUE(eventually([&] { return watch.count() > 10; }, 10s)) << watch.order();
+    ASSERT_TRUE(in.reach(GST_STATE_PLAYING)) << in.error();
+    EXPECT_TRUE(eventually([&] { return watch.count() > 10; })) << watch.order();
     ASSERT_TRUE(in.reach(GetParam()));
   }
 }
@@ -74,7 +74,7 @@ TEST_P(Producer, AndConsumerTogether) {
   Pipeline pipeline(on_new_channel(film + "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! video/x-raw ! fakesink name=out"));
   watch.on(pipeline.element("out"));
   for (std::size_t round = 1; round <= 4; ++round) {
-    ASSERT_EQ(pipeline.run(10s), "eos");
+    ASSERT_EQ(pipeline.run(), "eos");
     EXPECT_EQ(watch.count(), round * 20);
     ASSERT_TRUE(pipeline.reach(GetParam()));
   }
@@ -88,11 +88,15 @@ TEST_P(Producer, AndConsumerTogetherBehindTheEnd) {
                      "! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true"));
   watch.on(pipeline.element("out"));
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
-  ASSERT_TRUE(eventually([&] { return watch.count() >= 2; }, 10s));
+  ASSERT_TRUE(eventually([&] { return watch.count() >= 2; }));
   g_usleep(50000);  // the rest is in the ring, and EOS
   ASSERT_TRUE(pipeline.reach(GetParam()));
+  // On a busy machine the end may have come out after all: the next one is waited for.
+  const std::shared_ptr<GstBus> bus(gst_element_get_bus(pipeline.get()), gst_object_unref);
+  gst_bus_set_flushing(bus.get(), TRUE);
+  gst_bus_set_flushing(bus.get(), FALSE);
   watch.forget();
-  ASSERT_EQ(pipeline.run(10s), "eos");
+  ASSERT_EQ(pipeline.run(), "eos");
   const auto times = watch.times();
   ASSERT_EQ(times.size(), 5U) << watch.order();
   for (GstClockTime i = 0; i < 5; ++i) EXPECT_EQ(times[i], i * 200 * GST_MSECOND);
@@ -136,11 +140,11 @@ class Consumer : public testing::Test {
   }
   void end_stream() {
     ASSERT_TRUE(gst_harness_push_event(in_, gst_event_new_eos()));
-    EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }, 5s));
+    EXPECT_TRUE(eventually([&] { return watch_.events(GST_EVENT_EOS) == 1; }));
   }
   /// Stream-start, caps and segment come in this order, before the frame, and the caps are those of the stream.
   void expect_begins_well() {
-    ASSERT_TRUE(eventually([&] { return watch_.count() > 0; }, 5s)) << watch_.order() << out_->wait(1ms);
+    ASSERT_TRUE(eventually([&] { return watch_.count() > 0; })) << watch_.order() << out_->wait(1ms);
     EXPECT_EQ(watch_.order().find("stream-start caps segment "), 0U) << watch_.order();
     const Pad pad(gst_element_get_static_pad(out_->element("out"), "sink"));
     const Caps got(gst_pad_get_current_caps(pad.get()));

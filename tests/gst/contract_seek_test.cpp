@@ -21,7 +21,7 @@ bool seek(GstElement* element, double rate, unsigned flags, GstClockTime start,
 }
 
 /// Wait for a message; false when the time is up or an error came.
-bool await(Pipeline& pipeline, GstMessageType type, Time limit = 10s) {
+bool await(Pipeline& pipeline, GstMessageType type, Time limit = patience) {
   GstBus* bus = gst_element_get_bus(pipeline.get());
   GstMessage* message =
       gst_bus_timed_pop_filtered(bus, static_cast<GstClockTime>(std::chrono::nanoseconds(limit).count()),
@@ -37,6 +37,25 @@ void clear_bus(Pipeline& pipeline) {
   gst_bus_set_flushing(bus, TRUE);
   gst_bus_set_flushing(bus, FALSE);
   gst_object_unref(bus);
+}
+
+/// What goes wrong a second after a seek to `to` that began at `began`, of `element`, which plays by the clock.
+std::string problem_of_position(GstElement* element, GstClockTime to, std::chrono::steady_clock::time_point began) {
+  gint64 at = -1;
+  if (gst_element_query_position(element, GST_FORMAT_TIME, &at) == 0) return "no position";
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
+  const double expected = static_cast<double>(to) / GST_SECOND + since.count();
+  const double got = static_cast<double>(at) / GST_SECOND;
+  if (std::abs(got - expected) < 0.9) return "";
+  return "at " + std::to_string(got) + " s, expected " + std::to_string(expected);
+}
+
+/// What goes wrong with the pace of thirty frames a second since `began`. A ring of eight may be full at once; a busy
+/// machine may be slow.
+std::string problem_of_pace(std::size_t frames, std::chrono::steady_clock::time_point began) {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
+  if (frames >= 8 && static_cast<double>(frames) <= 30 * since.count() + 25) return "";
+  return std::to_string(frames) + " frames in " + std::to_string(since.count()) + " s";
 }
 
 GstClockTime position(GstElement* element) {
@@ -60,21 +79,25 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::to_string(test.index) + '_' + as_name(test.param); });
 
 TEST_P(Pace, IsKeptAfterAFlushingSeek) {
-  Watch rendered;
-  Pipeline pipeline(on_new_channel(source + GetParam()));
-  rendered.on_rendered(pipeline.element("out"));
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
-  for (const int second : {100, 5, 0, 40}) {
-    const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
-    SCOPED_TRACE(second);
-    g_usleep(300000);
-    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
-    const std::size_t frames = rendered.counted_in(1s);
-    // A ring of eight may be full at once; a busy machine may be slow.
-    EXPECT_LE(frames, 30U + 25U);
-    EXPECT_GE(frames, 8U);
-    EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to) + 1, 0.9);
-  }
+  const auto problem = best_of_three([]() -> std::string {
+    Watch rendered;
+    Pipeline pipeline(on_new_channel(source + GetParam()));
+    rendered.on_rendered(pipeline.element("out"));
+    if (!pipeline.reach(GST_STATE_PLAYING)) return "no PLAYING: " + pipeline.error();
+    for (const int second : {100, 5, 0, 40}) {
+      const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
+      const std::string behind = " behind a seek to " + std::to_string(second) + " s";
+      g_usleep(300000);
+      const auto began = std::chrono::steady_clock::now();
+      if (!seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to)) return "refused," + behind;
+      const std::string pace = problem_of_pace(rendered.counted_in(1s), began);
+      if (!pace.empty()) return pace + behind;
+      const std::string place = problem_of_position(pipeline.get(), to, began);
+      if (!place.empty()) return place + behind;
+    }
+    return "";
+  });
+  EXPECT_EQ(problem, "");
 }
 
 // The producer is sought, or the consumer: the positions of both follow, and do not drift from seek to seek.
@@ -86,25 +109,33 @@ INSTANTIATE_TEST_SUITE_P(Sought, TwoPipelines, testing::Combine(testing::Bool(),
                          });
 
 TEST_P(TwoPipelines, PositionsDoNotDrift) {
-  const auto [producer, both] = GetParam();
-  const std::string channel = new_channel();
-  Watch rendered;
-  Pipeline in(source + "gpumapsink sync=true channel=" + channel);
-  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=" + (both ? "true" : "false"));
-  rendered.on_rendered(out.element("out"));
-  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(out.reach(GST_STATE_PLAYING)) << out.error();
-  g_usleep(300000);
-  for (int round = 1; round <= 4; ++round) {
-    SCOPED_TRACE(round);
-    const GstClockTime to = static_cast<GstClockTime>(round) * 20 * GST_SECOND;
-    ASSERT_TRUE(seek(producer ? in.get() : out.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
-    const std::size_t frames = rendered.counted_in(1s);
-    EXPECT_LE(frames, 55U);
-    EXPECT_GE(frames, 8U);
-    EXPECT_NEAR(seconds(position(in.get())), seconds(to) + 1, 0.9);
-    EXPECT_NEAR(seconds(position(out.get())), seconds(to) + 1, 0.9);
-  }
+  const auto problem = best_of_three([]() -> std::string {
+    const auto [producer, both] = GetParam();
+    const std::string channel = new_channel();
+    Watch rendered;
+    Pipeline in(source + "gpumapsink sync=true channel=" + channel);
+    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=" + (both ? "true" : "false"));
+    rendered.on_rendered(out.element("out"));
+    if (in.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return "no producer";
+    if (!out.reach(GST_STATE_PLAYING)) return "no PLAYING: " + out.error();
+    g_usleep(300000);
+    for (int round = 1; round <= 4; ++round) {
+      const GstClockTime to = static_cast<GstClockTime>(round) * 20 * GST_SECOND;
+      const std::string behind = " in round " + std::to_string(round);
+      const auto began = std::chrono::steady_clock::now();
+      if (!seek(producer ? in.get() : out.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to)) {
+        return "refused," + behind;
+      }
+      const std::string pace = problem_of_pace(rendered.counted_in(1s), began);
+      if (!pace.empty()) return pace + behind;
+      for (const Pipeline* one : {&in, &out}) {
+        const std::string place = problem_of_position(one->get(), to, began);
+        if (!place.empty()) return (one == &in ? "the producer " : "the consumer ") + place + behind;
+      }
+    }
+    return "";
+  });
+  EXPECT_EQ(problem, "");
 }
 
 class Position : public testing::TestWithParam<const char*> {};
@@ -131,7 +162,7 @@ TEST_P(Position, IsWhereWasSought) {
       return gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at) != 0 &&
              std::abs(seconds(static_cast<GstClockTime>(at)) - seconds(to)) < 0.034;
     };
-    EXPECT_TRUE(eventually(is_there, 2s));
+    EXPECT_TRUE(eventually(is_there));
     g_usleep(100000);
     EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to), 0.034) << "a while later";
   }
@@ -148,7 +179,12 @@ TEST_P(Position, SeeksGoUpstreamOnce) {
     at_source.forget();
     at_sink.forget();
     ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH, static_cast<GstClockTime>(round) * 10 * GST_SECOND));
-    EXPECT_TRUE(eventually([&] { return at_sink.count() > 3; }, 10s));
+    // Some frames behind the new segment: those of before may have come since.
+    EXPECT_TRUE(eventually([&] {
+      const std::string order = at_sink.order();
+      const std::size_t segment = order.rfind("segment ");
+      return segment != std::string::npos && order.find("frame frame frame ", segment) != std::string::npos;
+    })) << at_sink.order();
     EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_START), 1U);
     EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_STOP), 1U);
     EXPECT_EQ(at_sink.events(GST_EVENT_SEGMENT), 1U);
@@ -191,7 +227,7 @@ TEST_P(Kinds, InPausedGiveWhatAQueueGives) {
   const auto act = [&](Pipeline& pipeline) -> std::string {
     EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
     EXPECT_TRUE(seek(pipeline.get(), kind.rate, kind.flags, kind.start, kind.stop));
-    return pipeline.run(15s);
+    return pipeline.run();
   };
   const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
   const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
@@ -211,7 +247,7 @@ TEST(Loops, OfSegmentsRepeatNoFrame) {
       if (!await(pipeline, GST_MESSAGE_SEGMENT_DONE)) return "no segment-done in loop " + std::to_string(loop);
       EXPECT_TRUE(seek(pipeline.get(), 1.0, loop == 3 ? GST_SEEK_FLAG_NONE : GST_SEEK_FLAG_SEGMENT, 0, GST_SECOND));
     }
-    return pipeline.wait(10s);
+    return pipeline.wait();
   };
   const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
   const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
@@ -234,9 +270,18 @@ TEST(Sliders, EndWhereTheyWereLetGo) {
                        static_cast<GstClockTime>(step) * GST_SECOND));
       g_usleep(step % 3 == 0 ? 15000 : 0);
     }
+    const auto began = std::chrono::steady_clock::now();
     ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, 500 * GST_SECOND));
     g_usleep(500000);
-    EXPECT_NEAR(seconds(position(pipeline.get())), 500.5, 0.9);
+    double at = -1;
+    const auto is_there = [&] {
+      gint64 time = -1;
+      if (gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &time) == 0) return false;
+      at = seconds(static_cast<GstClockTime>(time));
+      const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
+      return at > 499.6 && at < 500.4 + since.count();
+    };
+    EXPECT_TRUE(eventually(is_there, 10s)) << at;
   }
 }
 

@@ -32,7 +32,7 @@ TEST_P(Eos, DrainsTheWholePipeline) {
   ASSERT_TRUE(eventually([&] { return gst_app_src_get_current_level_bytes(pipeline.appsrc()) == 0; }));
   g_usleep(50000);
   ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
-  ASSERT_EQ(pipeline.wait(15s), "eos");
+  ASSERT_EQ(pipeline.wait(), "eos");
   EXPECT_EQ(watch.count(), 40U);
 }
 
@@ -41,7 +41,7 @@ TEST(EosAlone, EndsTheSrc) {
   Pipeline pipeline("gpumapsrc channel=" + new_channel() + " ! fakesink async=false");
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
-  EXPECT_EQ(pipeline.wait(5s), "eos");
+  EXPECT_EQ(pipeline.wait(), "eos");
 }
 
 // The consumer's EOS alone ends the consumer, while a producer in another pipeline goes on.
@@ -53,10 +53,10 @@ TEST(EosOfTheConsumer, EndsIt) {
   watch.on(out.element("out"));
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  ASSERT_TRUE(eventually([&] { return watch.count() > 5; }, 10s));
+  ASSERT_TRUE(eventually([&] { return watch.count() > 5; }));
   ASSERT_TRUE(gst_element_send_event(out.get(), gst_event_new_eos()));
   // Its EOS comes through the ring or at once: a person decides with EOS that it ends.
-  EXPECT_EQ(out.wait(5s), "eos");
+  EXPECT_EQ(out.wait(), "eos");
 }
 
 /// Upstreams that ask for buffers while the pipeline stops.
@@ -75,10 +75,10 @@ TEST_P(Stop, IsNoError) {
                                      std::string(GetParam()) +
                                      " ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=true"));
     for (int round = 0; round < 8; ++round) {
-      ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING, 10s)) << pipeline.error();
+      ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
       g_usleep(20000UL + 7000UL * static_cast<gulong>(round));
       // A bin throws away what its bus has on the way to NULL: READY is where an error would be seen.
-      ASSERT_TRUE(pipeline.reach(GST_STATE_READY, 10s)) << pipeline.error();
+      ASSERT_TRUE(pipeline.reach(GST_STATE_READY)) << pipeline.error();
       EXPECT_EQ(pipeline.wait(1ms), "timeout") << "stop " << round;
       if (to == GST_STATE_NULL) pipeline.stop();
     }

@@ -67,7 +67,7 @@ Sample convert(const Caps& caps, GstVideoInfo info, const Data& data, const std:
   }
   GST_BUFFER_FLAG_SET(buffer.get(), flags);
   push(pipeline.appsrc(), std::move(buffer));
-  Sample sample = pull(pipeline.appsink(), 10s);
+  Sample sample = pull(pipeline.appsink());
   if (!sample) ADD_FAILURE() << "nothing came: " << pipeline.wait(1ms);
   return sample;
 }
@@ -244,7 +244,7 @@ std::vector<std::array<int, 4>> colours_of(const Caps& caps, const Data& picture
   gst_app_src_set_caps(pipeline.appsrc(), caps.get());
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   push(pipeline.appsrc(), new_buffer(picture));
-  const Sample sample = pull(pipeline.appsink(), 10s);
+  const Sample sample = pull(pipeline.appsink());
   std::vector<std::array<int, 4>> colours;
   if (!sample) return colours;
   const Data got = data_of(gst_sample_get_buffer(sample.get()));

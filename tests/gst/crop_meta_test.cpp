@@ -82,7 +82,7 @@ Sample through(const std::string& elements, const char* format, Buffer buffer) {
   gst_app_src_set_caps(pipeline.appsrc(), video_caps(format, width, height).get());
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   push(pipeline.appsrc(), std::move(buffer));
-  Sample sample = pull(pipeline.appsink(), 20s);
+  Sample sample = pull(pipeline.appsink());
   EXPECT_NE(sample, nullptr) << elements << format << ": " << pipeline.wait(1ms);
   return sample;
 }
@@ -167,7 +167,7 @@ TEST(CropMeta, EveryKernelSeesWhatVideocropLeaves) {
                        "bottom=9 ! " +
                        way + "appsink name=out sync=false"));
     EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-    const Sample sample = pull(pipeline.appsink(), 20s);
+    const Sample sample = pull(pipeline.appsink());
     EXPECT_NE(sample, nullptr) << way << pipeline.wait(1ms);
     return sample ? pixels_of(sample.get()) : Data();
   };

@@ -43,7 +43,7 @@ TEST(Drain, FramesOutliveTheirSink) {
     ASSERT_EQ(in.run(), "eos");
   }
   Pipeline out(pair.src() + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
-  ASSERT_EQ(out.run(10s), "eos");
+  ASSERT_EQ(out.run(), "eos");
   EXPECT_EQ(out.results().size(), 20U);
 }
 
@@ -57,7 +57,7 @@ TEST(Drain, NextSinkTakesTheChannel) {
   Pipeline in("videotestsrc num-buffers=7 ! video/x-raw,format=RGB,width=33,height=17 ! " + pair.sink("slots=32"));
   ASSERT_EQ(in.run(), "eos");
   Pipeline out(pair.src() + " ! gpumapkernel kernel=checksum ! fakesink sync=false");
-  ASSERT_EQ(out.run(10s), "eos");
+  ASSERT_EQ(out.run(), "eos");
   EXPECT_EQ(out.results().size(), 7U);
 }
 
@@ -68,7 +68,7 @@ TEST(Drain, FramesOfAnEndedStreamLingerForAWhile) {
     Pipeline in(source + pair.sink("slots=32 linger=200"));
     ASSERT_EQ(in.run(), "eos");
   }
-  g_usleep(1000000);
+  g_usleep(3000000);  // they go by a thread of their own, which a busy machine may hold up
   Pipeline out(pair.src("timeout=300") + " ! fakesink sync=false");
   EXPECT_NE(out.run().find("no gpumapsink on channel"), std::string::npos);
 }
@@ -85,7 +85,7 @@ TEST(Drain, WhatAStoppedSrcLeftIsGone) {
     out.stop();
   }
   Pipeline out(pair.src("timeout=300") + " ! fakesink sync=false");
-  EXPECT_NE(out.run(10s), "eos");
+  EXPECT_NE(out.run(), "eos");
   EXPECT_EQ(stat(out.element("src"), "frames"), 0U);
 }
 
@@ -131,12 +131,13 @@ TEST(Drain, StopsLeakNothing) {
   for (int i = 0; i < 40; ++i) {
     ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") == 8; }));
-    EXPECT_LT(in.stop(), 2s);
+    EXPECT_LT(in.stop(), at_once);
     if (i == 9) bytes = resident_bytes(), descriptors = open_descriptors();
   }
   EXPECT_TRUE(no_more_descriptors_than(descriptors)) << open_descriptors() << " of " << descriptors;
   if (!sanitized) {
-    EXPECT_LE(resident_bytes(), bytes + 29'000'000) << "one ring has 29.5 MB; before: " << bytes;
+    EXPECT_TRUE(eventually([&] { return resident_bytes() <= bytes + 29'000'000; }, 10s))
+        << "one ring has 29.5 MB; before: " << bytes << ", now: " << resident_bytes();
   }
 }
 

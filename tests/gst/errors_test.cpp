@@ -34,17 +34,17 @@ class Errors : public testing::Test {
                                      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
                                      "gpumapkernel name=faulty " +
                                      options + " ! " + after));
-    std::string error = pipeline.run(20s);
+    std::string error = pipeline.run();
     EXPECT_EQ(pipeline.culprit(), "faulty") << error;
-    EXPECT_LT(pipeline.stop(), 5s);
+    EXPECT_LT(pipeline.stop(), at_once);
     return error;
   }
   static std::string error_with_sink(const std::string& options, const std::string& upstream = source) {
     Pipeline pipeline(
         on_new_channel(upstream + "gpumapsink name=faulty $CHANNEL " + options + " gpumapsrc $CHANNEL ! fakesink"));
-    std::string error = pipeline.run(20s);
+    std::string error = pipeline.run();
     EXPECT_EQ(pipeline.culprit(), "faulty") << error;
-    EXPECT_LT(pipeline.stop(), 5s);
+    EXPECT_LT(pipeline.stop(), at_once);
     return error;
   }
 
@@ -166,16 +166,16 @@ TEST_F(Errors, ConvertOfWhatIsNoVideo) {
   Pipeline pipeline("gpumapsrc name=src channel=" + channel + " ! gpumapkernel kernel=convert ! fakesink");
   Pipeline producer("audiotestsrc num-buffers=5 ! gpumapsink channel=" + channel);
   ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
+  EXPECT_THAT(pipeline.run(), HasSubstr("what follows gpumapsrc"));
   EXPECT_EQ(pipeline.culprit(), "src");
-  EXPECT_LT(pipeline.stop(), 5s);
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
 TEST_F(Errors, ConvertOfAFormatThatItDoesNotKnow) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=Y444 ! gpumapsink $CHANNEL "
                      "gpumapsrc name=src $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
-  EXPECT_THAT(pipeline.run(20s), HasSubstr("what follows gpumapsrc"));
+  EXPECT_THAT(pipeline.run(), HasSubstr("what follows gpumapsrc"));
 }
 
 // What downstream takes and where the converter belongs: before gpumapsink, for after it frames are on the GPU.
@@ -183,8 +183,8 @@ TEST_F(Errors, RefusedCapsNameTheRemedy) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=AYUV64,width=64,height=48 ! gpumapsink $CHANNEL "
                      "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
-  EXPECT_THAT(pipeline.run(20s), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, YUY2"),
-                                       HasSubstr("put videoconvert before gpumapsink")));
+  EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, YUY2"),
+                                    HasSubstr("put videoconvert before gpumapsink")));
 }
 
 // Bytes without caps, and a downstream that wants some: an error, not a stream that stands still.
@@ -192,15 +192,15 @@ TEST_F(Errors, BytesWhereVideoIsWanted) {
   Pipeline pipeline(
       on_new_channel("filesrc name=in location=/dev/zero blocksize=1000 ! gpumapsink $CHANNEL "
                      "gpumapsrc name=src $CHANNEL ! videoconvert ! fakesink"));
-  EXPECT_THAT(pipeline.run(20s), AllOf(HasSubstr("what follows gpumapsrc"), HasSubstr("application/octet-stream"),
-                                       HasSubstr("video/x-raw"), HasSubstr("before gpumapsink")));
+  EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("what follows gpumapsrc"), HasSubstr("application/octet-stream"),
+                                    HasSubstr("video/x-raw"), HasSubstr("before gpumapsink")));
   EXPECT_EQ(pipeline.culprit(), "src");
   // Upstream stops, and downstream hears that nothing comes any more.
   const Pad in(gst_element_get_static_pad(pipeline.element("in"), "src"));
-  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(in.get()) == GST_TASK_PAUSED; }, 5s));
+  EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(in.get()) == GST_TASK_PAUSED; }));
   const Pad out(gst_element_get_static_pad(pipeline.element("src"), "src"));
-  EXPECT_TRUE(eventually([&] { return GST_PAD_IS_EOS(out.get()); }, 5s));
-  EXPECT_LT(pipeline.stop(), 5s);
+  EXPECT_TRUE(eventually([&] { return GST_PAD_IS_EOS(out.get()); }));
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
 // The commonest mistake: a kernel straight after an ordinary element.
@@ -213,7 +213,7 @@ TEST_F(Errors, KernelWithoutSinkAndSrc) {
     ASSERT_TRUE(gst_element_link_pads_full(pipeline.element("in"), "src", pipeline.element("faulty"), "sink",
                                            GST_PAD_LINK_CHECK_NOTHING));
     ASSERT_TRUE(gst_element_link(pipeline.element("faulty"), pipeline.element("out")));
-    EXPECT_THAT(pipeline.run(20s), HasSubstr("gpumapsink")) << kernel;
+    EXPECT_THAT(pipeline.run(), HasSubstr("gpumapsink")) << kernel;
   }
 }
 
@@ -226,7 +226,7 @@ TEST_F(Errors, FrameShorterThanItsCaps) {
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   push(pipeline.appsrc(), new_buffer(random_data(100, 1)));
   gst_app_src_end_of_stream(pipeline.appsrc());
-  EXPECT_EQ(pipeline.wait(20s), "eos");
+  EXPECT_EQ(pipeline.wait(), "eos");
   ASSERT_EQ(pipeline.warnings().size(), 1U);
   EXPECT_THAT(pipeline.warnings()[0], AllOf(HasSubstr("100 bytes"), HasSubstr("4608")));
 }
@@ -245,7 +245,7 @@ TEST_F(Errors, VideoMetaThatLies) {
     gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_NV12, 64, 48, 2, offset,
                                    stride);
     push(pipeline.appsrc(), std::move(buffer));
-    EXPECT_THAT(pipeline.wait(20s), HasSubstr("4608 bytes")) << far_plane;
+    EXPECT_THAT(pipeline.wait(), HasSubstr("4608 bytes")) << far_plane;
     EXPECT_EQ(pipeline.culprit(), "faulty");
   }
 }

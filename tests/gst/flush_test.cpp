@@ -38,7 +38,7 @@ TEST(Flush, WakesAProducerOfAFullRing) {
     g_usleep(100000);
     EXPECT_FALSE(returned) << "a full ring blocks";
     ASSERT_TRUE(gst_harness_push_event(in, gst_event_new_flush_start()));
-    EXPECT_TRUE(eventually([&] { return returned.load(); }, 2s));
+    EXPECT_TRUE(eventually([&] { return returned.load(); }));
     blocked.join();
     EXPECT_EQ(flow, GST_FLOW_FLUSHING);
     flush_stop(in);
@@ -136,16 +136,21 @@ TEST(Flush, SeekThroughBoth) {
     gint64 position = 0;
     EXPECT_TRUE(gst_element_query_position(pipeline.element("out"), GST_FORMAT_TIME, &position));
   }
-  EXPECT_LT(pipeline.stop(), 5s);
+  EXPECT_LT(pipeline.stop(), at_once);
 }
 
-/// As a thread does that changes a pipeline's state: it has its lock for so long.
-std::thread change_state(GstElement* pipeline, GstState target, Time time, std::atomic<bool>& changing) {
-  std::thread thread([=, &changing] {
+/// As a thread does that changes a pipeline's state: it has its lock for so long, or, where it goes down, until `over`.
+std::thread change_state(GstElement* pipeline, GstState target, std::atomic<bool>& changing,
+                         const std::atomic<bool>& over) {
+  std::thread thread([=, &changing, &over] {
     GST_STATE_LOCK(pipeline);
     const GstState before = std::exchange(GST_STATE_TARGET(pipeline), target);
     changing = true;
-    std::this_thread::sleep_for(time);
+    if (target == GST_STATE_NULL) {
+      EXPECT_TRUE(eventually([&] { return over.load(); }));
+    } else {
+      std::this_thread::sleep_for(300ms);
+    }
     changing = false;
     GST_STATE_TARGET(pipeline) = before;
     GST_STATE_UNLOCK(pipeline);
@@ -162,13 +167,14 @@ TEST(Flush, SeekWaitsForAChangeOfStateAndIsRefusedOnTheWayDown) {
       "gpumapsrc $CHANNEL ! appsink name=out sync=false max-buffers=2"));
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
   for (const GstState target : {GST_STATE_PLAYING, GST_STATE_NULL}) {
-    std::atomic<bool> changing{false};
+    std::atomic<bool> changing{false}, over{false};
     const bool down = target == GST_STATE_NULL;
-    std::thread changes = change_state(pipeline.get(), target, 1s, changing);
+    std::thread changes = change_state(pipeline.get(), target, changing, over);
     const bool sought = gst_element_seek_simple(pipeline.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
                                                 (down ? 200 : 100) * GST_SECOND) != FALSE;
     EXPECT_EQ(sought, !down);
     EXPECT_EQ(changing, down);
+    over = true;
     changes.join();
     const Sample sample = pull(pipeline.appsink());
     ASSERT_NE(sample, nullptr);

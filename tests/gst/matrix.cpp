@@ -12,9 +12,6 @@ namespace gpumap::gst::test {
 
 namespace {
 
-/// Longer than any healthy case takes, and short enough that a program with several that hang still tells of all.
-constexpr Time case_limit = 30s;
-
 /// A critical message fails the case that had it, not the whole program, as G_DEBUG=fatal-criticals would.
 class Complaints {
  public:
@@ -244,7 +241,7 @@ std::string difference(const Record& expected, const Record& got) {
 }  // namespace
 
 std::string play(Pipeline& pipeline) {
-  return pipeline.run(case_limit);
+  return pipeline.run();
 }
 
 Record record_of(const std::string& description, Compared compared, const Act& act) {

@@ -12,6 +12,7 @@
 #include <random>
 #include <utility>
 
+#include "../unit/sanitizers.hpp"
 #include "gpumap/checksum.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/memory.hpp"
@@ -21,8 +22,9 @@ namespace gpumap::gst::test {
 
 namespace {
 
-// A test that hangs is ended by a signal: with a bug in a lock, nothing that runs in a thread could be relied upon.
-constexpr unsigned test_seconds = 110;
+// A test that hangs is ended by a signal: with a bug in a lock, nothing that runs in a thread could be relied upon. A
+// little before Meson ends the whole program (tests/run), which would not say where.
+constexpr unsigned test_seconds = sanitized ? 500 : 200;
 
 void on_alarm(int /*signal*/) {
   constexpr std::string_view text = "[  FAILED  ] the test hangs: its time limit is over\n";
@@ -151,7 +153,15 @@ bool Pipeline::reach(GstState state, Time limit) {
     }
   }
   gst_object_unref(bus);
-  return changed == GST_STATE_CHANGE_SUCCESS || changed == GST_STATE_CHANGE_NO_PREROLL;
+  if (changed != GST_STATE_CHANGE_SUCCESS && changed != GST_STATE_CHANGE_NO_PREROLL) return false;
+  // The thread of the bin's that brought the state about tells of it before it lets go of its lock.
+  return eventually(
+      [this] {
+        if (GST_STATE_TRYLOCK(pipeline_) == FALSE) return false;
+        GST_STATE_UNLOCK(pipeline_);
+        return true;
+      },
+      limit);
 }
 
 std::string Pipeline::wait(Time limit) {

@@ -35,6 +35,9 @@ using Data = std::vector<std::byte>;
 
 /// Longer than any wait of a healthy build on a busy machine.
 inline constexpr Time patience = 40s;
+/// What has nothing to wait for takes less there. A stop that waits for GPU work which does not end takes no less
+/// (patience_at_end).
+inline constexpr Time at_once = 5s;
 
 /// What gpumapkernel kernel=checksum posts for a frame.
 struct Result {
@@ -57,7 +60,8 @@ class Pipeline {
 
   /// Ask for a state without waiting for it.
   GstStateChangeReturn set_state(GstState state);
-  /// Wait for the state; false after an error, which error() then has, or when the time is up.
+  /// Wait for the state, and for the thread that saw to it; false after an error, which error() then has, or when the
+  /// time is up.
   [[nodiscard]] bool reach(GstState state, Time limit = patience);
   /// Wait for EOS. "eos", "timeout", or the text of the error with its debug string.
   [[nodiscard]] std::string wait(Time limit = patience);
@@ -127,11 +131,24 @@ template <typename Condition>
   return true;
 }
 
+/// For what hangs on the pace of a machine that may be busy with something else for a second. `attempt()` is the whole
+/// test, from a new pipeline on, and says what went wrong, "" for nothing: a fault goes wrong three times in a row.
+template <typename Attempt>
+[[nodiscard]] std::string best_of_three(Attempt attempt) {
+  std::string all;
+  for (int i = 0; i < 3; ++i) {
+    const std::string problem = attempt();
+    if (problem.empty()) return "";
+    all += problem + '\n';
+  }
+  return all;
+}
+
 /// Of this process.
 [[nodiscard]] std::size_t open_descriptors();
 /// In a while: threads of drivers may have one open at the moment.
 [[nodiscard]] inline bool no_more_descriptors_than(std::size_t before) {
-  return eventually([before] { return open_descriptors() <= before; }, 5s);
+  return eventually([before] { return open_descriptors() <= before; });
 }
 [[nodiscard]] std::size_t resident_bytes();
 

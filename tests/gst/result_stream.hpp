@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -48,7 +49,8 @@ inline std::uint64_t number_in(const GstStructure* structure, const char* field)
 class Messages {
  public:
   explicit Messages(const Pipeline& pipeline) : bus_(gst_element_get_bus(pipeline.get())) {
-    gst_bus_set_sync_handler(bus_, &note, this, nullptr);
+    gst_bus_set_sync_handler(bus_, &note, new std::shared_ptr<State>(state_),
+                             [](gpointer state) { delete static_cast<std::shared_ptr<State>*>(state); });
   }
   ~Messages() {
     gst_bus_set_sync_handler(bus_, nullptr, nullptr, nullptr);
@@ -58,36 +60,41 @@ class Messages {
   Messages& operator=(const Messages&) = delete;
 
   [[nodiscard]] std::size_t count() const {
-    const std::lock_guard lock(mutex_);
-    return all_.size();
+    const std::lock_guard lock(state_->mutex);
+    return state_->all.size();
   }
   /// `field` of each.
   [[nodiscard]] std::vector<std::uint64_t> numbers(const char* field) const {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(state_->mutex);
     std::vector<std::uint64_t> made;
-    for (const auto& one : all_) made.push_back(number_in(one.get(), field));
+    for (const auto& one : state_->all) made.push_back(number_in(one.get(), field));
     return made;
   }
   void clear() {
-    const std::lock_guard lock(mutex_);
-    all_.clear();
+    const std::lock_guard lock(state_->mutex);
+    state_->all.clear();
   }
 
  private:
-  static GstBusSyncReply note(GstBus* /*bus*/, GstMessage* message, gpointer self) {
+  /// A streaming thread may be in note() when the handler is taken away.
+  struct State {
+    std::mutex mutex;
+    std::vector<StructurePtr> all;
+  };
+
+  static GstBusSyncReply note(GstBus* /*bus*/, GstMessage* message, gpointer user) {
     const GstStructure* structure = gst_message_get_structure(message);
     if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ELEMENT &&
         (gst_structure_has_name(structure, "gpumap-result") || gst_structure_has_name(structure, "gpumap-checksum"))) {
-      auto* messages = static_cast<Messages*>(self);
-      const std::lock_guard lock(messages->mutex_);
-      messages->all_.emplace_back(gst_structure_copy(structure), &gst_structure_free);
+      const auto& state = *static_cast<std::shared_ptr<State>*>(user);
+      const std::lock_guard lock(state->mutex);
+      state->all.emplace_back(gst_structure_copy(structure), &gst_structure_free);
     }
     return GST_BUS_PASS;
   }
 
   GstBus* bus_;
-  mutable std::mutex mutex_;
-  std::vector<StructurePtr> all_;
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 /// All that comes until EOS.
