@@ -171,10 +171,15 @@ class Flow : public testing::Test {
         pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
         [](GstPad*, GstPadProbeInfo* info, gpointer user) {
           auto& flow = *static_cast<Flow*>(user);
-          if (flow.returns_ == GST_FLOW_OK || ++flow.seen_ <= 5) return GST_PAD_PROBE_OK;
+          const GstFlowReturn returned = flow.returns_;
+          if (returned == GST_FLOW_OK || ++flow.seen_ <= 5) return GST_PAD_PROBE_OK;
+          if (flow.closed_) {
+            (void)eventually([&] { return !flow.closed_; });
+            flow.returns_ = GST_FLOW_OK;  // to what follows
+          }
           gst_buffer_unref(GST_PAD_PROBE_INFO_BUFFER(info));
           GST_PAD_PROBE_INFO_DATA(info) = nullptr;
-          GST_PAD_PROBE_INFO_FLOW_RETURN(info) = flow.returns_;
+          GST_PAD_PROBE_INFO_FLOW_RETURN(info) = returned;
           return GST_PAD_PROBE_HANDLED;
         },
         this, nullptr);
@@ -195,6 +200,7 @@ class Flow : public testing::Test {
   Watch watch_;
   std::atomic<GstFlowReturn> returns_{GST_FLOW_OK};
   std::atomic<int> seen_{0};
+  std::atomic<bool> closed_{false};  ///< the sixth frame waits
   std::unique_ptr<GstHarness, Teardown> in_;
   std::unique_ptr<Pipeline> out_;
 };
@@ -211,6 +217,22 @@ TEST_F(Flow, EosFromDownstreamIsOfTheStream) {
   for (int i = 0; i < 20; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
   EXPECT_TRUE(eventually([&] { return watch_.count() == 25; })) << watch_.order();
   EXPECT_EQ(watch_.events(GST_EVENT_EOS), 0U);
+}
+
+// Frames of both wait when downstream has had enough of the first.
+TEST_F(Flow, EosLeavesTheStreamAloneThatWaitsBehind) {
+  returns_ = GST_FLOW_EOS;
+  closed_ = true;
+  ASSERT_NE(out_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  start("first");
+  for (int i = 0; i < 7; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
+  EXPECT_TRUE(eventually([&] { return seen_ == 6; }));
+  start("second");
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
+  closed_ = false;
+  EXPECT_TRUE(eventually([&] { return watch_.count() == 7; })) << watch_.order();
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
+  EXPECT_TRUE(eventually([&] { return watch_.count() == 17; })) << watch_.order();
 }
 
 // As with a branch of a tee that is linked later.
