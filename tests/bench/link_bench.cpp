@@ -186,6 +186,16 @@ class Served {
     }
     return lease;
   }
+  /// Until all have taken so many frames: on a busy machine they come to sleep later.
+  void await(std::uint64_t frames) const {
+    for (const Deadline end = Clock::now() + patience; Clock::now() < end; std::this_thread::sleep_for(100us)) {
+      const auto there = [&](std::size_t n) { return shared_[n].frames.load(std::memory_order_acquire) >= frames; };
+      std::size_t n = 0;
+      while (n < processes_.size() && there(n)) ++n;
+      if (n == processes_.size()) return;
+    }
+    throw std::runtime_error("a consumer takes no frames");
+  }
   /// All was taken, by all, in order.
   void finish() {
     server_.reset();
@@ -423,6 +433,7 @@ class Bench {
       const unsigned frames = options_.wake_frames;
       Served served(options_, shared_, make_ring(options_, options_.slots, small_bytes), consumers, frames, 0us);
       for (std::uint64_t n = 0; n < frames; ++n) {
+        served.await(n);
         std::this_thread::sleep_for(1ms);
         WriteLease lease = served.acquire();
         write_small(lease, n);

@@ -42,7 +42,6 @@
 namespace {
 
 constexpr std::int64_t ms = 1000000;
-constexpr std::int64_t hang_ns = 5000 * ms;  ///< so long without a frame, and all are started anew
 
 constexpr const char* media_type = "application/x-frame";
 
@@ -76,7 +75,7 @@ struct Options {
   std::string role, folder, json, commit;
   std::vector<std::string> only;
   int memory = -1, pair = 0;
-  unsigned kills = 20, fps = 200, bytes = 65536;
+  unsigned kills = 20, fps = 200, bytes = 65536, hang_ms = 5000;
   std::uint64_t seed = 1;
 };
 
@@ -257,8 +256,9 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
   std::filesystem::create_directory(options.folder);
   new (&shared) Shared{};
   unsigned restarts = 0, hangs = 0;
-  std::uint64_t first = 0, made = 0, seen = 0;
+  std::uint64_t first = 0;
   std::int64_t began = 0, took = 0;
+  const std::int64_t hang_ns = options.hang_ms * ms;
   {
     Process producer(options, "producer"), witness(options, "witness"), victim(options, "victim");
     const auto live_on = [&](std::int64_t time) {
@@ -277,14 +277,15 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
     };
-    for (const std::int64_t end = bench::now_ns() + 20 * hang_ns; shared.witness.frames < 20; live_on(20 * ms)) {
+    for (const std::int64_t end = bench::now_ns() + 100'000 * ms; shared.witness.frames < 20; live_on(20 * ms)) {
       if (bench::now_ns() > end) throw std::runtime_error(fmt::format("{}: no frames", pairs[options.pair].name));
     }
     restarts = hangs = 0;
+    // What the witness has not seen yet counts, however far behind it is now.
+    first = shared.witness.next;
     shared.witness.torn = shared.witness.lost = shared.witness.gaps_ns = shared.witness.longest_gap_ns = 0;
     shared.longest_push_ns = 0;
     shared.witness.frames = 0;
-    first = shared.made;
     began = bench::now_ns();
     for (unsigned kill = 0; kill < options.kills; ++kill) {
       // Frames flow again before the next one dies: who takes long to start dies no more often for it.
@@ -304,9 +305,9 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
     }
     live_on(1000 * ms);
     took = bench::now_ns() - began;
-    made = shared.made - first;
-    seen = shared.witness.frames;
   }
+  // Nobody counts any more: the figures are of one moment.
+  const std::uint64_t made = shared.made - first, seen = shared.witness.frames;
   std::filesystem::remove_all(options.folder);
   const auto in_ms = [](std::uint64_t ns) { return static_cast<double>(ns) / ms; };
   const double due = static_cast<double>(took) / 1e9 * options.fps;
@@ -384,6 +385,8 @@ int main(int argc, char** argv) {
   app.add_option("--kills", options.kills, "How often someone is killed or stopped")->check(CLI::PositiveNumber);
   app.add_option("--fps", options.fps, "Frames a second")->check(CLI::Range(1, 1000));
   app.add_option("--bytes", options.bytes, "Bytes of a frame")->check(CLI::Range(64, 1 << 20));
+  app.add_option("--hang-ms", options.hang_ms, "So long without a frame, and all are started anew")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the killer");
   app.add_option("--json", options.json, "Write the figures there");
   app.add_option("--commit", options.commit, "Commit to note in the JSON");

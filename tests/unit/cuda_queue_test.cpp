@@ -72,7 +72,7 @@ TEST_P(CudaQueueTest, IsOrderedWithAStreamOfOthers) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(theirs_went_on) << "they come after ours";
   ours_may_end = true;
-  EXPECT_EQ(ours.wait(Clock::now() + std::chrono::seconds(10)), WaitResult::ready);
+  EXPECT_EQ(ours.wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
   their_stream.synchronize();
   EXPECT_TRUE(theirs_went_on);
 }

@@ -77,7 +77,8 @@ class CudaSpanTest : public ::testing::TestWithParam<bool> {
     EXPECT_GE(times->ended_ns, truth.ended_ns - times->error_ns);
     EXPECT_LE(times->ended_ns, truth.after_ns + times->error_ns);
     EXPECT_GT(times->error_ns, 500);
-    EXPECT_LT(times->error_ns, 1'000 * ms);
+    // Where this thread was stopped while the clocks were compared, that is told, too.
+    EXPECT_LT(times->error_ns, 20'000 * ms);
   }
 
   std::shared_ptr<GpuDevice> device_;
@@ -119,7 +120,7 @@ TEST_P(CudaSpanTest, ABusyGpuHoldsNobodyUp) {
   Truth truth, later_truth;
   const auto span = spanned(truth);
   EXPECT_FALSE(span->times());
-  EXPECT_LT(monotonic_ns() - began, 5'000 * ms);
+  EXPECT_LT(monotonic_ns() - began, 30'000 * ms);
   fake_cuda::stalled = false;
   ASSERT_EQ(fence_.wait(), WaitResult::ready);
   expect_true(*span, truth);
@@ -130,7 +131,7 @@ TEST_P(CudaSpanTest, ABusyGpuHoldsNobodyUp) {
   fake_cuda::stalled = true;
   const std::int64_t before = monotonic_ns();
   expect_true(*later, later_truth);  // by the comparison of before
-  EXPECT_LT(monotonic_ns() - before, 5'000 * ms);
+  EXPECT_LT(monotonic_ns() - before, 30'000 * ms);
   std::this_thread::sleep_for(20ms);
   EXPECT_TRUE(later->times());
 }

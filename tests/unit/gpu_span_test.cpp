@@ -111,7 +111,8 @@ class GpuSpanTest : public BackendTest {
     EXPECT_LE(times->ended_ns, after + times->error_ns);
     EXPECT_LE(times->began_ns, times->ended_ns);
     EXPECT_GT(times->error_ns, 0);
-    EXPECT_LT(times->error_ns, 1'000 * ms);
+    // Where this thread was stopped while the clocks were compared, that is told, too.
+    EXPECT_LT(times->error_ns, 20'000 * ms);
   }
 
   /// Others use this machine, too: what its own pace decides has to be seen in one of many tries.
@@ -232,16 +233,24 @@ TEST_P(GpuSpanTest, AnEmptySpanIsShort) {
 
 TEST_P(GpuSpanTest, IsEmptyUntilTheGpuIsPastIt) {
   static_cast<void>(done(*queue_, 1 * ms));  // its events hold times, and the next span uses them
-  const auto open = queue_->begin_span();
-  EXPECT_FALSE(open->times());
-  work(*queue_, 100 * ms);
-  EXPECT_FALSE(open->times()) << "not ended";
-  queue_->end_span(*open);
-  const Fence fence = queue_->submit();
-  const bool was_done = fence.signalled();
-  EXPECT_FALSE(open->times() && !was_done) << "told before it was done, or only then";
-  ASSERT_EQ(fence.wait(), WaitResult::ready);
-  EXPECT_TRUE(told(*open));
+  EXPECT_TRUE(seen([&] {
+    const std::int64_t before = monotonic_ns();
+    const auto open = queue_->begin_span();
+    EXPECT_FALSE(open->times());
+    work(*queue_, 100 * ms);
+    EXPECT_FALSE(open->times()) << "not ended";
+    queue_->end_span(*open);
+    const Fence fence = queue_->submit();
+    // The work may end while this thread is stopped: then it is told, and its own times.
+    const auto early = open->times();
+    const bool busy = !fence.signalled();
+    if (early) {
+      EXPECT_GE(early->began_ns, before - early->error_ns) << "told before it was done";
+    }
+    EXPECT_EQ(fence.wait(), WaitResult::ready);
+    expect_between(*open, before, monotonic_ns());
+    return busy && !early;
+  })) << "told only when it was done";
 }
 
 TEST_P(GpuSpanTest, ReadLateAndOutOfOrder) {
@@ -259,23 +268,29 @@ TEST_P(GpuSpanTest, ReadLateAndOutOfOrder) {
 
 TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
   std::vector<std::shared_ptr<GpuSpan>> spans;
-  const std::int64_t began = monotonic_ns();
-  work(*queue_, 300 * ms);  // the GPU comes to none of them meanwhile
-  const Fence busy = queue_->submit();
-  while (auto span = queue_->begin_span()) {
-    EXPECT_EQ(queue_->no_span_reason(), "");
-    queue_->end_span(*span);
-    spans.push_back(std::move(span));
-    // One for each slot of the largest ring. Far beyond that CUDA itself waits, with some 1000 commands pending.
-    if (spans.size() == 256) {
-      EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
+  // The GPU comes to none of them meanwhile. Beside work that is long enough for a busy machine: what waits for the GPU
+  // waits for any.
+  bool waited = true;
+  std::int64_t took = 0;
+  for (std::int64_t length = 300 * ms; waited && length < 10'000 * ms; length *= 2) {
+    spans.clear();
+    waited = false;
+    work(*queue_, length);
+    const Fence busy = queue_->submit();
+    const std::int64_t began = monotonic_ns();
+    while (auto span = queue_->begin_span()) {
+      EXPECT_EQ(queue_->no_span_reason(), "");
+      queue_->end_span(*span);
+      spans.push_back(std::move(span));
+      // One for each slot of the largest ring. Far beyond that CUDA itself waits, with some 1000 commands pending.
+      if (spans.size() == 256) waited = busy.signalled();
+      ASSERT_LE(spans.size(), GpuSpan::max_per_queue);
     }
-    ASSERT_LE(spans.size(), GpuSpan::max_per_queue);
+    took = monotonic_ns() - began;
+    EXPECT_EQ(spans.size(), GpuSpan::max_per_queue);
+    if (GetParam() == Backend::vulkan) waited = busy.signalled();
   }
-  EXPECT_EQ(spans.size(), GpuSpan::max_per_queue);
-  if (GetParam() == Backend::vulkan) {
-    EXPECT_FALSE(busy.signalled()) << "that waited for the GPU, for " << monotonic_ns() - began << " ns";
-  }
+  EXPECT_FALSE(waited) << "that waited for the GPU, for " << took << " ns";
   EXPECT_NE(queue_->no_span_reason().find("1024"), std::string::npos) << queue_->no_span_reason();
   EXPECT_NE(new_queue()->begin_span(), nullptr) << "each queue has its own";
   ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
@@ -363,17 +378,24 @@ bool first_span_comes_at_once(Queue& busy, const std::function<void()>& keep_bus
   queue.end_span(*span);
   const bool at_once = !fence.signalled();
   if (queue.submit().wait() != WaitResult::ready) return false;
-  const Deadline deadline = Clock::now() + 10s;
-  while (!span->times() && Clock::now() < deadline) std::this_thread::sleep_for(1ms);
-  return at_once && span->times();
+  return told(*span) && at_once;
 }
 
 // Where the GPU is too busy to compare the clocks, that is given up, and done later.
 TEST_P(GpuSpanTest, TheFirstSpanDoesNotWaitForTheGpu) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto busy = new_queue();
-  const auto keep_busy = [&] { work(*busy, 300 * ms); };
-  EXPECT_EXIT(std::exit(first_span_comes_at_once(*busy, keep_busy, *queue_) ? 0 : 1), ::testing::ExitedWithCode(0), "");
+  // Beside work that is long enough for a busy machine: what waits for the GPU waits for any.
+  bool at_once = false;
+  const auto exits = [&at_once](int status) {
+    at_once = ::testing::ExitedWithCode(0)(status);
+    return at_once || ::testing::ExitedWithCode(1)(status);
+  };
+  for (std::int64_t length = 300 * ms; !at_once && length < 10'000 * ms; length *= 2) {
+    const auto keep_busy = [&] { work(*busy, length); };
+    EXPECT_EXIT(std::exit(first_span_comes_at_once(*busy, keep_busy, *queue_) ? 0 : 1), exits, "");
+  }
+  EXPECT_TRUE(at_once);
 }
 
 // What one queue runs does not hold up the reader of another's spans: it must not wait for its turn on the GPU.

@@ -12,6 +12,7 @@
 #include "builtin_sources.hpp"
 #include "error_of.hpp"
 #include "glsl_source.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap {
 namespace {
@@ -20,13 +21,21 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-fs::path write_file(const std::string& name, const std::string& text) {
-  fs::path path = fs::path(::testing::TempDir()) / name;
-  std::ofstream(path) << text;
-  return path;
-}
+/// Files in a folder of the test's own: others may run at the same time.
+class KernelFile : public ::testing::Test {
+ protected:
+  [[nodiscard]] fs::path path_of(const std::string& name) const { return folder_.path() / name; }
+  [[nodiscard]] fs::path write_file(const std::string& name, const std::string& text) const {
+    std::ofstream(path_of(name)) << text;
+    return path_of(name);
+  }
 
-TEST(KernelFile, ExtensionTellsTheLanguage) {
+ private:
+  const TemporaryFolder folder_;
+};
+class GlslFile : public KernelFile {};
+
+TEST_F(KernelFile, ExtensionTellsTheLanguage) {
   for (const auto& [name, language] : {std::pair{"k.cu", Language::cuda},
                                        {"k.ptx", Language::ptx},
                                        {"k.cubin", Language::cubin},
@@ -40,33 +49,27 @@ TEST(KernelFile, ExtensionTellsTheLanguage) {
   }
 }
 
-TEST(KernelFile, Errors) {
+TEST_F(KernelFile, Errors) {
   EXPECT_THAT(error_of(ErrorCode::invalid, [] { return load_kernel_file("kernel.txt"); }), HasSubstr("'.txt'"));
   EXPECT_THAT(error_of(ErrorCode::io, [] { return load_kernel_file("/missing/k.cu"); }), HasSubstr("No such file"));
   const fs::path empty = write_file("empty.cu", "");
   EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(empty); }), HasSubstr("is empty"));
-  const fs::path folder = fs::path(::testing::TempDir()) / "folder.cu";
+  const fs::path folder = path_of("folder.cu");
   fs::create_directories(folder);
   EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
 }
 
 // To open a pipe waits for who writes into it, and a device has no end.
-TEST(KernelFile, PipesAndDevicesAreNone) {
-  const fs::path pipe = fs::path(::testing::TempDir()) / "pipe.cu";
-  const fs::path device = fs::path(::testing::TempDir()) / "device.comp";
-  fs::remove(pipe);
-  fs::remove(device);
+TEST_F(KernelFile, PipesAndDevicesAreNone) {
+  const fs::path pipe = path_of("pipe.cu");
+  const fs::path device = path_of("device.comp");
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   fs::create_symlink("/dev/zero", device);
   for (const fs::path& path : {pipe, device}) {
     EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(path); }), HasSubstr("is a pipe or a device"));
   }
-  const auto including = [&](const char* name) {
-    return glsl("#version 460\n#include \"" + (fs::path(::testing::TempDir()) / name).string() + "\"\n");
-  };
-  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including("pipe.cu")); }), HasSubstr("pipe.cu"));
-  fs::remove(pipe);
-  fs::remove(device);
+  const auto including = glsl("#version 460\n#include \"" + pipe.string() + "\"\n");
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including); }), HasSubstr("pipe.cu"));
 }
 
 TEST(Builtins, AreFoundByName) {
@@ -96,8 +99,8 @@ TEST(Glsl, ErrorsNameFileAndLine) {
   EXPECT_THAT(error, HasSubstr("broken"));
 }
 
-TEST(Glsl, Includes) {
-  write_file("mine.glsl", "const uint answer = 42;\n");
+TEST_F(GlslFile, Includes) {
+  static_cast<void>(write_file("mine.glsl", "const uint answer = 42;\n"));
   const fs::path path = write_file("includes.comp",
                                    "#version 460\n#include <gpumap.glsl>\n#include \"mine.glsl\"\nvoid main() { "
                                    "store_u32(frame.result, answer); }\n");
@@ -108,7 +111,7 @@ TEST(Glsl, Includes) {
               HasSubstr("no.glsl"));
 }
 
-TEST(Glsl, FilesThatIncludeThemselvesEnd) {
+TEST_F(GlslFile, FilesThatIncludeThemselvesEnd) {
   const fs::path once = write_file("once.comp", "#version 460\n#include \"once.comp\"\nvoid main() {}\n");
   const fs::path twice = write_file("twice.comp", "#version 460\n#include \"twice.comp\"\n#include \"twice.comp\"\n");
   for (const fs::path& path : {once, twice}) {

@@ -11,6 +11,7 @@
 
 #include "backend_bench.hpp"
 #include "gpumap/error.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap {
 namespace {
@@ -199,13 +200,12 @@ TEST_P(ProgramTest, SharedMemoryIsCudas) {
 }
 
 TEST_P(ProgramTest, MacrosAndIncludedFiles) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "gpumap-included";
-  std::filesystem::create_directories(folder);
-  std::ofstream(folder / "mine.h") << "#define SEVEN 7u\n";
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "mine.h") << "#define SEVEN 7u\n";
   const Function constants{"constants", "((unsigned*)frame.out.plane[0])[x] = SEVEN + RADIUS + FLAG;",
                            "store_u32(frame.out_view.plane[0] + 4 * x, SEVEN + RADIUS + FLAG);"};
   KernelSource asked = source({constants}, "#include \"mine.h\"\n");
-  asked.include_folders = {"/nowhere", folder};
+  asked.include_folders = {"/nowhere", folder.path()};
   asked.defines = {"RADIUS=100u", "FLAG"};
   Declaration declaration;
   declaration.functions = {"constants"};
@@ -214,7 +214,7 @@ TEST_P(ProgramTest, MacrosAndIncludedFiles) {
   asked.defines = {"RADIUS=200u", "FLAG=0u"};
   EXPECT_EQ(run(*Program::load(bench_->device(), asked, declaration), words()),
             map(words(), [](auto) { return 207U; }));
-  std::ofstream(folder / "mine.h") << "#define SEVEN 8u\n";
+  std::ofstream(folder.path() / "mine.h") << "#define SEVEN 8u\n";
   EXPECT_EQ(run(*Program::load(bench_->device(), asked, declaration), words()), map(words(), [](auto) { return 208U; }))
       << "what is included has changed";
   asked.include_folders.clear();

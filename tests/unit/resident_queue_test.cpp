@@ -97,9 +97,9 @@ TEST_F(ResidentOrder, ARingThatIsFullIsWaitedFor) {
 TEST_F(ResidentOrder, ARingThatStaysFullIsGivenUp) {
   const MadeUpKernel kernel(body());
   std::atomic<bool> waits{false}, cancel{false};
-  const auto resident = queue(2, 10s, 20ms, [&](const Fence& oldest) {
+  const auto resident = queue(2, 10min, 20ms, [&](const Fence& oldest) {
     waits = true;
-    return oldest.wait(Clock::now() + 60s, 50us, &cancel) == WaitResult::ready;
+    return oldest.wait(Clock::now() + patience, 50us, &cancel) == WaitResult::ready;
   });
   const auto other = create_cuda_queue(device_);
   const auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);

@@ -35,7 +35,8 @@ TEST_F(ResidentOrder, LeavesWhenIdleAndComesBack) {
   for (std::uint64_t n = 0; n < 3; ++n) {
     put(*resident, kernel, n);
     ASSERT_TRUE(done(resident->submit()));
-    for (const Deadline end = Clock::now() + 10s; present != 0 && Clock::now() < end;) std::this_thread::sleep_for(1ms);
+    for (const Deadline end = Clock::now() + patience; present != 0 && Clock::now() < end;)
+      std::this_thread::sleep_for(1ms);
     EXPECT_EQ(present, 0);
   }
   EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2}));
@@ -89,7 +90,7 @@ TEST_F(ResidentOrder, NobodyComesWhileTheDriverWaits) {
     const Residents::Absence absence(device_->cuda()->residents());
     const int before = launches;
     std::this_thread::sleep_for(1ms);
-    const Deadline end = Clock::now() + 10s;
+    const Deadline end = Clock::now() + patience;
     while (present != 0 && Clock::now() < end) std::this_thread::yield();
     EXPECT_LT(Clock::now(), end);
     EXPECT_LE(launches, before + 1) << "one may have been on its way";
@@ -101,8 +102,8 @@ TEST_F(ResidentOrder, NobodyComesWhileTheDriverWaits) {
 // What another library calls is not known here: with frames that come without a pause, it still has its turn.
 TEST_F(ResidentOrder, DoesNotStayForGood) {
   const MadeUpKernel kernel(body());
-  const auto resident = queue(2, 10s, 20ms);
-  const Deadline end = Clock::now() + 10s;
+  const auto resident = queue(2, 10min, 20ms);
+  const Deadline end = Clock::now() + patience;
   for (std::uint64_t n = 0; launches < 3 && Clock::now() < end; ++n) {
     put(*resident, kernel, n);
     ASSERT_TRUE(done(resident->submit()));
@@ -137,7 +138,7 @@ class Launched {
   explicit Launched(const std::shared_ptr<GpuDevice>& device) : queue_(create_cuda_queue(device)) {}
   Fence launch() {
     fake_cuda::of(stream_of(*queue_)).push([this] {
-      for (const Deadline end = Clock::now() + 10s; Clock::now() < end; std::this_thread::yield()) {
+      for (const Deadline end = Clock::now() + patience; Clock::now() < end; std::this_thread::yield()) {
         if (held >= multiprocessors) continue;
         ++began_;
         return;
@@ -239,13 +240,13 @@ TEST_F(ResidentOrder, KnowsATimeLimit) {
   const std::string told = doorbell_of(*resident);
   EXPECT_EQ(told.substr(told.find(';') + 2),
             "made-up GPU limits the time of kernels, as one with a display does: it leaves after 200 ms");
-  const Deadline end = Clock::now() + 20s;
+  const Deadline end = Clock::now() + patience;
   for (std::uint64_t n = 0; launches < 2 && Clock::now() < end; ++n) {
     put(*resident, kernel, n);
     ASSERT_TRUE(done(resident->submit()));
   }
   EXPECT_EQ(launches, 2);
-  EXPECT_NE(doorbell_of(*queue(2, 10s, 20ms)).find("it leaves after 20 ms"), std::string::npos);
+  EXPECT_NE(doorbell_of(*queue(2, 10min, 20ms)).find("it leaves after 20 ms"), std::string::npos);
 }
 
 // A turn waits for all blocks. Of these a multiprocessor takes one.

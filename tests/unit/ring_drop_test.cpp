@@ -67,10 +67,7 @@ TEST(RingDrop, OldestPassesOverSlotsWhoseWriterLives) {
 TEST(RingDrop, QueuedEmptiesAndFrees) {
   const auto ring = make_ring(4);
   for (std::uint64_t n = 0; n < 4; ++n) send(*ring, n);
-  auto blocked = asleep(*ring, [ring] {
-    WriteLease lease;
-    return ring->acquire(lease, WhenFull::block, in(10s));
-  });
+  auto blocked = asleep(*ring, acquiring(ring));
   ring->drop_queued();
   expect_soon(blocked, RingStatus::ok);
   EXPECT_EQ(ring->queued(), 0U);

@@ -186,11 +186,11 @@ TEST(RingForeign, SleeperWhomNobodyWakesLooksAgain) {
   const auto ring = make_ring(2, 100);
   auto consumer = asleep(*ring, [ring] {
     ReadLease lease;
-    return ring->receive(lease, in(1min));
+    return ring->receive(lease, in(10min));
   });
   foreign_view().consumer_bell.sleepers = static_cast<std::uint32_t>(ring::Sleepers::none);
   send(*ring);
-  ASSERT_EQ(consumer.wait_for(10s), std::future_status::ready);
+  ASSERT_EQ(consumer.wait_for(long_enough), std::future_status::ready);
   EXPECT_EQ(consumer.get(), RingStatus::ok);
 }
 
@@ -199,11 +199,11 @@ TEST(RingForeign, SleepingProducerWhomNobodyWakesLooksAgain) {
   ReadLease lease = must_receive(*full);
   auto producer = asleep(*full, [full] {
     WriteLease write;
-    return full->acquire(write, WhenFull::block, in(1min));
+    return full->acquire(write, WhenFull::block, in(10min));
   });
   foreign_view().producer_bell.sleepers = static_cast<std::uint32_t>(ring::Sleepers::none);
   lease = ReadLease();
-  ASSERT_EQ(producer.wait_for(10s), std::future_status::ready);
+  ASSERT_EQ(producer.wait_for(long_enough), std::future_status::ready);
   EXPECT_EQ(producer.get(), RingStatus::ok);
 }
 

@@ -24,6 +24,9 @@ inline std::shared_ptr<Ring> make_ring(std::uint32_t slots, std::size_t slot_byt
   return Ring::create(std::make_shared<FakeDevice>(), {.slots = slots, .slot_bytes = slot_bytes, .spin = spin});
 }
 
+/// For what hangs, not for what is slow: others use this machine, too.
+inline constexpr auto long_enough = 30s;
+
 inline Deadline in(std::chrono::nanoseconds span) {
   return Clock::now() + span;
 }
@@ -55,7 +58,7 @@ template <typename Call>
 std::future<RingStatus> asleep(Ring& ring, Call call) {
   const RingCounters before = ring.counters();
   auto result = std::async(std::launch::async, std::move(call));
-  const Deadline end = in(5s);
+  const Deadline end = in(long_enough);
   for (;;) {
     const RingCounters now = ring.counters();
     if (now.producer_waits + now.consumer_waits > before.producer_waits + before.consumer_waits) break;
@@ -69,10 +72,9 @@ std::future<RingStatus> asleep(Ring& ring, Call call) {
   return result;
 }
 
+/// Long before the deadlines of acquiring() and receiving(). How soon is RingWait.WakesComeAtOnce's business.
 inline void expect_soon(std::future<RingStatus>& result, RingStatus status) {
-  const Deadline start = Clock::now();
-  ASSERT_EQ(result.wait_for(5s), std::future_status::ready);
-  EXPECT_LT(Clock::now() - start, 250ms);
+  ASSERT_EQ(result.wait_for(long_enough), std::future_status::ready);
   EXPECT_EQ(result.get(), status);
 }
 
@@ -91,14 +93,14 @@ inline void expect_invalid(Call call, const std::string& part) {
 inline auto acquiring(const std::shared_ptr<Ring>& ring) {
   return [ring] {
     WriteLease lease;
-    return ring->acquire(lease, WhenFull::block, in(10s));
+    return ring->acquire(lease, WhenFull::block, in(10min));
   };
 }
 
 inline auto receiving(const std::shared_ptr<Ring>& ring) {
   return [ring] {
     ReadLease lease;
-    return ring->receive(lease, in(10s));
+    return ring->receive(lease, in(10min));
   };
 }
 

@@ -181,7 +181,7 @@ TEST_P(RingStress, ManyProducersAndConsumersUnderFlushes) {
   for (std::thread& thread : producers) thread.join();
   // Every slot comes home. Before the close, after which nobody gets one.
   for (std::vector<WriteLease> all(ring_->slots()); WriteLease & lease : all) {
-    ASSERT_EQ(ring_->acquire(lease, WhenFull::block, in(5s)), RingStatus::ok);
+    ASSERT_EQ(ring_->acquire(lease, WhenFull::block, in(long_enough)), RingStatus::ok);
   }
   ring_->close_producer();
   for (std::thread& thread : consumers) thread.join();

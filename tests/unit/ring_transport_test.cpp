@@ -77,7 +77,7 @@ TEST(RingTransport, DropOldestPassesOverASlotWhoseUploadRuns) {
     WriteLease lease;
     return uploading.ring->acquire(lease, WhenFull::drop_oldest);
   });
-  ASSERT_EQ(refused.wait_for(5s), std::future_status::ready) << "it waits for the upload";
+  ASSERT_EQ(refused.wait_for(long_enough), std::future_status::ready) << "it waits for the upload";
   EXPECT_EQ(refused.get(), RingStatus::full);
   EXPECT_EQ(uploading.ring->queued(), 2U) << "a frame was dropped, and nobody got its slot";
   EXPECT_EQ(uploading.ring->counters().refused, 1U);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -209,11 +210,11 @@ TEST(Top, JsonTellsOfAServerAndItsClients) {
   Busy busy;
   const std::uint64_t least = busy.sent;
   json all;
-  // On a busy machine the server may be silent for as long as a look takes.
+  // On a busy machine the server, or who sends the frames, may be silent for as long as a look takes.
   ASSERT_TRUE(comes_true([&] {
     all = look("");
     const json ring = ring_of(all, busy.path);
-    return ring.contains("frames_per_s") && ring.at("frames_per_s").is_number();
+    return ring.contains("frames_per_s") && ring.at("frames_per_s").is_number() && ring.at("frames_per_s") > 0;
   }));
   const std::uint64_t most = busy.sent + 1;
   EXPECT_EQ(all.at("version"), GPUMAP_VERSION);
@@ -228,7 +229,6 @@ TEST(Top, JsonTellsOfAServerAndItsClients) {
   EXPECT_EQ(ring.at("frame_bytes"), 1000);
   EXPECT_GE(ring.at("frames"), least);
   EXPECT_LE(ring.at("frames"), most);
-  EXPECT_GT(ring.at("frames_per_s"), 0);
   EXPECT_LE(ring.at("frames_per_s"), 1010);
   EXPECT_NEAR(ring.at("bytes_per_s").get<double>(), 1000 * ring.at("frames_per_s").get<double>(), 0.001);
   EXPECT_EQ(ring.at("stamps"), false);
@@ -269,7 +269,7 @@ TEST(Top, TableIsPlainTextWhereThereIsNoTerminal) {
   EXPECT_THAT(once.text, Not(HasSubstr("\x1b")));
   const std::string pages = busy.folder.path() / "pages";
   const Said twice = shell(program() + " --interval 0.1 " + busy.path + " > " + pages +
-                           " & for turn in $(seq 400); do [ $(grep -c 'every 0.1 s' " + pages +
+                           " & for turn in $(seq 1200); do [ $(grep -c 'every 0.1 s' " + pages +
                            ") -ge 2 ] && break; sleep 0.05; done; kill $!; wait $!; cat " + pages);
   const std::size_t first = twice.text.find("1 ring, ");
   EXPECT_NE(first, std::string::npos) << twice.text;
@@ -311,8 +311,12 @@ TEST(Top, AKilledServerIsGoneUnlessItIsNamed) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "link";
   Child server({"produce", path, "1", "leased", "1000000"});  // waits for a client
-  ASSERT_TRUE(comes_true([&] { return ring_of(look(""), path).contains("pid"); }));
-  EXPECT_EQ(ring_of(look(""), path).at("pid"), server.pid());
+  json ring;
+  ASSERT_TRUE(comes_true([&] {
+    ring = ring_of(look(""), path);
+    return ring.contains("pid");
+  }));
+  EXPECT_EQ(ring.at("pid"), server.pid());
   server.signal(SIGKILL);
   server.wait();
   EXPECT_TRUE(ring_of(look(""), path).is_null());
@@ -341,8 +345,10 @@ TEST(Top, WhatCannotBeWrittenIsAnError) {
   }
 }
 
-/// gpumap-top at a terminal of this size. All that it says until `signal` has ended it.
-std::string at_terminal(const std::string& path, const winsize& size, int signal, std::string& status) {
+/// gpumap-top at a terminal of this size. All that it says until `signal` has ended it, which comes once it has said
+/// `wanted`.
+std::string at_terminal(const std::string& path, const winsize& size, int signal, const std::string& wanted,
+                        std::string& status) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   EXPECT_EQ(grantpt(terminal), 0);
   EXPECT_EQ(unlockpt(terminal), 0);
@@ -376,14 +382,25 @@ std::string at_terminal(const std::string& path, const winsize& size, int signal
         pid = -1;
         break;
       }
-      // After its second page.
+      // After its second page. On a busy machine the server may be silent for the first ones.
       const auto pages = [&](std::size_t from) { return text.find("every 0.1 s", from); };
-      if (!told && pages(0) != std::string::npos && pages(pages(0) + 1) != std::string::npos) {
+      if (!told && text.find(wanted) != std::string::npos && pages(0) != std::string::npos &&
+          pages(pages(0) + 1) != std::string::npos) {
         told = true;
         kill(pid, signal);
       }
     }
   }
+  // What it said last may still be on its way, ahead of this.
+  const std::string end_mark = "<end>";
+  EXPECT_EQ(write(other_end, end_mark.data(), end_mark.size()), static_cast<ssize_t>(end_mark.size()));
+  for (const Deadline end = soon(); text.find(end_mark) == std::string::npos && Clock::now() < end;) {
+    pollfd polled{terminal, POLLIN, 0};
+    char part[4096];
+    const ssize_t bytes = poll(&polled, 1, 20) > 0 ? read(terminal, part, sizeof part) : 0;
+    if (bytes > 0) text.append(part, static_cast<std::size_t>(bytes));
+  }
+  text.resize(std::min(text.find(end_mark), text.size()));
   if (pid > 0) {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
@@ -397,7 +414,7 @@ TEST(Top, LeavesTheTerminalAsItWas) {
   Busy busy;
   for (const int signal : {SIGINT, SIGTERM}) {
     std::string status;
-    const std::string text = at_terminal(busy.path, {20, 60, 0, 0}, signal, status);
+    const std::string text = at_terminal(busy.path, {20, 60, 0, 0}, signal, "quick", status);
     EXPECT_EQ(status, "exit 0");
     EXPECT_EQ(text.rfind("\x1b[?1049h\x1b[?25l", 0), 0U) << "another screen first of all";
     const std::string last = "\x1b[?25h\x1b[?1049l";
@@ -414,7 +431,7 @@ TEST(Top, LeavesTheTerminalAsItWas) {
 TEST(Top, ATerminalOfOneLineHasOne) {
   const Served served(4);
   std::string status;
-  const std::string text = at_terminal(served.path, {1, 60, 0, 0}, SIGINT, status);
+  const std::string text = at_terminal(served.path, {1, 60, 0, 0}, SIGINT, "0 clients,", status);
   EXPECT_EQ(status, "exit 0");
   EXPECT_THAT(text, HasSubstr("gpumap-top: 1 ring, 0 clients,"));
   EXPECT_THAT(text, Not(HasSubstr("\n")));
