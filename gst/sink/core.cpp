@@ -148,9 +148,7 @@ void SinkCore::set_flushing(bool flushing) {
   if (channel_ring_) channel_ring_->ring().set_producer_flushing(flushing);
 }
 
-bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
-  // A frame that waits for the clock in another thread gives its slot back.
-  if (rendering_ > own) return false;
+bool SinkCore::waits_for_itself(const Ring& ring, int slices) {
   const std::uint32_t held = ring.held_by_writers();
   return (slices >= starved_slices && held == ring.slots()) ||
          (slices >= stalled_slices && held > 0 && ring.queued() == 0);
@@ -159,6 +157,7 @@ bool SinkCore::waits_for_itself(const Ring& ring, int slices, int own) const {
 std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, ChannelRing& channel_ring, WriteLease& lease,
                                                   const std::function<bool()>& stopped, Patience patience, int own) {
   const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
+  int quiet = 0;  // slices since another thread rendered a frame, which waits for the clock and gives its slot back
   for (int slice = 1;; ++slice) {
     const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     const bool drops_oldest = session.settings.when_full == WhenFull::drop_oldest;
@@ -169,7 +168,8 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
     if (stopped()) return RingStatus::timeout;
     if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
-    if (waits_for_itself(channel_ring.ring(), slice, own)) return RingStatus::full;
+    quiet = rendering_ > own ? 0 : quiet + 1;
+    if (waits_for_itself(channel_ring.ring(), quiet)) return RingStatus::full;
     if (slice == lonely_slices) tell_of_loneliness(session, channel_ring.ring());
   }
 }

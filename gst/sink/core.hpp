@@ -149,7 +149,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Nobody has had a slot since the first of these calls behind the last slot, of a sink that plays. True: one came
   /// free, for who kept it lost it.
   [[nodiscard]] bool end_stall(const Session& session);
-  [[nodiscard]] bool waits_for_itself(const Ring& ring, int slices, int own) const;
+  /// The slots that it lacks are its own upstream's: after so many slices of waiting in a row.
+  [[nodiscard]] static bool waits_for_itself(const Ring& ring, int slices);
   void give_host_memory(const SinkSettings& settings);
   /// How many slots the ring should have: as many as are set, and as many more as downstream of the src keeps.
   [[nodiscard]] std::uint32_t wanted_slots(const Session& session) const;
