@@ -216,7 +216,7 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
     // Slots in host memory may be read as well as written.
     const bool readable = current->ring().mapping()->cpu_readable();
     const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
-    next = readable ? SlowSlots::Next::slot : slow_slots_.next();
+    next = readable ? SlowSlots::Next::slot : slow_slots_.next(bytes);
     if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
     if (const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 0)) {
       status = *waited;

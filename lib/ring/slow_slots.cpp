@@ -12,12 +12,13 @@ constexpr double much_faster = 4;
 
 }  // namespace
 
-SlowSlots::Next SlowSlots::next() const {
+SlowSlots::Next SlowSlots::next(std::size_t bytes) const {
   const std::lock_guard lock(mutex_);
   switch (state_) {
     case State::timing_slot:
       return Next::timed_slot;
     case State::timing_host:
+      return tells(bytes) ? Next::host : Next::slot;
     case State::upstream_reads:
       return Next::host;
     default:

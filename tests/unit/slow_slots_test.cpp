@@ -16,17 +16,30 @@ constexpr auto in_host_memory = 2ms;
 
 TEST(SlowSlots, SendsAnUpstreamThatReadsToHostMemory) {
   SlowSlots slots;
-  EXPECT_EQ(slots.next(), Next::slot);
+  EXPECT_EQ(slots.next(frame), Next::slot);
   EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
-  EXPECT_EQ(slots.next(), Next::timed_slot);
+  EXPECT_EQ(slots.next(frame), Next::timed_slot);
   EXPECT_FALSE(slots.filled(Next::timed_slot, frame, through_the_bar));
-  EXPECT_EQ(slots.next(), Next::host);
+  EXPECT_EQ(slots.next(frame), Next::host);
   EXPECT_TRUE(slots.filled(Next::host, frame, in_host_memory));
-  EXPECT_EQ(slots.next(), Next::host);
+  EXPECT_EQ(slots.next(frame), Next::host);
   EXPECT_FALSE(slots.filled(Next::host, frame, through_the_bar)) << "said once";
-  EXPECT_EQ(slots.next(), Next::host);
+  EXPECT_EQ(slots.next(frame), Next::host);
   slots.reset();
-  EXPECT_EQ(slots.next(), Next::slot);
+  EXPECT_EQ(slots.next(frame), Next::slot);
+}
+
+// Frames that become so small just then would all go to host memory, and never be timed.
+TEST(SlowSlots, SendsNoFrameToHostMemoryThatTellsNothing) {
+  SlowSlots slots;
+  EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
+  EXPECT_FALSE(slots.filled(Next::timed_slot, frame, through_the_bar));
+  constexpr std::size_t small = 65535;
+  EXPECT_EQ(slots.next(small), Next::slot);
+  EXPECT_FALSE(slots.filled(Next::slot, small, 1s));
+  EXPECT_EQ(slots.next(small + 1), Next::host);
+  EXPECT_TRUE(slots.filled(Next::host, small + 1, 1us));
+  EXPECT_EQ(slots.next(small), Next::host);
 }
 
 TEST(SlowSlots, LeavesAnUpstreamThatIsSlowEverywhereItsSlots) {
@@ -34,26 +47,26 @@ TEST(SlowSlots, LeavesAnUpstreamThatIsSlowEverywhereItsSlots) {
   EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
   EXPECT_FALSE(slots.filled(Next::timed_slot, frame, through_the_bar));
   EXPECT_FALSE(slots.filled(Next::host, frame, through_the_bar / 2));
-  EXPECT_EQ(slots.next(), Next::slot);
+  EXPECT_EQ(slots.next(frame), Next::slot);
   EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
-  EXPECT_EQ(slots.next(), Next::slot) << "one try is enough";
+  EXPECT_EQ(slots.next(frame), Next::slot) << "one try is enough";
 }
 
 TEST(SlowSlots, IsNotMisledByABusyMachine) {
   SlowSlots slots;
   EXPECT_FALSE(slots.filled(Next::slot, frame, 100ms)) << "preempted";
-  EXPECT_EQ(slots.next(), Next::timed_slot);
+  EXPECT_EQ(slots.next(frame), Next::timed_slot);
   EXPECT_FALSE(slots.filled(Next::timed_slot, frame, in_host_memory)) << "of CPU time";
-  EXPECT_EQ(slots.next(), Next::slot);
+  EXPECT_EQ(slots.next(frame), Next::slot);
 }
 
 TEST(SlowSlots, IgnoresSmallFramesAndFramesFromBeforeItsQuestion) {
   SlowSlots slots;
   EXPECT_FALSE(slots.filled(Next::slot, 4096, 5ms));
-  EXPECT_EQ(slots.next(), Next::slot);
+  EXPECT_EQ(slots.next(frame), Next::slot);
   EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
   EXPECT_FALSE(slots.filled(Next::slot, frame, in_host_memory)) << "was in a queue already";
-  EXPECT_EQ(slots.next(), Next::timed_slot);
+  EXPECT_EQ(slots.next(frame), Next::timed_slot);
 }
 
 }  // namespace
