@@ -43,8 +43,9 @@ TEST(KernelStats, CountSinceTheStart) {
     ASSERT_EQ(pipeline.run(), "eos");
     for (const auto& [name, kernel] : {std::pair{"first", "checksum"}, {"second", "identity"}}) {
       // A frame counts once the times of its kernels are known, for which busy cores that play a GPU take a while.
-      EXPECT_TRUE(eventually([&] { return stats_of(pipeline.element(name)).followed == 9; })) << name;
-      const Stats stats = stats_of(pipeline.element(name));
+      GstElement* const element = pipeline.element(name);
+      EXPECT_TRUE(eventually([&] { return stats_of(element).followed == 9; })) << name;
+      const Stats stats = stats_of(element);
       EXPECT_EQ(stats.kernel, kernel);
       EXPECT_THAT(stats.backend, testing::AnyOf("vulkan", "cuda"));
       EXPECT_EQ(stats.frames, 9U) << name;
