@@ -54,9 +54,9 @@ void expect_same_moments(bool src_first) {
   ASSERT_NE(second.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
-  // Once both play, a frame is due at one moment of the clock, wherever it is looked at. Those before may lie before
-  // the second pipeline's time, and one may be under way.
-  const std::size_t first_due = received.count() + 2;
+  // Once both play, a frame is due at one moment of the clock, wherever it is looked at. Those before, which may still
+  // be in the ring, may lie before the second pipeline's time, and one may be under way.
+  const std::size_t first_due = sent.count() + 2;
   ASSERT_TRUE(eventually([&] { return received.count() >= first_due + 15; }));
   ASSERT_TRUE(gst_element_send_event(in.get(), gst_event_new_eos()));
   ASSERT_EQ(in.wait(), "eos");
