@@ -10,7 +10,7 @@
  *                                                does its part
  *   completed >= n + 1                 <-------  the last block writes n + 1 to `done`
  *
- * What `after` names may lie in host memory, where a look takes a microsecond and those of many blocks stand in line. So
+ * What `after` names may lie in host memory, where a look takes a microsecond and those of many blocks stand in line:
  * one block looks, and tells the others by `go`.
  *
  * Slots lie in GPU memory that the CPU maps, where the GPU keeps the order of PCIe writes, else in host memory. Turn n
