@@ -129,8 +129,8 @@ TEST_P(TwoPipelines, PositionsDoNotDrift) {
       const std::string pace = problem_of_pace(rendered.counted_in(1s), began);
       if (!pace.empty()) return pace + behind;
       for (const Pipeline* one : {&in, &out}) {
-        const std::string place = problem_of_position(one->get(), to, began);
-        if (!place.empty()) return (one == &in ? "the producer " : "the consumer ") + place + behind;
+        const std::string place = problem_of_position(one->get(), to, began) + behind;
+        if (place != behind) return one == &in ? "the producer " + place : "the consumer " + place;
       }
     }
     return "";
