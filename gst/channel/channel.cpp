@@ -15,16 +15,6 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 
 namespace gpumap::gst {
 
-namespace {
-
-/// A stream that downstream may want, whatever it had enough of.
-bool begins(const GstEvent* event) {
-  return event != nullptr &&
-         (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT);
-}
-
-}  // namespace
-
 std::shared_ptr<Channel> Channel::open(const std::string& name) {
   static std::mutex mutex;
   static auto* const channels = new std::map<std::string, std::weak_ptr<Channel>>;
@@ -153,7 +143,7 @@ void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexc
   const std::lock_guard lock(mutex_);
   // The src leaves out what is left of this stream by itself: the next one waits behind it already.
   if (of_this_stream &&
-      std::any_of(items_.begin(), items_.end(), [](const Item& item) { return begins(item.event); })) {
+      std::any_of(items_.begin(), items_.end(), [](const Item& item) { return begins_stream(item.event); })) {
     return;
   }
   enough_ = of_this_stream;

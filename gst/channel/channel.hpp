@@ -170,6 +170,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::shared_ptr<ChannelRing> channel_ring;  ///< or: frames come from this one from now on; neither: from none
   };
 
+  [[nodiscard]] static bool begins_stream(const GstEvent* event);
   void add(Item item);
   [[nodiscard]] bool join_gap(GstEvent* gap);
   [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease&& lease);

@@ -17,9 +17,17 @@ constexpr std::size_t max_events = 4096;
 
 }  // namespace
 
+/// Downstream may want what comes now, whatever it had enough of.
+bool Channel::begins_stream(const GstEvent* event) {
+  return event != nullptr &&
+         (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT);
+}
+
 void Channel::add(Item item) {
   {
     const std::lock_guard lock(mutex_);
+    // In one go with the event: said in between, "enough" of the last stream would hold for this one.
+    if (begins_stream(item.event) && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
     if (newest_) item.before = newest_->ring().published();
     if (item.event == nullptr) newest_ = item.channel_ring;
     items_.push_back(std::move(item));
@@ -44,12 +52,6 @@ void Channel::retire_ring() {
 }
 
 bool Channel::push_event(GstEvent* event) {
-  // A new stream or segment, for a downstream that had enough of the last one.
-  const bool anew = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT;
-  if (anew) {
-    const std::lock_guard lock(mutex_);
-    if (enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
-  }
   if (pending_.load(std::memory_order_acquire) >= many_events) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
     if (pending_.load(std::memory_order_acquire) >= max_events) return false;

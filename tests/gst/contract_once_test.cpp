@@ -6,6 +6,7 @@
 #include <atomic>
 #include <thread>
 
+#include "gst/channel/channel.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -233,6 +234,44 @@ TEST_F(Flow, EosLeavesTheStreamAloneThatWaitsBehind) {
   EXPECT_TRUE(eventually([&] { return watch_.count() == 7; })) << watch_.order();
   for (int i = 0; i < 10; ++i) ASSERT_EQ(push_frame(), GST_FLOW_OK);
   EXPECT_TRUE(eventually([&] { return watch_.count() == 17; })) << watch_.order();
+}
+
+// A segment that comes at the moment at which downstream has had enough of the last one: it is refused before, or
+// wanted.
+TEST(Segment, IsNotTakenForTheOneThatDownstreamHadEnoughOf) {
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  GstEvent* event = gst_event_new_segment(&segment);
+  constexpr int tries = 50000;
+  const auto wait = [](int rounds) {
+    for (int i = 0; i < rounds; ++i) std::atomic_signal_fence(std::memory_order_seq_cst);
+  };
+  std::shared_ptr<Channel> channel;
+  std::atomic<int> begun{-1};
+  std::atomic<int> had_enough{-1};
+  std::thread src([&] {
+    for (int i = 0; i < tries; ++i) {
+      while (begun.load() < i) std::this_thread::yield();
+      wait(i % 40);
+      if (channel) channel->set_downstream_flow(GST_FLOW_EOS, true);
+      had_enough = i;
+    }
+  });
+  const auto end = std::chrono::steady_clock::now() + 1s;
+  int lost = 0;
+  for (int i = 0; i < tries; ++i) {
+    // Where the two seldom run side by side a second is enough.
+    channel = std::chrono::steady_clock::now() < end ? std::make_shared<Channel>("segment") : nullptr;
+    begun = channel ? i : tries;
+    if (!channel) break;
+    wait(i / 40 % 40);
+    EXPECT_TRUE(channel->push_event(event));
+    while (had_enough.load() < i) std::this_thread::yield();
+    lost += channel->downstream_flow() == GST_FLOW_OK ? 0 : 1;
+  }
+  src.join();
+  EXPECT_EQ(lost, 0);
+  gst_event_unref(event);
 }
 
 // As with a branch of a tee that is linked later.
