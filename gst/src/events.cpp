@@ -121,6 +121,7 @@ void SrcStream::flush_stop(GstEvent* event) {
   ended_ = false;
   keeps_ = false;
   drops_ = false;
+  unlinked_ = false;  // the task is started below, and finds out anew
   // A pad that is not active lets nothing through.
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
   gst_pad_push_event(pad_, event);

@@ -228,10 +228,18 @@ void SrcStream::give_up(GstFlowReturn flow) {
   GstElement* sink = channel_->sink();
   const bool told = sink != nullptr && same_pipeline(element_, sink);
   gst_clear_object(&sink);
+  if (flow == GST_FLOW_NOT_LINKED) {
+    lost_one_ = true;
+    // Linked since the frame went: upstream need not hear of it.
+    if (gst_pad_needs_reconfigure(pad_) != 0) {
+      restart_task();
+      return;
+    }
+  }
   channel_->set_downstream_flow(flow);
   unlinked_ = flow == GST_FLOW_NOT_LINKED;
   if (unlinked_) {
-    // Linked since the frame went: the event that says so found nothing to start again.
+    // Linked a moment ago: the event that says so found nothing to start again.
     if (gst_pad_needs_reconfigure(pad_) != 0) {
       relinked();
       return;
