@@ -11,7 +11,7 @@
  *   completed >= n + 1                 <-------  the last block writes n + 1 to `done`
  *
  * What `after` names may lie in host memory, where a look takes a microsecond and those of many blocks stand in line:
- * one block looks, and tells the others by `go`.
+ * one block looks, and tells the others by `go`, which costs little where the slots lie in GPU memory.
  *
  * Slots lie in GPU memory that the CPU maps, where the GPU keeps the order of PCIe writes, else in host memory. Turn n
  * is written once turn n - slots is done.
@@ -47,8 +47,8 @@ typedef struct gpumap_residence {
   gpumap_u64 slots;  /* a power of two */
   gpumap_u64 stride; /* bytes from slot to slot */
   gpumap_u64 first;  /* turn that it begins with */
-  gpumap_u64 parts;  /* word in GPU memory: parts of turns done, blocks times those of turns; 0 when it begins */
-  gpumap_u64 go;     /* word in GPU memory: n + 1 once what turn n waits for is there; 0 when it begins */
+  gpumap_u64 parts;  /* word behind the slots: parts of turns done, blocks times those of turns; 0 when it begins */
+  gpumap_u64 go;     /* the next word: n + 1 once what turn n waits for is there; 0 when it begins */
   gpumap_u64 done;   /* word in host memory: turns that are done */
 } gpumap_residence;
 
