@@ -38,6 +38,7 @@ with tempfile.TemporaryDirectory() as name:
         "rates": [{"bytes": 64, "mode": "resident", "overlapping": True, "frames_per_s": 351234.5},
                   {"bytes": 64, "mode": "launch", "overlapping": False, "frames_per_s": 64321.0}]}))
     (folder / "ten-million.json").write_text(json.dumps({"frames": 10000000, "results": [results[5]]}))
+    (folder / "stall.json").write_text(json.dumps({"frame_us": 7.0, "frames": 1000, "frame": dict(path, p999_us=8.76)}))
     (folder / "bench.json").write_text(json.dumps({"modes": [
         {"mode": "pingpong", "rows": [{"path": "BAR", "bytes": 4, "median_us": 1.75}]},
         {"mode": "bw", "rows": [{"path": one, "bytes": 64, "detail": "warm", "threads": 1, "median_us": us}
@@ -63,6 +64,7 @@ with tempfile.TemporaryDirectory() as name:
             ("  launched over cudaupload, identity", "0.291", "met"),
             ("  resident over cudaupload, identity", "0.200", "missed"),
             ("4 KiB, resident: P99.9", "9.9 us", "met"),
+            ("  7 us of a thread that only spins: P99.9", "8.8 us", ""),
             ("64 B frames/s, resident, overlapping", "351234", "met"),
             ("64 B frames/s, launched, a round trip each", "64321", ""),
             ("a second resident element over a bare 4-byte doorbell", "1.05", "missed"),
@@ -84,5 +86,6 @@ with tempfile.TemporaryDirectory() as name:
     assert done.returncode == 0, done.stderr
     lines = table_of(name)
     for begin in ("4 KiB, three elements, launched, identity: P50", "64 B frames/s, launched, overlapping",
+                  "  7 us of a thread that only spins: P99.9",
                   "copy of 4096 B", "loop, launched: jitter RMS", "loop, launched beside 8 busy processes: frames/s"):
         assert "not measured" not in the(lines, begin), lines

@@ -58,6 +58,10 @@ def through_elements():
     at_most("4 KiB, resident: P99.9", 10, result.get("p999_us"), unit=" us",
             note=f"of {many.get('frames', 0):,} frames: P50 {result['median_us']:.1f}, P99 {result['p99_us']:.1f}, "
                  f"max {result['max_us']:.0f}" if result else "")
+    floor = load("stall.json")
+    if floor:
+        row(f"  {floor['frame_us']:.0f} us of a thread that only spins: P99.9", "", f"{floor['frame']['p999_us']:.1f} us",
+            note=f"of {floor['frames']:,}: P99 {floor['frame']['p99_us']:.1f}, max {floor['frame']['max_us']:.0f}")
     for rate in light.get("rates") or []:
         stays = rate["mode"] == "resident"
         what = (f"{rate['bytes']} B frames/s, {'resident' if stays else 'launched'}, "
