@@ -77,7 +77,8 @@ def frames_so_far():
     for socket in SOCKETS.glob("*/link"):
         table = subprocess.run([TOP, "--json", "--interval", "0.1", socket], capture_output=True, text=True, check=False)
         for ring in json.loads(table.stdout)["rings"] if table.returncode == 0 else []:
-            return ring["frames"]
+            # A ring that doesn't answer yet, or no longer, has "trouble" in place of figures.
+            return ring.get("frames", 0)
     return 0
 
 
