@@ -41,7 +41,9 @@ struct Stalls {
 
 void spin(const Options& options, Stalls& out) {
   const auto frame_ns = static_cast<std::int64_t>(options.frame_us * 1e3);
-  out.frames_ns.reserve(static_cast<std::size_t>(options.seconds * 1e6 / options.frame_us) + 1);
+  // Every page written before the clock runs: a first touch is a stop of the thread's own making.
+  out.frames_ns.resize(static_cast<std::size_t>(options.seconds * 1e6 / options.frame_us) + 1);
+  out.frames_ns.clear();
   rusage before{};
   rusage after{};
   getrusage(RUSAGE_THREAD, &before);
@@ -74,8 +76,10 @@ nlohmann::json measure(const Options& options) {
     for (Stalls& one : all) threads.emplace_back([&options, &one] { spin(options, one); });
   }
   const double thread_seconds = options.seconds * options.threads;
-  std::cout << fmt::format("{}, {} CPUs: {} threads that read the clock for {} s\n\nstopped for   times a second\n",
-                           bench::cpu_name(), std::thread::hardware_concurrency(), options.threads, options.seconds);
+  std::cout << fmt::format(
+      "{}, {} CPUs: {} threads that read the clock for {} s\n\n"
+      "stopped for   times a second, each thread\n",
+      bench::cpu_name(), std::thread::hardware_concurrency(), options.threads, options.seconds);
   nlohmann::json stops = nlohmann::json::array();
   for (std::size_t i = 0; i < limits_us.size(); ++i) {
     std::uint64_t times = 0;
@@ -96,7 +100,7 @@ nlohmann::json measure(const Options& options) {
   const std::size_t count = frames.size();
   const bench::Summary frame = bench::summarise(frames);
   std::cout << fmt::format(
-      "longest {:.0f} us; {:.2f} times a second this system's scheduler gave the CPU to another thread\n\n"
+      "longest {:.0f} us; {:.2f} times a second, each, this system's scheduler gave the CPU to another thread\n\n"
       "{} pieces of work of {} us took: P50 {:.1f} us, P99 {:.1f}, P99.9 {:.1f}, max {:.1f}\n",
       static_cast<double>(longest) / 1e3, preempted, count, options.frame_us, frame.median_us, frame.p99_us,
       frame.p999_us, frame.max_us);
