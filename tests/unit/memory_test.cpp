@@ -2,9 +2,11 @@
 // Memory of each placement: what the CPU writes the GPU reads and the other way round, in parts and from several
 // threads; ranges are checked, descriptors exported, and allocations too large for the driver refused.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <gpumap/device.hpp>
@@ -14,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "link/memory.hpp"
 #include "memory/gpu_mapping.hpp"
 
 namespace gpumap {
@@ -245,6 +248,33 @@ TEST_P(Written, ExportsADescriptorOfDeviceMemory) {
   } else {
     EXPECT_TRUE(static_cast<bool>(own.export_fd()));
   }
+}
+
+TEST_F(Memory, ImportsDoNotShareAFilePosition) {
+  const auto bytes = random_bytes(65'536 + 1, 7);
+  const auto mapping = device_->allocate({Placement::bar, bytes.size()});
+  std::copy(bytes.begin(), bytes.end(), mapping->host());
+  mapping->flush(0, bytes.size());
+  UniqueFd shared;
+  const link::MemoryOffer offer = link::describe(*mapping, shared);
+  // Another process's import, without end. On hardware there is no position to move.
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) lseek(shared.get(), 7, SEEK_SET);
+  });
+  int right = 0;
+  constexpr int imports = 300;
+  for (int n = 0; n < imports; ++n) {
+    try {
+      const auto imported = link::import_memory(*device_, offer, UniqueFd(dup(shared.get())));
+      right += downloaded(*imported, 0, bytes.size()) == bytes ? 1 : 0;
+    } catch (const Error& error) {
+      ADD_FAILURE() << error.what();
+    }
+  }
+  done = true;
+  other.join();
+  EXPECT_EQ(right, imports);
 }
 
 TEST_F(Memory, OneAllocationTooBigForTheDriver) {
