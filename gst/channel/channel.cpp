@@ -155,6 +155,13 @@ void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexc
   if (current_) current_->ring().drop_queued();
 }
 
+bool Channel::relinked() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (flow_ != GST_FLOW_NOT_LINKED) return false;
+  flow_ = GST_FLOW_OK;
+  return true;
+}
+
 Channel::SinkTime Channel::sink_time() const {
   const std::lock_guard lock(mutex_);
   if (sink_ == nullptr && far_time_) {

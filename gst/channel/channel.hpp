@@ -132,6 +132,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void detach_src();
   /// `of_this_stream`: the next stream or segment is welcome again.
   void set_downstream_flow(GstFlowReturn flow, bool of_this_stream = false) noexcept;
+  /// Something is linked behind the src again. False where the flow has changed since: it stays, as after an end.
+  [[nodiscard]] bool relinked() noexcept;
   void set_src_flushing(bool flushing);
   /// For how long the src has been waiting for a frame, with none on its way; empty where it does not.
   [[nodiscard]] std::optional<std::chrono::microseconds> src_waits() const noexcept;

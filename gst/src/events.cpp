@@ -142,9 +142,8 @@ void SrcStream::restart_task() {
 
 void SrcStream::relinked() {
   const auto channel = this->channel();
-  if (!channel || !unlinked_.exchange(false)) return;
-  channel->set_downstream_flow(GST_FLOW_OK);
-  restart_task();
+  // A flush may come in between, and then the end of what follows: that is not undone.
+  if (channel && unlinked_.exchange(false) && channel->relinked()) restart_task();
 }
 
 /// What is said in the running time here means this time there. Null: a moment before time began there, which is of no

@@ -236,6 +236,37 @@ TEST_F(Flow, EosLeavesTheStreamAloneThatWaitsBehind) {
   EXPECT_TRUE(eventually([&] { return watch_.count() == 17; })) << watch_.order();
 }
 
+// Nothing was linked, a flush, and then a downstream that has enough: that something is linked is no reason to go on.
+TEST_F(Flow, AnEndIsNotUndoneByALink) {
+  returns_ = GST_FLOW_NOT_LINKED;
+  ASSERT_NE(out_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  start("first");
+  EXPECT_TRUE(eventually([&] { return push_frame() == GST_FLOW_NOT_LINKED; }));
+  returns_ = GST_FLOW_EOS;
+  gst_harness_push_event(in_.get(), gst_event_new_flush_start());
+  gst_harness_push_event(in_.get(), gst_event_new_flush_stop(TRUE));
+  start("second");
+  EXPECT_TRUE(eventually([&] { return push_frame() == GST_FLOW_EOS; }));
+  returns_ = GST_FLOW_OK;
+  const Pad pad(gst_element_get_static_pad(out_->element("out"), "sink"));
+  EXPECT_TRUE(gst_pad_push_event(pad.get(), gst_event_new_reconfigure()));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(push_frame(), GST_FLOW_EOS);
+  EXPECT_EQ(watch_.count(), 5U);
+}
+
+// The same, with the flush and the end while the link is being dealt with.
+TEST(Relinked, LeavesAnyOtherFlowAsItIs) {
+  const auto channel = std::make_shared<Channel>("relinked");
+  for (const GstFlowReturn flow : {GST_FLOW_OK, GST_FLOW_EOS, GST_FLOW_NOT_NEGOTIATED, GST_FLOW_ERROR}) {
+    channel->set_downstream_flow(flow);
+    EXPECT_FALSE(channel->relinked());
+    EXPECT_EQ(channel->downstream_flow(), flow);
+  }
+  channel->set_downstream_flow(GST_FLOW_NOT_LINKED);
+  EXPECT_TRUE(channel->relinked());
+  EXPECT_EQ(channel->downstream_flow(), GST_FLOW_OK);
+}
+
 // A segment that comes at the moment at which downstream has had enough of the last one: it is refused before, or
 // wanted.
 TEST(Segment, IsNotTakenForTheOneThatDownstreamHadEnoughOf) {
