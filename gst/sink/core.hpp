@@ -66,8 +66,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// had, the element flushes). Throws Error.
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits);
-  /// Frames of `bytes` get host memory, be it to see how long it takes to fill.
-  [[nodiscard]] bool prefers_host(std::size_t bytes) const { return slow_slots_.next(bytes) == SlowSlots::Next::host; }
+  /// The next frame, of `bytes`, gets host memory to see how long that takes to fill.
+  [[nodiscard]] bool times_host(std::size_t bytes) const { return slow_slots_.times_host(bytes); }
   /// A frame is in the element while this lives, be it that it waits for the clock.
   class Rendering {
    public:

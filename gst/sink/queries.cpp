@@ -77,7 +77,7 @@ GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
       return slot;
     }
     // Memory of ours, unlike the allocator's own, says how long it took to fill: else it would never be found out.
-    if (!slot && core->prefers_host(bytes)) slot = std::make_unique<FrameMemory>(bytes);
+    if (!slot && core->times_host(bytes)) slot = std::make_unique<FrameMemory>(bytes);
     return slot;
   });
 }

@@ -26,6 +26,11 @@ SlowSlots::Next SlowSlots::next(std::size_t bytes) const {
   }
 }
 
+bool SlowSlots::times_host(std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return state_ == State::timing_host && tells(bytes);
+}
+
 bool SlowSlots::filled(Next where, std::size_t bytes, Duration took) {
   if (!tells(bytes)) return false;
   const std::lock_guard lock(mutex_);

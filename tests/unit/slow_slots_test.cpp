@@ -19,10 +19,13 @@ TEST(SlowSlots, SendsAnUpstreamThatReadsToHostMemory) {
   EXPECT_EQ(slots.next(frame), Next::slot);
   EXPECT_FALSE(slots.filled(Next::slot, frame, through_the_bar));
   EXPECT_EQ(slots.next(frame), Next::timed_slot);
+  EXPECT_FALSE(slots.times_host(frame));
   EXPECT_FALSE(slots.filled(Next::timed_slot, frame, through_the_bar));
   EXPECT_EQ(slots.next(frame), Next::host);
+  EXPECT_TRUE(slots.times_host(frame));
   EXPECT_TRUE(slots.filled(Next::host, frame, in_host_memory));
   EXPECT_EQ(slots.next(frame), Next::host);
+  EXPECT_FALSE(slots.times_host(frame)) << "nothing is left to be timed";
   EXPECT_FALSE(slots.filled(Next::host, frame, through_the_bar)) << "said once";
   EXPECT_EQ(slots.next(frame), Next::host);
   slots.reset();

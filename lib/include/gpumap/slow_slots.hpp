@@ -26,6 +26,8 @@ class GPUMAP_API SlowSlots {
 
   /// Where the next frame should go, of `bytes`: one that tells nothing is not sent to host memory to be timed.
   [[nodiscard]] Next next(std::size_t bytes) const;
+  /// Whether next() is `host` only to be timed: once it is settled that upstream reads, any host memory will do.
+  [[nodiscard]] bool times_host(std::size_t bytes) const;
   /// Upstream had a frame of `bytes` mapped for this long to fill it. True when this settles that upstream reads: the
   /// moment to say so.
   bool filled(Next where, std::size_t bytes, Duration took);
