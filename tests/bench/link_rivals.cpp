@@ -256,11 +256,12 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
   std::filesystem::create_directory(options.folder);
   new (&shared) Shared{};
   unsigned restarts = 0, hangs = 0;
-  std::uint64_t first = 0;
+  std::uint64_t first = 0, made = 0;
   std::int64_t began = 0, took = 0;
   const std::int64_t hang_ns = options.hang_ms * ms;
   {
-    Process producer(options, "producer"), witness(options, "witness"), victim(options, "victim");
+    // The witness goes first: it would count on while the others take their time to be gone.
+    Process producer(options, "producer"), victim(options, "victim"), witness(options, "witness");
     const auto live_on = [&](std::int64_t time) {
       for (const std::int64_t end = bench::now_ns() + time; bench::now_ns() < end;) {
         restarts += producer.revive() + witness.revive() + victim.revive();
@@ -305,9 +306,9 @@ nlohmann::json act(Options options, Shared& shared, const std::string& plot) {
     }
     live_on(1000 * ms);
     took = bench::now_ns() - began;
+    made = shared.made - first;
   }
-  // Nobody counts any more: the figures are of one moment.
-  const std::uint64_t made = shared.made - first, seen = shared.witness.frames;
+  const std::uint64_t seen = shared.witness.frames;
   std::filesystem::remove_all(options.folder);
   const auto in_ms = [](std::uint64_t ns) { return static_cast<double>(ns) / ms; };
   const double due = static_cast<double>(took) / 1e9 * options.fps;
