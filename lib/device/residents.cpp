@@ -2,9 +2,13 @@
 #include "device/residents.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 namespace gpumap {
+
+Residents::Residents(std::uint32_t multiprocessors)
+    : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
 
 bool Residents::come(Guest& guest, std::uint32_t blocks) {
   std::unique_lock lock(mutex_);

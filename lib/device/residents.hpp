@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 namespace gpumap {
@@ -25,7 +26,7 @@ class Residents {
     ~Guest() = default;
   };
 
-  explicit Residents(std::uint32_t multiprocessors) : multiprocessors_(multiprocessors) {}
+  explicit Residents(std::uint32_t multiprocessors);
 
   /// Before a guest's kernel is launched, in so many blocks, which can all be there when it is alone; 0 where
   /// its multiprocessors are its own. Waits while an Absence lasts. Where all together leave no multiprocessor
@@ -47,6 +48,19 @@ class Residents {
     Residents& residents_;
   };
 
+  /// While one lives, memory becomes the GPU's. Kernels that are there may use it, so nothing is done but under
+  /// compute-sanitizer: its memcheck knows the memory that there was when a kernel was launched, and calls all other
+  /// out of bounds. There they leave, and those that come know it.
+  class NewMemory {
+   public:
+    explicit NewMemory(Residents& residents) {
+      if (residents.watched_) absence_.emplace(residents);
+    }
+
+   private:
+    std::optional<Absence> absence_;
+  };
+
  private:
   struct Present {
     Guest* guest;
@@ -54,6 +68,7 @@ class Residents {
   };
 
   const std::uint32_t multiprocessors_;
+  const bool watched_;  ///< by compute-sanitizer
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Present> present_;

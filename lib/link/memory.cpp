@@ -107,9 +107,9 @@ class LinkMapping final : public Mapping {
   void* memory_ = nullptr;
 };
 
-/// The same file, opened anew where it can be. Descriptors that crossed a socket share one file position with the server
-/// and its other clients, and a software driver's import reads from there: two clients at once would miss its header.
-/// A hardware driver's descriptor is no regular file and stays as it is.
+/// The same file, opened anew where it can be. Descriptors that crossed a socket share one file position with the
+/// server and its other clients, and a software driver's import reads from there: two clients at once would miss its
+/// header. A hardware driver's descriptor is no regular file and stays as it is.
 UniqueFd with_own_position(UniqueFd fd) {
   struct stat status {};
   if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return fd;
@@ -154,9 +154,9 @@ std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer,
                 fmt::format("the server's memory is on GPU {}, this side has {} ({}): choose the same device",
                             to_string(offer.device), to_string(device.info().uuid), device.info().name));
   }
-  return import_vulkan(gpu->self(), offer.bytes,
-                       {with_own_position(std::move(fd)), offer.allocation_bytes, offer.buffer_bytes, offer.base,
-                        offer.memory_type});
+  return import_vulkan(
+      gpu->self(), offer.bytes,
+      {with_own_position(std::move(fd)), offer.allocation_bytes, offer.buffer_bytes, offer.base, offer.memory_type});
 }
 
 BlockMemory::BlockMemory(std::uint32_t slots, std::uint64_t generation) : bytes_(link::block_bytes(slots)) {

@@ -21,6 +21,7 @@ class CudaHostMapping final : public GpuMapping {
     set_memory_coherent(true);
     const auto& driver = context_.driver();
     const CudaContext::Scope scope(context_);
+    const Residents::NewMemory arrives(context_.residents());
     void* host = nullptr;
     const CUresult result =
         driver.cuMemHostAlloc(&host, options.bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);

@@ -26,6 +26,7 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
   const auto& driver = context_.driver();
   const CudaContext::Scope scope(context_);
   const OneAtATime lock = one_at_a_time();
+  const Residents::NewMemory arrives(context_.residents());
   CUDA_EXTERNAL_MEMORY_HANDLE_DESC handle{};
   handle.type = CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD;
   handle.handle.fd = fd.get();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -73,6 +74,38 @@ TEST_F(ResidentOrder, LeavesForWhatTheDriverWaitsWith) {
     EXPECT_EQ(present, 0);
   }
   EXPECT_EQ(launches, 10);
+}
+
+/// As compute-sanitizer starts its programs.
+struct Watch {
+  Watch() { setenv("NV_SANITIZER_INJECTION_PORT_BASE", "49152", 1); }
+  ~Watch() { unsetenv("NV_SANITIZER_INJECTION_PORT_BASE"); }
+};
+class Watched : Watch, public ResidentOrder {};
+
+TEST_F(ResidentOrder, StaysWhereMemoryIsAllocated) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2);
+  std::vector<std::shared_ptr<Mapping>> kept;
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+    kept.push_back(device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda));
+  }
+  EXPECT_EQ(launches, 1);
+}
+
+// Nor does one that was there before run the frame behind the allocation.
+TEST_F(Watched, NoneKnowsTooLittleMemory) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2);
+  std::vector<std::shared_ptr<Mapping>> kept;
+  for (std::uint64_t n = 0; n < 5; ++n) {
+    put(*resident, kernel, n);
+    ASSERT_TRUE(done(resident->submit()));
+    kept.push_back(device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda));
+  }
+  EXPECT_EQ(launches, 5);
 }
 
 // Frames go on meanwhile: none comes in between.
