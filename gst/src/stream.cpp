@@ -237,8 +237,9 @@ void SrcStream::give_up(GstFlowReturn flow) {
     }
   }
   channel_->set_downstream_flow(flow);
-  unlinked_ = flow == GST_FLOW_NOT_LINKED;
-  if (unlinked_) {
+  const bool unlinked = flow == GST_FLOW_NOT_LINKED;
+  unlinked_ = unlinked;
+  if (unlinked) {  // not unlinked_: an event that says "linked" may have cleared it already
     // Linked a moment ago: the event that says so found nothing to start again.
     if (gst_pad_needs_reconfigure(pad_) != 0) {
       relinked();

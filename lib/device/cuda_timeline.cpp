@@ -23,6 +23,7 @@ class WordTimeline final : public CudaTimeline {
       : CudaTimeline(std::move(device), options) {
     const auto& driver = context_.driver();
     const CudaContext::Scope scope(context_);
+    const Residents::NewMemory arrives(context_.residents());
     void* host = nullptr;
     constexpr std::size_t cache_line = 64;
     context_.check(driver.cuMemHostAlloc(&host, cache_line, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP),

@@ -113,6 +113,9 @@ class LinkMapping final : public Mapping {
 UniqueFd with_own_position(UniqueFd fd) {
   struct stat status {};
   if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return fd;
+  // No more than the peer gave: opening anew would make a descriptor writable that it sent to be read.
+  const int flags = fcntl(fd.get(), F_GETFL);
+  if (flags < 0 || (flags & (O_ACCMODE | O_PATH)) != O_RDWR) return fd;
   UniqueFd own(open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), O_RDWR | O_CLOEXEC));
   return own ? std::move(own) : std::move(fd);
 }

@@ -254,7 +254,7 @@ TEST_F(Flow, AnEndIsNotUndoneByALink) {
   EXPECT_EQ(watch_.count(), 5U);
 }
 
-// The same, with the flush and the end while the link is being dealt with.
+// The channel's part, where the flush and the end come while the link is being dealt with.
 TEST(Relinked, LeavesAnyOtherFlowAsItIs) {
   const auto channel = std::make_shared<Channel>("relinked");
   for (const GstFlowReturn flow : {GST_FLOW_OK, GST_FLOW_EOS, GST_FLOW_NOT_NEGOTIATED, GST_FLOW_ERROR}) {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <gpumap/device.hpp>
@@ -258,9 +257,8 @@ TEST_F(Memory, ImportsDoNotShareAFilePosition) {
   UniqueFd shared;
   const link::MemoryOffer offer = link::describe(*mapping, shared);
   // Another process's import, without end. On hardware there is no position to move.
-  std::atomic<bool> done{false};
-  std::thread other([&] {
-    while (!done) lseek(shared.get(), 7, SEEK_SET);
+  const std::jthread other([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) lseek(shared.get(), 7, SEEK_SET);
   });
   int right = 0;
   constexpr int imports = 300;
@@ -272,8 +270,6 @@ TEST_F(Memory, ImportsDoNotShareAFilePosition) {
       ADD_FAILURE() << error.what();
     }
   }
-  done = true;
-  other.join();
   EXPECT_EQ(right, imports);
 }
 
