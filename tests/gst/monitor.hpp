@@ -110,6 +110,10 @@ class Monitor {
         state_.caps = true;
         break;
       case GST_EVENT_SEGMENT:
+        if (state_.flushing) {  // of the seek before this flush's, and forgotten with it
+          rule(is_in_order(), "a segment while flushing");
+          break;
+        }
         rule(state_.stream && state_.caps, "a segment before caps");
         state_.segment = true;
         gst_event_copy_segment(event, &state_.format);
