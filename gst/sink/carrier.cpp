@@ -22,6 +22,23 @@ void copy_metas_on_memory(GstBuffer* to, GstBuffer* from) {
   }
 }
 
+/// Upstream's own functions to map its planes know upstream's memory, which stays behind: the bytes of a slot lie as
+/// offsets and strides say, and GStreamer's own functions read them so.
+void map_planes_by_layout(GstBuffer* carrier) {
+  static const GstVideoMeta usual = [] {
+    GstBuffer* any = gst_buffer_new();
+    const GstVideoMeta made = *gst_buffer_add_video_meta(any, GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_GRAY8, 1, 1);
+    gst_buffer_unref(any);
+    return made;
+  }();
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta_filtered(carrier, &state, GST_VIDEO_META_API_TYPE)) {
+    auto* layout = reinterpret_cast<GstVideoMeta*>(meta);
+    layout->map = usual.map;
+    layout->unmap = usual.unmap;
+  }
+}
+
 enum class Metas { none, layout, others };
 
 /// Layout: GstVideoMeta alone, which every frame of a pool has and which looks at no memory.
@@ -46,7 +63,10 @@ GstBuffer* carrier_of(GstBuffer* from) {
   }
   gst_buffer_copy_into(carrier, from, metas == Metas::none ? copy_flags_and_times : copy_all_but_memory, 0,
                        static_cast<gsize>(-1));
-  if (metas != Metas::none) copy_metas_on_memory(carrier, from);
+  if (metas != Metas::none) {
+    copy_metas_on_memory(carrier, from);
+    map_planes_by_layout(carrier);
+  }
   if (metas == Metas::others) {
     copy_tensors(carrier, from);
     gst_buffer_remove_all_memory(carrier);

@@ -65,6 +65,58 @@ INSTANTIATE_TEST_SUITE_P(Through, Layout,
                                                                         : "User";
                          });
 
+gboolean map_own_memory(GstVideoMeta* /*meta*/, guint /*plane*/, GstMapInfo* /*info*/, gpointer* /*data*/,
+                        gint* /*stride*/, GstMapFlags /*flags*/) {
+  return FALSE;  // as a hardware decoder's function does with memory of another
+}
+gboolean unmap_own_memory(GstVideoMeta* /*meta*/, guint /*plane*/, GstMapInfo* /*info*/) {
+  return FALSE;
+}
+
+// How upstream maps the planes of its own memory is of no use for the slot: that is read as the layout says.
+TEST(OwnWaysToMap, StayWithUpstreamsMemory) {
+  const Caps caps = video_caps("I420", 35, 9);
+  GstVideoInfo packed, padded;
+  ASSERT_TRUE(gst_video_info_from_caps(&packed, caps.get()));
+  padded = packed;
+  GstVideoAlignment alignment;
+  gst_video_alignment_reset(&alignment);
+  alignment.padding_left = 16;
+  alignment.padding_right = 77;
+  ASSERT_TRUE(gst_video_info_align(&padded, &alignment));
+  for (const char* memory : {"", "(memory:GPUMap)"}) {
+    SCOPED_TRACE(memory);
+    Pipeline pipeline(
+        on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "
+                                   "capsfilter caps=video/x-raw") +
+                       memory + " ! appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const Data data = random_data(padded.size, 4);
+    Buffer buffer = new_buffer(data);
+    GstVideoMeta* meta = gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_I420,
+                                                        35, 9, 3, padded.offset, padded.stride);
+    meta->map = map_own_memory;
+    meta->unmap = unmap_own_memory;
+    push(pipeline.appsrc(), std::move(buffer));
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    GstVideoFrame frame;
+    ASSERT_TRUE(gst_video_frame_map(&frame, &packed, gst_sample_get_buffer(sample.get()), GST_MAP_READ));
+    Data rows;
+    for (guint plane = 0; plane < 3; ++plane) {
+      const auto width = static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_WIDTH(&frame, plane));
+      for (gint row = 0; row < GST_VIDEO_FRAME_COMP_HEIGHT(&frame, plane); ++row) {
+        const auto* first = static_cast<const std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&frame, plane)) +
+                            row * GST_VIDEO_FRAME_PLANE_STRIDE(&frame, plane);
+        rows.insert(rows.end(), first, first + width);
+      }
+    }
+    gst_video_frame_unmap(&frame);
+    EXPECT_TRUE(rows == rows_of(padded, data));
+  }
+}
+
 /// I420 with `below` rows under its picture.
 GstVideoInfo padded_info(const Caps& caps, guint below) {
   GstVideoInfo info;
