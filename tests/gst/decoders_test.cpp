@@ -90,6 +90,30 @@ TEST(Decoders, PngdecReads) {
       5, 5, 0);
 }
 
+// The sink of a player is in a bin of its own, and may be in two.
+TEST(Decoders, AreFoundFromInsideBins) {
+  const std::string channel = new_channel();
+  for (int bins = 1; bins <= 2; ++bins) {
+    Pipeline pipeline(
+        "videotestsrc num-buffers=5 pattern=ball ! video/x-raw,format=RGB,width=322,height=182 ! "
+        "pngenc snapshot=false ! pngdec name=last gpumapsrc channel=" +
+        channel + " ! fakesink sync=false");
+    GstElement* bin =
+        gst_parse_bin_from_description(("queue ! gpumapsink name=sink channel=" + channel).c_str(), TRUE, nullptr);
+    if (bins == 2) {
+      GstElement* outer = gst_bin_new(nullptr);
+      const Pad inner(gst_element_get_static_pad(bin, "sink"));
+      gst_bin_add(GST_BIN(outer), bin);
+      gst_element_add_pad(outer, gst_ghost_pad_new("sink", inner.get()));
+      bin = outer;
+    }
+    gst_bin_add(GST_BIN(pipeline.get()), bin);
+    ASSERT_TRUE(gst_element_link(pipeline.element("last"), bin));
+    ASSERT_EQ(pipeline.run(), "eos");
+    EXPECT_EQ(stat(pipeline.element("sink"), "copied-frames"), 5U) << "in " << bins << " bins";
+  }
+}
+
 // The same buffer pushed again and again: the first time it is the slot, then its content is copied from there.
 TEST(Decoders, ImagefreezeSendsOneFrameOften) {
   expect_same(
