@@ -12,12 +12,28 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 
 namespace gpumap::gst {
 
+namespace {
+
+/// Adds `shift` to the running time of all that lies in `segment`. GStreamer's own function measures a negative shift
+/// from the start of the segment, also where it is played backwards, from its stop on.
+bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
+  const auto earlier = shift < 0 ? static_cast<GstClockTime>(-shift) : 0;
+  if (segment.rate > 0 || earlier <= segment.base || !GST_CLOCK_TIME_IS_VALID(segment.stop)) {
+    return gst_segment_offset_running_time(&segment, segment.format, shift) != 0;
+  }
+  const double cut = static_cast<double>(earlier - segment.base) * -segment.rate;
+  segment.base = 0;
+  segment.offset += std::min(static_cast<GstClockTime>(cut), segment.stop - std::min(segment.offset, segment.stop));
+  return true;
+}
+
+}  // namespace
+
 void SrcStream::push_segment() {
   GstSegment segment;
   gst_event_copy_segment(segment_, &segment);
   const GstClockTimeDiff shift = shift_.value();
-  const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME &&
-                     gst_segment_offset_running_time(&segment, GST_FORMAT_TIME, shift);
+  const bool moved = shift != 0 && segment.format == GST_FORMAT_TIME && shift_running_time(segment, shift);
   GstEvent* event = moved ? gst_event_new_segment(&segment) : gst_event_ref(segment_);
   if (moved) gst_event_set_seqnum(event, gst_event_get_seqnum(segment_));
   GST_DEBUG_OBJECT(element_, "segment, running time shifted by %" GST_STIME_FORMAT, GST_STIME_ARGS(shift));

@@ -6,6 +6,7 @@
 #include "gpumap/latency.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -28,9 +29,11 @@ GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, bo
   const bool settled = playing && !is_changing_state(element);
   estimated = estimated || !settled;
   if (settled || is_in_playing(element)) return static_cast<GstClockTimeDiff>(base_time_of(element));
-  GstElement* pipeline = top_level(element);
-  const GstClockTime stopped = gst_element_get_start_time(pipeline);
-  gst_object_unref(pipeline);
+  const Ptr<GstElement> pipeline(top_level(element));
+  // A live pipeline lets its elements play while the sink of one branch still waits for its first frame. The pipeline
+  // counts from its base time then, which it has set before the elements play.
+  if (playing && !is_prerolling(element)) return static_cast<GstClockTimeDiff>(base_time_of(pipeline.get()));
+  const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
   return static_cast<GstClockTimeDiff>(now) -
          static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0);
 }
@@ -76,10 +79,11 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel) {
   two_clocks_ = here != nullptr && there != nullptr && here != there;
   if (same_pipeline(src_, sink)) {
     shift = 0;
-  } else if (there == nullptr || is_stopping(sink)) {
-    estimated_ = true;  // it has never played, or will do so no more, and what is left of it is due when it always was
+  } else if (is_stopping(sink) || (here == nullptr && there == nullptr)) {
+    estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
   } else {
-    const GstClockTime now_there = gst_clock_get_time(there);
+    // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
+    const GstClockTime now_there = gst_clock_get_time(there != nullptr ? there : here);
     const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here) : now_there;
     const GstClockTimeDiff due_there = base_of(sink, channel.sink_playing(), now_there, estimated_);
     const GstClockTimeDiff due_here = base_of(src_, channel.src_playing() && here != nullptr, now_here, estimated_);
