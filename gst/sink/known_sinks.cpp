@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "gst/channel/pipeline_state.hpp"
@@ -32,12 +33,15 @@ std::vector<std::unique_ptr<Known>>& all() {
   return *sinks;
 }
 
-bool has_channel(GstElement* sink, const char* channel) {
-  gchar* own = nullptr;
-  g_object_get(sink, "channel", &own, nullptr);
-  const bool same = g_strcmp0(own, channel) == 0;
-  g_free(own);
-  return same;
+/// Whether a gpumapsrc with these properties meets it: at its socket, where it serves one, else on its channel.
+bool meets(GstElement* sink, const std::string& channel, const std::string& socket_path) {
+  gchar* own_channel = nullptr;
+  gchar* own_path = nullptr;
+  g_object_get(sink, "channel", &own_channel, "socket-path", &own_path, nullptr);
+  const Ptr<gchar> of_channel(own_channel);
+  const Ptr<gchar> of_path(own_path);
+  const std::string path = own_path != nullptr ? own_path : "";
+  return path == socket_path && (!path.empty() || g_strcmp0(own_channel, channel.c_str()) == 0);
 }
 
 /// Those that `are_wanted`.
@@ -66,8 +70,8 @@ void forget_sink(GstElement* sink) {
   std::erase_if(all(), [&](const auto& known) { return known->sink == sink; });
 }
 
-GstPad* pad_of_sole_sink(const char* channel) {
-  const auto sinks = living([&](GstElement* sink) { return has_channel(sink, channel); });
+GstPad* pad_of_sole_sink(const std::string& channel, const std::string& socket_path) {
+  const auto sinks = living([&](GstElement* sink) { return meets(sink, channel, socket_path); });
   return sinks.size() == 1 ? gst_element_get_static_pad(sinks.front().get(), "sink") : nullptr;
 }
 

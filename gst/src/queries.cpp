@@ -83,7 +83,7 @@ gboolean answer_caps(GstPad* pad, GstPad* far, GstQuery* query) {
 
 }  // namespace
 
-gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, GstQuery* query) {
+gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad* pad, GstQuery* query) {
   GstObject* parent = GST_OBJECT_PARENT(pad);
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_LATENCY:
@@ -94,7 +94,7 @@ gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, G
       return TRUE;
     case GST_QUERY_CAPS: {
       Ptr<GstPad> far(stream.far_pad());
-      if (!far) far.reset(pad_of_sole_sink(channel));
+      if (!far) far.reset(pad_of_sole_sink(settings.channel, settings.socket_path));
       if (!far || !gst_pad_is_linked(far.get())) break;
       return answer_caps(pad, far.get(), query);
     }

@@ -6,9 +6,10 @@
 
 namespace gpumap::gst {
 
+struct SrcSettings;
 class SrcStream;
 
-/// Answer a query on the src pad. `channel`: the property, for what is asked before the start. From any thread.
-[[nodiscard]] gboolean answer_src_query(SrcStream& stream, const char* channel, GstPad* pad, GstQuery* query);
+/// Answer a query on the src pad. `settings`: the properties, for what is asked before the start. From any thread.
+[[nodiscard]] gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad* pad, GstQuery* query);
 
 }  // namespace gpumap::gst

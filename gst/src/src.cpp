@@ -142,9 +142,9 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
 gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   SrcState& state = state_of(parent);
   GST_OBJECT_LOCK(parent);
-  const std::string channel = state.settings.channel;
+  const SrcSettings settings = state.settings;
   GST_OBJECT_UNLOCK(parent);
-  return gpumap::gst::answer_src_query(state.stream, channel.c_str(), pad, query);
+  return gpumap::gst::answer_src_query(state.stream, settings, pad, query);
 }
 
 /// What the application sends downstream through its pipeline, EOS above all, reaches every source.

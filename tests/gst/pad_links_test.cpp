@@ -60,6 +60,29 @@ TEST_F(Links, ARenamedSinkIsAnother) {
   EXPECT_EQ(says(), "ANY");
 }
 
+// At a socket the channel does not count, which is "default" where nobody names one.
+TEST_F(Links, SinksAtASocketHaveNoChannel) {
+  const Pipeline in("capsfilter caps=audio/x-raw ! " + sink_ + " name=sink");
+  GstElement* sink = in.element("sink");
+  GstElement* src = out_.element("src");
+  EXPECT_NE(says(), "ANY");
+  g_object_set(sink, "socket-path", "/nowhere/mic", nullptr);
+  EXPECT_EQ(says(), "ANY") << "the sink serves no channel";
+  g_object_set(src, "socket-path", "/nowhere/cam", nullptr);
+  EXPECT_EQ(says(), "ANY") << "two sockets";
+  g_object_set(src, "socket-path", "/nowhere/mic", "channel", new_channel().c_str(), nullptr);
+  EXPECT_EQ(says(), "audio/x-raw(memory:GPUMap); audio/x-raw") << "one socket, in one process";
+  g_object_set(sink, "socket-path", "", nullptr);
+  EXPECT_EQ(says(), "ANY") << "the src takes no channel";
+}
+
+TEST(Sockets, OfOtherMediaAreLinked) {
+  const Pipeline pipeline(
+      "audiotestsrc ! gpumapsink socket-path=/nowhere/mic gpumapsrc socket-path=/nowhere/cam ! videoconvert ! "
+      "fakesink");
+  EXPECT_EQ(pipeline.error(), "");
+}
+
 // Once caps are chosen they come first; upstream may give others, if a new link needs them.
 TEST_F(Links, ChosenCapsComeFirst) {
   Pipeline in("videotestsrc num-buffers=3 ! video/x-raw,format=GRAY8,width=8,height=8 ! " + sink_);
