@@ -29,6 +29,7 @@ struct KernelState {
   bool share_told = false;                          ///< likewise
   std::atomic<std::uint64_t> dropped{0};            ///< since the start, for being too short
   std::atomic<std::uint64_t> dropped_by_kernel{0};  ///< since the start
+  bool lost_one = false;                            ///< the last frame reached nobody. The streaming thread's
   bool caps_refused = false;                        ///< and told; upstream may send them again. The streaming thread's
 };
 
@@ -54,5 +55,7 @@ void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner);
 void install_kernel_negotiation(GstBaseTransformClass* klass);
 /// Set what takes buffers and events.
 void install_kernel_stream(GstBaseTransformClass* klass);
+/// Once, when the element is made: frames that were made for one peer do not reach another as they are.
+void watch_kernel_link(GstBaseTransform* kernel);
 
 }  // namespace gpumap::gst

@@ -154,9 +154,13 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   if (made.shortened) set_times_of_shortened(out, made.bytes);
   keep_result(in, input, gst_buffer_get_size(out));
   if (launcher_->has_result()) result_.put_on(out);
-  if (to_host && default_layout_only_ && out_format_.is_video()) out = in_default_layout(out, out_format_.video());
+  if (to_host) out = as_downstream_reads(out);
   tell_tensors(out, in, made, input.frame.sequence);
   return out;
+}
+
+GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
+  return default_layout_only_ && out_format_.is_video() ? in_default_layout(out, out_format_.video()) : out;
 }
 
 /// With the memory in which the output lies. Null when cancelled.

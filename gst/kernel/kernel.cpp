@@ -95,6 +95,7 @@ gboolean start(GstBaseTransform* trans) {
   state.shortfall_told = false;
   state.risk_told = false;
   state.share_told = false;
+  state.lost_one = false;
   state.dropped = state.dropped_by_kernel = 0;
   try {
     auto settings = gpumap::gst::settings_of(trans);
@@ -162,4 +163,5 @@ static void gst_gpumap_kernel_init(GstGpumapKernel* self) {
   self->state = new KernelState;
   gst_base_transform_set_in_place(GST_BASE_TRANSFORM_CAST(self), FALSE);
   gst_base_transform_set_passthrough(GST_BASE_TRANSFORM_CAST(self), FALSE);
+  gpumap::gst::watch_kernel_link(GST_BASE_TRANSFORM_CAST(self));
 }

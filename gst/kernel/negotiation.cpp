@@ -142,6 +142,11 @@ void ask_no_tensors(GstQuery* query, const DeclaredCaps& declared) {
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
   if (direction == GST_PAD_SINK && answer_reads_gpu_memory(query)) return TRUE;
+  if (direction == GST_PAD_SRC && asks_for_gpu_memory(query)) {
+    const auto runner = runner_of(trans);
+    return static_cast<gboolean>(state.downstream_changed || gst_pad_needs_reconfigure(trans->srcpad) != 0 ||
+                                 (runner && runner->output() == FramesIn::ours));
+  }
   if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
     const KernelSettings settings = settings_of(trans);
     if (answer_context(GST_ELEMENT_CAST(trans), query, settings, state.context_told)) return TRUE;

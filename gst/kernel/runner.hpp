@@ -44,6 +44,8 @@ class KernelRunner {
   void set_caps(const GstCaps* in, const GstCaps* out);
   /// Whether what follows knows raw video in GStreamer's default layout alone.
   void set_default_layout_only(bool only) noexcept { default_layout_only_ = only; }
+  /// `out` (both transfer full) as what follows knows it. Throws Error.
+  [[nodiscard]] GstBuffer* as_downstream_reads(GstBuffer* out) const;
   [[nodiscard]] FramesIn input() const noexcept { return input_; }    ///< of the caps; from any thread
   [[nodiscard]] FramesIn output() const noexcept { return output_; }  ///< likewise
   [[nodiscard]] const FrameFormat& output_format() const noexcept { return out_format_; }

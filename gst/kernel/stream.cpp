@@ -10,7 +10,9 @@
 #include "gst/kernel/element.hpp"
 #include "gst/kernel/neighbours.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/memory/memory.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 
@@ -91,6 +93,14 @@ void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outc
   }
 }
 
+/// A frame in ordinary memory that was made for whoever was linked here before, and waited in a queue: those that
+/// follow lie in GPU memory.
+bool is_stale(GstBaseTransform* trans, const KernelRunner& runner, GstBuffer* in) {
+  const bool wants_ours = runner.input() == FramesIn::host || runner.input() == FramesIn::ours;
+  const bool ours = gst_buffer_n_memory(in) == 1 && frame_memory(gst_buffer_peek_memory(in, 0)) != nullptr;
+  return wants_ours && !ours && upstream_gives_gpu_memory(trans->sinkpad);
+}
+
 /// One frame that is too short need not end the stream.
 bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   const std::string why = runner.shortfall(in);
@@ -131,7 +141,11 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
   GstFlowReturn flow = GST_FLOW_FLUSHING;
   try {
     const auto runner = follow(trans, runner_of(trans), in);
-    if (runner && drops(trans, *runner, in)) {
+    if (runner && is_stale(trans, *runner, in)) {
+      GST_INFO_OBJECT(trans, "linked anew: left out %" GST_PTR_FORMAT, static_cast<void*>(in));
+      runner->break_off();
+      flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
+    } else if (runner && drops(trans, *runner, in)) {
       flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
     } else if (runner) {
       update_params(trans, *runner, stream_time_of(trans, in));
@@ -143,6 +157,10 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
       const auto [outcome, given] = runner->run(in);
       *out = given;
+      if (given != nullptr && std::exchange(state_of(trans).lost_one, false)) {
+        *out = gst_buffer_make_writable(given);
+        GST_BUFFER_FLAG_SET(*out, GST_BUFFER_FLAG_DISCONT);
+      }
       GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
                      static_cast<void*>(*out));
       tell_risk(trans, *runner);
@@ -210,7 +228,49 @@ gboolean src_event(GstBaseTransform* trans, GstEvent* event) {
   return kernel_parent_class()->src_event(trans, event);
 }
 
+/// The same but for the memory that they are in.
+bool are_of_one_picture(const GstCaps* one, const GstCaps* other) {
+  const Ptr<GstCaps> plain(from_either_memory(one));
+  const Ptr<GstCaps> other_plain(from_either_memory(other));
+  return !gst_caps_is_empty(plain.get()) && gst_caps_is_equal(plain.get(), other_plain.get()) != 0;
+}
+
+/// A frame on its last step to what follows, where another element may have been linked since it was made. That one
+/// gets its caps first. Where these differ in the memory at most, the frame may go on: one in GPU memory to anybody,
+/// for the CPU can read it, one in ordinary memory to those that take that. Else it is left out.
+GstPadProbeReturn fit(GstBaseTransform* trans, GstPadProbeInfo& info) {
+  GstPad* pad = trans->srcpad;
+  const auto runner = runner_of(trans);
+  if (!runner || gst_pad_is_linked(pad) == 0 || gst_pad_needs_reconfigure(pad) == 0) return GST_PAD_PROBE_OK;
+  const Ptr<GstCaps> before(gst_pad_get_current_caps(pad));
+  const bool negotiated = before && gst_base_transform_reconfigure(trans) != 0;
+  const Ptr<GstCaps> after(gst_pad_get_current_caps(pad));
+  auto* buffer = GST_BUFFER_CAST(info.data);
+  const bool ours = gst_buffer_n_memory(buffer) == 1 && frame_memory(gst_buffer_peek_memory(buffer, 0)) != nullptr;
+  if (negotiated && are_of_one_picture(before.get(), after.get()) && (ours || runner->output() == FramesIn::host)) {
+    telling(trans, [&] {
+      ask_for_layout(trans, *runner);
+      info.data = runner->as_downstream_reads(GST_BUFFER_CAST(std::exchange(info.data, nullptr)));
+    });
+    if (info.data != nullptr) return GST_PAD_PROBE_OK;
+    GST_PAD_PROBE_INFO_FLOW_RETURN(&info) = GST_FLOW_ERROR;
+    return GST_PAD_PROBE_HANDLED;
+  }
+  if (negotiated && gst_caps_is_equal(before.get(), after.get()) != 0) return GST_PAD_PROBE_OK;
+  GST_INFO_OBJECT(trans, "linked anew: left out %" GST_PTR_FORMAT, static_cast<void*>(buffer));
+  state_of(trans).lost_one = true;
+  return GST_PAD_PROBE_DROP;
+}
+
 }  // namespace
+
+void watch_kernel_link(GstBaseTransform* kernel) {
+  forget_memory_at_unlink(kernel->srcpad);
+  gst_pad_add_probe(
+      kernel->srcpad, GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return fit(static_cast<GstBaseTransform*>(self), *info); },
+      kernel, nullptr);
+}
 
 void install_kernel_stream(GstBaseTransformClass* klass) {
   klass->generate_output = generate_output;

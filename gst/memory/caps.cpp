@@ -119,18 +119,46 @@ bool peer_names_memory(GstPad* srcpad, const GstCaps* caps, const char* feature)
 namespace {
 
 constexpr const char* reads_query = "gpumap-reads-gpu-memory";
+constexpr const char* gives_query = "gpumap-gives-gpu-memory";
+
+/// Elements pass on what they do not know, a tee to one branch after the other until one answers.
+bool peer_says_yes(GstPad* pad, const char* name) {
+  const Ptr<GstQuery> query(gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(name)));
+  return gst_pad_peer_query(pad, query.get()) != 0;
+}
+
+bool is_custom(const GstQuery* query, const char* name) {
+  return GST_QUERY_TYPE(query) == GST_QUERY_CUSTOM &&
+         gst_structure_has_name(gst_query_get_structure(const_cast<GstQuery*>(query)), name) != 0;
+}
 
 }  // namespace
 
 bool peer_reads_gpu_memory(GstPad* srcpad) {
-  // Elements pass on what they do not know, a tee to one branch after the other until one answers.
-  const Ptr<GstQuery> query(gst_query_new_custom(GST_QUERY_CUSTOM, gst_structure_new_empty(reads_query)));
-  return gst_pad_peer_query(srcpad, query.get()) != 0;
+  return peer_says_yes(srcpad, reads_query);
 }
 
 bool answer_reads_gpu_memory(const GstQuery* query) {
-  return GST_QUERY_TYPE(query) == GST_QUERY_CUSTOM &&
-         gst_structure_has_name(gst_query_get_structure(const_cast<GstQuery*>(query)), reads_query) != 0;
+  return is_custom(query, reads_query);
+}
+
+bool upstream_gives_gpu_memory(GstPad* sinkpad) {
+  return peer_says_yes(sinkpad, gives_query);
+}
+
+bool asks_for_gpu_memory(const GstQuery* query) {
+  return is_custom(query, gives_query);
+}
+
+void forget_memory_at_unlink(GstPad* srcpad) {
+  const auto unlinked = +[](GstPad* pad, GstPad* /*peer*/, gpointer /*user*/) {
+    const Ptr<GstCaps> caps(gst_pad_get_current_caps(pad));
+    if (!is_gpu_caps(caps.get())) return;
+    const Ptr<GstCaps> plain(with_feature(caps.get(), false));
+    const Ptr<GstEvent> event(gst_event_new_caps(plain.get()));
+    (void)gst_pad_store_sticky_event(pad, event.get());
+  };
+  g_signal_connect(srcpad, "unlinked", G_CALLBACK(unlinked), nullptr);
 }
 
 }  // namespace gpumap::gst

@@ -81,4 +81,14 @@ template <typename Fits>
 /// Answer the query of peer_reads_gpu_memory() with yes; false for any other query.
 [[nodiscard]] bool answer_reads_gpu_memory(const GstQuery* query);
 
+/// Whether the gpumap element that makes the frames before `sinkpad` gives GPU memory by now, or is about to choose
+/// anew: a frame in ordinary memory was made for the element that was linked there before, and may wait in a queue.
+[[nodiscard]] bool upstream_gives_gpu_memory(GstPad* sinkpad);
+/// Whether `query` is that of upstream_gives_gpu_memory().
+[[nodiscard]] bool asks_for_gpu_memory(const GstQuery* query);
+
+/// From now on a link of `srcpad` that ends leaves plain caps on it: the next peer may know nothing of GPU memory, and
+/// gets the caps of the pad before it is asked.
+void forget_memory_at_unlink(GstPad* srcpad);
+
 }  // namespace gpumap::gst

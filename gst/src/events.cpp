@@ -2,9 +2,12 @@
 // What a gpumapsrc does with what lies between frames: caps, segments, flushes, the end; and with events from
 // downstream.
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "gst/channel/peer_query.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
 #include "gst/src/stream.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
@@ -67,8 +70,28 @@ bool SrcStream::negotiate() {
     refuse();
     return false;
   }
+  if (!output_.awaits_caps()) forgiven_until_ = no_deadline;
   channel_->set_kept_slots(std::max(channel_->kept_slots(), output_.kept_buffers()));
   return true;
+}
+
+/// Who cannot be asked may give anything.
+bool SrcStream::upstream_gives(GstCaps* wanted) {
+  const Ptr<GstQuery> query(gst_query_new_caps(wanted));
+  const Ptr<GstPad> far(far_pad());
+  if (!(far ? peer_query(far.get(), query.get()) == PeerAnswer::yes : ask_far(query.get()))) return true;
+  GstCaps* given = nullptr;
+  gst_query_parse_caps_result(query.get(), &given);
+  return given == nullptr || gst_caps_can_intersect(given, wanted) != 0;
+}
+
+/// Downstream refused a frame. Until upstream gives the caps that downstream wants now, those that were made before are
+/// left out; but an upstream that says it could and never does is not waited for without end.
+bool SrcStream::forgives_refusal() {
+  constexpr std::chrono::seconds patience(10);
+  if (!output_.awaits_caps()) return false;
+  if (forgiven_until_ == no_deadline) forgiven_until_ = Clock::now() + patience;
+  return Clock::now() < forgiven_until_;
 }
 
 void SrcStream::push(GstEvent* event) {

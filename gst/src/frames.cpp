@@ -108,6 +108,27 @@ void SrcStream::stamp_time(GstBuffer* buffer) const {
   GST_BUFFER_DTS(buffer) = GST_CLOCK_TIME_NONE;
 }
 
+/// A frame on its last step to what follows. Another element may have been linked since it was made: that one gets its
+/// caps first, and the frame as it reads frames.
+GstPadProbeReturn SrcStream::fit(GstPadProbeInfo& info) {
+  if (gst_pad_is_linked(pad_) == 0 || gst_pad_check_reconfigure(pad_) == 0) return GST_PAD_PROBE_OK;
+  output_.reconsider();
+  keeps_ = false;
+  if (output_.negotiate()) {
+    try {
+      info.data = output_.fit(GST_BUFFER_CAST(std::exchange(info.data, nullptr)));
+      return GST_PAD_PROBE_OK;
+    } catch (const std::exception&) {
+      failed_ = std::current_exception();
+      return GST_PAD_PROBE_HANDLED;
+    }
+  }
+  // The next frame, or event, says what is wrong, if it still is.
+  gst_pad_mark_reconfigure(pad_);
+  lost_one_ = true;
+  return GST_PAD_PROBE_DROP;
+}
+
 void SrcStream::push(Channel::Next& frame) {
   if (drops_) return;
   if (!started_) push_stream_start();
@@ -138,9 +159,11 @@ void SrcStream::push(Channel::Next& frame) {
   GST_LOG_OBJECT(element_, "frame %" G_GUINT64_FORMAT "%s: %" GST_PTR_FORMAT, number,
                  memory == SrcOutput::Memory::copy ? ", copied" : "", static_cast<void*>(buffer));
   const GstFlowReturn flow = gst_pad_push(pad_, buffer);
-  if (flow == GST_FLOW_NOT_NEGOTIATED && gst_pad_needs_reconfigure(pad_) != 0) {
-    // Another peer while this frame was under way, in the memory that the last one agreed to: as GstBaseSrc does.
-    GST_INFO_OBJECT(element_, "linked anew: frame %" G_GUINT64_FORMAT " is lost", number);
+  if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  if (flow == GST_FLOW_NOT_NEGOTIATED && (gst_pad_needs_reconfigure(pad_) != 0 || forgives_refusal())) {
+    // Another peer while this frame was under way, in the memory that the last one agreed to: as GstBaseSrc does. Or
+    // the same one wants other caps now.
+    GST_INFO_OBJECT(element_, "linked anew, or other caps are to come: frame %" G_GUINT64_FORMAT " is lost", number);
     lost_one_ = true;
   } else if (flow == GST_FLOW_NOT_NEGOTIATED) {
     refuse();

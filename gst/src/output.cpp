@@ -45,6 +45,7 @@ void SrcOutput::reset() {
   gst_clear_caps(&upstream_);
   negotiated_ = false;
   agreed_ = false;
+  awaits_caps_ = false;
   gpu_ = false;
   kernel_behind_ = false;
   video_ = false;
@@ -56,6 +57,7 @@ void SrcOutput::set_caps(GstCaps* upstream) {
   gst_caps_replace(&upstream_, upstream);
   negotiated_ = false;
   agreed_ = false;
+  awaits_caps_ = false;
 }
 
 std::string SrcOutput::refusal() const {
@@ -79,9 +81,10 @@ bool SrcOutput::negotiate() {
   // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
   if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain.get())) {
     // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
-    negotiated_ = agreed_;
+    negotiated_ = awaits_caps_ = agreed_ && upstream_gives_others();
     return negotiated_;
   }
+  awaits_caps_ = false;
   negotiated_ = push_caps((gpu_ ? gpu : plain).get());
   // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
   // the first finds GPU memory in the buffers.
@@ -94,6 +97,12 @@ bool SrcOutput::negotiate() {
                   default_layout_only() ? ", reads no GstVideoMeta" : "");
   agreed_ = negotiated_;
   return negotiated_;
+}
+
+bool SrcOutput::upstream_gives_others() const {
+  const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad_, nullptr));
+  const Ptr<GstCaps> wanted(from_either_memory(takes.get()));
+  return !gst_caps_is_empty(wanted.get()) && upstream_gives_(wanted.get());
 }
 
 bool SrcOutput::push_caps(GstCaps* caps) {
@@ -163,6 +172,10 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
     gst_buffer_append_memory(buffer,
                              memory_new(wrapping_allocator(), std::move(slot), bytes, GST_MEMORY_FLAG_READONLY));
   }
+  return fit(buffer);
+}
+
+GstBuffer* SrcOutput::fit(GstBuffer* buffer) const {
   return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
 }
 

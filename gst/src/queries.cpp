@@ -101,7 +101,9 @@ gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad
     case GST_QUERY_ACCEPT_CAPS:
     case GST_QUERY_ALLOCATION:
       break;
-    default:  // upstream's to answer, as through a queue
+    default:
+      if (asks_for_gpu_memory(query)) return static_cast<gboolean>(stream.gives_gpu_memory());
+      // upstream's to answer, as through a queue
       return static_cast<gboolean>(ask_upstream(stream, pad, query));
   }
   return gst_pad_query_default(pad, parent, query);

@@ -10,6 +10,7 @@
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/report.hpp"
+#include "gst/memory/caps.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -22,6 +23,19 @@ namespace {
 constexpr std::chrono::milliseconds patience_with_others(100);
 
 }  // namespace
+
+SrcStream::SrcStream(GstElement* element, GstPad* pad)
+    : element_(element),
+      pad_(pad),
+      output_(pad, [this](GstCaps* wanted) { return upstream_gives(wanted); }),
+      shift_(element) {
+  forget_memory_at_unlink(pad);
+  // Behind probes that block, which applications add: while they do, another element may be linked.
+  gst_pad_add_probe(
+      pad, GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return static_cast<SrcStream*>(self)->fit(*info); }, this,
+      nullptr);
+}
 
 SrcStream::~SrcStream() {
   withdraw();

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -36,7 +37,7 @@ struct SrcSettings {
 /// task. Thread safety: as each member says.
 class SrcStream {
  public:
-  SrcStream(GstElement* element, GstPad* pad) : element_(element), pad_(pad), output_(pad), shift_(element) {}
+  SrcStream(GstElement* element, GstPad* pad);
   ~SrcStream();
   SrcStream(const SrcStream&) = delete;
   SrcStream& operator=(const SrcStream&) = delete;
@@ -72,6 +73,10 @@ class SrcStream {
   [[nodiscard]] bool ask_far(GstQuery* query);
   /// Of the channel's ring; 0 where there is none yet. From any thread.
   [[nodiscard]] std::uint32_t slots();
+  /// As upstream_gives_gpu_memory() asks. From any thread.
+  [[nodiscard]] bool gives_gpu_memory() const {
+    return gst_pad_needs_reconfigure(pad_) != 0 || output_.gives_gpu_caps();
+  }
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 
@@ -99,12 +104,15 @@ class SrcStream {
   [[nodiscard]] bool waits_for_return(Loans& loans);
   void tell_of_keeping(const Channel::Next& frame, bool more_slots);
   void stamp_time(GstBuffer* buffer) const;
+  [[nodiscard]] GstPadProbeReturn fit(GstPadProbeInfo& info);
   // src_events.cpp
   void push(GstEvent* event);
   void push_stream_start();
   void push_segment();
   void begin_anew();
   [[nodiscard]] bool negotiate();
+  [[nodiscard]] bool upstream_gives(GstCaps* wanted);
+  [[nodiscard]] bool forgives_refusal();
   [[nodiscard]] GstEvent* qos_for_sink(GstEvent* qos) const;
 
   // The sink's thread.
@@ -126,7 +134,9 @@ class SrcStream {
   bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
   bool keeping_told_ = false;
-  bool lost_one_ = false;  ///< the last frame went to no one
+  bool lost_one_ = false;                  ///< the last frame went to no one
+  Deadline forgiven_until_ = no_deadline;  ///< refused frames that downstream has agreed to before; none now
+  std::exception_ptr failed_;              ///< the last frame, at the last moment
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there

@@ -87,5 +87,47 @@ TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
   }
 }
 
+/// What is said where what follows asks for `wanted` while 64x48 of I420 play, and how many frames came since.
+struct Asked {
+  std::string said;
+  bool arrived = false;
+};
+Asked ask_for(const std::string& upstream, const std::string& behind, const char* wanted, int width) {
+  Pipeline pipeline(on_new_channel(upstream + " ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! " + behind +
+                                   "capsfilter name=filter caps=video/x-raw,format=I420,width=64,height=48 ! "
+                                   "appsink name=out sync=false max-buffers=1"));
+  EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(pull(pipeline.appsink()), nullptr) << pipeline.wait(1ms);
+  g_object_set(pipeline.element("filter"), "caps", new_caps(wanted).get(), nullptr);
+  Asked asked;
+  // The old ones are those that lie in the ring, and a few on their way there.
+  for (int i = 0; i < 100 && !asked.arrived; ++i) {
+    const Sample sample = pull(pipeline.appsink());
+    if (!sample) break;
+    GstVideoInfo info;
+    EXPECT_TRUE(gst_video_info_from_caps(&info, gst_sample_get_caps(sample.get())));
+    asked.arrived = info.width == width;
+  }
+  asked.said = pipeline.wait(1ms);
+  return asked;
+}
+
+// What upstream cannot give is an error, as behind a queue: it is not that the old frames go on.
+TEST(CapsChange, ThatUpstreamCannotMakeIsAnError) {
+  for (const char* wanted : {"video/x-raw,format=RGB,width=64,height=48", "audio/x-raw"}) {
+    const Asked asked = ask_for("videotestsrc ! video/x-raw,format=I420,width=64,height=48", "", wanted, 1);
+    EXPECT_NE(asked.said.find("what follows gpumapsrc does not take video/x-raw"), std::string::npos)
+        << wanted << ": " << asked.said;
+  }
+}
+
+// Frames of the size before fill the ring, and an element that converts refuses each of them.
+TEST(CapsChange, ForgivesEachFrameThatWasMadeBefore) {
+  for (const char* behind : {"", "videoconvert ! "}) {
+    const Asked asked = ask_for("videotestsrc", behind, "video/x-raw,format=I420,width=32,height=24", 32);
+    EXPECT_TRUE(asked.arrived) << '"' << behind << "\": " << asked.said;
+  }
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 // What a gpumapsrc says of its caps before anything starts: which media types upstream of its gpumapsink can give.
 // Elements with pads of several kinds are linked by it. And what becomes of frames while nothing is linked.
+#include <functional>
+
 #include "pipeline.hpp"
 #include "watch.hpp"
 
@@ -105,6 +107,27 @@ GstElement* add_branch(Pipeline& pipeline, const char* description, Watch& watch
   return branch;
 }
 
+/// Puts `next` in the place of the branch `now`, behind `last` (null: the element of that name), while a frame is held
+/// on its way there: `bring` brings one. The branch that is there then; borrowed.
+GstElement* replace_branch(Pipeline& pipeline, GstElement* now, const char* next, Watch& watch,
+                           GstElement* last = nullptr, const std::function<void()>& bring = {}) {
+  if (last == nullptr) last = pipeline.element("last");
+  const Pad pad(gst_element_get_static_pad(last, "src"));
+  const gulong block = gst_pad_add_probe(
+      pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
+  if (bring) bring();
+  EXPECT_TRUE(eventually([&] { return gst_pad_is_blocking(pad.get()) != FALSE; })) << pipeline.wait(1ms);
+  gst_element_unlink(last, now);
+  gst_element_set_state(now, GST_STATE_NULL);
+  gst_bin_remove(GST_BIN(pipeline.get()), now);
+  watch.forget();
+  now = add_branch(pipeline, next, watch);
+  EXPECT_TRUE(gst_element_link(last, now));
+  gst_pad_remove_probe(pad.get(), block);
+  return now;
+}
+
 TEST(Relinking, ABranchOnTheCpuIsAddedBesideAKernel) {
   Watch first, late;
   Pipeline pipeline(
@@ -130,22 +153,79 @@ TEST(Relinking, AKernelIsReplacedByAnElementOnTheCpuAndBack) {
   ASSERT_TRUE(gst_element_link(pipeline.element("last"), now));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
-  const Pad pad(gst_element_get_static_pad(pipeline.element("last"), "src"));
   for (const char* next : {"jpegenc ! fakesink name=end", "gpumapkernel ! fakesink name=end",
                            "videoconvert ! fakesink name=end", "jpegenc ! fakesink name=end"}) {
     SCOPED_TRACE(next);
-    const gulong block = gst_pad_add_probe(
-        pad.get(), GST_PAD_PROBE_TYPE_BLOCK_DOWNSTREAM,
-        [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
-    ASSERT_TRUE(eventually([&] { return gst_pad_is_blocking(pad.get()) != FALSE; }));
-    gst_element_unlink(pipeline.element("last"), now);
-    gst_element_set_state(now, GST_STATE_NULL);
-    gst_bin_remove(GST_BIN(pipeline.get()), now);
-    watch.forget();
-    now = add_branch(pipeline, next, watch);
-    ASSERT_TRUE(gst_element_link(pipeline.element("last"), now));
-    gst_pad_remove_probe(pad.get(), block);
+    now = replace_branch(pipeline, now, next, watch);
     ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
+  }
+}
+
+/// What stands before the branch, whose last element is `last`, and what is linked there, one after the other.
+struct Swaps {
+  const char* name;
+  const char* before;
+  std::vector<const char*> branches;
+};
+class SwappedBranches : public testing::TestWithParam<Swaps> {};
+constexpr const char* kernel_branch = "gpumapkernel kernel=convert ! video/x-raw,format=RGBA ! fakesink name=end";
+constexpr const char* cpu_branch = "queue ! videoscale ! video/x-raw,width=32,height=24 ! fakesink name=end";
+INSTANTIATE_TEST_SUITE_P(
+    Behind, SwappedBranches,
+    testing::Values(
+        Swaps{"Src", "gpumapsrc name=last", {kernel_branch, cpu_branch, kernel_branch, cpu_branch}},
+        Swaps{"Kernel",
+              "gpumapsrc ! gpumapkernel name=last",
+              {"fakesink name=end", kernel_branch, cpu_branch, kernel_branch, "fakesink name=end"}},
+        Swaps{"KernelAndQueue", "gpumapsrc ! gpumapkernel ! queue name=last", {"fakesink name=end", kernel_branch}}),
+    [](const auto& test) { return test.param.name; });
+
+// A frame that was made for one element is on its way while another is linked: the other one gets none that it cannot
+// read, and no caps that end its stream.
+TEST_P(SwappedBranches, GoOn) {
+  Watch watch;
+  std::string before = GetParam().before;
+  const std::string channel = " channel=" + new_channel();
+  before.insert(std::string_view("gpumapsrc").size(), channel);
+  Pipeline pipeline(
+      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=66,height=50,framerate=50/1 ! gpumapsink" + channel +
+      ' ' + before);
+  GstElement* now = nullptr;
+  for (const char* next : GetParam().branches) {
+    SCOPED_TRACE(next);
+    if (now == nullptr) {
+      now = add_branch(pipeline, next, watch);
+      ASSERT_TRUE(gst_element_link(pipeline.element("last"), now));
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    } else {
+      now = replace_branch(pipeline, now, next, watch);
+    }
+    ASSERT_TRUE(eventually([&] { return watch.count() > 3; })) << pipeline.wait(1ms);
+  }
+}
+
+// The frame itself is kept where the next element can read it: a stream may have one picture.
+TEST(Relinking, TheFrameThatIsHeldReachesTheNextElement) {
+  for (const char* last : {"", "! gpumapkernel name=kernel"}) {
+    SCOPED_TRACE(last);
+    const bool kernel = std::string_view(last) != "";
+    Watch watch;
+    Pipeline pipeline(on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc "
+                                                 "name=src $CHANNEL ") +
+                                     last));
+    GstElement* element = pipeline.element(kernel ? "kernel" : "src");
+    GstElement* now = add_branch(pipeline, kernel_branch, watch);
+    ASSERT_TRUE(gst_element_link(element, now));
+    const Caps caps = video_caps("NV12", 66, 50);
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    const Data data = random_data(frame_bytes(caps.get()), 8);
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push(pipeline.appsrc(), new_buffer(data, 7 * GST_MSECOND));
+    ASSERT_TRUE(eventually([&] { return watch.count() == 1; })) << pipeline.wait(1ms);
+    now = replace_branch(pipeline, now, "queue ! videoscale ! video/x-raw,width=32,height=24 ! fakesink name=end",
+                         watch, element, [&] { push(pipeline.appsrc(), new_buffer(data, 9 * GST_MSECOND)); });
+    ASSERT_TRUE(eventually([&] { return watch.count() == 1; })) << pipeline.wait(1ms);
+    EXPECT_EQ(watch.times(), std::vector<GstClockTime>{9 * GST_MSECOND});
   }
 }
 
