@@ -104,6 +104,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
   items_ = std::move(kept);
   pending_ = items_.size();
   if (keep_sticky) {
+    delivered_.flush();
     if (owed_) show_again();
     return;
   }

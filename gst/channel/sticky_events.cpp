@@ -35,6 +35,14 @@ void StickyEvents::remember(GstEvent* event) {
   }
 }
 
+void StickyEvents::flush() {
+  std::erase_if(events_, [](GstEvent* old) {
+    const bool ends = GST_EVENT_TYPE(old) == GST_EVENT_SEGMENT;
+    if (ends) gst_event_unref(old);
+    return ends;
+  });
+}
+
 void StickyEvents::forget() {
   for (GstEvent* event : events_) gst_event_unref(event);
   events_.clear();

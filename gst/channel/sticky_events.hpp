@@ -22,6 +22,7 @@ class StickyEvents {
   /// An event was taken; adds a reference where it is sticky. As on a pad, a new stream lets caps and segment hold.
   void remember(GstEvent* event);
   void forget();
+  void flush();  ///< as on a pad: the segment does not outlive it
   /// Give all of them back (transfer full), the last one first.
   void give_back(const std::function<void(GstEvent*)>& take);
   [[nodiscard]] bool empty() const noexcept { return events_.empty(); }

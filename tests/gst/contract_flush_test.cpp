@@ -127,6 +127,24 @@ TEST_F(Channel, AFlushMarksTheHole) {
   EXPECT_FALSE(frames[3].discont);
 }
 
+// A flush ends the segment, also for who comes later.
+TEST_F(Channel, ASrcThatComesBehindAFlushGetsNoOldSegment) {
+  open("slots=8");
+  consume();
+  frame(0);
+  ASSERT_TRUE(arrives(1));
+  out_.reset();
+  watch_.forget();
+  ASSERT_TRUE(event(gst_event_new_flush_start()));
+  ASSERT_TRUE(event(gst_event_new_flush_stop(TRUE)));
+  consume();
+  ASSERT_TRUE(eventually([&] { return watch_.events(GST_EVENT_STREAM_START) != 0; })) << watch_.order();
+  segment();
+  frame(GST_SECOND);
+  ASSERT_TRUE(arrives(1)) << watch_.order();
+  EXPECT_EQ(watch_.events(GST_EVENT_SEGMENT), 1U) << watch_.order();
+}
+
 // An event out of band overtakes the frames that wait.
 TEST_F(Channel, OutOfBandEventsPassAtOnce) {
   open("slots=32");
