@@ -259,8 +259,10 @@ GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
 
 GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* params) {
   auto* allocator = reinterpret_cast<GstGpumapAllocator*>(base);
-  // A slot starts where the frame starts: a prefix cannot be had in one.
-  if (allocator->allocate != nullptr && params->prefix == 0) {
+  // A slot starts where the frame starts: a prefix cannot be had in one. Nor is there anything in it but what upstream
+  // writes: zeros behind that would cost a write of their own.
+  const bool zeros = params->padding != 0 && (params->flags & GST_MEMORY_FLAG_ZERO_PADDED) != 0;
+  if (allocator->allocate != nullptr && params->prefix == 0 && !zeros) {
     const gsize maxsize = size + params->padding;
     if (auto bytes = (*allocator->allocate)(maxsize)) {
       return wrap(base, nullptr, bytes.release(), maxsize, 0, size, static_cast<GstMemoryFlags>(0));

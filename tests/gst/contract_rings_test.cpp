@@ -113,5 +113,45 @@ INSTANTIATE_TEST_SUITE_P(Passage, Rings, testing::Values(Params{"2", false}, Par
                            return std::string(test.param.slots) + (test.param.half_in_host_memory ? "mixed" : "slots");
                          });
 
+// A slot holds what was there before, and upstream writes its frame alone: who wants zeros behind that gets them.
+TEST(Allocations, HaveTheZerosThatAreAskedFor) {
+  constexpr gsize bytes = 1003;
+  Pipeline pipeline(
+      on_new_channel("identity name=in ! gpumapsink $CHANNEL slots=3 gpumapsrc $CHANNEL ! "
+                     "appsink name=out sync=false async=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Pad in(gst_element_get_static_pad(pipeline.element("in"), "sink"));
+  gst_pad_send_event(in.get(), gst_event_new_stream_start("frames"));
+  gst_pad_send_event(in.get(), gst_event_new_caps(new_caps("application/x-mine").get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_send_event(in.get(), gst_event_new_segment(&segment));
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  const Element found = allocator_at(in.get(), "application/x-mine", params);
+  ASSERT_NE(found, nullptr);
+  auto* allocator = reinterpret_cast<GstAllocator*>(found.get());
+  params.padding = 332;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    // The first half leave their marks in each slot.
+    const bool zeros = i >= 6;
+    params.flags = zeros ? GST_MEMORY_FLAG_ZERO_PADDED : static_cast<GstMemoryFlags>(0);
+    Buffer buffer(gst_buffer_new_allocate(allocator, zeros ? bytes : bytes + params.padding, &params));
+    if (zeros) {
+      GstMapInfo map;
+      ASSERT_TRUE(gst_memory_map(gst_buffer_peek_memory(buffer.get(), 0), &map, GST_MAP_WRITE));
+      ASSERT_GE(map.maxsize, bytes + params.padding);
+      for (gsize at = bytes; at < bytes + params.padding; ++at) ASSERT_EQ(map.data[at], 0) << at;
+      gst_memory_unmap(gst_buffer_peek_memory(buffer.get(), 0), &map);
+    }
+    const Data data = random_data(gst_buffer_get_size(buffer.get()), i);
+    gst_buffer_fill(buffer.get(), 0, data.data(), data.size());
+    ASSERT_EQ(gst_pad_chain(in.get(), buffer.release()), GST_FLOW_OK);
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr);
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+  }
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test
