@@ -46,6 +46,7 @@ void SrcOutput::reset() {
   negotiated_ = false;
   agreed_ = false;
   awaits_caps_ = false;
+  plain_for_branch_ = false;
   gpu_ = false;
   kernel_behind_ = false;
   video_ = false;
@@ -58,6 +59,7 @@ void SrcOutput::set_caps(GstCaps* upstream) {
   negotiated_ = false;
   agreed_ = false;
   awaits_caps_ = false;
+  plain_for_branch_ = false;
 }
 
 std::string SrcOutput::refusal() const {
@@ -85,18 +87,31 @@ bool SrcOutput::negotiate() {
     return negotiated_;
   }
   awaits_caps_ = false;
+  gpu_ = gpu_ && !stays_plain(plain.get());
   negotiated_ = push_caps((gpu_ ? gpu : plain).get());
   // One branch of a tee names GPU memory, another takes anything and reads no GstVideoMeta: plain caps suit both, and
   // the first finds GPU memory in the buffers.
   if (negotiated_ && gpu_ && is_raw_video(gpu.get()) && !reads_video_meta_ && peer_takes(pad_, plain.get())) {
     gpu_ = false;
-    negotiated_ = push_caps(plain.get());
+    negotiated_ = plain_for_branch_ = push_caps(plain.get());
   }
   GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers%s",
                   static_cast<void*>((gpu_ ? gpu : plain).get()), kept_buffers_,
                   default_layout_only() ? ", reads no GstVideoMeta" : "");
   agreed_ = negotiated_;
   return negotiated_;
+}
+
+/// Whether plain caps, which were chosen for one branch of a tee, still suit. That is asked under them: they would go
+/// to and fro at each change of a branch. An element that is new there may not answer before it has caps.
+bool SrcOutput::stays_plain(GstCaps* plain) {
+  if (!std::exchange(plain_for_branch_, false) || !peer_takes(pad_, plain)) return false;
+  if (!ask_allocation(plain)) {
+    gst_pad_push_event(pad_, gst_event_new_caps(plain));
+    (void)ask_allocation(plain);
+  }
+  plain_for_branch_ = !reads_video_meta_;
+  return plain_for_branch_;
 }
 
 bool SrcOutput::upstream_gives_others() const {
@@ -114,7 +129,7 @@ bool SrcOutput::push_caps(GstCaps* caps) {
   return true;
 }
 
-void SrcOutput::ask_allocation(GstCaps* caps) {
+bool SrcOutput::ask_allocation(GstCaps* caps) {
   const Ptr<GstQuery> query(gst_query_new_allocation(caps, FALSE));
   const bool answered = gst_pad_peer_query(pad_, query.get()) != 0;
   kept_buffers_ = 0;
@@ -125,6 +140,7 @@ void SrcOutput::ask_allocation(GstCaps* caps) {
   }
   reads_video_meta_ = answered && gst_query_find_allocation_meta(query.get(), GST_VIDEO_META_API_TYPE, nullptr) != 0;
   video_ = is_raw_video(caps) && gst_video_info_from_caps(&info_, caps) != 0;
+  return answered;
 }
 
 namespace {

@@ -56,7 +56,8 @@ class SrcOutput {
 
  private:
   [[nodiscard]] bool push_caps(GstCaps* caps);
-  void ask_allocation(GstCaps* caps);
+  bool ask_allocation(GstCaps* caps);  ///< false: downstream does not answer
+  [[nodiscard]] bool stays_plain(GstCaps* plain);
   [[nodiscard]] bool default_layout_only() const noexcept { return video_ && !gpu_ && !reads_video_meta_; }
 
   [[nodiscard]] bool upstream_gives_others() const;
@@ -67,6 +68,7 @@ class SrcOutput {
   bool negotiated_ = false;
   bool agreed_ = false;  ///< downstream once took these caps of upstream's
   bool awaits_caps_ = false;
+  bool plain_for_branch_ = false;  ///< though another branch of a tee names GPU memory
   GstVideoInfo info_{};
   std::atomic<bool> gpu_{false};
   bool kernel_behind_ = false;     ///< a gpumapkernel follows, whatever the caps

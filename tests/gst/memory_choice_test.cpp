@@ -118,6 +118,45 @@ TEST(MemoryChoice, OneTeeFeedsAKernelAndAnElementOnTheCpu) {
   }
 }
 
+// Whoever listens to caps would begin anew at each change of a branch.
+TEST(MemoryChoice, CapsForATeeDoNotGoToAndFro) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! tee name=t ! queue ! "
+                     "gpumapkernel ! fakesink sync=false async=false t. ! queue ! "
+                     "fakesink name=out sync=false async=false"));
+  const Pad tee(gst_element_get_static_pad(pipeline.element("t"), "sink"));
+  struct Seen {
+    std::atomic<int> gpu{0}, frames{0};
+  } seen;
+  gst_pad_add_probe(
+      tee.get(),
+      static_cast<GstPadProbeType>(static_cast<unsigned>(GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM) |
+                                   GST_PAD_PROBE_TYPE_BUFFER),
+      [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+        auto* self = static_cast<Seen*>(user);
+        GstCaps* caps = nullptr;
+        if ((info->type & GST_PAD_PROBE_TYPE_BUFFER) != 0) {
+          ++self->frames;
+        } else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_CAPS) {
+          gst_event_parse_caps(GST_PAD_PROBE_INFO_EVENT(info), &caps);
+          if (is_gpu_caps(caps)) ++self->gpu;
+        }
+        return GST_PAD_PROBE_OK;
+      },
+      &seen, nullptr);
+  const Caps caps = video_caps("I420", 34, 8);
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  for (int i = 1; i <= 6; ++i) {
+    push(pipeline.appsrc(), new_buffer(random_data(frame_bytes(caps.get()), 2)));
+    ASSERT_TRUE(eventually([&] { return seen.frames == i; })) << pipeline.wait(1ms);
+    EXPECT_LE(seen.gpu, 1) << "frame " << i;
+    const Caps now(gst_pad_get_current_caps(tee.get()));
+    EXPECT_TRUE(is_system_caps(now.get()));
+    gst_pad_push_event(tee.get(), gst_event_new_reconfigure());
+  }
+}
+
 TEST(MemoryChoice, AloneAKernelGetsGpuMemory) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=3 ! video/x-raw,format=RGB,width=33,height=7 ! "
