@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "gst/cuda/frame.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -44,7 +46,12 @@ void CudaLoans::keep(CudaFrame frame, const Fence& until) {
   {
     const std::lock_guard lock(mutex_);
     held_.emplace_back(until, std::move(frame));
-    if (!watcher_.joinable()) watcher_ = std::thread([this] { watch(); });
+    if (!watcher_.joinable()) {
+      watcher_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "gpumap-cuda");
+        watch();
+      });
+    }
   }
   changed_.notify_all();
 }
