@@ -105,12 +105,9 @@ GstCaps* transform_frame_caps(const DeclaredCaps& declared, const std::string& p
   if (declared.converted) return transform_converted_caps(declared, params, direction, caps);
   if (!declared.empty()) return transform_declared_caps(declared, params, direction, caps);
   if (gst_caps_is_any(caps)) return gst_caps_ref(caps);
-  const Ptr<GstCaps> made(of_each_structure(caps, [](GstCaps* all, const GstStructure* structure, const auto*) {
-    gst_caps_append_structure(all, gst_structure_copy(structure));
-  }));
   // System memory at the input, too: a tee may leave only that of frames that lie in GPU memory. Of others the first
   // frame can say what is missing, a link that fails cannot.
-  return in_either_memory(made.get());
+  return in_either_memory(caps);
 }
 
 }  // namespace

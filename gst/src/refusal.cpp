@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <gst/video/video.h>
 
 #include <algorithm>
 #include <string_view>
@@ -73,9 +74,13 @@ std::string refusal_text(GstPad* pad, const GstCaps* caps) {
   if (gst_structure_has_name(ours, "video/x-raw")) remedy = "videoconvert";
   if (gst_structure_has_name(ours, "audio/x-raw")) remedy = "audioconvert";
   if (gst_structure_has_name(ours, bytes_name)) remedy = "the element that knows the bytes (rawvideoparse, a decoder)";
-  return fmt::format("what follows gpumapsrc does not take {}; it takes {}: put {} before gpumapsink",
-                     text_of(gst_caps_to_string(caps)),
-                     taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, "; or ")), remedy);
+  std::string advice = fmt::format("put {} before gpumapsink", remedy);
+  // No element of GStreamer's joins single fields to a picture.
+  if (has_feature(gst_caps_get_features(caps, 0), GST_CAPS_FEATURE_FORMAT_INTERLACED)) {
+    advice = "set upstream to give both fields in one frame (interlace-mode=interleaved)";
+  }
+  return fmt::format("what follows gpumapsrc does not take {}; it takes {}: {}", text_of(gst_caps_to_string(caps)),
+                     taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, "; or ")), advice);
 }
 
 }  // namespace gpumap::gst

@@ -178,6 +178,39 @@ TEST(UnreadableFrames, AreErrors) {
   EXPECT_EQ(pipeline.culprit(), "src");
 }
 
+// A frame holds one field of a picture that has twice its rows.
+TEST(SingleFields, PassKernelsThatDeclareNoCaps) {
+  const Caps caps =
+      new_caps("video/x-raw(format:Interlaced),format=NV12,width=66,height=50,interlace-mode=alternate,framerate=25/1");
+  const Data data = random_data(frame_bytes(caps.get()), 5);
+  const auto play = [&](const char* kernel, const char* memory, const auto& look) {
+    SCOPED_TRACE(std::string(kernel) + memory);
+    Pipeline pipeline(on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc "
+                                                 "$CHANNEL ! gpumapkernel kernel=") +
+                                     kernel + " ! " + memory + "appsink name=out sync=false"));
+    gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+    EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push(pipeline.appsrc(), new_buffer(data));
+    look(pipeline);
+  };
+  const auto arrives = [&](Pipeline& pipeline) {
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    EXPECT_TRUE(
+        gst_caps_features_contains(gst_caps_get_features(gst_sample_get_caps(sample.get()), 0), "format:Interlaced"));
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    EXPECT_EQ(pipeline.wait(), "eos");
+    for (const Result& result : pipeline.results()) EXPECT_EQ(result.checksum, checksum_of(data));
+  };
+  play("identity", "", arrives);
+  play("checksum", "", arrives);
+  play("checksum", "capsfilter caps=\"video/x-raw(memory:GPUMap,format:Interlaced)\" ! ", arrives);
+  play("convert", "", [](Pipeline& pipeline) {
+    EXPECT_NE(pipeline.wait().find("interlace-mode=interleaved"), std::string::npos) << pipeline.error();
+  });
+}
+
 // Their strides count tiles, not bytes.
 TEST(TiledFormats, Pass) {
   Pipeline pipeline(
