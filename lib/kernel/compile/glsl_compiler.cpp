@@ -5,11 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <shaderc/shaderc.hpp>
+#include <string_view>
 
 #include "gpumap/error.hpp"
 #include "kernel/compile/compiler_log.hpp"
@@ -93,11 +94,30 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
   bool exceeded_ = false;
 };
 
+/// Whether a line begins with the directive. By hand: std::regex needs the stack for each character of a long line.
+bool has_version(std::string_view code) {
+  constexpr std::string_view blanks = " \t", word = "version";
+  const auto skip_blanks = [&] { code.remove_prefix(std::min(code.find_first_not_of(blanks), code.size())); };
+  for (;;) {
+    skip_blanks();
+    if (code.starts_with('#')) {
+      code.remove_prefix(1);
+      skip_blanks();
+      if (code.starts_with(word)) {
+        code.remove_prefix(word.size());
+        if (code.empty() || (std::isalnum(static_cast<unsigned char>(code[0])) == 0 && code[0] != '_')) return true;
+      }
+    }
+    const std::size_t end = code.find('\n');
+    if (end == code.npos) return false;
+    code.remove_prefix(end + 1);
+  }
+}
+
 /// Without a #version a compiler takes the source for a language of another time and stumbles over each line of
 /// gpumap.glsl.
 void check_version(const KernelSource& source) {
-  static const auto& directive = *new std::regex("(^|\\n)[ \\t]*#[ \\t]*version\\b");
-  if (std::regex_search(source.code, directive)) return;
+  if (has_version(source.code)) return;
   throw Error(ErrorCode::compile,
               fmt::format("kernel {}: no #version in it: begin it with the line #version 460", source.name));
 }
