@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "device/residents.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -39,6 +38,7 @@ class WordTimeline final : public CudaTimeline {
   ~WordTimeline() override {
     // Freed memory must not be written: let the stream's last signal come first.
     if (const CudaContext::CleanupScope scope(context_); scope) {
+      // Ends: the queue, which is gone, waited for all but that.
       context_.driver().cuStreamSynchronize(stream());
       const Residents::Absence absence(context_.residents());
       context_.driver().cuMemFreeHost(word_);
@@ -142,6 +142,7 @@ CudaTimeline::CudaTimeline(std::shared_ptr<GpuDevice> device, const CudaQueueOpt
   const int priority = priority_of(context_, options.priority);
   if (options.sm_share != 0) {
     partition_ = context_.partitions().take(options.sm_share);
+    demand_.emplace(context_.residents(), Residents::Needs::share);
     stream_ = partition_->create_stream(priority);
   } else {
     context_.check(context_.driver().cuStreamCreateWithPriority(&stream_, CU_STREAM_NON_BLOCKING, priority),

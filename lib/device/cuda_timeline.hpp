@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "device/cuda_driver.hpp"
 #include "device/cuda_partitions.hpp"
 #include "device/gpu_device.hpp"
+#include "device/residents.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/fence.hpp"
 
@@ -43,6 +45,7 @@ class CudaTimeline : public Timeline {
 
  private:
   std::unique_ptr<CudaPartition> partition_;  // null: the whole GPU
+  std::optional<Residents::Demand> demand_;   // for the multiprocessors of that
   CUstream stream_ = nullptr;
 };
 

@@ -2,27 +2,33 @@
 #include "device/residents.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <numeric>
 
 namespace gpumap {
 
 Residents::Residents(std::uint32_t multiprocessors)
     : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
 
-bool Residents::come(Guest& guest, std::uint32_t blocks) {
+bool Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return absences_ == 0; });
-  const std::uint64_t all = std::accumulate(present_.begin(), present_.end(), std::uint64_t{blocks},
-                                            [](std::uint64_t sum, const Present& one) { return sum + one.blocks; });
-  const bool crowded = blocks != 0 && all >= multiprocessors_;
-  if (crowded) {
-    for (const Present& one : present_) {
-      if (one.blocks != 0) one.guest->ask_to_leave();
-    }
+  // The driver answers such a call within milliseconds of the last guest's leaving. One that takes longer waits for a
+  // kernel that no guest runs, and may never return.
+  changed_.wait_for(lock, std::chrono::seconds(10), [this] { return absences_ == 0; });
+  std::uint64_t all = multiprocessors;
+  bool mixed = !shares && shares_ != 0;
+  for (const Present& one : present_) {
+    all += one.multiprocessors;
+    mixed = mixed || one.shares != shares;
   }
-  present_.push_back({&guest, blocks});
+  const bool crowded = all >= multiprocessors_ || mixed || clusters_ != 0;
+  if (crowded) ask_all_to_leave();
+  present_.push_back({&guest, multiprocessors, shares});
   return crowded;
+}
+
+void Residents::ask_all_to_leave() const noexcept {
+  for (const Present& one : present_) one.guest->ask_to_leave();
 }
 
 void Residents::leave(Guest& guest) noexcept {
@@ -30,10 +36,22 @@ void Residents::leave(Guest& guest) noexcept {
   std::erase_if(present_, [&guest](const Present& one) { return one.guest == &guest; });
 }
 
+Residents::Demand::Demand(Residents& residents, Needs needs) : residents_(residents), needs_(needs) {
+  const std::lock_guard lock(residents_.mutex_);
+  ++residents_.demands(needs_);
+  // Those that come again know of it.
+  residents_.ask_all_to_leave();
+}
+
+Residents::Demand::~Demand() {
+  const std::lock_guard lock(residents_.mutex_);
+  --residents_.demands(needs_);
+}
+
 Residents::Absence::Absence(Residents& residents) : residents_(residents) {
   const std::lock_guard lock(residents_.mutex_);
   ++residents_.absences_;
-  for (const Present& one : residents_.present_) one.guest->ask_to_leave();
+  residents_.ask_all_to_leave();
 }
 
 Residents::Absence::~Absence() {

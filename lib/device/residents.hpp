@@ -13,7 +13,7 @@ namespace gpumap {
 /// NewMemory): a call of the driver that waits until the GPU runs nothing, and another one that comes when there might
 /// be no multiprocessor left for it: a kernel that waits for one that cannot start would wait for ever. As long as all
 /// blocks together are fewer than there are multiprocessors, there is one without any for each that comes, and for what
-/// is launched. Thread safety: every member.
+/// is launched, where one is enough for that and any will do (see Demand). Thread safety: every member.
 class Residents {
  public:
   class Guest {
@@ -28,12 +28,31 @@ class Residents {
 
   explicit Residents(std::uint32_t multiprocessors);
 
-  /// Before a guest's kernel is launched, in so many blocks, which can all be there when it is alone; 0 where
-  /// its multiprocessors are its own. Waits while an Absence lasts. Where all together leave no multiprocessor
-  /// free, asks the others to leave, and is true: then the guest is not to wait on the GPU for anybody.
-  [[nodiscard]] bool come(Guest& guest, std::uint32_t blocks);
+  /// Before a guest's kernel is launched, on so many multiprocessors at most, which can all be its own when it is
+  /// alone; `shares` where they are those of a share. Waits while an Absence lasts, for 10 s at most. Where it might
+  /// stand where somebody else has to run, asks the others to leave, and is true: then the guest is not to wait on the
+  /// GPU for anybody. That is so where all together leave no multiprocessor free, and where there is a Demand that it
+  /// may be in the way of.
+  [[nodiscard]] bool come(Guest& guest, std::uint32_t multiprocessors, bool shares);
   /// It was told to leave, or was not launched. From here on nobody asks it.
   void leave(Guest& guest) noexcept;
+
+  /// While one lives, there may be launches that one free multiprocessor is not enough for, or not any one.
+  enum class Needs {
+    share,    ///< certain ones. Guests of other shares are not in their way
+    cluster,  ///< several near each other
+  };
+  class Demand {
+   public:
+    Demand(Residents& residents, Needs needs);
+    ~Demand();
+    Demand(const Demand&) = delete;
+    Demand& operator=(const Demand&) = delete;
+
+   private:
+    Residents& residents_;
+    const Needs needs_;
+  };
 
   /// While one lives, those that are there leave, and none comes. For calls of the driver that wait for an empty GPU:
   /// cuMemFree, cuMemFreeHost, cuMemHostUnregister, cuDestroyExternalMemory, cuModuleLoadData(Ex), cuModuleUnload.
@@ -64,8 +83,11 @@ class Residents {
  private:
   struct Present {
     Guest* guest;
-    std::uint32_t blocks;
+    std::uint32_t multiprocessors;
+    bool shares;
   };
+  void ask_all_to_leave() const noexcept;  ///< with the lock
+  [[nodiscard]] unsigned& demands(Needs needs) noexcept { return needs == Needs::share ? shares_ : clusters_; }
 
   const std::uint32_t multiprocessors_;
   const bool watched_;  ///< by compute-sanitizer
@@ -73,6 +95,7 @@ class Residents {
   std::condition_variable changed_;
   std::vector<Present> present_;
   unsigned absences_ = 0;
+  unsigned shares_ = 0, clusters_ = 0;  ///< demands
 };
 
 }  // namespace gpumap

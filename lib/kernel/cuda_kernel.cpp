@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: MIT
+#include <optional>
+
+#include "device/residents.hpp"
 #include "kernel/compile/cubin.hpp"
 #include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/compile/ptx.hpp"
@@ -40,13 +43,16 @@ class LoadedCudaKernel final : public CudaKernel {
         module_(std::make_shared<CudaModule>(device, source.name, binary.code)),
         function_(module_->find(binary.function.empty() ? module_->only_function() : binary.function)),
         shape_(module_->fit(function_, source)),
-        shared_bytes_(source.shared_bytes) {}
+        shared_bytes_(source.shared_bytes) {
+    if (module_->has_clusters(function_)) demand_.emplace(device->cuda()->residents(), Residents::Needs::cluster);
+  }
 
   const std::string name_;
   const std::shared_ptr<const CudaModule> module_;
   const CUfunction function_;
   const GridShape shape_;
   const std::uint32_t shared_bytes_;
+  std::optional<Residents::Demand> demand_;  ///< for room for a cluster
 };
 
 }  // namespace

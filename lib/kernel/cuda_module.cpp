@@ -114,6 +114,17 @@ GridShape CudaModule::fit(CUfunction function, const KernelSource& source) const
   return shape;
 }
 
+bool CudaModule::has_clusters(CUfunction function) const {
+  const CudaContext::Scope scope(context());
+  for (const auto side : {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT,
+                          CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH}) {
+    int blocks = 0;
+    // A driver that does not know them has none.
+    if (context().driver().cuFuncGetAttribute(&blocks, side, function) == CUDA_SUCCESS && blocks > 1) return true;
+  }
+  return false;
+}
+
 std::string architecture_of(const GpuDevice& device) {
   const CudaContext& context = *device.cuda();
   return fmt::format("sm_{}{}", context.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),

@@ -27,6 +27,8 @@ class CudaModule {
   /// How `function` can be launched, with block, grid, work and shared memory as `source` asks. Gives it that shared
   /// memory. Throws Error(invalid) for blocks that are too large.
   [[nodiscard]] GridShape fit(CUfunction function, const KernelSource& source) const;
+  /// It was compiled for clusters of blocks, which start together or not at all.
+  [[nodiscard]] bool has_clusters(CUfunction function) const;
 
  private:
   [[nodiscard]] CudaContext& context() const { return *device_->cuda(); }

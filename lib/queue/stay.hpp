@@ -34,7 +34,7 @@ class Stay final : private Residents::Guest {
   /// It was told to leave, or was not launched. Its owner, which has to live until it has left.
   std::shared_ptr<const void> end() noexcept;
 
-  /// It came, or comes, where no multiprocessor was left for others: it is not to wait for any on the GPU.
+  /// It came, or comes, where others may find no multiprocessor for it: it is not to wait for any on the GPU.
   [[nodiscard]] bool is_crowded() const noexcept { return crowded_; }
   [[nodiscard]] bool is_asked_to_leave() const noexcept { return asked_; }
   void note_use() noexcept { used_ = true; }

@@ -281,6 +281,47 @@ TEST_P(Modes, ThreeInARow) {
   EXPECT_EQ(stat_text(pipeline.element("three"), "mode"), "launch");
 }
 
+// What is launched on a share needs just the multiprocessors that one which stays may stand on, and a cluster several
+// at a time: neither waits for the other.
+TEST_P(Modes, BehindAShareAndACluster) {
+  if (!cuda_) GTEST_SKIP() << "sm-share and clusters are CUDA's";
+  const std::string cluster = folder_.add(
+      "cluster.cu",
+      "// gpumap: block 128\n// gpumap: grid 16\n#include <gpumap/kernel.h>\n"
+      "extern \"C\" __global__ void __cluster_dims__(8, 1, 1) cluster(gpumap_frame frame) {\n"
+      "  for (gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x; i < frame.in.bytes; i += 128 * gridDim.x) {\n"
+      "    ((gpumap_u8*)frame.out.plane[0])[i] = ((const gpumap_u8*)frame.in.plane[0])[i] + 1;\n  }\n}\n");
+  struct Case {
+    std::string first;
+    const char* blocks;
+    bool of_share;
+  };
+  for (const Case& one : {Case{kernel_in("launch", mixing, "name=first sm-share=0.07"), "131", true},
+                          Case{"gpumapkernel name=first location=" + cluster + " ", "120", false}}) {
+    Pipeline pipeline(
+        line(one.first + "! " + kernel(mixing, std::string("name=kernel resident-blocks=") + one.blocks)));
+    if (!pipeline.reach(GST_STATE_READY) || pipeline.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+      // An older driver, or a GPU without clusters.
+      std::printf("%s: %s\n", one.first.c_str(), pipeline.wait(5s).c_str());
+      continue;
+    }
+    Mixed first, second;
+    for (unsigned i = 0; i < times(300, 20); i += 3) {
+      for (unsigned k = i; k < i + 3; ++k) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(k), k)));
+      for (unsigned k = i; k < i + 3; ++k) {
+        Data expected = any_frame(k);
+        if (one.of_share) {
+          expected = first.next(expected);
+        } else {
+          for (std::byte& byte : expected) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 1);
+        }
+        ASSERT_EQ(next_of(pipeline), second.next(expected)) << "frame " << k;
+      }
+    }
+    expect_mode(pipeline);
+  }
+}
+
 TEST_P(Modes, OnAShareOfTheGpu) {
   if (!cuda_) GTEST_SKIP() << "sm-share is CUDA's";
   for (unsigned turn = 0; turn < 3; ++turn) {

@@ -13,6 +13,7 @@
 
 #include "device/residents.hpp"
 #include "made_up_resident.hpp"
+#include "never.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {
@@ -171,7 +172,7 @@ TEST_F(ResidentOrder, MakesRoomForAThirdOne) {
   for (std::uint64_t n = 0; n < 30; ++n) {
     Queue& next = *queues[n % 3];
     if (n != 0) {
-      EXPECT_EQ(next.wait(last), WaitResult::ready);
+      EXPECT_EQ(next.wait(last, never), WaitResult::ready);
     }
     put(next, kernels[n % 3], n);
     last = next.submit();
@@ -210,7 +211,7 @@ TEST_F(ResidentOrder, HoldsNoMultiprocessorThatItWaitsFor) {
   const auto resident = queue(100);
   std::vector<std::uint64_t> expected;
   for (std::uint64_t n = 0; n < 6; ++n) {
-    EXPECT_EQ(resident->wait(launched.launch()), WaitResult::ready);
+    EXPECT_EQ(resident->wait(launched.launch(), never), WaitResult::ready);
     if (n % 3 != 2) {  // else a wait alone
       put(*resident, kernel, n, multiprocessors);
       expected.push_back(n);
@@ -221,6 +222,55 @@ TEST_F(ResidentOrder, HoldsNoMultiprocessorThatItWaitsFor) {
   EXPECT_EQ(order(), expected);
 }
 
+class Notes final : public Residents::Guest {
+ public:
+  void ask_to_leave() noexcept override { ++asked; }
+  int asked = 0;
+};
+
+// One free multiprocessor is not enough for all that may be launched: who needs certain ones, or several, is not waited
+// for on the GPU by kernels that may stand there.
+TEST(ResidentsTest, MakesRoomForSharesAndClusters) {
+  Residents residents(132);
+  Notes one, other;
+  EXPECT_FALSE(residents.come(one, 131, false));
+  {
+    const Residents::Demand share(residents, Residents::Needs::share);
+    EXPECT_EQ(one.asked, 1) << "from now on it may stand where the share is";
+    residents.leave(one);
+    EXPECT_TRUE(residents.come(one, 1, false));
+    residents.leave(one);
+    // Guests of shares have theirs, and are in nobody's way.
+    EXPECT_FALSE(residents.come(one, 9, true));
+    EXPECT_FALSE(residents.come(other, 100, true));
+    residents.leave(other);
+    // One without makes it leave: their multiprocessors may be the same.
+    EXPECT_TRUE(residents.come(other, 2, false));
+    EXPECT_EQ(one.asked, 2);
+    residents.leave(one);
+    EXPECT_TRUE(residents.come(one, 9, true));
+    EXPECT_EQ(other.asked, 1);
+    residents.leave(one);
+    residents.leave(other);
+    EXPECT_TRUE(residents.come(one, 132, true)) << "a share of all of them";
+    residents.leave(one);
+  }
+  EXPECT_FALSE(residents.come(one, 120, false));
+  {
+    const Residents::Demand cluster(residents, Residents::Needs::cluster);
+    EXPECT_EQ(one.asked, 3);
+    EXPECT_TRUE(residents.come(other, 1, true));
+    residents.leave(other);
+    residents.leave(one);
+    EXPECT_TRUE(residents.come(one, 120, false));
+    residents.leave(one);
+  }
+  EXPECT_FALSE(residents.come(one, 120, false));
+  EXPECT_FALSE(residents.come(other, 11, false));
+  residents.leave(other);
+  EXPECT_TRUE(residents.come(other, 12, false));
+}
+
 // Nor two that have all of them together, where the second waits for the first.
 TEST_F(ResidentOrder, LeavesAMultiprocessorForWhatIsLaunched) {
   const MadeUpKernel kernel(body()), other_kernel(body());
@@ -228,9 +278,9 @@ TEST_F(ResidentOrder, LeavesAMultiprocessorForWhatIsLaunched) {
   const auto first = queue(3), second = queue(multiprocessors - 3);
   std::vector<std::uint64_t> expected;
   for (std::uint64_t n = 0; n < 6; ++n) {
-    EXPECT_EQ(first->wait(launched.launch()), WaitResult::ready);
+    EXPECT_EQ(first->wait(launched.launch(), never), WaitResult::ready);
     put(*first, kernel, 2 * n, 3);
-    EXPECT_EQ(second->wait(first->submit()), WaitResult::ready);
+    EXPECT_EQ(second->wait(first->submit(), never), WaitResult::ready);
     put(*second, other_kernel, 2 * n + 1);
     ASSERT_TRUE(done(second->submit()));
     ASSERT_EQ(launched.began(), static_cast<int>(n) + 1);
