@@ -60,20 +60,24 @@ extern "C" __global__ void focus(gpumap_frame frame) {
       squares[within] += squares[within + left];
     }
   }
-  if (within != 0) return;
+  // No thread returns early: this kernel may stay on the GPU.
   Sums& all = *reinterpret_cast<Sums*>(frame.state);
-  atomicAdd(&all.sum, static_cast<gpumap_u64>(sums[0]));
-  atomicAdd(&all.square, squares[0]);
-  __threadfence();  // whoever sees this block counted sees its sums
-  if (atomicAdd(&all.groups, 1ull) + 1 != 1ull * gridDim.x * gridDim.y) return;
-
+  bool last = false;
+  if (within == 0) {
+    atomicAdd(&all.sum, static_cast<gpumap_u64>(sums[0]));
+    atomicAdd(&all.square, squares[0]);
+    __threadfence();  // whoever sees this block counted sees its sums
+    last = atomicAdd(&all.groups, 1ull) + 1 == 1ull * gridDim.x * gridDim.y;
+  }
   // The last block has all there is.
-  __threadfence();
-  const gpumap_i64 sum = static_cast<gpumap_i64>(atomicExch(&all.sum, 0ull));
-  const gpumap_u64 square = atomicExch(&all.square, 0ull);
-  all.groups = 0;
-  const gpumap_u64 count = width > 2 && height > 2 ? 1ull * (width - 2) * (height - 2) : 0;
-  const float sharpness = variance(sum, square, count);
-  *reinterpret_cast<float*>(frame.result) = sharpness;
-  *reinterpret_cast<float*>(frame.out.plane[0]) = sharpness;
+  if (last) {
+    __threadfence();
+    const gpumap_i64 sum = static_cast<gpumap_i64>(atomicExch(&all.sum, 0ull));
+    const gpumap_u64 square = atomicExch(&all.square, 0ull);
+    all.groups = 0;
+    const gpumap_u64 count = width > 2 && height > 2 ? 1ull * (width - 2) * (height - 2) : 0;
+    const float sharpness = variance(sum, square, count);
+    *reinterpret_cast<float*>(frame.result) = sharpness;
+    *reinterpret_cast<float*>(frame.out.plane[0]) = sharpness;
+  }
 }

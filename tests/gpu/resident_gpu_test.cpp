@@ -136,13 +136,15 @@ extern "C" __global__ void sum(gpumap_frame frame) {
   atomicAdd(&total, room[threadIdx.x]);
   __syncthreads();
   const gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x;
-  if (i >= frame.in.bytes) return;
-  ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + total / 128;
+  if (i < frame.in.bytes) {
+    ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + total / 128;
+  }
 }
 extern "C" __global__ void scale(gpumap_frame frame) {
   const gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x;
-  if (i >= frame.in.bytes) return;
-  ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] * 3;
+  if (i < frame.in.bytes) {
+    ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] * 3;
+  }
 }
 )",
                         resident());
@@ -156,6 +158,53 @@ extern "C" __global__ void scale(gpumap_frame frame) {
                 static_cast<unsigned char>((static_cast<unsigned char>(bytes[i]) + 1) * 3))
           << "frame " << seed << ", byte " << i;
     }
+  }
+}
+
+// Names that stand for types where the compiler writes names down.
+TEST_F(Resident, TakesAnyName) {
+  const std::string add = add_seven;
+  const std::string name = " add(";
+  for (const std::string& other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
+    for (const bool mangled : {false, true}) {
+      std::string code = add;
+      code.replace(code.find(name), name.size(), " " + other + "(");
+      if (mangled) code.replace(code.find("extern \"C\" "), 11, "");
+      const auto stays = of(code, resident());
+      EXPECT_TRUE(stays->how().resident) << other << ": " << stays->how().why;
+      begin(*stays);
+      const auto bytes = random(1003, 5);
+      auto expected = bytes;
+      for (std::byte& one : expected) one = static_cast<std::byte>(static_cast<unsigned char>(one) + 7);
+      EXPECT_EQ(run(*stays, *bar_with(bytes)), expected) << other;
+    }
+  }
+}
+
+// Kernels whose threads end before others wait for them: they are launched, and do what they say.
+TEST_F(Resident, DoesNotStayWhereThreadsEndEarly) {
+  const std::string body = R"(
+  const gpumap_u64 i = 1ull * blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < frame.in.bytes) ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i] + 7;
+)";
+  const std::string begins = "extern \"C\" __global__ void kernel(gpumap_frame frame) {\n" + body;
+  for (const std::string& code :
+       {"__device__ void rest() { __syncthreads(); }\n" + begins + "  if (threadIdx.x > 3) return;\n  rest();\n}\n",
+        "#define SKIP(x) if (x) return\n" + begins + "  SKIP(threadIdx.x > 3);\n  __syncthreads();\n}\n",
+        begins + "  for (int turn = 0; turn < 2; ++turn) {\n    __syncthreads();\n    if (threadIdx.x > 3) return;\n  "
+                 "}\n}\n",
+        begins + "  if (threadIdx.x > 3) asm volatile(\"exit;\");\n  __syncthreads();\n}\n"}) {
+    EXPECT_THROW(static_cast<void>(of(code, resident())), Error) << code;
+    KernelSettings settings;
+    settings.mode = KernelMode::automatic;
+    const auto launched = of(code, settings);
+    EXPECT_FALSE(launched->how().resident);
+    EXPECT_THAT(launched->how().why, testing::HasSubstr("end early"));
+    begin(*launched);
+    const auto bytes = random(5003, 6);
+    auto expected = bytes;
+    for (std::byte& one : expected) one = static_cast<std::byte>(static_cast<unsigned char>(one) + 7);
+    EXPECT_EQ(run(*launched, *bar_with(bytes)), expected) << code;
   }
 }
 

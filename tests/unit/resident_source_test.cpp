@@ -48,11 +48,41 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_EQ(refusal(cuda("__global__ void one(gpumap_frame frame) {}")), "");
   // Threads that have returned are still there, and a barrier behind would wait for them.
   const std::string one = "__global__ void one(gpumap_frame frame) {";
-  EXPECT_THAT(refusal(cuda(one + "if (threadIdx.x > 3) return;\n__syncthreads();\n}")), HasSubstr("returns early"));
-  EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")), HasSubstr("returns early"));
-  EXPECT_THAT(refusal(cuda(one + "return;\nblock.sync();}")), HasSubstr("returns early"));
-  EXPECT_EQ(refusal(cuda("int two() { return 2; }" + one + "__syncthreads(); x = two(); if (x) return; x = 1;}")), "");
-  EXPECT_EQ(refusal(cuda(one + "return;}\n__global__ void two(gpumap_frame frame) { __syncthreads(); }")), "");
+  EXPECT_THAT(refusal(cuda(one + "if (threadIdx.x > 3) return;\n__syncthreads();\n}")), HasSubstr("both return, by"));
+  EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")),
+              HasSubstr("and __shfl_down_sync, which"));
+  EXPECT_THAT(refusal(cuda(one + "return;\nblock.sync();}")), HasSubstr("and sync, which"));
+  for (const std::string& both : std::vector<std::string>{
+           one + "__syncthreads(); x = two(); if (x) return; x = 1;}",  // which might be in a loop
+           one + "return;}\n__global__ void two(gpumap_frame frame) { __syncthreads(); }",
+           "__device__ void sum() { __syncwarp(); }" + one + "if (x) return; sum(); }",
+           "#define SKIP(x) if (x) return\n" + one + "SKIP(threadIdx.x); __syncthreads(); }",
+           "#define SKIP(x) \\\n  if (x) re\\\nturn\n" + one + "SKIP(threadIdx.x); __syncthreads(); }",
+           "#define WAIT __syncthreads()\n" + one + "if (x) return /* early */ ; WAIT; }",
+           "#define KERNEL extern \"C\" __global__ void\nKERNEL one(gpumap_frame) { if (x) return; __syncthreads(); }",
+           "__attribute__((global)) void one(gpumap_frame) { if (x) return; __syncthreads(); }",
+           "__device__ void none() {}" + one + "if (x) return none(); __syncthreads(); }",
+           one + "if (x) goto end; __syncthreads(); end: x = 1; }",
+           one + "if (x) asm(\"exit;\"); __syncthreads(); }",
+           one + "if (x) asm volatile(\"{ ret; }\"); __syncthreads(); }",
+           one + "asm(R\"x(exit;)x\"); asm(\"bar.sync 0;\"); }",
+           "#include \"mine.h\"\n" + one + "if (x) return; mine(); }",
+           "#include \"mine.h\"\n" + one + "MINE(x); __syncthreads(); }",
+           "#include <cooperative_groups.h>\n" + one + "if (x) return; }",
+           one + "if (x == '\"') return; s = \"//\"; __syncthreads(); }",
+       }) {
+    EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
+  }
+  for (const std::string& fine : std::vector<std::string>{
+           "int two() { return 2; }" + one + "__syncthreads(); if (two()) x = 1;}",
+           one + "// no return; here\n/* return; */ __syncthreads(); }",
+           one + "// __syncthreads();\nif (x) return; s = \"no exit\"[0]; }",
+           one + "if (x == 1'000) x = 2'0; __syncthreads(); }",
+           "#include <cuda_fp16.h>\n" + one + "if (x) return; }",
+           "#include \"mine.h\"\n" + one + "x = mine(); }",
+       }) {
+    EXPECT_EQ(refusal(cuda(fine)), "") << fine;
+  }
   // Without them a block might have more threads than its kernel was made for.
   KernelSource bound = cuda("__global__ void __launch_bounds__(64) one(gpumap_frame frame) {}");
   EXPECT_THAT(refusal(bound), HasSubstr("__launch_bounds__"));
@@ -65,6 +95,10 @@ TEST(ResidentSource, NamesAreThoseOfTheSource) {
   EXPECT_EQ(name_in_source("_ZN7filters4blurE12gpumap_frame"), "filters::blur");
   EXPECT_EQ(name_in_source("_Z3sumILi5EEv12gpumap_frame"), "sum<5>");
   EXPECT_EQ(name_in_source("_ZN12_GLOBAL__N_14blurE12gpumap_frame"), "blur");
+  // What the ABI calls types: a name like them is one all the same, and so is what is mangled and no function.
+  for (const char* name : {"f", "i", "d", "x", "b", "v", "Pi", "PKc", "St", "_Z", "_Z1", "_Z3one", "__Z3onev", ""}) {
+    EXPECT_EQ(name_in_source(name), std::string_view(name) == "_Z3one" ? "one" : name);
+  }
 }
 
 class ResidentCompiler : public ::testing::TestWithParam<const char*> {
@@ -106,8 +140,9 @@ __global__ void __launch_bounds__(128) sum(const __grid_constant__ gpumap_frame 
   __shared__ float parts[count];
   parts[threadIdx.x % count] = room[threadIdx.x] + frame.params[threadIdx.x % 64];
   __syncthreads();
-  if (blockIdx.x * blockDim.x + threadIdx.x >= frame.in.bytes) return;
-  for (unsigned i = 0; i < frame.past_count; ++i) parts[0] += frame.past[i].stride[i % 4];
+  if (blockIdx.x * blockDim.x + threadIdx.x < frame.in.bytes) {
+    for (unsigned i = 0; i < frame.past_count; ++i) parts[0] += frame.past[i].stride[i % 4];
+  }
   atomicAdd(reinterpret_cast<unsigned long long*>(frame.result), gridDim.x + static_cast<unsigned>(parts[0]));
 }
 namespace filters {

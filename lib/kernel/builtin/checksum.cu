@@ -58,17 +58,20 @@ extern "C" __global__ void checksum(gpumap_frame frame) {
     if (within + half < left) partial[within] += partial[within + half];
     left = half;
   }
-  if (within != 0) return;
-  gpumap_u64* const result = reinterpret_cast<gpumap_u64*>(frame.result);
-  if (frame.state_bytes < sizeof(State)) {
-    atomicAdd(result, partial[0]);
-    return;
+  // No thread returns early: this kernel may stay on the GPU.
+  if (within == 0) {
+    gpumap_u64* const result = reinterpret_cast<gpumap_u64*>(frame.result);
+    if (frame.state_bytes < sizeof(State)) {
+      atomicAdd(result, partial[0]);
+    } else {
+      State* const state = reinterpret_cast<State*>(frame.state);
+      atomicAdd(&state->sum, partial[0]);
+      __threadfence();
+      const gpumap_u32 last = gridDim.x * gridDim.y * gridDim.z - 1;
+      if (atomicInc(&state->done, last) == last) {
+        __threadfence();
+        atomicAdd(result, atomicExch(&state->sum, 0ull));  // as new for the next launch
+      }
+    }
   }
-  State* const state = reinterpret_cast<State*>(frame.state);
-  atomicAdd(&state->sum, partial[0]);
-  __threadfence();
-  const gpumap_u32 last = gridDim.x * gridDim.y * gridDim.z - 1;
-  if (atomicInc(&state->done, last) != last) return;
-  __threadfence();
-  atomicAdd(result, atomicExch(&state->sum, 0ull));  // as new for the next launch
 }
