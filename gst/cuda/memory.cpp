@@ -65,6 +65,7 @@ void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo
 /// left on the context's default stream, which our own streams do not wait for.
 void wait_for_copies(GstCudaMemory* memory) {
   const CudaScope scope(memory->context);
+  // Ends: such copies are all that this waits for; GStreamer's elements have waited for what they launched.
   CudaLibrary::get().CuStreamSynchronize(nullptr);
 }
 

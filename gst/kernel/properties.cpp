@@ -139,7 +139,9 @@ std::vector<Property> kernel_properties() {
       of.flag("reload", "Compile the file again when it changes, keeping the previous kernel where it does not compile",
               &Settings::reload),
       of.flag("check-bounds",
-              "Post an error where a kernel in a file writes behind its output; each frame is waited for",
+              "Post an error where a kernel in a file writes behind its output, its results, its tensors or its state; "
+              "each "
+              "frame is waited for",
               &Settings::check_bounds),
       of.flag("late-results",
               "Hand frames on before their results are there; these come as messages and with later frames",

@@ -75,17 +75,17 @@ SrcOutput::Memory SrcStream::memory_for(const Channel::Next& frame) {
 void SrcStream::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
   if (std::exchange(keeping_told_, true)) return;
   const std::uint32_t slots = frame.lease.ring()->slots();
-  const auto mebibytes = static_cast<double>(frame.lease.ring()->mapping()->bytes()) / (1 << 20);
   const bool crosses = !settings_.socket_path.empty();
   const std::string where =
       crosses ? fmt::format("socket-path {}", settings_.socket_path) : fmt::format("channel \"{}\"", channel_->name());
   const char* outcome = "while it does, it gets copies in host memory";
   // The ring of another process is that one's.
   if (more_slots) outcome = crosses ? "no frame comes until it gives one back" : "the ring gets twice as many";
-  post_warning(element_, fmt::format("what follows gpumapsrc keeps {} of the {} slots ({:.1f} MiB) of {}: {}; "
-                                     "set slots on gpumapsink to more than it keeps{}",
-                                     frame.loans->count(), slots, mebibytes, where, outcome,
-                                     more_slots && crosses ? ", or put gpumapkernel before what keeps them" : ""));
+  post_warning(element_,
+               fmt::format("what follows gpumapsrc keeps {} of the {} slots ({}) of {}: {}; "
+                           "set slots on gpumapsink to more than it keeps{}",
+                           frame.loans->count(), slots, format_bytes(frame.lease.ring()->mapping()->bytes()), where,
+                           outcome, more_slots && crosses ? ", or put gpumapkernel before what keeps them" : ""));
 }
 
 /// do-timestamp: as a live source, the running time of the moment.

@@ -8,11 +8,9 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/memory.hpp"
 
 namespace gpumap {
-
-/// "79.6 GiB", "248 MiB", "4 KiB", "100 bytes".
-[[nodiscard]] std::string format_bytes(std::uint64_t bytes);
 
 /// Counts what this process holds of a memory that is short: the BAR window of a device, or page-locked memory. What a
 /// driver says lags behind, and some say nothing; what this process holds is known exactly. An environment variable

@@ -32,8 +32,9 @@ CudaClock::~CudaClock() {
   const CudaContext::CleanupScope scope(context_);
   if (!scope) return;
   const auto& driver = context_.driver();
-  // Freed words must not be written. Nothing of this stream waits for the CPU: every round opens its own gate.
+  // Freed words must not be written.
   if (stream_ != nullptr) {
+    // Ends: nothing of this stream waits for the CPU, as every round opens its own gate.
     driver.cuStreamSynchronize(stream_);
     driver.cuStreamDestroy(stream_);
   }

@@ -200,6 +200,7 @@ void CudaContext::download(CUdeviceptr from, void* to, std::size_t bytes) {
   const Scope scope(*this);
   const std::lock_guard lock(download_mutex_);
   check(driver_.cuMemcpyDtoHAsync(to, from, bytes, download_stream_), "downloading");
+  // Ends: no kernel is ever on this stream.
   check(driver_.cuStreamSynchronize(download_stream_), "downloading");
 }
 
@@ -207,6 +208,7 @@ void CudaContext::upload(const void* from, CUdeviceptr to, std::size_t bytes) {
   const Scope scope(*this);
   const std::lock_guard lock(upload_mutex_);
   check(driver_.cuMemcpyHtoDAsync(to, from, bytes, upload_stream_), "uploading");
+  // Ends: no kernel is ever on this stream.
   check(driver_.cuStreamSynchronize(upload_stream_), "uploading");
 }
 

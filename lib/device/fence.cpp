@@ -21,19 +21,22 @@ void relax() noexcept {
 #endif
 }
 
-bool is_set(const std::atomic<bool>* flag) noexcept {
-  return flag != nullptr && flag->load(std::memory_order_acquire);
-}
-
 }  // namespace
 
-WaitResult Fence::wait(Deadline deadline, std::chrono::nanoseconds spin, const std::atomic<bool>* cancel) const {
+WaitResult Fence::wait_for(std::chrono::nanoseconds longest, std::chrono::nanoseconds spin) const {
+  const std::atomic<bool> never{false};
+  const auto now = Clock::now();
+  // Without running over: the longest of all times is 292 years.
+  return wait(never, longest < Deadline::max() - now ? now + longest : no_deadline, spin);
+}
+
+WaitResult Fence::wait(const std::atomic<bool>& cancel, Deadline deadline, std::chrono::nanoseconds spin) const {
   if (signalled()) return WaitResult::ready;
   const auto start = Clock::now();
   auto now = start;
   for (; now - start < spin && now < deadline; now = Clock::now()) {
     if (signalled()) return WaitResult::ready;
-    if (is_set(cancel)) return WaitResult::cancelled;
+    if (cancel.load(std::memory_order_acquire)) return WaitResult::cancelled;
     relax();
   }
 
@@ -41,7 +44,7 @@ WaitResult Fence::wait(Deadline deadline, std::chrono::nanoseconds spin, const s
   auto next_check = now;
   auto sleep = std::chrono::nanoseconds(first_sleep);
   while (!signalled()) {
-    if (is_set(cancel)) return WaitResult::cancelled;
+    if (cancel.load(std::memory_order_acquire)) return WaitResult::cancelled;
     if (now >= deadline) return WaitResult::timeout;
     if (now >= next_check) {
       timeline_->check();

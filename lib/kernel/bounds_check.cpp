@@ -5,14 +5,16 @@
 
 #include <cstring>
 #include <random>
+#include <utility>
 
 #include "gpumap/error.hpp"
 
 namespace gpumap {
 
-BoundsCheck::BoundsCheck(Device& device, Backend backend)
-    : written_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)),
-      read_(device.allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)) {
+BoundsCheck::BoundsCheck(std::shared_ptr<Device> device, Backend backend)
+    : device_(std::move(device)),
+      backend_(backend),
+      written_(device_->allocate({.placement = Placement::host, .bytes = guard_bytes}, backend)) {
   // Nothing that a kernel would write by chance.
   std::mt19937_64 random(0x67756172);
   for (std::size_t at = 0; at < guard_bytes; at += sizeof(std::uint64_t)) {
@@ -22,31 +24,39 @@ BoundsCheck::BoundsCheck(Device& device, Backend backend)
   written_->flush(0, guard_bytes);
 }
 
-void BoundsCheck::write_guard(Queue& queue, const Mapping& block, std::size_t bytes) {
-  queue.copy(*written_, 0, block, bytes, guard_bytes);
-}
-
-void BoundsCheck::read_guard(Queue& queue, const Mapping& block, std::size_t bytes) {
-  queue.copy(block, bytes, *read_, 0, guard_bytes);
-}
-
-void BoundsCheck::verify(const std::string& kernel, std::size_t bytes) const {
-  read_->invalidate(0, guard_bytes);
-  const std::byte* laid = written_->host();
-  const std::byte* lifted = read_->host();
-  if (std::memcmp(laid, lifted, guard_bytes) == 0) return;
-  std::size_t first = 0;
-  std::size_t changed = 0;
-  for (std::size_t at = guard_bytes; at-- > 0;) {
-    if (laid[at] == lifted[at]) continue;
-    first = at;
-    ++changed;
+void BoundsCheck::write_guards(Queue& queue, std::vector<Range> ranges) {
+  ranges_ = std::move(ranges);
+  while (read_.size() < ranges_.size()) {
+    read_.push_back(device_->allocate({.placement = Placement::host, .bytes = guard_bytes}, backend_));
   }
-  throw Error(
-      ErrorCode::invalid,
-      fmt::format("kernel {} writes out of bounds: {} of the {} bytes behind its output of {} bytes changed, the "
-                  "first one {} behind the end: compare positions with frame.out's width, height and bytes",
-                  kernel, changed, guard_bytes, bytes, first));
+  for (const Range& range : ranges_) queue.copy(*written_, 0, *range.memory, range.end, guard_bytes);
+}
+
+void BoundsCheck::read_guards(Queue& queue) {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    queue.copy(*ranges_[i].memory, ranges_[i].end, *read_[i], 0, guard_bytes);
+  }
+}
+
+void BoundsCheck::verify(const std::string& kernel) const {
+  const std::byte* laid = written_->host();
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    read_[i]->invalidate(0, guard_bytes);
+    const std::byte* lifted = read_[i]->host();
+    if (std::memcmp(laid, lifted, guard_bytes) == 0) continue;
+    std::size_t first = 0;
+    std::size_t changed = 0;
+    for (std::size_t at = guard_bytes; at-- > 0;) {
+      if (laid[at] == lifted[at]) continue;
+      first = at;
+      ++changed;
+    }
+    const Range& range = ranges_[i];
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {} writes out of bounds: {} of the {} bytes behind {} of {} bytes changed, the "
+                            "first one {} behind the end: compare positions with {}",
+                            kernel, changed, guard_bytes, range.what, range.bytes, first, range.remedy));
+  }
 }
 
 }  // namespace gpumap

@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "kernel/output_size.hpp"
 #include "kernel/views.hpp"
-#include "queue/resident_queue.hpp"
+#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 
@@ -31,18 +33,20 @@ struct KernelLauncher::Job {
   const FrameTarget& target;
   gpumap_view in_view{}, out_view{};    ///< as pictures or samples, whatever the kernel sees
   std::optional<gpumap_view> unpacked;  ///< where the input lay before it was packed
-  LentBlock packed, block, host;
+  LentBlock joined, packed, block, host;
   FrameTensors::Room tensors;
-  bool of_others = false;  ///< the input lay in memory of others
-  std::size_t bytes = 0;   ///< of the output
-  bool hands_on = false;   ///< the input itself goes on
-  bool straight = false;   ///< the kernel writes into memory of others
+  const FrameInput* began_within = nullptr;  ///< the frame as it came, which begins within a sample
+  std::size_t rest = 0;                      ///< bytes behind those that the kernel sees, for the next frame
+  bool of_others = false;                    ///< the input lay in memory of others
+  std::size_t bytes = 0;                     ///< of the output
+  bool hands_on = false;                     ///< the input itself goes on
+  bool straight = false;                     ///< the kernel writes into memory of others
   bool gives = true;
   bool sized_by_program = false;
   bool checks_bounds = false;
 
-  [[nodiscard]] std::array<LentBlock*, 5> blocks() noexcept {
-    return {&packed, &block, &host, &tensors.outputs, &tensors.copied};
+  [[nodiscard]] std::array<LentBlock*, 6> blocks() noexcept {
+    return {&joined, &packed, &block, &host, &tensors.outputs, &tensors.copied};
   }
   [[nodiscard]] bool to_host() const noexcept { return target.place == FrameTarget::Place::host; }
   [[nodiscard]] bool to_others() const noexcept { return gives && target.place == FrameTarget::Place::others; }
@@ -51,7 +55,29 @@ struct KernelLauncher::Job {
 };
 
 bool KernelLauncher::gives(const FrameInput& in) const {
-  return program_->output_bytes(in.bytes) != std::size_t{0};
+  const auto [whole, rest] = samples_of(in);
+  return (whole != 0 || rest == 0) && program_->output_bytes(whole) != std::size_t{0};
+}
+
+/// What goes on as it came is nobody's to join, and memory of others is copied as pictures only.
+bool KernelLauncher::keeps_rest(const FrameInput& in) const {
+  return in_->bytes_per_sample > 1 && !declaration_.on_bytes && !declaration_.unchanged && in.mapping != nullptr;
+}
+
+KernelLauncher::Samples KernelLauncher::samples_of(const FrameInput& in) const {
+  // Of samples, whole ones only: the output has room for no more.
+  const std::size_t sample = declaration_.on_bytes || in_->bytes_per_sample == 0 ? 1 : in_->bytes_per_sample;
+  const std::size_t bytes = in.bytes + (keeps_rest(in) && !in.gap ? rest_bytes_ : 0);
+  return {bytes / sample * sample, bytes % sample};
+}
+
+/// For the next frame, behind what the kernel does with this one.
+void KernelLauncher::keep_rest(const Job& job) {
+  if (!keeps_rest(job.in)) return;
+  rest_bytes_ = job.rest;
+  if (job.rest == 0) return;
+  static_cast<void>(rest_->ready(*queue_, in_->bytes_per_sample));
+  queue_->copy(*job.in.mapping, job.in.offset + job.in.bytes, *rest_->memory(), 0, job.rest);
 }
 
 bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block) {
@@ -67,6 +93,13 @@ bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement,
 /// Memory for all that comes of the frame. False when cancelled.
 bool KernelLauncher::make_room(Job& job) {
   FrameInput& in = job.in;
+  if (job.began_within != nullptr) {
+    if (!take(joined_pool_, Placement::device, words_of(in.bytes + job.rest), job.joined)) return false;
+    in.mapping = &job.joined.mapping();
+    in.address = in.mapping->address(backend_);
+    in.offset = 0;
+    in.view = moved(in.view, in.view.plane[0], in.address, in.bytes);
+  }
   const bool of_others = job.of_others = in.mapping == nullptr;
   const bool to_others = job.target.place == FrameTarget::Place::others;
   job.hands_on = declaration_.unchanged && (!of_others || to_others);
@@ -132,6 +165,34 @@ void KernelLauncher::show(Job& job) {
   }
   if (tensors_) tensors_->show(job.in.tensors, job.tensors, *queue_, frame_);
   results_->show(frame_);
+}
+
+/// The frame behind the beginning of its first sample, which came with the frame before.
+void KernelLauncher::join(const Job& job) {
+  if (job.began_within == nullptr) return;
+  const FrameInput& came = *job.began_within;
+  queue_->copy(*rest_->memory(), 0, *job.in.mapping, 0, rest_bytes_);
+  queue_->copy(*came.mapping, came.offset, *job.in.mapping, rest_bytes_, came.bytes);
+}
+
+/// A frame in which no sample ends.
+FrameOutput KernelLauncher::gather(const FrameInput& in, std::size_t rest) {
+  try {
+    static_cast<void>(rest_->ready(*queue_, in_->bytes_per_sample));
+    queue_->copy(*in.mapping, in.offset, *rest_->memory(), rest_bytes_, in.bytes);
+  } catch (const QueueCancelled&) {
+    return {};
+  }
+  rest_bytes_ = rest;
+  Fence done = queue_->submit();
+  if (in.holder != nullptr) in.holder->add_read_fence(done);
+  FrameOutput made;
+  made.outcome = FrameOutput::Outcome::remembered;
+  made.sized_by_program = program_->output_bytes(0).has_value();
+  made.done = done;
+  const std::lock_guard lock(mutex_);
+  last_ = std::move(done);
+  return made;
 }
 
 void KernelLauncher::pack(const Job& job) {
@@ -205,17 +266,18 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   if (resident_ && by_streams && !launch_instead()) return {};
   const Queue::Current current(*queue_);
   // Before anything is taken: where the frame came by another back end, the CPU waits here.
-  if (queue_->wait(in.written, &cancelled_) != WaitResult::ready) return {};
+  if (queue_->wait(in.written, cancelled_) != WaitResult::ready) return {};
   for (const TensorInput& tensor : in.tensors) {
-    if (queue_->wait(tensor.written, &cancelled_) != WaitResult::ready) return {};
+    if (queue_->wait(tensor.written, cancelled_) != WaitResult::ready) return {};
   }
   Job job{.in = in, .target = target};
-  // Of samples, whole ones only: the output has room for no more.
-  const std::size_t sample = declaration_.on_bytes ? 1 : in_->bytes_per_sample;
-  if (sample > 1) {
-    const std::size_t rest = job.in.bytes % sample;
-    job.in.bytes -= rest;
-    job.in.view.bytes -= rest;
+  if (in.gap) rest_bytes_ = 0;
+  const auto [whole, rest] = samples_of(in);
+  if (whole == 0 && rest != 0 && keeps_rest(in)) return gather(in, rest);
+  if (rest_bytes_ != 0 && keeps_rest(in)) job.began_within = &in;
+  if (job.began_within != nullptr || whole != in.bytes) {
+    job.in.bytes = job.in.view.bytes = whole;
+    job.rest = rest;
   }
   if (!make_room(job)) return {};
 
@@ -237,21 +299,42 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   }
 }
 
+/// All that the kernel may write to.
+std::vector<BoundsCheck::Range> KernelLauncher::ranges_of(const Job& job) const {
+  std::vector<BoundsCheck::Range> ranges;
+  if (job.gives && !declaration_.unchanged) {
+    ranges.push_back({.memory = &job.block.mapping(),
+                      .end = job.bytes,
+                      .bytes = job.bytes,
+                      .what = "its output",
+                      .remedy = "frame.out's width, height and bytes"});
+  }
+  if (has_result_ || decides()) ranges.push_back(results_->range());
+  if (tensors_) std::ranges::move(tensors_->ranges(job.tensors), std::back_inserter(ranges));
+  if (BoundsCheck::Range state = program_->state(); state.memory != nullptr) ranges.push_back(std::move(state));
+  return ranges;
+}
+
 /// The launch, and what lies around it on the queue.
 void KernelLauncher::record(Job& job) {
   const FrameInput& in = job.in;
   FrameTrace* const trace = in.trace.get();
+  join(job);
   pack(job);
-  job.checks_bounds = bounds_ && job.gives && !declaration_.unchanged;
-  if (job.checks_bounds) bounds_->write_guard(*queue_, job.block.mapping(), job.bytes);
+  if (bounds_) {
+    std::vector<BoundsCheck::Range> guarded = ranges_of(job);
+    job.checks_bounds = !guarded.empty();
+    bounds_->write_guards(*queue_, std::move(guarded));
+  }
   const std::shared_ptr<GpuSpan> span = trace != nullptr ? queue_->begin_span() : nullptr;
   run_program(declaration_.per_field && in.by_field);
   if (span) {
     queue_->end_span(*span);
     trace->add_span(span);
   }
-  if (job.checks_bounds) bounds_->read_guard(*queue_, job.block.mapping(), job.bytes);
+  if (job.checks_bounds) bounds_->read_guards(*queue_);
   remember(job);
+  keep_rest(job);
   const std::lock_guard lock(mutex_);
   ++frames_;
 }
@@ -299,12 +382,16 @@ FrameOutput KernelLauncher::finish(Job& job) {
   };
   if (!job.gives) {
     submit(job);
+    if (job.checks_bounds) {
+      if (!wait(last_)) return end(FrameOutput::Outcome::cancelled);
+      bounds_->verify(name_);
+    }
     return end(FrameOutput::Outcome::remembered);
   }
   if (decides()) {
     submit(job);
     if (!wait(last_)) return end(FrameOutput::Outcome::cancelled);
-    if (job.checks_bounds) bounds_->verify(name_, job.bytes);
+    if (job.checks_bounds) bounds_->verify(name_);
     const auto given = given_of(job.bytes);
     if (!given) {
       if (has_result_) results_->keep();
@@ -334,7 +421,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
     in.trace->stamp(Stamp::visible, now);
     if (in.holder != nullptr) in.holder->stamp(Stamp::visible, now);
   }
-  if (job.checks_bounds && !decides()) bounds_->verify(name_, job.bytes);
+  if (job.checks_bounds && !decides()) bounds_->verify(name_);
   if (has_result_) results_->keep();
   if (job.to_host()) {
     job.host.mapping().invalidate(0, made.bytes);

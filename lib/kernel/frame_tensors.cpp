@@ -56,12 +56,13 @@ bool fits(std::span<const std::uint64_t> wanted, std::span<const std::uint64_t> 
 }  // namespace
 
 FrameTensors::FrameTensors(std::shared_ptr<Device> device, Backend backend, std::string kernel,
-                           std::vector<DeclaredTensor> inputs, std::vector<DeclaredTensor> outputs)
+                           std::vector<DeclaredTensor> inputs, std::vector<DeclaredTensor> outputs, bool guarded)
     : device_(std::move(device)),
       backend_(backend),
       kernel_(std::move(kernel)),
       declared_inputs_(std::move(inputs)),
-      declared_outputs_(std::move(outputs)) {}
+      declared_outputs_(std::move(outputs)),
+      guarded_(guarded) {}
 
 void FrameTensors::begin(const gpumap_view& in) {
   const std::pair<std::string_view, std::uint64_t> variables[] = {
@@ -74,7 +75,7 @@ void FrameTensors::begin(const gpumap_view& in) {
     for (const DeclaredTensor& tensor : declared_outputs_) {
       TensorOutput made{.dims = dims_of(tensor, variables), .offset = bytes};
       made.bytes = count_of(made.dims) * bytes_of(tensor.type);
-      bytes += aligned(made.bytes);
+      bytes += aligned(made.bytes + (guarded_ ? BoundsCheck::guard_bytes : 0));
       outputs.push_back(std::move(made));
     }
   } catch (const Error& error) {
@@ -138,6 +139,18 @@ bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>
   }
   if (room.copied) room.copied.mapping().flush(0, copied);
   return take(output_pool_, Placement::device, output_bytes_, cancelled, room.outputs);
+}
+
+std::vector<BoundsCheck::Range> FrameTensors::ranges(const Room& room) const {
+  std::vector<BoundsCheck::Range> made;
+  for (std::size_t i = 0; room.outputs && i < outputs_.size(); ++i) {
+    made.push_back({.memory = &room.outputs.mapping(),
+                    .end = outputs_[i].offset + outputs_[i].bytes,
+                    .bytes = outputs_[i].bytes,
+                    .what = fmt::format("its tensor \"{}\"", declared_outputs_[i].id),
+                    .remedy = fmt::format("frame.out_tensors[{}]'s count and dims", i)});
+  }
+  return made;
 }
 
 void FrameTensors::show(std::span<const TensorInput> in, const Room& room, Queue& queue, gpumap_frame& frame) const {

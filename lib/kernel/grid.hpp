@@ -8,6 +8,9 @@
 
 namespace gpumap {
 
+/// lavapipe's, in all loops of a thread together: Mesa from 22.3 to 25.0, and others for all that is known.
+inline constexpr std::uint64_t max_loop_turns = 65535;
+
 /// The shape of every launch of a kernel.
 struct GridShape {
   Work work = Work::item;

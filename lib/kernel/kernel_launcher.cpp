@@ -6,13 +6,41 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <string_view>
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/grid.hpp"
 #include "kernel/output_size.hpp"
+#include "kernel/work_memory.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {
+namespace {
+
+/// A word of `code`, before the parenthesis that a loop has behind it. By hand, for code of any length.
+bool has_loop(std::string_view code) {
+  constexpr std::string_view name = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  for (const std::string_view word : {"for", "while"}) {
+    for (std::size_t at = code.find(word); at != code.npos; at = code.find(word, at + 1)) {
+      if (at != 0 && name.find(code[at - 1]) != name.npos) continue;
+      const std::size_t next = code.find_first_not_of(" \t\r\n", at + word.size());
+      if (next != code.npos && code[next] == '(') return true;
+    }
+  }
+  return false;
+}
+
+/// Built-ins keep to the limit.
+std::string loop_risk_of(const KernelPlan& plan, const DeviceInfo& device) {
+  const bool may_be_cut = device.software && plan.builtin == nullptr && plan.source.language == Language::glsl;
+  if (!may_be_cut || !has_loop(plan.source.code)) return {};
+  return fmt::format("kernel {} has a loop, and {} may end the loops of a thread after {} turns, those of all its loops "
+                     "together, without a word: give large work many threads, or several functions",
+                     plan.source.name, device.name, max_loop_turns);
+}
+
+}  // namespace
 
 KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<Device> device, PlanCheck check)
     : settings_(settings),
@@ -28,7 +56,8 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
   params_ = settings.params;
   check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
-  if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(*device_, backend_);
+  rest_ = std::make_unique<WorkMemory>(device_, backend_);
+  if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(device_, backend_);
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
 }
 
@@ -42,12 +71,17 @@ void KernelLauncher::choose_queue(const KernelPlan& plan) {
 }
 
 std::unique_ptr<Queue> KernelLauncher::create_queue(bool resident) {
+  auto queue = open_queue(resident);
+  queue->set_wait([this](const Fence& fence) { return wait_for_queue(fence); });
+  return queue;
+}
+
+std::unique_ptr<Queue> KernelLauncher::open_queue(bool resident) {
   if (resident) {
     return create_resident_queue(std::dynamic_pointer_cast<GpuDevice>(device_),
                                  {.blocks = settings_.resident_blocks,
                                   .idle = std::chrono::milliseconds(settings_.resident_idle_ms),
-                                  .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share},
-                                  .wait = [this](const Fence& oldest) { return wait_for_room(oldest); }});
+                                  .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share}});
   }
   if (settings_.priority == 0 && settings_.sm_share == 0) return device_->create_queue(backend_);
   if (backend_ != Backend::cuda) {
@@ -90,7 +124,7 @@ KernelLauncher::~KernelLauncher() {
 bool KernelLauncher::end() noexcept {
   if (std::exchange(ended_, true)) return all_done_;
   try {
-    if (last_.wait(Clock::now() + patience_at_end) == WaitResult::ready) {
+    if (last_.wait_for(patience_at_end) == WaitResult::ready) {
       queue_.reset();  // before what its launches use
       return all_done_ = true;
     }
@@ -100,6 +134,8 @@ bool KernelLauncher::end() noexcept {
     keep_for_good(device_pool_);
     keep_for_good(host_pool_);
     keep_for_good(packed_pool_);
+    keep_for_good(joined_pool_);
+    keep_for_good(std::shared_ptr<WorkMemory>(std::move(rest_)));
     keep_for_good(std::shared_ptr<Queue>(std::move(queue_)));
     keep_for_good(std::shared_ptr<ResultBlocks>(std::move(results_)));
     keep_for_good(std::shared_ptr<BoundsCheck>(std::move(bounds_)));
@@ -126,7 +162,7 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
   tensors_.reset();
   if (!plan.declaration.input_tensors.empty() || !plan.declaration.output_tensors.empty()) {
     tensors_ = std::make_unique<FrameTensors>(device_, backend_, name_, plan.declaration.input_tensors,
-                                              plan.declaration.output_tensors);
+                                              plan.declaration.output_tensors, settings_.check_bounds);
   }
   // What ships with gpumap tells all that it finds out by name; a user's kernel may write words that have none.
   has_result_ =
@@ -134,8 +170,9 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
   if (results_) {
     results_->change(plan.declaration.result_words);
   } else {
-    results_ = std::make_unique<ResultBlocks>(device_, backend_, plan.declaration.result_words);
+    results_ = std::make_unique<ResultBlocks>(device_, backend_, plan.declaration.result_words, settings_.check_bounds);
   }
+  loop_risk_ = loop_risk_of(plan, device_->info());
   declaration_ = std::move(plan.declaration);
   size_ = std::make_unique<OutputSize>(declaration_, keeps_layout(), name_);
   size_->set_params(declaration_, params_);
@@ -203,6 +240,7 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
 }
 
 void KernelLauncher::begin() {
+  rest_bytes_ = 0;
   if (history_) history_->forget();
   if (tensors_ && in_) tensors_->begin(in_->view);
   if (in_) program_->begin(in_->view, out_->view);
@@ -246,16 +284,16 @@ void KernelLauncher::check_shortening(const Declaration& declaration) const {
 }
 
 bool KernelLauncher::wait(const Fence& fence) {
-  return fence.wait(no_deadline, std::chrono::microseconds(50), &cancelled_) == WaitResult::ready;
+  return fence.wait(cancelled_) == WaitResult::ready;
 }
 
 /// In the middle of a frame, which is not submitted yet: until then this is what the watchdog looks at.
-bool KernelLauncher::wait_for_room(const Fence& oldest) {
+bool KernelLauncher::wait_for_queue(const Fence& fence) {
   {
     const std::lock_guard lock(mutex_);
-    if (last_.signalled()) last_ = oldest;
+    if (last_.signalled()) last_ = fence;
   }
-  return wait(oldest);
+  return wait(fence);
 }
 
 void KernelLauncher::drain() {

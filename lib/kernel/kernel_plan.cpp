@@ -145,6 +145,7 @@ void plan_to_stay(KernelPlan& plan, Backend backend, KernelMode mode) {
 
 KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   KernelPlan plan;
+  plan.guarded = settings.check_bounds;
   plan.builtin = builtin_of(settings);
   if (plan.builtin != nullptr) {
     plan.source = source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));

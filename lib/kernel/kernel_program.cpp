@@ -16,12 +16,10 @@
 #include "kernel/grid.hpp"
 #include "kernel/loaded.hpp"
 #include "kernel/state_memory.hpp"
+#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 namespace {
-
-/// lavapipe's (Mesa 22.3), in all loops of a thread together.
-constexpr std::uint64_t max_turns = 65535;
 
 /// The view of what lies as `like` does, at another address.
 gpumap_view moved(gpumap_view like, std::uint64_t address) {
@@ -33,14 +31,17 @@ gpumap_view moved(gpumap_view like, std::uint64_t address) {
 
 class KernelProgram final : public Program {
  public:
-  /// `frame_bytes`: how much of a frame the kernels take.
+  /// `frame_bytes`: how much of a frame the kernels take; `guarded`: whether behind the state there is room for a
+  /// guard.
   KernelProgram(std::shared_ptr<Device> device, std::vector<std::shared_ptr<Kernel>> kernels, Declaration declaration,
-                std::size_t frame_bytes)
+                std::size_t frame_bytes, bool guarded)
       : device_(std::move(device)),
         kernels_(std::move(kernels)),
         declaration_(std::move(declaration)),
         frame_bytes_(frame_bytes),
-        state_(*device_, kernels_.front()->backend(), declaration_.state_bytes) {}
+        guarded_(guarded),
+        state_(*device_, kernels_.front()->backend(), declaration_.state_bytes, guarded),
+        between_{{{device_, kernels_.front()->backend()}, {device_, kernels_.front()->backend()}}} {}
 
   void set_params(std::string_view text) override {
     apply_declared(declaration_, kernels_.front()->name(), text, params_, numbers_);
@@ -54,6 +55,8 @@ class KernelProgram final : public Program {
 
   [[nodiscard]] bool remembers() const override { return declaration_.state_bytes != 0 && !declaration_.self_clearing; }
 
+  [[nodiscard]] BoundsCheck::Range state() const override { return guarded_ ? state_.range() : BoundsCheck::Range(); }
+
   [[nodiscard]] std::string risk(const gpumap_frame& frame) const override {
     if (!device_->info().software) return {};
     const std::uint64_t items = items_of(frame);
@@ -61,11 +64,11 @@ class KernelProgram final : public Program {
       const Grid grid = kernel->grid_for(frame);
       std::uint64_t threads = 1;
       for (std::size_t i = 0; i < grid.blocks.size(); ++i) threads *= std::uint64_t{grid.blocks[i]} * grid.threads[i];
-      if (items <= max_turns * threads) continue;
+      if (items <= max_loop_turns * threads) continue;
       return fmt::format(
           "kernel {}: {} thread(s) in its grid for {} pixels, samples or bytes, and {} may end a thread's loops after "
           "{} turns without a word: ask for a grid of {} threads or more, or leave it out",
-          kernel->name(), threads, items, device_->info().name, max_turns, items / max_turns + 1);
+          kernel->name(), threads, items, device_->info().name, max_loop_turns, items / max_loop_turns + 1);
     }
     return {};
   }
@@ -79,7 +82,7 @@ class KernelProgram final : public Program {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       // Where none writes an output, all look at the same frame.
       const bool hands_over = i + 1 != kernels_.size() && !declaration_.unchanged;
-      given.out = hands_over ? moved(frame.out, between(i % 2, frame.out.bytes)) : frame.out;
+      given.out = hands_over ? moved(frame.out, between_[i % 2].ready(queue, frame.out.bytes)) : frame.out;
       queue.launch(*kernels_[i], kernels_[i]->grid_for(given), given);
       if (hands_over) given.in = given.out;
     }
@@ -92,29 +95,36 @@ class KernelProgram final : public Program {
                 end - begin);
   }
 
-  /// What one kernel writes and the next one reads. Frames share it: a queue runs them one after the other.
-  std::uint64_t between(std::size_t which, std::size_t bytes) {
-    const Backend backend = kernels_.front()->backend();
-    auto& memory = between_[which];
-    if (!memory || memory->bytes() < bytes) {
-      // What was launched may still be using the one that is too small.
-      if (memory) outgrown_.push_back(std::move(memory));
-      memory = device_->allocate({.placement = Placement::device, .bytes = std::max<std::size_t>(bytes, 1)}, backend);
-    }
-    return memory->address(backend);
-  }
-
   std::shared_ptr<Device> device_;
   std::vector<std::shared_ptr<Kernel>> kernels_;
   Declaration declaration_;
   const std::size_t frame_bytes_;
+  const bool guarded_;
   gpumap_frame given_{};  ///< with the parameters; the rest is of the last frame
   std::array<float, GPUMAP_MAX_PARAMS> params_{};
   std::array<std::uint64_t, GPUMAP_MAX_PARAMS> numbers_{};  ///< the same, exactly
   StateMemory state_;
-  std::array<std::shared_ptr<Mapping>, 2> between_;
-  std::vector<std::shared_ptr<Mapping>> outgrown_;
+  std::array<WorkMemory, 2> between_;  ///< what one kernel writes and the next one reads
 };
+
+std::unique_ptr<Program> load_launched(const std::shared_ptr<Device>& device, const KernelSource& source,
+                                       Declaration declaration, bool guarded) {
+  std::vector<std::shared_ptr<Kernel>> kernels;
+  if (declaration.functions.empty()) {
+    kernels.push_back(Kernel::load(device, source));
+  } else {
+    for (const std::string& function : declaration.functions) {
+      KernelSource one = source;
+      one.function = function;
+      kernels.push_back(Kernel::load(device, one));
+    }
+  }
+  // A CUDA kernel that names nothing of the rest is compiled without it.
+  const std::size_t bytes = source.language == Language::cuda ? frame_bytes(source) : sizeof(gpumap_frame);
+  auto program = std::make_unique<KernelProgram>(device, std::move(kernels), std::move(declaration), bytes, guarded);
+  program->set_params({});
+  return program;
+}
 
 }  // namespace
 
@@ -130,37 +140,26 @@ std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, Ke
     try {
       auto kernels =
           load_resident_kernels(std::dynamic_pointer_cast<GpuDevice>(device), plan.source, plan.declaration.functions);
-      auto program =
-          std::make_unique<KernelProgram>(device, std::move(kernels), plan.declaration, frame_bytes(plan.source));
+      auto program = std::make_unique<KernelProgram>(device, std::move(kernels), plan.declaration,
+                                                     frame_bytes(plan.source), plan.guarded);
       program->set_params({});
       return program;
     } catch (const Error& error) {
       if (mode == KernelMode::resident || error.code() == ErrorCode::device_lost) throw;
-      plan.resident = false;
       plan.why_launched = error.what();
+    } catch (const std::exception& error) {
+      plan.why_launched = fmt::format("kernel {} cannot stay on the GPU: {}", plan.source.name, error.what());
+      if (mode == KernelMode::resident) throw Error(ErrorCode::not_supported, plan.why_launched, "use mode=launch");
     }
+    plan.resident = false;
   }
   return plan.builtin != nullptr ? load(device, *plan.builtin, backend_of(plan.source.language))
-                                 : load(device, plan.source, plan.declaration);
+                                 : load_launched(device, plan.source, plan.declaration, plan.guarded);
 }
 
 std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const KernelSource& source,
                                        Declaration declaration) {
-  std::vector<std::shared_ptr<Kernel>> kernels;
-  if (declaration.functions.empty()) {
-    kernels.push_back(Kernel::load(device, source));
-  } else {
-    for (const std::string& function : declaration.functions) {
-      KernelSource one = source;
-      one.function = function;
-      kernels.push_back(Kernel::load(device, one));
-    }
-  }
-  // A CUDA kernel that names nothing of the rest is compiled without it.
-  const std::size_t bytes = source.language == Language::cuda ? frame_bytes(source) : sizeof(gpumap_frame);
-  auto program = std::make_unique<KernelProgram>(device, std::move(kernels), std::move(declaration), bytes);
-  program->set_params({});
-  return program;
+  return load_launched(device, source, std::move(declaration), false);
 }
 
 }  // namespace gpumap

@@ -32,8 +32,8 @@ void fill_with_zeros(const Mapping& memory) {
 
 }  // namespace
 
-ResultBlocks::ResultBlocks(std::shared_ptr<Device> device, Backend backend, std::uint32_t words)
-    : device_(std::move(device)), backend_(backend), words_(words), current_(allocate()) {}
+ResultBlocks::ResultBlocks(std::shared_ptr<Device> device, Backend backend, std::uint32_t words, bool guarded)
+    : device_(std::move(device)), backend_(backend), words_(words), guarded_(guarded), current_(allocate()) {}
 
 void ResultBlocks::change(std::uint32_t words) {
   collect();
@@ -43,7 +43,7 @@ void ResultBlocks::change(std::uint32_t words) {
 }
 
 ResultBlocks::Block ResultBlocks::allocate() const {
-  const std::size_t bytes = result_offset + words_ * sizeof(std::uint64_t);
+  const std::size_t bytes = result_offset + words_ * sizeof(std::uint64_t) + (guarded_ ? BoundsCheck::guard_bytes : 0);
   Block block{device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_), {}};
   fill_with_zeros(*block.memory);
   return block;
@@ -69,7 +69,7 @@ bool ResultBlocks::take(const std::atomic<bool>& cancelled) {
       return true;
     }
     const Fence oldest = free_.empty() ? kept_.front().done : free_.front().done;
-    if (oldest.wait(no_deadline, std::chrono::microseconds(50), &cancelled) != WaitResult::ready) return false;
+    if (oldest.wait(cancelled) != WaitResult::ready) return false;
     collect();
   }
   fill_with_zeros(*current_.memory);
@@ -80,6 +80,15 @@ void ResultBlocks::show(gpumap_frame& frame) const noexcept {
   frame.given = current_.memory->address(backend_);
   frame.result = frame.given + result_offset;
   frame.result_words = words_;
+}
+
+BoundsCheck::Range ResultBlocks::range() const {
+  const std::size_t bytes = words_ * sizeof(std::uint64_t);
+  return {.memory = current_.memory.get(),
+          .end = result_offset + bytes,
+          .bytes = bytes,
+          .what = "its result block",
+          .remedy = "frame.result_words, and ask for more by the line result-words"};
 }
 
 std::uint64_t ResultBlocks::given() const {

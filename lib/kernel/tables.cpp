@@ -19,6 +19,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t chunk_bytes = std::size_t{16} << 20U;
+/// For the GPU to copy one of them. It takes milliseconds, where it does not stand behind a kernel that does not end.
+constexpr auto longest_copy = 60s;
 
 /// An open file and which version of it that is.
 struct File {
@@ -93,7 +95,9 @@ Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kern
   }
 }
 
-Tables::~Tables() = default;
+Tables::~Tables() {
+  ends_ = true;
+}
 
 Tables::Loaded Tables::load(const Table& table) const {
   const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.path.string());
@@ -110,14 +114,24 @@ Tables::Loaded Tables::load(const Table& table) const {
     if (error.code() != ErrorCode::no_memory) throw;
     throw with_remedy(error, fmt::format("make the table {} smaller", table.declared.name));
   }
-  const auto queue = device_->create_queue(backend_);
+  const std::shared_ptr<Queue> queue = device_->create_queue(backend_);
   std::uint64_t at = 0;
   while (at < bytes) {
     const std::size_t wanted = std::min<std::uint64_t>(bytes - at, chunk);
     const std::size_t got = read_some(what, file.descriptor, staging->host(), wanted);
     staging->flush(0, got);
     queue->copy(*staging, 0, *made.memory, at, got);
-    static_cast<void>(queue->submit().wait());
+    if (queue->submit().wait(ends_, Clock::now() + longest_copy) != WaitResult::ready) {
+      for (const std::shared_ptr<const void>& used :
+           {std::shared_ptr<const void>(made.memory), std::shared_ptr<const void>(staging),
+            std::shared_ptr<const void>(queue)}) {
+        keep_for_good(used);
+      }
+      throw Error(
+          ErrorCode::io,
+          fmt::format("{}: the GPU has not taken {} bytes of it for {} s: a kernel on it does not end: end that one",
+                      what, got, longest_copy.count()));
+    }
     at += got;
     if (got < wanted) break;
   }

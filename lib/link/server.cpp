@@ -282,7 +282,7 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
 void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
   const Fence& written = lease.written();
-  if (!written.signalled() && written.wait(Clock::now() + patience_at_end) != WaitResult::ready) return;
+  if (!written.signalled() && written.wait_for(patience_at_end) != WaitResult::ready) return;
   const std::lock_guard lock(mutex);
   const std::uint32_t slot = lease.slot();
   link::Shown shown{lease.info(), 0, note.size(), link::FrameTimes::of(lease.stamps())};

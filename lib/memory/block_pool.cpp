@@ -16,19 +16,19 @@ bool is_idle(const MemoryBlock& block) {
 }
 
 /// False when the time is up or the wait is cancelled. Throws Error(device_lost).
-bool wait_for_readers(const MemoryBlock& block, Deadline deadline, const std::atomic<bool>* cancelled) {
-  return std::all_of(block.readers.begin(), block.readers.end(), [&](const Fence& fence) {
-    return fence.wait(deadline, std::chrono::microseconds(50), cancelled) == WaitResult::ready;
-  });
+bool wait_for_readers(const MemoryBlock& block, Deadline deadline, const std::atomic<bool>& cancelled) {
+  return std::all_of(block.readers.begin(), block.readers.end(),
+                     [&](const Fence& fence) { return fence.wait(cancelled, deadline) == WaitResult::ready; });
 }
 
 }  // namespace
 
 BlockPool::~BlockPool() {
   const Deadline end = Clock::now() + patience_at_end;
+  const std::atomic<bool> never{false};
   for (MemoryBlock& block : free_) {
     try {
-      if (wait_for_readers(block, end, nullptr)) continue;
+      if (wait_for_readers(block, end, never)) continue;
       std::fprintf(stderr,
                    "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
                    bytes_);
@@ -70,7 +70,7 @@ std::optional<MemoryBlock> BlockPool::take(const std::atomic<bool>& cancelled) {
   if (!block) {
     block = take_oldest();
     if (!block) return MemoryBlock{allocate(), {}};
-    if (!wait_for_readers(*block, no_deadline, &cancelled)) {
+    if (!wait_for_readers(*block, no_deadline, cancelled)) {
       const std::lock_guard lock(mutex_);
       free_.push_front(std::move(*block));
       return {};

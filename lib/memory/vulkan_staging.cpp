@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "memory/vulkan_staging.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
-#include <limits>
+#include <memory>
+#include <utility>
 
 #include "device/vulkan_device.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/fence.hpp"
 #include "memory/vulkan_allocation.hpp"
 
 namespace gpumap {
@@ -15,6 +20,8 @@ using Access = vk::AccessFlagBits;
 using Stage = vk::PipelineStageFlagBits;
 
 constexpr std::uint64_t staging_bytes = 4U << 20U;
+/// For a copy, which takes a millisecond where it does not stand behind a kernel that does not end.
+constexpr std::uint64_t longest_copy_s = 60;
 
 /// What a copy waits for, and what waits for it.
 struct Barriers {
@@ -50,8 +57,13 @@ struct VulkanStaging::Block {
 
     const vk::CommandBuffer handle = *commands;
     context.submit(vk::SubmitInfo({}, {}, handle), *done);
-    constexpr auto forever = std::numeric_limits<std::uint64_t>::max();
-    static_cast<void>(context.device().waitForFences(*done, VK_TRUE, forever));
+    running = true;
+    if (context.device().waitForFences(*done, VK_TRUE, longest_copy_s * 1'000'000'000) != vk::Result::eSuccess) {
+      throw Error(ErrorCode::io, fmt::format("{} has not copied {} bytes for {} s: a kernel on it does not end: end "
+                                             "that one",
+                                             context.name(), region.size, longest_copy_s));
+    }
+    running = false;
     context.device().resetFences(*done);
   }
 
@@ -60,6 +72,7 @@ struct VulkanStaging::Block {
   vk::raii::CommandPool pool;
   vk::raii::CommandBuffer commands;
   vk::raii::Fence done;
+  bool running = false;  ///< the GPU may still use all of it
 };
 
 VulkanStaging::VulkanStaging(VulkanContext& context) : context_(context) {}
@@ -76,6 +89,9 @@ void VulkanStaging::copy(std::size_t bytes, const char* what,
   } catch (const vk::SystemError& error) {
     block_.reset();  // half-used: the next copy makes it anew
     context_.fail(error, what);
+  } catch (const Error&) {
+    if (block_ && block_->running) keep_for_good(std::shared_ptr<Block>(std::move(block_)));
+    throw;
   }
 }
 

@@ -30,6 +30,7 @@ class CudaQueue final : public Queue {
   ~CudaQueue() override {
     // A lost context answers at once.
     if (const CudaContext::CleanupScope scope(context_); scope) {
+      // Ends: whoever launches waits before, for so long as it wants to, or keeps the queue (KernelLauncher::end()).
       context_.driver().cuStreamSynchronize(timeline_->stream());
       if (crossing_ != nullptr) context_.driver().cuEventDestroy(crossing_);
       graph_.destroy();
@@ -39,12 +40,12 @@ class CudaQueue final : public Queue {
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
   [[nodiscard]] std::uint32_t multiprocessors() const noexcept override { return timeline_->multiprocessors(); }
 
-  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
+  WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) override {
     device_->check_alive();
     if (fence.signalled()) return WaitResult::ready;
     const auto timeline = std::dynamic_pointer_cast<CudaTimeline>(fence.timeline());
     if (timeline == timeline_) return WaitResult::ready;  // a stream is in order
-    if (!timeline || &timeline->context() != &context_) return fence.wait(no_deadline, cpu_wait_spin, cancel);
+    if (!timeline || &timeline->context() != &context_) return fence.wait(cancel);
     const CudaContext::Scope scope(context_);
     keep(timeline);
     timeline->make_wait(timeline_->stream(), fence.value());

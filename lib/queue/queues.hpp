@@ -3,7 +3,6 @@
 
 #include <vulkan/vulkan_core.h>
 
-#include <chrono>
 #include <functional>
 #include <memory>
 
@@ -13,9 +12,6 @@
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
-
-/// Before a CPU wait of a queue sleeps.
-inline constexpr std::chrono::nanoseconds cpu_wait_spin = std::chrono::microseconds(50);
 
 [[nodiscard]] std::unique_ptr<Queue> create_vulkan_queue(std::shared_ptr<GpuDevice> device);
 /// For a device that has CUDA. Throws as Device::create_queue().

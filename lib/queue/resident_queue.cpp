@@ -52,6 +52,7 @@ class ResidentQueue final : public Queue {
       const std::lock_guard lock(mutex_);
       leave();
       if (const CudaContext::CleanupScope scope(context_); scope) {
+        // Ends: as for a CudaQueue.
         context_.driver().cuStreamSynchronize(timeline_->stream());
       }
     } catch (const std::exception&) {
@@ -64,13 +65,13 @@ class ResidentQueue final : public Queue {
   [[nodiscard]] std::uint32_t multiprocessors() const noexcept override { return timeline_->multiprocessors(); }
   [[nodiscard]] const std::string& doorbell() const noexcept { return doorbell_; }
 
-  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
+  WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) override {
     device_->check_alive();
     if (fence.signalled()) return WaitResult::ready;
     auto timeline = std::dynamic_pointer_cast<CudaTimeline>(fence.timeline());
     if (timeline == timeline_) return WaitResult::ready;  // turns are in order
     if (!timeline || &timeline->context() != &context_ || timeline->word() == 0) {
-      return fence.wait(no_deadline, cpu_wait_spin, cancel);
+      return fence.wait(cancel);
     }
     {
       const std::lock_guard lock(mutex_);
@@ -84,7 +85,7 @@ class ResidentQueue final : public Queue {
         return WaitResult::ready;
       }
     }
-    return fence.wait(no_deadline, cpu_wait_spin, cancel);
+    return fence.wait(cancel);
   }
 
   void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) override {
@@ -171,9 +172,7 @@ class ResidentQueue final : public Queue {
     if (ahead > slots) {
       const Fence oldest(timeline_, ahead - slots);
       lock.unlock();
-      if (!oldest.signalled() && !(options_.wait ? options_.wait(oldest) : oldest.wait() == WaitResult::ready)) {
-        return false;
-      }
+      if (!waited_for(oldest)) return false;
       lock.lock();
     }
     if (used_.empty()) return true;

@@ -3,8 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -25,22 +23,12 @@ struct ResidentOptions {
   /// ms at most.
   std::chrono::nanoseconds stay = std::chrono::milliseconds(200);
   CudaQueueOptions cuda;
-  /// How a call that finds no room for what it asks of the GPU waits, without a lock, until this fence makes some;
-  /// false: it gives up. Null: until then, or the GPU is lost.
-  std::function<bool(const Fence&)> wait = nullptr;
-};
-
-/// What was asked for was given up, because ResidentOptions::wait was false. What was asked before runs, until the
-/// fence of submit(), which does not throw this.
-class QueueCancelled : public std::exception {
- public:
-  [[nodiscard]] const char* what() const noexcept override { return "cancelled"; }
 };
 
 /// A queue whose kernels, ResidentKernels all, stay on the GPU between frames: what is asked for reaches them by a
 /// doorbell (queue/turn.h), without a driver call. It takes copies and fills between launches. No spans.
-/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue(). launch(), copy() and clear() may also
-/// throw QueueCancelled.
+/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue(). launch(), copy() and clear() wait
+/// where more is under way than it has room for, without a lock, and may throw QueueCancelled.
 [[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
                                                            const ResidentOptions& options);
 

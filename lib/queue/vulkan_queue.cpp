@@ -58,16 +58,20 @@ class VulkanQueue final : public Queue {
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::vulkan; }
 
-  WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel) override {
+  WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) override {
     device_->check_alive();
     if (fence.signalled()) return WaitResult::ready;
-    auto timeline = std::dynamic_pointer_cast<VulkanTimeline>(fence.timeline());
+    const auto timeline = std::dynamic_pointer_cast<VulkanTimeline>(fence.timeline());
     if (timeline == timeline_) return WaitResult::ready;  // the barriers keep this queue in order
-    if (!timeline || &timeline->context() != &context_) return fence.wait(no_deadline, cpu_wait_spin, cancel);
+    if (!timeline || &timeline->context() != &context_) return fence.wait(cancel);
     // The wait holds for the whole batch: what was recorded before waits too, which is late but never wrong.
+    // Room for all three first: whatever fails here leaves no semaphore listed that nobody keeps.
+    Batch& batch = recording();
+    wait_semaphores_.reserve(wait_semaphores_.size() + 1);
+    wait_values_.reserve(wait_values_.size() + 1);
+    batch.owners.push_back(timeline);
     wait_semaphores_.push_back(timeline->semaphore());
     wait_values_.push_back(fence.value());
-    recording().owners.push_back(std::move(timeline));
     return WaitResult::ready;
   }
 

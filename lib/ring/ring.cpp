@@ -16,7 +16,6 @@ namespace gpumap {
 namespace {
 
 constexpr std::size_t slot_alignment = 4096;
-constexpr double mebibyte = 1024.0 * 1024.0;
 
 void set_flag(std::atomic<bool>& flag, bool value, ring::Bell& bell) noexcept {
   flag.store(value);
@@ -51,8 +50,8 @@ std::shared_ptr<Mapping> allocate(Device& device, const RingOptions& options, st
     mapping = device.allocate(wanted);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
-    throw Error(ErrorCode::no_memory, fmt::format("{} slots of {:.2f} MiB: {}", options.slots,
-                                                  static_cast<double>(stride) / mebibyte, error.what()));
+    throw Error(ErrorCode::no_memory,
+                fmt::format("{} slots of {}: {}", options.slots, format_bytes(stride), error.what()));
   }
   if (!mapping || mapping->host() == nullptr || mapping->bytes() < wanted.bytes) {
     throw Error(ErrorCode::not_supported,

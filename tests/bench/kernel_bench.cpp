@@ -45,7 +45,7 @@ class Rotating {
       pieces_.push_back(device.allocate({.placement = gpumap::Placement::device, .bytes = bytes}, backend_));
       queue.copy(*seed, 0, *pieces_.back(), 0, bytes);
     }
-    (void)queue.submit().wait();
+    (void)queue.submit().wait_for(std::chrono::minutes(1));
   }
   const gpumap::Mapping& next() { return *pieces_[at_++ % pieces_.size()]; }
   std::uint64_t next_address() { return next().address(backend_); }

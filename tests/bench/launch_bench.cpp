@@ -111,7 +111,7 @@ class Hog {
         queue_->launch(*kernel_, grid, frame);
         under_way.push_back(queue_->submit());
         if (under_way.size() <= 3) continue;
-        static_cast<void>(under_way.front().wait());
+        static_cast<void>(under_way.front().wait_for(std::chrono::minutes(1)));
         under_way.pop_front();
       }
     });

@@ -35,7 +35,7 @@ class Queued {
   void submit() {
     fences_.push_back(queue_->submit());
     if (fences_.size() <= 8) return;
-    static_cast<void>(fences_.front().wait());
+    static_cast<void>(fences_.front().wait_for(std::chrono::minutes(1)));
     fences_.pop_front();
   }
 
@@ -104,7 +104,7 @@ void ReadASpan(benchmark::State& state, Backend backend) {
     if (!span) return state.SkipWithError(frames.queue().no_span_reason().c_str());
     frames.work();
     frames.queue().end_span(*span);
-    static_cast<void>(frames.queue().submit().wait());
+    static_cast<void>(frames.queue().submit().wait_for(std::chrono::minutes(1)));
     std::optional<GpuTimes> times;
     const double took = seconds([&] { times = span->times(); });
     state.SetIterationTime(took);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "faulty_kernel.hpp"
+#include "never.hpp"
 
 namespace gpumap {
 namespace {
@@ -71,7 +72,7 @@ TEST_F(CudaDevice, CudaReadsWhatTheCpuWroteThroughTheBar) {
       for (const auto placement : {Placement::bar, Placement::device, Placement::host}) {
         const auto to = device_->allocate({placement, size}, backend);
         queue->copy(*from, 0, *to, 0, size);
-        ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+        ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
         EXPECT_EQ(downloaded(*to, size), data);
       }
     }
@@ -90,12 +91,12 @@ TEST_F(CudaDevice, QueuesWaitForEachOtherOnTheGpu) {
   const auto second = device_->create_queue(Backend::cuda);
   for (int round = 0; round < 50; ++round) {
     first->copy(*from, 0, *middle, 0, size);
-    second->wait(first->submit());
+    second->wait(first->submit(), test::never);
     second->copy(*middle, 0, *to, 0, size);
-    first->wait(second->submit());
+    first->wait(second->submit(), test::never);
   }
   const auto fence = second->submit();
-  EXPECT_EQ(fence.wait(), WaitResult::ready);
+  EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(fence.timeline()->completed(), 50U);
   fence.timeline()->check();
   EXPECT_EQ(downloaded(*to, size), data);
@@ -110,7 +111,7 @@ TEST_F(CudaDevice, PinnedUploadsRunBesideOtherWork) {
   const auto a = device_->allocate({Placement::device, size});
   const auto b = device_->allocate({Placement::device, size});
   const auto to = device_->allocate({Placement::device, size});
-  static_cast<void>(from->upload(0, size).wait());  // the driver's first time is slow
+  static_cast<void>(from->upload(0, size).wait_for(std::chrono::minutes(1)));  // the driver's first time is slow
 
   const auto other = device_->create_queue(Backend::cuda);
   for (int i = 0; i < 500; ++i) other->copy(*a, 0, *b, 0, size);
@@ -118,11 +119,11 @@ TEST_F(CudaDevice, PinnedUploadsRunBesideOtherWork) {
   const Fence written = from->upload(0, size);
   EXPECT_FALSE(written.signalled()) << "an upload that blocks";
   const auto reader = device_->create_queue(Backend::cuda);
-  reader->wait(written);
+  reader->wait(written, test::never);
   reader->copy(*from, 0, *to, 0, size);
-  EXPECT_EQ(written.wait(), WaitResult::ready);
+  EXPECT_EQ(written.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_FALSE(busy.signalled()) << "the upload came after the other queue's work";
-  EXPECT_EQ(reader->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(reader->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, size), data);
 }
 
@@ -139,9 +140,9 @@ TEST_F(CudaDevice, ReadersWaitForEachUpload) {
       for (int round = 0; round < 10; ++round) {
         const auto& data = round % 2 == 0 ? first : second;
         std::copy(data.begin(), data.end(), from->host());
-        queue->wait(from->upload(0, size));
+        queue->wait(from->upload(0, size), test::never);
         queue->copy(*from, 0, *to, 0, size);
-        ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+        ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
         ASSERT_EQ(downloaded(*to, size), data);
       }
     }
@@ -159,9 +160,9 @@ TEST_F(CudaDevice, BackendsWaitForEachOther) {
   const auto cuda = device_->create_queue(Backend::cuda);
   const auto vulkan = device_->create_queue(Backend::vulkan);
   vulkan->copy(*from, 0, *middle, 0, size);
-  cuda->wait(vulkan->submit());
+  cuda->wait(vulkan->submit(), test::never);
   cuda->copy(*middle, 0, *to, 0, size);
-  EXPECT_EQ(cuda->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(cuda->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, size), data);
 }
 
@@ -198,7 +199,7 @@ bool every_call_reports_the_fault(const std::string& uuid) {
 
   std::vector<std::byte> out(16);
   const std::vector<std::function<void()>> calls = {
-      [&] { static_cast<void>(fence.wait()); },
+      [&] { static_cast<void>(fence.wait_for(std::chrono::minutes(1))); },
       [&] { other->copy(*from, 0, *to, 0, 16); },
       [&] { static_cast<void>(other->submit()); },
       [&] { queue->launch(*kernel, Grid(), gpumap_frame()); },

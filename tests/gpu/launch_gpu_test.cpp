@@ -15,6 +15,7 @@
 #include <string>
 #include <thread>
 #include <vector>
+#include "never.hpp"
 
 namespace gpumap {
 namespace {
@@ -53,7 +54,7 @@ class LaunchGpuTest : public ::testing::Test {
     auto made = device_->allocate({Placement::device, count * sizeof(std::uint64_t)}, Backend::cuda);
     const auto queue = device_->create_queue(Backend::cuda);
     queue->clear(*made, 0, made->bytes());
-    EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+    EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     return made;
   }
   static Words read(const Mapping& mapping) {
@@ -73,7 +74,7 @@ class LaunchGpuTest : public ::testing::Test {
     constexpr unsigned blocks = 4000;
     const auto counts = words(1024);
     queue.launch(where, {.blocks = {blocks, 1, 1}, .threads = {64, 1, 1}}, frame_of(*counts));
-    EXPECT_EQ(queue.submit().wait(), WaitResult::ready);
+    EXPECT_EQ(queue.submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     std::set<std::size_t> used;
     std::uint64_t ran = 0;
     const Words counted = read(*counts);
@@ -119,7 +120,7 @@ TEST_F(LaunchGpuTest, EachLaunchHasItsOwnFrameAndKernel) {
     }
     if (number % 5 != 0) fences.push_back(queue->submit());
   }
-  ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(read(*state)[0], expected);
   for (const Fence& fence : fences) EXPECT_TRUE(fence.signalled());
 }
@@ -165,7 +166,7 @@ TEST_F(LaunchGpuTest, FaultyGridIsAnErrorAndTheNextRuns) {
     }
     queue->launch(*one, {}, frame_of(*count));
   }
-  ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(read(*count)[0], 3U);
 }
 
@@ -180,7 +181,7 @@ TEST_F(LaunchGpuTest, KernelsComeAndGo) {
       queue->launch(*next, {}, frame_of(*sum, turn));
       expected += std::uint64_t{turn} * i;
     }
-    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   }
   EXPECT_EQ(read(*sum)[0], expected);
 }
@@ -191,7 +192,7 @@ TEST_F(LaunchGpuTest, PrioritiesAreThoseOfTheDriver) {
   for (const unsigned priority : {1U, 2U}) {
     const auto queue = create_cuda_queue(*device_, {.priority = priority});
     queue->launch(*one, {}, frame_of(*count));
-    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   }
   EXPECT_EQ(read(*count)[0], 2U);
   try {
@@ -246,7 +247,7 @@ TEST_F(LaunchGpuTest, AShareIsInOrderWithOthers) {
   Fence last;
   for (unsigned i = 0; i < 400; ++i) {
     Queue& queue = i % 2 == 0 ? *part : *whole;
-    EXPECT_EQ(queue.wait(last), WaitResult::ready);
+    EXPECT_EQ(queue.wait(last, test::never), WaitResult::ready);
     const auto span = queue.begin_span();
     ASSERT_TRUE(span) << queue.no_span_reason();
     queue.launch(*step, {}, frame_of(*state, i));
@@ -255,14 +256,14 @@ TEST_F(LaunchGpuTest, AShareIsInOrderWithOthers) {
     last = queue.submit();
     expected = expected * 5 + i;
     if (i % 50 != 49) continue;
-    ASSERT_EQ(last.wait(), WaitResult::ready);
+    ASSERT_EQ(last.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     last.timeline()->check();
     const auto times = span->times();
     if (times) {
       EXPECT_LE(times->began_ns, times->ended_ns);
     }
   }
-  ASSERT_EQ(last.wait(), WaitResult::ready);
+  ASSERT_EQ(last.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(read(*state)[0], expected);
   EXPECT_EQ(read(*copy)[0], expected);
   wait_for_cuda_stream(*part, cuda_stream(*whole));

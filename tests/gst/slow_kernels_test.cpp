@@ -88,7 +88,7 @@ TEST_F(Stalled, WhatAKernelUsesOutlivesItsElement) {
     ASSERT_FALSE(launched.signalled());
     // The validation layer tells of what is in use and freed.
     stall.end(1);
-    EXPECT_EQ(launched.wait(Clock::now() + patience), WaitResult::ready);
+    EXPECT_EQ(launched.wait_for(patience), WaitResult::ready);
   }
 }
 
@@ -118,7 +118,7 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
     for (std::size_t i = 0; i < count; ++i) {
       pass(3);
       stall.end(i + 1);
-      ASSERT_EQ(launched[i].wait(Clock::now() + patience), WaitResult::ready);
+      ASSERT_EQ(launched[i].wait_for(patience), WaitResult::ready);
       ASSERT_EQ(gst_bus_peek(bus), nullptr) << i;
     }
     // With nothing to do no time runs out, and then one takes too long.

@@ -59,7 +59,7 @@ class CudaLaunchTest : public ::testing::Test {
     queue.launch(kernel, {}, numbered(1));
     const Fence fence = queue.submit();
     driver_calls::count_all(fake_cuda::table(), false);
-    EXPECT_EQ(fence.wait(), WaitResult::ready);
+    EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     return driver_calls::since();
   }
   static std::string refusal(const std::shared_ptr<GpuDevice>& device, const CudaQueueOptions& options,
@@ -110,7 +110,7 @@ TEST_F(CudaLaunchTest, EachLaunchHasItsOwnFrameAndKernel) {
     }
     const Fence fence = queue->submit();
     fake_cuda::stalled = false;
-    ASSERT_EQ(fence.wait(), WaitResult::ready);
+    ASSERT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     EXPECT_EQ(ran, asked);
   }
 }
@@ -122,7 +122,7 @@ TEST_F(CudaLaunchTest, CodeStaysLoadedWhileAGraphKnowsIt) {
     const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
     owners.push_back(kernel.owner());
     queue->launch(kernel, {}, numbered(0));
-    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   }
   EXPECT_FALSE(owners[0].expired()) << "the graph was made of it";
   EXPECT_TRUE(owners[1].expired()) << "kept for ever";
@@ -139,7 +139,7 @@ TEST_F(CudaLaunchTest, WhatNoGraphTakesIsLaunchedWithoutOne) {
   for (int i = 0; i < 10; ++i) {
     fake_cuda::graph_launch = i % 3 == 1 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
     queue->launch(kernel, {}, numbered(0));
-    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     EXPECT_EQ(fake_cuda::made_graphs.count(), i % 3 == 1 ? 0U : 1U);
   }
   EXPECT_EQ(ran, 10U) << "each once";

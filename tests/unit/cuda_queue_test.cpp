@@ -12,6 +12,7 @@
 #include "fake_cuda.hpp"
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
+#include "never.hpp"
 #include "open_device.hpp"
 #include "queue/queues.hpp"
 
@@ -72,7 +73,7 @@ TEST_P(CudaQueueTest, IsOrderedWithAStreamOfOthers) {
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   EXPECT_FALSE(theirs_went_on) << "they come after ours";
   ours_may_end = true;
-  EXPECT_EQ(ours.wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+  EXPECT_EQ(ours.wait_for(std::chrono::seconds(60)), WaitResult::ready);
   their_stream.synchronize();
   EXPECT_TRUE(theirs_went_on);
 }
@@ -89,7 +90,7 @@ TEST_P(CudaQueueTest, KeepsWhatItsStreamIsStillToWaitFor) {
       other_work_done = false;
       const Fence fence = work(*other, other_work_done);
       timeline = fence.timeline();
-      EXPECT_EQ(queue->wait(fence), WaitResult::ready);
+      EXPECT_EQ(queue->wait(fence, test::never), WaitResult::ready);
       other_work_done = true;
     }
     other.reset();  // waits for its own work
@@ -97,11 +98,11 @@ TEST_P(CudaQueueTest, KeepsWhatItsStreamIsStillToWaitFor) {
   EXPECT_FALSE(timeline.expired()) << "the stream has not come to the wait yet: the driver would read freed memory";
   own_work_done = true;
   static_cast<void>(stream_of(*queue));
-  ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
 
   std::atomic<bool> third_done{false};
   const auto third = create_cuda_queue(device_);
-  EXPECT_EQ(queue->wait(work(*third, third_done)), WaitResult::ready);
+  EXPECT_EQ(queue->wait(work(*third, third_done), test::never), WaitResult::ready);
   third_done = true;
   EXPECT_TRUE(timeline.expired()) << "kept for ever";
 }
@@ -114,10 +115,10 @@ TEST_P(CudaQueueTest, WaitForAnotherBackendEndsWhenCancelled) {
     while (timeline->asked < 3) std::this_thread::yield();
     cancel = true;
   });
-  EXPECT_EQ(queue->wait(Fence(timeline, 1), &cancel), WaitResult::cancelled);
+  EXPECT_EQ(queue->wait(Fence(timeline, 1), cancel), WaitResult::cancelled);
   canceller.join();
   timeline->reached = 1;
-  EXPECT_EQ(queue->wait(Fence(timeline, 1), &cancel), WaitResult::ready);
+  EXPECT_EQ(queue->wait(Fence(timeline, 1), cancel), WaitResult::ready);
 }
 
 TEST_P(CudaQueueTest, ErrorsThatEndAProcessAreKnown) {

@@ -96,7 +96,7 @@ TEST_P(CudaSpanTest, TellsTheTruthHoweverTheClockRuns) {
     for (int i = 0; i < 3; ++i) {
       Truth truth;
       const auto span = spanned(truth);
-      ASSERT_EQ(fence_.wait(), WaitResult::ready);
+      ASSERT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
       expect_true(*span, truth);
       std::this_thread::sleep_for(comparisons_apart);
     }
@@ -108,7 +108,7 @@ TEST_P(CudaSpanTest, ComparesTheClocksClosely) {
   Truth truth;
   const auto done = [&] {
     auto span = spanned(truth);
-    EXPECT_EQ(fence_.wait(), WaitResult::ready);
+    EXPECT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     return span;
   };
   EXPECT_LT(smallest_error_ns(1 * ms, done), 1 * ms);
@@ -122,11 +122,11 @@ TEST_P(CudaSpanTest, ABusyGpuHoldsNobodyUp) {
   EXPECT_FALSE(span->times());
   EXPECT_LT(monotonic_ns() - began, 30'000 * ms);
   fake_cuda::stalled = false;
-  ASSERT_EQ(fence_.wait(), WaitResult::ready);
+  ASSERT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   expect_true(*span, truth);
 
   const auto later = spanned(later_truth);
-  ASSERT_EQ(fence_.wait(), WaitResult::ready);
+  ASSERT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   std::this_thread::sleep_for(comparisons_apart);
   fake_cuda::stalled = true;
   const std::int64_t before = monotonic_ns();
@@ -146,7 +146,7 @@ TEST_P(CudaSpanTest, UnreadSpansAreBounded) {
   EXPECT_EQ(spans.size(), GpuSpan::max_per_queue);
   EXPECT_NE(queue_->no_span_reason(), "");
   const std::size_t made = fake_cuda::events.count();
-  ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   ASSERT_TRUE(told(*spans.front()));
   spans.pop_back();
   for (int i = 0; i < 2; ++i) {
@@ -184,7 +184,7 @@ TEST_P(CudaSpanTest, AFailedComparisonLeavesNothingWaiting) {
   std::this_thread::sleep_for(comparisons_apart);
   Truth truth;
   const auto span = spanned(truth);
-  ASSERT_EQ(fence_.wait(), WaitResult::ready);
+  ASSERT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   expect_true(*span, truth);
 }
 
@@ -192,7 +192,7 @@ TEST_P(CudaSpanTest, ALostContextIsTold) {
   Truth truth;
   const auto span = spanned(truth);
   const auto open = queue_->begin_span();
-  ASSERT_EQ(fence_.wait(), WaitResult::ready);
+  ASSERT_EQ(fence_.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   fake_cuda::event_query = CUDA_ERROR_ILLEGAL_ADDRESS;
   try {
     static_cast<void>(span->times());

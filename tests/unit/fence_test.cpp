@@ -29,14 +29,14 @@ class FakeTimeline final : public Timeline {
 
 TEST(Fence, WithoutATimelineHasAlwaysSignalled) {
   EXPECT_TRUE(Fence().signalled());
-  EXPECT_EQ(Fence().wait(Clock::now()), WaitResult::ready);
+  EXPECT_EQ(Fence().wait_for({}), WaitResult::ready);
 }
 
 TEST(Fence, SignalledBeatsDeadlineAndCancel) {
   const auto timeline = std::make_shared<FakeTimeline>();
   timeline->value = 5;
   const std::atomic<bool> cancel{true};
-  EXPECT_EQ(Fence(timeline, 5).wait(Deadline::min(), microseconds(0), &cancel), WaitResult::ready);
+  EXPECT_EQ(Fence(timeline, 5).wait(cancel, Deadline::min(), microseconds(0)), WaitResult::ready);
   EXPECT_FALSE(Fence(timeline, 6).signalled());
 }
 
@@ -47,13 +47,13 @@ TEST(Fence, TimesOut) {
     auto shortest = Clock::duration::max();
     for (int turn = 0; turn < 20 && shortest >= milliseconds(1000); ++turn) {
       const auto start = Clock::now();
-      EXPECT_EQ(fence.wait(start + milliseconds(20), spin), WaitResult::timeout);
+      EXPECT_EQ(fence.wait_for(milliseconds(20), spin), WaitResult::timeout);
       EXPECT_GE(Clock::now() - start, milliseconds(20));
       shortest = std::min(shortest, Clock::now() - start);
     }
     EXPECT_LT(shortest, milliseconds(1000));
   }
-  EXPECT_EQ(fence.wait(Deadline::min()), WaitResult::timeout);
+  EXPECT_EQ(fence.wait_for(std::chrono::nanoseconds::min()), WaitResult::timeout);
 }
 
 TEST(Fence, IsCancelledFromAnotherThread) {
@@ -64,7 +64,7 @@ TEST(Fence, IsCancelledFromAnotherThread) {
       std::this_thread::sleep_for(milliseconds(5));
       cancel = true;
     });
-    EXPECT_EQ(fence.wait(no_deadline, spin, &cancel), WaitResult::cancelled);
+    EXPECT_EQ(fence.wait(cancel, no_deadline, spin), WaitResult::cancelled);
     canceller.join();
   }
 }
@@ -77,7 +77,7 @@ TEST(Fence, IsSignalledFromAnotherThread) {
       ++timeline->value;
     }
   });
-  EXPECT_EQ(Fence(timeline, 3).wait(), WaitResult::ready);
+  EXPECT_EQ(Fence(timeline, 3).wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(timeline->value, 3U);
   signaller.join();
 }
@@ -89,7 +89,7 @@ TEST(Fence, ThrowsOnceTheDeviceIsLost) {
     timeline->lost = true;
   });
   const auto start = Clock::now();
-  EXPECT_THROW(static_cast<void>(Fence(timeline, 1).wait()), Error);
+  EXPECT_THROW(static_cast<void>(Fence(timeline, 1).wait_for(std::chrono::minutes(1))), Error);
   // However late the fault comes.
   const auto waited = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
   fault.join();

@@ -61,12 +61,13 @@ class GpuSpanTest : public BackendTest {
                                               .code = cuda ? cuda_count : glsl_count,
                                               .function = cuda ? "count" : ""});
     count(*queue_, 1);
-    ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);  // the first launch of a kernel takes long
+    ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)),
+              WaitResult::ready);  // the first launch of a kernel takes long
     std::int64_t shortest = INT64_MAX;
     for (int turn = 0; turn < 3; ++turn) {
       const std::int64_t began = monotonic_ns();
       for (unsigned i = 0; i < launches; ++i) count(*queue_, max_counts);
-      ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+      ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
       shortest = std::min(shortest, monotonic_ns() - began);
     }
     ns_a_count_ = static_cast<double>(shortest) / (launches * max_counts);
@@ -100,7 +101,7 @@ class GpuSpanTest : public BackendTest {
   std::shared_ptr<GpuSpan> done(Queue& queue, std::int64_t ns) const {
     Fence fence;
     auto span = spanned(queue, ns, fence);
-    EXPECT_EQ(fence.wait(), WaitResult::ready);
+    EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     return span;
   }
 
@@ -183,7 +184,7 @@ TEST_P(GpuSpanTest, SpansOfAQueueComeInOrder) {
     if (i % 3 == 0) last = queue_->submit();  // some share a submission
     spans.push_back(std::move(span));
   }
-  ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   std::int64_t before = 0, error = 0;
   for (const auto& span : spans) {
     const auto times = told(*span);
@@ -213,7 +214,7 @@ TEST_P(GpuSpanTest, SpansOverlapAndCrossSubmissions) {
   const auto second = done(*queue_, 1 * ms);
   queue_->end_span(*all);
   EXPECT_FALSE(all->times() && GetParam() == Backend::vulkan) << "not handed over";
-  ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   const auto whole = told(*all).value(), a = told(*first).value(), b = told(*second).value();
   EXPECT_LE(whole.began_ns, a.began_ns + whole.error_ns + a.error_ns);
   EXPECT_GE(whole.ended_ns, b.ended_ns - whole.error_ns - b.error_ns);
@@ -247,7 +248,7 @@ TEST_P(GpuSpanTest, IsEmptyUntilTheGpuIsPastIt) {
     if (early) {
       EXPECT_GE(early->began_ns, before - early->error_ns) << "told before it was done";
     }
-    EXPECT_EQ(fence.wait(), WaitResult::ready);
+    EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
     expect_between(*open, before, monotonic_ns());
     return busy && !early;
   })) << "told only when it was done";
@@ -293,7 +294,7 @@ TEST_P(GpuSpanTest, ManyUnreadNeverBlock) {
   EXPECT_FALSE(waited) << "that waited for the GPU, for " << took << " ns";
   EXPECT_NE(queue_->no_span_reason().find("1024"), std::string::npos) << queue_->no_span_reason();
   EXPECT_NE(new_queue()->begin_span(), nullptr) << "each queue has its own";
-  ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
 
   ASSERT_TRUE(told(*spans[7]));
   ASSERT_NE(queue_->begin_span(), nullptr) << "one was read";
@@ -331,7 +332,7 @@ TEST_P(GpuSpanTest, GoneBeforeTheGpuCameToIt) {
   Fence fence;
   const auto span = spanned(*queue_, 100 * us, fence);
   static_cast<void>(queue_->begin_span());
-  ASSERT_EQ(fence.wait(), WaitResult::ready);
+  ASSERT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   expect_between(*span, before, monotonic_ns());
 }
 
@@ -343,7 +344,7 @@ TEST_P(GpuSpanTest, ForeignAndEndedSpansAreRefused) {
   EXPECT_THROW(other->end_span(*span), Error);
   queue_->end_span(*span);
   EXPECT_THROW(queue_->end_span(*span), Error);
-  ASSERT_EQ(queue_->submit().wait(), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_TRUE(told(*span));
   EXPECT_THROW(queue_->end_span(*span), Error);
 }
@@ -377,7 +378,7 @@ bool first_span_comes_at_once(Queue& busy, const std::function<void()>& keep_bus
   const auto span = queue.begin_span();
   queue.end_span(*span);
   const bool at_once = !fence.signalled();
-  if (queue.submit().wait() != WaitResult::ready) return false;
+  if (queue.submit().wait_for(std::chrono::minutes(1)) != WaitResult::ready) return false;
   return told(*span) && at_once;
 }
 
@@ -411,7 +412,7 @@ TEST_P(GpuSpanTest, ReadingDoesNotWaitForOtherWork) {
   EXPECT_TRUE(span->times());
   EXPECT_FALSE(busy.signalled()) << "that waited";
   expect_between(*span, before, after);
-  ASSERT_EQ(busy.wait(), WaitResult::ready);
+  ASSERT_EQ(busy.wait_for(std::chrono::minutes(1)), WaitResult::ready);
 }
 
 #ifdef GPUMAP_TEST_GPU

@@ -72,6 +72,53 @@ TEST_P(KernelLauncherTest, DropsAndShortensAsTheKernelSays) {
   EXPECT_THAT(error_of([&] { return kernel->launch(input(*from, 200), {}).bytes; }), HasSubstr("201"));
 }
 
+// Behind all that a kernel may write to lie bytes that it may not change.
+TEST_P(KernelLauncherTest, GuardsResultsTensorsAndState) {
+  struct Guarded {
+    const char *lines, *cuda, *glsl, *told;
+  };
+  // In `at`, which a byte of the frame moves: the last place that is the kernel's own, or one behind.
+  for (const Guarded& place : {
+           Guarded{"// gpumap: result-words 100\n", "frame.result + 4 * (199 + at)",
+                   "frame.result + 4ul * (199ul + at)", "behind its result block of 800 bytes"},
+           Guarded{"// gpumap: output-tensor one u32 5\n// gpumap: output-tensor two u32 7\n",
+                   "frame.out_tensors[0].address + 4 * (4 + at)", "frame.out_tensors[0].address + 4ul * (4ul + at)",
+                   "behind its tensor \"one\" of 20 bytes"},
+           Guarded{"// gpumap: output-tensor one u32 5\n// gpumap: output-tensor two u32 7\n",
+                   "frame.out_tensors[1].address + 4 * (6 + at)", "frame.out_tensors[1].address + 4ul * (6ul + at)",
+                   "behind its tensor \"two\" of 28 bytes"},
+           Guarded{"// gpumap: state 48\n", "frame.state + 4 * (11 + at)", "frame.state + 4ul * (11ul + at)",
+                   "behind its state of 48 bytes"},
+       }) {
+    for (const bool unchanged : {false, true}) {
+      KernelSettings settings;
+      settings.check_bounds = true;
+      const auto kernel =
+          launcher(std::string(unchanged ? "// gpumap: output unchanged\n" : "") + place.lines,
+                   "  const gpumap_u64 at = *(const unsigned char*)frame.in.plane[0];\n  if (i == 0) *(unsigned*)(" +
+                       std::string(place.cuda) + ") = 0x12345678u;",
+                   "  const uint64_t at = uint64_t(load_u8(frame.in_view.plane[0]));\n  if (i == 0ul) store_u32(" +
+                       std::string(place.glsl) + ", 0x12345678u);",
+                   settings);
+      kernel->set_stream(any_bytes(), any_bytes());
+      auto sent = reference::random_bytes(997, 4);
+      for (const unsigned at : {0U, 0U, 1U, 200U, 0U}) {
+        sent[0] = static_cast<std::byte>(at);
+        const auto from = memory_with(sent);
+        const auto launch = [&] { return kernel->launch(input(*from, 997), {}).outcome; };
+        if (at == 0) {
+          EXPECT_EQ(launch(), Outcome::given) << place.told;
+          continue;
+        }
+        const std::string told = error_of([&] { return launch(); });
+        EXPECT_THAT(told, HasSubstr("writes out of bounds: 4 of the")) << place.told;
+        EXPECT_THAT(told, HasSubstr(place.told));
+        EXPECT_THAT(told, HasSubstr("the first one " + std::to_string(4 * (at - 1)) + " behind the end"));
+      }
+    }
+  }
+}
+
 // In memory that the GPU reaches, and in ordinary memory; each output anew from zeros.
 TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
   const auto kernel = launcher(

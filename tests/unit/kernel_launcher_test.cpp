@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -110,7 +111,7 @@ TEST_P(KernelLauncherTest, WhatFailsHalfWayLeavesNothingUnordered) {
     others.copy = [](Queue&, const gpumap_view&, const gpumap_view&) { throw Error(ErrorCode::invalid, "no copy"); };
     EXPECT_THAT(error_of([&] { return kernel->launch(in, others).bytes; }), HasSubstr("no copy"));
     ASSERT_EQ(holder.fences.size(), 1U);
-    EXPECT_EQ(holder.fences[0].wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+    EXPECT_EQ(holder.fences[0].wait_for(std::chrono::seconds(60)), WaitResult::ready);
     const FrameOutput out = kernel->launch(in, {.place = Place::host});
     ASSERT_EQ(out.outcome, Outcome::given);
     ASSERT_THAT(content(out.host, 997), ElementsAreArray(plus(sent, 1)));
@@ -131,6 +132,69 @@ TEST_P(KernelLauncherTest, ABlockMayBeLetGoBeforeItIsWritten) {
     out.block.pool()->give_back(std::move(block));
   }
   kernel->drain();
+}
+
+/// Of U8, as the built-ins for IQ make it.
+std::vector<float> floats_of(const std::vector<std::byte>& samples, float zero) {
+  std::vector<float> made;
+  for (const std::byte sample : samples)
+    made.push_back((static_cast<float>(std::to_integer<int>(sample)) - zero) / zero);
+  return made;
+}
+
+// A frame may end in the middle of a sample, which the next one then ends: as from a pipe.
+TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
+  for (const bool around128 : {false, true}) {
+    KernelSettings settings;
+    settings.kernel = "iq-to-f32";
+    settings.params = around128 ? "around128=1" : "";
+    settings.backend = GetParam();
+    if (tests_resident()) settings.mode = KernelMode::automatic;
+    KernelLauncher kernel(settings, bench_->device());
+    constexpr std::uint32_t channels = 3;
+    FrameLayout in_layout, out_layout;
+    in_layout.view.format = GPUMAP_FORMAT_U8;
+    out_layout.view.format = GPUMAP_FORMAT_F32;
+    in_layout.view.channels = out_layout.view.channels = channels;
+    in_layout.view.rate = out_layout.view.rate = 48000;
+    in_layout.bytes_per_sample = channels;
+    out_layout.bytes_per_sample = channels * sizeof(float);
+    kernel.set_stream(in_layout, out_layout);
+    // The first two bytes belong to a sample that never ends: after a hole a stream begins anew.
+    const std::vector<std::size_t> sizes{2, 1001, 1, 1, 1, 1, 2, 5, 100'000, 3, 300, 10'001, 4, 1};
+    std::vector<std::byte> sent;
+    std::vector<float> got;
+    std::uint64_t number = 0;
+    for (const std::size_t size : sizes) {
+      const auto random = reference::random_bytes(size + 7, ++number);
+      const auto from = memory_with(random);
+      FrameInput in = input(*from, size);
+      in.view = in_layout.view;
+      in.offset = 7;
+      in.view.plane[0] = in.address = from->address(GetParam()) + 7;
+      in.view.bytes = size;
+      in.gap = number == 2;
+      if (number > 1) sent.insert(sent.end(), random.begin() + 7, random.end());
+      const std::size_t whole = (sent.size() - got.size()) / channels * channels;
+      EXPECT_EQ(kernel.gives(in), whole != 0);
+      Holder holder;
+      in.holder = &holder;
+      const FrameOutput out = kernel.launch(in, {.place = Place::host});
+      EXPECT_EQ(holder.fences.size(), 1U) << "whoever holds the input knows until when it is read";
+      if (whole == 0) {
+        ASSERT_EQ(out.outcome, Outcome::remembered) << "frame " << number;
+        kernel.drain();  // its input goes
+        continue;
+      }
+      ASSERT_EQ(out.outcome, Outcome::given) << "frame " << number;
+      ASSERT_EQ(out.bytes, whole * sizeof(float)) << "frame " << number;
+      std::vector<float> floats(whole);
+      std::memcpy(floats.data(), out.host.mapping().host(), out.bytes);
+      got.insert(got.end(), floats.begin(), floats.end());
+    }
+    sent.resize(got.size());
+    EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6F), floats_of(sent, around128 ? 128.0F : 127.5F)));
+  }
 }
 
 TEST_P(KernelLauncherTest, RefusesAFrameOutsideOfItsMapping) {

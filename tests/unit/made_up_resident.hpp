@@ -160,12 +160,13 @@ class ResidentQueueTest : public ::testing::Test {
     EXPECT_EQ(fake_cuda::host_blocks.count(), 0U);
     fake_cuda::reset();
   }
-  static bool done(const Fence& fence) { return fence.wait(Clock::now() + patience) == WaitResult::ready; }
+  static bool done(const Fence& fence) { return fence.wait_for(patience) == WaitResult::ready; }
   [[nodiscard]] std::unique_ptr<Queue> queue(std::uint32_t blocks = 3, std::chrono::milliseconds idle = 10min,
                                              std::chrono::milliseconds stays = 10min,
                                              std::function<bool(const Fence&)> wait = nullptr) {
-    return create_resident_queue(device_,
-                                 {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}, .wait = std::move(wait)});
+    auto made = create_resident_queue(device_, {.blocks = blocks, .idle = idle, .stay = stays, .cuda = {}});
+    made->set_wait(std::move(wait));
+    return made;
   }
   std::shared_ptr<GpuDevice> device_;
 };

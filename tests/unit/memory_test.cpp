@@ -17,6 +17,7 @@
 
 #include "link/memory.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "never.hpp"
 
 namespace gpumap {
 namespace {
@@ -74,7 +75,7 @@ TEST_P(Written, DownloadsWhatTheCpuWrote) {
     EXPECT_NE(mapping->address(device_->default_backend()), 0U);
     const auto data = random_bytes(size, static_cast<unsigned>(size));
     std::copy(data.begin(), data.end(), mapping->host());
-    EXPECT_EQ(mapping->upload(0, size).wait(), WaitResult::ready);
+    EXPECT_EQ(mapping->upload(0, size).wait_for(std::chrono::minutes(1)), WaitResult::ready);
     EXPECT_EQ(downloaded(*mapping, 0, size), data) << size;
     const std::size_t offset = size / 3;
     const std::size_t part = (size - offset + 1) / 2;
@@ -93,7 +94,7 @@ TEST_P(Written, UploadsPartsAndNoMore) {
   const auto mapping = device_->allocate({GetParam(), size});
   auto expected = random_bytes(size, 1);
   std::copy(expected.begin(), expected.end(), mapping->host());
-  EXPECT_EQ(mapping->upload(0, size).wait(), WaitResult::ready);
+  EXPECT_EQ(mapping->upload(0, size).wait_for(std::chrono::minutes(1)), WaitResult::ready);
   const auto change = random_bytes(size, 2);
   std::mt19937 random(3);
   std::vector<Fence> fences;
@@ -112,7 +113,7 @@ TEST_P(Written, UploadsPartsAndNoMore) {
     }
     at += bytes;
   }
-  for (const Fence& fence : fences) EXPECT_EQ(fence.wait(), WaitResult::ready);
+  for (const Fence& fence : fences) EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*mapping, 0, size), expected);
 }
 
@@ -125,9 +126,9 @@ TEST_P(Written, QueuesSeeWhatWasUploaded) {
   for (unsigned round = 0; round < 10; ++round) {
     const auto data = random_bytes(size, round);
     std::copy(data.begin(), data.end(), from->host());
-    queue->wait(from->upload(0, size));
+    queue->wait(from->upload(0, size), test::never);
     queue->copy(*from, 1, *to, 0, size - 1);
-    ASSERT_EQ(queue->submit().wait(), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     ASSERT_EQ(downloaded(*to, 0, size - 1), std::vector(data.begin() + 1, data.end()));
   }
 }
@@ -185,7 +186,7 @@ TEST_P(Written, TreatAsNonCoherentReachesTheDriver) {
   EXPECT_EQ(own.driver_flushes(), 5U);
   const auto data = random_bytes(10000, 4);
   std::copy(data.begin(), data.end(), mapping->host());
-  EXPECT_EQ(mapping->upload(0, 10000).wait(), WaitResult::ready);
+  EXPECT_EQ(mapping->upload(0, 10000).wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(own.driver_flushes(), 6U) << "an upload flushes";
   EXPECT_EQ(downloaded(*mapping, 0, 10000), data);
   if (plain->coherent()) {
@@ -211,7 +212,7 @@ TEST_P(Written, DownloadsFewBytesFromAnywhere) {
   const auto data = random_bytes(size, 77);
   std::copy(data.begin(), data.end(), mapping->host());
   mapping->flush(0, size);
-  static_cast<void>(mapping->upload(0, size).wait());
+  static_cast<void>(mapping->upload(0, size).wait_for(std::chrono::minutes(1)));
   for (const std::size_t bytes : {1UL, 15UL, 16UL, 17UL, 63UL, 64UL, 255UL, 2047UL, 2048UL, 2049UL}) {
     for (const std::size_t offset : {0UL, 1UL, 15UL, 16UL, 61UL, size - bytes}) {
       const auto first = data.begin() + static_cast<std::ptrdiff_t>(offset);
@@ -230,7 +231,7 @@ TEST_P(Written, ThreadsUploadAndDownloadAtOnce) {
       const auto mapping = device_->allocate({GetParam(), data.size()});
       std::copy(data.begin(), data.end(), mapping->host());
       for (int round = 0; round < 5; ++round) {
-        static_cast<void>(mapping->upload(0, data.size()).wait());
+        static_cast<void>(mapping->upload(0, data.size()).wait_for(std::chrono::minutes(1)));
         right[i] += downloaded(*mapping, 0, data.size()) == data ? 1 : 0;
       }
     });

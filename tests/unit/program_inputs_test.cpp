@@ -202,7 +202,7 @@ TEST_P(ProgramInputsTest, TheLastFramesInOrder) {
     reader->run(*queue, given);
     queue->copy(*input, offset, *history.room(bytes.size()), 0, bytes.size());
     history.add(given.in, given.in.plane[0]);
-    ASSERT_EQ(queue->submit().wait(Clock::now() + 60s), WaitResult::ready);
+    ASSERT_EQ(queue->submit().wait_for(60s), WaitResult::ready);
     ASSERT_EQ(word(0), std::min<std::size_t>(seen.size(), 3)) << i;
     for (std::size_t k = 1; k < 4; ++k) {
       ASSERT_EQ(word(k), k <= seen.size() ? seen[seen.size() - k] : 7) << i << ": " << k;

@@ -4,10 +4,14 @@
 #include "gpumap/program.hpp"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <random>
 
 #include "backend_bench.hpp"
 #include "gpumap/error.hpp"
@@ -55,7 +59,7 @@ class ProgramTest : public BackendTest {
     frame.in.bytes = frame.out.bytes = bytes;
     frame.result = bench_->result();
     program.run(*queue(), frame);
-    EXPECT_EQ(queue()->submit().wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+    EXPECT_EQ(queue()->submit().wait_for(std::chrono::seconds(60)), WaitResult::ready);
     std::vector<std::uint32_t> output(input.size());
     std::memcpy(output.data(), bench_->output(), bytes);
     return output;
@@ -109,6 +113,34 @@ TEST_P(ProgramTest, FunctionsRunOneAfterTheOther) {
   }
   declaration.functions = {"add", "nothing"};
   EXPECT_THROW((void)Program::load(bench_->device(), source({add, triple}), declaration), Error);
+}
+
+/// Bytes of this process that are in memory.
+std::size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What lies between two functions grows with the frames, and what it outgrew goes: here that is memory of the process.
+TEST_P(ProgramTest, FramesThatGrowLeaveNothingBehind) {
+  Declaration declaration;
+  declaration.functions = {"add", "triple", "add"};
+  const auto program = Program::load(bench_->device(), source({add, triple}), declaration);
+  std::size_t before = 0;
+  for (std::size_t number = 0; number < 150; ++number) {
+    std::vector<std::uint32_t> in(250'000 + 4096 * number);
+    std::mt19937 random(static_cast<unsigned>(number));
+    std::ranges::generate(in, std::ref(random));
+    const auto out = run(*program, in);
+    for (const std::size_t at : {std::size_t{0}, in.size() / 2, in.size() - 1}) {
+      ASSERT_EQ(out[at], (in[at] + 5) * 3 + 5) << "word " << at << " of frame " << number;
+    }
+    if (number == 10) before = resident_bytes();
+  }
+  // All of them, of two pieces each, would be 450 MB and more.
+  EXPECT_LT(resident_bytes(), before + (std::size_t{100} << 20));
 }
 
 TEST_P(ProgramTest, RemembersByItsStateUnlessThatClearsItself) {

@@ -11,10 +11,17 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "device/gpu_device.hpp"
+#include "device/vulkan_device.hpp"
+#include "device/vulkan_timeline.hpp"
 #include "fake_device.hpp"
+#include "gpumap/kernel.hpp"
+#include "gpumap/program.hpp"
+#include "kernel/work_memory.hpp"
+#include "never.hpp"
 
 namespace gpumap {
 namespace {
@@ -28,10 +35,118 @@ TEST(CrossBackendWait, EndsWhenCancelled) {
     while (timeline->asked < 3) std::this_thread::yield();
     cancel = true;
   });
-  EXPECT_EQ(queue->wait(Fence(timeline, 1), &cancel), WaitResult::cancelled);
+  EXPECT_EQ(queue->wait(Fence(timeline, 1), cancel), WaitResult::cancelled);
   canceller.join();
   timeline->reached = 1;
-  EXPECT_EQ(queue->wait(Fence(timeline, 1), &cancel), WaitResult::ready);
+  EXPECT_EQ(queue->wait(Fence(timeline, 1), cancel), WaitResult::ready);
+}
+
+/// What a queue is told to wait for comes when the test says so.
+class Gate {
+ public:
+  explicit Gate(const std::shared_ptr<Device>& device)
+      : timeline_(std::make_shared<VulkanTimeline>(std::dynamic_pointer_cast<GpuDevice>(device))) {}
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  [[nodiscard]] Fence fence() const { return {timeline_, 1}; }
+  void open() {
+    if (std::exchange(open_, true)) return;
+    timeline_->context().device().signalSemaphore({timeline_->semaphore(), 1});
+  }
+
+ private:
+  const std::shared_ptr<VulkanTimeline> timeline_;
+  bool open_ = false;
+};
+
+// Memory that grows is used by what was launched, which may never end: whoever waits for it can be stopped.
+TEST(Finish, EndsWhenCancelled) {
+  const auto device = Device::open();
+  const auto queue = device->create_queue(Backend::vulkan);
+  WorkMemory memory(device, Backend::vulkan);
+  const std::uint64_t address = memory.ready(*queue, 1000);
+  queue->clear(*memory.memory(), 0, 1000);
+  EXPECT_EQ(memory.ready(*queue, 999), address);
+  EXPECT_NO_THROW(queue->finish());
+  std::atomic<bool> waits{false}, cancel{false};
+  queue->set_wait([&](const Fence& fence) {
+    waits = true;
+    return fence.wait(cancel) == WaitResult::ready;
+  });
+  Gate gate(device);
+  EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+  queue->clear(*memory.memory(), 0, 1000);
+  std::thread canceller([&] {
+    while (!waits) std::this_thread::yield();
+    cancel = true;
+  });
+  EXPECT_THROW(static_cast<void>(memory.ready(*queue, 1'000'000)), QueueCancelled);
+  canceller.join();
+  EXPECT_EQ(memory.bytes(), 1000U);
+  EXPECT_EQ(memory.address(), address) << "what was launched may still use it";
+  cancel = false;
+  gate.open();
+  EXPECT_NE(memory.ready(*queue, 1'000'000), 0U);
+  EXPECT_GE(memory.bytes(), 1'000'000U);
+  // Rising sizes seldom wait.
+  waits = false;
+  EXPECT_NE(memory.ready(*queue, 1'000'004), 0U);
+  EXPECT_GE(memory.bytes(), 1'500'000U);
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// The built-ins whose memory grows with the frames, and whose tables are made anew with parameters.
+TEST(Finish, EndsProgramsThatGrow) {
+  const auto device = Device::open();
+  struct Case {
+    const char *name, *params;
+  };
+  for (const Case& one :
+       {Case{"ddc", "rate=20000"}, Case{"spectrum", "size=64,overlap=0.5"}, Case{"channelizer", ""}}) {
+    const auto program = Program::load(device, *find_builtin(one.name), Backend::vulkan);
+    program->set_params(one.params);
+    const auto queue = device->create_queue(Backend::vulkan);
+    gpumap_view in{}, out{};
+    in.format = GPUMAP_FORMAT_S16;
+    in.channels = 2;
+    in.rate = 48000;
+    program->begin(in, out);
+    constexpr std::size_t most = 400'000;
+    const auto from = device->allocate({.placement = Placement::host, .bytes = most}, Backend::vulkan);
+    const auto to = device->allocate({.placement = Placement::host, .bytes = 40 * most}, Backend::vulkan);
+    const auto run = [&](std::size_t bytes) {
+      gpumap_frame frame{};
+      frame.in = in;
+      frame.in.plane[0] = from->address(Backend::vulkan);
+      frame.in.bytes = bytes;
+      frame.out.plane[0] = to->address(Backend::vulkan);
+      frame.out.bytes = program->output_bytes(bytes).value();
+      program->run(*queue, frame);
+    };
+    for (int frame = 0; frame < 3; ++frame) run(2000);
+    queue->finish();
+    Gate gate(device);
+    std::atomic<bool> waits{false}, cancel{false};
+    queue->set_wait([&](const Fence& fence) {
+      waits = true;
+      return fence.wait(cancel) == WaitResult::ready;
+    });
+    EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+    std::thread canceller([&] {
+      while (!waits) std::this_thread::yield();
+      cancel = true;
+    });
+    EXPECT_THROW(run(most), QueueCancelled) << one.name;
+    waits = true;  // where nothing had to grow
+    canceller.join();
+    gate.open();
+    cancel = false;
+    program->begin(in, out);
+    run(most);
+    queue->finish();
+  }
+  EXPECT_EQ(validation_message_count(), 0U);
 }
 
 class Copies : public ::testing::Test {
@@ -67,7 +182,7 @@ TEST_F(Copies, OddOffsetsBetweenPlacements) {
   for (const auto placement : {Placement::bar, Placement::device, Placement::host}) {
     const auto to = device_->allocate({placement, size + 13});
     queue->copy(*from, 3, *to, 13, size - 3);
-    EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+    EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     EXPECT_EQ(downloaded(*to, 13, size - 3), part(3, size - 3));
   }
 }
@@ -77,7 +192,7 @@ TEST_F(Copies, HostMemoryIsReadableOnceTheFenceSignals) {
   const auto to = device_->allocate({Placement::host, 65537});
   const auto queue = device_->create_queue();
   queue->copy(*from, 0, *to, 0, 65537);
-  EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   to->invalidate(0, 65537);
   EXPECT_TRUE(std::equal(data_.begin(), data_.end(), to->host()));
 }
@@ -90,7 +205,7 @@ TEST_F(Copies, ClearZeroesItsRangeAlone) {
     const auto to = device_->allocate({placement, size});
     queue->copy(*from, 0, *to, 0, size);
     queue->clear(*to, 1000, 33332);
-    EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+    EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
     auto expected = data_;
     std::fill_n(expected.begin() + 1000, 33332, std::byte{0});
     EXPECT_EQ(downloaded(*to, 0, size), expected);
@@ -114,7 +229,7 @@ TEST_F(Copies, CommandsOfOneQueueRunInOrder) {
     if (i % 3 == 0) static_cast<void>(queue->submit());
   }
   const auto fence = queue->submit();
-  EXPECT_EQ(fence.wait(), WaitResult::ready);
+  EXPECT_EQ(fence.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*a, 0, size), data_);
   EXPECT_EQ(downloaded(*b, 1, size - 1), part(0, size - 1));
 }
@@ -129,12 +244,12 @@ TEST_F(Copies, AnotherQueueWaitsForAFence) {
   for (int i = 0; i < 8; ++i) {
     first->copy(*from, 0, *middle, 0, size);
     const auto written = first->submit();
-    second->wait(written);
+    second->wait(written, test::never);
     second->copy(*middle, 0, *to, 0, size);
     const auto read = second->submit();
-    first->wait(read);
+    first->wait(read, test::never);
   }
-  EXPECT_EQ(second->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(second->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, 0, size), data_);
 }
 
@@ -166,10 +281,10 @@ TEST_F(Copies, WaitingOnTheOtherBackendBlocksTheCpu) {
   const auto second = device_->create_queue(other);
   first->copy(*from, 0, *middle, 0, 1 << 20);
   const auto fence = first->submit();
-  second->wait(fence);
+  second->wait(fence, test::never);
   EXPECT_TRUE(fence.signalled());
   second->copy(*middle, 0, *to, 0, 1 << 20);
-  EXPECT_EQ(second->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(second->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, 0, 1 << 20), data_);
 }
 
@@ -182,7 +297,7 @@ TEST_F(Copies, BadRangesAreRefusedAndTheQueueGoesOn) {
   EXPECT_THROW(queue->copy(*from, 0, *from, 10, 100), Error);
   queue->copy(*from, 0, *to, 0, 0);
   queue->copy(*from, 0, *to, 0, 1000);
-  EXPECT_EQ(queue->submit().wait(), WaitResult::ready);
+  EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(downloaded(*to, 0, 1000), data_);
 }
 
@@ -197,7 +312,8 @@ TEST_F(Copies, ThreadsWithQueuesOfTheirOwn) {
       const auto to = device_->allocate({Placement::device, size});
       for (int round = 0; round < 20; ++round) {
         queue->copy(*from, 0, *to, 0, size);
-        if (queue->submit().wait() == WaitResult::ready && downloaded(*to, 0, size) == data_) ++*at;
+        if (queue->submit().wait_for(std::chrono::minutes(1)) == WaitResult::ready && downloaded(*to, 0, size) == data_)
+          ++*at;
       }
     });
   }
@@ -216,7 +332,8 @@ bool every_call_says_lost() {
   const auto open_span = queue->begin_span();
   queue->end_span(*span);
   const auto fence = queue->submit();
-  static_cast<void>(fence.wait());  // the device is well: what it still works on must not go away under it
+  static_cast<void>(
+      fence.wait_for(std::chrono::minutes(1)));  // the device is well: what it still works on must not go away under it
   dynamic_cast<GpuDevice&>(*device).mark_lost("a test took it");
   dynamic_cast<GpuDevice&>(*device).mark_lost("an echo of it");
 
@@ -231,14 +348,14 @@ bool every_call_says_lost() {
         static_cast<void>(device->allocate({Placement::host, 4096}));
       },
       [&] { queue->copy(*from, 0, *to, 0, 16); },
-      [&] { static_cast<void>(queue->wait(fence)); },
+      [&] { static_cast<void>(queue->wait(fence, test::never)); },
       [&] { static_cast<void>(queue->submit()); },
       [&] { static_cast<void>(queue->begin_span()); },
       [&] { queue->end_span(*open_span); },
       [&] { static_cast<void>(span->times()); },
       [&] { to->download(0, out); },
       [&] { fence.timeline()->check(); },
-      [&] { static_cast<void>(Fence(fence.timeline(), 99).wait()); },
+      [&] { static_cast<void>(Fence(fence.timeline(), 99).wait_for(std::chrono::minutes(1))); },
   };
   int refused = 0;
   for (const auto& call : calls) {

@@ -15,6 +15,7 @@
 
 #include "gpumap/error.hpp"
 #include "made_up_resident.hpp"
+#include "never.hpp"
 #include "queue/queues.hpp"
 
 namespace gpumap {
@@ -99,7 +100,7 @@ TEST_F(ResidentOrder, ARingThatStaysFullIsGivenUp) {
   std::atomic<bool> waits{false}, cancel{false};
   const auto resident = queue(2, 10min, 20ms, [&](const Fence& oldest) {
     waits = true;
-    return oldest.wait(Clock::now() + patience, 50us, &cancel) == WaitResult::ready;
+    return oldest.wait(cancel, Clock::now() + patience) == WaitResult::ready;
   });
   const auto other = create_cuda_queue(device_);
   const auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
@@ -125,7 +126,7 @@ TEST_F(ResidentOrder, ARingThatStaysFullIsGivenUp) {
   EXPECT_FALSE(first.signalled());
   fake_cuda::stalled = true;
   for (int i = 0; i < 100; ++i) {  // the fences below count submissions without a turn, too
-    EXPECT_EQ(resident->wait(work_of(*other)), WaitResult::ready);
+    EXPECT_EQ(resident->wait(work_of(*other), never), WaitResult::ready);
     EXPECT_THROW(put(*resident, kernel, 2000), QueueCancelled);
     EXPECT_THROW(resident->copy(*memory, 0, *memory, 32, 32), QueueCancelled);
     EXPECT_THROW(resident->clear(*memory, 0, 64), QueueCancelled);
@@ -158,7 +159,7 @@ TEST_F(ResidentOrder, OfManyQueuesSomeAreWaitedForAtOnce) {
   std::array<std::uint64_t, 3> taken{};
   for (std::uint64_t& of_round : taken) {
     for (const auto& other : others) {
-      const WaitResult result = resident->wait(work_of(*other), &cancel);
+      const WaitResult result = resident->wait(work_of(*other), cancel);
       EXPECT_TRUE(result == WaitResult::ready || result == WaitResult::cancelled);
       of_round += result == WaitResult::ready ? 1 : 0;
     }
@@ -216,8 +217,8 @@ TEST_F(ResidentOrder, OtherQueuesAreWaitedForOnTheGpu) {
     return queue.submit();
   };
   const Fence first = work(*one, first_done), second = work(*two, second_done);
-  EXPECT_EQ(resident->wait(first), WaitResult::ready);
-  EXPECT_EQ(resident->wait(second), WaitResult::ready);
+  EXPECT_EQ(resident->wait(first, never), WaitResult::ready);
+  EXPECT_EQ(resident->wait(second, never), WaitResult::ready);
   put(*resident, kernel, 1);
   const Fence fence = resident->submit();
   first_done = true;
@@ -229,7 +230,7 @@ TEST_F(ResidentOrder, OtherQueuesAreWaitedForOnTheGpu) {
   // And the other way round.
   gate = 2;
   put(*resident, kernel, 2);
-  EXPECT_EQ(one->wait(resident->submit()), WaitResult::ready);
+  EXPECT_EQ(one->wait(resident->submit(), never), WaitResult::ready);
   std::atomic<bool> went_on{false};
   fake_cuda::of(stream_of(*one)).push([&went_on] { went_on = true; });
   std::this_thread::sleep_for(20ms);
@@ -252,7 +253,7 @@ TEST_F(ResidentOrder, AWaitAloneIsOfTheSubmission) {
     fake_cuda::of(stream_of(*other)).push([&ended] {
       while (!ended) std::this_thread::yield();
     });
-    EXPECT_EQ(resident->wait(other->submit()), WaitResult::ready);
+    EXPECT_EQ(resident->wait(other->submit(), never), WaitResult::ready);
     const Fence fence = resident->submit();
     std::this_thread::sleep_for(20ms);
     EXPECT_FALSE(fence.signalled());
@@ -271,7 +272,7 @@ TEST_F(ResidentOrder, AQueueThatWasWaitedForEndsBeforeIt) {
     fake_cuda::of(stream_of(*other)).push([&goes_on] {
       while (!goes_on) std::this_thread::yield();
     });
-    EXPECT_EQ(resident->wait(other->submit()), WaitResult::ready);
+    EXPECT_EQ(resident->wait(other->submit(), never), WaitResult::ready);
     put(*resident, kernel, n);
     goes_on = true;
     other.reset();

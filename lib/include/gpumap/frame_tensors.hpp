@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "gpumap/block_pool.hpp"
+#include "gpumap/bounds_check.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
@@ -44,9 +45,10 @@ struct TensorOutput {
 /// has waited for what was launched. Thread safety: one thread at a time.
 class GPUMAP_API FrameTensors {
  public:
-  /// As the lines say; `kernel` is for messages.
+  /// As the lines say; `kernel` is for messages. With room for a guard behind each that goes out where they are
+  /// `guarded`.
   FrameTensors(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTensor> inputs,
-               std::vector<DeclaredTensor> outputs);
+               std::vector<DeclaredTensor> outputs, bool guarded = false);
 
   /// A stream begins whose frames are as `in`. Throws Error(invalid) for dimensions that have no value there.
   void begin(const gpumap_view& in);
@@ -63,6 +65,8 @@ class GPUMAP_API FrameTensors {
   [[nodiscard]] bool take(std::span<const TensorInput> in, const std::atomic<bool>& cancelled, Room& room);
   /// Put into `frame` where they lie; those that go out are cleared on `queue` first.
   void show(std::span<const TensorInput> in, const Room& room, Queue& queue, gpumap_frame& frame) const;
+  /// Those that go out, which are guarded.
+  [[nodiscard]] std::vector<BoundsCheck::Range> ranges(const Room& room) const;
 
  private:
   void check(std::span<const TensorInput> in) const;
@@ -76,6 +80,7 @@ class GPUMAP_API FrameTensors {
   std::vector<std::vector<std::uint64_t>> inputs_;  ///< their dimensions; 0: any
   std::vector<TensorOutput> outputs_;
   std::size_t output_bytes_ = 0;
+  bool guarded_;
   std::shared_ptr<BlockPool> output_pool_, copy_pool_;
 };
 

@@ -35,6 +35,7 @@
 namespace gpumap {
 
 class OutputSize;
+class WorkMemory;
 
 /// What the frames of a stream are like on one side of a kernel.
 struct FrameLayout {
@@ -170,6 +171,8 @@ class GPUMAP_API KernelLauncher {
 
   /// What may have gone wrong with the last launch, see Program::risk.
   [[nodiscard]] std::string risk() const { return program_->risk(frame_); }
+  /// That the device may end the loops of this kernel, which has some; empty: it has none, or they run to their end.
+  [[nodiscard]] const std::string& loop_risk() const noexcept { return loop_risk_; }
   [[nodiscard]] bool remembers() const { return program_->remembers(); }       ///< as Program, and the next
   [[nodiscard]] std::uint64_t gathers() const { return program_->gathers(); }  ///< in samples
   [[nodiscard]] const Declaration& declaration() const noexcept { return declaration_; }
@@ -198,7 +201,8 @@ class GPUMAP_API KernelLauncher {
  private:
   struct Job;
   [[nodiscard]] std::unique_ptr<Queue> create_queue(bool resident);
-  [[nodiscard]] bool wait_for_room(const Fence& oldest);  ///< false: cancelled
+  [[nodiscard]] std::unique_ptr<Queue> open_queue(bool resident);
+  [[nodiscard]] bool wait_for_queue(const Fence& fence);  ///< false: cancelled
   [[nodiscard]] bool launch_instead();                    ///< false: cancelled
   void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
@@ -207,10 +211,21 @@ class GPUMAP_API KernelLauncher {
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
 
+  /// Bytes of a frame, with what is left of the one before it: those of whole samples, and what is left then.
+  struct Samples {
+    std::size_t whole, rest;
+  };
+  [[nodiscard]] Samples samples_of(const FrameInput& in) const;
+  [[nodiscard]] bool keeps_rest(const FrameInput& in) const;
+  void join(const Job& job);
+  void keep_rest(const Job& job);
+  [[nodiscard]] FrameOutput gather(const FrameInput& in, std::size_t rest);
+
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
+  [[nodiscard]] std::vector<BoundsCheck::Range> ranges_of(const Job& job) const;
   void record(Job& job);
   void submit_rest(Job& job) noexcept;
   void check(const FrameInput& in) const;
@@ -240,7 +255,10 @@ class GPUMAP_API KernelLauncher {
   std::unique_ptr<FrameTensors> tensors_;
   gpumap_frame frame_{};
   std::optional<FrameLayout> in_, out_;  ///< none before the first stream
-  std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_;
+  std::shared_ptr<BlockPool> device_pool_, host_pool_, packed_pool_, joined_pool_;
+  std::unique_ptr<WorkMemory> rest_;  ///< the beginning of a sample, in which the last frame ended
+  std::size_t rest_bytes_ = 0;
+  std::string loop_risk_;
   bool ended_ = false, all_done_ = false;
   std::atomic<bool> cancelled_{false};
 

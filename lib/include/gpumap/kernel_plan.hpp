@@ -72,6 +72,7 @@ struct KernelPlan {
   KernelSource source;
   Declaration declaration;
   bool resident = false;     ///< it is to stay on the GPU
+  bool guarded = false;      ///< its state has room for a guard: see BoundsCheck
   std::string why_launched;  ///< where its mode leaves that open and it does not stay: why
 };
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).

@@ -5,12 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
 
 namespace gpumap {
+
+/// For people: "79.6 GiB", "248 MiB", "4 KiB", "100 bytes".
+[[nodiscard]] GPUMAP_API std::string format_bytes(std::uint64_t bytes);
 
 /// Who executes GPU work.
 enum class Backend { cuda, vulkan };

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "gpumap/bounds_check.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
@@ -62,6 +63,10 @@ class GPUMAP_API Program {
   /// Samples, at most, from the first that goes into an output to the last, which gives it; 0: each frame gives its
   /// own.
   [[nodiscard]] virtual std::uint64_t gathers() const { return 0; }
+
+  /// The memory at gpumap_frame::state, with room for a guard behind it where KernelPlan::guarded asked for that; else
+  /// no memory.
+  [[nodiscard]] virtual BoundsCheck::Range state() const { return {}; }
 
   /// What may go wrong on this device with launches on `frame`, without that anyone could tell, and what helps; empty
   /// as a rule.

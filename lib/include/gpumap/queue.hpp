@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
@@ -22,6 +25,14 @@ class Kernel;
 struct Grid {
   std::array<std::uint32_t, 3> blocks{1, 1, 1};
   std::array<std::uint32_t, 3> threads{1, 1, 1};
+};
+
+/// What was asked of a queue was given up, because what Queue::set_wait() was given is false. What was asked before
+/// runs, until the fence of submit(), which does not throw this.
+class GPUMAP_API QueueCancelled : public std::exception {
+ public:
+  ~QueueCancelled() override;
+  [[nodiscard]] const char* what() const noexcept override;
 };
 
 /// GPU work in order: a CUDA stream, or a Vulkan command stream. Work is asynchronous; what is submitted after a
@@ -53,8 +64,8 @@ class GPUMAP_API Queue {
   [[nodiscard]] virtual std::uint32_t multiprocessors() const noexcept { return 0; }
 
   /// Later work starts after `fence`: on the GPU where both sides are the same backend, else by a CPU wait, which ends
-  /// with `cancelled` once `cancel`, which may be null, is set.
-  virtual WaitResult wait(const Fence& fence, const std::atomic<bool>* cancel = nullptr) = 0;
+  /// with `cancelled` once `cancel` is set.
+  virtual WaitResult wait(const Fence& fence, const std::atomic<bool>& cancel) = 0;
   /// Launch on one frame. `frame` is copied before this returns. The kernel's backend is this queue's: Error(invalid).
   virtual void launch(const Kernel& kernel, const Grid& grid, const gpumap_frame& frame) = 0;
   /// DMA between two mappings of this queue's device. Ranges checked: Error(invalid).
@@ -65,6 +76,13 @@ class GPUMAP_API Queue {
   /// Hand over everything since the last submit; the fence is signalled when it, and all before it, is done
   /// and its writes to host memory are visible to the CPU.
   [[nodiscard]] virtual Fence submit() = 0;
+
+  /// How calls that have to wait for this queue's own work wait, until the fence is signalled; false: the call gives up
+  /// and throws QueueCancelled. Where this is not set they wait for a minute at most.
+  void set_wait(std::function<bool(const Fence&)> wait) { wait_ = std::move(wait); }
+  /// Submit, and wait until all of it is done: memory that it uses may be freed then. For what seldom happens, such as
+  /// memory that grows. Throws QueueCancelled, Error(device_lost).
+  void finish();
 
   /// Tell later when the GPU worked on what is asked for from here to end_span(). Spans may overlap and may cross a
   /// submit(). Two small commands each, and nothing where it is not called; the first one of a device prepares and
@@ -77,9 +95,15 @@ class GPUMAP_API Queue {
   /// Why the last begin_span() gave null, and what helps; empty when it did not.
   [[nodiscard]] virtual std::string no_span_reason() const { return "this queue does not tell the time"; }
 
+ protected:
+  /// As set_wait() says; false: give up.
+  [[nodiscard]] bool waited_for(const Fence& fence) const;
+
  private:
   virtual void make_current() {}
   virtual void end_current() noexcept {}
+
+  std::function<bool(const Fence&)> wait_;
 };
 
 }  // namespace gpumap

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gpumap/bounds_check.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
@@ -25,8 +26,9 @@ class GPUMAP_API ResultBlocks {
  public:
   using Words = std::vector<std::uint64_t>;
 
-  /// Of `words` words each. Throws Error(no_memory | device_lost).
-  ResultBlocks(std::shared_ptr<Device> device, Backend backend, std::uint32_t words);
+  /// Of `words` words each, with room for a guard behind them where they are `guarded`. Throws Error(no_memory |
+  /// device_lost).
+  ResultBlocks(std::shared_ptr<Device> device, Backend backend, std::uint32_t words, bool guarded = false);
   /// Blocks of as many from here on; nothing is under way.
   void change(std::uint32_t words);
 
@@ -39,6 +41,8 @@ class GPUMAP_API ResultBlocks {
   [[nodiscard]] bool take(const std::atomic<bool>& cancelled);
   /// Put into `frame` where it lies.
   void show(gpumap_frame& frame) const noexcept;
+  /// The block at hand, which is guarded.
+  [[nodiscard]] BoundsCheck::Range range() const;
   /// It is the launch's until `done`.
   void launched(const Fence& done) { current_.done = done; }
   /// The word at gpumap_frame::given, once that is done.
@@ -62,6 +66,7 @@ class GPUMAP_API ResultBlocks {
   std::shared_ptr<Device> device_;
   Backend backend_;
   std::uint32_t words_;
+  bool guarded_;
   Block current_;            ///< shown to the launch at hand
   std::deque<Block> kept_;   ///< in order of launches
   std::deque<Words> read_;   ///< of launches before those

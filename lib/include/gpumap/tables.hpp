@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -73,6 +74,7 @@ class GPUMAP_API Tables {
   std::shared_ptr<Device> device_;
   Backend backend_;
   std::string kernel_;
+  std::atomic<bool> ends_{false};  ///< nobody waits for a table any more
   std::vector<Table> tables_;
   std::vector<std::pair<Fence, std::shared_ptr<Mapping>>> replaced_;
   std::chrono::steady_clock::time_point next_look_{};

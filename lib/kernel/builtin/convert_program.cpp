@@ -12,7 +12,7 @@
 
 #include "gpumap/error.hpp"
 #include "kernel/embedded_sources.hpp"
-#include "kernel/radio/radio_memory.hpp"
+#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 namespace {

@@ -6,31 +6,19 @@
 
 namespace gpumap {
 
-std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
-  if (!memory_ || memory_->bytes() < bytes) {
-    if (memory_) static_cast<void>(queue.submit().wait());
-    memory_.reset();
-    memory_ =
-        device_->allocate({.placement = Placement::device, .bytes = std::max<std::uint64_t>(bytes, 16)}, backend_);
-  }
-  return memory_->address(backend_);
-}
-
 std::uint64_t DeviceTable::ready(Queue& queue) {
-  if (stale_) {
-    if (memory_) static_cast<void>(queue.submit().wait());
-    memory_.reset();
-    const std::size_t bytes = values_.size() * sizeof(float);
-    memory_ = device_->allocate({.placement = Placement::device, .bytes = bytes}, backend_);
-    const auto staging = device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_);
-    std::memcpy(staging->host(), values_.data(), bytes);
-    staging->flush(0, bytes);
-    queue.copy(*staging, 0, *memory_, 0, bytes);
-    static_cast<void>(queue.submit().wait());
-    values_ = {};
-    stale_ = false;
-  }
-  return memory_->address(backend_);
+  const std::size_t bytes = values_.size() * sizeof(float);
+  if (!stale_) return memory_.address();
+  std::erase_if(staging_, [](const Staging& one) { return one.copied.signalled(); });
+  const std::uint64_t address = memory_.ready(queue, bytes);
+  const auto staging = device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_);
+  std::memcpy(staging->host(), values_.data(), bytes);
+  staging->flush(0, bytes);
+  queue.copy(*staging, 0, *memory_.memory(), 0, bytes);
+  staging_.push_back({staging, queue.submit()});
+  values_ = {};
+  stale_ = false;
+  return address;
 }
 
 void KeptSamples::lend(gpumap_frame& frame) const {
@@ -46,9 +34,9 @@ std::uint64_t KeptSamples::keep(Queue& queue, const gpumap_frame& frame, std::in
   const bool appends = count_ != 0 && first == -static_cast<std::int64_t>(count_);
   const bool in_place = appends && memory_[current_].bytes() >= count * sample_bytes;
   const std::uint64_t before = in_place ? count_ : 0;
-  if (!in_place) current_ = 1 - current_;
+  const std::size_t place = in_place ? current_ : 1 - current_;
   const std::uint64_t address =
-      in_place ? memory_[current_].address() : memory_[current_].ready(queue, count * sample_bytes * (appends ? 2 : 1));
+      in_place ? memory_[place].address() : memory_[place].ready(queue, count * sample_bytes * (appends ? 2 : 1));
   if (count != before) {
     gpumap_frame given = frame;
     given.out.plane[0] = address + before * sample_bytes;
@@ -60,6 +48,7 @@ std::uint64_t KeptSamples::keep(Queue& queue, const gpumap_frame& frame, std::in
                              .step = turn.step};
     kernel_.launch(queue, given, job, job.count);
   }
+  current_ = place;
   count_ = count;
   return address;
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Device memory of the radio built-ins. What is replaced here is waited for first: that happens where a stream begins,
-// parameters change or frames grow, never from frame to frame.
+// Device memory of the radio built-ins.
 #pragma once
 
 #include <array>
@@ -12,37 +11,30 @@
 #include "gpumap/queue.hpp"
 #include "kernel/radio/oscillator.hpp"
 #include "kernel/radio/radio_kernel.hpp"
+#include "kernel/work_memory.hpp"
 
 namespace gpumap {
-
-/// Memory between kernels, which grows as needed. Its content is lost then.
-class WorkMemory {
- public:
-  WorkMemory(std::shared_ptr<Device> device, Backend backend) : device_(std::move(device)), backend_(backend) {}
-  /// The address of at least `bytes` bytes. Throws Error(no_memory | device_lost).
-  [[nodiscard]] std::uint64_t ready(Queue& queue, std::uint64_t bytes);
-  [[nodiscard]] std::uint64_t address() const { return memory_ ? memory_->address(backend_) : 0; }
-  [[nodiscard]] std::uint64_t bytes() const { return memory_ ? memory_->bytes() : 0; }
-  [[nodiscard]] const std::shared_ptr<Mapping>& memory() const noexcept { return memory_; }  ///< null before ready()
-
- private:
-  std::shared_ptr<Device> device_;
-  Backend backend_;
-  std::shared_ptr<Mapping> memory_;
-};
 
 /// Numbers that were computed on the CPU: filters, twiddle factors.
 class DeviceTable {
  public:
-  DeviceTable(std::shared_ptr<Device> device, Backend backend) : device_(std::move(device)), backend_(backend) {}
+  DeviceTable(std::shared_ptr<Device> device, Backend backend)
+      : device_(device), backend_(backend), memory_(std::move(device), backend) {}
   void set(std::vector<float> values) { values_ = std::move(values), stale_ = true; }
-  /// Its address for what is launched on `queue` from here on. Throws Error(no_memory | device_lost).
+  /// Its address for what is launched on `queue` from here on: new numbers take their place behind what was launched
+  /// with the old ones. Throws QueueCancelled, Error(no_memory | device_lost).
   [[nodiscard]] std::uint64_t ready(Queue& queue);
 
  private:
+  struct Staging {
+    std::shared_ptr<Mapping> memory;
+    Fence copied;
+  };
+
   std::shared_ptr<Device> device_;
   Backend backend_;
-  std::shared_ptr<Mapping> memory_;
+  WorkMemory memory_;
+  std::vector<Staging> staging_;  ///< from which the GPU may still copy
   std::vector<float> values_;
   bool stale_ = false;
 };
@@ -60,7 +52,7 @@ class KeptSamples {
   /// Tells the kernels of this frame where they lie.
   void lend(gpumap_frame& frame) const;
   /// Keep `count` samples from number `first` on (see radio.h); those of this frame turned by `turn`.
-  /// `frame` was lent what is kept so far. The address of the new ones.
+  /// `frame` was lent what is kept so far. The address of the new ones. Throws as WorkMemory::ready().
   std::uint64_t keep(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t count,
                      const OscillatorTurn& turn = {});
 

@@ -3,6 +3,7 @@
 // rows, plots and confessions; main() prints, judges, stores and plots it, the same way for all.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <gpumap/device.hpp>
@@ -20,6 +21,9 @@
 #include "figures.hpp"
 
 namespace bench {
+
+/// For waits of queues: nobody cancels a benchmark.
+inline constinit const std::atomic<bool> never{false};
 
 struct Options {
   std::vector<std::string> modes;  ///< empty: all

@@ -160,7 +160,7 @@ class QueuedPath final : public LatPath {
   ~QueuedPath() override { bell_->ring(~std::uint64_t{0}); }
 
   std::optional<LatRound> round(const std::byte* block) override {
-    launch_.queue->wait({bell_, ++sequence_});
+    launch_.queue->wait({bell_, ++sequence_}, never);
     const gpumap::Fence fence = launch_.submit();
     // The stream should stand at the doorbell when it rings.
     for (const std::int64_t there = now_ns() + to_get_there_ns; now_ns() < there;) __builtin_ia32_pause();

@@ -86,6 +86,8 @@ class CudaFft final : public Fft {
     CUstream stream = stream_of(queue);
     while (transforms != 0) {
       const std::uint64_t batch = std::bit_floor(std::min<std::uint64_t>(transforms, 1U << 20U));
+      // To plan, the driver may wait until the GPU runs nothing, and nobody could cancel that.
+      if (!plans_.contains(static_cast<int>(batch))) queue.finish();
       const CufftHandle handle = plan(static_cast<int>(batch));
       const CudaContext::Scope scope(*device_->cuda());
       check(library_.set_stream(handle, stream), "choosing a stream");

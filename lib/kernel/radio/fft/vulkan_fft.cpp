@@ -19,7 +19,8 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "kernel/radio/fft/vkfft/vkfft.hpp"
-#include "kernel/radio/radio_memory.hpp"
+#include "kernel/radio/radio_kernel.hpp"
+#include "kernel/work_memory.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "queue/queues.hpp"
 
@@ -194,7 +195,7 @@ class VulkanFft final : public Fft {
       const std::uint64_t count = rounded(transforms) <= max_rows_ ? transforms : std::bit_floor(max_rows_);
       const std::uint64_t rows = place(queue, count);
       copy(queue, from, rows, count);
-      const std::shared_ptr<Plan>& plan = plan_for(count);
+      const std::shared_ptr<Plan>& plan = plan_for(queue, count);
       record_commands(queue, plan, [&](VkCommandBuffer commands) { plan->append(commands); });
       copy(queue, rows, to, count);
       from += count * row_bytes(), to += count * row_bytes(), transforms -= count;
@@ -212,9 +213,11 @@ class VulkanFft final : public Fft {
     return (transforms + step - 1) / step * step;
   }
 
-  const std::shared_ptr<Plan>& plan_for(std::uint64_t transforms) {
+  const std::shared_ptr<Plan>& plan_for(Queue& queue, std::uint64_t transforms) {
     const auto made = plans_.lower_bound(transforms);
     if (made != plans_.end() && made->first <= transforms + transforms / 2) return made->second;
+    // The plan's tables go to the GPU behind all that it has to do, and VkFFT's wait for them cannot be cancelled.
+    queue.finish();
     const std::uint64_t count = rounded(transforms);
     // Device memory has a buffer of its own, from the beginning on.
     const GpuMapping& rows = own_mapping(*rows_.memory(), *device_);
