@@ -68,6 +68,7 @@ const uint GPUMAP_FORMAT_U8 = 128;
 const uint GPUMAP_FORMAT_S8 = 129;
 const uint GPUMAP_FORMAT_S16 = 130;
 const uint GPUMAP_FORMAT_F32 = 131;
+const uint GPUMAP_FORMAT_U8_ZERO_128 = 132;
 const uint GPUMAP_FORMAT_AUDIO_OTHER = 191;
 
 const uint GPUMAP_FRAME_GAP = 1;

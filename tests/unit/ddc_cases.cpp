@@ -234,6 +234,29 @@ TEST_P(RadioTest, DdcTakesEveryHertz) {
   for (std::size_t i = 1000; i < out.size(); ++i) ASSERT_LE(std::abs(out[i] - 1.0), 2e-4) << i;
 }
 
+// Around 128 the samples are those of S8, to the bit; around 127.5 they are not.
+TEST_P(RadioTest, U8MayBeAround128) {
+  Recording in = noise(GPUMAP_FORMAT_U8, 48000, 30011, 7);
+  Recording same = in;
+  same.format = GPUMAP_FORMAT_S8;
+  for (std::byte& value : same.bytes) value ^= std::byte{0x80};
+  struct Case {
+    const char *name, *params;
+  };
+  for (const Case& one : {Case{"ddc", "rate=20000,frequency=1234"}, Case{"spectrum", "size=64,overlap=0.5,average=3"},
+                          Case{"spectrum", "size=8192"}, Case{"channelizer", "channels=8"}}) {
+    const auto played = [&](const Recording& recording, const char* more) {
+      const auto program = load(one.name, std::string(one.params) + more);
+      program->begin(recording.view(), {});
+      return play(*program, recording, random_frames(recording.samples(), 3001, 5));
+    };
+    const std::vector<float> expected = played(same, "");
+    EXPECT_EQ(played(in, ",around128=1"), expected) << one.name;
+    EXPECT_NE(played(in, ""), expected) << one.name;
+    EXPECT_EQ(played(same, ",around128=1"), expected) << one.name << ": it is of U8 alone";
+  }
+}
+
 TEST_P(RadioTest, DdcTellsWhatIsWrong) {
   gpumap_view downstream{};
   downstream.rate = 48000;

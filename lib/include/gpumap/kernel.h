@@ -77,6 +77,8 @@ enum gpumap_format {
   GPUMAP_FORMAT_S8 = 129,
   GPUMAP_FORMAT_S16 = 130,
   GPUMAP_FORMAT_F32 = 131,
+  /* GPUMAP_FORMAT_U8 with its zero at 128, for gpumap_sample(): no frame comes with it */
+  GPUMAP_FORMAT_U8_ZERO_128 = 132,
   GPUMAP_FORMAT_AUDIO_OTHER = 191
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // I*I + Q*Q of every pair of samples, scaled to -1 to 1, as mono float32. Right for any grid.
-// gpumap: params none
+// gpumap: params around128:u32=0 in [0,1]
 // gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
 // gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=1
 #version 460
@@ -8,7 +8,7 @@
 #include <gpumap_samples.glsl>
 
 void main() {
-  const uint format = frame.in_view.format;
+  const uint format = gpumap_sample_format(frame.in_view.format, frame.params[0] != 0.0);
   const uint64_t from = frame.in_view.plane[0];
   const uint64_t to = frame.out_view.plane[0];
   const uint64_t given = frame.in_view.bytes / uint64_t(2u * gpumap_sample_bytes(format));

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // Every interleaved sample as a float32 in -1 to 1, any channel count. Right for any grid.
-// gpumap: params none
+// gpumap: params around128:u32=0 in [0,1]
 // gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved
 // gpumap: output audio/x-raw,format=F32LE,layout=interleaved
 #include <gpumap/grid.h>
 #include <gpumap/samples.h>
 
 extern "C" __global__ void iq_to_f32(gpumap_frame frame) {
-  const gpumap_u64 given = frame.in.bytes / gpumap_sample_bytes(frame.in.format);
+  const gpumap_u32 format = gpumap_sample_format(frame.in.format, frame.params[0] != 0.0f);
+  const gpumap_u64 given = frame.in.bytes / gpumap_sample_bytes(format);
   const gpumap_u64 room = frame.out.bytes / sizeof(float);
   const gpumap_u64 samples = given < room ? given : room;
   float* out = reinterpret_cast<float*>(frame.out.plane[0]);
   for (gpumap_u64 i = gpumap_thread(); i < samples; i += gpumap_thread_count()) {
-    out[i] = gpumap_sample(frame.in.plane[0], frame.in.format, i);
+    out[i] = gpumap_sample(frame.in.plane[0], format, i);
   }
 }

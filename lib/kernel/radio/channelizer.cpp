@@ -23,6 +23,7 @@ struct ChannelizerSettings {
   std::uint32_t taps = 12;  ///< of each channel
   std::uint32_t hop = 16;   ///< input samples from one step to the next
   double attenuation = 80.0;
+  bool around128 = false;
 
   [[nodiscard]] bool operator==(const ChannelizerSettings&) const = default;
 };
@@ -53,7 +54,8 @@ ChannelizerSettings read_settings(std::string_view text) {
   return {.channels = static_cast<std::uint32_t>(channels),
           .taps = static_cast<std::uint32_t>(taps),
           .hop = static_cast<std::uint32_t>(channels / oversample),
-          .attenuation = attenuation};
+          .attenuation = attenuation,
+          .around128 = values[4] != 0.0};
 }
 
 class Channelizer final : public Program {
@@ -98,6 +100,7 @@ class Channelizer final : public Program {
     const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
     const std::uint64_t steps = steps_in(samples);
     gpumap_frame given = frame;
+    given.in.format = sample_format(in_.format, settings_.around128);
     kept_.lend(given);
     if (steps != 0) {
       const std::uint64_t values = steps * settings_.channels;

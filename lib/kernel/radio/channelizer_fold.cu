@@ -3,7 +3,7 @@
 // radio_fold_job. Value u holds the samples whose number in the stream is u modulo channels, so that the transform is
 // referred to the stream's first sample whatever the hop.
 // What channelizer declares, whose parameters are not this kernel's own:
-// gpumap: params channels:f64=16,taps:f64=12,oversample:f64=1,attenuation:f64=80
+// gpumap: params channels:f64=16,taps:f64=12,oversample:f64=1,attenuation:f64=80,around128:u32=0 in [0,1]
 // gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
 // gpumap: output application/x-iq-channels,format=F32LE,channels={params.channels},rate={rate*params.oversample/2147483648 ? : (fraction){rate*params.oversample}/{max(params.channels,1)}}
 #include <gpumap/radio.h>

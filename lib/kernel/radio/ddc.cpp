@@ -41,6 +41,7 @@ struct DdcSettings {
   double bandwidth = 0.0;
   double taps = 0.0;
   double attenuation = 80.0;
+  bool around128 = false;
 };
 
 /// What a filter is made for.
@@ -67,7 +68,7 @@ template <typename... Args>
 DdcSettings read_settings(std::string_view text) {
   std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("ddc"), text, values);
-  const DdcSettings settings{values[0], values[1], values[2], values[3], values[4]};
+  const DdcSettings settings{values[0], values[1], values[2], values[3], values[4], values[5] != 0.0};
   if (settings.rate < 0.0 || settings.rate > 2147483647.0 || settings.rate != std::floor(settings.rate)) {
     refuse("rate={} is not a whole number of samples a second: give one, or 0 for what downstream asks for",
            settings.rate);
@@ -205,6 +206,7 @@ class Ddc final : public Program {
     const std::uint64_t before = outputs_of(samples_);
     const std::uint64_t outputs = outputs_of(samples_ + samples) - before;
     gpumap_frame given = frame;
+    given.in.format = sample_format(in_.format, settings_.around128);
     kept_.lend(given);
     const std::uint64_t line =
         kept_.keep(queue, given, -static_cast<std::int64_t>(history), history + samples, oscillator_.at(samples_));

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT
 // sqrt(I*I + Q*Q) of every pair of samples, scaled to -1 to 1, as mono float32. Right for any grid.
-// gpumap: params none
+// gpumap: params around128:u32=0 in [0,1]
 // gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
 // gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=1
 #include <gpumap/grid.h>
 #include <gpumap/samples.h>
 
 extern "C" __global__ void magnitude(gpumap_frame frame) {
-  const gpumap_u64 given = frame.in.bytes / (2 * gpumap_sample_bytes(frame.in.format));
+  const gpumap_u32 format = gpumap_sample_format(frame.in.format, frame.params[0] != 0.0f);
+  const gpumap_u64 given = frame.in.bytes / (2 * gpumap_sample_bytes(format));
   const gpumap_u64 room = frame.out.bytes / sizeof(float);
   const gpumap_u64 pairs = given < room ? given : room;
   float* out = reinterpret_cast<float*>(frame.out.plane[0]);
   for (gpumap_u64 i = gpumap_thread(); i < pairs; i += gpumap_thread_count()) {
-    const float in_phase = gpumap_sample(frame.in.plane[0], frame.in.format, 2 * i);
-    const float quadrature = gpumap_sample(frame.in.plane[0], frame.in.format, 2 * i + 1);
+    const float in_phase = gpumap_sample(frame.in.plane[0], format, 2 * i);
+    const float quadrature = gpumap_sample(frame.in.plane[0], format, 2 * i + 1);
     out[i] = sqrtf(in_phase * in_phase + quadrature * quadrature);
   }
 }

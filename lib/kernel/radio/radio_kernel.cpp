@@ -44,6 +44,10 @@ void check_iq(const Builtin& builtin, const gpumap_view& in) {
                           builtin.name));
 }
 
+std::uint32_t sample_format(std::uint32_t format, bool around128) noexcept {
+  return format == GPUMAP_FORMAT_U8 && around128 ? std::uint32_t{GPUMAP_FORMAT_U8_ZERO_128} : format;
+}
+
 std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept {
   return bytes / (format == GPUMAP_FORMAT_F32 ? 8 : format == GPUMAP_FORMAT_S16 ? 4 : 2);
 }

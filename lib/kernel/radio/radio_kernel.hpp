@@ -34,6 +34,8 @@ class RadioKernel {
 
 /// Throws Error(invalid) unless `in` is a stream of IQ samples that the kernels know.
 void check_iq(const Builtin& builtin, const gpumap_view& in);
+/// As the kernels are to see samples of `format`: U8 `around128`, the parameter of that name, or around 127.5.
+[[nodiscard]] std::uint32_t sample_format(std::uint32_t format, bool around128) noexcept;
 /// How many IQ samples lie in `bytes` bytes of this format.
 [[nodiscard]] std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept;
 

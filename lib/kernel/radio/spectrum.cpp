@@ -37,6 +37,7 @@ struct SpectrumSettings {
   std::uint32_t average = 1;
   Window window = Window::hann;
   bool decibel = false;
+  bool around128 = false;
 
   [[nodiscard]] bool operator==(const SpectrumSettings&) const = default;
 };
@@ -71,6 +72,7 @@ SpectrumSettings read_settings(std::string_view text) {
   settings.window = static_cast<Window>(static_cast<int>(window));
   if (decibel != 0.0 && decibel != 1.0) refuse("db={} is neither 0 (power) nor 1 (decibels)", decibel);
   settings.decibel = decibel != 0.0;
+  settings.around128 = values[5] != 0.0;
   return settings;
 }
 
@@ -112,7 +114,7 @@ class Spectrum final : public Program {
 
   void begin(const gpumap_view& in, const gpumap_view& /*out*/) override {
     check_iq(builtin_, in);
-    choose_transform(in.format);
+    choose_transform(sample_format(in.format, settings_.around128));
     // A tone of full scale in the middle of a bin has power 1, whatever size and window.
     const double sum = sum_of(windows.at(static_cast<std::size_t>(settings_.window)), settings_.size);
     scale_ = 1.0 / (sum * sum * settings_.average);
@@ -135,6 +137,7 @@ class Spectrum final : public Program {
     const std::uint64_t samples = kept_.count() + iq_samples(in_.format, frame.in.bytes);
     const std::uint64_t transforms = transforms_in(samples);
     gpumap_frame given = frame;
+    given.in.format = sample_format(in_.format, settings_.around128);
     kept_.lend(given);
     const auto oldest = -static_cast<std::int64_t>(kept_.count());
     for (std::uint64_t done = 0; done < transforms;) {

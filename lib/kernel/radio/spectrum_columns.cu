@@ -12,6 +12,10 @@ constexpr int blocks = row_points / columns;  // of a transform
 // What a thread that reads skips per value, so that others of its warp use other banks.
 constexpr int pitch = columns < 32 ? columns * (radix + 1) : columns * radix;
 
+struct alignas(2) u8_pair_zero_128 {
+  gpumap_u8_zero_128 x, y;
+};
+
 // As radio_sample, but I and Q in one load: their number is what this pass takes its time for.
 template <typename Pair>
 __device__ float2 pair_at(gpumap_u64 address, gpumap_i64 i) {
@@ -23,6 +27,8 @@ __device__ float2 sample_in_frame(const gpumap_frame& frame, gpumap_i64 i) {
   switch (SPECTRUM_FORMAT) {
     case GPUMAP_FORMAT_U8:
       return pair_at<uchar2>(frame.in.plane[0], i);
+    case GPUMAP_FORMAT_U8_ZERO_128:
+      return pair_at<u8_pair_zero_128>(frame.in.plane[0], i);
     case GPUMAP_FORMAT_S8:
       return pair_at<char2>(frame.in.plane[0], i);
     case GPUMAP_FORMAT_S16:
