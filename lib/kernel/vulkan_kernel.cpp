@@ -35,9 +35,10 @@ ShaderInfo choose_shader(const KernelSource& source, const SpirvModule& module) 
 }
 
 /// What is wrong with a module is said of its file.
-SpirvModule parse(const KernelSource& source, const std::string& code) {
+template <typename Call>
+auto of_file(const KernelSource& source, Call&& call) {
   try {
-    return parse_spirv(code);
+    return call();
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("kernel {}: {}", source.name, error.what()));
   }
@@ -102,11 +103,13 @@ class LoadedVulkanKernel final : public VulkanKernel {
       : name_(source.name), pipeline_(std::make_shared<Pipeline>()) {
     pipeline_->device = std::move(device);
     const std::string code = source.language == Language::glsl ? compile_glsl(source) : source.code;
-    const SpirvModule module = parse(source, code);
+    const SpirvModule module = of_file(source, [&] { return parse_spirv(code); });
     const ShaderInfo shader = choose_shader(source, module);
     check_interface(source, module);
     check_capabilities(source, module, *pipeline_->device);
     choose_shape(source, shader);
+    // What was compiled here is valid.
+    if (source.language != Language::glsl) of_file(source, [&] { check_valid_spirv(code); });
     try {
       create(code, shader);
     } catch (const vk::SystemError& error) {

@@ -2,6 +2,8 @@
 // Kernels that cannot be loaded: what a launch does not give, what the device lacks, what is no kernel.
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "backend_bench.hpp"
 #include "error_of.hpp"
 #include "glsl_source.hpp"
@@ -18,6 +20,21 @@ class KernelRefusals : public BackendTest {
 };
 
 INSTANTIATE_TEST_SUITE_P(Vulkan, KernelRefusals, ::testing::Values(Backend::vulkan));
+
+// What a long line of anything does to whoever looks for the #version.
+TEST_P(KernelRefusals, LongLinesAreOnlyLong) {
+  const std::string blanks(300'000, ' '), tabs(300'000, '\t');
+  const std::string main = "\nvoid main() {}\n";
+  for (const std::string& code :
+       {"#version 460" + main + blanks, "// " + blanks + "\n" + tabs + "#" + tabs + "version 460" + main}) {
+    EXPECT_NE(load(glsl(code)), nullptr);
+  }
+  for (const std::string& code :
+       {blanks, "#" + blanks + "versions 460" + main, "# " + tabs + main, blanks + "version 460" + main,
+        std::string("#version_460"), "x #version 460" + main}) {
+    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(glsl(code)); }), HasSubstr("no #version in it"));
+  }
+}
 
 TEST_P(KernelRefusals, LoadErrors) {
   const auto with_size = [](const char* size) {
@@ -62,6 +79,33 @@ TEST_P(KernelRefusals, RefusesCapabilitiesThatAreNotEnabled) {
   unknown.code.insert(20, reinterpret_cast<const char*>(declares), sizeof declares);
   EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(unknown); }),
               HasSubstr("needs the SPIR-V capability 31337"));
+}
+
+// Of strangers' modules the rules are checked: a driver may crash on one that breaks them.
+TEST_P(KernelRefusals, RefusesModulesThatBreakTheRules) {
+  KernelSource whole{.language = Language::spirv, .name = "strange.spv", .code = {}, .function = {}};
+  whole.code =
+      compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {\n"
+                        "  for (uint64_t i = gpumap_thread(); i < frame.in_view.bytes; i += 7ul) {\n"
+                        "    store_u8(frame.out_view.plane[0] + i, load_u8(frame.in_view.plane[0] + i));\n"
+                        "  }\n}\n"));
+  EXPECT_NE(load(whole), nullptr);
+  // A function without an end, and one whose blocks end as no block of a compute shader may.
+  const auto with_word = [&](std::uint32_t from, std::uint32_t to) {
+    KernelSource made = whole;
+    for (std::size_t at = 20; at < made.code.size(); at += 4) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, made.code.data() + at, sizeof word);
+      if (word == from) std::memcpy(made.code.data() + at, &to, sizeof to);
+    }
+    return made;
+  };
+  constexpr std::uint32_t function_end = 1U << 16U | 56U, branch = 2U << 16U | 249U, nop = 1U << 16U,
+                          kill = 2U << 16U | 252U;
+  for (const KernelSource& broken : {with_word(function_end, nop), with_word(branch, kill)}) {
+    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(broken); }),
+                AllOf(HasSubstr("strange.spv"), HasSubstr("no valid SPIR-V"), HasSubstr("spirv-val")));
+  }
 }
 
 // A driver takes such modules and crashes at the launch.

@@ -123,7 +123,9 @@ TEST(Spirv, RefusesWhatIsNoModule) {
 TEST(Spirv, BuiltInsTakeTheirSizeFromTheLaunch) {
   for (const Builtin& builtin : builtins()) {
     if (!builtin.kernels.empty()) continue;  // a program of several kernels knows their size
-    const auto shaders = shaders_of(compile_glsl(source_of(builtin, Backend::vulkan)));
+    const std::string code = compile_glsl(source_of(builtin, Backend::vulkan));
+    EXPECT_NO_THROW(check_valid_spirv(code)) << builtin.name;
+    const auto shaders = shaders_of(code);
     ASSERT_EQ(shaders.size(), 1U) << builtin.name;
     EXPECT_EQ(shaders[0].function, "main");
     EXPECT_TRUE(shaders[0].threads_from_constants) << builtin.name;
@@ -140,6 +142,7 @@ TEST(Spirv, DamagedModules) {
     damaged.shrink_to_fit();
     try {
       static_cast<void>(parse_spirv(damaged));
+      check_valid_spirv(damaged);
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::compile);
     }

@@ -6,11 +6,13 @@
 
 #include <fmt/format.h>
 
+#include <spirv-tools/libspirv.h>
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <type_traits>
@@ -291,6 +293,26 @@ SpirvModule parse_spirv(std::string_view bytes) {
   if (words[0] == magic_swapped) fail("it is of the other byte order");
   if (words[0] != magic) fail(fmt::format("it starts with 0x{:08x}, not 0x{:08x}", words[0], magic));
   return Parser(words).parse();
+}
+
+void check_valid_spirv(std::string_view bytes) {
+  std::vector<Word> words(bytes.size() / sizeof(Word));
+  std::memcpy(words.data(), bytes.data(), words.size() * sizeof(Word));
+  // Each later version of Vulkan takes what the ones before took.
+  const std::unique_ptr<spv_context_t, decltype(&spvContextDestroy)> context(spvContextCreate(SPV_ENV_VULKAN_1_3),
+                                                                             &spvContextDestroy);
+  const std::unique_ptr<spv_validator_options_t, decltype(&spvValidatorOptionsDestroy)> options(
+      spvValidatorOptionsCreate(), &spvValidatorOptionsDestroy);
+  spvValidatorOptionsSetScalarBlockLayout(options.get(), true);
+  spv_const_binary_t binary{words.data(), words.size()};
+  spv_diagnostic found = nullptr;
+  const spv_result_t result = spvValidateWithOptions(context.get(), options.get(), &binary, &found);
+  const std::unique_ptr<spv_diagnostic_t, decltype(&spvDiagnosticDestroy)> diagnostic(found, &spvDiagnosticDestroy);
+  if (result == SPV_SUCCESS) return;
+  throw Error(ErrorCode::compile,
+              fmt::format("no valid SPIR-V: {}: compile it anew, and see what spirv-val --target-env vulkan1.3 "
+                          "--scalar-block-layout says of it",
+                          diagnostic && diagnostic->error != nullptr ? diagnostic->error : "it breaks a rule"));
 }
 
 }  // namespace gpumap

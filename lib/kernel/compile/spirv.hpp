@@ -27,4 +27,8 @@ struct SpirvModule {
 /// Trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
 [[nodiscard]] SpirvModule parse_spirv(std::string_view bytes);
 
+/// A driver trusts a module, and may crash on one that breaks the rules of SPIR-V or of Vulkan. Throws Error(compile)
+/// with what SPIRV-Tools says of it.
+void check_valid_spirv(std::string_view bytes);
+
 }  // namespace gpumap
