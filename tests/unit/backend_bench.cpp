@@ -36,7 +36,7 @@ void Bench::run(Program& program, const gpumap_frame& frame) {
 }
 
 void Bench::finish() {
-  ASSERT_EQ(queue_->submit().wait(Clock::now() + std::chrono::seconds(60)), WaitResult::ready);
+  ASSERT_EQ(queue_->submit().wait_for(std::chrono::seconds(60)), WaitResult::ready);
   out_->invalidate(0, out_->bytes());
   result_->invalidate(0, result_->bytes());
 }
