@@ -11,25 +11,26 @@ namespace gpumap::gst {
 namespace {
 
 void set_percentiles(GstStructure* structure, std::string_view name, const Percentiles& figures) {
-  if (figures.count == 0) return;
+  if (figures.count == 0 && figures.negative == 0) return;
   const auto u64 = [](std::int64_t value) { return static_cast<guint64>(value); };
   const std::string field(name);
-  GstStructure* made = gst_structure_new(field.c_str(), "frames", G_TYPE_UINT64, static_cast<guint64>(figures.count),
-                                         "min", G_TYPE_UINT64, u64(figures.min), "p50", G_TYPE_UINT64, u64(figures.p50),
-                                         "p90", G_TYPE_UINT64, u64(figures.p90), "p99", G_TYPE_UINT64, u64(figures.p99),
-                                         "p999", G_TYPE_UINT64, u64(figures.p999), "max", G_TYPE_UINT64,
-                                         u64(figures.max), "mean", G_TYPE_DOUBLE, figures.mean, nullptr);
+  GstStructure* made = gst_structure_new(
+      field.c_str(), "frames", G_TYPE_UINT64, static_cast<guint64>(figures.count), "min", G_TYPE_UINT64,
+      u64(figures.min), "p50", G_TYPE_UINT64, u64(figures.p50), "p90", G_TYPE_UINT64, u64(figures.p90), "p99",
+      G_TYPE_UINT64, u64(figures.p99), "p999", G_TYPE_UINT64, u64(figures.p999), "max", G_TYPE_UINT64, u64(figures.max),
+      "mean", G_TYPE_DOUBLE, figures.mean, "negative", G_TYPE_UINT64, static_cast<guint64>(figures.negative), nullptr);
   gst_structure_set(structure, field.c_str(), GST_TYPE_STRUCTURE, made, nullptr);
   gst_structure_free(made);
 }
 
 std::string line(std::string_view name, const Percentiles& figures) {
-  if (figures.count == 0) return {};
+  if (figures.count == 0 && figures.negative == 0) return {};
   constexpr double us = 1e3;
   const auto in_us = [](std::int64_t time_ns) { return static_cast<double>(time_ns) / us; };
-  return fmt::format("  {:<10}{:>10}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}\n", name, figures.count,
+  return fmt::format("  {:<10}{:>10}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{}\n", name, figures.count,
                      in_us(figures.min), in_us(figures.p50), in_us(figures.p90), in_us(figures.p99),
-                     in_us(figures.p999), in_us(figures.max));
+                     in_us(figures.p999), in_us(figures.max),
+                     figures.negative == 0 ? "" : fmt::format("  and {} below 0, in none of these", figures.negative));
 }
 
 }  // namespace

@@ -27,17 +27,21 @@ std::int64_t Histogram::middle_of(std::size_t bucket) noexcept {
 }
 
 void Histogram::add(std::int64_t time_ns) noexcept {
-  const std::int64_t time = std::max<std::int64_t>(time_ns, 0);
-  auto& bucket = counts_[bucket_of(static_cast<std::uint64_t>(time))];
+  if (time_ns < 0) {
+    ++negative_;
+    return;
+  }
+  auto& bucket = counts_[bucket_of(static_cast<std::uint64_t>(time_ns))];
   if (bucket != std::numeric_limits<std::uint32_t>::max()) ++bucket;
-  min_ = count_ == 0 ? time : std::min(min_, time);
-  max_ = std::max(max_, time);
-  sum_ += static_cast<double>(time);
+  min_ = count_ == 0 ? time_ns : std::min(min_, time_ns);
+  max_ = std::max(max_, time_ns);
+  sum_ += static_cast<double>(time_ns);
   ++count_;
 }
 
 Percentiles Histogram::percentiles() const noexcept {
   Percentiles made;
+  made.negative = negative_;
   if (count_ == 0) return made;
   made.count = count_;
   made.min = min_;

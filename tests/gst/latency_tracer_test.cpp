@@ -84,6 +84,19 @@ TEST_F(LatencyTracer, PrintsAtIntervals) {
   EXPECT_TRUE(twice);
 }
 
+// A pipeline that is not live runs ahead of its clock: results are there before their frames are due.
+TEST_F(LatencyTracer, TellsTimesBelowZeroApart) {
+  const std::string early =
+      "gst-launch-1.0 videotestsrc num-buffers=25 ! video/x-raw,format=NV12,width=64,height=48,framerate=1/100 ! "
+      "gpumapsink channel=early async=false  gpumapsrc channel=early ! gpumapkernel kernel=checksum ! fakesink "
+      "async=false enable-last-sample=false";
+  const std::string wanted = "channel \"early\": 25 frames, 0 dropped";
+  const std::string text = output_with(wanted, "GST_TRACERS='gpumaplatency(interval=0)'", early);
+  EXPECT_THAT(text, ContainsRegex("\n +lateness +[01] +[0-9.]+ .* and [1-9][0-9]* below 0, in none of these"))
+      << "all but the first are due in minutes";
+  EXPECT_THAT(text, ContainsRegex("\n +whole +25 +[0-9. ]+\n"));
+}
+
 TEST_F(LatencyTracer, FollowsTheChannelThatIsAskedFor) {
   const std::string wanted = "channel \"mine\": 5 frames";
   EXPECT_THAT(output_with(wanted, "GST_TRACERS='gpumaplatency(interval=0,channel=mine)'", pipeline("mine", 5)),

@@ -120,17 +120,26 @@ TEST(Histogram, EveryTimeIsWithinOnePercent) {
   }
 }
 
-TEST(Histogram, TakesWhatIsNoTime) {
+TEST(Histogram, CountsWhatIsNoTimeApart) {
   Histogram histogram;
   EXPECT_EQ(histogram.percentiles().count, 0U);
   EXPECT_EQ(histogram.percentile(0.5), 0);
-  histogram.add(-5);
+  for (const std::int64_t none : {std::int64_t{-5}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min()}) {
+    histogram.add(none);
+  }
+  EXPECT_EQ(histogram.percentiles().count, 0U) << "a time below 0 is not 0";
+  EXPECT_EQ(histogram.percentiles().negative, 3U);
+  histogram.add(7);
   histogram.add(std::numeric_limits<std::int64_t>::max());
   const Percentiles got = histogram.percentiles();
-  EXPECT_EQ(got.min, 0);
+  EXPECT_EQ(got.count, 2U);
+  EXPECT_EQ(got.negative, 3U);
+  EXPECT_EQ(got.min, 7);
+  EXPECT_EQ(got.p50, 7);
   EXPECT_EQ(got.max, std::numeric_limits<std::int64_t>::max());
   histogram.clear();
   EXPECT_EQ(histogram.percentiles().count, 0U);
+  EXPECT_EQ(histogram.negative(), 0U);
 }
 
 TEST(Stages, AddUpToTheWholeWhateverIsMissing) {

@@ -83,9 +83,11 @@ struct FrameRecord {
     const FrameRecord& frame) noexcept;
 [[nodiscard]] GPUMAP_API std::optional<std::int64_t> total_time(const FrameRecord& frame, Total total) noexcept;
 
-/// ns; percentiles within 1%, the rest exact.
+/// ns; percentiles within 1%, the rest exact. A percentile is the smallest time that at least that share does not
+/// exceed (nearest rank).
 struct Percentiles {
-  std::uint64_t count = 0;
+  std::uint64_t count = 0;     ///< of the times that the other figures are of
+  std::uint64_t negative = 0;  ///< times below 0, beside those: the end came before the beginning
   std::int64_t min = 0, p50 = 0, p90 = 0, p99 = 0, p999 = 0, max = 0;
   double mean = 0;
 };
@@ -103,11 +105,13 @@ struct LatencySummary {
   [[nodiscard]] const Percentiles& of(Total total) const noexcept { return totals[static_cast<std::size_t>(total)]; }
 };
 
-/// Counts of times in ns, as fine as 1 in 128, in memory that does not grow. Negative times count as 0.
-/// Thread safety: one thread at a time.
+/// Counts of times in ns, as fine as 1 in 128, in memory that does not grow. Times below 0 are counted apart and are in
+/// no other figure: no duration is one, so whoever reports the rest reports their number, too. Thread safety: one
+/// thread at a time.
 class GPUMAP_API Histogram {
  public:
   void add(std::int64_t time_ns) noexcept;
+  [[nodiscard]] std::uint64_t negative() const noexcept { return negative_; }
   [[nodiscard]] Percentiles percentiles() const noexcept;
   /// The smallest time that at least this share of those counted does not exceed; 0 where none was.
   [[nodiscard]] std::int64_t percentile(double share) const noexcept;
@@ -127,7 +131,7 @@ class GPUMAP_API Histogram {
   [[nodiscard]] static std::int64_t middle_of(std::size_t bucket) noexcept;
 
   std::array<std::uint32_t, buckets> counts_{};
-  std::uint64_t count_ = 0;
+  std::uint64_t count_ = 0, negative_ = 0;
   std::int64_t min_ = 0, max_ = 0;
   double sum_ = 0;
 };
