@@ -28,7 +28,8 @@ std::shared_ptr<Ring> make_ring(std::uint32_t slots, std::chrono::nanoseconds sp
 
 double percentile(std::vector<std::int64_t>& ns, std::size_t percent) {
   if (ns.empty()) return 0;
-  const auto at = ns.begin() + static_cast<std::ptrdiff_t>((ns.size() - 1) * percent / 100);
+  const std::size_t rank = std::max<std::size_t>((ns.size() * percent + 99) / 100, 1);  // nearest rank
+  const auto at = ns.begin() + static_cast<std::ptrdiff_t>(rank - 1);
   std::nth_element(ns.begin(), at, ns.end());
   return static_cast<double>(*at);
 }

@@ -12,10 +12,18 @@
 
 namespace bench {
 
+/// Percentiles are by nearest rank, as those of gpumap::Histogram: the smallest time that at least that share does not
+/// exceed. So P99.9 of fewer than 1,000 times is their maximum.
 struct Summary {
   double median_us = 0, p90_us = 0, p99_us = 0, min_us = 0, p999_us = 0, max_us = 0;
+  std::size_t count = 0;  ///< times that were summarised
+  /// Each figure by that: of times that are of `parts` each, what one took.
+  Summary& operator/=(double parts) noexcept;
 };
-/// Sorts what it is given.
+/// Of sorted times, by nearest rank. There is one.
+[[nodiscard]] std::int64_t percentile(const std::vector<std::int64_t>& sorted_ns, double share);
+/// Sorts what it is given. Both throw std::runtime_error where a time is below 0: it is no time, nor are the others
+/// then.
 [[nodiscard]] Summary summarise(std::vector<std::int64_t>& ns);
 /// Within 1%, of any number of frames.
 [[nodiscard]] Summary summarise(const gpumap::Histogram& times);

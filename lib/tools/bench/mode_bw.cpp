@@ -54,9 +54,7 @@ class Measurement {
                       .rival = run.way->rival,
                       .time = summarise(run.ns),
                       .cpu_us = static_cast<double>(run.cpu_ns) / copies / 1e3});
-      const auto share = static_cast<double>(batch(*run.way));
-      Summary& time = made.back().time;
-      for (double* figure : {&time.min_us, &time.median_us, &time.p90_us, &time.p99_us}) *figure /= share;
+      made.back().time /= static_cast<double>(batch(*run.way));
     }
     set_ratios(made);
     return made;
@@ -208,7 +206,7 @@ nlohmann::json run_bw(Context& context) {
   report.not_measured = {"when the last store reaches GPU memory: see frame, whose clock ends with a kernel",
                          "several GPUs, or other traffic on the same PCIe link",
                          "copies shorter than a clock read one by one: those below 64 KiB are timed in batches, and "
-                         "their percentiles are of batches"};
+                         "their figures, P99.9 and the maximum too, are of a batch's time over its copies"};
   return make_report(report);
 }
 

@@ -56,7 +56,8 @@ void run_block(Path& path, const Rounds& rounds) {
 std::vector<std::pair<double, double>> percentiles(const std::vector<std::int64_t>& sorted_ns) {
   std::vector<std::pair<double, double>> points;
   for (std::size_t percent = 1; percent < 100; ++percent) {
-    points.emplace_back(percent, static_cast<double>(sorted_ns[percent * (sorted_ns.size() - 1) / 100]) / 1e3);
+    const double share = static_cast<double>(percent) / 100;
+    points.emplace_back(percent, static_cast<double>(percentile(sorted_ns, share)) / 1e3);
   }
   return points;
 }

@@ -15,6 +15,7 @@ nlohmann::json to_json(const Row& row) {
   made["bytes"] = row.bytes;
   made["threads"] = row.threads;
   made["rival"] = row.rival;
+  made["times"] = row.time.count;
   if (row.cpu_us) made["cpu_us"] = *row.cpu_us;
   if (row.rate && row.time.median_us > 0) {
     made["gb_per_s"] = static_cast<double>(row.bytes) / row.time.median_us / 1e3;
