@@ -3,6 +3,7 @@
 """gpumap-latency --processes 2 from the command line: what is sent arrives with its whole way, and whoever dies, stops
 or is interrupted leaves no process, no socket and no question why."""
 import csv
+import itertools
 import json
 import os
 import pathlib
@@ -30,10 +31,12 @@ def start(*arguments, env=None):
         file.unlink(missing_ok=True)
     shutil.rmtree(SOCKETS, ignore_errors=True)
     SOCKETS.mkdir()
-    if "--timeout" not in arguments:
-        arguments = (*arguments, "--timeout", "100")  # a machine that is busy is no stall
-    process = subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--csv", CSV, "--rounds", str(ROUNDS), "--warmup",
-                                str(WARMUP), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    # A machine that is busy is no stall.
+    for option, value in (("--timeout", "100"), ("--warmup", str(WARMUP))):
+        if option not in arguments:
+            arguments = (*arguments, option, value)
+    process = subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--csv", CSV, "--rounds", str(ROUNDS), *arguments],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                cwd=FOLDER, start_new_session=True, env=env or {**os.environ, "TMPDIR": str(SOCKETS)})
     STARTED.append(process)
     return process
@@ -89,9 +92,19 @@ def producer_of(process):
     return pid
 
 
-def check_way(report):
+def frames_of_csv():
     with open(CSV, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+        return list(csv.DictReader(file))
+
+
+def in_rounds(rows):
+    """The frames of each round, in order."""
+    rows = sorted(rows, key=lambda row: (int(row["round"]), int(row["sequence"])))
+    return [list(of) for _, of in itertools.groupby(rows, key=lambda row: row["round"])]
+
+
+def check_way(report):
+    rows = frames_of_csv()
     assert len(rows) == sum(case["frames"] for case in report["cases"]), len(rows)
     for row in rows:
         stamps = [int(row[f"{stamp}_at_ns"]) for stamp in WAY]
@@ -134,12 +147,36 @@ def every_kind_of_producer():
         assert case["frames"] == 30 and case["sent"] == 30 + ROUNDS * WARMUP and not case["error"], case
         assert "in two processes" in said and not report["across"], said
         if "--rate" in arguments:
-            assert case["times"]["lateness"]["count"] == 30, case["times"]["lateness"]
+            lateness = case["times"]["lateness"]
+            assert lateness["count"] == 30 and lateness["min"] > 0 and case["negative_times"] == 0, case
+            for row in frames_of_csv():
+                assert 0 < int(row["due_ns"]) <= int(row["acquired_at_ns"]), row
+        if "videotestsrc" in arguments:
+            for rows in in_rounds(frames_of_csv()):
+                for done, begun in zip(rows, rows[1:]):
+                    assert int(begun["acquired_at_ns"]) >= int(done["received_at_ns"]), (done, begun)
     report, _ = run("--processes", "2", "--count", "30", "--pipeline",
                     f"videotestsrc is-live=true num-buffers={15 + WARMUP} ! {VIDEO},framerate=200/1 ! {{sink}}  "
                     "{src} is-live=true ! gpumapkernel kernel=checksum ! fakesink sync=false")
     case, = report["cases"]
     assert case["frames"] == 30 and case["missed_deadlines"] >= 0 and report["paced"], case
+    assert case["times"]["lateness"]["count"] == 30 and case["times"]["lateness"]["min"] > 0, case["times"]["lateness"]
+
+
+def lateness_is_told_in_both():
+    """One process and two, at a rate that neither keeps: the plan is the same."""
+    report, _ = run("--frames", "1003B", "--processes", "1,2", "--count", "40", "--rate", "1000000")
+    for case in report["cases"]:
+        assert case["frames"] == case["missed_deadlines"] == case["times"]["lateness"]["count"] == 40, case
+        assert case["times"]["lateness"]["min"] > 1000, case["times"]["lateness"]
+
+
+def the_frame_that_waits_for_the_connection():
+    """It counts in no case, whatever --warmup says."""
+    report, _ = run("--frames", "1003B", "--processes", "1,2", "--count", "12", "--warmup", "0")
+    one, two = report["cases"]
+    assert one["sent"] == one["frames"] == two["frames"] == 12, report["cases"]
+    assert two["sent"] == 12 + ROUNDS and (one["warmup"], two["warmup"]) == (0, 1), two
 
 
 def an_empty_environment():
@@ -191,6 +228,15 @@ def a_producer_that_stands():
     assert "stalled: no frame for 10 s" in report["cases"][0]["error"], report["cases"][0]["error"]
 
 
+def a_producer_that_sleeps():
+    """Until its next frame is due, in the other process."""
+    process = start("--frames", "1003B", "--processes", "2", "--rate", "0.0001")
+    until(lambda: frames_so_far() > 0)
+    process.send_signal(signal.SIGTERM)
+    report, _ = finish(process)
+    assert "ended by the user" in report["stopped"], report["stopped"]
+
+
 def an_end_by_the_user():
     process = start(*FOR_EVER)
     producer_of(process)
@@ -211,8 +257,10 @@ def a_measuring_process_that_dies():
 
 
 try:
-    for test in (what_is_sent_arrives, every_kind_of_producer, an_empty_environment, what_is_refused, pipelines_that_fail,
-                 a_producer_that_dies, a_producer_that_stands, an_end_by_the_user, a_measuring_process_that_dies):
+    for test in (what_is_sent_arrives, every_kind_of_producer, lateness_is_told_in_both,
+                 the_frame_that_waits_for_the_connection, an_empty_environment, what_is_refused, pipelines_that_fail,
+                 a_producer_that_dies, a_producer_that_stands, a_producer_that_sleeps, an_end_by_the_user,
+                 a_measuring_process_that_dies):
         test()
         print(test.__name__, "ok", flush=True)
 finally:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Run gpumap-latency, given on the command line, into what it has to withstand, and read what it says."""
+import csv
 import json
 import os
 import pathlib
@@ -13,15 +14,18 @@ import time
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="gpumap-latency-"))
-JSON, PAGE, LOG = FOLDER / "result.json", FOLDER / "page.html", FOLDER / "log"
+JSON, PAGE, LOG, CSV = FOLDER / "result.json", FOLDER / "page.html", FOLDER / "log", FOLDER / "frames.csv"
 PATIENCE = 100  # seconds, for a busy machine
 VIDEO = "video/x-raw,format=NV12,width=320,height=240"
 
 
 def start(*arguments, env=None):
-    for file in (JSON, PAGE, LOG):
+    for file in (JSON, PAGE, LOG, CSV):
         file.unlink(missing_ok=True)
-    return subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--rounds", "1", "--warmup", "2", *arguments],
+    for option, value in (("--json", JSON), ("--html", PAGE), ("--rounds", "1"), ("--warmup", "2")):
+        if option not in arguments:
+            arguments = (option, value, *arguments)
+    return subprocess.Popen([PROGRAM, *arguments],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=FOLDER, env=env)
 
 
@@ -74,8 +78,27 @@ def frames_that_are_dropped():
     case, _ = pipeline(f"videotestsrc is-live=true ! {VIDEO},framerate=250/1 ! {{sink}} leaky=oldest "
                        "{src} ! identity sleep-time=10000 ! fakesink sync=false")
     assert case["frames"] >= 40 and case["dropped"] > 0, case
-    assert case["missed_deadlines"] > 0, "a live source has deadlines"
+    assert case["missed_deadlines"] >= case["dropped"], "a live source has deadlines, and what is dropped misses its own"
     assert any(event["kind"] == "drop" for outlier in case["outliers"] for event in outlier["near"]), case["outliers"]
+
+
+def frames_of_csv():
+    with open(CSV, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def as_many_in_flight_as_are_told():
+    """Upstream begins a frame when few enough are under way, whoever upstream is."""
+    for upstream in ("in-place", "videotestsrc"):
+        for asked in (1, 3):
+            run("--transports", "bar", "--frames", "324x242", "--count", "40", "--upstream", upstream, "--csv", CSV,
+                "--in-flight", str(asked))
+            report = json.loads(JSON.read_text())
+            assert report["options"]["in_flight"] == asked, report["options"]
+            rows = sorted(frames_of_csv(), key=lambda row: int(row["sequence"]))
+            assert len(rows) == 40, len(rows)
+            for done, begun in zip(rows, rows[asked:]):
+                assert int(begun["acquired_at_ns"]) >= int(done["visible_at_ns"]), (upstream, asked, done, begun)
 
 
 def a_src_that_is_late():
@@ -91,14 +114,67 @@ def a_plan_that_is_not_shifted():
     assert "lateness counts from when a frame was due" in " ".join(said.split()).lower(), said
 
 
-def an_end_by_the_user():
-    # Each frame is a line of gpumapsrc's log: some have been measured once there are more than do not count.
-    process = start("--transports", "bar,pinned", "--frames", "4KiB", "--count", "100000000",
+def lateness_is_what_the_clock_says():
+    """A frame is due on the clock that the stamps are of: its producer begins it no earlier, and it is later than that by
+    all that follows."""
+    period_ns = 10**9 // 50
+    for arguments in (["--upstream", "in-place"], ["--upstream", "copy", "--kernel", "none"], ["--fence", "spin"],
+                      ["--upstream", "videotestsrc"]):
+        case, _ = run("--transports", "bar", "--frames", "324x242", "--count", "15", "--rate", "50", "--warmup", "0",
+                      "--csv", CSV, *arguments)
+        lateness = case["times"]["lateness"]
+        assert case["frames"] == lateness["count"] == 15 and lateness["min"] > 0, (arguments, lateness)
+        assert case["negative_times"] == 0 and all(time["negative"] == 0 for time in case["times"].values()), case
+        rows = sorted(frames_of_csv(), key=lambda row: int(row["sequence"]))
+        due = [int(row["due_ns"]) for row in rows]
+        assert all(abs(after - before - period_ns) <= 1 for before, after in zip(due, due[1:])), due
+        for row in rows:
+            result = int(row["visible_at_ns"] or row["received_at_ns"])
+            assert int(row["lateness_ns"]) == result - int(row["due_ns"]), row
+            # videotestsrc writes a frame before its time, and hands it on when that comes.
+            begun = row["published_at_ns"] if "videotestsrc" in arguments else row["acquired_at_ns"]
+            assert int(row["due_ns"]) <= int(begun), (arguments, row)
+
+
+def deadlines_that_are_missed():
+    """A frame each microsecond, of which no machine makes that many: each is later than the one before it."""
+    for arguments in ([], ["--fence", "spin"], ["--upstream", "copy"]):
+        case, _ = run("--transports", "bar", "--frames", "4KiB", "--count", "50", "--rate", "1000000", *arguments)
+        lateness = case["times"]["lateness"]
+        assert case["frames"] == lateness["count"] == case["missed_deadlines"] == 50, (arguments, case)
+        assert lateness["min"] > 1000 and lateness["p99"] > lateness["p50"] > case["times"]["through"]["min"], lateness
+
+
+def a_rate_that_is_slow():
+    """Between two frames more time passes than --timeout, and that is no stall."""
+    case, _ = run("--transports", "bar", "--frames", "4KiB", "--count", "1", "--warmup", "1", "--rate", "0.2", "--timeout",
+                  "4.5")
+    assert case["frames"] == 1 and case["seconds"] < PATIENCE and not case["error"], case
+
+
+def a_producer_that_sleeps():
+    """Until its next frame is due, which is in three hours: it is woken all the same."""
+    process = start("--transports", "bar", "--frames", "4KiB", "--warmup", "0", "--rate", "0.0001",
                     env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
+    wait_for_frame(process, 0)
+    process.send_signal(signal.SIGTERM)
+    said = "".join(process.communicate(timeout=PATIENCE))
+    assert "ended by the user" in json.loads(JSON.read_text())["stopped"], said
+
+
+def wait_for_frame(process, number):
+    """Each frame is a line of gpumapsrc's log."""
     began = time.monotonic()
-    while not (LOG.exists() and re.search(r"frame 50\b", LOG.read_text(errors="replace"))):
+    while not (LOG.exists() and re.search(rf"frame {number}\b", LOG.read_text(errors="replace"))):
         assert process.poll() is None and time.monotonic() - began < PATIENCE, "no frames are measured"
         time.sleep(0.05)
+
+
+def an_end_by_the_user():
+    # Some have been measured once there are more than do not count.
+    process = start("--transports", "bar,pinned", "--frames", "4KiB", "--count", "100000000",
+                    env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
+    wait_for_frame(process, 50)
     process.send_signal(signal.SIGINT)
     said = "".join(process.communicate(timeout=PATIENCE))
     report = json.loads(JSON.read_text())
@@ -106,8 +182,10 @@ def an_end_by_the_user():
     assert report["cases"][0]["frames"] > 0 and PAGE.exists(), report["cases"][0]
 
 
-for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_that_are_dropped, a_src_that_is_late,
-                a_plan_that_is_not_shifted, an_end_by_the_user):
+for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_that_are_dropped,
+                as_many_in_flight_as_are_told, a_src_that_is_late, a_plan_that_is_not_shifted,
+                lateness_is_what_the_clock_says, deadlines_that_are_missed, a_rate_that_is_slow, a_producer_that_sleeps,
+                an_end_by_the_user):
     trouble()
     print(trouble.__name__, "ok", flush=True)
 for file in FOLDER.iterdir():

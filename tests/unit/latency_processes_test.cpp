@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -94,7 +95,7 @@ Json case_of(const std::string& frame, unsigned processes, bool spin, std::int64
     record.at_ns[static_cast<std::size_t>(Stamp::launched)] = handover_ns % 2 == 0 ? begin + 30 + handover_ns : 0;
     outcome.collector.add(record);
   }
-  outcome.collector.end_round({}, false);
+  outcome.collector.end_round({}, 0);
   return to_json(outcome, 0);
 }
 
@@ -131,6 +132,20 @@ TEST(ProcessesReport, ComparesWhatIsTheSameButForTheProcesses) {
   EXPECT_NE(page.find("<td>0.10<small>0.10</small></td><td>0.06</td>"), std::string::npos);
 }
 
+TEST(ProcessesReport, ComparesNothingThatFailed) {
+  Json cases = Json::array({case_of("64B", 1, false, 40), case_of("64B", 2, false, 102)});
+  cases[1]["error"] = "the producer's process 7 was killed by signal 9";
+  EXPECT_TRUE(compare_processes(cases).empty());
+  const Json report = report_of(cases);
+  EXPECT_THAT(to_table(report, true), AllOf(HasSubstr("was killed by signal 9"), Not(HasSubstr("more at P50"))));
+  EXPECT_EQ(to_page(report).find("id=\"across\""), std::string::npos);
+  cases[1]["error"] = "";
+  cases[0]["negative_times"] = 1;
+  EXPECT_TRUE(compare_processes(cases).empty());
+  cases[0]["negative_times"] = 0;
+  EXPECT_EQ(compare_processes(cases).size(), 1U);
+}
+
 TEST(ProcessesReport, EndsTheHandoverWhereNoKernelIs) {
   EXPECT_EQ(case_of("64B", 1, false, 41).at("times").at("handover").at("p50"), 20) << "received";
 }
@@ -160,6 +175,27 @@ TEST(Gate, CountsForAnotherThread) {
     gate.wait_for(count + 1);
     EXPECT_TRUE(gate.stopped());
     stopper.join();
+  }
+}
+
+TEST(Gate, WaitsUntilATimeOrTheEnd) {
+  for (const bool spin : {false, true}) {
+    Gate gate(spin);
+    const std::int64_t due = gpumap::monotonic_ns() + 20'000'000;
+    gate.arrived();  // which is nothing that it waits for here
+    gate.wait_until(due);
+    EXPECT_GE(gpumap::monotonic_ns(), due);
+    gate.wait_until(due);
+    std::atomic<bool> waits{false};
+    std::thread waiter([&] {
+      waits = true;
+      gate.wait_until(gpumap::monotonic_ns() + std::int64_t{3600} * 1'000'000'000);
+      EXPECT_TRUE(gate.stopped());
+    });
+    while (!waits) std::this_thread::yield();
+    std::this_thread::sleep_for(milliseconds(20));  // so that it mostly sleeps by then
+    gate.stop();
+    waiter.join();
   }
 }
 
@@ -248,12 +284,14 @@ TEST(Lines, CarryAJob) {
       .line = "a \"b\"",
       .plan =
           {.caps = "c", .frame_bytes = 7, .frames = 8, .in_place = false, .rate = 59.94, .in_flight = 3, .spin = true},
+      .held = true,
       .warmup = 9,
       .socket_folder = "/d e",
       .arrivals = 11};
   const nlohmann::json text = nlohmann::json::parse(nlohmann::json(job).dump());
   EXPECT_EQ(nlohmann::json(text.get<ProducerJob>()), nlohmann::json(job));
   EXPECT_EQ(text.get<ProducerJob>().plan.rate, 59.94);
+  EXPECT_TRUE(text.get<ProducerJob>().held);
 }
 
 }  // namespace

@@ -3,18 +3,25 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include "gst/tools/latency/charts.hpp"
 #include "gst/tools/latency/options.hpp"
 #include "gst/tools/latency/report.hpp"
+#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 namespace {
@@ -52,7 +59,7 @@ std::unique_ptr<Outcome> outcome_of(const std::string& transport, bool paced, in
     if (paced) frame.due_ns = begin_ns;
     collector.add(frame);
   }
-  collector.end_round({}, false);
+  collector.end_round({}, 0);
   return made;
 }
 
@@ -181,6 +188,24 @@ TEST(LatencyOptions, LetTheSameKernelRunBehindTheRival) {
   EXPECT_THAT(rival("none"), AllOf(HasSubstr(upload), Not(HasSubstr("gpumapkernel"))));
 }
 
+TEST(LatencyOptions, LetTheRivalBeAsPunctual) {
+  Options options;
+  options.frames = {"1080p"};
+  options.fences = {"sleep", "spin"};
+  options.transports = {"bar", "cudaupload"};
+  fill_in_defaults(options);
+  const auto titles = [&] {
+    std::vector<std::string> made;
+    for (const Case& one : cases_of(options)) made.push_back(one.title());
+    return made;
+  };
+  EXPECT_THAT(titles(), ElementsAre("bar", "bar, spin", "cudaupload")) << "nothing in it spins";
+  options.rate = 60;
+  EXPECT_THAT(titles(), ElementsAre("bar", "bar, spin", "cudaupload", "cudaupload, spin")) << "what feeds it does";
+  EXPECT_STREQ(cases_of(options)[2].fence(), "");
+  EXPECT_STREQ(cases_of(options)[3].fence(), "spin");
+}
+
 TEST(LatencyOptions, TellOfAFileThatCannotBeWritten) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-latency-{}", ::getpid());
   EXPECT_THROW(check_writable((folder / "no" / "page.html").string()), UsageError);
@@ -216,7 +241,7 @@ TEST(Collector, LeavesWarmUpOutInEveryRound) {
   for (unsigned round = 0; round < 3; ++round) {
     frames.begin_round(round, 5);
     for (std::uint64_t i = 0; i < 12; ++i) frames.add(frame_at(1000, i < 5 ? 1'000'000 : 10, i));
-    frames.end_round({}, false);
+    frames.end_round({}, 0);
   }
   EXPECT_EQ(frames.frames(), 21U);
   EXPECT_EQ(frames.frames_of_round(), 12U);
@@ -230,7 +255,7 @@ TEST(Collector, HoldsAMillionFramesInTheSameMemory) {
   for (int i = 0; i < count; ++i) {
     frames.add(frame_at(1000 * std::int64_t{i + 1}, 1 + i % 1000, static_cast<std::uint64_t>(i)));
   }
-  frames.end_round({}, false);
+  frames.end_round({}, 0);
   EXPECT_EQ(frames.frames(), static_cast<std::uint64_t>(count));
   EXPECT_EQ(frames.kept().size(), 1000U);
   EXPECT_EQ(frames.outliers().size(), 5U);
@@ -258,6 +283,79 @@ TEST(Collector, CountsDeadlinesFromWhenFramesWereDue) {
   EXPECT_EQ(frames.through().percentiles().max, 5) << "which alone would hide the delay";
 }
 
+/// Due at that time, with its result so much later.
+FrameRecord due_frame(std::uint64_t sequence, std::int64_t due_ns, std::int64_t late_ns) {
+  FrameRecord frame{.sequence = sequence};
+  frame.due_ns = due_ns;
+  frame.at_ns[static_cast<std::size_t>(Stamp::last_store)] = due_ns + 1;
+  frame.at_ns[static_cast<std::size_t>(Stamp::visible)] = due_ns + late_ns;
+  return frame;
+}
+
+TEST(Collector, CountsDeadlinesOfTheLastFrameAndOfThoseOutOfTurn) {
+  for (const std::int64_t asked : {0, 100}) {
+    Collector frames(true);
+    frames.pace(asked);
+    frames.begin_round(0, 1);
+    frames.add(due_frame(0, 1000, 5000));  // does not count
+    frames.add(due_frame(1, 1100, 99));
+    frames.add(due_frame(3, 1300, 101));
+    frames.add(due_frame(2, 1200, 777));  // out of turn
+    frames.add(due_frame(4, 1400, 100));
+    frames.add(due_frame(5, 1500, 300));  // the last one
+    frames.end_round({}, 0);
+    EXPECT_EQ(frames.missed_deadlines(), 3U) << asked;
+    frames.begin_round(1, 0);
+    frames.add(due_frame(0, 9000, 101));  // one alone: what is known of the rounds before is all there is
+    frames.end_round({}, 4);              // and four that never came
+    EXPECT_EQ(frames.missed_deadlines(), 8U) << asked;
+  }
+}
+
+TEST(Collector, CountsTimesBelowZeroApart) {
+  auto outcome = outcome_of("bar", true, 40, 2000);
+  EXPECT_EQ(outcome->collector.negative_times(), 0U);
+  EXPECT_EQ(state_of(to_json(*outcome, 0)), "");
+  outcome->collector.begin_round(1, 0);
+  FrameRecord early = frame_at(90'000'000, 1000, 1);
+  early.due_ns = early.at(Stamp::visible) + 70'000'000'000;  // a base time that was added twice
+  outcome->collector.add(early);
+  outcome->collector.end_round({}, 0);
+  const Json one = to_json(*outcome, 0);
+  EXPECT_EQ(one.at("negative_times"), 1U);
+  EXPECT_EQ(one.at("times").at("lateness").at("negative"), 1U);
+  EXPECT_EQ(one.at("times").at("lateness").at("count"), 40U);
+  EXPECT_GT(one.at("times").at("lateness").at("min"), 0);
+  EXPECT_TRUE(has_failed(one));
+  EXPECT_THAT(state_of(one), AllOf(HasSubstr("wrong: below 0, as no time can be: lateness of 1 frame."),
+                                   HasSubstr("ahead of the pipeline's clock")));
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(std::move(outcome));
+  const Json report = report_of(outcomes, 1000);
+  EXPECT_THAT(to_table(report, true), HasSubstr("wrong: below 0"));
+  EXPECT_TRUE(has(to_page(report), "wrong: below 0"));
+}
+
+TEST(Collector, TakesTheSlowestByWhatCasesAreComparedBy) {
+  Outcome outcome(Case{.frame = parse_frame("4KiB"), .transport = "bar"}, true);
+  Collector& frames = outcome.collector;
+  frames.begin_round(0, 0);
+  // The later a frame is, the shorter is its way: whoever sorts by the whole way takes others.
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    const auto unit = static_cast<std::int64_t>(2000 - i);
+    FrameRecord frame = frame_at(1'000'000 * static_cast<std::int64_t>(i + 1), unit, i);
+    frame.due_ns = frame.at(Stamp::visible) - 100'000 - static_cast<std::int64_t>(i) * 1000;
+    frames.add(frame);
+  }
+  frames.end_round({}, 0);
+  const Json one = to_json(outcome, 0);
+  double typical = 0;
+  double slow = 0;
+  for (const Json& time : one.at("typical")) typical += time.get<double>();
+  for (const Json& time : one.at("slow")) slow += time.get<double>();
+  EXPECT_NEAR(slow / typical, 1005.0 / 1500, 0.01);
+}
+
 TEST(Collector, TellsWhatHappenedBesideSlowFrames) {
   Collector frames(false, 100, 2);
   frames.begin_round(4, 0);
@@ -267,7 +365,7 @@ TEST(Collector, TellsWhatHappenedBesideSlowFrames) {
   }
   const Event early{.kind = Event::Kind::context_switch, .since_ns = 1, .at_ns = 2, .text = "early"};
   const Event then{.kind = Event::Kind::context_switch, .since_ns = 40'900'000, .at_ns = 41'005'000, .text = "then"};
-  frames.end_round({early, then}, true);
+  frames.end_round({early, then}, 2);
   for (const auto& outlier : frames.outliers()) {
     ASSERT_EQ(outlier.near.size(), 1U);
     EXPECT_EQ(outlier.near.front().text,
@@ -380,6 +478,74 @@ TEST(Csv, ReadsBack) {
       if (!field.empty()) sum += std::stoll(field);
     }
     EXPECT_EQ(fields[column("whole_ns")], std::to_string(sum));
+  }
+}
+
+/// A thread that is taken off its CPU while it and another one like it want the same.
+class Busy {
+ public:
+  explicit Busy(int cpu) : thread_([this, cpu] { run(cpu); }) {
+    while (id_ == 0) std::this_thread::yield();
+  }
+  ~Busy() {
+    ends_ = true;
+    thread_.join();
+  }
+  Busy(const Busy&) = delete;
+  Busy& operator=(const Busy&) = delete;
+
+  void spin(bool spins) { spins_ = spins; }
+  /// As the kernel counts.
+  [[nodiscard]] std::uint64_t switches() const {
+    std::ifstream status(fmt::format("/proc/self/task/{}/status", id_.load()));
+    for (std::string line; std::getline(status, line);) {
+      if (line.rfind("nonvoluntary_ctxt_switches:", 0) == 0) return std::stoull(line.substr(line.find(':') + 1));
+    }
+    return 0;
+  }
+
+ private:
+  void run(int cpu) {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof one, &one);
+    id_ = gettid();
+    while (!ends_) {
+      if (!spins_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  std::atomic<pid_t> id_{0};
+  std::atomic<bool> spins_{false}, ends_{false};
+  std::thread thread_;
+};
+
+// All of them: also where a thread had none when it was found, and where it had some by then and was not there before.
+TEST(Watch, CountsTheFirstSwitchesOfAThread) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int cpu = 0;
+  while (!CPU_ISSET(cpu, &allowed)) ++cpu;
+  for (const bool found_first : {true, false}) {
+    Watch watch;
+    watch.look_at_threads();
+    std::array<Busy, 2> threads{Busy(cpu), Busy(cpu)};
+    const auto look = [&] {
+      for (int i = 0; i < 20; ++i) watch.look_at_threads();  // it searches at each tenth
+    };
+    if (found_first) look();
+    for (Busy& one : threads) one.spin(true);
+    while (threads[0].switches() < 3 || threads[1].switches() < 3) std::this_thread::yield();
+    for (Busy& one : threads) one.spin(false);
+    const std::uint64_t counted = threads[0].switches() + threads[1].switches();
+    look();
+    EXPECT_GE(watch.switches(), counted) << found_first;
+    const auto events = watch.take();
+    ASSERT_FALSE(events.empty());
+    for (const Event& event : events) {
+      EXPECT_GT(event.since_ns, 0);
+      EXPECT_LE(event.since_ns, event.at_ns);
+    }
   }
 }
 

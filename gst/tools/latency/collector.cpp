@@ -15,6 +15,7 @@ using gpumap::Total;
 
 constexpr std::size_t max_drops = 1000;  // of a round; what comes after is counted and not told one by one
 constexpr std::size_t max_near = 8;
+constexpr std::size_t max_waiting = 4096;  // for a next one in turn: far more than come out of turn
 
 const gpumap::Histogram& of(const std::array<gpumap::Histogram, gpumap::total_count>& totals, Total total) {
   return totals[static_cast<std::size_t>(total)];
@@ -73,13 +74,36 @@ void Collector::begin_round(unsigned number, std::size_t warmup) {
   drops_.clear();
 }
 
-// The result of a frame has to be there when the next one is due.
-void Collector::count_deadline(const FrameRecord& next) {
-  if (!paced_ || !last_ || last_->due_ns == 0 || next.due_ns <= last_->due_ns) return;
-  const auto between = static_cast<std::int64_t>(std::max<std::uint64_t>(next.sequence - last_->sequence, 1));
-  const std::int64_t period = (next.due_ns - last_->due_ns) / between;
-  const auto late = total_time(*last_, Total::lateness);
-  if (late && *late > period) ++missed_;
+std::optional<std::int64_t> Collector::headline_time(const FrameRecord& frame) const noexcept {
+  return paced_ ? total_time(frame, Total::lateness) : through_time(frame);
+}
+
+std::uint64_t Collector::negative_times() const noexcept {
+  std::uint64_t all = through_.negative() + handover_.negative();
+  for (const auto& one : stages_) all += one.negative();
+  for (const auto& one : totals_) all += one.negative();
+  return all;
+}
+
+// The result of a frame has to be there when the next one is due. Where that is known from the next one only, a frame
+// waits for it; one that comes out of turn waits for the next one in turn, and a round's last one for the round's end.
+void Collector::count_deadline(const FrameRecord& frame) {
+  if (!paced_ || frame.due_ns == 0) return;
+  if (asked_period_ns_ == 0 && last_ && last_->due_ns != 0 && frame.sequence > last_->sequence &&
+      frame.due_ns > last_->due_ns) {
+    period_ns_ = (frame.due_ns - last_->due_ns) / static_cast<std::int64_t>(frame.sequence - last_->sequence);
+    judge_deadlines();
+  }
+  if (seen_ <= warmup_) return;
+  const auto late = total_time(frame, Total::lateness);
+  if (late && waiting_.size() < max_waiting) waiting_.push_back(*late);
+  if (asked_period_ns_ != 0) judge_deadlines();
+}
+
+void Collector::judge_deadlines() {
+  if (period_ns_ == 0) return;
+  missed_ += static_cast<std::uint64_t>(std::ranges::count_if(waiting_, [&](auto late) { return late > period_ns_; }));
+  waiting_.clear();
 }
 
 void Collector::keep_outlier(const FrameRecord& frame, std::int64_t time_ns) {
@@ -94,7 +118,9 @@ void Collector::keep_outlier(const FrameRecord& frame, std::int64_t time_ns) {
 }
 
 void Collector::add(const FrameRecord& frame) {
-  if (seen_++ < warmup_) {
+  const bool counts = seen_++ >= warmup_;
+  count_deadline(frame);
+  if (!counts) {
     last_ = frame;
     return;
   }
@@ -109,7 +135,6 @@ void Collector::add(const FrameRecord& frame) {
            .text = fmt::format("{} frame{} dropped before number {}", gone, gone == 1 ? "" : "s", frame.sequence)});
     }
   }
-  if (seen_ > warmup_ + 1) count_deadline(frame);
   // One that did not wait for its GPU times comes before those that do.
   if (!last_ || frame.sequence > last_->sequence) last_ = frame;
 
@@ -126,7 +151,7 @@ void Collector::add(const FrameRecord& frame) {
   const auto through = through_time(frame);
   if (through) through_.add(*through);
   if (const auto handover = handover_time(frame)) handover_.add(*handover);
-  if (const auto time = paced_ ? total_time(frame, Total::lateness) : through) keep_outlier(frame, *time);
+  if (const auto time = headline_time(frame)) keep_outlier(frame, *time);
 
   // Vitter's algorithm R: each frame has the same chance to be kept.
   if (kept_.size() < max_kept_) {
@@ -137,8 +162,12 @@ void Collector::add(const FrameRecord& frame) {
   }
 }
 
-void Collector::end_round(const std::vector<Event>& events, bool dropped) {
-  if (!dropped) drops_.clear();
+void Collector::end_round(const std::vector<Event>& events, std::uint64_t dropped) {
+  judge_deadlines();
+  waiting_.clear();
+  // A frame that was dropped has no result, however late.
+  if (paced_) missed_ += dropped;
+  if (dropped == 0) drops_.clear();
   for (Outlier& outlier : outliers_) {
     if (outlier.kept.round != round_) continue;
     const auto [from, to] = span_of(outlier.kept.frame);

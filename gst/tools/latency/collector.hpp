@@ -47,14 +47,17 @@ class Collector {
   /// `paced`: frames are due at certain times, and lateness is what counts.
   explicit Collector(bool paced, std::size_t max_kept = 8192, std::size_t max_outliers = 20);
 
-  /// Frames turn out to be due at certain times. Before the first frame.
-  void pace() noexcept { paced_ = true; }
+  /// Frames are due at certain times, so many ns apart; 0: as far apart as they turn out to be. Before the first frame.
+  void pace(std::int64_t period_ns = 0) noexcept {
+    paced_ = true;
+    if (period_ns > 0) period_ns_ = asked_period_ns_ = period_ns;
+  }
   /// The first `warmup` frames of a round pay for compiling and allocating, and do not count.
   void begin_round(unsigned number, std::size_t warmup);
   void add(const gpumap::FrameRecord& frame);
-  /// What happened in the round: it is kept where a slow frame was on its way. `dropped` says whether gaps in the
-  /// frames' numbers are frames that were dropped; else they came out of turn.
-  void end_round(const std::vector<Event>& events, bool dropped);
+  /// What happened in the round: it is kept where a slow frame was on its way. `dropped`: frames that were; where none
+  /// was, gaps in the frames' numbers are of frames that came out of turn.
+  void end_round(const std::vector<Event>& events, std::uint64_t dropped);
 
   [[nodiscard]] bool paced() const noexcept { return paced_; }
   [[nodiscard]] std::uint64_t frames() const noexcept { return frames_; }
@@ -65,14 +68,21 @@ class Collector {
   [[nodiscard]] const gpumap::Histogram& handover() const noexcept { return handover_; }
   /// What the case is compared by: lateness where it is paced, else through.
   [[nodiscard]] const gpumap::Histogram& headline() const noexcept;
+  /// The same of one frame.
+  [[nodiscard]] std::optional<std::int64_t> headline_time(const gpumap::FrameRecord& frame) const noexcept;
+  /// Frames whose result was not there when the next one was due, those that were dropped among them. Of the round that
+  /// runs some are not known yet.
   [[nodiscard]] std::uint64_t missed_deadlines() const noexcept { return missed_; }
+  /// Times below 0 in all histograms: there is no such time, so there are none where all is well.
+  [[nodiscard]] std::uint64_t negative_times() const noexcept;
   /// A fair sample of all frames, or all of them where they are few.
   [[nodiscard]] const std::vector<Kept>& kept() const noexcept { return kept_; }
   /// Slowest first.
   [[nodiscard]] std::vector<Outlier> outliers() const;
 
  private:
-  void count_deadline(const gpumap::FrameRecord& next);
+  void count_deadline(const gpumap::FrameRecord& frame);
+  void judge_deadlines();
   void keep_outlier(const gpumap::FrameRecord& frame, std::int64_t time_ns);
 
   bool paced_;
@@ -81,6 +91,8 @@ class Collector {
   std::array<gpumap::Histogram, gpumap::total_count> totals_;
   gpumap::Histogram through_, handover_;
   std::uint64_t frames_ = 0, missed_ = 0;
+  std::int64_t asked_period_ns_ = 0, period_ns_ = 0;  ///< 0: not known
+  std::vector<std::int64_t> waiting_;                 ///< lateness of frames whose next one is not known yet
   std::vector<Kept> kept_;
   std::vector<Outlier> outliers_;  ///< a heap, the fastest of them in front
   std::vector<Event> drops_;       ///< of this round

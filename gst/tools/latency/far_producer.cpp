@@ -57,6 +57,7 @@ void to_json(nlohmann::json& made, const ProducerJob& job) {
           {"rate", plan.rate},
           {"in_flight", plan.in_flight},
           {"spin", plan.spin},
+          {"held", job.held},
           {"warmup", job.warmup},
           {"socket_folder", job.socket_folder},
           {"arrivals", job.arrivals}};
@@ -72,6 +73,7 @@ void from_json(const nlohmann::json& made, ProducerJob& job) {
   made.at("rate").get_to(plan.rate);
   made.at("in_flight").get_to(plan.in_flight);
   made.at("spin").get_to(plan.spin);
+  made.at("held").get_to(job.held);
   made.at("warmup").get_to(job.warmup);
   made.at("socket_folder").get_to(job.socket_folder);
   made.at("arrivals").get_to(job.arrivals);

@@ -28,6 +28,7 @@ namespace latency {
 struct ProducerJob {
   std::string line;           ///< for gst-launch: what ends in the gpumapsink
   ProducerPlan plan;          ///< without caps: the line makes its frames itself
+  bool held = false;          ///< its frames count at their end: no more than the plan's in_flight are under way
   std::size_t warmup = 0;     ///< frames that do not count
   std::string socket_folder;  ///< it goes with the process, should nobody be left who removes it
   int arrivals = -1;          ///< descriptor of SharedArrivals

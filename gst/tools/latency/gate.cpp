@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <ctime>
+#include <gpumap/latency.hpp>
 #include <system_error>
 #include <thread>
 
@@ -79,8 +81,23 @@ void Gate::wait_for(std::uint64_t count) {
   }
 }
 
+// A producer on time is what is asked for: with spin it does not depend on how soon the scheduler wakes it.
+void Gate::wait_until(std::int64_t time_ns) {
+  constexpr std::int64_t second = 1'000'000'000;
+  constexpr std::int64_t spun_ns = 200'000;
+  const std::int64_t sleep_until = spin_ ? time_ns - spun_ns : time_ns;
+  const timespec until{.tv_sec = sleep_until / second, .tv_nsec = sleep_until % second};
+  while (!stopped() && gpumap::monotonic_ns() < sleep_until) {
+    // The bit set's variant takes a time on the clock, and not one from now on.
+    ::syscall(SYS_futex, &stopped_, FUTEX_WAIT_BITSET, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+  }
+  while (spin_ && !stopped() && gpumap::monotonic_ns() < time_ns) {
+  }
+}
+
 void Gate::stop() {
-  stopped_ = true;
+  stopped_ = 1;
+  futex(stopped_, FUTEX_WAKE, INT_MAX, nullptr);
   wake();
 }
 

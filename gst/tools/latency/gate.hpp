@@ -34,7 +34,8 @@ class SharedArrivals {
   Arrivals* words_ = nullptr;
 };
 
-/// What one waits for in small steps: sleeping, or spinning where that is asked for. One thread waits.
+/// What a producer waits for: frames at the end of their way, or the time at which its next one is due. It sleeps, or
+/// spins where that is asked for. One thread waits.
 class Gate {
  public:
   /// `shared` outlives it; null: it has its own.
@@ -42,8 +43,10 @@ class Gate {
   void arrived();  ///< from any thread
   /// Until `count` have arrived, or stop().
   void wait_for(std::uint64_t count);
+  /// Until that time on CLOCK_MONOTONIC, or stop().
+  void wait_until(std::int64_t time_ns);
   void stop();
-  [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool stopped() const noexcept { return stopped_.load(std::memory_order_relaxed) != 0; }
   [[nodiscard]] std::uint64_t count() const noexcept { return arrivals_.count.load(std::memory_order_acquire); }
 
  private:
@@ -52,7 +55,7 @@ class Gate {
   const bool spin_;
   Arrivals own_;
   Arrivals& arrivals_;
-  std::atomic<bool> stopped_{false};
+  std::atomic<std::uint32_t> stopped_{0};  ///< a futex, for wait_until()
 };
 
 }  // namespace latency

@@ -39,8 +39,8 @@ std::string operating_system() {
 
 Json to_json(const Histogram& times) {
   const Percentiles p = times.percentiles();
-  return {{"count", p.count}, {"mean", p.mean}, {"min", p.min},   {"p50", p.p50},
-          {"p90", p.p90},     {"p99", p.p99},   {"p999", p.p999}, {"max", p.max}};
+  return {{"count", p.count}, {"mean", p.mean}, {"min", p.min}, {"p50", p.p50},          {"p90", p.p90},
+          {"p99", p.p99},     {"p999", p.p999}, {"max", p.max}, {"negative", p.negative}};
 }
 
 /// From the fastest to the slowest, closer towards the slow end: [share of the frames, ns].
@@ -68,14 +68,13 @@ Json stages_of(const FrameRecord& frame) {
   return made;
 }
 
-/// Means of the stages over the kept frames between two shares of them, by their whole time: they add up to the mean
-/// whole time, which percentiles of stages do not.
-Json mean_frame(std::vector<Collector::Kept> kept, double from, double to) {
+/// Means of the stages over the kept frames between two shares of them, by what the case is compared by: they add up to
+/// these frames' mean whole time, which percentiles of stages do not.
+Json mean_frame(const Collector& frames, double from, double to) {
   Json made = Json::object();
+  std::vector<Collector::Kept> kept = frames.kept();
   if (kept.empty()) return made;
-  std::sort(kept.begin(), kept.end(), [](const auto& a, const auto& b) {
-    return total_time(a.frame, Total::whole).value_or(0) < total_time(b.frame, Total::whole).value_or(0);
-  });
+  std::ranges::sort(kept, {}, [&](const auto& one) { return frames.headline_time(one.frame).value_or(0); });
   const auto first = static_cast<std::size_t>(from * static_cast<double>(kept.size()));
   const auto last = std::clamp(static_cast<std::size_t>(to * static_cast<double>(kept.size())), first + 1, kept.size());
   std::array<double, gpumap::stage_count> sums{};
@@ -87,9 +86,9 @@ Json mean_frame(std::vector<Collector::Kept> kept, double from, double to) {
       sums[stage] += static_cast<double>(times[stage].value_or(0));
     }
   }
-  const auto frames = static_cast<double>(last - std::min(first, last - 1));
+  const auto number = static_cast<double>(last - std::min(first, last - 1));
   for (std::size_t i = 0; i < gpumap::stage_count; ++i) {
-    if (any[i]) made[std::string(to_string(static_cast<Stage>(i)))] = sums[i] / frames;
+    if (any[i]) made[std::string(to_string(static_cast<Stage>(i)))] = sums[i] / number;
   }
   return made;
 }
@@ -161,9 +160,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
   Json made{{"frame", outcome.which.frame.name},
             {"bytes", outcome.which.frame.bytes},
             {"transport", outcome.which.transport},
-            {"fence", outcome.which.is_rival() ? ""
-                      : outcome.which.spin     ? "spin"
-                                               : "sleep"},
+            {"fence", outcome.which.fence()},
             {"processes", outcome.which.processes},
             {"producer_pids", outcome.producer_pids},
             {"consumer_pid", ::getpid()},
@@ -173,8 +170,10 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"line", outcome.line},
             {"used", outcome.transport},
             {"rounds", outcome.rounds},
+            {"warmup", outcome.warmup},
             {"sent", outcome.sent},
             {"frames", frames.frames()},
+            {"negative_times", frames.negative_times()},
             {"dropped", outcome.dropped},
             {"without_gpu_times", outcome.without_gpu_times},
             {"gpu_error_ns", outcome.gpu_error_ns},
@@ -191,8 +190,8 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
   made["times"] = times_of(frames);
   made["curve"] = curve_of(frames.headline());
   // All kept frames once, or the percentiles would be of another set of frames than the bars.
-  made["typical"] = mean_frame(frames.kept(), 0.45, 0.55);
-  made["slow"] = mean_frame(frames.kept(), 0.99, 1);
+  made["typical"] = mean_frame(frames, 0.45, 0.55);
+  made["slow"] = mean_frame(frames, 0.99, 1);
   made["outliers"] = Json::array();
   for (const auto& outlier : frames.outliers()) made["outliers"].push_back(to_json(outlier, began_ns));
   return made;
@@ -207,7 +206,8 @@ Json compare_processes(const Json& cases) {
              one.at("transport") == two.at("transport") && one.at("fence") == two.at("fence");
     };
     const auto one = std::find_if(cases.begin(), cases.end(), same);
-    if (one == cases.end()) continue;
+    // What failed on its way is no measure of what the way costs.
+    if (one == cases.end() || has_failed(*one) || has_failed(two)) continue;
     const Json& near = one->at("times").at("handover");
     const Json& far = two.at("times").at("handover");
     if (near.at("count") == 0 || far.at("count") == 0) continue;

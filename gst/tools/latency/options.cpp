@@ -166,9 +166,16 @@ std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
   for (const FrameKind& frame : frames) {
     for (const std::string& transport : options.transports) {
-      // The rival has no ring whose two sides could spin.
+      // The rival has no ring whose two sides could spin. What is paced spins until a frame is due, so that it is as
+      // punctual as what it is compared with.
       if (transport == rival_name) {
-        cases.push_back({.frame = frame, .transport = transport});
+        if (!options.paced()) {
+          cases.push_back({.frame = frame, .transport = transport});
+          continue;
+        }
+        for (const std::string& fence : options.fences) {
+          cases.push_back({.frame = frame, .transport = transport, .spin = fence == "spin"});
+        }
         continue;
       }
       for (const std::string& fence : options.fences) {
@@ -225,13 +232,15 @@ std::string expand(const std::string& line, const Case& which, const Options& op
 }
 
 std::string own_line(const Case& which, const Options& options, std::size_t frames) {
+  // It plays before there is a frame: then running time 0 is known, from which it is told when each frame is due.
+  const std::string sink = "{sink} async=false  {src} ! ";
   const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
   std::string line;
   if (options.upstream == "videotestsrc") {
     line = fmt::format("videotestsrc pattern=black is-live={} num-buffers={} ! {} ! ", options.paced(), frames,
                        caps_of(which.frame, options.rate));
   }
-  line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : "{sink}  {src} ! ";
+  line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : sink;
   if (options.kernel == "none") return line + end;
   line += fmt::format("gpumapkernel device={} kernel={} ! ", options.device, options.kernel);
   // A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were

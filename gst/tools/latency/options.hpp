@@ -71,6 +71,9 @@ struct Case {
   bool spin = false;
   unsigned processes = 1;  ///< 2: gpumapsink and what is before it have one of their own
   [[nodiscard]] bool is_rival() const noexcept { return transport == rival_name; }
+  /// As it is told: the rival has no ring whose sides could sleep or spin, but what feeds it spins until a frame is
+  /// due.
+  [[nodiscard]] const char* fence() const noexcept { return spin ? "spin" : is_rival() ? "" : "sleep"; }
   [[nodiscard]] std::string title() const {
     return transport + (spin ? ", spin" : "") + (processes == 2 ? ", 2 processes" : "");
   }

@@ -100,7 +100,7 @@ std::string overview(const Json& report) {
       titles.push_back(title);
     }
     const Json& times = one.at("times").at(headline);
-    if (times.at("count") == 0) continue;
+    if (times.at("count") == 0 || !state_of(one).empty()) continue;
     double& least = best[std::find(frames.begin(), frames.end(), one.at("frame").get<std::string>()) - frames.begin()];
     if (const double p50 = times.at("p50"); least == 0 || p50 < least) least = p50;
   }
@@ -114,13 +114,16 @@ std::string overview(const Json& report) {
       for (const Json& one : cases) {
         if (one.at("frame") != frames[i] || title_of(one) != title) continue;
         const Json& times = one.at("times").at(headline);
-        figure = times.at("count") == 0 ? fmt::format("<td title=\"{}\"><small>{}</small></td>", escape(state_of(one)),
-                                                      !one.at("not_here").get<std::string>().empty() ? "not here"
-                                                      : one.at("frames") > 0                         ? "-"
-                                                                                                     : "failed")
-                                        : fmt::format("<td{}>{}<small>{}</small></td>",
-                                                      times.at("p50").get<double>() == best[i] ? " class=\"best\"" : "",
-                                                      microseconds(times.at("p50")), microseconds(times.at("p99")));
+        const std::string state = state_of(one);
+        const bool is_best = state.empty() && times.at("p50").get<double>() == best[i];
+        figure = times.at("count") == 0
+                     ? fmt::format("<td title=\"{}\"><small>{}</small></td>", escape(state), no_figure_of(one))
+                     : fmt::format("<td{}>{}<small>{}</small></td>",
+                                   is_best         ? " class=\"best\""
+                                   : state.empty() ? std::string()
+                                                   : fmt::format(" title=\"{}\"", escape(state)),
+                                   microseconds(times.at("p50")) + (state.empty() ? "" : "!"),
+                                   microseconds(times.at("p99")));
       }
       made += figure;
     }

@@ -31,6 +31,7 @@ class FarSide {
 
   /// Until the other end has nothing more to say. Throws what the pipeline says.
   ProducerReport run(Lines& lines) {
+    watch_.look_at_threads();
     link();
     play(lines);
     while (!lines.ended()) {
@@ -68,6 +69,7 @@ class FarSide {
       producer_.emplace(line_.pipeline.get(), sink.get(), std::move(options));
       return;
     }
+    if (job_.held) held_.emplace(sink.get(), job_.plan.in_flight, job_.plan.spin, &*arrivals_);
     const Ptr<GstPad> pad(gst_element_get_static_pad(sink.get(), "sink"));
     gst_pad_add_probe(
         pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
@@ -97,6 +99,7 @@ class FarSide {
       stats_ = stats_of(found.get());
     }
     if (producer_) producer_->gate().stop();
+    if (held_) held_->gate().stop();
     gst_element_set_state(line_.pipeline.get(), GST_STATE_NULL);
     if (producer_) producer_->stop();
     gst_bus_set_sync_handler(line_.bus.get(), nullptr, nullptr, nullptr);
@@ -110,6 +113,7 @@ class FarSide {
   const CpuTime cpu_;
   Line line_;
   std::optional<Producer> producer_;
+  std::optional<HeldUpstream> held_;
   std::atomic<std::int64_t> cpu_began_ns_{0};
   std::atomic<bool> counts_{false};
   SinkStats stats_;
@@ -118,7 +122,9 @@ class FarSide {
 }  // namespace
 
 int run_as_producer() {
-  std::signal(SIGINT, SIG_IGN);  // Ctrl-C reaches both; the one that measures says when it is over
+  // Ctrl-C reaches both, as does what ends a group of processes; the one that measures says when it is over.
+  std::signal(SIGINT, SIG_IGN);
+  std::signal(SIGTERM, SIG_IGN);
   // What this process may start has no part in the socket: it would outlive us.
   Lines lines(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDIN_FILENO);

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstring>
-#include <ctime>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -75,6 +73,16 @@ Producer::Producer(GstElement* pipeline, GstElement* first, ProducerOptions opti
 }
 
 void Producer::start() {
+  base_ns_ = static_cast<std::int64_t>(gst_element_get_base_time(pipeline_));
+  // A pipeline that is still on its way has none yet, or an old one: every frame would be due at a wrong time.
+  GstState state = GST_STATE_NULL;
+  const GstStateChangeReturn change = gst_element_get_state(pipeline_, &state, nullptr, 0);
+  if (options_.plan.rate > 0 && (change == GST_STATE_CHANGE_ASYNC || state != GST_STATE_PLAYING || base_ns_ <= 0)) {
+    throw std::runtime_error(
+        std::string("the pipeline is ") + gst_element_state_get_name(state) +
+        " when its first frame is to be made, so when that is due is not known: an element in it waits for a frame "
+        "before it plays (async=true)");
+  }
   thread_ = std::thread([this] { run(); });
 }
 
@@ -149,23 +157,10 @@ GstBuffer* Producer::make_frame(gpumap::FrameRecord& record) {
   return buffer;
 }
 
-// A producer on time is what is asked for: with spin it does not depend on how soon the scheduler wakes it.
-void Producer::wait_until(std::int64_t due_ns) const {
-  const std::int64_t sleep_until = options_.plan.spin ? due_ns - 200'000 : due_ns;
-  if (sleep_until > gpumap::monotonic_ns()) {
-    const timespec until{.tv_sec = sleep_until / second, .tv_nsec = sleep_until % second};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR && !gate_.stopped()) {
-    }
-  }
-  while (options_.plan.spin && gpumap::monotonic_ns() < due_ns && !gate_.stopped()) {
-  }
-}
-
 void Producer::run() {
   pthread_setname_np(pthread_self(), "producer");
   prctl(PR_SET_TIMERSLACK, 1UL);  // else the kernel may wake it 50 us late, to save energy
   negotiate();
-  const auto base = static_cast<std::int64_t>(gst_element_get_base_time(pipeline_));
   constexpr std::int64_t head_start = 5'000'000;
   std::int64_t first_due = gpumap::monotonic_ns() + head_start;
 
@@ -182,18 +177,34 @@ void Producer::run() {
       // Due by its number and not by when the one before was done: a late frame makes those after it late, too, and no
       // frame is left out for it.
       record.due_ns = first_due + std::llround(static_cast<double>(number) * second / options_.plan.rate);
-      wait_until(record.due_ns);
+      gate_.wait_until(record.due_ns);
     }
     if (gate_.stopped()) return;
     if (options_.before_frame) options_.before_frame(number);
     GstBuffer* buffer = make_frame(record);
     if (buffer == nullptr) return;
-    if (record.due_ns != 0) GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(record.due_ns - base);
+    if (record.due_ns != 0) GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(record.due_ns - base_ns_);
     if (options_.before_push) options_.before_push(record);
     if (gst_pad_push(pad_.get(), buffer) != GST_FLOW_OK) return;  // whoever stopped it says why on the bus
-    if (options_.after_push) options_.after_push();
   }
   gst_pad_push_event(pad_.get(), gst_event_new_eos());
+}
+
+HeldUpstream::HeldUpstream(GstElement* element, unsigned in_flight, bool spin, Arrivals* arrivals)
+    : in_flight_(in_flight), first_alone_(arrivals != nullptr), gate_(spin, arrivals) {
+  const Ptr<GstPad> pad(gst_element_get_static_pad(element, "sink"));
+  element_chain_ = GST_PAD_CHAINFUNC(pad.get());
+  gst_pad_set_chain_function_full(pad.get(), chain, this, nullptr);
+}
+
+GstFlowReturn HeldUpstream::chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
+  auto& self = *static_cast<HeldUpstream*>(pad->chaindata);
+  const GstFlowReturn flow = self.element_chain_(pad, parent, buffer);
+  if (flow != GST_FLOW_OK) return flow;
+  const std::uint64_t pushed = ++self.pushed_;
+  if (self.first_alone_ && pushed == 1) self.gate_.wait_for(1);
+  if (self.in_flight_ > 0 && pushed >= self.in_flight_) self.gate_.wait_for(pushed - self.in_flight_ + 1);
+  return flow;
 }
 
 }  // namespace latency

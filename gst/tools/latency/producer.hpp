@@ -49,10 +49,9 @@ struct ProducerOptions {
   Arrivals* arrivals = nullptr;
   /// Called before each frame is made, with its number.
   std::function<void(std::size_t)> before_frame;
-  /// Called around the push of each frame, where somebody else than gpumapsink counts: with acquired, first and last
+  /// Called before the push of each frame, where somebody else than gpumapsink counts: with acquired, first and last
   /// store and due filled in.
   std::function<void(gpumap::FrameRecord)> before_push;
-  std::function<void()> after_push;
 };
 
 /// Pushes frames into `first` from a thread of its own, then EOS.
@@ -65,7 +64,9 @@ class Producer {
   Producer(const Producer&) = delete;
   Producer& operator=(const Producer&) = delete;
 
-  void start();  ///< the pipeline plays: its base time is known
+  /// The pipeline plays: what its clock shows at running time 0 is known, and times of frames are made of that. Throws
+  /// std::runtime_error where frames are to be due at certain times and it is not.
+  void start();
   /// Where frames still go to, the pipeline has to have stopped before.
   void stop();
   [[nodiscard]] Gate& gate() noexcept { return gate_; }  ///< what arrives at the other end
@@ -73,7 +74,6 @@ class Producer {
  private:
   void run();
   void negotiate();
-  void wait_until(std::int64_t due_ns) const;
   /// Null: downstream is flushing, or has no memory and said why.
   GstBuffer* make_frame(gpumap::FrameRecord& record);
   GstBuffer* offered_buffer();
@@ -87,8 +87,30 @@ class Producer {
   GstAllocationParams params_{};
   std::optional<OwnMemory> memory_;
   Gate gate_;
+  std::int64_t base_ns_ = 0;
   std::thread thread_;
   std::uint64_t seed_ = 0x243F6A8885A308D3;
+};
+
+/// An upstream that is not ours, held between two frames: its thread comes back from the element that it feeds when no
+/// more than the allowed number of frames are under way. So it begins no frame too early, whose time would have the
+/// wait in it.
+class HeldUpstream {
+ public:
+  /// `element`: what it feeds, which has to have stopped before this ends. `in_flight` and `arrivals` as a Producer's.
+  HeldUpstream(GstElement* element, unsigned in_flight, bool spin, Arrivals* arrivals = nullptr);
+  HeldUpstream(const HeldUpstream&) = delete;
+  HeldUpstream& operator=(const HeldUpstream&) = delete;
+  [[nodiscard]] Gate& gate() noexcept { return gate_; }
+
+ private:
+  static GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer);
+
+  const unsigned in_flight_;
+  const bool first_alone_;
+  Gate gate_;
+  std::uint64_t pushed_ = 0;
+  GstPadChainFunction element_chain_ = nullptr;
 };
 
 }  // namespace latency

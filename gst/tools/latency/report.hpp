@@ -24,7 +24,8 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] Json describe_options(const Options& options, const std::vector<std::string>& command_line);
 [[nodiscard]] Json to_json(const Outcome& outcome, std::int64_t began_ns);
 
-/// Where the same was measured in one process and in two: "handover" of both, in ns, and how much more it is.
+/// Where the same was measured in one process and in two and neither failed: "handover" of both, in ns, and how much
+/// more it is.
 [[nodiscard]] Json compare_processes(const Json& cases);
 
 /// One line for each frame that was kept.
@@ -42,8 +43,12 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] Json across_of(const Json& report);
 /// Whether frames of that case have a figure in that row, which earlier versions may not have known.
 [[nodiscard]] bool has_row(const Json& one, const std::string& row);
-[[nodiscard]] std::string state_of(const Json& one);   ///< "not here: …", "failed: …" or empty
-[[nodiscard]] std::string counts_of(const Json& one);  ///< frames, drops, CPU time: one line
+/// What ended it, or times that cannot be: it is compared with nothing.
+[[nodiscard]] bool has_failed(const Json& one);
+/// "not here: …", "failed: …", "wrong: …" or empty.
+[[nodiscard]] std::string state_of(const Json& one);
+[[nodiscard]] std::string no_figure_of(const Json& one);  ///< "not here", "failed" or "-": instead of a figure
+[[nodiscard]] std::string counts_of(const Json& one);     ///< frames, drops, CPU time: one line
 /// Sizes of frames in the report's order, each once.
 [[nodiscard]] std::vector<std::string> frames_of(const Json& report);
 /// How the frames were made, in a sentence.

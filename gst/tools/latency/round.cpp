@@ -16,6 +16,10 @@ namespace latency {
 
 std::atomic<bool> interrupted{false};
 
+std::size_t warmup_of(const Case& which, const Options& options) {
+  return which.processes == 2 ? std::max<std::size_t>(options.warmup, 1) : options.warmup;
+}
+
 namespace {
 
 // How closely a context switch is placed in time. Frames are fetched less often, as that asks the GPU for its times:
@@ -28,7 +32,11 @@ constexpr std::int64_t far_start_ns = 30'000'000'000;
 }  // namespace
 
 Round::Round(Outcome& outcome, const Options& options, unsigned number, std::size_t frames)
-    : outcome_(outcome), options_(options), number_(number), frames_(frames + options.warmup) {
+    : outcome_(outcome),
+      options_(options),
+      number_(number),
+      warmup_(warmup_of(outcome.which, options)),
+      frames_(frames + warmup_) {
   static unsigned channels = 0;
   if (outcome.which.processes == 2) far_ = std::make_unique<FarProducer>(outcome.which.spin);
   log_ = gpumap::LatencyLog::of_channel(far_ ? far_->socket_path() : fmt::format("gpumap-latency-{}", ++channels));
@@ -36,7 +44,7 @@ Round::Round(Outcome& outcome, const Options& options, unsigned number, std::siz
 }
 
 void Round::start_counting(std::size_t number) {
-  if (number != options_.warmup) return;
+  if (number != warmup_) return;
   cpu_began_ns_ = cpu_.of_others_ns();
   began_ns_ = gpumap::monotonic_ns();
 }
@@ -78,6 +86,8 @@ void Round::drain() {
 }
 
 void Round::watch_over() {
+  // A frame that is not due yet is no stall.
+  const double patience_ns = (options_.timeout_s + (options_.paced() ? 1 / options_.rate : 0)) * 1e9;
   const std::int64_t played_ns = gpumap::monotonic_ns();
   std::int64_t moved_ns = played_ns;
   std::uint64_t before = 0;
@@ -102,7 +112,7 @@ void Round::watch_over() {
     if (const std::uint64_t now_there = progress(); now_there != before) {
       before = now_there;
       moved_ns = now;
-    } else if (static_cast<double>(now - moved_ns) > options_.timeout_s * 1e9) {
+    } else if (static_cast<double>(now - moved_ns) > patience_ns) {
       throw std::runtime_error(fmt::format(
           "stalled: no frame for {} s, after {} that went in and {} that came to their end (--timeout sets how long "
           "to wait)",
@@ -143,7 +153,7 @@ void Round::tear_down() {
   if (!pipeline_) return;
   if (far_) take_far_report();
   read_stats();
-  if (producer_) producer_->gate().stop();
+  if (Gate* const gate = this->gate(); gate != nullptr) gate->stop();
   gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
   if (producer_) producer_->stop();
   if (bus_) gst_bus_set_sync_handler(bus_.get(), nullptr, nullptr, nullptr);
@@ -159,18 +169,22 @@ void Round::finish() {
   outcome_.dropped += dropped;
   outcome_.without_gpu_times += summary.without_gpu_times;
   outcome_.gpu_error_ns = std::max(outcome_.gpu_error_ns, summary.gpu_error_ns);
-  outcome_.not_looked_at +=
+  const std::uint64_t not_looked_at =
       summary.frames - std::min<std::uint64_t>(summary.frames, outcome_.collector.frames_of_round());
+  outcome_.not_looked_at += not_looked_at;
+  if (began_ns_ != 0) outcome_.cpu_frames += not_looked_at;
   outcome_.switches += watch_.switches();
   auto events = watch_.take();
   events.insert(events.end(), far_events_.begin(), far_events_.end());
-  outcome_.collector.end_round(events, dropped > 0);
+  outcome_.collector.end_round(events, dropped);
 }
 
 void Round::run() {
   const std::uint64_t before = outcome_.collector.frames();
-  outcome_.collector.begin_round(number_, options_.warmup);
+  outcome_.warmup = warmup_;
+  outcome_.collector.begin_round(number_, warmup_);
   if (!far_) outcome_.producer_pids.push_back(::getpid());
+  watch_.look_at_threads();
   try {
     build();
     play();
@@ -190,12 +204,11 @@ void Round::run() {
   if (began_ns_ != 0) outcome_.cpu_frames += came;
   if (came == 0 && outcome_.error.empty() && !interrupted) {
     const std::size_t all = outcome_.collector.frames_of_round();
-    outcome_.error = all > 0 ? fmt::format("{} frames came, and the first {} of a round do not count: see --warmup",
-                                           all, options_.warmup)
-                     : entered() > 0
-                         ? "frames went through, and no stamp of them came back: the plugin that GStreamer found "
-                           "belongs to another build of gpumap than this program"
-                         : "the pipeline ended without a frame";
+    outcome_.error =
+        all > 0 ? fmt::format("{} frames came, and the first {} of a round do not count: see --warmup", all, warmup_)
+        : entered() > 0 ? "frames went through, and no stamp of them came back: the plugin that GStreamer found "
+                          "belongs to another build of gpumap than this program"
+                        : "the pipeline ended without a frame";
   }
 }
 

@@ -24,6 +24,7 @@ struct Outcome {
   std::string not_here;       ///< why this machine cannot run it; empty where it can
   std::string error;          ///< what ended it; its rounds before that still count
   std::string transport;      ///< what gpumapsink says it used
+  std::size_t warmup = 0;     ///< the first frames of each round, which do not count
   std::uint64_t sent = 0;     ///< frames that the producer began, those that do not count, too
   std::uint64_t dropped = 0;  ///< by a full ring, or cut off at the end
   std::uint64_t without_gpu_times = 0, not_looked_at = 0;
@@ -39,6 +40,9 @@ struct Outcome {
 
 /// Raised from a signal handler.
 extern std::atomic<bool> interrupted;
+
+/// With two processes the frame that waits for the connection counts in no case.
+[[nodiscard]] std::size_t warmup_of(const Case& which, const Options& options);
 
 /// Run one round: set up, frames, tear down. Adds to the outcome; what goes wrong becomes its `error`.
 /// `frames` count, after the warm-up.

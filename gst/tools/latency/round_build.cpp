@@ -54,10 +54,16 @@ void Round::build() {
     });
   }
   if (has_own_producer()) {
-    link_producer();
-    return;
+    link_producer(sink.get());
+  } else {
+    watch_upstream(sink.get());
   }
-  probe(sink.get(), "sink", [](GstPad*, GstPadProbeInfo* info, gpointer user) {
+  if (options_.pipeline.empty()) watch_end();
+}
+
+/// Of a line that makes its frames itself.
+void Round::watch_upstream(GstElement* sink) {
+  probe(sink, "sink", [](GstPad*, GstPadProbeInfo* info, gpointer user) {
     auto& self = *static_cast<Round*>(user);
     const std::size_t number = self.entered_++;
     self.start_counting(number);
@@ -71,15 +77,25 @@ void Round::build() {
     }
     return GST_PAD_PROBE_OK;
   });
-  if (which.is_rival()) {
-    const auto end = element("latency-end");
-    probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
-      auto& self = *static_cast<Round*>(user);
+  if (options_.pipeline.empty()) held_.emplace(sink, options_.frames_in_flight(), outcome_.which.spin);
+}
+
+/// Where a frame is done with.
+void Round::watch_end() {
+  const auto end = element("latency-end");
+  probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
+    auto& self = *static_cast<Round*>(user);
+    if (self.outcome_.which.is_rival()) {
       mark(self.rival_, Stamp::visible);
       self.log_->add(self.rival_);
-      return GST_PAD_PROBE_OK;
-    });
-  }
+    }
+    if (self.far_) {
+      self.far_->arrived();
+    } else {
+      self.gate()->arrived();
+    }
+    return GST_PAD_PROBE_OK;
+  });
 }
 
 ProducerPlan Round::plan() const {
@@ -100,28 +116,23 @@ void Round::start_far_producer(const std::string& line) {
     self.start_counting(self.entered_++);
     return GST_PAD_PROBE_OK;
   });
-  ProducerJob job{.line = line, .plan = {.spin = outcome_.which.spin}, .warmup = options_.warmup};
-  if (has_own_producer()) {
-    job.plan = plan();
-    const auto end = element("latency-end");
-    probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
-      static_cast<Round*>(user)->far_->arrived();
-      return GST_PAD_PROBE_OK;
-    });
+  ProducerJob job{.line = line, .plan = plan(), .warmup = warmup_};
+  if (!has_own_producer()) job.plan.caps.clear();
+  if (options_.pipeline.empty()) {
+    job.held = true;
+    watch_end();
   }
   far_->start(std::move(job));
   outcome_.producer_pids.push_back(far_->pid());
 }
 
-void Round::link_producer() {
-  const Case& which = outcome_.which;
-  const auto end = element("latency-end");
+void Round::link_producer(GstElement* sink) {
   ProducerOptions made{.plan = plan()};
   made.before_frame = [this](std::size_t number) {
     entered_ = number + 1;
     start_counting(number);
   };
-  if (which.is_rival()) {
+  if (outcome_.which.is_rival()) {
     made.before_push = [this](FrameRecord record) {
       rival_ = record;
       // Its own copy begins here, as gpumapsink's does.
@@ -129,20 +140,8 @@ void Round::link_producer() {
         if (rival_.at(stamp) == 0) mark(rival_, stamp);
       }
     };
-    made.after_push = [this] {
-      if (rival_.at(Stamp::visible) != 0) log_->add(rival_);
-    };
   }
-  const auto sink = element("latency-sink");
-  producer_.emplace(pipeline_.get(), sink.get(), std::move(made));
-  probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
-    auto& self = *static_cast<Round*>(user);
-    if (self.outcome_.which.is_rival()) {
-      mark(self.rival_, Stamp::visible);
-    }
-    self.producer_->gate().arrived();
-    return GST_PAD_PROBE_OK;
-  });
+  producer_.emplace(pipeline_.get(), sink, std::move(made));
 }
 
 }  // namespace latency

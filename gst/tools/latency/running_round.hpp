@@ -35,7 +35,9 @@ class Round {
  private:
   void build();
   void build_line();
-  void link_producer();
+  void link_producer(GstElement* sink);
+  void watch_upstream(GstElement* sink);
+  void watch_end();
   [[nodiscard]] ProducerPlan plan() const;
   void start_far_producer(const std::string& line);
   void wait_for_far_producer();
@@ -54,9 +56,11 @@ class Round {
   [[nodiscard]] bool has_own_producer() const {
     return options_.pipeline.empty() && options_.upstream != "videotestsrc";
   }
+  /// Where the upstream of this process waits; null: it never does.
+  [[nodiscard]] Gate* gate() { return producer_ ? &producer_->gate() : held_ ? &held_->gate() : nullptr; }
   /// Frames that have come to their end, as far as that is known.
   [[nodiscard]] std::uint64_t progress() {
-    return outcome_.collector.frames_of_round() + (far_ ? far_->count() : producer_ ? producer_->gate().count() : 0);
+    return outcome_.collector.frames_of_round() + (far_ ? far_->count() : gate() != nullptr ? gate()->count() : 0);
   }
   /// Frames that the producer began.
   [[nodiscard]] std::uint64_t entered() const { return far_ ? far_->entered() : entered_.load(); }
@@ -64,13 +68,14 @@ class Round {
   Outcome& outcome_;
   const Options& options_;
   const unsigned number_;
-  const std::size_t frames_;
+  const std::size_t warmup_, frames_;  ///< of all frames, the first ones that do not count
   Watch watch_;
   const CpuTime cpu_;
   std::shared_ptr<gpumap::LatencyLog> log_;
   Ptr<GstElement> pipeline_;
   Ptr<GstBus> bus_;
   std::optional<Producer> producer_;
+  std::optional<HeldUpstream> held_;     ///< instead of it, where the line makes its frames itself
   std::unique_ptr<FarProducer> far_;     ///< instead of it, and of all before gpumapsrc, with two processes
   gpumap::FrameRecord rival_;            ///< the frame that is in the rival's elements; the producer's thread has it
   std::atomic<std::size_t> entered_{0};  ///< with two processes: that came to this one

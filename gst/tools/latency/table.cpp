@@ -63,6 +63,7 @@ std::string overview(const Json& report, const std::string& mark) {
   const std::string headline = headline_of(report);
   const auto frames = frames_of(report);
   std::string made = fmt::format("\n{}: {}; us, P50 and P99{}\n", headline, explain(headline), mark);
+  bool broken = false;
   for (std::size_t first = 0; first < frames.size(); first += frames_a_block) {
     const std::size_t last = std::min(first + frames_a_block, frames.size());
     made += fmt::format("{:<{}}", "", title_width);
@@ -81,16 +82,18 @@ std::string overview(const Json& report, const std::string& mark) {
         for (const auto& one : report.at("cases")) {
           if (one.at("frame") != frames[i] || title_of(one) != title) continue;
           const Json& times = one.at("times").at(headline);
-          cell =
-              times.at("count") == 0
-                  ? one.at("not_here").get<std::string>().empty() ? (one.at("frames") > 0 ? "-" : "failed") : "not here"
-                  : fmt::format("{} {:>9}", microseconds(times.at("p50")), microseconds(times.at("p99")));
+          broken = broken || (times.at("count") > 0 && !state_of(one).empty());
+          cell = times.at("count") == 0
+                     ? no_figure_of(one)
+                     : fmt::format("{} {:>9}", microseconds(times.at("p50")),
+                                   microseconds(times.at("p99")) + (state_of(one).empty() ? "" : "!"));
         }
         made += fmt::format(" {:>19}", cell);
       }
       made += '\n';
     }
   }
+  if (broken) made += "!: of a case that failed, as is told below\n";
   return made;
 }
 
@@ -138,7 +141,7 @@ std::string to_table(const Json& report, bool brief) {
   }
   made += overview(report, mark) + across(report, mark) + '\n';
   for (const auto& one : report.at("cases")) {
-    if (!one.at("error").get<std::string>().empty()) {
+    if (one.at("not_here").get<std::string>().empty() && !state_of(one).empty()) {
       made += wrap(fmt::format("{}, {}: {}", one.at("frame").get<std::string>(), title_of(one), state_of(one)), 2);
     }
   }
@@ -174,10 +177,7 @@ std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   for (const auto& outcome : outcomes) {
     const Case& which = outcome->which;
     const std::string head = fmt::format("{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
-                                         which.is_rival() ? ""
-                                         : which.spin     ? "spin"
-                                                          : "sleep",
-                                         which.processes);
+                                         which.fence(), which.processes);
     for (const auto& [round, frame] : outcome->collector.kept()) {
       fmt::format_to(out, "{},{},{},{}", head, round, frame.sequence, frame.bytes);
       for (const std::int64_t time : {frame.due_ns, frame.captured_ns, frame.gpu_error_ns}) add(known(time));

@@ -77,10 +77,32 @@ bool has_row(const Json& one, const std::string& row) {
   return times.contains(row) && times.at(row).at("count") > 0;
 }
 
+bool has_failed(const Json& one) {
+  return !one.at("error").get<std::string>().empty() || one.value("negative_times", std::uint64_t{0}) > 0;
+}
+
 std::string state_of(const Json& one) {
   if (const auto why = one.at("not_here").get<std::string>(); !why.empty()) return "not here: " + why;
-  if (const auto why = one.at("error").get<std::string>(); !why.empty()) return "failed: " + why;
-  return {};
+  std::string made;
+  const auto add = [&](const std::string& what) { made += (made.empty() ? "" : "; ") + what; };
+  if (const auto why = one.at("error").get<std::string>(); !why.empty()) add("failed: " + why);
+  if (one.value("negative_times", std::uint64_t{0}) > 0) {
+    std::string below;
+    for (const auto& [row, times] : one.at("times").items()) {
+      const auto negative = times.value("negative", std::uint64_t{0});
+      if (negative > 0) below += fmt::format("{}{} of {}", below.empty() ? "" : ", ", row, plural(negative, "frame"));
+    }
+    add(fmt::format(
+        "wrong: below 0, as no time can be: {}. These are in no figure, and the others are not to be trusted. Where it "
+        "is lateness, the source's times are ahead of the pipeline's clock",
+        below));
+  }
+  return made;
+}
+
+std::string no_figure_of(const Json& one) {
+  if (!one.at("not_here").get<std::string>().empty()) return "not here";
+  return has_failed(one) ? "failed" : "-";
 }
 
 std::string counts_of(const Json& one) {
@@ -163,13 +185,19 @@ std::vector<std::string> caveats_of(const Json& report) {
     made.emplace_back(
         "Lateness counts from when a frame was due, also where the producer was held up: a stall shows in "
         "every frame that it delayed. A deadline is missed when the result comes after the next frame was "
-        "due.");
+        "due, or never: dropped frames miss theirs.");
+    if (report.at("options").at("upstream") == "videotestsrc") {
+      made.emplace_back(
+          "videotestsrc writes a live frame before it waits for its time: that wait is in publish, result and through, "
+          "and in no figure of cudaupload, which has the frame later. Lateness is of both alike.");
+    }
   }
   const auto& cases = report.at("cases");
   if (std::any_of(cases.begin(), cases.end(), [](const Json& one) { return processes_of(one) == 2; })) {
     made.emplace_back(
         "2 processes: gpumapsink and all before it run in one, gpumapsrc and all behind it in another. Stamps of both "
-        "are of one clock, CPU times and context switches of both together.");
+        "are of one clock, CPU times and context switches of both together. A case that failed is compared with "
+        "nothing.");
   }
   made.emplace_back(
       "P99.9 of fewer than 1,000 frames is their maximum, as P99 is of fewer than 100. Percentiles are within 1%. CPU "

@@ -75,8 +75,10 @@ void Watch::find_threads() {
   while (const dirent* entry = ::readdir(folder)) {
     const int id = std::atoi(entry->d_name);
     if (id <= 0 || id == ::gettid()) continue;
-    Thread& thread = threads_[id];
+    const auto [at, found] = threads_.try_emplace(id);
+    Thread& thread = at->second;
     thread.seen = true;
+    if (found) thread.looked_ns = last_search_ns_;
     if (thread.status < 0) {
       thread.status = ::open(fmt::format("/proc/self/task/{}/status", id).c_str(), O_RDONLY | O_CLOEXEC);
     }
@@ -91,8 +93,11 @@ void Watch::find_threads() {
 
 void Watch::look_at_threads() {
   constexpr unsigned looks_between_searches = 10;
-  if (looks_++ % looks_between_searches == 0) find_threads();
   const std::int64_t now = gpumap::monotonic_ns();
+  if (looks_++ % looks_between_searches == 0) {
+    find_threads();
+    last_search_ns_ = now;
+  }
   for (auto& [id, thread] : threads_) {
     std::array<char, 4096> text;
     const ssize_t length = ::pread(thread.status, text.data(), text.size(), 0);
@@ -102,16 +107,15 @@ void Watch::look_at_threads() {
     std::uint64_t switches = 0;
     if (std::from_chars(number.data(), number.data() + number.size(), switches).ec != std::errc{}) continue;
     const std::uint64_t more = switches - std::exchange(thread.switches, switches);
-    // What a thread had before it was found is no news.
-    if (more == 0 || more == switches || last_look_ns_ == 0) continue;
+    const std::int64_t since_ns = std::exchange(thread.looked_ns, now);
+    if (since_ns == 0 || more == 0) continue;
     switches_ += more;
     add({.kind = Event::Kind::context_switch,
-         .since_ns = last_look_ns_,
+         .since_ns = since_ns,
          .at_ns = now,
          .text = fmt::format("{} was taken off its CPU{}", field(status, "Name:"),
                              more == 1 ? "" : fmt::format(" {} times", more))});
   }
-  last_look_ns_ = now;
 }
 
 std::vector<Event> Watch::take() {

@@ -25,7 +25,8 @@ class Watch {
   Watch& operator=(const Watch&) = delete;
 
   void note(Event::Kind kind, std::string text);
-  /// Look at the threads. Cheap enough for every 5 ms: one read a thread from files that stay open.
+  /// Look at the threads; what those that are there had before the first look does not count. Cheap enough for every
+  /// 5 ms: one read a thread from files that stay open.
   void look_at_threads();
   /// Since the last call.
   [[nodiscard]] std::vector<Event> take();
@@ -36,6 +37,9 @@ class Watch {
     int status = -1;  ///< descriptor of /proc/self/task/<id>/status
     std::uint64_t switches = 0;
     bool seen = false;
+    /// When its switches were looked at last, or a thread that began meanwhile was not there yet; 0: it was there
+    /// before the first look, and what it had by then is no news.
+    std::int64_t looked_ns = 0;
   };
   void find_threads();
   void add(Event event);
@@ -46,7 +50,7 @@ class Watch {
   std::size_t next_ = 0;
   std::map<int, Thread> threads_;
   unsigned looks_ = 0;
-  std::int64_t last_look_ns_ = 0;
+  std::int64_t last_search_ns_ = 0;
   std::uint64_t switches_ = 0;
 };
 
