@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Time: two pipelines with two base times agree about when a frame is due; sync=true keeps a sink to the clock; latency
-// is what upstream says.
+// is what upstream says. Time is simulated where it is more than a moment.
 #include <mutex>
 
-#include "pipeline.hpp"
+#include "simulated_time.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -39,6 +40,8 @@ struct Due {
 
 void expect_same_moments(bool src_first) {
   const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
   Due sent, received;
   Pipeline in(
       "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
@@ -47,18 +50,23 @@ void expect_same_moments(bool src_first) {
   Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out sync=true");
   sent.watch(in.element("sink"), "sink");
   received.watch(out.element("out"), "sink");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
   Pipeline& first = src_first ? out : in;
   Pipeline& second = src_first ? in : out;
   ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  g_usleep(150000);
+  time.pass(150ms);
   ASSERT_NE(second.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
   // Once both play, a frame is due at one moment of the clock, wherever it is looked at. Those before, which may still
   // be in the ring, may lie before the second pipeline's time, and one may be under way.
   const std::size_t first_due = sent.count() + 2;
-  ASSERT_TRUE(eventually([&] { return received.count() >= first_due + 15; }));
+  ASSERT_TRUE(eventually([&] {
+    time.pass(40ms);
+    return received.count() >= first_due + 15;
+  }));
   ASSERT_TRUE(gst_element_send_event(in.get(), gst_event_new_eos()));
+  time.pass(1s);  // until the last frame is over
   ASSERT_EQ(in.wait(), "eos");
   ASSERT_EQ(out.wait(), "eos");
   ASSERT_EQ(sent.times.size(), received.times.size());
@@ -96,10 +104,13 @@ struct Qos {
 /// Frames that are in the ring when `stop` has come to the producer are due when they always were.
 void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
   Due received;
   Pipeline in("appsrc name=in format=time caps=application/x-frame ! gpumapsink name=sink slots=6 channel=" + channel);
   Pipeline out("gpumapsrc channel=" + channel + " ! appsink name=out sync=false max-buffers=1");
   received.watch(out.element("out"), "sink");
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   constexpr std::uint64_t frames = 6;
@@ -116,7 +127,7 @@ void expect_due_as_ever(void (*stop)(Pipeline& producer)) {
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
   push_some(1, 2);  // from here on both base times are known
   ASSERT_NE(pull(out.appsink()), nullptr);
-  g_usleep(400000);
+  time.pass(400ms);
   push_some(2, frames);
   ASSERT_TRUE(eventually([&] { return stat(in.element("sink"), "frames") == frames; }));
   const GstClockTime base = gst_element_get_base_time(in.get());
@@ -144,21 +155,28 @@ TEST(TwoPipelines, ASinkThatStopsForGoodMovesNoFrame) {
 // "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
   const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
   Due received;
   Qos qos;
   Pipeline out("gpumapsrc is-live=true channel=" + channel + " ! fakesink name=out qos=false");
+  use(out, clock);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  g_usleep(300000);
+  time.pass(300ms);
   Pipeline in(
       "videotestsrc is-live=true ! video/x-raw,format=NV12,width=64,height=48,framerate=25/1 ! "
       "gpumapsink name=sink channel=" +
       channel);
+  use(in, clock);
   received.watch(out.element("out"), "sink");
   qos.watch(in.element("sink"));
   ASSERT_TRUE(in.reach(GST_STATE_PLAYING));
   ASSERT_TRUE(out.reach(GST_STATE_PLAYING));
   // Frames that were taken when both base times were known.
-  ASSERT_TRUE(eventually([&, before = received.count()] { return received.count() > before + 5; }));
+  ASSERT_TRUE(eventually([&, before = received.count()] {
+    time.pass(40ms);
+    return received.count() > before + 5;
+  }));
   const GstClockTime earlier = gst_element_get_base_time(in.get()) - gst_element_get_base_time(out.get());
   ASSERT_GE(earlier, 300 * GST_MSECOND);
   const Pad pad(gst_element_get_static_pad(out.element("out"), "sink"));
@@ -191,12 +209,18 @@ TEST(Latency, IsUpstreams) {
 }
 
 TEST(Pacing, SyncedSinkKeepsToTheClock) {
+  SimulatedTime time;
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=26 ! video/x-raw,width=64,height=48,framerate=25/1 ! "
-                     "gpumapsink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
-  ASSERT_EQ(pipeline.run(), "eos");
-  // The last of 26 frames at 25 a second is due after a second of the pipeline's own time.
-  EXPECT_GE(gst_element_get_current_running_time(pipeline.get()), 990 * GST_MSECOND);
+                     "gpumapsink name=sink sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false"));
+  use(pipeline, time.clock(1'000 * GST_SECOND));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  // One of 26 frames is due at once, and 25 in the second that follows.
+  for (std::uint64_t due = 1; due <= 26; ++due, time.pass(40ms)) {
+    EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") >= due; })) << due;
+    EXPECT_EQ(stat(pipeline.element("sink"), "frames"), due);
+  }
+  EXPECT_EQ(pipeline.wait(), "eos");
 }
 
 TEST(Pacing, UnsyncedSinkDoesNot) {
@@ -228,21 +252,35 @@ TEST(Pacing, SleepingSinkStopsAtOnce) {
 }
 
 // Paused, what follows gpumapsrc prerolls and no more: frames that pass before their time are missing afterwards. The
-// slots hold three seconds, for which no busy machine is away, and less than the four that are waited.
+// slots hold three seconds, less than the four that pass.
 TEST(Pacing, PauseLosesNothing) {
+  SimulatedTime time;
+  Watch rendered;
   Pipeline pipeline(
       on_new_channel("videotestsrc ! video/x-raw,width=64,height=48,framerate=25/1 ! gpumapsink name=sink slots=75 "
                      "sync=true leaky=oldest $CHANNEL gpumapsrc $CHANNEL ! queue max-size-buffers=2 ! "
-                     "fakesink sync=true"));
+                     "fakesink name=out sync=true"));
+  use(pipeline, time.clock(1'000 * GST_SECOND));
+  rendered.on_rendered(pipeline.element("out"));
   GstElement* sink = pipeline.element("sink");
+  // The time of a frame passes, and one is shown.
+  const auto step = [&] {
+    const std::size_t before = rendered.count();
+    time.pass(40ms);
+    return eventually([&] { return rendered.count() > before; });
+  };
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  ASSERT_TRUE(eventually([&] { return stat(sink, "frames") > 10; }));
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(step()) << i;
   ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED));
   const std::uint64_t frames = stat(sink, "frames");
-  g_usleep(4000000);
+  for (int i = 0; i < 100; ++i) {
+    time.pass(40ms);
+    g_usleep(4000);
+  }
   EXPECT_LE(stat(sink, "frames"), frames + 2);
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
-  EXPECT_TRUE(eventually([&] { return stat(sink, "frames") > frames + 10; })) << stat(sink, "frames");
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(step()) << i;
+  EXPECT_GE(stat(sink, "frames"), frames + 9);
   EXPECT_EQ(stat(sink, "drops"), 0U);
 }
 

@@ -1,58 +1,54 @@
 // SPDX-License-Identifier: MIT
 // Live latency across the channel: when the sink's side changes, the src's side is told, so that an application that
-// handles latency messages loses no frame.
+// handles latency messages loses no frame. Time is simulated.
 #include <atomic>
 #include <thread>
 
+#include "simulated_time.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
 constexpr const char* caps = "video/x-raw,format=GRAY8,width=8,height=8,framerate=25/1";
+constexpr Time frame_time = 40ms;
+
+GstClockTime ns(Time time) {
+  return static_cast<GstClockTime>(std::chrono::nanoseconds(time).count());
+}
 
 /// A live source whose frames are there `late` after the moment they show, and which says so.
 class Camera {
  public:
-  Camera(const std::string& channel, Time late)
-      : pipeline_(std::string("appsrc name=in format=time is-live=true min-latency=") +
-                  std::to_string(std::chrono::nanoseconds(late).count()) + " caps=" + caps +
+  Camera(GstClock* clock, const std::string& channel, Time late)
+      : pipeline_("appsrc name=in format=time is-live=true min-latency=" + std::to_string(ns(late)) + " caps=" + caps +
                   " ! gpumapsink leaky=oldest channel=" + channel),
         late_(late) {
+    use(pipeline_, clock);
     EXPECT_NE(pipeline_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-    thread_ = std::jthread([this](const std::stop_token& over) { film(over); });
   }
-  ~Camera() {
-    thread_.request_stop();
-    thread_.join();
+  [[nodiscard]] Time late() const { return late_; }
+  /// The frame of this moment. False: there is none yet.
+  [[nodiscard]] bool film() const {
+    const GstClockTime now = gst_element_get_current_running_time(pipeline_.get());
+    if (!GST_CLOCK_TIME_IS_VALID(now) || now < ns(late_)) return false;
+    return push(pipeline_.appsrc(), new_buffer(random_data(64, 1), now - ns(late_)));
   }
-  Camera(const Camera&) = delete;
-  Camera& operator=(const Camera&) = delete;
 
  private:
-  void film(const std::stop_token& over) {
-    while (!over.stop_requested()) {
-      g_usleep(40000);
-      const GstClockTime now = gst_element_get_current_running_time(pipeline_.get());
-      const auto late = static_cast<GstClockTime>(std::chrono::nanoseconds(late_).count());
-      if (!GST_CLOCK_TIME_IS_VALID(now) || now < late) continue;
-      push(pipeline_.appsrc(), new_buffer(random_data(64, 1), now - late));
-    }
-  }
-
   Pipeline pipeline_;
   Time late_;
-  std::jthread thread_;
 };
 
 /// A consumer that drops what is late, and an application that handles latency messages.
 class Screen {
  public:
-  explicit Screen(const std::string& channel)
+  Screen(GstClock* clock, const std::string& channel)
       : pipeline_("gpumapsrc name=src is-live=true channel=" + channel +
                   " ! fakesink name=out sync=true max-lateness=60000000 qos=true") {
     rendered.on_rendered(pipeline_.element("out"));
     arrived.on(pipeline_.element("out"));
+    use(pipeline_, clock);
     EXPECT_NE(pipeline_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   }
   ~Screen() {
@@ -62,14 +58,12 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  /// Of two seconds: how many frames came and how many of them were shown.
-  [[nodiscard]] std::pair<std::size_t, std::size_t> two_seconds() const {
-    const std::size_t came = arrived.count(), shown = rendered.count();
-    g_usleep(2000000);
-    return {arrived.count() - came, rendered.count() - shown};
+  [[nodiscard]] GstClockTime latency() const {
+    return gst_base_sink_get_latency(GST_BASE_SINK(pipeline_.element("out")));
   }
 
   std::atomic<int> messages{0};
+  Watch rendered, arrived;
 
  private:
   void listen(const std::stop_token& over) {
@@ -84,53 +78,60 @@ class Screen {
     gst_object_unref(bus);
   }
 
-  Watch rendered, arrived;
   Pipeline pipeline_;
   std::jthread thread_{[this](const std::stop_token& over) { listen(over); }};
 };
 
-/// Of some two seconds: a busy machine may bring frames later than a screen takes them.
-void expect_shown(const Screen& screen) {
-  g_usleep(700000);  // until the pipeline knows
-  auto failure = testing::AssertionFailure() << "shown of those that came:";
-  for (int i = 0; i < 6; ++i) {
-    const auto [came, shown] = screen.two_seconds();
-    if (came >= 20 && shown * 10 >= came * 7) return;
-    failure << ' ' << shown << " of " << came;
+struct Latency : testing::Test {
+  [[nodiscard]] std::unique_ptr<Screen> screen() const { return std::make_unique<Screen>(clock, channel); }
+  [[nodiscard]] std::unique_ptr<Camera> camera(Time late) const {
+    return std::make_unique<Camera>(clock, channel, late);
   }
-  EXPECT_TRUE(failure);
+  /// The time of a frame passes, and one comes to the screen.
+  [[nodiscard]] bool step(const Camera& camera, const Screen& screen, Time limit = patience) {
+    const std::size_t before = screen.arrived.count();
+    time.pass(frame_time);
+    return camera.film() && eventually([&] { return screen.arrived.count() > before; }, limit);
+  }
+  /// Once the screen knows how late its frames are, and has waited for that time, all of two seconds are shown.
+  void expect_shown(const Camera& camera, const Screen& screen) {
+    int in_a_row = 0;
+    ASSERT_TRUE(eventually([&] {
+      in_a_row = step(camera, screen, 100ms) && screen.latency() >= ns(camera.late()) ? in_a_row + 1 : 0;
+      return in_a_row >= 3;
+    })) << "it knows of "
+        << screen.latency() << " ns";
+    const std::size_t shown = screen.rendered.count();
+    for (int i = 0; i < 50; ++i) ASSERT_TRUE(step(camera, screen)) << "frame " << i << " does not come";
+    EXPECT_TRUE(eventually([&] { return screen.rendered.count() >= shown + 49; }))
+        << screen.rendered.count() - shown << " of 50 are shown";
+  }
+
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  const std::string channel = new_channel();
+};
+
+TEST_F(Latency, OfAProducerThatWasThereFirst) {
+  const auto camera = this->camera(300ms);
+  const auto screen = this->screen();
+  expect_shown(*camera, *screen);
 }
 
-TEST(Latency, OfAProducerThatWasThereFirst) {
-  const std::string channel = new_channel();
-  Camera camera(channel, 300ms);
-  Screen screen(channel);
-  expect_shown(screen);
+TEST_F(Latency, OfAProducerThatComesLater) {
+  const auto screen = this->screen();
+  time.pass(300ms);
+  const auto camera = this->camera(300ms);
+  expect_shown(*camera, *screen);
 }
 
-TEST(Latency, OfAProducerThatComesLater) {
-  const std::string channel = new_channel();
-  Screen screen(channel);
-  g_usleep(300000);
-  Camera camera(channel, 300ms);
-  expect_shown(screen);
-}
-
-TEST(Latency, OfASlowerProducerInItsPlace) {
-  const std::string channel = new_channel();
-  Screen screen(channel);
-  {
-    Camera camera(channel, 0ms);
-    expect_shown(screen);
-  }
-  const int before = screen.messages;
-  {
-    Camera camera(channel, 400ms);
-    expect_shown(screen);
-  }
-  EXPECT_GT(screen.messages, before);
-  Camera camera(channel, 800ms);
-  expect_shown(screen);
+TEST_F(Latency, OfASlowerProducerInItsPlace) {
+  const auto screen = this->screen();
+  expect_shown(*camera(0ms), *screen);
+  const int before = screen->messages;
+  expect_shown(*camera(400ms), *screen);
+  EXPECT_GT(screen->messages, before);
+  expect_shown(*camera(800ms), *screen);
 }
 
 }  // namespace

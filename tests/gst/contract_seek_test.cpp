@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Seeks: time begins anew at a flush, frames come at their pace afterwards, the position is where was sought, each
-// frame comes once. Held to what a pipeline with a queue does.
+// frame comes once. Held to what a pipeline with a queue does. Time is simulated where it is the subject.
 #include <cmath>
 
 #include "matrix.hpp"
+#include "simulated_time.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -11,6 +12,7 @@ namespace {
 
 const std::string source =
     "videotestsrc name=source pattern=ball ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! ";
+constexpr GstClockTime frame_time = GST_SECOND / 30;
 
 bool seek(GstElement* element, double rate, unsigned flags, GstClockTime start,
           GstClockTime stop = GST_CLOCK_TIME_NONE) {
@@ -39,25 +41,6 @@ void clear_bus(Pipeline& pipeline) {
   gst_object_unref(bus);
 }
 
-/// What goes wrong a second after a seek to `to` that began at `began`, of `element`, which plays by the clock.
-std::string problem_of_position(GstElement* element, GstClockTime to, std::chrono::steady_clock::time_point began) {
-  gint64 at = -1;
-  if (gst_element_query_position(element, GST_FORMAT_TIME, &at) == 0) return "no position";
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
-  const double expected = static_cast<double>(to) / GST_SECOND + since.count();
-  const double got = static_cast<double>(at) / GST_SECOND;
-  if (std::abs(got - expected) < 0.9) return "";
-  return "at " + std::to_string(got) + " s, expected " + std::to_string(expected);
-}
-
-/// What goes wrong with the pace of thirty frames a second since `began`. A ring of eight may be full at once; a busy
-/// machine may be slow.
-std::string problem_of_pace(std::size_t frames, std::chrono::steady_clock::time_point began) {
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - began;
-  if (frames >= 8 && static_cast<double>(frames) <= 30 * since.count() + 25) return "";
-  return std::to_string(frames) + " frames in " + std::to_string(since.count()) + " s";
-}
-
 GstClockTime position(GstElement* element) {
   gint64 at = -1;
   EXPECT_TRUE(gst_element_query_position(element, GST_FORMAT_TIME, &at));
@@ -68,7 +51,31 @@ double seconds(GstClockTime time) {
   return static_cast<double>(time) / GST_SECOND;
 }
 
-// A second after a seek holds thirty frames, whichever side keeps the clock.
+/// A seek to `to`, and the second behind it: a frame at once and thirty at their times, and all `pipelines` are where
+/// the last one is shown. What was under way at the seek may come, too.
+void expect_pace(GstElement* sought, GstClockTime to, SimulatedTime& time, const Watch& rendered,
+                 const std::vector<const Pipeline*>& pipelines) {
+  constexpr std::size_t under_way = 3;
+  const std::size_t before = rendered.count();
+  ASSERT_TRUE(seek(sought, 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to)) << "refused";
+  const auto shown = [&](std::size_t due) {
+    return eventually([&] {
+      const auto times = rendered.times();
+      return times.size() > before && times.back() >= to + due * frame_time && times.back() < to + 2 * GST_SECOND;
+    });
+  };
+  ASSERT_TRUE(shown(0)) << "no frame of where was sought";
+  for (std::size_t due = 1; due <= 30; ++due) {
+    time.pass(std::chrono::nanoseconds(frame_time + 1));
+    ASSERT_TRUE(shown(due)) << "no frame " << due << " behind it";
+    EXPECT_LE(rendered.count(), before + due + 1 + under_way) << "they come before their time";
+  }
+  for (std::size_t i = 0; i < pipelines.size(); ++i) {
+    EXPECT_NEAR(seconds(position(pipelines[i]->get())), seconds(to) + 1, 0.1) << "pipeline " << i;
+  }
+}
+
+// Whichever side keeps the clock.
 class Pace : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(
     Synchronised, Pace,
@@ -79,25 +86,17 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) { return std::to_string(test.index) + '_' + as_name(test.param); });
 
 TEST_P(Pace, IsKeptAfterAFlushingSeek) {
-  const auto problem = best_of_three([]() -> std::string {
-    Watch rendered;
-    Pipeline pipeline(on_new_channel(source + GetParam()));
-    rendered.on_rendered(pipeline.element("out"));
-    if (!pipeline.reach(GST_STATE_PLAYING)) return "no PLAYING: " + pipeline.error();
-    for (const int second : {100, 5, 0, 40}) {
-      const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
-      const std::string behind = " behind a seek to " + std::to_string(second) + " s";
-      g_usleep(300000);
-      const auto began = std::chrono::steady_clock::now();
-      if (!seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to)) return "refused," + behind;
-      const std::string pace = problem_of_pace(rendered.counted_in(1s), began);
-      if (!pace.empty()) return pace + behind;
-      const std::string place = problem_of_position(pipeline.get(), to, began);
-      if (!place.empty()) return place + behind;
-    }
-    return "";
-  });
-  EXPECT_EQ(problem, "");
+  SimulatedTime time;
+  Watch rendered;
+  Pipeline pipeline(on_new_channel(source + GetParam()));
+  rendered.on_rendered(pipeline.element("out"));
+  use(pipeline, time.clock(1'000 * GST_SECOND));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  for (const int second : {100, 5, 0, 40}) {
+    SCOPED_TRACE(second);
+    time.pass(300ms);
+    expect_pace(pipeline.get(), static_cast<GstClockTime>(second) * GST_SECOND, time, rendered, {&pipeline});
+  }
 }
 
 // The producer is sought, or the consumer: the positions of both follow, and do not drift from seek to seek.
@@ -109,87 +108,80 @@ INSTANTIATE_TEST_SUITE_P(Sought, TwoPipelines, testing::Combine(testing::Bool(),
                          });
 
 TEST_P(TwoPipelines, PositionsDoNotDrift) {
-  const auto problem = best_of_three([]() -> std::string {
-    const auto [producer, both] = GetParam();
-    const std::string channel = new_channel();
-    Watch rendered;
-    Pipeline in(source + "gpumapsink sync=true channel=" + channel);
-    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=" + (both ? "true" : "false"));
-    rendered.on_rendered(out.element("out"));
-    if (in.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) return "no producer";
-    if (!out.reach(GST_STATE_PLAYING)) return "no PLAYING: " + out.error();
-    g_usleep(300000);
-    for (int round = 1; round <= 4; ++round) {
-      const GstClockTime to = static_cast<GstClockTime>(round) * 20 * GST_SECOND;
-      const std::string behind = " in round " + std::to_string(round);
-      const auto began = std::chrono::steady_clock::now();
-      if (!seek(producer ? in.get() : out.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to)) {
-        return "refused," + behind;
-      }
-      const std::string pace = problem_of_pace(rendered.counted_in(1s), began);
-      if (!pace.empty()) return pace + behind;
-      for (const Pipeline* one : {&in, &out}) {
-        const std::string place = problem_of_position(one->get(), to, began) + behind;
-        if (place != behind) return one == &in ? "the producer " + place : "the consumer " + place;
-      }
-    }
-    return "";
-  });
-  EXPECT_EQ(problem, "");
+  const auto [producer, both] = GetParam();
+  const std::string channel = new_channel();
+  SimulatedTime time;
+  GstClock* const clock = time.clock(1'000 * GST_SECOND);
+  Watch rendered;
+  Pipeline in(source + "gpumapsink sync=true channel=" + channel);
+  Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=" + (both ? "true" : "false"));
+  rendered.on_rendered(out.element("out"));
+  for (Pipeline* one : {&in, &out}) use(*one, clock);
+  ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(out.reach(GST_STATE_PLAYING)) << out.error();
+  ASSERT_TRUE(in.reach(GST_STATE_PLAYING)) << in.error();
+  for (int round = 1; round <= 4; ++round) {
+    SCOPED_TRACE(round);
+    time.pass(300ms);
+    expect_pace(producer ? in.get() : out.get(), static_cast<GstClockTime>(round) * 20 * GST_SECOND, time, rendered,
+                {&in, &out});
+  }
 }
 
-class Position : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Rings, Position, testing::Values("queue", "slots=2", "slots=8", "slots=32"),
-                         [](const auto& test) { return as_name(test.param); });
+const std::vector<std::string> rings{"queue", "slots=2", "slots=8", "slots=32"};
 
-std::string through(const char* ring) {
-  return std::string_view(ring) == "queue" ? with_queue("$MAP") : with_gpumap("$MAP", ring);
+std::string through(const std::string& ring) {
+  return ring == "queue" ? with_queue("$MAP") : with_gpumap("$MAP", ring);
 }
 
 // What is shown is where the pipeline is, however many frames wait behind it.
-TEST_P(Position, IsWhereWasSought) {
-  Pipeline pipeline(source + through(GetParam()) + " ! fakesink name=out sync=true");
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
-  for (const int second : {10, 7, 50, 0}) {
-    const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
-    SCOPED_TRACE(second);
-    clear_bus(pipeline);
-    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
-    ASSERT_TRUE(await(pipeline, GST_MESSAGE_ASYNC_DONE));
-    // That may have been the message of the state before, which comes after the state.
-    const auto is_there = [&] {
-      gint64 at = -1;
-      return gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at) != 0 &&
-             std::abs(seconds(static_cast<GstClockTime>(at)) - seconds(to)) < 0.034;
-    };
-    EXPECT_TRUE(eventually(is_there));
-    g_usleep(100000);
-    EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to), 0.034) << "a while later";
-  }
+TEST(Position, IsWhereWasSought) {
+  side_by_side(rings, [](const std::string& ring) {
+    Pipeline pipeline(source + through(ring) + " ! fakesink name=out sync=true");
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+    for (const int second : {10, 7, 50, 0}) {
+      const GstClockTime to = static_cast<GstClockTime>(second) * GST_SECOND;
+      SCOPED_TRACE(second);
+      clear_bus(pipeline);
+      ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE, to));
+      ASSERT_TRUE(await(pipeline, GST_MESSAGE_ASYNC_DONE));
+      // That may have been the message of the state before, which comes after the state.
+      const auto is_there = [&] {
+        gint64 at = -1;
+        return gst_element_query_position(pipeline.get(), GST_FORMAT_TIME, &at) != 0 &&
+               std::abs(seconds(static_cast<GstClockTime>(at)) - seconds(to)) < 0.034;
+      };
+      EXPECT_TRUE(eventually(is_there));
+      g_usleep(100000);
+      EXPECT_NEAR(seconds(position(pipeline.get())), seconds(to), 0.034) << "a while later";
+    }
+  });
 }
 
 // One seek of the application's is one seek for the source, by whichever way it came, and one flush for who follows.
-TEST_P(Position, SeeksGoUpstreamOnce) {
-  Watch at_source, at_sink;
-  Pipeline pipeline(source + through(GetParam()) + " ! fakesink name=out sync=true");
-  at_source.on(pipeline.element("source"), "src");
-  at_sink.on(pipeline.element("out"));
-  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
-  for (int round = 1; round <= 3; ++round) {
-    at_source.forget();
-    at_sink.forget();
-    ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH, static_cast<GstClockTime>(round) * 10 * GST_SECOND));
-    // Some frames behind the new segment: those of before may have come since.
-    EXPECT_TRUE(eventually([&] {
-      const std::string order = at_sink.order();
-      const std::size_t segment = order.rfind("segment ");
-      return segment != std::string::npos && order.find("frame frame frame ", segment) != std::string::npos;
-    })) << at_sink.order();
-    EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_START), 1U);
-    EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_STOP), 1U);
-    EXPECT_EQ(at_sink.events(GST_EVENT_SEGMENT), 1U);
-    EXPECT_EQ(at_source.events(GST_EVENT_FLUSH_START), 1U);
-  }
+TEST(Position, SeeksGoUpstreamOnce) {
+  side_by_side(rings, [](const std::string& ring) {
+    Watch at_source, at_sink;
+    Pipeline pipeline(source + through(ring) + " ! fakesink name=out sync=true");
+    at_source.on(pipeline.element("source"), "src");
+    at_sink.on(pipeline.element("out"));
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    for (int round = 1; round <= 3; ++round) {
+      at_source.forget();
+      at_sink.forget();
+      ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH, static_cast<GstClockTime>(round) * 10 * GST_SECOND));
+      // Some frames behind the new segment: those of before may have come since.
+      EXPECT_TRUE(eventually([&] {
+        const std::string order = at_sink.order();
+        const std::size_t segment = order.rfind("segment ");
+        return segment != std::string::npos && order.find("frame frame frame ", segment) != std::string::npos;
+      })) << at_sink.order();
+      EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_START), 1U);
+      EXPECT_EQ(at_sink.events(GST_EVENT_FLUSH_STOP), 1U);
+      EXPECT_EQ(at_sink.events(GST_EVENT_SEGMENT), 1U);
+      EXPECT_EQ(at_source.events(GST_EVENT_FLUSH_START), 1U);
+    }
+  });
 }
 
 /// What comes behind the last flush, without what lay before it: how much was under way is chance.
@@ -207,34 +199,34 @@ struct Kind {
   unsigned flags;
   GstClockTime start, stop;
 };
-class Kinds : public testing::TestWithParam<Kind> {};
-constexpr auto flush = static_cast<unsigned>(GST_SEEK_FLAG_FLUSH);
-INSTANTIATE_TEST_SUITE_P(Of, Kinds,
-                         testing::Values(Kind{"Plain", 1.0, flush, 3 * GST_SECOND, 5 * GST_SECOND},
-                                         Kind{"Accurate", 1.0, flush | GST_SEEK_FLAG_ACCURATE,
-                                              3 * GST_SECOND + 10 * GST_MSECOND, 5 * GST_SECOND},
-                                         Kind{"KeyUnit", 1.0, flush | GST_SEEK_FLAG_KEY_UNIT, 3 * GST_SECOND,
-                                              4 * GST_SECOND},
-                                         Kind{"Double", 2.0, flush, 1 * GST_SECOND, 5 * GST_SECOND},
-                                         Kind{"Half", 0.5, flush, 1 * GST_SECOND, 2 * GST_SECOND},
-                                         Kind{"Reverse", -1.0, flush, 1 * GST_SECOND, 3 * GST_SECOND},
-                                         Kind{"Trick", 4.0, flush | GST_SEEK_FLAG_TRICKMODE, 0, 8 * GST_SECOND},
-                                         Kind{"Nothing", 1.0, flush, 2 * GST_SECOND, 2 * GST_SECOND}),
-                         [](const auto& test) { return test.param.name; });
+std::ostream& operator<<(std::ostream& out, const Kind& kind) {
+  return out << kind.name;
+}
 
-TEST_P(Kinds, InPausedGiveWhatAQueueGives) {
-  const Kind& kind = GetParam();
-  const auto act = [&](Pipeline& pipeline) -> std::string {
-    EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
-    EXPECT_TRUE(seek(pipeline.get(), kind.rate, kind.flags, kind.start, kind.stop));
-    return pipeline.run();
-  };
-  const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
-  const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
-  for (const char* options : {"", "slots=2", "transport=pinned"}) {
-    SCOPED_TRACE(options);
-    expect_same(expected, behind_flush(record_of(with_gpumap(line, options), Compared::bytes, act)));
-  }
+TEST(Kinds, InPausedGiveWhatAQueueGives) {
+  constexpr auto flush = static_cast<unsigned>(GST_SEEK_FLAG_FLUSH);
+  const std::vector<Kind> kinds{
+      {"plain", 1.0, flush, 3 * GST_SECOND, 5 * GST_SECOND},
+      {"accurate", 1.0, flush | GST_SEEK_FLAG_ACCURATE, 3 * GST_SECOND + 10 * GST_MSECOND, 5 * GST_SECOND},
+      {"key unit", 1.0, flush | GST_SEEK_FLAG_KEY_UNIT, 3 * GST_SECOND, 4 * GST_SECOND},
+      {"double", 2.0, flush, 1 * GST_SECOND, 5 * GST_SECOND},
+      {"half", 0.5, flush, 1 * GST_SECOND, 2 * GST_SECOND},
+      {"reverse", -1.0, flush, 1 * GST_SECOND, 3 * GST_SECOND},
+      {"trick", 4.0, flush | GST_SEEK_FLAG_TRICKMODE, 0, 8 * GST_SECOND},
+      {"nothing", 1.0, flush, 2 * GST_SECOND, 2 * GST_SECOND}};
+  side_by_side(kinds, [](const Kind& kind) {
+    const auto act = [&](Pipeline& pipeline) -> std::string {
+      EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+      EXPECT_TRUE(seek(pipeline.get(), kind.rate, kind.flags, kind.start, kind.stop));
+      return pipeline.run();
+    };
+    const std::string line = source + "$MAP ! video/x-raw ! fakesink name=out sync=false";
+    const Record expected = behind_flush(record_of(with_queue(line), Compared::bytes, act));
+    for (const char* options : {"", "slots=2", "transport=pinned"}) {
+      SCOPED_TRACE(options);
+      expect_same(expected, behind_flush(record_of(with_gpumap(line, options), Compared::bytes, act)));
+    }
+  });
 }
 
 // A loop as players make it: to the end of a segment, from its beginning again, without a flush. No frame twice.
@@ -260,10 +252,9 @@ TEST(Loops, OfSegmentsRepeatNoFrame) {
 
 // Seeks faster than frames, as a slider sends them: the last one counts.
 TEST(Sliders, EndWhereTheyWereLetGo) {
-  for (const std::string& line : {with_queue(source + "$MAP ! fakesink name=out sync=true"),
-                                  with_gpumap(source + "$MAP ! fakesink name=out sync=true")}) {
-    SCOPED_TRACE(line);
-    Pipeline pipeline(line);
+  const std::string line = source + "$MAP ! fakesink name=out sync=true";
+  side_by_side(std::vector<std::string>{with_queue(line), with_gpumap(line)}, [](const std::string& one) {
+    Pipeline pipeline(one);
     ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
     for (int step = 0; step < 60; ++step) {
       ASSERT_TRUE(seek(pipeline.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_KEY_UNIT,
@@ -282,7 +273,7 @@ TEST(Sliders, EndWhereTheyWereLetGo) {
       return at > 499.6 && at < 500.4 + since.count();
     };
     EXPECT_TRUE(eventually(is_there, 10s)) << at;
-  }
+  });
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Two pipelines, one after the other: what was sent before EOS arrives, whenever the src comes; what a stop cuts off is
 // dropped and its slots come back; a src that comes later, or again, gets the stream's caps and segment.
-#include "pipeline.hpp"
+#include "gst/channel/channel.hpp"
 #include "sanitizers.hpp"
+#include "simulated_time.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -64,11 +65,19 @@ TEST(Drain, NextSinkTakesTheChannel) {
 // Frames that no one came for do not keep GPU memory for ever.
 TEST(Drain, FramesOfAnEndedStreamLingerForAWhile) {
   const Pair pair;
+  SimulatedTime time;
+  time.become_default();
+  std::weak_ptr<Channel> channel;
   {
-    Pipeline in(source + pair.sink("slots=32 linger=200"));
+    Pipeline in(source + pair.sink("slots=32"));
     ASSERT_EQ(in.run(), "eos");
+    channel = Channel::open(pair.channel);
   }
-  g_usleep(3000000);  // they go by a thread of their own, which a busy machine may hold up
+  time.pass(59s);
+  g_usleep(10000);
+  EXPECT_FALSE(channel.expired()) << "for a minute";
+  time.pass(1s);
+  EXPECT_TRUE(eventually([&] { return channel.expired(); }));
   Pipeline out(pair.src("timeout=300") + " ! fakesink sync=false");
   EXPECT_NE(out.run().find("no gpumapsink on channel"), std::string::npos);
 }

@@ -14,9 +14,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "gst/ptr.hpp"
@@ -142,6 +144,40 @@ template <typename Attempt>
     all += problem + '\n';
   }
   return all;
+}
+
+/// For a limit of the product's own. `attempt(limit)` is the whole test with that limit, and says what went wrong, ""
+/// for nothing. A busy machine may be away for all of a short one; a fault goes wrong with each.
+template <typename Attempt>
+[[nodiscard]] std::string best_of_longer_limits(Attempt attempt) {
+  std::string all;
+  for (const Time limit : {Time(300ms), Time(1s), Time(3s)}) {
+    const std::string problem = attempt(limit);
+    if (problem.empty()) return "";
+    all += "with " + std::to_string(limit.count()) + " ms: " + problem + '\n';
+  }
+  return all;
+}
+
+/// Cases that mostly wait, each in a thread of its own: all of them take as long as the longest. What fails names its
+/// case, and ASSERT_* ends that one alone. What the cases return, in their order.
+template <typename Case, typename Attempt>
+auto side_by_side(const std::vector<Case>& cases, Attempt attempt) {
+  using Outcome = std::invoke_result_t<Attempt&, const Case&>;
+  std::vector<std::future<Outcome>> under_way;
+  for (const Case& one : cases) {
+    under_way.push_back(std::async(std::launch::async, [&one, &attempt] {
+      SCOPED_TRACE(one);
+      return attempt(one);
+    }));
+  }
+  if constexpr (std::is_void_v<Outcome>) {
+    for (auto& one : under_way) one.get();
+  } else {
+    std::vector<Outcome> outcomes;
+    for (auto& one : under_way) outcomes.push_back(one.get());
+    return outcomes;
+  }
 }
 
 /// Of this process.

@@ -63,12 +63,12 @@ class Watch {
     g_usleep(static_cast<gulong>(std::chrono::microseconds(span).count()));
     return count() - before;
   }
-  /// `least` to `most` frames come in one of the next seconds: a busy machine may be away for some of them, and catch
+  /// `least` to `most` frames come in one of the next few times: a busy machine may be away for some of them, and catch
   /// up in the ones that follow.
-  [[nodiscard]] testing::AssertionResult keeps_pace(std::size_t least, std::size_t most) const {
-    auto failure = testing::AssertionFailure() << "not " << least << " to " << most << " in a second:";
-    for (int second = 0; second < 8; ++second) {
-      const std::size_t frames = counted_in(1s);
+  [[nodiscard]] testing::AssertionResult keeps_pace(std::size_t least, std::size_t most, Time span = 1s) const {
+    auto failure = testing::AssertionFailure() << "not " << least << " to " << most << " in " << span.count() << " ms:";
+    for (int turn = 0; turn < 8; ++turn) {
+      const std::size_t frames = counted_in(span);
       if (frames >= least && frames <= most) return testing::AssertionSuccess();
       failure << ' ' << frames;
     }
