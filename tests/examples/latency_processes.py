@@ -233,7 +233,7 @@ def a_producer_that_sleeps():
     process = start("--frames", "1003B", "--processes", "2", "--rate", "0.0001")
     until(lambda: frames_so_far() > 0)
     process.send_signal(signal.SIGTERM)
-    report, _ = finish(process)
+    report, _ = finish(process, status=143)
     assert "ended by the user" in report["stopped"], report["stopped"]
 
 
@@ -241,8 +241,9 @@ def an_end_by_the_user():
     process = start(*FOR_EVER)
     producer_of(process)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    report, _ = finish(process)
+    report, _ = finish(process, status=130)
     case, = report["cases"]
+    assert case["rounds"] == 0 and case["rounds_asked"] == ROUNDS, case
     assert "ended by the user" in report["stopped"] and case["frames"] > 0 and not case["error"], case
     assert case["zero_copy_frames"] > 0, "the producer has told its figures"
 

@@ -49,6 +49,13 @@ def what_is_told_before_measuring():
     assert case is None and "No such file or directory; nothing was measured" in said, said
     case, said = run("--frames", "4 bananas", status=2)
     assert case is None and "1080p" in said, said
+    for option, values in (("--count", ("-1", "0")), ("--warmup", ("-1",)), ("--slots", ("0", "1", "257", "-8")),
+                           ("--rate", ("-1", "0.00001", "2000000")), ("--spin-us", ("0", "-1")), ("--late-src", ("-1",)),
+                           ("--rounds", ("0", "-1")), ("--in-flight", ("-1",)), ("--load", ("-1",))):
+        for value in values:
+            wrong = subprocess.run([PROGRAM, option, value, "--html", PAGE], capture_output=True, text=True,
+                                   timeout=PATIENCE, check=False)
+            assert wrong.returncode not in (0, 1, 2) and option in wrong.stderr and not PAGE.exists(), wrong
     for option in ("--rate", "--timeout"):
         wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True,
                                timeout=PATIENCE, check=False)
@@ -56,6 +63,8 @@ def what_is_told_before_measuring():
     JSON.write_text("{}")
     broken = subprocess.run([PROGRAM, "--from", JSON, "--html", PAGE], capture_output=True, text=True, check=False)
     assert broken.returncode == 2 and "is not what --json" in broken.stderr and not PAGE.exists(), broken
+    itself = subprocess.run([PROGRAM, "--from", JSON, "--html", JSON], capture_output=True, text=True, check=False)
+    assert itself.returncode == 2 and "is what --from reads" in itself.stderr and JSON.read_text() == "{}", itself
     assert time.monotonic() - began < PATIENCE, "nothing was measured"
 
 
@@ -80,6 +89,35 @@ def frames_that_are_dropped():
     assert case["frames"] >= 40 and case["dropped"] > 0, case
     assert case["missed_deadlines"] >= case["dropped"], "a live source has deadlines, and what is dropped misses its own"
     assert any(event["kind"] == "drop" for outlier in case["outliers"] for event in outlier["near"]), case["outliers"]
+
+
+def each_output_is_tried():
+    """One that cannot be written costs no other, and is told before measuring where that can be known."""
+    small = ["--transports", "bar", "--frames", "1003B", "--count", "5"]
+    case, said = run(*small, "--csv", "/dev/full", status=1)
+    assert case["frames"] == 5 and PAGE.exists() and "cannot write /dev/full: No space left on device" in said, said
+    case, said = run(*small, "--json", "/dev/full", "--csv", CSV, status=1)
+    assert case is None and PAGE.exists() and len(frames_of_csv()) == 5 and "/dev/full" in said, said
+    for out in ("full", "closed"):
+        if out == "full":
+            stdout = os.open("/dev/full", os.O_WRONLY)
+        else:
+            nobody, stdout = os.pipe()
+            os.close(nobody)
+        for file in (JSON, PAGE):
+            file.unlink(missing_ok=True)
+        ran = subprocess.run([PROGRAM, *small, "--rounds", "1", "--json", JSON, "--html", PAGE], stdout=stdout,
+                             stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+        os.close(stdout)
+        assert ran.returncode == 1 and "cannot write to standard output" in ran.stderr, ran
+        assert json.loads(JSON.read_text())["cases"][0]["frames"] == 5 and PAGE.exists(), out
+    long_name = FOLDER / ("x" * 252)  # of 255 that a name may have: what is written beside it has five more
+    case, said = run(*small, "--csv", long_name, status=2)
+    assert case is None and "File name too long; nothing was measured" in said and not long_name.exists(), said
+    for twice in (JSON, FOLDER / ".." / FOLDER.name / JSON.name):
+        case, said = run(*small, "--csv", twice, status=2)
+        assert case is None and "is asked for twice" in said and "nothing was measured" in said, said
+    assert {file.name for file in FOLDER.iterdir()} <= {JSON.name, PAGE.name, CSV.name}, list(FOLDER.iterdir())
 
 
 def frames_of_csv():
@@ -154,12 +192,15 @@ def a_rate_that_is_slow():
 
 def a_producer_that_sleeps():
     """Until its next frame is due, which is in three hours: it is woken all the same."""
-    process = start("--transports", "bar", "--frames", "4KiB", "--warmup", "0", "--rate", "0.0001",
-                    env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
-    wait_for_frame(process, 0)
-    process.send_signal(signal.SIGTERM)
-    said = "".join(process.communicate(timeout=PATIENCE))
-    assert "ended by the user" in json.loads(JSON.read_text())["stopped"], said
+    for sent, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        process = start("--transports", "bar", "--frames", "4KiB", "--warmup", "0", "--rate", "0.0001",
+                        env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
+        wait_for_frame(process, 0)
+        process.send_signal(sent)
+        said = "".join(process.communicate(timeout=PATIENCE))
+        report = json.loads(JSON.read_text())
+        assert process.returncode == status and "ended by the user" in report["stopped"], said
+        assert report["cases"][0]["rounds"] == 0 and "not whole: 0 of 1 rounds ran to their end" in said, said
 
 
 def wait_for_frame(process, number):
@@ -178,11 +219,13 @@ def an_end_by_the_user():
     process.send_signal(signal.SIGINT)
     said = "".join(process.communicate(timeout=PATIENCE))
     report = json.loads(JSON.read_text())
-    assert process.returncode == 0 and "ended by the user" in report["stopped"] and "Not complete" in said, said
-    assert report["cases"][0]["frames"] > 0 and PAGE.exists(), report["cases"][0]
+    assert process.returncode == 130 and "ended by the user" in report["stopped"] and "Not complete" in said, said
+    case = report["cases"][0]
+    assert case["frames"] > 0 and case["rounds"] == 0 and case["rounds_asked"] == 1 and PAGE.exists(), case
+    assert "not whole: 0 of 1 rounds ran to their end" in said, said
 
 
-for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_that_are_dropped,
+for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_that_are_dropped, each_output_is_tried,
                 as_many_in_flight_as_are_told, a_src_that_is_late, a_plan_that_is_not_shifted,
                 lateness_is_what_the_clock_says, deadlines_that_are_missed, a_rate_that_is_slow, a_producer_that_sleeps,
                 an_end_by_the_user):

@@ -70,6 +70,11 @@ TEST(ProcessesOption, IsOneTwoOrBoth) {
   EXPECT_THAT(error_of(options), HasSubstr("has to have {sink} before {src}"));
   options.processes = {"1"};
   EXPECT_EQ(error_of(options), "");
+  options.rate = 60;
+  EXPECT_THAT(error_of(options), HasSubstr("paced by its source"));
+  options.rate = 0;
+  options.in_flight = 1;
+  EXPECT_THAT(error_of(options), HasSubstr("--in-flight"));
 }
 
 TEST(ProcessesOption, SplitsALine) {

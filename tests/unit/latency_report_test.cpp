@@ -208,18 +208,24 @@ TEST(LatencyOptions, LetTheRivalBeAsPunctual) {
 
 TEST(LatencyOptions, TellOfAFileThatCannotBeWritten) {
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-latency-{}", ::getpid());
-  EXPECT_THROW(check_writable((folder / "no" / "page.html").string()), UsageError);
+  EXPECT_THROW(check_writable({(folder / "no" / "page.html").string()}), UsageError);
   std::filesystem::create_directories(folder);
-  EXPECT_THROW(check_writable(folder.string()), UsageError);
+  EXPECT_THROW(check_writable({folder.string()}), UsageError);
   const std::string file = (folder / "page.html").string();
-  EXPECT_NO_THROW(check_writable(file));
+  EXPECT_NO_THROW(check_writable({file, "", "", "/dev/null", "/dev/null"}));
   EXPECT_FALSE(std::filesystem::exists(file)) << "looking leaves nothing behind";
   write_file(file, "old");
-  EXPECT_NO_THROW(check_writable(file));
+  EXPECT_NO_THROW(check_writable({file}));
   std::ifstream in(file);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "old") << "looking changes nothing";
   write_file(file, "new");
+  EXPECT_THROW(check_writable({file, (folder / "." / "page.html").string()}), UsageError) << "one would overwrite it";
+  // Of the 255 bytes that a name may have, what is written beside it needs some.
+  EXPECT_THROW(check_writable({(folder / std::string(252, 'x')).string()}), UsageError);
+  EXPECT_NO_THROW(check_writable({(folder / std::string(250, 'x')).string()}));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  EXPECT_THROW(write_file("/dev/full", "some"), std::runtime_error);
+  EXPECT_THROW(write_file((folder / "no" / "page.html").string(), "some"), std::runtime_error);
   std::filesystem::remove_all(folder);
 }
 
@@ -393,6 +399,30 @@ TEST(Report, SaysTheSameInTableAndPage) {
         has(page, fmt::format("data-row=\"through\" data-column=\"p99\">{}</td>", microseconds(through.at("p99")))));
   }
   EXPECT_TRUE(has(page, "this machine has no cudaupload"));
+}
+
+TEST(Report, TellsWhatIsNotWhole) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 50, 1000));
+  outcomes.push_back(outcome_of("pinned", false, 50, 2000));
+  outcomes[0]->rounds_asked = outcomes[1]->rounds_asked = outcomes[1]->rounds = 5;
+  outcomes[0]->rounds = 2;
+  const Json report = report_of(outcomes);
+  EXPECT_EQ(state_of(report.at("cases")[0]), "not whole: 2 of 5 rounds ran to their end");
+  EXPECT_EQ(state_of(report.at("cases")[1]), "");
+  EXPECT_FALSE(has_failed(report.at("cases")[0])) << "what there is counts";
+  const std::string table = to_table(report, true);
+  const auto p99 = [&](int number) {
+    return microseconds(report.at("cases")[number].at("times").at("through").at("p99"));
+  };
+  EXPECT_THAT(table,
+              AllOf(HasSubstr(p99(0) + "!"), Not(HasSubstr(p99(1) + "!")), HasSubstr("4KiB, bar, sleep: not whole")));
+  const std::string page = to_page(report);
+  const auto best = page.find("class=\"best\"");
+  EXPECT_EQ(page.find("class=\"best\"", best + 1), std::string::npos);
+  EXPECT_EQ(page.substr(best, page.find('<', best) - best),
+            "class=\"best\">" + microseconds(report.at("cases")[1].at("times").at("through").at("p50")))
+      << "the faster one is not whole";
 }
 
 TEST(Report, LeavesOutStagesThatNoFrameHad) {

@@ -170,6 +170,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"line", outcome.line},
             {"used", outcome.transport},
             {"rounds", outcome.rounds},
+            {"rounds_asked", outcome.rounds_asked},
             {"warmup", outcome.warmup},
             {"sent", outcome.sent},
             {"frames", frames.frames()},

@@ -7,13 +7,18 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <gpumap/device.hpp>
 #include <gpumap/latency.hpp>
+#include <gpumap/ring.hpp>
 #include <string>
 
 #include "gst/tools/latency/elements.hpp"
@@ -53,8 +58,8 @@ std::string is_rate(const std::string& text) {
   return rate == 0 || (rate >= 1e-4 && rate <= 1e6) ? "" : "it is 0, or 0.0001 to 1000000 frames a second";
 }
 
-void on_interrupt(int /*signal*/) {
-  interrupted = true;  // a second one ends the program: the handler is gone by then
+void on_interrupt(int signal) {
+  interrupted = signal;  // a second one ends the program: the handler is gone by then
 }
 
 void catch_interrupts() {
@@ -63,6 +68,8 @@ void catch_interrupts() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // Whoever reads the table may have gone: the files are to be written all the same.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 void add_options(CLI::App& app, Options& options) {
@@ -91,11 +98,14 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
   app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it");
   app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address")->capture_default_str();
-  app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]");
+  app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]")
+      ->check(CLI::Range(1.0, 1e12));
   app.add_option("--rounds", options.rounds, "Times that each case gets its turn")
       ->check(CLI::Range(1U, 10000U))
       ->capture_default_str();
-  app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")->capture_default_str();
+  app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
   app.add_option("--rate", options.rate, "Frames a second of --upstream; 0: as fast as they go")
       ->check(is_rate)
       ->capture_default_str();
@@ -103,9 +113,14 @@ void add_options(CLI::App& app, Options& options) {
                  "Frames under way at once; 0: as many as there are slots [1 where --rate is 0, else 0]")
       ->check(CLI::Range(0, 1000));
   app.add_option("--load", options.load, "Processes beside that keep a CPU busy each")->check(CLI::Range(0U, 4096U));
-  app.add_option("--slots", options.slots, "Slots of the ring")->capture_default_str();
-  app.add_option("--spin-us", options.spin_us, "Microseconds that spin spins before it sleeps")->capture_default_str();
-  app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest");
+  app.add_option("--slots", options.slots, "Slots of the ring")
+      ->check(CLI::Range(gpumap::min_slots, gpumap::max_slots))
+      ->capture_default_str();
+  app.add_option("--spin-us", options.spin_us, "Microseconds that spin spins before it sleeps")
+      ->check(CLI::Range(1U, 1'000'000U))
+      ->capture_default_str();
+  app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest")
+      ->check(CLI::Range(0U, 3'600'000U));
   app.add_option("--timeout", options.timeout_s, "Seconds without a frame that end a round")
       ->check(CLI::Range(0.1, 1e6))
       ->check(is_number)
@@ -121,21 +136,38 @@ void add_options(CLI::App& app, Options& options) {
   app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
 }
 
-void write_results(const Options& options, const Json& report, const std::vector<std::unique_ptr<Outcome>>& outcomes) {
-  const auto tell = [](const char* what, const std::string& file) { fmt::print("{}: {}\n", what, file); };
-  if (!options.json_file.empty()) {
-    // Names of devices and errors of drivers come as they are: what is no UTF-8 must not cost the whole report.
-    write_file(options.json_file, report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
-    tell("figures", options.json_file);
-  }
-  if (!options.csv_file.empty()) {
-    write_file(options.csv_file, to_csv(outcomes));
-    tell("frames", options.csv_file);
-  }
-  if (!options.html_file.empty()) {
-    write_file(options.html_file, to_page(report));
-    tell("page", options.html_file);
-  }
+/// Each output is tried, whatever becomes of the others. False, and told: one could not be written.
+bool write_results(const Options& options, const Json& report, const std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  bool all = true;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const std::exception& error) {
+      all = false;
+      std::fputs(fmt::format("gpumap-latency: {}\n", error.what()).c_str(), stderr);
+    }
+  };
+  const auto print = [](const std::string& text) {
+    errno = 0;
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      throw std::runtime_error(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    }
+  };
+  const auto give = [&](const char* what, const std::string& file, const auto& make) {
+    if (file.empty()) return;
+    bool written = false;
+    attempt([&] {
+      write_file(file, make());
+      written = true;
+    });
+    if (written) attempt([&] { print(fmt::format("{}: {}\n", what, file)); });
+  };
+  attempt([&] { print(to_table(report, options.brief) + "\n"); });
+  // Names of devices and errors of drivers come as they are: what is no UTF-8 must not cost the whole report.
+  give("figures", options.json_file, [&] { return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; });
+  give("frames", options.csv_file, [&] { return to_csv(outcomes); });
+  give("page", options.html_file, [&] { return to_page(report); });
+  return all;
 }
 
 void show_progress(unsigned round, const Options& options, const Case& which) {
@@ -145,13 +177,13 @@ void show_progress(unsigned round, const Options& options, const Case& which) {
 
 void measure(const Options& options, std::vector<std::unique_ptr<Outcome>>& outcomes) {
   const bool terminal = ::isatty(STDERR_FILENO) != 0;
-  for (unsigned round = 0; round < options.rounds && !interrupted; ++round) {
+  for (unsigned round = 0; round < options.rounds && interrupted == 0; ++round) {
     // The remainder goes to the first rounds.
     const std::size_t frames = options.count / options.rounds + (round < options.count % options.rounds ? 1 : 0);
-    for (std::size_t i = 0; i < outcomes.size() && !interrupted; ++i) {
+    for (std::size_t i = 0; i < outcomes.size() && interrupted == 0; ++i) {
       // Another one begins each round: none always comes after the same neighbour's heat.
       Outcome& outcome = *outcomes[(i + round) % outcomes.size()];
-      if (frames == 0 || !outcome.not_here.empty() || !outcome.error.empty()) continue;
+      if (!outcome.not_here.empty() || !outcome.error.empty()) continue;
       if (terminal) show_progress(round, options, outcome.which);
       run_round(outcome, options, round, frames);
     }
@@ -163,7 +195,7 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   if (!options.pipeline.empty()) check_placeholders(options.pipeline);
   fill_in_defaults(options);
   const auto cases = cases_of(options);
-  for (const std::string& file : {options.html_file, options.json_file, options.csv_file}) check_writable(file);
+  check_writable({options.html_file, options.json_file, options.csv_file});
 
   const Load load(options.load);  // before there are threads
   gst_init(nullptr, nullptr);
@@ -171,12 +203,14 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   Json report{{"program", "gpumap-latency"}, {"format", 1}, {"version", GPUMAP_VERSION}, {"commit", options.commit}};
   report["machine"] = describe_machine(options.device);
   if (options.count == 0) options.count = report["machine"]["software"].get<bool>() ? 200 : 1000;
+  options.rounds = static_cast<unsigned>(std::min<std::size_t>(options.rounds, options.count));  // a frame each
   report["options"] = describe_options(options, command_line);
 
   std::vector<std::unique_ptr<Outcome>> outcomes;
   for (const Case& which : cases) {
     outcomes.push_back(std::make_unique<Outcome>(which, options.paced()));
     outcomes.back()->not_here = why_not_here(which, options);
+    outcomes.back()->rounds_asked = options.rounds;
     outcomes.back()->warmup = warmup_of(which, options);
     if (options.paced()) outcomes.back()->collector.pace(std::llround(1e9 / options.rate));
   }
@@ -185,35 +219,40 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   measure(options, outcomes);
 
   report["seconds"] = static_cast<double>(gpumap::monotonic_ns() - began_ns) / 1e9;
-  report["stopped"] = interrupted ? "ended by the user before all rounds were done" : "";
   report["cases"] = Json::array();
   report["paced"] = false;
   bool failed = false;
+  bool cut_short = false;
   for (const auto& outcome : outcomes) {
     const Json& one = report["cases"].emplace_back(to_json(*outcome, began_ns));
     if (outcome->collector.paced()) report["paced"] = true;
     failed = failed || has_failed(one);
+    cut_short = cut_short || (interrupted != 0 && outcome->not_here.empty() && outcome->rounds < options.rounds);
   }
+  report["stopped"] = cut_short ? "ended by the user before all rounds were done" : "";
   report["across"] = compare_processes(report["cases"]);
-  fmt::print("{}\n", to_table(report, options.brief));
-  write_results(options, report, outcomes);
-  return failed ? 1 : 0;
+  if (!write_results(options, report, outcomes)) failed = true;
+  return cut_short ? 128 + interrupted : failed ? 1 : 0;
 }
 
 int draw(const Options& options) {
   std::ifstream in(options.from_file);
   if (!in) throw UsageError("cannot read " + options.from_file);
-  check_writable(options.html_file);
+  check_writable({options.html_file});
+  if (std::error_code none; std::filesystem::equivalent(options.from_file, options.html_file, none)) {
+    throw UsageError("--html " + options.html_file + " is what --from reads: give the page a file of its own");
+  }
+  std::string table;
   std::string page;
   try {
     const Json report = Json::parse(in);
-    fmt::print("{}\n", to_table(report, options.brief));
+    table = to_table(report, options.brief);
     page = to_page(report);
   } catch (const Json::exception& error) {
     throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
   }
   write_file(options.html_file, page);
-  fmt::print("page: {}\n", options.html_file);
+  fmt::print("{}\npage: {}\n", table, options.html_file);
   return 0;
 }
 

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <gpumap/memory.hpp>
 
 namespace latency {
@@ -69,6 +68,14 @@ std::size_t times_in(const std::string& text, std::string_view what) {
   std::size_t times = 0;
   for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; at += what.size()) ++times;
   return times;
+}
+
+/// What is written beside a regular file, and then put in its place: a reader sees the old one or the new one. A device
+/// or a pipe is written as it is.
+std::string part_of(const std::string& file) {
+  std::error_code none;
+  const auto status = std::filesystem::status(file, none);
+  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) ? file : file + ".part";
 }
 
 }  // namespace
@@ -140,6 +147,11 @@ void fill_in_defaults(Options& options) {
 }
 
 std::vector<Case> cases_of(const Options& options) {
+  if (!options.pipeline.empty() && (options.paced() || options.in_flight >= 0)) {
+    throw UsageError(
+        "--rate and --in-flight are of frames that this program makes: a line of --pipeline is paced by its source, as "
+        "by is-live=true, and by its own queues");
+  }
   for (const std::string& number : options.processes) {
     if (number != "1" && number != "2") {
       throw UsageError(
@@ -255,28 +267,50 @@ std::string own_line(const Case& which, const Options& options, std::size_t fram
   return line + end;
 }
 
-void check_writable(const std::string& file) {
-  if (file.empty()) return;
-  const bool was_there = std::filesystem::exists(file);
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  if (descriptor < 0) {
-    throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
+void check_writable(const std::vector<std::string>& files) {
+  std::vector<std::string> regular;
+  for (const std::string& file : files) {
+    if (file.empty()) continue;
+    const std::string part = part_of(file);
+    for (const std::string& one : {file, part}) {
+      const bool was_there = ::access(one.c_str(), F_OK) == 0;
+      const int descriptor = ::open(one.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+      if (descriptor < 0) {
+        throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", one, std::strerror(errno)));
+      }
+      ::close(descriptor);
+      if (!was_there) ::unlink(one.c_str());
+    }
+    if (part == file) continue;  // of a device each may have its turn
+    std::error_code none;
+    const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(file), none).string();
+    if (std::find(regular.begin(), regular.end(), place) != regular.end()) {
+      throw UsageError(fmt::format(
+          "{} is asked for twice, and one result would overwrite the other: give --html, --json and --csv a file each; "
+          "nothing was measured",
+          file));
+    }
+    regular.push_back(place);
   }
-  ::close(descriptor);
-  if (!was_there) ::unlink(file.c_str());
 }
 
 void write_file(const std::string& file, std::string_view text) {
-  // Beside a regular file and then in its place: a reader sees the old page or the new one. A device or a pipe is
-  // written as it is.
-  const bool in_place = std::filesystem::exists(file) && !std::filesystem::is_regular_file(file);
-  const std::string part = in_place ? file : file + ".part";
-  std::ofstream out(part, std::ios::binary);
-  out.write(text.data(), static_cast<std::streamsize>(text.size()));
-  out.close();
-  if (!out || (!in_place && std::rename(part.c_str(), file.c_str()) != 0)) {
-    throw std::runtime_error(fmt::format("cannot write {}: {}", file, std::strerror(errno)));
+  const std::string part = part_of(file);
+  const int descriptor = ::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  int trouble = descriptor < 0 ? errno : 0;
+  while (trouble == 0 && !text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno != EINTR) {
+      trouble = errno;
+    }
   }
+  if (descriptor >= 0 && ::close(descriptor) != 0 && trouble == 0) trouble = errno;
+  if (trouble == 0 && part != file && std::rename(part.c_str(), file.c_str()) != 0) trouble = errno;
+  if (trouble == 0) return;
+  if (part != file && descriptor >= 0) ::unlink(part.c_str());
+  throw std::runtime_error(fmt::format("cannot write {}: {}", file, std::strerror(trouble)));
 }
 
 }  // namespace latency

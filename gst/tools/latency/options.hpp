@@ -99,8 +99,9 @@ struct SplitLine {
 /// Our own line, with placeholders.
 [[nodiscard]] std::string own_line(const Case& which, const Options& options, std::size_t frames);
 
-/// Before anything is measured: throws UsageError where that file cannot be written. Leaves what is there as it is.
-void check_writable(const std::string& file);
+/// Before anything is measured: throws UsageError where one of those files cannot be written, or two of them are one.
+/// Leaves what is there as it is. Empty names are none.
+void check_writable(const std::vector<std::string>& files);
 /// Whole or not at all. Throws std::runtime_error.
 void write_file(const std::string& file, std::string_view text);
 

@@ -45,7 +45,7 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] bool has_row(const Json& one, const std::string& row);
 /// What ended it, or times that cannot be: it is compared with nothing.
 [[nodiscard]] bool has_failed(const Json& one);
-/// "not here: …", "failed: …", "wrong: …" or empty.
+/// "not here: …", "failed: …", "wrong: …", "not whole: …" or empty: then all rounds ran to their end, and all is well.
 [[nodiscard]] std::string state_of(const Json& one);
 [[nodiscard]] std::string no_figure_of(const Json& one);  ///< "not here", "failed" or "-": instead of a figure
 [[nodiscard]] std::string counts_of(const Json& one);     ///< frames, drops, CPU time: one line

@@ -14,7 +14,7 @@
 
 namespace latency {
 
-std::atomic<bool> interrupted{false};
+std::atomic<int> interrupted{0};
 
 std::size_t warmup_of(const Case& which, const Options& options) {
   return which.processes == 2 ? std::max<std::size_t>(options.warmup, 1) : options.warmup;
@@ -52,7 +52,7 @@ void Round::start_counting(std::size_t number) {
 /// It has a device to open, and a pipeline: a src that tries to connect meanwhile would pause longer and longer.
 void Round::wait_for_far_producer() {
   const std::int64_t began_ns = gpumap::monotonic_ns();
-  while (!far_->plays() && !interrupted) {
+  while (!far_->plays() && interrupted == 0) {
     far_->look(std::chrono::milliseconds(20));
     // No frame can come yet: --timeout says nothing of this.
     if (gpumap::monotonic_ns() - began_ns < far_start_ns) continue;
@@ -66,7 +66,7 @@ void Round::wait_for_far_producer() {
 
 void Round::play() {
   if (far_) wait_for_far_producer();
-  if (interrupted) return;
+  if (interrupted != 0) return;
   const auto src = element("latency-src");
   src_is_late_ = options_.src_late_ms > 0 && src != nullptr;
   if (src_is_late_) gst_element_set_locked_state(src.get(), TRUE);
@@ -85,7 +85,7 @@ void Round::drain() {
   for (const gpumap::FrameRecord& frame : log_->take_frames()) outcome_.collector.add(frame);
 }
 
-void Round::watch_over() {
+bool Round::watch_over() {
   // A frame that is not due yet is no stall.
   const double patience_ns = (options_.timeout_s + (options_.paced() ? 1 / options_.rate : 0)) * 1e9;
   const std::int64_t played_ns = gpumap::monotonic_ns();
@@ -99,8 +99,9 @@ void Round::watch_over() {
     if (message && GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_ERROR) {
       throw std::runtime_error(error_of(message.get()));
     }
-    if (message || interrupted) return;
-    if (outcome_.collector.frames_of_round() >= frames_) return;  // of a line that has no end of its own
+    if (message) return true;
+    if (interrupted != 0) return false;
+    if (outcome_.collector.frames_of_round() >= frames_) return true;  // of a line that has no end of its own
     const std::int64_t now = gpumap::monotonic_ns();
     if (src_is_late_ && now - played_ns >= std::int64_t{options_.src_late_ms} * 1'000'000) {
       const auto src = element("latency-src");
@@ -135,7 +136,7 @@ void Round::read_stats() {
 void Round::take_far_report() {
   const auto report = far_->end();
   if (!report) {
-    if (outcome_.error.empty() && !interrupted)
+    if (outcome_.error.empty() && interrupted == 0)
       outcome_.error = "the producer's process ended without a report, or did not end";
     return;
   }
@@ -188,8 +189,7 @@ void Round::run() {
   try {
     build();
     play();
-    watch_over();
-    ++outcome_.rounds;
+    if (watch_over()) ++outcome_.rounds;
   } catch (const std::exception& error) {
     outcome_.error = error.what();
   }
@@ -202,7 +202,7 @@ void Round::run() {
   outcome_.sent += entered();
   const std::uint64_t came = outcome_.collector.frames() - before;
   if (began_ns_ != 0) outcome_.cpu_frames += came;
-  if (came == 0 && outcome_.error.empty() && !interrupted) {
+  if (came == 0 && outcome_.error.empty() && interrupted == 0) {
     const std::size_t all = outcome_.collector.frames_of_round();
     outcome_.error =
         all > 0 ? fmt::format("{} frames came, and the first {} of a round do not count: see --warmup", all, warmup_)

@@ -34,12 +34,13 @@ struct Outcome {
   std::vector<int> producer_pids;  ///< the process that the producer had in each round
   std::int64_t cpu_ns = 0;         ///< of both processes, over `cpu_frames`
   std::uint64_t cpu_frames = 0;
-  double seconds = 0;   ///< over which those frames came
-  unsigned rounds = 0;  ///< that ran to their end
+  double seconds = 0;         ///< over which those frames came
+  unsigned rounds = 0;        ///< that ran to their end
+  unsigned rounds_asked = 0;  ///< that were to
 };
 
-/// Raised from a signal handler.
-extern std::atomic<bool> interrupted;
+/// The signal that ended the run before its time, set by its handler; 0: none did.
+extern std::atomic<int> interrupted;
 
 /// With two processes the frame that waits for the connection counts in no case.
 [[nodiscard]] std::size_t warmup_of(const Case& which, const Options& options);

@@ -43,7 +43,8 @@ class Round {
   void wait_for_far_producer();
   void probe(GstElement* element, const char* pad, GstPadProbeCallback callback);
   void play();
-  void watch_over();
+  /// False: the user ended it before it was whole.
+  [[nodiscard]] bool watch_over();
   void drain();
   void start_counting(std::size_t number);  ///< before each frame
   void tear_down();

@@ -93,7 +93,7 @@ std::string overview(const Json& report, const std::string& mark) {
       made += '\n';
     }
   }
-  if (broken) made += "!: of a case that failed, as is told below\n";
+  if (broken) made += "!: of a case that is not whole or failed, as is told below\n";
   return made;
 }
 

@@ -97,6 +97,10 @@ std::string state_of(const Json& one) {
         "is lateness, the source's times are ahead of the pipeline's clock",
         below));
   }
+  const auto asked = one.value("rounds_asked", 0U);
+  if (const auto whole = one.at("rounds").get<unsigned>(); whole < asked) {
+    add(fmt::format("not whole: {} of {} rounds ran to their end", whole, asked));
+  }
   return made;
 }
 
