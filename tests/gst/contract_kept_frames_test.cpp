@@ -9,7 +9,7 @@ namespace gpumap::gst::test {
 namespace {
 
 const std::string source =
-    "videotestsrc num-buffers=100 ! video/x-raw,format=I420,width=320,height=240,framerate=30/1 ! ";
+    "videotestsrc num-buffers=100 ! video/x-raw,format=I420,width=160,height=120,framerate=30/1 ! ";
 constexpr const char* x264 = "x264enc speed-preset=ultrafast rc-lookahead=40 mb-tree=true";
 
 /// Encoders count by frames and times: how they divide their work may depend on the machine.
