@@ -2,11 +2,47 @@
 #include "gpumap/error.hpp"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap {
 
 KernelFault::KernelFault(const std::string& kernel, const Error& cause)
     : Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, cause.what())) {}
+
+Error no_thread(const char* purpose, const std::error_code& cause) {
+  std::error_code unknown;
+  const auto threads = std::filesystem::directory_iterator("/proc/self/task", unknown);
+  const auto count = unknown ? 0 : std::distance(begin(threads), end(threads));
+  rlimit limit{};
+  const bool limited = getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return {ErrorCode::io,
+          fmt::format("no thread for {}: {}; this process has {}, its user may have {} in all", purpose,
+                      cause.message(), count, limited ? std::to_string(limit.rlim_cur) : "any number"),
+          "end other programs, or raise ulimit -u, TasksMax= of the service or the container's limit on processes"};
+}
+
+std::string printable(std::string_view text, std::string_view kept, std::size_t most) {
+  constexpr std::string_view more = "...";
+  std::string made;
+  while (!text.empty()) {
+    const bool stays = kept.find(text.front()) != std::string_view::npos;
+    const std::size_t bytes = stays ? 1 : printable_bytes(text);
+    const std::string next = bytes > 0 ? std::string(text.substr(0, bytes))
+                                       : fmt::format("\\x{:02x}", static_cast<unsigned char>(text.front()));
+    if (next.size() > most - made.size()) return made += more;
+    made += next;
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return made;
+}
 
 // Out of line, so that the type information by which these are caught is in the library and nowhere else.
 Error::~Error() = default;

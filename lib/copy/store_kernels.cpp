@@ -4,6 +4,7 @@
 
 #include "copy/cpu.hpp"
 #include "copy/store_kernel.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap::copy {
 namespace {
@@ -60,7 +61,8 @@ const StoreKernel& choose(const char* wanted) {
   for (const StoreKernel& kernel : usable) {
     if (wanted == kernel.name) return kernel;
   }
-  std::fprintf(stderr, "gpumap: GPUMAP_COPY=%s is unknown or not on this CPU, using %s; there are:", wanted,
+  std::fprintf(stderr,
+               "gpumap: GPUMAP_COPY=%s is unknown or not on this CPU, using %s; there are:", printable(wanted).c_str(),
                usable.back().name.data());
   for (const StoreKernel& kernel : usable) std::fprintf(stderr, " %s", kernel.name.data());
   std::fputc('\n', stderr);

@@ -10,6 +10,7 @@
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/output_size.hpp"
 #include "kernel/work_memory.hpp"
@@ -129,7 +130,7 @@ bool KernelLauncher::end() noexcept {
       return all_done_ = true;
     }
     std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its end: what it uses stays allocated\n",
-                 name_.c_str());
+                 printable(name_).c_str());
     keep_for_good(std::shared_ptr<Program>(std::move(program_)));
     keep_for_good(device_pool_);
     keep_for_good(host_pool_);

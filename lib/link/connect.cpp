@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/start_thread.hpp"
 #include "link/consumer_state.hpp"
 
 namespace gpumap {
@@ -116,22 +117,43 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   return reply;
 }
 
+/// The one that the server's memory is on.
+std::shared_ptr<Device> device_of(const link::MemoryOffer& memory) {
+  if (memory.kind != static_cast<std::uint32_t>(link::MemoryKind::opaque)) return Device::open();
+  try {
+    return Device::open(to_string(memory.device));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("the producer's memory is on GPU {}, which this process cannot open: {}",
+                                          to_string(memory.device), error.what()));
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> device, LinkConsumerOptions options) {
   if (!device) throw Error(ErrorCode::invalid, "a link's consumer needs a device, got none: open one");
+  return connect_on(std::move(device), std::move(options));
+}
+
+std::unique_ptr<LinkConsumer> LinkConsumer::connect(LinkConsumerOptions options) {
+  return connect_on(nullptr, std::move(options));
+}
+
+/// Null: on the server's.
+std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> device, LinkConsumerOptions options) {
   const link::Hello hello = make_hello(options);
   const Deadline end =
       Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
   for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
     Reply reply = say_hello(options, hello);
     if (reply.socket) {
+      if (!device) device = device_of(reply.welcome.memory);
       auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
                                            reply.welcome, reply.generation, reply.fds);
       std::promise<void> over;
       state->thread_over = over.get_future();
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
-      std::thread([state = std::move(state), over = std::move(over)]() mutable {
+      start_thread("a link's connection", [state = std::move(state), over = std::move(over)]() mutable {
         State::give_back_until_closed(state);
         state.reset();
         over.set_value();

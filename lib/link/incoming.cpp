@@ -10,7 +10,9 @@
 namespace gpumap::link {
 namespace {
 
+/// Messages, and bytes, that wait to be taken: the others wait in the socket.
 constexpr std::size_t longest_inbox = 2048;
+constexpr std::size_t largest_inbox = 16 * max_link_message;
 /// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
 constexpr int messages_a_turn = 1024;
 
@@ -29,25 +31,42 @@ void Incoming::hang_up(const std::string& reason) {
 bool Incoming::discard() {
   inbox.clear();
   urgent.clear();
+  held_ = 0;
   if (!gone) read_all();
   return gone;
+}
+
+void Incoming::take_data(const Data& data) {
+  const DataHead& last = unfinished_.head;
+  const bool follows = last.rest != 0;
+  if (data.head.number != ++letters_) {
+    hang_up("the server left a message out");
+    return;
+  }
+  if (data.head.rest > max_link_message - data.payload.size() || (data.head.rest != 0 && data.payload.empty()) ||
+      (follows && (data.head.before != last.before || data.head.rest + data.payload.size() != last.rest))) {
+    hang_up("the server sent parts that are no message");
+    return;
+  }
+  unfinished_.head = data.head;
+  unfinished_.payload.insert(unfinished_.payload.end(), data.payload.begin(), data.payload.end());
+  if (data.head.rest != 0) return;
+  Letter whole = std::exchange(unfinished_, {});
+  held_ += whole.payload.size();
+  if (whole.head.before == link::at_once) {
+    ++at_once.read;
+    urgent.push_back(std::move(whole.payload));
+  } else {
+    ++in_order.read;
+    inbox.push_back(std::move(whole));
+  }
 }
 
 void Incoming::take_in(const Message& message) {
   if (message.generation != generation_) {
     hang_up("the server sent a message of another ring");
   } else if (const auto* data = std::get_if<Data>(&message.body)) {
-    if (data->head.number != ++letters_) {
-      hang_up("the server left a message out");
-      return;
-    }
-    if (data->head.before == link::at_once) {
-      ++at_once.read;
-      urgent.emplace_back(data->payload.begin(), data->payload.end());
-    } else {
-      ++in_order.read;
-      inbox.push_back({data->head, {data->payload.begin(), data->payload.end()}});
-    }
+    take_data(*data);
   } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
     const auto found = answers.find(answer->head.number);  // who asked may have waited long enough
     if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
@@ -61,8 +80,12 @@ void Incoming::take_in(const Message& message) {
   }
 }
 
+bool Incoming::has_room() const noexcept {
+  return inbox.size() + urgent.size() < longest_inbox && held_ < largest_inbox;
+}
+
 void Incoming::read_all() {
-  for (int turn = 0; turn < messages_a_turn && inbox.size() + urgent.size() < longest_inbox; ++turn) {
+  for (int turn = 0; turn < messages_a_turn && has_room(); ++turn) {
     std::size_t bytes = 0;
     switch (receive_message(socket_, buffer_, bytes)) {
       case Received::nothing:
@@ -91,6 +114,7 @@ void Incoming::read_all() {
 bool Incoming::take_urgent(LinkFrame& frame) {
   if (urgent.empty()) return false;
   frame.info = {};
+  held_ -= urgent.front().size();
   frame.message = std::move(urgent.front());
   urgent.pop_front();
   ++at_once.given;
@@ -99,6 +123,7 @@ bool Incoming::take_urgent(LinkFrame& frame) {
 
 void Incoming::take_letter(LinkFrame& frame) {
   frame.info = {};
+  held_ -= inbox.front().payload.size();
   frame.message = std::move(inbox.front().payload);
   inbox.pop_front();
   ++in_order.given;

@@ -57,10 +57,14 @@ class Incoming {
 
  private:
   void take_in(const Message& message);
+  void take_data(const Data& data);
+  [[nodiscard]] bool has_room() const noexcept;
 
   const int socket_;
   const std::uint64_t generation_;
   std::uint64_t letters_ = 0;  ///< received
+  Letter unfinished_;          ///< what has come of one in parts, with the head of the last of them
+  std::size_t held_ = 0;       ///< bytes of what waits to be taken
   std::vector<std::byte> buffer_;
 };
 

@@ -12,10 +12,10 @@
 namespace gpumap {
 namespace {
 
-void check_size(std::span<const std::byte> message) {
-  if (message.size() <= max_link_message) return;
+void check_size(std::span<const std::byte> message, std::size_t most = max_link_message) {
+  if (message.size() <= most) return;
   throw Error(ErrorCode::invalid, fmt::format("a message of {} bytes for a link, at most {} allowed: send it in parts",
-                                              message.size(), max_link_message));
+                                              message.size(), most));
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ void LinkServer::send_at_once(std::span<const std::byte> message) {
 }
 
 void LinkServer::answer(const LinkQuestion& question, std::span<const std::byte> text) {
-  check_size(text);
+  check_size(text, max_link_answer);
   if (state_->process.here()) state_->answer(question, text);
 }
 
@@ -55,6 +55,37 @@ void LinkServer::State::answer(const LinkQuestion& question, std::span<const std
   if (!client || client->who.connection != question.who.connection) return;
   if (client->asked > 0) --client->asked;
   deliver(*client, link::encode_answer(generation, {question.number}, text));
+}
+
+/// Its backlog may not grow further.
+bool LinkServer::State::leaves_unread(const std::unique_ptr<Client>& client) {
+  constexpr std::size_t enough = 256;
+  return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough;
+}
+
+bool LinkServer::wait_until_read(Deadline deadline) {
+  State& state = *state_;
+  if (!state.process.here()) return true;
+  std::unique_lock lock(state.mutex);
+  const auto& clients = state.clients;
+  while (std::any_of(clients.begin(), clients.end(), State::leaves_unread)) {
+    if (Clock::now() >= deadline) return false;
+    state.changed.wait_until(lock, deadline);
+  }
+  return true;
+}
+
+void LinkServer::end_unread() {
+  State& state = *state_;
+  if (!state.process.here()) return;
+  const std::lock_guard lock(state.mutex);
+  for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+    if (!State::leaves_unread(state.clients[index])) continue;
+    state.drop(index, link::Why::stalled,
+               fmt::format("it left {} messages unread while the producer waited for it: it is stopped or paused, or "
+                           "too slow for a client that may miss nothing",
+                           state.clients[index]->backlog.size()));
+  }
 }
 
 void LinkServer::withdraw_all() {

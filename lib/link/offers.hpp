@@ -78,7 +78,16 @@ class Offers {
   }
 
   /// Ask to be woken when something comes back; then reclaim() once more.
-  void want_returns() noexcept { block_.wanted.store(1); }
+  void want_returns() noexcept {
+    constexpr std::uint32_t most = 64;  // looks that are on their way
+    if (block_.wanted.exchange(1) == 0 && looks_ < most) ++looks_;
+  }
+  /// A look came. False: none was wanted.
+  [[nodiscard]] bool takes_look() noexcept {
+    if (looks_ == 0) return false;
+    --looks_;
+    return true;
+  }
   /// What the client still holds is no longer its own.
   void revoke(Revoked why) noexcept { block_.revoked.store(static_cast<std::uint64_t>(why)); }
 
@@ -106,6 +115,7 @@ class Offers {
   std::uint64_t oldest_;  ///< no frame before it waits to be taken
   std::uint64_t returns_ = 0;
   std::uint32_t count_ = 0;
+  std::uint32_t looks_ = 0;  ///< that were wanted and have not come
   std::array<bool, max_slots> shown_{};
   std::array<std::uint64_t, max_slots> tickets_{};
   std::array<std::uint64_t, max_slots> returned_{};  ///< the words as they were last seen

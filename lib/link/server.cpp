@@ -13,6 +13,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
+#include "gpumap/start_thread.hpp"
 #include "link/server_state.hpp"
 
 namespace gpumap {
@@ -120,10 +121,17 @@ void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
 }
 
 void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, bool at_once) {
+  const std::uint32_t index = client.who.index;
   link::DataHead head;
-  head.number = ++client.messages;
-  head.before = at_once ? link::at_once : fan.client(client.who.index)->offers.next_ticket();
-  deliver(client, link::encode_data(generation, head, payload));
+  head.before = at_once ? link::at_once : fan.client(index)->offers.next_ticket();
+  do {
+    const auto part = payload.first(std::min(payload.size(), link::max_part));
+    payload = payload.subspan(part.size());
+    head.number = ++client.messages;
+    head.rest = payload.size();
+    deliver(client, link::encode_data(generation, head, part));
+    // Who leaves too much unread is dropped there.
+  } while (!payload.empty() && clients[index].get() == &client);
 }
 
 void LinkServer::State::drain(Deadline deadline, bool for_frames) {
@@ -180,7 +188,7 @@ std::unique_ptr<LinkServer> LinkServer::serve(std::shared_ptr<Ring> ring, LinkSe
   auto server =
       std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(ring), std::move(options))));
   State* const state = server->state_.get();
-  state->service = std::thread([state] { state->serve(); });
+  state->service = start_thread("the link's server", [state] { state->serve(); });
   return server;
 }
 

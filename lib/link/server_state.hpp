@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -32,6 +33,26 @@ namespace gpumap {
 struct LinkServer::State {
   using Word = std::atomic<std::uint64_t>;
 
+  /// What a process may say that nobody wanted: so much at once, and then in each second. What is beyond stays in its
+  /// socket, where it costs this process nothing.
+  class Allowance {
+   public:
+    [[nodiscard]] bool any(Deadline now) noexcept {
+      left_ = left_at(now);
+      filled_ = now;
+      return left_ >= 1;
+    }
+    void take() noexcept { left_ -= 1; }
+    [[nodiscard]] bool is_full(Deadline now) const noexcept { return left_at(now) >= at_once; }
+    static constexpr double at_once = 10'000, each_second = 5'000;
+
+   private:
+    [[nodiscard]] double left_at(Deadline now) const noexcept {
+      return std::min(at_once, left_ + std::chrono::duration<double>(now - filled_).count() * each_second);
+    }
+    double left_ = at_once;
+    Deadline filled_{};
+  };
   /// Who was accepted and has not said hello.
   struct Newcomer {
     UniqueFd socket;
@@ -83,6 +104,7 @@ struct LinkServer::State {
   [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void deliver(Client& client, link::Bytes&& bytes);
+  [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);
   void take_question(Client& client, const link::Ask& ask);
   [[nodiscard]] LinkClient describe(const Client& client);
@@ -99,10 +121,15 @@ struct LinkServer::State {
   // The service thread, in service.cpp.
   void serve();
   [[nodiscard]] bool accept_all();
-  void greet(std::vector<Newcomer*>& readable);
+  void greet();
   void admit(Newcomer& newcomer, const link::Hello& hello);
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
   void listen_to(std::uint32_t index, short revents, bool process_ended);
+  /// Of the client's process; where that is not known, of the client.
+  [[nodiscard]] Allowance& allowance_of(const Client& client);
+  /// What `newcomer` says, where it says something. True: it is done with.
+  [[nodiscard]] bool hear(Newcomer& newcomer);
+  void make_place(pid_t pid);
   void flush(Client& client);
   /// To who asked, where it is there still.
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
@@ -140,6 +167,7 @@ struct LinkServer::State {
 
   // The service thread's.
   std::list<Newcomer> newcomers;
+  std::map<std::int64_t, Allowance> allowances;  ///< of processes, and below zero of clients
   link::Bytes last_report;
   Deadline report_until{};  ///< it is young enough
 

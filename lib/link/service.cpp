@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "link/server_state.hpp"
 
 namespace gpumap {
@@ -20,7 +21,12 @@ namespace {
 
 constexpr int second_look_ms = 100;
 constexpr std::chrono::seconds time_for_hello{1};
-constexpr std::size_t max_newcomers = 32;
+/// Who say nothing. An honest client has said hello when it is accepted, and takes no place.
+constexpr std::size_t max_newcomers = 64;
+constexpr std::ptrdiff_t max_newcomers_of_process = max_link_clients;
+constexpr int accepted_a_turn = 64;
+/// So long a client is not heard that has said more than it may.
+constexpr int time_out_ms = 10;
 /// Messages of one client in a row: others have their turn.
 constexpr int messages_a_turn = 64;
 /// More questions of one client than it can have threads that wait for an answer.
@@ -31,42 +37,39 @@ constexpr std::uint32_t max_asked = 64;
 void LinkServer::State::serve() {
   // What is polled, and whose it is: rows of `polled` from first_newcomer on, then two for each client.
   std::vector<pollfd> polled;
-  std::vector<Newcomer*> guests;
   std::vector<std::pair<std::uint32_t, const Client*>> members;
   bool starved = false;  // of descriptors: who connects waits for a turn
   while (!stopping.load()) {
     // Somebody who cannot be let in now would keep poll() from sleeping.
-    const bool accepts = !std::exchange(starved, false) && newcomers.size() < max_newcomers;
+    const bool accepts = !std::exchange(starved, false);
     polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
-    guests.clear();
     members.clear();
-    for (Newcomer& newcomer : newcomers) {
-      polled.push_back({newcomer.socket.get(), POLLIN, 0});
-      guests.push_back(&newcomer);
-    }
+    for (const Newcomer& newcomer : newcomers) polled.push_back({newcomer.socket.get(), POLLIN, 0});
+    const std::size_t first_member = polled.size();
     bool busy = !newcomers.empty() || !accepts;
+    bool times_out = false;
+    const Deadline now = Clock::now();
+    std::erase_if(allowances, [now](const auto& one) { return one.second.is_full(now); });
     {
       const std::lock_guard lock(mutex);
       busy = busy || fan.busy() > 0 || waiting.load() > 0;
       for (std::uint32_t index = 0; index < max_link_clients; ++index) {
         if (!clients[index]) continue;
-        const bool has_backlog = !clients[index]->backlog.empty();
-        polled.push_back(
-            {clients[index]->socket.get(), static_cast<short>(has_backlog ? POLLIN | POLLOUT : POLLIN), 0});
+        const bool may_speak = allowance_of(*clients[index]).any(now);
+        times_out = times_out || !may_speak;
+        const int wanted = (may_speak ? POLLIN : 0) | (clients[index]->backlog.empty() ? 0 : POLLOUT);
+        polled.push_back({clients[index]->socket.get(), static_cast<short>(wanted), 0});
         polled.push_back({clients[index]->process.get(), POLLIN, 0});  // poll() leaves out what is negative
         members.emplace_back(index, clients[index].get());
       }
     }
-    const int ready = poll(polled.data(), polled.size(), busy ? second_look_ms : 10 * second_look_ms);
+    const int patience = times_out ? time_out_ms : busy ? second_look_ms : 10 * second_look_ms;
+    const int ready = poll(polled.data(), polled.size(), patience);
     if ((polled[0].revents & POLLIN) != 0) {
       std::uint64_t count = 0;
       static_cast<void>(!read(bell.get(), &count, sizeof count));
     }
-    std::size_t row = 2;
-    std::vector<Newcomer*> readable;
-    for (Newcomer* guest : guests) {
-      if (polled[row++].revents != 0) readable.push_back(guest);
-    }
+    std::size_t row = first_member;
     for (const auto& [index, client] : members) {
       const short revents = polled[row++].revents;
       const bool ended = polled[row++].revents != 0;
@@ -74,7 +77,7 @@ void LinkServer::State::serve() {
       // Another thread may have dropped it meanwhile.
       if (clients[index].get() == client && (revents != 0 || ended)) listen_to(index, revents, ended);
     }
-    greet(readable);
+    greet();
     if ((polled[1].revents & POLLIN) != 0) starved = !accept_all();
     {
       const std::lock_guard lock(mutex);
@@ -93,7 +96,7 @@ void LinkServer::State::serve() {
 /// False: this process has no descriptor left for one more.
 bool LinkServer::State::accept_all() {
   // Who is refused takes no place, and may come again at once: others have their turn.
-  for (std::size_t turn = 0; turn < max_newcomers && newcomers.size() < max_newcomers; ++turn) {
+  for (int turn = 0; turn < accepted_a_turn; ++turn) {
     UniqueFd socket = listener.accept();
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
     try {
@@ -105,6 +108,8 @@ bool LinkServer::State::accept_all() {
                            newcomer.peer.uid, geteuid()));
         continue;
       }
+      if (hear(newcomer)) continue;
+      make_place(newcomer.peer.pid);
       newcomers.push_back(std::move(newcomer));
     } catch (const std::exception&) {
       // It is gone already.
@@ -122,36 +127,48 @@ void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const st
       link::send_message(newcomer.socket.get(), link::encode_reason(generation, link::MessageType::refuse, why, text)));
 }
 
-void LinkServer::State::greet(std::vector<Newcomer*>& readable) {
-  const Deadline now = Clock::now();
-  for (auto at = newcomers.begin(); at != newcomers.end();) {
-    const bool speaks = std::find(readable.begin(), readable.end(), &*at) != readable.end();
-    if (!speaks && now < at->until) {
-      ++at;
-      continue;
-    }
-    std::array<std::byte, sizeof(link::Header) + sizeof(link::Hello) + 1> buffer{};
-    std::size_t bytes = 0;
-    if (speaks && link::receive_message(at->socket.get(), buffer, bytes) == link::Received::message) {
-      bool other_version = false;
-      const auto message = link::parse({buffer.data(), bytes}, &other_version);
-      const auto* hello = message ? std::get_if<link::Hello>(&message->body) : nullptr;
-      if (message && std::holds_alternative<link::Observe>(message->body)) {
-        report_to(*at);
-      } else if (hello != nullptr && message->generation != 0 && message->generation != generation) {
-        refuse(*at, link::Why::stale, "the server that is asked for has ended, this is a later one");
-      } else if (hello != nullptr) {
-        admit(*at, *hello);
-      } else if (other_version) {
-        refuse(*at, link::Why::version,
-               fmt::format("the server speaks version {} of the link: use the same gpumap on both sides",
-                           link::wire_version));
-      } else {
-        refuse(*at, link::Why::lied, "the first message is no hello: use gpumap on both sides");
-      }
-    }
-    at = newcomers.erase(at);
+/// For one more of process `pid`: of those that say nothing the oldest goes, of that process first.
+void LinkServer::State::make_place(pid_t pid) {
+  const auto is_of_it = [pid](const Newcomer& one) { return one.peer.pid == pid; };
+  if (std::count_if(newcomers.begin(), newcomers.end(), is_of_it) >= max_newcomers_of_process) {
+    newcomers.erase(std::find_if(newcomers.begin(), newcomers.end(), is_of_it));
+  } else if (newcomers.size() >= max_newcomers) {
+    newcomers.pop_front();
   }
+}
+
+void LinkServer::State::greet() {
+  const Deadline now = Clock::now();
+  std::erase_if(newcomers, [&](Newcomer& one) { return hear(one) || now >= one.until; });
+}
+
+bool LinkServer::State::hear(Newcomer& newcomer) {
+  std::array<std::byte, sizeof(link::Header) + sizeof(link::Hello) + 1> buffer{};
+  std::size_t bytes = 0;
+  const link::Received received = link::receive_message(newcomer.socket.get(), buffer, bytes);
+  if (received == link::Received::nothing) return false;
+  if (received != link::Received::message) return true;
+  bool other_version = false;
+  const auto message = link::parse({buffer.data(), bytes}, &other_version);
+  const auto* hello = message ? std::get_if<link::Hello>(&message->body) : nullptr;
+  if (message && std::holds_alternative<link::Observe>(message->body)) {
+    report_to(newcomer);
+  } else if (hello != nullptr && message->generation != 0 && message->generation != generation) {
+    refuse(newcomer, link::Why::stale, "the server that is asked for has ended, this is a later one");
+  } else if (hello != nullptr) {
+    admit(newcomer, *hello);
+  } else if (other_version) {
+    refuse(
+        newcomer, link::Why::version,
+        fmt::format("the server speaks version {} of the link: use the same gpumap on both sides", link::wire_version));
+  } else {
+    refuse(newcomer, link::Why::lied, "the first message is no hello: use gpumap on both sides");
+  }
+  return true;
+}
+
+LinkServer::State::Allowance& LinkServer::State::allowance_of(const Client& client) {
+  return allowances[client.who.pid > 0 ? std::int64_t{client.who.pid} : -1 - std::int64_t{client.who.index}];
 }
 
 void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
@@ -210,7 +227,9 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
   std::array<std::byte, link::largest_of_client + 1> buffer;
   // Of one that has hung up nothing more comes, and what it said before is heard.
   const bool over = (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
-  for (int turn = 0; (over || turn < messages_a_turn) && (revents & POLLIN) != 0; ++turn) {
+  Allowance& allowance = allowance_of(client);
+  const Deadline now = Clock::now();
+  for (int turn = 0; (over || turn < messages_a_turn) && (revents & POLLIN) != 0 && allowance.any(now); ++turn) {
     std::size_t bytes = 0;
     const link::Received received = link::receive_message(client.socket.get(), buffer, bytes);
     if (received == link::Received::nothing) break;
@@ -220,11 +239,13 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     }
     const auto message = received == link::Received::message ? link::parse({buffer.data(), bytes}) : std::nullopt;
     const bool known = message && message->generation == generation;
+    const bool looks = known && std::holds_alternative<link::Look>(message->body);
+    if (!looks || !fan.client(index)->offers.takes_look()) allowance.take();
     if (known && std::holds_alternative<link::Bye>(message->body)) {
       fan.stop_offering(index);
     } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {
       take_question(client, *ask);
-    } else if (!known || !std::holds_alternative<link::Look>(message->body)) {
+    } else if (!looks) {
       drop(index, link::Why::lied, "it sent an invalid message, or one that only servers send");
       return;
     }
@@ -260,8 +281,9 @@ void LinkServer::State::tell() {
   }
   for (const Event& event : now) {
     if (event.gone && event.why != link::Why::ended) {
-      std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n", listener.path().c_str(),
-                   event.who.index, event.who.name.c_str(), static_cast<int>(event.who.pid), event.reason.c_str());
+      std::fprintf(stderr, "gpumap: link %s: client %u (%s, process %d) is disconnected: %s\n",
+                   printable(listener.path()).c_str(), event.who.index, event.who.name.c_str(),
+                   static_cast<int>(event.who.pid), event.reason.c_str());
     }
     if (options.on_client) options.on_client(event.who, event.reason);
   }

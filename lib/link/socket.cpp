@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,21 +13,23 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap::link {
 namespace {
 
 constexpr int backlog = 64;
 
-[[noreturn]] void fail(const std::string& what, const std::string& path) {
+[[noreturn]] void fail(const std::string& what, const std::string& path, int cause = errno) {
   throw Error(ErrorCode::io, fmt::format("{} {}: {}: choose another socket-path, or make its folder writable", what,
-                                         path, std::strerror(errno)));
+                                         printable(path), std::strerror(cause)));
 }
 
 sockaddr_un address_of(const std::string& path) {
@@ -48,44 +51,139 @@ bool is_dead(pid_t pid) noexcept {
   return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/// Of the time between looking and listening.
-UniqueFd lock_beside(const std::string& path) {
-  const std::string name = path + ".lock";
-  UniqueFd fd(open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!fd) fail("cannot open", name);
-  // Others hold it for microseconds; one that was stopped meanwhile must not stop us for ever.
-  for (int turn = 0; flock(fd.get(), LOCK_EX | LOCK_NB) != 0; ++turn) {
-    if (errno != EWOULDBLOCK && errno != EINTR) fail("cannot lock", name);
-    if (turn == 1000) {
-      throw Error(ErrorCode::invalid,
-                  fmt::format("{} is locked by another process for 1 s: end it, or choose another socket-path", name));
+/// Listeners of this process, each plus one; 0: a free place.
+std::array<std::atomic<int>, 256> listeners;
+
+/// In a child of fork() a listener would answer for its parent when that has died, and keep its place.
+void let_go_of_listeners() noexcept {
+  const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (auto& listener : listeners) {
+    const int fd = listener.exchange(0) - 1;
+    if (fd >= 0 && nothing >= 0) dup3(nothing, fd, O_CLOEXEC);  // its owner still closes the number
+  }
+  if (nothing >= 0) close(nothing);
+}
+
+/// Beyond the last place a listener stays with children.
+void keep_from_children(int fd) noexcept {
+  static const int watching = pthread_atfork(nullptr, nullptr, let_go_of_listeners);
+  static_cast<void>(watching);
+  for (auto& listener : listeners) {
+    int free = 0;
+    if (listener.compare_exchange_strong(free, fd + 1)) return;
+  }
+}
+void leave_to_children(int fd) noexcept {
+  for (auto& listener : listeners) {
+    int own = fd + 1;
+    if (listener.compare_exchange_strong(own, 0)) return;
+  }
+}
+
+bool is_there(const Spot& spot, const std::string& name, struct stat& found) noexcept {
+  return fstatat(spot.folder.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+/// Of the time between looking and listening. The file goes with it.
+class Lock {
+ public:
+  explicit Lock(const Spot& spot) : spot_(spot), name_(spot.name + ".lock") {
+    const std::string shown = spot.path + ".lock";
+    for (int turn = 0;; ++turn) {
+      fd_ = UniqueFd(openat(spot.folder.get(), name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      // Whoever had it may have removed it in between.
+      if (fd_ && flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
+        if (is_there_still()) return;
+      } else {
+        wait_for_other(turn, shown);
+      }
+    }
+  }
+  ~Lock() { unlinkat(spot_.folder.get(), name_.c_str(), 0); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  [[nodiscard]] bool is_there_still() const noexcept {
+    struct stat mine {};
+    struct stat found {};
+    return fstat(fd_.get(), &mine) == 0 && is_there(spot_, name_, found) && found.st_ino == mine.st_ino &&
+           found.st_dev == mine.st_dev;
+  }
+
+  /// Others hold it for microseconds; one that was stopped meanwhile must not stop us for ever.
+  void wait_for_other(int turn, const std::string& shown) {
+    constexpr int turns = 1000;
+    const int cause = errno;
+    struct stat found {};
+    const bool of_other_user = !fd_ && (cause == EACCES || cause == EPERM) && is_there(spot_, name_, found);
+    if (!of_other_user && (!fd_ || (cause != EWOULDBLOCK && cause != EINTR))) {
+      fail(fd_ ? "cannot lock" : "cannot open", shown, cause);
+    }
+    if (turn > 0 && turn % turns == 0) {
+      // One that was killed meanwhile has left it.
+      const bool removed = of_other_user && turn == turns && unlinkat(spot_.folder.get(), name_.c_str(), 0) == 0;
+      if (!removed && of_other_user) {
+        throw Error(ErrorCode::invalid, fmt::format("{} of user {} is in the way: remove it, or choose another "
+                                                    "socket-path",
+                                                    printable(shown), found.st_uid));
+      }
+      if (!removed) {
+        throw Error(ErrorCode::invalid,
+                    fmt::format("{} is locked by another process for 1 s: end it, or choose another socket-path",
+                                printable(shown)));
+      }
     }
     usleep(1000);
   }
-  return fd;
-}
+
+  const Spot& spot_;
+  const std::string name_;
+  UniqueFd fd_;
+};
 
 /// Unlinks what a dead server left. Under the lock.
-void clear_place(const std::string& path) {
+void clear_place(const Spot& spot) {
   struct stat found {};
-  if (lstat(path.c_str(), &found) != 0) {
+  if (!is_there(spot, spot.name, found)) {
     if (errno == ENOENT) return;
-    fail("cannot look at", path);
+    fail("cannot look at", spot.path);
   }
   if (!S_ISSOCK(found.st_mode)) {
-    throw Error(ErrorCode::invalid, fmt::format("{} is there and is no socket: choose another socket-path", path));
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} is there and is no socket: choose another socket-path", printable(spot.path)));
   }
-  const UniqueFd probe = connect_to(path);
+  const UniqueFd probe = connect_to(spot.path);
   // A full queue is one of a server, too. Whatever else there is to say of the file is not ours to judge.
   const bool refused = !probe && (errno == ECONNREFUSED || errno == ENOENT);
   if (!refused) {
+    const bool queue_is_full = !probe && errno == EAGAIN;
     const pid_t pid = probe ? peer_of(probe.get()).pid : 0;
     if (!is_dead(pid)) {
+      const std::string who = pid > 0         ? fmt::format("process {}", pid)
+                              : queue_is_full ? "a process that lets nobody in, and whose queue is full"
+                                              : "a process that is not seen from here";
       throw Error(ErrorCode::invalid,
-                  fmt::format("{} is served by process {}: end it, or choose another socket-path", path, pid));
+                  fmt::format("{} is served by {}: end it, or choose another socket-path", printable(spot.path), who));
     }
   }
-  if (unlink(path.c_str()) != 0 && errno != ENOENT) fail("cannot remove", path);
+  if (unlinkat(spot.folder.get(), spot.name.c_str(), 0) != 0 && errno != ENOENT) fail("cannot remove", spot.path);
+}
+
+/// The file that bind() made has the mode of the socket, less the process's umask. No path is looked up for it again:
+/// somebody may have put another file, or a link to one, in its place.
+void set_mode(const Spot& spot, mode_t mode) {
+  const UniqueFd file(openat(spot.folder.get(), spot.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  struct stat found {};
+  if (!file || fstat(file.get(), &found) != 0) fail("cannot look at", spot.path);
+  if (!S_ISSOCK(found.st_mode) || found.st_uid != geteuid() || found.st_nlink != 1) {
+    throw Error(ErrorCode::invalid, fmt::format("somebody put another file in the place of {}: choose a folder that "
+                                                "only this user can write to",
+                                                printable(spot.path)));
+  }
+  constexpr mode_t permissions = 07777;
+  if ((found.st_mode & permissions) == mode) return;
+  if (chmod(fmt::format("/proc/self/fd/{}", file.get()).c_str(), mode) != 0) fail("cannot set the mode of", spot.path);
 }
 
 }  // namespace
@@ -111,29 +209,46 @@ UniqueFd watch_process(pid_t pid) noexcept {
   return {};
 }
 
-Listener::Listener(std::string path, mode_t mode) : path_(std::move(path)) {
-  const sockaddr_un address = address_of(path_);
-  const UniqueFd lock = lock_beside(path_);
-  clear_place(path_);
+Spot::Spot(std::string where) : path(std::move(where)) {
+  const std::size_t slash = path.rfind('/');
+  name = path.substr(slash == std::string::npos ? 0 : slash + 1);
+  const std::string parent = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  folder = UniqueFd(open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) fail("cannot open the folder of", path);
+}
+
+Listener::Listener(std::string path, mode_t mode) : spot_((static_cast<void>(address_of(path)), std::move(path))) {
+  const sockaddr_un address = address_of(spot_.path);
+  const Lock lock(spot_);
+  clear_place(spot_);
   fd_ = make_socket();
-  if (!fd_) fail("no socket for", path_);
-  // Before the file is there: it is never there with another mode.
-  if (fchmod(fd_.get(), mode) != 0) fail("cannot set the mode of", path_);
-  if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) fail("cannot bind", path_);
+  if (!fd_) fail("no socket for", spot_.path);
+  // Before the file is there: it is never there with more than this mode.
+  if (fchmod(fd_.get(), mode) != 0) fail("cannot set the mode of", spot_.path);
+  if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    fail("cannot bind", spot_.path);
   struct stat made {};
-  if (lstat(path_.c_str(), &made) == 0) inode_ = made.st_ino;
-  if (chmod(path_.c_str(), mode) != 0 || listen(fd_.get(), backlog) != 0) {
-    const int cause = errno;
-    unlink(path_.c_str());
-    errno = cause;
-    fail("cannot listen at", path_);
+  if (is_there(spot_, spot_.name, made)) inode_ = made.st_ino;
+  try {
+    set_mode(spot_, mode);
+    if (listen(fd_.get(), backlog) != 0) fail("cannot listen at", spot_.path);
+  } catch (...) {
+    remove_file();
+    throw;
   }
+  keep_from_children(fd_.get());
 }
 
 Listener::~Listener() {
-  // Not the file of a server that has taken this place.
+  if (fd_) leave_to_children(fd_.get());
+  remove_file();
+}
+
+/// Not the file of a server that has taken this place.
+void Listener::remove_file() noexcept {
   struct stat found {};
-  if (inode_ != 0 && lstat(path_.c_str(), &found) == 0 && found.st_ino == inode_) unlink(path_.c_str());
+  if (inode_ == 0 || !is_there(spot_, spot_.name, found) || found.st_ino != inode_) return;
+  unlinkat(spot_.folder.get(), spot_.name.c_str(), 0);
 }
 
 UniqueFd Listener::accept() const noexcept {

@@ -25,11 +25,22 @@ struct Peer {
 /// fork(). Empty where the kernel has none to give.
 [[nodiscard]] UniqueFd watch_process(pid_t pid) noexcept;
 
+/// Where a socket's file is: its folder, which is held open, and its name there. The path, looked up anew, may lead
+/// elsewhere.
+struct Spot {
+  /// Throws Error(io): no such folder, or no right to it.
+  explicit Spot(std::string where);
+  std::string path;
+  std::string name;
+  UniqueFd folder;
+};
+
 /// A listening SOCK_SEQPACKET socket and its file, which goes with it. Thread safety: one thread at a time.
 ///
 /// Two servers that start at once: who holds the lock on `path`.lock looks whether somebody answers at `path`, and
-/// takes its place or leaves it alone. The lock is held for that moment only, so it tells nothing of who lives: a
-/// connection does, and of a listener that a dead server's child inherited, the server's process does.
+/// takes its place or leaves it alone. The lock, with its file, is there for that moment only, so it tells nothing of
+/// who lives: a connection does. A child of fork() loses the listener as fork() returns; of one that a child made by
+/// clone() inherited, the server's process tells who lives.
 class Listener {
  public:
   /// Throws Error(invalid): the path is too long, no socket, or served; Error(io).
@@ -40,11 +51,13 @@ class Listener {
 
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
   [[nodiscard]] UniqueFd accept() const noexcept;  ///< empty when nobody waits; never blocks
-  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  [[nodiscard]] const std::string& path() const noexcept { return spot_.path; }
   void leave_file() noexcept { inode_ = 0; }  ///< the file stays: it is another process's business
 
  private:
-  std::string path_;
+  void remove_file() noexcept;
+
+  const Spot spot_;
   UniqueFd fd_;
   ino_t inode_ = 0;
 };

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "printable.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap::link {
 namespace {
@@ -155,8 +155,8 @@ std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_versi
       return message;
     }
     case MessageType::data: {
-      const auto data = take_text<Data>(rest, max_link_message);
-      if (!data) return std::nullopt;
+      const auto data = take_text<Data>(rest, max_part);
+      if (!data || data->head.rest > max_link_message) return std::nullopt;
       message.body = *data;
       return message;
     }
@@ -167,7 +167,7 @@ std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_versi
       return message;
     }
     case MessageType::answer: {
-      const auto answer = take_text<Answer>(rest, max_link_message);
+      const auto answer = take_text<Answer>(rest, max_link_answer);
       if (!answer) return std::nullopt;
       message.body = *answer;
       return message;

@@ -31,6 +31,7 @@ namespace gpumap::link {
 ///         ·                                    ·
 ///     in order, by `before`                ◀── data       a message
 ///     at once                              ◀── data       one that overtakes frames (before = at_once)
+///                                              data …     a long message, in parts
 ///     ask                             ──▶                 for the application: a question, or something to know
 ///     whoever asked, by `number`           ◀── answer     nothing for number 0, and where the application has none
 ///     wakes                                ◀── look       only where the client said that it sleeps
@@ -54,7 +55,7 @@ namespace gpumap::link {
 /// is wanted, or 0.)
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 3;
+inline constexpr std::uint16_t wire_version = 4;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -132,7 +133,9 @@ struct Reason {
 struct DataHead {
   std::uint64_t number = 0;  ///< 1, 2, … for each client
   std::uint64_t before = 0;  ///< the ticket of the frame that it precedes, or:
+  std::uint64_t rest = 0;    ///< bytes of the same message that the next ones have: they follow one another
 };
+inline constexpr std::size_t max_part = max_link_answer;     ///< bytes of a message that go into one
 inline constexpr std::uint64_t at_once = ~std::uint64_t{0};  ///< no ticket: those have 54 bits
 
 /// Ask and answer.
@@ -179,8 +182,8 @@ inline constexpr std::size_t largest_report =
     sizeof(Header) + sizeof(RingFigures) + max_link_clients * sizeof(ClientFigures);
 
 static_assert(sizeof(Header) == 24 && sizeof(Hello) == 72 && sizeof(MemoryOffer) == 56 && sizeof(Welcome) == 96);
-static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 16 && sizeof(AskHead) == 8);
-inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_link_message;
+static_assert(sizeof(Reason) == 248 && sizeof(DataHead) == 24 && sizeof(AskHead) == 8);
+inline constexpr std::size_t largest_message = sizeof(Header) + sizeof(DataHead) + max_part;
 inline constexpr std::size_t largest_of_client = sizeof(Header) + sizeof(AskHead) + max_link_question;
 
 struct Look {};

@@ -53,6 +53,19 @@ TEST(LinkDevice, TheSameProcessMayImportToo) {
   EXPECT_EQ(torn_at(bytes.data(), bytes.size(), 0, lease.slot()), bytes.size());
 }
 
+// Whoever follows a producer has no device to choose: it is the one that the producer has.
+TEST(LinkDevice, OfTheServerIsOpenedWhereNoneIsNamed) {
+  const TemporaryFolder folder;
+  const auto device = Device::open();
+  const auto ring = device_ring(device, Transport::bar);
+  const auto server = LinkServer::serve(ring, {.path = folder.path() / "link"});
+  LinkConsumerOptions options;
+  options.path = server->path();
+  options.patience = patience;
+  const auto consumer = LinkConsumer::connect(options);
+  EXPECT_EQ(consumer->ring()->device()->info().uuid, device->info().uuid);
+}
+
 TEST(LinkDevice, WhatCannotCrossSaysSo) {
   const TemporaryFolder folder;
   const auto device = Device::open();

@@ -95,7 +95,7 @@ TEST(LinkEnd, MessagesThatWaitForRoomGoOutBeforeTheEnd) {
   for (const bool leaves : {false, true}) {
     Served served(2, {.linger = patience});
     const auto consumer = served.consumer();
-    const std::vector<std::byte> text(max_link_message, std::byte{7});
+    const std::vector<std::byte> text(max_link_answer, std::byte{7});
     constexpr int messages = 200;  // more than a socket has room for
     for (int n = 0; n < messages; ++n) served.server->send(text);
     std::thread end([&] {
@@ -189,7 +189,7 @@ TEST(LinkEnd, AChildOfForkKeepsNoConnectionOpen) {
     alarm(60);  // it ends with the test at the latest
     for (;;) pause();
   }
-  const std::vector<std::byte> text(max_link_message, std::byte{7});
+  const std::vector<std::byte> text(max_link_answer, std::byte{7});
   for (int n = 0; n < 50; ++n) served.server->send(text);
   served.server.reset();
   LinkFrame frame;

@@ -329,8 +329,51 @@ TEST(LinkLiar, AConsumerMissesNoMessage) {
   HonestParts parts;
   EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode_data(5, {2, 0}, {})),
             "the server left a message out");
+  const std::vector<std::byte> ten(10);
+  const std::string no_parts = "the server sent parts that are no message";
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode_data(5, {1, 0, 5}, {})), no_parts);
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode_data(5, {1, 0, max_link_message - 9}, ten)),
+            no_parts);
+  EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode_data(5, {1, 0, ~std::uint64_t{0}}, ten)),
+            "the server sent an invalid message");
   EXPECT_EQ(answered_with(parts.welcome, parts.fds(), link::encode(6, link::Look{})),
             "the server sent a message of another ring");
+}
+
+// Parts of two messages are none.
+TEST(LinkLiar, AConsumerTakesNoPartForAnother) {
+  const std::vector<std::byte> ten(10);
+  for (const link::DataHead& lie : {link::DataHead{2, 0, 11}, link::DataHead{2, 0, 9}, link::DataHead{2, 1, 10},
+                                    link::DataHead{2, link::at_once, 10}, link::DataHead{2, 0, 20}}) {
+    RawServer server;
+    const auto consumer = server.consumer();
+    EXPECT_EQ(link::send_message(server.socket.get(), link::encode_data(5, {1, 0, 20}, ten)), link::Sent::ok);
+    EXPECT_EQ(link::send_message(server.socket.get(), link::encode_data(5, lie, ten)), link::Sent::ok);
+    EXPECT_EQ(next_of(*consumer), "closed");
+    EXPECT_EQ(consumer->why(), "the server sent parts that are no message") << lie.before << ' ' << lie.rest;
+  }
+  RawServer server;
+  const auto consumer = server.consumer();
+  for (const std::uint64_t rest : {20, 10, 0}) {
+    const link::DataHead head{3 - rest / 10, 0, rest};
+    EXPECT_EQ(link::send_message(server.socket.get(), link::encode_data(5, head, bytes_of("0123456789"))),
+              link::Sent::ok);
+  }
+  EXPECT_EQ(next_of(*consumer), "'012345678901234567890123456789'") << "the truth";
+}
+
+// Its memory is on one GPU, and no other will do.
+TEST(LinkLiar, AConsumerOpensNoOtherGpuThanTheServers) {
+  RawServer server;
+  link::MemoryOffer& memory = server.parts.welcome.memory;
+  memory.kind = static_cast<std::uint32_t>(link::MemoryKind::opaque);
+  for (std::size_t at = 0; at < memory.device.size(); ++at) memory.device[at] = static_cast<std::uint8_t>(17 * at + 3);
+  const Greeter greeter(server.listener, server.parts.welcome, server.parts.fds());
+  LinkConsumerOptions options;
+  options.path = server.path();
+  options.patience = patience;
+  const std::string text = error_text([&] { (void)LinkConsumer::connect(options); }, ErrorCode::no_device);
+  EXPECT_NE(text.find("GPU " + to_string(memory.device)), std::string::npos) << text;
 }
 
 }  // namespace

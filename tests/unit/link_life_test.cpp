@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "link_helpers.hpp"
+#include "no_threads.hpp"
 
 namespace gpumap {
 namespace {
@@ -295,6 +296,29 @@ TEST(LinkLife, ClientsCannotWriteFrames) {
   Served served(2);
   const auto consumer = served.consumer();
   EXPECT_DEATH(*consumer->ring()->mapping()->host() = std::byte{1}, "");
+}
+
+// "Resource temporarily unavailable" alone tells nobody what to do.
+TEST(LinkLife, WhereNoThreadCanBeHadThatIsSaid) {
+  const Served served(2);
+  const Served other(2);
+  const auto ring = link_ring(2);
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+  const auto says = [](const std::string& text) {
+    EXPECT_NE(text.find("no thread for"), std::string::npos) << text;
+    EXPECT_NE(text.find("ulimit -u"), std::string::npos) << text;
+  };
+  {
+    const NoThreads none;
+    says(error_text([&] { (void)served.consumer(); }, ErrorCode::io));
+    says(error_text([&] { (void)LinkServer::serve(ring, {.path = path}); }, ErrorCode::io));
+  }
+  // Nothing is left of the two.
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+  const auto server = LinkServer::serve(ring, {.path = path});
+  const auto consumer = served.consumer();
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
 }
 
 }  // namespace

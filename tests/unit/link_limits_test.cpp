@@ -108,6 +108,81 @@ TEST(LinkLimits, MoreThanCanBeHeardAreWaitedForInSleep) {
   EXPECT_LT(share_of_cpu(), 0.2) << "it spins";
 }
 
+// Whoever connects and says nothing takes the places of its own process only.
+TEST(LinkLimits, SilentConnectionsOfOneProcessKeepNobodyOut) {
+  Served served(2);
+  std::atomic<bool> over{false};
+  std::atomic<std::size_t> open{0};
+  std::thread silent([&] {
+    std::vector<UniqueFd> all(100);
+    std::size_t at = 0;
+    for (; !over; at = (at + 1) % all.size()) {
+      pollfd polled{all[at].get(), 0, 0};
+      if (all[at] && poll(&polled, 1, 0) == 0) continue;  // it was not closed
+      all[at] = link::connect_to(served.path);
+      if (all[at]) ++open;
+    }
+  });
+  EXPECT_TRUE(comes_true([&] { return open >= 100; }));
+  for (int n = 0; n < 3; ++n) {
+    const auto honest = served.consumer();
+    EXPECT_EQ(served.send(7), RingStatus::ok);
+    EXPECT_EQ(next_of(*honest), "7");
+  }
+  over = true;
+  silent.join();
+}
+
+// They stay in its socket.
+TEST(LinkLimits, WordsThatNobodyWantedAreHeardNowAndThen) {
+  Served served(3);
+  RawClient client(served.path);
+  client.join(LinkLeak::oldest);
+  const auto honest = served.consumer();
+  const link::Bytes look = link::encode(client.generation(), link::Look{});
+  const Deadline began = Clock::now();
+  std::uint64_t heard = 0;
+  while (Clock::now() - began < 2s) {
+    const link::Sent sent = link::send_message(client.fd(), look);
+    ASSERT_NE(sent, link::Sent::gone);
+    heard += sent == link::Sent::ok ? 1 : 0;
+  }
+  const std::chrono::duration<double> time = Clock::now() - began;
+  // So much at once, so much in a second, and what the socket holds.
+  EXPECT_LT(static_cast<double>(heard), 10'000 + 5'000 * time.count() + 2'000);
+  EXPECT_GT(heard, 10'000U);
+  EXPECT_EQ(served.server->clients().size(), 2U);
+  for (std::uint64_t n = 0; n < 10; ++n) {
+    ASSERT_EQ(served.send(n), RingStatus::ok);
+    EXPECT_EQ(next_of(*honest), std::to_string(n));
+  }
+}
+
+// It may be paused: it misses nothing, and the producer is told that it has to wait.
+TEST(LinkLimits, MessagesOfAClientThatReadsNoneCanBeHeldBack) {
+  Served served(3);
+  const auto consumer = served.consumer(LinkLeak::no);
+  const auto leaky = served.consumer(LinkLeak::oldest);
+  std::uint64_t sent = 0;
+  while (served.server->wait_until_read(Deadline{})) {
+    served.server->send(bytes_of(std::to_string(sent++)));
+    ASSERT_LT(sent, 100'000U);
+  }
+  EXPECT_GE(sent, 256U);
+  EXPECT_FALSE(served.server->wait_until_read(Clock::now() + 20ms));
+  EXPECT_EQ(served.server->clients().size(), 2U);
+  for (std::uint64_t n = 0; n < sent; ++n) ASSERT_EQ(next_of(*consumer), "'" + std::to_string(n) + "'");
+  EXPECT_TRUE(served.server->wait_until_read(soon())) << "the other one may miss what it does not read";
+  while (served.server->wait_until_read(Deadline{})) served.server->send(bytes_of("x"));
+  served.server->end_unread();
+  EXPECT_TRUE(served.server->wait_until_read(Deadline{}));
+  std::string last;
+  do last = next_of(*consumer);
+  while (last == "'x'");
+  EXPECT_EQ(last, "closed");
+  EXPECT_EQ(served.server->clients().size(), 1U);
+}
+
 TEST(LinkLimits, AThousandClientsLeaveNoDescriptor) {
   Served served(2);
   { const auto first = served.consumer(); }

@@ -6,13 +6,16 @@
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <set>
 #include <string>
@@ -74,14 +77,14 @@ TEST_F(LinkSocket, WhoLivesIsNotRobbedWithAFullQueueEither) {
   error_text([&] { const Listener second(path, 0600); }, ErrorCode::invalid);
 }
 
-// A listener that a child of the dead server still holds answers, but nobody is there.
-TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlace) {
+// A listener that a child of the dead server still holds answers, but nobody is there. A child of fork() does not.
+void serve_and_leave_a_child(const std::string& path, bool forks, bool fills_queue) {
   int ready[2];
   ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
   const pid_t server = fork();
   if (server == 0) {
     auto* listener = new Listener(path, 0600);
-    const pid_t child = fork();
+    const auto child = static_cast<pid_t>(forks ? fork() : syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, 0));
     if (child == 0) {
       sleep(60);
       _exit(0);
@@ -93,11 +96,76 @@ TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlace) {
   pid_t child = 0;
   ASSERT_EQ(read(ready[0], &child, sizeof child), static_cast<ssize_t>(sizeof child));
   ASSERT_EQ(waitpid(server, nullptr, 0), server);
-  EXPECT_TRUE(link::connect_to(path)) << "it answers";
+  // The child has yet to come out of fork().
+  EXPECT_TRUE(comes_true([&] { return static_cast<bool>(link::connect_to(path)) == !forks; })) << "it answers";
+  for (int n = 0; n < 100 && fills_queue; ++n) (void)link::connect_to(path);
   EXPECT_NO_THROW(const Listener second(path, 0600));
   EXPECT_EQ(kill(child, SIGKILL), 0);
   close(ready[0]);
   close(ready[1]);
+}
+
+TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlace) {
+  serve_and_leave_a_child(path, true, false);
+  serve_and_leave_a_child(path, false, false);
+}
+
+// Each try to connect stays in its queue, which is full after 64.
+TEST_F(LinkSocket, ADeadServersChildDoesNotKeepThePlaceHoweverManyTriedToConnect) {
+  serve_and_leave_a_child(path, true, true);
+}
+
+TEST_F(LinkSocket, NoFileIsLeftBesideIt) {
+  const auto files = [this] {
+    return std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator());
+  };
+  {
+    const Listener listener(path, 0600);
+    EXPECT_EQ(files(), 1) << "the socket";
+    error_text([&] { const Listener second(path, 0600); }, ErrorCode::invalid);
+    EXPECT_EQ(files(), 1);
+  }
+  EXPECT_EQ(files(), 0);
+  // Of a process that was killed in that moment.
+  std::ofstream(path + ".lock") << "";
+  { const Listener listener(path, 0600); }
+  EXPECT_EQ(files(), 0);
+}
+
+// Whoever may write to the folder swaps the socket for a link to another file.
+TEST_F(LinkSocket, ItsModeIsGivenToNoOtherFile) {
+  const std::string victim = folder.path() / "victim";
+  std::ofstream(victim) << "secret";
+  ASSERT_EQ(chmod(victim.c_str(), 0600), 0);
+  std::atomic<bool> over{false};
+  std::thread swapper([&] {
+    const std::string link_to_victim = folder.path() / "swap";
+    while (!over) {
+      struct stat found {};
+      if (lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) continue;
+      if (symlink(victim.c_str(), link_to_victim.c_str()) == 0) rename(link_to_victim.c_str(), path.c_str());
+    }
+  });
+  const mode_t before = umask(0077);
+  for (int round = 0; round < 300; ++round) {
+    try {
+      const Listener listener(path, 0666);
+    } catch (const Error&) {
+    }
+    unlink(path.c_str());
+  }
+  umask(before);
+  over = true;
+  swapper.join();
+  struct stat found {};
+  ASSERT_EQ(stat(victim.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777U, 0600U);
+}
+
+TEST_F(LinkSocket, PathsInErrorsCanBePrinted) {
+  const std::string text = error_text(
+      [&] { const Listener listener(std::string(folder.path() / "no\x1b[2J" / "link\xff"), 0600); }, ErrorCode::io);
+  EXPECT_NE(text.find("no\\x1b[2J/link\\xff"), std::string::npos) << text;
 }
 
 TEST_F(LinkSocket, WhatIsNoSocketIsLeftAlone) {

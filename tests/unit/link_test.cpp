@@ -213,8 +213,8 @@ TEST(Link, MessagesOfAllLengthsArriveWhole) {
   Served served(2);
   const auto consumer = served.consumer();
   std::mt19937 random(7);
-  for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4097}, max_link_message}) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4097}, max_link_answer,
+                                  max_link_answer + 1, 2 * max_link_answer, max_link_message}) {
     std::vector<std::byte> sent(bytes);
     for (auto& one : sent) one = static_cast<std::byte>(random());
     served.server->send(sent);
@@ -231,7 +231,7 @@ TEST(Link, MessagesThatWaitForRoomKeepTheirPlace) {
   const auto consumer = served.consumer();
   // More than a socket holds.
   for (std::uint64_t n = 0; n < 100; ++n) {
-    served.server->send(std::vector<std::byte>(max_link_message, static_cast<std::byte>(n)));
+    served.server->send(std::vector<std::byte>(max_link_answer, static_cast<std::byte>(n)));
     if (n == 50) served.send(50);
   }
   ReadLease lease;

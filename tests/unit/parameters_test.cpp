@@ -41,6 +41,8 @@ TEST(Parameters, ErrorsNameTheColumn) {
       {"gain=1,", "column 8: expected a name, found the end"},
       {",", "column 1: expected a name, found ','"},
       {"2=1", "column 1: expected a name, found '2'"},
+      {"€=1", "column 1: expected a name, found '€'"},
+      {"gain=\xff", "column 6: expected a number, found '\\xff'"},
       {"a=[1,2", "column 7: expected ',' or ']', found the end"},
       {"a=[]", "column 4: expected a number, found ']'"},
       {"a=1,b=2, a=3", "column 10: 'a' is given twice"},

@@ -26,10 +26,10 @@ namespace gpumap {
 /// nothing but its frames.
 
 inline constexpr std::uint32_t max_link_clients = 16;
-inline constexpr std::size_t max_link_message = 60'000;  ///< bytes of LinkServer::send()
-inline constexpr std::size_t max_link_note = 16'384;     ///< bytes of a note of LinkServer::show()
-
-inline constexpr std::size_t max_link_question = 4096;  ///< bytes of LinkConsumer::ask() and tell()
+inline constexpr std::size_t max_link_message = 1'000'000;  ///< bytes of LinkServer::send()
+inline constexpr std::size_t max_link_answer = 60'000;      ///< bytes of LinkServer::answer()
+inline constexpr std::size_t max_link_note = 16'384;        ///< bytes of a note of LinkServer::show()
+inline constexpr std::size_t max_link_question = 4096;      ///< bytes of LinkConsumer::ask() and tell()
 
 /// What a client misses that is slower than the producer.
 enum class LinkLeak : std::uint32_t {
@@ -152,12 +152,17 @@ class GPUMAP_API LinkServer {
   /// A message to every client, in order with the frames: after those handed on so far, before later ones.
   /// `keep`: not 0: clients that come later get it first; a later message with the same key takes its place.
   /// Error(invalid) for one of more than max_link_message bytes. A client that does not read 1024 of them is
-  /// disconnected.
+  /// disconnected; a long one counts for each max_link_answer bytes that it has. See wait_until_read().
   void send(std::span<const std::byte> message, std::uint32_t keep = 0);
   /// The same, but it overtakes frames and messages that clients have not taken, and is not kept.
   void send_at_once(std::span<const std::byte> message);
   /// The answer to a question; nothing where who asked is gone. Error(invalid) as for send().
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
+  /// Until no client with LinkLeak::no has more than 256 messages unread, so that such a client, which may be paused,
+  /// is waited for and not disconnected. False: the deadline came first.
+  [[nodiscard]] bool wait_until_read(Deadline deadline);
+  /// Disconnect those that wait_until_read() waits for.
+  void end_unread();
   /// Take back all frames that clients have not taken (a flush).
   void withdraw_all();
   /// Clients that come later are not told what was sent with this key.
@@ -232,6 +237,9 @@ class GPUMAP_API LinkConsumer {
   /// reason; Error(not_supported): memory of another GPU than `device`, or another version.
   [[nodiscard]] static std::unique_ptr<LinkConsumer> connect(std::shared_ptr<Device> device,
                                                              LinkConsumerOptions options);
+  /// The same, on the GPU that the server's memory is on; where it is on none, on the first one. Error(no_device): this
+  /// process does not see that GPU.
+  [[nodiscard]] static std::unique_ptr<LinkConsumer> connect(LinkConsumerOptions options);
   ~LinkConsumer();
   LinkConsumer(const LinkConsumer&) = delete;
   LinkConsumer& operator=(const LinkConsumer&) = delete;
@@ -280,6 +288,8 @@ class GPUMAP_API LinkConsumer {
   explicit LinkConsumer(std::shared_ptr<State> state);
   [[nodiscard]] LinkNext wait_for(LinkFrame& frame, const std::function<LinkNext(std::uint32_t slot)>& hand_over,
                                   Deadline deadline);
+  [[nodiscard]] static std::unique_ptr<LinkConsumer> connect_on(std::shared_ptr<Device> device,
+                                                                LinkConsumerOptions options);
   std::shared_ptr<State> state_;
 };
 

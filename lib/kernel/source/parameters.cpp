@@ -15,6 +15,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/printable.hpp"
 #include "kernel/source/declared_parameters.hpp"
 
 namespace gpumap {
@@ -112,7 +113,9 @@ class Parser {
 
   [[nodiscard]] bool at_end() const { return at_ == text_.size(); }
   [[nodiscard]] std::string found() const {
-    return at_end() ? std::string("the end") : fmt::format("'{}'", text_[at_]);
+    if (at_end()) return "the end";
+    const std::size_t bytes = std::max<std::size_t>(printable_bytes(text_.substr(at_)), 1);  // all of a character
+    return fmt::format("'{}'", printable(text_.substr(at_, bytes)));
   }
   [[noreturn]] static void fail(std::size_t at, const std::string& what) {
     throw Error(ErrorCode::invalid,

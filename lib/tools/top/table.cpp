@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "printable.hpp"
+#include "gpumap/printable.hpp"
 #include "rows.hpp"
 
 namespace gpumap::top {

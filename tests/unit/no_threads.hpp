@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <pthread.h>
+
+#include <cstddef>
+
+namespace gpumap::test {
+
+/// While it lives, this process gets no thread: each would have a stack that no memory holds.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_attr_t huge;
+    pthread_getattr_default_np(&before_);
+    pthread_getattr_default_np(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 62U);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+}  // namespace gpumap::test
