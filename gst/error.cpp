@@ -2,8 +2,12 @@
 #include "gst/error.hpp"
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap::gst {
+std::string message_of(std::string_view text) {
+  return printable(text, "\n\t");
+}
 
 void post_error(GstElement* element, const std::exception& error) {
   GQuark domain = GST_RESOURCE_ERROR;
@@ -33,13 +37,14 @@ void post_error(GstElement* element, const std::exception& error) {
         break;
     }
   }
-  gst_element_message_full(element, GST_MESSAGE_ERROR, domain, code, g_strdup(error.what()), nullptr, __FILE__,
-                           static_cast<const gchar*>(__func__), __LINE__);
+  gst_element_message_full(element, GST_MESSAGE_ERROR, domain, code, g_strdup(message_of(error.what()).c_str()),
+                           nullptr, __FILE__, static_cast<const gchar*>(__func__), __LINE__);
 }
 
 void post_warning(GstElement* element, const std::string& text) {
   gst_element_message_full(element, GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT,
-                           g_strdup(text.c_str()), nullptr, __FILE__, static_cast<const gchar*>(__func__), __LINE__);
+                           g_strdup(message_of(text).c_str()), nullptr, __FILE__, static_cast<const gchar*>(__func__),
+                           __LINE__);
 }
 
 }  // namespace gpumap::gst

@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "gpumap/printable.hpp"
 #include "gst/analytics/relations.hpp"
 
 namespace gpumap::gst {
@@ -82,9 +83,9 @@ void KernelResult::read(const Of& of, Words words) {
 
   const char* name = rule_.message.empty() ? usual_message : rule_.message.c_str();
   Ptr<GstStructure> message(gst_structure_new(
-      name, "kernel", G_TYPE_STRING, rule_.kernel.c_str(), "bytes", G_TYPE_UINT64, static_cast<guint64>(of.bytes),
-      "sequence", G_TYPE_UINT64, static_cast<guint64>(of.sequence), "pts", G_TYPE_UINT64, static_cast<guint64>(of.pts),
-      "offset", G_TYPE_UINT64, static_cast<guint64>(of.offset), nullptr));
+      name, "kernel", G_TYPE_STRING, printable(rule_.kernel).c_str(), "bytes", G_TYPE_UINT64,
+      static_cast<guint64>(of.bytes), "sequence", G_TYPE_UINT64, static_cast<guint64>(of.sequence), "pts",
+      G_TYPE_UINT64, static_cast<guint64>(of.pts), "offset", G_TYPE_UINT64, static_cast<guint64>(of.offset), nullptr));
   tell(message.get(), words);
   if (late_) {
     for_meta_.emplace_back(gst_structure_copy(message.get()));

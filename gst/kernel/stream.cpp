@@ -70,7 +70,8 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;
-    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s: keeping the previous parameters", error.what()), (nullptr));
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS,
+                        ("%s: keeping the previous parameters", message_of(error.what()).c_str()), (nullptr));
   }
 }
 
@@ -81,7 +82,7 @@ void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime t
 
 void refresh_tables(GstBaseTransform* trans, KernelRunner& runner) {
   const std::string problem = runner.refresh_tables();
-  if (!problem.empty()) GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", problem.c_str()), (nullptr));
+  if (!problem.empty()) GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(problem).c_str()), (nullptr));
 }
 
 void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
@@ -89,7 +90,7 @@ void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outc
   if (outcome->empty()) {
     GST_INFO_OBJECT(trans, "the kernel was loaded again");
   } else {
-    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", outcome->c_str()), (nullptr));
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(*outcome).c_str()), (nullptr));
   }
 }
 
@@ -110,7 +111,7 @@ bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   runner.break_off();
   GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
   if (!std::exchange(state.shortfall_told, true)) {
-    GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", why.c_str()), (nullptr));
+    GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", message_of(why).c_str()), (nullptr));
   }
   return true;
 }
@@ -122,7 +123,7 @@ void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
   const std::string risk = runner.risk();
   if (risk.empty()) return;
   state.risk_told = true;
-  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", risk.c_str()), (nullptr));
+  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(risk).c_str()), (nullptr));
 }
 
 /// The kernel gave nothing of `in`: who waits for a frame of that time, a mixer or a sink that prerolls, need not.

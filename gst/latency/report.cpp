@@ -6,6 +6,8 @@
 #include <string_view>
 #include <utility>
 
+#include "gpumap/printable.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -36,11 +38,11 @@ std::string line(std::string_view name, const Percentiles& figures) {
 }  // namespace
 
 GstStructure* latency_structure(const LatencySummary& summary) {
-  GstStructure* made = gst_structure_new("gpumap-latency", "channel", G_TYPE_STRING, summary.channel.c_str(), "frames",
-                                         G_TYPE_UINT64, static_cast<guint64>(summary.frames), "dropped", G_TYPE_UINT64,
-                                         static_cast<guint64>(summary.dropped), "without-gpu-times", G_TYPE_UINT64,
-                                         static_cast<guint64>(summary.without_gpu_times), "gpu-error", G_TYPE_UINT64,
-                                         static_cast<guint64>(summary.gpu_error_ns), nullptr);
+  GstStructure* made = gst_structure_new("gpumap-latency", "channel", G_TYPE_STRING, printable(summary.channel).c_str(),
+                                         "frames", G_TYPE_UINT64, static_cast<guint64>(summary.frames), "dropped",
+                                         G_TYPE_UINT64, static_cast<guint64>(summary.dropped), "without-gpu-times",
+                                         G_TYPE_UINT64, static_cast<guint64>(summary.without_gpu_times), "gpu-error",
+                                         G_TYPE_UINT64, static_cast<guint64>(summary.gpu_error_ns), nullptr);
   for (std::size_t i = 0; i < stage_count; ++i) {
     set_percentiles(made, to_string(static_cast<Stage>(i)), summary.stages[i]);
   }

@@ -2,8 +2,11 @@
 // What gpumapkernel tells of itself while it runs.
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <string>
 
+#include "kernel_file.hpp"
+#include "own_kernel.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -54,6 +57,17 @@ TEST(KernelStats, CountSinceTheStart) {
     pipeline.stop();
     EXPECT_EQ(stats_of(first).frames, 0U);
   }
+}
+
+// A path may be any bytes, a field of a structure only text.
+TEST(KernelStats, NameAKernelWhosePathIsNoText) {
+  const KernelFile file(gray("", "1u"));
+  const std::string path = file.beside("odd\xff.comp");
+  std::filesystem::copy_file(file.path(), path);
+  Own own("");
+  g_object_set(own.pipeline().element("kernel"), "location", path.c_str(), nullptr);
+  ASSERT_TRUE(own.frame());
+  EXPECT_THAT(stats_of(own.pipeline().element("kernel")).kernel, testing::HasSubstr("odd\\xff"));
 }
 
 TEST(KernelStats, HaveNoLatencyOfFramesThatNobodyFollows) {
