@@ -53,6 +53,8 @@ class Reader {
     if (!whole_) return "";
     return reinterpret_cast<const char*>(take_bytes(static_cast<std::size_t>(end - left_.begin()) + 1).data());
   }
+  /// All that is left.
+  std::span<const std::byte> rest() { return take_bytes(left_.size()); }
   [[nodiscard]] bool empty() const { return left_.empty(); }
   /// All was there, and nothing is left.
   [[nodiscard]] bool is_done() const { return whole_ && left_.empty(); }

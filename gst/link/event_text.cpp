@@ -4,12 +4,14 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <string>
 #include <type_traits>
 
-#include "gst/link/structure_text.hpp"
+#include "gpumap/link.hpp"
+#include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -62,7 +64,7 @@ bool is_sane(const GstSegment& segment) {
   return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
 }
 
-/// That a field is there with its type, and is something: a text may say NULL for strings and boxed values.
+/// That a field is there with its type, and is something: a string may be none.
 bool has_value(const GstStructure* structure, const char* field, GType type) {
   const GValue* value = structure != nullptr ? gst_structure_get_value(structure, field) : nullptr;
   if (value == nullptr || !G_VALUE_HOLDS(value, type)) return false;
@@ -79,36 +81,6 @@ bool is_some_time(const GstStructure* structure, const char* field) {
   return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
 }
 
-/// Whether each of a tag's values is one of its type.
-bool fits_tag(const GstTagList* list, const gchar* tag) {
-  const GType type = gst_tag_get_type(tag);
-  const guint count = gst_tag_list_get_tag_size(list, tag);
-  for (guint index = 0; index < count; ++index) {
-    const GValue* value = gst_tag_list_get_value_index(list, tag, index);
-    if (!G_VALUE_HOLDS(value, type) || (G_VALUE_HOLDS_STRING(value) && g_value_get_string(value) == nullptr) ||
-        (G_VALUE_HOLDS_BOXED(value) && g_value_get_boxed(value) == nullptr)) {
-      return false;
-    }
-  }
-  return count > 0;
-}
-
-/// Leaves out of an event's tags what this process does not know, as tags of a newer GStreamer or of an application
-/// that registers its own, or has with other types: GStreamer's functions complain of them wherever they are merged.
-void keep_known_tags(GstStructure* structure, const char* field) {
-  const auto* list = static_cast<const GstTagList*>(g_value_get_boxed(gst_structure_get_value(structure, field)));
-  std::vector<std::string> foreign;
-  for (gint index = 0; index < gst_tag_list_n_tags(list); ++index) {
-    const gchar* const tag = gst_tag_list_nth_tag_name(list, static_cast<guint>(index));
-    if (gst_tag_exists(tag) == 0 || !fits_tag(list, tag)) foreign.emplace_back(tag);
-  }
-  if (foreign.empty()) return;
-  GstTagList* const known = gst_tag_list_copy(list);
-  for (const std::string& tag : foreign) gst_tag_list_remove_tag(known, tag.c_str());
-  gst_structure_set(structure, field, GST_TYPE_TAG_LIST, known, nullptr);
-  gst_tag_list_unref(known);
-}
-
 void append(LinkText& text, const void* bytes, std::size_t count) {
   const auto* begin = static_cast<const std::byte*>(bytes);
   text.insert(text.end(), begin, begin + count);
@@ -116,19 +88,21 @@ void append(LinkText& text, const void* bytes, std::size_t count) {
 
 }  // namespace
 
-LinkText text_of(GstEvent* event) {
+LinkText text_of(GstEvent* event, unsigned* left_out) {
   LinkText text;
   const auto type = static_cast<std::uint32_t>(GST_EVENT_TYPE(event));
   if (known(type) == nullptr) return text;
   const GstStructure* structure = gst_event_get_structure(event);
-  const Ptr<gchar> written(structure != nullptr ? gst_structure_to_string(structure) : g_strdup(""));
   const guint32 number = gst_event_get_seqnum(event);
   text.push_back(static_cast<std::byte>(Kind::event));
   append(text, &type, sizeof type);
   append(text, &number, sizeof number);
-  append(text, written.get(), std::strlen(written.get()) + 1);
-  // What cannot be read again (a pointer in an application's structure) is not sent.
-  if (!Ptr<GstEvent>(event_of(text))) return {};
+  text.push_back(std::byte{static_cast<unsigned char>(structure != nullptr ? 1 : 0)});
+  const unsigned missing = structure != nullptr ? put_structure(text, structure, max_link_message) : 0;
+  if (left_out != nullptr) *left_out = missing;
+  // What lacks what such an event has is not sent.
+  NewNames none(0);
+  if (text.size() > max_link_message || !Ptr<GstEvent>(event_of(text, none))) return {};
   return text;
 }
 
@@ -139,26 +113,22 @@ bool is_known_value(GType type, gint value) {
   return known;
 }
 
-GstEvent* event_of(std::span<const std::byte> text) {
-  std::uint32_t type = 0;
-  guint32 number = 0;
-  constexpr std::size_t head = 1 + sizeof type + sizeof number;
-  if (text.size() <= head || text.front() != static_cast<std::byte>(Kind::event) || text.back() != std::byte{0}) {
-    return nullptr;
-  }
-  std::memcpy(&type, text.data() + 1, sizeof type);
-  std::memcpy(&number, text.data() + 1 + sizeof type, sizeof number);
+GstEvent* event_of(std::span<const std::byte> text, NewNames& names) {
+  Reader reader(text);
+  const auto kind = reader.take<Kind>();
+  const auto type = reader.take<std::uint32_t>();
+  const auto number = reader.take<guint32>();
+  const bool says_something = reader.take<std::uint8_t>() != 0;
+  if (!reader.is_whole() || kind != Kind::event || reader.empty() == says_something) return nullptr;
   const KnownEvent* event = known(type);
-  const auto* written = reinterpret_cast<const char*>(text.data() + head);
-  if (event == nullptr || std::strlen(written) + 1 != text.size() - head) return nullptr;
-  Ptr<GstStructure> structure(*written != '\0' ? structure_of(written) : nullptr);
-  if (!structure && (event->field != nullptr || *written != '\0')) return nullptr;
+  if (event == nullptr) return nullptr;
+  Ptr<GstStructure> structure(says_something ? take_structure(reader, names) : nullptr);
+  if (!structure && (event->field != nullptr || says_something)) return nullptr;
   const auto has = [&](const char* field) {
     return field == nullptr || has_value(structure.get(), field, event->field_type());
   };
   if (!has(event->field) || !has(event->other_field)) return nullptr;
   if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
-  if (event->type == GST_EVENT_TAG) keep_known_tags(structure.get(), event->field);
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
   if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);
@@ -182,19 +152,29 @@ Keeping keeping_of(const GstEvent* event) {
   }
 }
 
-std::optional<VideoLayout> layout_of(GstBuffer* buffer) {
-  const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
-  if (meta == nullptr) return std::nullopt;
+VideoLayout layout_of(const GstVideoMeta& meta) {
   VideoLayout layout;
-  layout.format = static_cast<std::uint32_t>(meta->format);
-  layout.width = meta->width;
-  layout.height = meta->height;
-  layout.planes = meta->n_planes;
-  for (guint plane = 0; plane < meta->n_planes; ++plane) {
-    layout.offset[plane] = meta->offset[plane];
-    layout.stride[plane] = meta->stride[plane];
+  layout.format = static_cast<std::uint32_t>(meta.format);
+  layout.width = meta.width;
+  layout.height = meta.height;
+  layout.planes = meta.n_planes;
+  for (guint plane = 0; plane < std::min<guint>(meta.n_planes, GST_VIDEO_MAX_PLANES); ++plane) {
+    layout.offset[plane] = meta.offset[plane];
+    layout.stride[plane] = meta.stride[plane];
   }
   return layout;
+}
+
+const GstVideoMeta* layout_meta_of(GstBuffer* buffer) {
+  const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
+  // Of what has no planes there is nothing to say.
+  const bool plain = meta != nullptr && meta->flags == GST_VIDEO_FRAME_FLAG_NONE && meta->id == 0 && meta->n_planes > 0;
+  return plain ? meta : nullptr;
+}
+
+std::optional<VideoLayout> layout_of(GstBuffer* buffer) {
+  const GstVideoMeta* meta = layout_meta_of(buffer);
+  return meta != nullptr ? std::optional(layout_of(*meta)) : std::nullopt;
 }
 
 LinkText text_of(const std::optional<VideoLayout>& layout) {
@@ -202,6 +182,19 @@ LinkText text_of(const std::optional<VideoLayout>& layout) {
   LinkText text{static_cast<std::byte>(layout ? Kind::layout : Kind::no_layout)};
   if (layout) append(text, &*layout, sizeof *layout);
   return text;
+}
+
+bool says_layout(std::span<const std::byte> text) {
+  const auto is = [&](Kind kind) { return text.front() == static_cast<std::byte>(kind); };
+  return !text.empty() && (is(Kind::layout) || is(Kind::no_layout));
+}
+
+bool is_sane(const VideoLayout& layout) {
+  const bool known_format = layout.format > GST_VIDEO_FORMAT_ENCODED &&
+                            is_known_value(GST_TYPE_VIDEO_FORMAT, static_cast<gint>(layout.format));
+  if (!known_format || layout.planes == 0 || layout.planes > GST_VIDEO_MAX_PLANES) return false;
+  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(layout.format));
+  return layout.planes == GST_VIDEO_FORMAT_INFO_N_PLANES(format);
 }
 
 bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& layout) {
@@ -212,11 +205,7 @@ bool read_layout(std::span<const std::byte> text, std::optional<VideoLayout>& la
   if (text.size() != 1 + sizeof(VideoLayout) || text.front() != static_cast<std::byte>(Kind::layout)) return false;
   VideoLayout read;
   std::memcpy(&read, text.data() + 1, sizeof read);
-  const bool known_format =
-      read.format > GST_VIDEO_FORMAT_ENCODED && is_known_value(GST_TYPE_VIDEO_FORMAT, static_cast<gint>(read.format));
-  if (!known_format || read.planes == 0 || read.planes > GST_VIDEO_MAX_PLANES) return false;
-  const GstVideoFormatInfo* format = gst_video_format_get_info(static_cast<GstVideoFormat>(read.format));
-  if (read.planes != GST_VIDEO_FORMAT_INFO_N_PLANES(format)) return false;
+  if (!is_sane(read)) return false;
   layout = read;
   return true;
 }
@@ -259,45 +248,69 @@ std::uint64_t row_bytes(const GstVideoInfo& usual, std::uint32_t plane, const gi
   return most;
 }
 
-/// What a stride says is not bytes in a row where there are tiles, and a palette has no rows: those are as GStreamer
-/// has them, or not at all.
-bool is_usual(const GstVideoInfo& usual, const VideoLayout& layout, std::uint64_t bytes) {
-  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
-    if (layout.offset[plane] != GST_VIDEO_INFO_PLANE_OFFSET(&usual, plane)) return false;
-    if (layout.stride[plane] != GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane)) return false;
-  }
-  return GST_VIDEO_INFO_SIZE(&usual) <= bytes;
+/// Of tiles a stride is how many lie beside each other, and above each other: no fewer than usual.
+bool tiles_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
+  const auto across = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_X_TILES(stride)); };
+  const auto down = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_Y_TILES(stride)); };
+  const gint own = layout.stride[plane];
+  const gint least = GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane);
+  const auto tile = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_TILE_SIZE(usual.finfo, plane));
+  return own > 0 && tile > 0 && across(own) >= across(least) && down(own) >= down(least) &&
+         across(own) * down(own) <= left / tile;
 }
 
-bool fits(const GstVideoInfo& usual, const VideoLayout& layout, std::uint64_t bytes) {
-  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
-    gint components[GST_VIDEO_MAX_COMPONENTS];
-    gst_video_format_info_component(usual.finfo, plane, components);
-    const auto rows = static_cast<std::uint64_t>(
-        GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(usual.finfo, components[0], GST_VIDEO_INFO_HEIGHT(&usual)));
-    if (layout.stride[plane] <= 0 || layout.offset[plane] > bytes) return false;
-    const auto wide = static_cast<std::uint64_t>(layout.stride[plane]);
-    if (wide < row_bytes(usual, plane, components) || rows > (bytes - layout.offset[plane]) / wide) return false;
-  }
-  return true;
+/// The last row has no bytes behind its pixels, perhaps. Where the stride is negative, the first one lies last.
+bool rows_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
+  gint components[GST_VIDEO_MAX_COMPONENTS];
+  gst_video_format_info_component(usual.finfo, plane, components);
+  const auto rows = static_cast<std::uint64_t>(
+      GST_VIDEO_FORMAT_INFO_SCALE_HEIGHT(usual.finfo, components[0], GST_VIDEO_INFO_HEIGHT(&usual)));
+  const auto stride = static_cast<std::uint64_t>(std::abs(std::int64_t{layout.stride[plane]}));
+  const std::uint64_t row = row_bytes(usual, plane, components);
+  if (stride < row || row > left || stride == 0 || rows == 0) return false;
+  const std::uint64_t room = layout.stride[plane] > 0 ? left - row : layout.offset[plane];
+  return rows - 1 <= room / stride;
+}
+
+/// Colours of 4 bytes.
+bool palette_fits(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
+  constexpr std::uint64_t palette = std::uint64_t{256} * 4;
+  return layout.stride[plane] == GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane) && palette <= left;
 }
 
 }  // namespace
 
-void add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
+bool fits(const VideoLayout& layout, std::uint64_t bytes) {
   GstVideoInfo usual;
-  if (layout.width > G_MAXINT || layout.height > G_MAXINT) return;
+  if (!is_sane(layout) || layout.width > G_MAXINT || layout.height > G_MAXINT) return false;
   if (gst_video_info_set_format(&usual, static_cast<GstVideoFormat>(layout.format), layout.width, layout.height) == 0) {
-    return;
+    return false;
   }
-  const bool has_rows = !GST_VIDEO_FORMAT_INFO_IS_TILED(usual.finfo) && !GST_VIDEO_FORMAT_INFO_HAS_PALETTE(usual.finfo);
-  if (!(has_rows ? fits(usual, layout, bytes) : is_usual(usual, layout, bytes))) return;
+  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+    if (layout.offset[plane] > bytes) return false;
+    const std::uint64_t left = bytes - layout.offset[plane];
+    const bool is_palette = GST_VIDEO_FORMAT_INFO_HAS_PALETTE(usual.finfo) && plane == GST_VIDEO_COMP_PALETTE;
+    const auto plane_fits = is_palette                                    ? palette_fits
+                            : GST_VIDEO_FORMAT_INFO_IS_TILED(usual.finfo) ? tiles_fit
+                                                                          : rows_fit;
+    if (!plane_fits(usual, plane, layout, left)) return false;
+  }
+  return true;
+}
+
+GstVideoMeta* add_video_meta(GstBuffer* buffer, const VideoLayout& layout, GstVideoFrameFlags flags) {
   gsize offset[GST_VIDEO_MAX_PLANES] = {};
   std::copy(std::begin(layout.offset), std::end(layout.offset), offset);
   gint stride[GST_VIDEO_MAX_PLANES] = {};
   std::copy(std::begin(layout.stride), std::end(layout.stride), stride);
-  gst_buffer_add_video_meta_full(buffer, GST_VIDEO_FRAME_FLAG_NONE, static_cast<GstVideoFormat>(layout.format),
-                                 layout.width, layout.height, layout.planes, offset, stride);
+  return gst_buffer_add_video_meta_full(buffer, flags, static_cast<GstVideoFormat>(layout.format), layout.width,
+                                        layout.height, layout.planes, offset, stride);
+}
+
+bool add_layout(GstBuffer* buffer, const VideoLayout& layout, std::uint64_t bytes) {
+  if (!fits(layout, bytes)) return false;
+  add_video_meta(buffer, layout, GST_VIDEO_FRAME_FLAG_NONE);
+  return true;
 }
 
 }  // namespace gpumap::gst

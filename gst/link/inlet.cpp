@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/tracer.hpp"
@@ -66,31 +68,30 @@ std::string obstacle_at(const std::string& path) {
       path, geteuid());
 }
 
-/// What a client may be called: as much of `name` as has room, and is text.
+/// What a client may be called.
 std::string link_name(const gchar* name) {
   constexpr std::size_t most = 50;
-  const std::string first = std::string(name).substr(0, most);
-  const gchar* end = nullptr;
-  (void)g_utf8_validate(first.c_str(), -1, &end);  // a character may be cut in two
-  return first.substr(0, static_cast<std::size_t>(end - first.c_str()));
+  return printable(name, {}, most);
 }
 
 /// `carrier` gets times, flags and metas of a frame.
-void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole) {
+void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole, NewNames& names) {
   const FrameInfo& info = frame.info;
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
   GST_BUFFER_DTS(carrier) = gst_time(info.dts);
   GST_BUFFER_DURATION(carrier) = gst_time(info.duration);
   GST_BUFFER_OFFSET(carrier) = info.offset;
   GST_BUFFER_OFFSET_END(carrier) = info.offset_end;
-  constexpr std::uint32_t of_frames = GST_BUFFER_FLAG_LIVE | GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC |
-                                      GST_BUFFER_FLAG_CORRUPTED | GST_BUFFER_FLAG_MARKER | GST_BUFFER_FLAG_HEADER |
-                                      GST_BUFFER_FLAG_GAP | GST_BUFFER_FLAG_DROPPABLE | GST_BUFFER_FLAG_DELTA_UNIT |
-                                      GST_VIDEO_BUFFER_FLAG_INTERLACED | GST_VIDEO_BUFFER_FLAG_TFF |
-                                      GST_VIDEO_BUFFER_FLAG_RFF | GST_VIDEO_BUFFER_FLAG_ONEFIELD;
+  constexpr std::uint32_t of_frames =
+      GST_BUFFER_FLAG_LIVE | GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC | GST_BUFFER_FLAG_CORRUPTED |
+      GST_BUFFER_FLAG_MARKER | GST_BUFFER_FLAG_HEADER | GST_BUFFER_FLAG_GAP | GST_BUFFER_FLAG_DROPPABLE |
+      GST_BUFFER_FLAG_DELTA_UNIT | GST_BUFFER_FLAG_SYNC_AFTER | GST_BUFFER_FLAG_NON_DROPPABLE |
+      GST_BUFFER_FLAG_DECODE_ONLY | GST_VIDEO_BUFFER_FLAG_INTERLACED | GST_VIDEO_BUFFER_FLAG_TFF |
+      GST_VIDEO_BUFFER_FLAG_RFF | GST_VIDEO_BUFFER_FLAG_ONEFIELD | GST_VIDEO_BUFFER_FLAG_MULTIPLE_VIEW |
+      GST_VIDEO_BUFFER_FLAG_FIRST_IN_BUNDLE;
   GST_BUFFER_FLAG_SET(carrier, info.flags & of_frames);
   if (after_hole) GST_BUFFER_FLAG_SET(carrier, GST_BUFFER_FLAG_DISCONT);
-  if (!add_metas(carrier, frame.note, info.bytes)) {
+  if (!add_metas(carrier, frame.note, info.bytes, names)) {
     GST_WARNING("the producer sent metas that are not understood, or cannot be: left out");
   }
 }
@@ -124,8 +125,12 @@ class Inlet::Far final : public FarSink {
     if (!consumer) return false;
     const LinkText text = text_of(query);
     std::vector<std::byte> answer;
-    return !text.empty() && text.size() <= max_link_question &&
-           consumer->ask(text, answer, Clock::now() + patience_for_query) && read_answer(answer, query);
+    if (text.empty() || text.size() > max_link_question ||
+        !consumer->ask(text, answer, Clock::now() + patience_for_query)) {
+      return false;
+    }
+    const std::lock_guard lock(mutex_);
+    return read_answer(answer, query, names_);
   }
 
  private:
@@ -135,6 +140,7 @@ class Inlet::Far final : public FarSink {
   }
   std::mutex mutex_;
   std::shared_ptr<LinkConsumer> consumer_;
+  NewNames names_;  ///< of answers
 };
 
 GType on_lost_type() {
@@ -154,7 +160,12 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
     : src_(src), channel_(std::move(channel)), settings_(std::move(settings)), far_(std::make_shared<Far>()) {
   channel_->set_far_sink(far_);
   channel_->set_log(nullptr);
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = start_thread("what a producer shows", [this] { run(); });
+  } catch (...) {
+    channel_->set_far_sink(nullptr);
+    throw;
+  }
 }
 
 Inlet::~Inlet() {
@@ -186,7 +197,14 @@ bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
 }
 
 void Inlet::read(std::span<const std::byte> text) {
-  if (read_layout(text, layout_)) {
+  if (says_layout(text)) {
+    if (!read_layout(text, layout_)) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("the gpumapsink at socket-path {} has frames of a video format that this GStreamer does "
+                              "not know: use the same GStreamer on both sides, or put videoconvert before the "
+                              "gpumapsink",
+                              settings_.path));
+    }
     blank_.reset();
     return;
   }
@@ -194,7 +212,7 @@ void Inlet::read(std::span<const std::byte> text) {
     channel_->set_far_time(time);
     return;
   }
-  GstEvent* event = event_of(text);
+  GstEvent* event = event_of(text, names_);
   if (event == nullptr) {
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
     return;
@@ -275,13 +293,18 @@ void Inlet::prepare_carrier(std::uint64_t bytes) {
   if (blank_ && blank_bytes_ == bytes) return;
   blank_.reset(gst_buffer_new());
   blank_bytes_ = bytes;
-  if (layout_) add_layout(blank_.get(), *layout_, bytes);
+  if (layout_ && !add_layout(blank_.get(), *layout_, bytes)) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("the gpumapsink at socket-path {} says of frames of {} bytes that rows lie elsewhere: "
+                            "use the same gpumap on both sides",
+                            settings_.path, bytes));
+  }
 }
 
 /// Without memory, as a gpumapsink hands it to a gpumapsrc.
 GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   prepare_carrier(frame.info.bytes);
-  fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_);
+  fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_, names_);
   return blank_.release();
 }
 
@@ -343,13 +366,13 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
     LinkConsumerOptions first = options;
     first.patience = patience_for_obstacle;
     try {
-      return LinkConsumer::connect(Device::open(), std::move(first));
+      return LinkConsumer::connect(std::move(first));
     } catch (const Error& error) {
       if (error.code() != ErrorCode::io || stopping_) throw;
     }
     if (const std::string obstacle = obstacle_at(settings_.path); !obstacle.empty()) post_warning(src_, obstacle);
   }
-  return LinkConsumer::connect(Device::open(), std::move(options));
+  return LinkConsumer::connect(std::move(options));
 }
 
 void Inlet::run() {

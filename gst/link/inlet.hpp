@@ -17,6 +17,7 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
+#include "gst/link/new_names.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -78,6 +79,7 @@ class Inlet {
   /// What holds of what went into the channel, by its kind and, where there are several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
   std::string why_;  ///< the last connection is closed
+  NewNames names_;   ///< of producers
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

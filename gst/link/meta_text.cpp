@@ -10,16 +10,26 @@
 #include <limits>
 #include <vector>
 
+#include "gpumap/link.hpp"
 #include "gst/link/audio_text.hpp"
 #include "gst/link/byte_text.hpp"
-#include "gst/link/structure_text.hpp"
+#include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 namespace {
 
 // The text is one record after the other: a kind, how many bytes follow, and these.
-enum class Kind : std::uint8_t { audio = 1, reference = 2, crop = 3, region = 4, time_code = 5, custom = 6, other = 7 };
+enum class Kind : std::uint8_t {
+  audio = 1,
+  reference = 2,
+  crop = 3,
+  region = 4,
+  time_code = 5,
+  custom = 6,
+  other = 7,
+  video = 8
+};
 constexpr std::size_t record_head = 1 + sizeof(std::uint32_t);
 
 struct Place {
@@ -34,18 +44,17 @@ struct Place {
 // One pair for each kind: put_…() behind the record's head; false where it cannot be written. take_…() of what such a
 // record has behind its head; false for what is none, or cannot be.
 
-void put_reference(LinkText& text, const GstReferenceTimestampMeta& meta) {
+bool put_reference(LinkText& text, const GstReferenceTimestampMeta& meta) {
   put(text, std::uint64_t{meta.timestamp});
   put(text, std::uint64_t{meta.duration});
-  put_and_free(text, gst_caps_to_string(meta.reference));
+  return put_caps(text, meta.reference, max_link_note);
 }
 
-bool take_reference(GstBuffer* carrier, Reader& text) {
+bool take_reference(GstBuffer* carrier, Reader& text, NewNames& names) {
   const auto timestamp = text.take<std::uint64_t>();
   const auto duration = text.take<std::uint64_t>();
-  const char* written = text.take_text();
-  if (!text.is_done() || !GST_CLOCK_TIME_IS_VALID(timestamp)) return false;
-  const Ptr<GstCaps> caps(caps_of(written));
+  if (!text.is_whole() || !GST_CLOCK_TIME_IS_VALID(timestamp)) return false;
+  const Ptr<GstCaps> caps(take_caps(text, names));
   const bool names_one = caps && gst_caps_get_size(caps.get()) != 0;
   if (names_one) gst_buffer_add_reference_timestamp_meta(carrier, caps.get(), timestamp, duration);
   return names_one;
@@ -71,28 +80,55 @@ void put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta) {
   put(text, RegionHead{{meta.x, meta.y, meta.w, meta.h}, meta.id, meta.parent_id});
   put(text, g_quark_to_string(meta.roi_type));
   for (const GList* param = meta.params; param != nullptr; param = param->next) {
-    put_and_free(text, gst_structure_to_string(static_cast<const GstStructure*>(param->data)));
+    const std::size_t begin = text.size();
+    put(text, std::uint32_t{0});
+    (void)put_structure(text, static_cast<const GstStructure*>(param->data), max_link_message);
+    const auto length = static_cast<std::uint32_t>(text.size() - begin - sizeof(std::uint32_t));
+    std::memcpy(&text[begin], &length, sizeof length);
   }
 }
 
-bool take_region(GstBuffer* carrier, Reader& text) {
+bool take_region(GstBuffer* carrier, Reader& text, NewNames& names) {
   const auto head = text.take<RegionHead>();
   const char* type = text.take_text();
-  std::vector<const char*> params;
-  while (text.is_whole() && !text.empty()) params.push_back(text.take_text());
-  if (!text.is_done() || !head.place.is_sane() || g_utf8_validate(type, -1, nullptr) == 0) return false;
+  std::vector<std::span<const std::byte>> params;
+  while (text.is_whole() && !text.empty()) params.push_back(text.take_bytes(text.take<std::uint32_t>()));
+  if (!text.is_done() || !head.place.is_sane() || (*type != '\0' && !names.admit(type))) return false;
   GstVideoRegionOfInterestMeta* region =
       gst_buffer_add_video_region_of_interest_meta_id(carrier, *type != '\0' ? g_quark_from_string(type) : 0,
                                                       head.place.x, head.place.y, head.place.width, head.place.height);
   region->id = head.id;
   region->parent_id = head.parent;
   bool whole = true;
-  for (const char* written : params) {
-    Ptr<GstStructure> param(structure_of(written));
+  for (const auto& written : params) {
+    Reader reader(written);
+    Ptr<GstStructure> param(take_structure(reader, names));
     whole = whole && param;
     if (param) gst_video_region_of_interest_meta_add_param(region, param.release());
   }
   return whole;
+}
+
+struct VideoHead {
+  VideoLayout layout;
+  std::uint32_t flags = 0;
+  std::int32_t id = 0;
+};
+static_assert(sizeof(VideoHead) == sizeof(VideoLayout) + 8);
+
+bool put_video(LinkText& text, const GstVideoMeta& meta) {
+  put(text, VideoHead{layout_of(meta), static_cast<std::uint32_t>(meta.flags), meta.id});
+  return meta.n_planes > 0;
+}
+
+bool take_video(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
+  constexpr std::uint32_t known_flags = GST_VIDEO_FRAME_FLAG_INTERLACED | GST_VIDEO_FRAME_FLAG_TFF |
+                                        GST_VIDEO_FRAME_FLAG_RFF | GST_VIDEO_FRAME_FLAG_ONEFIELD |
+                                        GST_VIDEO_FRAME_FLAG_MULTIPLE_VIEW | GST_VIDEO_FRAME_FLAG_FIRST_IN_BUNDLE;
+  const auto head = text.take<VideoHead>();
+  if (!text.is_done() || !fits(head.layout, bytes)) return false;
+  add_video_meta(carrier, head.layout, static_cast<GstVideoFrameFlags>(head.flags & known_flags))->id = head.id;
+  return true;
 }
 
 struct TimeCodeHead {
@@ -125,16 +161,15 @@ bool take_time_code(GstBuffer* carrier, Reader& text) {
 
 void put_custom(LinkText& text, GstMeta* meta) {
   put(text, g_type_name(meta->info->type));
-  put_and_free(text, gst_structure_to_string(gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta))));
+  (void)put_structure(text, gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta)), max_link_message);
 }
 
-bool take_custom(GstBuffer* carrier, Reader& text) {
+bool take_custom(GstBuffer* carrier, Reader& text, NewNames& names) {
   const char* name = text.take_text();
-  const char* written = text.take_text();
-  if (!text.is_done()) return false;
+  if (!text.is_whole()) return false;
   const GstMetaInfo* info = gst_meta_get_info(name);
   if (info == nullptr) return true;  // nobody here knows it
-  const Ptr<GstStructure> structure(structure_of(written));
+  const Ptr<GstStructure> structure(take_structure(text, names));
   if (!structure || gst_meta_info_is_custom(info) == 0) return false;
   GstCustomMeta* meta = gst_buffer_add_custom_meta(carrier, name);
   gst_structure_foreach(
@@ -199,8 +234,13 @@ bool put_record(LinkText& text, GstMeta* meta) {
   }
   if (api == GST_REFERENCE_TIMESTAMP_META_API_TYPE) {
     head(Kind::reference);
-    put_reference(text, *reinterpret_cast<GstReferenceTimestampMeta*>(meta));
-  } else if (api == GST_VIDEO_CROP_META_API_TYPE) {
+    return put_reference(text, *reinterpret_cast<GstReferenceTimestampMeta*>(meta));
+  }
+  if (api == GST_VIDEO_META_API_TYPE) {
+    head(Kind::video);
+    return put_video(text, *reinterpret_cast<GstVideoMeta*>(meta));
+  }
+  if (api == GST_VIDEO_CROP_META_API_TYPE) {
     head(Kind::crop);
     const auto& crop = *reinterpret_cast<GstVideoCropMeta*>(meta);
     put(text, Place{crop.x, crop.y, crop.width, crop.height});
@@ -220,23 +260,25 @@ bool put_record(LinkText& text, GstMeta* meta) {
   return true;
 }
 
-bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text, std::uint64_t bytes) {
+bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text, std::uint64_t bytes, NewNames& names) {
   Reader reader(text);
   switch (kind) {
     case Kind::audio:
       return take_audio(carrier, reader, bytes);
     case Kind::reference:
-      return take_reference(carrier, reader);
+      return take_reference(carrier, reader, names);
     case Kind::crop:
       return take_crop(carrier, reader);
     case Kind::region:
-      return take_region(carrier, reader);
+      return take_region(carrier, reader, names);
     case Kind::time_code:
       return take_time_code(carrier, reader);
     case Kind::custom:
-      return take_custom(carrier, reader);
+      return take_custom(carrier, reader, names);
     case Kind::other:
       return take_other(carrier, text);
+    case Kind::video:
+      return take_video(carrier, reader, bytes);
   }
   return false;
 }
@@ -246,9 +288,10 @@ bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text,
 MetaText text_of_metas(GstBuffer* buffer, std::size_t most) {
   MetaText metas;
   LinkText record;
+  const auto* const layout = reinterpret_cast<const GstMeta*>(layout_meta_of(buffer));
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
-    if (meta->info->api == GST_VIDEO_META_API_TYPE) continue;
+    if (meta == layout) continue;
     record.clear();
     if (!put_record(record, meta) || record.size() > most - metas.text.size()) {
       ++metas.left_out;
@@ -261,13 +304,13 @@ MetaText text_of_metas(GstBuffer* buffer, std::size_t most) {
   return metas;
 }
 
-bool add_metas(GstBuffer* carrier, std::span<const std::byte> text, std::uint64_t bytes) {
+bool add_metas(GstBuffer* carrier, std::span<const std::byte> text, std::uint64_t bytes, NewNames& names) {
   bool all = true;
   for (Reader reader(text); !reader.empty();) {
     const auto kind = reader.take<Kind>();
     const auto record = reader.take_bytes(reader.take<std::uint32_t>());
     if (!reader.is_whole()) return false;
-    all = take_record(carrier, kind, record, bytes) && all;
+    all = take_record(carrier, kind, record, bytes, names) && all;
   }
   return all;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/start_thread.hpp"
 #include "gst/error.hpp"
 
 namespace gpumap::gst {
@@ -46,7 +47,12 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
   channel_->set_src_flushing(false);  // the one before may have ended within a flush
   channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
-  thread_ = std::thread([this] { run(); });
+  try {
+    thread_ = start_thread("what clients are shown", [this] { run(); });
+  } catch (...) {
+    close_door();
+    throw;
+  }
 }
 
 void Outlet::open_door() {
@@ -73,6 +79,13 @@ void Outlet::open_door() {
   channel_->set_far_slots(std::move(far));
 }
 
+void Outlet::close_door() {
+  channel_->set_event_handler(nullptr);
+  channel_->set_far_slots({});
+  const std::lock_guard nobody_inside(door_->mutex);
+  door_->outlet = nullptr;
+}
+
 Outlet::~Outlet() {
   stop(false);
 }
@@ -87,14 +100,11 @@ void Outlet::stop(bool drained) {
   channel_->set_event_handler(nullptr);
   channel_->set_far_slots({});
   thread_.join();
-  {
-    const std::lock_guard nobody_inside(door_->mutex);
-    door_->outlet = nullptr;
-  }
+  close_door();
   set_server(nullptr);
   settings_.address.reset();
   desk_.reset();  // which the server's thread calls
-  clients_ = 0;
+  tell_of_lost("the gpumapsink stopped");
 }
 
 bool Outlet::holds_back_end() {
@@ -108,13 +118,46 @@ void Outlet::end() {
   changed_.notify_all();
 }
 
+/// The application counts clients, whatever rings they come to: one that moves to the next ring was never away.
 void Outlet::tell(const LinkClient& client, const std::string& reason) {
+  const auto is_it = [&](const LinkClient& one) {
+    return one.index == client.index && one.pid == client.pid && one.name == client.name;
+  };
+  bool news = true;
+  {
+    const std::lock_guard lock(mutex_);
+    if (reason.empty()) {
+      const auto back = std::find_if(gone_.begin(), gone_.end(), is_it);
+      news = back == gone_.end();
+      if (!news) gone_.erase(back);
+      told_.push_back(client);
+      ++clients_;
+    } else {
+      const auto known = std::find_if(told_.begin(), told_.end(), is_it);
+      if (known == told_.end()) return;
+      if (retiring_) gone_.push_back(*known);
+      news = !retiring_;
+      told_.erase(known);
+      --clients_;
+    }
+  }
+  if (!news) return;
   if (reason.empty()) {
-    ++clients_;
     g_signal_emit(sink_, signal_ids[0], 0, client.index, client.pid, client.name.c_str());
   } else {
-    --clients_;
     g_signal_emit(sink_, signal_ids[1], 0, client.index, client.pid, client.name.c_str(), reason.c_str());
+  }
+}
+
+/// Of those that have not come again.
+void Outlet::tell_of_lost(const char* reason) {
+  std::vector<LinkClient> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    lost.swap(gone_);
+  }
+  for (const LinkClient& client : lost) {
+    g_signal_emit(sink_, signal_ids[1], 0, client.index, client.pid, client.name.c_str(), reason);
   }
 }
 
@@ -127,6 +170,7 @@ void Outlet::run() {
       if (!std::exchange(failed_, true)) post_error(sink_, error);
       set_server(nullptr);
       settings_.address.reset();  // nobody is to wait there
+      tell_of_lost("the gpumapsink has failed");
       end();
     }
     // A flush waits for the lock.
@@ -168,12 +212,19 @@ void Outlet::set_server(std::shared_ptr<LinkServer> server) {
 }
 
 void Outlet::end_server(std::shared_ptr<LinkServer> last) {
+  if (!last) return;
   // Who answers a client, or makes room, holds it for a moment, in which it waits for nobody. It is to end here: the
   // next one needs its path, and it calls this.
   while (last.use_count() > 1) std::this_thread::sleep_for(50us);
   // Its ring is done with. What downstream of a client holds, or has queued, may stay there for long, and is the
   // client's. After a failure the ring goes on, without clients.
-  if (last && !failed_) left_.emplace_back(ring_, last->leave());
+  if (!failed_) left_.emplace_back(ring_, last->leave());
+  last.reset();
+  const std::lock_guard lock(mutex_);
+  gone_.insert(gone_.end(), told_.begin(), told_.end());
+  told_.clear();
+  retiring_ = false;
+  clients_ = 0;
 }
 
 /// What is served is no more. Its clients take what they have not, and come again.
@@ -186,6 +237,7 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   {
     const std::lock_guard swapping(mutex_);
     server_.swap(last);
+    retiring_ = last != nullptr;
   }
   // Its thread may be in a handler of the application's, which flushes.
   lock.unlock();
@@ -193,7 +245,6 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   ring_.reset();
   retire_by_.reset();
-  clients_ = 0;
 }
 
 void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
@@ -215,6 +266,9 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   }
   moving_ = 0;
   for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
+  lock.unlock();  // a handler may flush
+  tell_of_lost("it did not come to the next ring");
+  lock.lock();
 }
 
 }  // namespace gpumap::gst

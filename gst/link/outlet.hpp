@@ -54,6 +54,7 @@ class Outlet {
  private:
   struct Door;
   void open_door();
+  void close_door();
   void run();
   void step();
   void watch_time();
@@ -67,10 +68,13 @@ class Outlet {
   void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);
+  void wait_until_read();
+  void check_layouts(GstBuffer* carrier, std::uint64_t bytes);
   void forget_last_stream();
   [[nodiscard]] std::uint32_t key_of(GstEvent* event);
   void end();
   void tell(const LinkClient& client, const std::string& reason);
+  void tell_of_lost(const char* reason);
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
@@ -78,6 +82,9 @@ class Outlet {
   std::shared_ptr<Ring> ring_;         ///< that is served
   std::optional<Deadline> retire_by_;  ///< the ring that is served, which the channel has no more
   std::size_t moving_ = 0;             ///< clients of the server before, which come again
+  std::vector<LinkClient> told_;       ///< that are connected, as the application knows; under mutex_
+  bool retiring_ = false;              ///< clients go to the next ring; under mutex_
+  std::vector<LinkClient> gone_;       ///< of these, those whose server moved and who have not come again; under mutex_
   std::vector<LinkText> owed_;         ///< to these: what was sent meanwhile, and is not kept
   /// What clients still have of rings before, for as long as somebody who still waits for a slot there could get it.
   std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
@@ -85,6 +92,8 @@ class Outlet {
   std::map<std::uint32_t, LinkText> kept_;
   std::vector<std::string> names_;  ///< of kept events of which there are several of one type
   std::optional<VideoLayout> layout_;
+  std::optional<VideoLayout> checked_layout_;  ///< fits into frames of `checked_bytes_` bytes
+  std::uint64_t checked_bytes_ = 0;
   std::optional<Channel::FarTime> time_;  ///< that clients were told
   Channel::SinkTime sink_time_;           ///< as of then
   Deadline next_look_{};                  ///< at it

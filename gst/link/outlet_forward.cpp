@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What goes through: times, events and frames, in their order.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -35,6 +38,27 @@ Keeping keeping_of_key(std::uint32_t key) {
 }
 
 }  // namespace
+
+/// A frame whose rows a client would look for elsewhere is no picture.
+void Outlet::check_layouts(GstBuffer* carrier, std::uint64_t bytes) {
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta_filtered(carrier, &state, GST_VIDEO_META_API_TYPE)) {
+    const VideoLayout layout = layout_of(*reinterpret_cast<const GstVideoMeta*>(meta));
+    // What has no planes says nothing of them.
+    if (layout.planes == 0 || (bytes == checked_bytes_ && layout == checked_layout_)) continue;
+    if (!fits(layout, bytes)) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("a frame of {} bytes with {} planes of {}x{} {}, the first at byte {} with rows {} bytes "
+                              "apart, does not cross to other processes: these rows are not in it; put videoconvert "
+                              "before the gpumapsink",
+                              bytes, layout.planes, layout.width, layout.height,
+                              gst_video_format_to_string(static_cast<GstVideoFormat>(layout.format)), layout.offset[0],
+                              layout.stride[0]));
+    }
+    checked_layout_ = layout;
+    checked_bytes_ = bytes;
+  }
+}
 
 /// Clients are told when the base time changes, or the clock drifts away from the one that all processes have.
 void Outlet::watch_time() {
@@ -80,7 +104,7 @@ void Outlet::on_event(GstEvent* event) {
   }
   const LinkText text = text_of(event);
   const auto server = this->server();
-  if (server && !text.empty() && text.size() <= max_link_message) server->send_at_once(text);
+  if (server && !text.empty()) server->send_at_once(text);
 }
 
 /// The end of a flush: what was on its way is gone, here and at the clients.
@@ -102,9 +126,21 @@ void Outlet::flush(GstEvent* event) {
   flushing_ = false;
 }
 
+/// A client that may miss nothing and reads nothing, as one that is paused, is waited for, as for a slot: gaps without
+/// an end are no frames, which wait by themselves.
+void Outlet::wait_until_read() {
+  Deadline began = Clock::now();
+  while (!stopping_ && !flushing_ && !server_->wait_until_read(Clock::now() + 100ms)) {
+    if (!is_in_playing(sink_)) began = Clock::now();
+    const auto limit = settings_.stall_limit;
+    if (limit.count() > 0 && Clock::now() - began >= limit) server_->end_unread();
+  }
+}
+
 void Outlet::send(const LinkText& text, std::uint32_t key) {
   if (key != 0) kept_[key] = text;
   if (server_) {
+    wait_until_read();
     server_->send(text, key);
   } else if (moving_ > 0 && key == 0) {
     owed_.push_back(text);
@@ -137,13 +173,23 @@ void Outlet::forget_last_stream() {
 void Outlet::forward(GstEvent* event) {
   const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
-  const LinkText text = text_of(event);
-  if (text.empty() || text.size() > max_link_message) {
-    GST_WARNING_OBJECT(sink_, "%s does not cross to other processes: %s", GST_EVENT_TYPE_NAME(event),
-                       text.empty() ? "it cannot be written as text" : "it is too long");
-  } else {
-    send(text, key_of(event));
+  unsigned left_out = 0;
+  const LinkText text = text_of(event, &left_out);
+  if (text.empty() && GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+    throw Error(
+        ErrorCode::not_supported,
+        fmt::format("caps that cannot be written in {} bytes do not cross to other processes: take large fields "
+                    "out of them, or fields that are pointers or objects",
+                    max_link_message));
   }
+  if (text.empty() || left_out > 0) {
+    // Decoders tell of an object with each stream, which is this process's own.
+    const bool usual = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && !text.empty();
+    GST_CAT_LEVEL_LOG(GST_CAT_DEFAULT, usual ? GST_LEVEL_INFO : GST_LEVEL_WARNING, sink_,
+                      "%s%s does not cross to other processes: %u fields cannot be written in %zu bytes",
+                      text.empty() ? "" : "some of ", GST_EVENT_TYPE_NAME(event), left_out, max_link_message);
+  }
+  if (!text.empty()) send(text, key_of(event));
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end();
 }
 
@@ -152,6 +198,7 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t flushes = flushes_;
   if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
   if (flushing_ || flushes != flushes_) return;  // it is from before
+  if (frame.carrier) check_layouts(frame.carrier.get(), frame.lease.info().bytes);
   const auto layout = frame.carrier ? layout_of(frame.carrier.get()) : std::nullopt;
   if (layout != layout_) {
     layout_ = layout;

@@ -6,12 +6,14 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
+#include "gst/link/new_names.hpp"
 
 namespace gpumap::gst {
 
@@ -36,6 +38,7 @@ class UpstreamDesk {
  private:
   void run();
   void handle(const LinkQuestion& question);
+  [[nodiscard]] bool may_seek(GstEvent* seek) const;
   [[nodiscard]] bool may_send(const LinkServer& server, const LinkQuestion& question) const;
 
   GstElement* const sink_;
@@ -46,6 +49,7 @@ class UpstreamDesk {
   std::condition_variable changed_;
   std::deque<LinkQuestion> questions_;
   bool stopping_ = false;
+  std::map<pid_t, NewNames> names_;  ///< of each process; the thread's
   std::thread thread_;
 };
 

@@ -3,9 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 
-#include "gst/link/structure_text.hpp"
+#include "gpumap/link.hpp"
+#include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
@@ -58,14 +59,16 @@ void take_over(GstStructure* to, const GstStructure* from) {
       to);
 }
 
-LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStructure* structure) {
-  const Ptr<gchar> written(structure != nullptr ? gst_structure_to_string(structure) : g_strdup(""));
-  const std::size_t length = std::strlen(written.get()) + 1;
-  LinkText text(1 + sizeof type + sizeof number + length);
-  text[0] = static_cast<std::byte>(kind);
-  std::memcpy(&text[1], &type, sizeof type);
-  std::memcpy(&text[1 + sizeof type], &number, sizeof number);
-  std::memcpy(&text[1 + sizeof type + sizeof number], written.get(), length);
+/// In `most` bytes, as far as it has room.
+LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStructure* structure, std::size_t most,
+               unsigned* left_out = nullptr) {
+  LinkText text;
+  put(text, kind);
+  put(text, type);
+  put(text, number);
+  put(text, static_cast<std::uint8_t>(structure != nullptr ? 1 : 0));
+  const unsigned missing = structure != nullptr ? put_structure(text, structure, most) : 0;
+  if (left_out != nullptr) *left_out = missing;
   return text;
 }
 
@@ -86,16 +89,47 @@ bool is_sane_seek(GstEvent* event) {
   return !both || std::max<gint64>(start, 0) <= std::max<gint64>(stop, 0);
 }
 
-/// Elements calculate with it.
+/// Elements calculate with it, and assert that it has a time.
 bool is_sane_qos(GstEvent* event) {
   gdouble proportion = 0;
-  gst_event_parse_qos(event, nullptr, &proportion, nullptr, nullptr);
-  return proportion >= 0 && std::isfinite(proportion);
+  GstClockTime timestamp = 0;
+  gst_event_parse_qos(event, nullptr, &proportion, nullptr, &timestamp);
+  constexpr auto most = static_cast<GstClockTime>(std::numeric_limits<GstClockTimeDiff>::max());
+  return proportion >= 0 && std::isfinite(proportion) && timestamp <= most;
 }
 
 bool is_sane(GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) return is_sane_seek(event);
   return GST_EVENT_TYPE(event) != GST_EVENT_QOS || is_sane_qos(event);
+}
+
+/// Of a question. Elements assert that there is a format.
+bool may_be_asked(GstQuery* query) {
+  GstFormat format = GST_FORMAT_TIME;
+  GstFormat to = GST_FORMAT_TIME;
+  switch (GST_QUERY_TYPE(query)) {
+    case GST_QUERY_POSITION:
+      gst_query_parse_position(query, &format, nullptr);
+      break;
+    case GST_QUERY_DURATION:
+      gst_query_parse_duration(query, &format, nullptr);
+      break;
+    case GST_QUERY_SEEKING:
+      gst_query_parse_seeking(query, &format, nullptr, nullptr, nullptr);
+      break;
+    case GST_QUERY_SEGMENT:
+      gst_query_parse_segment(query, nullptr, &format, nullptr, nullptr);
+      break;
+    case GST_QUERY_CONVERT:
+      gst_query_parse_convert(query, &format, nullptr, &to, nullptr);
+      break;
+    default:
+      break;
+  }
+  const auto is_format = [](GstFormat one) {
+    return one != GST_FORMAT_UNDEFINED && gst_format_get_details(one) != nullptr;
+  };
+  return is_format(format) && is_format(to);
 }
 
 /// Of an answer: elements and pipelines add latencies of their own, and assert that there is one.
@@ -116,16 +150,15 @@ struct Read {
 };
 
 /// False for what write() did not write.
-bool read(std::span<const std::byte> text, Read& read) {
-  constexpr std::size_t head = 1 + sizeof read.type + sizeof read.number;
-  if (text.size() <= head || text.back() != std::byte{0}) return false;
-  read.kind = static_cast<Kind>(text.front());
-  std::memcpy(&read.type, &text[1], sizeof read.type);
-  std::memcpy(&read.number, &text[1 + sizeof read.type], sizeof read.number);
-  const auto* written = reinterpret_cast<const char*>(text.data() + head);
-  if (std::strlen(written) + 1 != text.size() - head) return false;
-  if (*written == '\0') return true;
-  read.structure.reset(structure_of(written));
+bool read(std::span<const std::byte> text, Read& read, NewNames& names) {
+  Reader reader(text);
+  read.kind = reader.take<Kind>();
+  read.type = reader.take<std::uint32_t>();
+  read.number = reader.take<std::uint32_t>();
+  const bool says_something = reader.take<std::uint8_t>() != 0;
+  if (!reader.is_whole() || reader.empty() == says_something) return false;
+  if (!says_something) return true;
+  read.structure.reset(take_structure(reader, names));
   return read.structure != nullptr;
 }
 
@@ -148,7 +181,11 @@ GstQuery* query_of(Read& read) {
   const auto type = static_cast<GstQueryType>(read.type);
   if (type == GST_QUERY_CUSTOM && read.structure) return gst_query_new_custom(type, read.structure.release());
   GstQuery* query = plain_query(type);
-  if (query != nullptr && read.structure) take_over(gst_query_writable_structure(query), read.structure.get());
+  // All that a latency has is an answer.
+  if (query != nullptr && type != GST_QUERY_LATENCY && read.structure) {
+    take_over(gst_query_writable_structure(query), read.structure.get());
+  }
+  if (query != nullptr && !may_be_asked(query)) gst_clear_query(&query);
   return query;
 }
 
@@ -157,37 +194,45 @@ GstQuery* query_of(Read& read) {
 LinkText text_of_upstream(GstEvent* event) {
   const GstEventType type = GST_EVENT_TYPE(event);
   if (type != GST_EVENT_SEEK && type != GST_EVENT_QOS && !is_application_event(type)) return {};
-  return write(Kind::event, type, gst_event_get_seqnum(event), gst_event_get_structure(event));
+  return write(Kind::event, type, gst_event_get_seqnum(event), gst_event_get_structure(event), max_link_question);
 }
 
 LinkText text_of(GstQuery* query) {
   const GstQueryType type = GST_QUERY_TYPE(query);
   const bool crosses = type == GST_QUERY_CUSTOM || Ptr<GstQuery>(plain_query(type));
-  return crosses ? write(Kind::query, type, 0, gst_query_get_structure(query)) : LinkText();
+  return crosses ? write(Kind::query, type, 0, gst_query_get_structure(query), max_link_question) : LinkText();
 }
 
-UpstreamAsked asked_of(std::span<const std::byte> text) {
+bool says_event(std::span<const std::byte> text) {
+  return !text.empty() && text.front() == static_cast<std::byte>(Kind::event);
+}
+
+UpstreamAsked asked_of(std::span<const std::byte> text, NewNames& names) {
   Read asked;
-  if (!read(text, asked)) return {};
+  if (!read(text, asked, names)) return {};
   if (asked.kind == Kind::event) return {event_of(asked), nullptr};
   if (asked.kind == Kind::query) return {nullptr, query_of(asked)};
   return {};
 }
 
 LinkText answer_of(bool handled) {
-  return write(Kind::answer, handled ? 1 : 0, 0, nullptr);
+  return write(Kind::answer, handled ? 1 : 0, 0, nullptr, max_link_answer);
 }
 LinkText answer_of(bool handled, GstQuery* query) {
-  return write(Kind::answer, handled ? 1 : 0, 0, handled ? gst_query_get_structure(query) : nullptr);
+  unsigned left_out = 0;
+  const GstStructure* const structure = handled ? gst_query_get_structure(query) : nullptr;
+  const LinkText text = write(Kind::answer, handled ? 1 : 0, 0, structure, max_link_answer, &left_out);
+  return left_out == 0 ? text : answer_of(false);  // an answer is whole
 }
 
 bool read_answer(std::span<const std::byte> text) {
+  NewNames none(0);
   Read answer;
-  return read(text, answer) && answer.kind == Kind::answer && answer.type == 1;
+  return read(text, answer, none) && answer.kind == Kind::answer && answer.type == 1;
 }
-bool read_answer(std::span<const std::byte> text, GstQuery* query) {
+bool read_answer(std::span<const std::byte> text, GstQuery* query, NewNames& names) {
   Read answer;
-  if (!read(text, answer) || answer.kind != Kind::answer || answer.type != 1 || !answer.structure) return false;
+  if (!read(text, answer, names) || answer.kind != Kind::answer || answer.type != 1 || !answer.structure) return false;
   GstStructure* own = gst_query_writable_structure(query);
   if (GST_QUERY_TYPE(query) != GST_QUERY_CUSTOM) {
     take_over(own, answer.structure.get());

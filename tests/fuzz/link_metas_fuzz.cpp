@@ -13,6 +13,7 @@
 #include "fuzz_gstreamer.hpp"
 #include "gst/link/event_text.hpp"
 #include "gst/link/meta_text.hpp"
+#include "gst/link/new_names.hpp"
 #include "gst/ptr.hpp"
 
 namespace {
@@ -21,6 +22,9 @@ using namespace gpumap::gst;        // NOLINT
 using namespace gpumap::gst::fuzz;  // NOLINT
 
 using Buffer = Ptr<GstBuffer>;
+
+/// What has no room in it is left out.
+NewNames names;  // NOLINT
 
 constexpr std::uint64_t most = std::numeric_limits<gint>::max();
 
@@ -84,13 +88,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::memcpy(&bytes, data, sizeof bytes);
   const auto text = std::as_bytes(std::span(data, size)).subspan(sizeof bytes);
   const Buffer buffer(gst_buffer_new());
-  (void)read([&] { return add_metas(buffer.get(), text, bytes); });
+  (void)read([&] { return add_metas(buffer.get(), text, bytes, names); });
   expect(gst_buffer_n_memory(buffer.get()) == 0 && gst_buffer_is_writable(buffer.get()));
   const guint count = count_checked(buffer.get(), bytes);
   const MetaText written = text_of_metas(buffer.get(), 64 * size + 4096);
   expect(written.left_out == 0);
   const Buffer again(gst_buffer_new());
-  expect(read([&] { return add_metas(again.get(), written.text, bytes); }) &&
+  expect(read([&] { return add_metas(again.get(), written.text, bytes, names); }) &&
          count_checked(again.get(), bytes) == count);
   expect(text_of_metas(again.get(), written.text.size()).text == written.text);
   // With its memory the frame may be copied.

@@ -13,6 +13,7 @@
 
 #include "fuzz_gstreamer.hpp"
 #include "gst/link/event_text.hpp"
+#include "gst/link/new_names.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "gst/ptr.hpp"
 
@@ -23,6 +24,9 @@ using namespace gpumap::gst::fuzz;  // NOLINT
 
 using Event = Ptr<GstEvent>;
 using Query = Ptr<GstQuery>;
+
+/// What has no room in it is left out, and changes nothing else.
+NewNames names;  // NOLINT
 
 void use(const GstSegment& segment) {
   expect(segment.rate != 0 && segment.applied_rate != 0);
@@ -135,7 +139,7 @@ void read_downstream(std::span<const std::byte> text) {
     expect(read_layout(text_of(layout), again) && again == layout);
     constexpr std::uint64_t bytes = 1U << 16U;
     const Ptr<GstBuffer> buffer(gst_buffer_new());
-    if (layout) add_layout(buffer.get(), *layout, bytes);
+    if (layout) expect(add_layout(buffer.get(), *layout, bytes) == fits(*layout, bytes));
     if (const auto added = layout_of(buffer.get())) {
       expect(added->width == layout->width && added->planes == layout->planes);
       for (std::uint32_t plane = 0; plane < added->planes; ++plane) expect(added->offset[plane] <= bytes);
@@ -147,10 +151,10 @@ void read_downstream(std::span<const std::byte> text) {
     expect(std::equal(written.begin(), written.end(), text.begin(), text.end()));
     return;
   }
-  const Event event(read([&] { return event_of(text); }));
+  const Event event(read([&] { return event_of(text, names); }));
   if (!event) return;
   const LinkText written = read([&] { return text_of(event.get()); });  // reads it, too
-  const Event again(read([&] { return event_of(written); }));
+  const Event again(read([&] { return event_of(written, names); }));
   expect(again && read([&] { return text_of(again.get()); }) == written);
   expect(keeping_of(again.get()) == keeping_of(event.get()));
   expect(gst_event_get_seqnum(again.get()) == gst_event_get_seqnum(event.get()));
@@ -158,20 +162,20 @@ void read_downstream(std::span<const std::byte> text) {
 }
 
 void read_upstream(std::span<const std::byte> text) {
-  const UpstreamAsked asked = read([&] { return asked_of(text); });
+  const UpstreamAsked asked = read([&] { return asked_of(text, names); });
   const Event event(asked.event);
   const Query query(asked.query);
   expect(!event || !query);
   if (event) {
     const LinkText written = text_of_upstream(event.get());
-    const UpstreamAsked again = read([&] { return asked_of(written); });
+    const UpstreamAsked again = read([&] { return asked_of(written, names); });
     const Event same(again.event);
     expect(same && text_of_upstream(same.get()) == written);
     use(event.get());
   }
   if (query) {
     const LinkText written = text_of(query.get());
-    const UpstreamAsked again = read([&] { return asked_of(written); });
+    const UpstreamAsked again = read([&] { return asked_of(written, names); });
     const Query same(again.query);
     expect(same && text_of(same.get()) == written);
     use(query.get());
@@ -191,7 +195,7 @@ void read_answers(std::span<const std::byte> text) {
   for (GstQuery* const one : queries) {
     const Query query(one);
     const gint fields = gst_structure_n_fields(gst_query_get_structure(one));
-    const bool answered = read([&] { return read_answer(text, one); });
+    const bool answered = read([&] { return read_answer(text, one, names); });
     if (answered) use(one);
     if (answered && GST_QUERY_TYPE(one) == GST_QUERY_LATENCY) {
       GstClockTime min = 0;

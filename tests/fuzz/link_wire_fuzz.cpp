@@ -42,13 +42,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
            end <= welcome->memory.allocation_bytes);
     again = encode(message->generation, *welcome);
   } else if (const auto* data_message = std::get_if<Data>(&message->body)) {
-    expect(data_message->payload.size() <= max_link_message);
+    expect(data_message->payload.size() <= max_part && data_message->head.rest <= max_link_message);
     again = encode_data(message->generation, data_message->head, data_message->payload);
   } else if (const auto* ask = std::get_if<Ask>(&message->body)) {
     expect(ask->payload.size() <= max_link_question);
     again = encode_ask(message->generation, ask->head, ask->payload);
   } else if (const auto* answer = std::get_if<Answer>(&message->body)) {
-    expect(answer->payload.size() <= max_link_message);
+    expect(answer->payload.size() <= max_link_answer);
     again = encode_answer(message->generation, answer->head, answer->payload);
   } else if (const auto* refuse = std::get_if<Refuse>(&message->body)) {
     expect(within(refuse->text, data, size) && refuse->text.size() <= text_bytes);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "link_sides.hpp"
@@ -258,8 +259,103 @@ TEST_F(LinkSides, ALongNameIsCutBetweenCharacters) {
   start(consumer);
   EXPECT_TRUE(eventually([&] {
     const std::lock_guard lock(mutex);
-    return name == many.substr(0, 49);
+    return name == many.substr(0, 49) + "...";
   })) << consumer.error();
+}
+
+TEST_F(LinkSides, ANameThatCannotBePrintedIsWrittenSo) {
+  std::string told;
+  Pipeline producer(from_appsrc());
+  const auto connected = [](GstElement*, guint, gint, const char* name, gpointer own) {
+    *static_cast<std::string*>(own) = name;
+  };
+  g_signal_connect(producer.element("sink"), "client-connected",
+                   G_CALLBACK(static_cast<void (*)(GstElement*, guint, gint, const char*, gpointer)>(connected)),
+                   &told);
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=\"cam\x1b[2J\" " + socket() + " ! fakesink");
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  EXPECT_EQ(consumer.error(), "");
+  producer.stop();
+  EXPECT_EQ(told, "cam\\x1b[2J");
+}
+
+// Caps of a format with a table, or with the whole header of a stream.
+TEST_F(LinkSides, CapsOfAnyLengthCrossOrAreAnError) {
+  const std::string header = std::string(200'000, 'x') + "E:\\100photos";
+  const Caps caps(gst_caps_new_simple("application/x-mine", "header", G_TYPE_STRING, header.c_str(), nullptr));
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  gst_app_src_set_caps(producer.appsrc(), caps.get());
+  start(producer);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  push_frame(producer, 0);
+  const Sample sample = pull(consumer.appsink());
+  ASSERT_TRUE(sample && gst_sample_get_caps(sample.get()) != nullptr);
+  EXPECT_TRUE(gst_caps_is_equal(gst_sample_get_caps(sample.get()), caps.get()));
+  producer.stop();
+
+  const Caps longer(gst_caps_new_simple("application/x-mine", "header", G_TYPE_STRING,
+                                        std::string(max_link_message, 'x').c_str(), nullptr));
+  Pipeline other(from_appsrc());
+  gst_app_src_set_caps(other.appsrc(), longer.get());
+  start(other);
+  push_frame(other, 0);
+  EXPECT_THAT(other.wait(), HasSubstr("caps that cannot be written"));
+}
+
+// A stream that pauses tells so by gaps, and they have no end. Whoever may miss nothing is waited for.
+TEST_F(LinkSides, GapsForAClientThatStandsAreHeldBack) {
+  constexpr int gaps = 6000;
+  struct Seen {
+    std::atomic<int> gaps{0};
+    std::atomic<bool> in_order{true}, open{false};
+  } seen;
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink name=out sync=false");
+  const Pad out(gst_element_get_static_pad(consumer.element("out"), "sink"));
+  gst_pad_add_probe(
+      out.get(), GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM,
+      [](GstPad*, GstPadProbeInfo* info, gpointer own) {
+        GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+        if (GST_EVENT_TYPE(event) != GST_EVENT_GAP) return GST_PAD_PROBE_OK;
+        auto& all = *static_cast<Seen*>(own);
+        EXPECT_TRUE(eventually([&] { return all.open.load(); }));
+        GstClockTime at = 0;
+        gst_event_parse_gap(event, &at, nullptr);
+        if (at != static_cast<GstClockTime>(all.gaps++) * GST_MSECOND) all.in_order = false;
+        return GST_PAD_PROBE_OK;
+      },
+      &seen, nullptr);
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  ASSERT_TRUE(eventually([&] { return stat(consumer.element("src"), "frames") > 0; }));
+  const Pad in(gst_element_get_static_pad(producer.element("in"), "src"));
+  std::atomic<int> sent{0};
+  std::thread sender([&] {
+    for (; sent < gaps; ++sent) {
+      gst_pad_push_event(in.get(), gst_event_new_gap(static_cast<GstClockTime>(sent) * GST_MSECOND, GST_MSECOND));
+    }
+  });
+  // Either the producer has to wait, or all are on their way: the client stays.
+  int before = -1;
+  EXPECT_TRUE(eventually(
+      [&] {
+        g_usleep(500'000);
+        return std::exchange(before, sent.load()) == sent && sent > 0;
+      },
+      20s));
+  EXPECT_EQ(clients(producer), 1U) << sent;
+  seen.open = true;
+  EXPECT_TRUE(eventually([&] { return seen.gaps == gaps; })) << seen.gaps << " of " << sent;
+  EXPECT_TRUE(seen.in_order);
+  EXPECT_EQ(clients(producer), 1U);
+  sender.join();
 }
 
 TEST_F(LinkSides, ATimeoutNamesTheSocket) {

@@ -3,6 +3,7 @@
 // where none can, that is said.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -99,6 +100,51 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
     ++n;
   }
   EXPECT_EQ(n, 20U);
+}
+
+// A client that moves to the next ring was never away.
+TEST_F(LinkSides, AnApplicationCanCountItsClients) {
+  struct Counts {
+    std::atomic<int> came{0}, went{0};
+    std::atomic<int> stopped{0};
+  } counts;
+  Pipeline producer(from_appsrc());
+  const auto came = [](GstElement*, guint, gint, const char*, gpointer own) { ++static_cast<Counts*>(own)->came; };
+  const auto went = [](GstElement*, guint, gint, const char*, const char* why, gpointer own) {
+    auto& all = *static_cast<Counts*>(own);
+    ++all.went;
+    if (std::string(why).find("stopped") != std::string::npos) ++all.stopped;
+  };
+  g_signal_connect(producer.element("sink"), "client-connected",
+                   G_CALLBACK(static_cast<void (*)(GstElement*, guint, gint, const char*, gpointer)>(came)), &counts);
+  g_signal_connect(
+      producer.element("sink"), "client-disconnected",
+      G_CALLBACK(static_cast<void (*)(GstElement*, guint, gint, const char*, const char*, gpointer)>(went)), &counts);
+  start(producer);
+  push_frame(producer, 0);
+  Pipeline stays(to_appsink() + " drop=true max-buffers=1");
+  start(stays);
+  auto leaves = std::make_unique<Pipeline>(to_appsink() + " drop=true max-buffers=1");
+  start(*leaves);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 2 && counts.came == 2; }));
+  for (std::uint64_t n = 1; n < 6; ++n) {
+    push_frame(producer, n, n * 77 * frame_size);
+    ASSERT_TRUE(eventually([&] {
+      const Sample sample = pull(stays.appsink());
+      return sample && GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) == n * GST_MSECOND;
+    }));
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 2; })) << n;
+  }
+  EXPECT_EQ(counts.came - counts.went, 2);
+  leaves.reset();
+  ASSERT_TRUE(eventually([&] { return counts.came - counts.went == 1 && clients(producer) == 1; }));
+  // On a busy machine one may be late for a ring: it then goes and comes.
+  if (counts.went == 1) {
+    EXPECT_EQ(counts.came, 2);
+  }
+  producer.stop();
+  EXPECT_EQ(counts.came, counts.went);
+  EXPECT_EQ(counts.stopped, 1);
 }
 
 }  // namespace

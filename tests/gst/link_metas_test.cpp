@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "launched.hpp"
 #include "link_sides.hpp"
@@ -145,6 +147,85 @@ TEST_F(LinkMetas, PlanesOfAudio) {
     EXPECT_EQ(last, metas_of(wanted.get()));
     EXPECT_EQ(producer.wait(), "eos");
   }
+}
+
+/// Of 32x4 pixels.
+Buffer picture(GstVideoFormat format, std::vector<gsize> offset, std::vector<gint> stride, std::size_t bytes) {
+  Buffer buffer = new_buffer(random_data(bytes, 3), 0);
+  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, format, 32, 4,
+                                 static_cast<guint>(offset.size()), offset.data(), stride.data());
+  return buffer;
+}
+
+// Rows from below, of a palette and tiles: where they lie is known here as well as there.
+TEST_F(LinkMetas, RowsOfAnyDirectionAndTilesCross) {
+  struct Case {
+    GstVideoFormat format;
+    std::vector<gsize> offset;
+    std::vector<gint> stride;
+    std::size_t bytes;
+  };
+  for (const Case& one :
+       {Case{GST_VIDEO_FORMAT_RGBA, {3 * 144}, {-144}, 4 * 144},
+        Case{GST_VIDEO_FORMAT_RGB8P, {0, 4 * 48}, {48, 4}, 4 * 48 + 1024},
+        Case{GST_VIDEO_FORMAT_GRAY8, {1}, {40}, 1 + 3 * 40 + 32},
+        Case{GST_VIDEO_FORMAT_NV12_4L4,
+             {0, 0},
+             {static_cast<gint>(GST_VIDEO_TILE_MAKE_STRIDE(9, 2)), static_cast<gint>(GST_VIDEO_TILE_MAKE_STRIDE(9, 2))},
+             9 * 2 * 16}}) {
+    SCOPED_TRACE(gst_video_format_to_string(one.format));
+    Pipeline producer(from_appsrc("wait-for-connection=true"));
+    start(producer);
+    Pipeline consumer(to_appsink());
+    start(consumer);
+    EXPECT_TRUE(push(producer.appsrc(), picture(one.format, one.offset, one.stride, one.bytes)));
+    const Sample sample = pull(consumer.appsink());
+    ASSERT_TRUE(sample) << consumer.error() << producer.error();
+    const GstVideoMeta* meta = gst_buffer_get_video_meta(gst_sample_get_buffer(sample.get()));
+    ASSERT_NE(meta, nullptr);
+    EXPECT_EQ(meta->format, one.format);
+    for (std::size_t plane = 0; plane < one.offset.size(); ++plane) {
+      EXPECT_EQ(meta->offset[plane], one.offset[plane]);
+      EXPECT_EQ(meta->stride[plane], one.stride[plane]);
+    }
+    EXPECT_EQ(producer.error(), "");
+  }
+}
+
+TEST_F(LinkMetas, AFrameWhoseRowsLieElsewhereIsAnError) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  EXPECT_TRUE(push(producer.appsrc(), picture(GST_VIDEO_FORMAT_RGBA, {0}, {-128}, 512)));
+  EXPECT_THAT(producer.wait(), testing::HasSubstr("put videoconvert before"));
+}
+
+TEST_F(LinkMetas, EachPictureOfAFrameHasItsMeta) {
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  start(producer);
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  Buffer buffer = picture(GST_VIDEO_FORMAT_GRAY8, {0}, {32}, 256);
+  gsize offset[GST_VIDEO_MAX_PLANES] = {128};
+  gint stride[GST_VIDEO_MAX_PLANES] = {32};
+  constexpr auto flags =
+      static_cast<GstVideoFrameFlags>(GST_VIDEO_FRAME_FLAG_MULTIPLE_VIEW | GST_VIDEO_FRAME_FLAG_FIRST_IN_BUNDLE);
+  gst_buffer_add_video_meta_full(buffer.get(), flags, GST_VIDEO_FORMAT_GRAY8, 32, 4, 1, offset, stride)->id = 1;
+  constexpr guint buffer_flags = GST_BUFFER_FLAG_SYNC_AFTER | GST_BUFFER_FLAG_NON_DROPPABLE |
+                                 GST_BUFFER_FLAG_DECODE_ONLY | GST_VIDEO_BUFFER_FLAG_MULTIPLE_VIEW |
+                                 GST_VIDEO_BUFFER_FLAG_FIRST_IN_BUNDLE;
+  GST_BUFFER_FLAG_SET(buffer.get(), buffer_flags);
+  EXPECT_TRUE(push(producer.appsrc(), std::move(buffer)));
+  const Sample sample = pull(consumer.appsink());
+  ASSERT_TRUE(sample);
+  GstBuffer* got = gst_sample_get_buffer(sample.get());
+  EXPECT_EQ(GST_BUFFER_FLAGS(got) & buffer_flags, buffer_flags);
+  const GstVideoMeta* first = gst_buffer_get_video_meta(got);
+  const GstVideoMeta* second = gst_buffer_get_video_meta_id(got, 1);
+  ASSERT_TRUE(first != nullptr && second != nullptr);
+  EXPECT_EQ(first->id, 0);
+  EXPECT_EQ(first->flags, GST_VIDEO_FRAME_FLAG_NONE);
+  EXPECT_EQ(second->flags, flags);
+  EXPECT_EQ(second->offset[0], 128U);
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "link_sides.hpp"
+#include "no_threads.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -37,9 +38,29 @@ TEST_F(LinkPaths, WhatIsWrongWithAPathIsToldInPaused) {
   EXPECT_THAT(trouble_at(folder.path() / "none" / "link"), HasSubstr("No such file"));
   EXPECT_THAT(trouble_at(folder.path() / std::string(108, 'x')), HasSubstr("1 to 107 allowed"));
   EXPECT_THAT(trouble_at("/proc/link"), HasSubstr("/proc/link"));
+  // What is no text would not even be a message.
+  Pipeline odd(from_appsrc());
+  g_object_set(odd.element("sink"), "socket-path", std::string(folder.path() / "no\xff" / "link").c_str(), nullptr);
+  EXPECT_THAT(trouble_of(odd), HasSubstr("/no\\xff/link"));
   std::ofstream(path) << "a file";
   EXPECT_THAT(trouble_at(path), HasSubstr("is no socket"));
   EXPECT_TRUE(std::filesystem::is_regular_file(path)) << "left alone";
+}
+
+// Of a thread that cannot be had "Resource temporarily unavailable" alone would tell nobody what to do.
+TEST_F(LinkPaths, WhereNoThreadCanBeHadThatIsSaidInPaused) {
+  for (const std::string& line : {from_appsrc(), to_appsink()}) {
+    Pipeline pipeline(line);
+    ASSERT_TRUE(pipeline.set_state(GST_STATE_READY) != GST_STATE_CHANGE_FAILURE);
+    GstElement* const element = pipeline.element(line == to_appsink() ? "src" : "sink");
+    GstStateChangeReturn changed{};
+    {
+      const gpumap::test::NoThreads none;
+      changed = gst_element_set_state(element, GST_STATE_PAUSED);
+    }
+    EXPECT_EQ(changed, GST_STATE_CHANGE_FAILURE);
+    EXPECT_THAT(pipeline.wait(), HasSubstr("no thread for"));
+  }
 }
 
 TEST_F(LinkPaths, WhoMayConnectIsCheckedInPaused) {

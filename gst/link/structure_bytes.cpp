@@ -1,0 +1,777 @@
+// SPDX-License-Identifier: MIT
+#include "gst/link/structure_bytes.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "gst/ptr.hpp"
+
+namespace gpumap::gst {
+namespace {
+
+/// What a value is. Its bytes follow, after their length.
+enum class Kind : std::uint8_t {
+  boolean = 1,
+  signed_char,
+  unsigned_char,
+  integer,
+  unsigned_integer,
+  long_integer,
+  unsigned_long,
+  int64,
+  uint64,
+  real,
+  double_real,
+  string,
+  no_string,
+  enumeration,
+  flags,
+  flag_set,
+  fraction,
+  int_range,
+  int64_range,
+  double_range,
+  fraction_range,
+  bitmask,
+  list,
+  array,
+  date,
+  date_time,
+  bytes,
+  type,
+  caps,
+  features,
+  structure,
+  tags,
+  segment,
+  buffer,
+  sample,
+};
+
+/// More fields than this take a time that grows with their square.
+constexpr std::uint32_t most_members = 4096;
+
+struct Value {
+  Value() = default;
+  ~Value() {
+    if (G_VALUE_TYPE(&value) != 0) g_value_unset(&value);
+  }
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+  GValue value = G_VALUE_INIT;
+};
+
+/// As GStreamer asserts of the name of a structure.
+bool is_structure_name(const char* name) {
+  // Of a "taglist" it complains where a text is empty: tags have a kind of their own.
+  if (g_ascii_isalpha(*name) == 0 || std::strcmp(name, "taglist") == 0) return false;
+  return std::all_of(name, name + std::strlen(name),
+                     [](char one) { return g_ascii_isalnum(one) != 0 || std::strchr("/-_.:+", one) != nullptr; });
+}
+
+/// And of a feature of caps: letters, a colon, a letter, letters and digits.
+bool is_feature(const char* name) {
+  const char* const colon = std::strchr(name, ':');
+  if (colon == nullptr || g_ascii_isalpha(colon[1]) == 0) return false;
+  return std::all_of(name, colon, [](char one) { return g_ascii_isalpha(one) != 0; }) &&
+         std::all_of(colon + 1, colon + std::strlen(colon), [](char one) { return g_ascii_isalnum(one) != 0; });
+}
+
+/// What GStreamer compares when values come into one list: those of a range are as its ends are. 0: of an empty list.
+GType basic_type(const GValue* value) {
+  const GType type = G_VALUE_TYPE(value);
+  if (type == GST_TYPE_LIST) {
+    return gst_value_list_get_size(value) > 0 ? basic_type(gst_value_list_get_value(value, 0)) : 0;
+  }
+  if (type == GST_TYPE_ARRAY) {
+    return gst_value_array_get_size(value) > 0 ? basic_type(gst_value_array_get_value(value, 0)) : 0;
+  }
+  if (type == GST_TYPE_INT_RANGE) return G_TYPE_INT;
+  if (type == GST_TYPE_INT64_RANGE) return G_TYPE_INT64;
+  if (type == GST_TYPE_DOUBLE_RANGE) return G_TYPE_DOUBLE;
+  return type == GST_TYPE_FRACTION_RANGE ? GST_TYPE_FRACTION : type;
+}
+
+class Writer {
+ public:
+  Writer(LinkText& text, std::size_t most) : text_(text), most_(most) {}
+
+  /// False, with nothing written, where there is no such kind, or no room.
+  bool value(const GValue* value) {
+    const std::size_t begin = text_.size();
+    constexpr std::size_t head = 1 + sizeof(std::uint32_t);
+    bool written = depth_ < deepest_value;
+    if (written) {
+      text_.resize(begin + head);
+      ++depth_;
+      written = content(value, text_[begin]) && text_.size() <= most_;
+      --depth_;
+    }
+    if (written) {
+      const auto length = static_cast<std::uint32_t>(text_.size() - begin - head);
+      std::memcpy(&text_[begin + 1], &length, sizeof length);
+    } else {
+      text_.resize(begin);
+    }
+    return written;
+  }
+
+  /// A name, how many fields, and these.
+  bool structure(const GstStructure* structure) {
+    put(text_, gst_structure_get_name(structure));
+    const std::size_t at = text_.size();
+    const std::uint32_t before = fields_;
+    put(text_, fields_);
+    fields_ = 0;
+    gst_structure_foreach(
+        structure,
+        [](GQuark field, const GValue* value, gpointer self) -> gboolean {
+          static_cast<Writer*>(self)->field(g_quark_to_string(field), value);
+          return TRUE;
+        },
+        this);
+    std::memcpy(&text_[at], &fields_, sizeof fields_);
+    fields_ = before;
+    return text_.size() <= most_;
+  }
+
+  bool caps(const GstCaps* caps) {
+    put(text_, gst_caps_is_any(caps));
+    const unsigned before = left_out;
+    for (guint index = 0; index < gst_caps_get_size(caps); ++index) {
+      if (!sized([&] { features(gst_caps_get_features(caps, index)); }) ||
+          !sized([&] { (void)this->structure(gst_caps_get_structure(caps, index)); }) || left_out != before) {
+        return false;
+      }
+    }
+    return text_.size() <= most_;
+  }
+
+  unsigned left_out = 0;
+
+ private:
+  void field(const char* name, const GValue* value) {
+    const std::size_t begin = text_.size();
+    put(text_, name);
+    if (fields_ < most_members && this->value(value)) {
+      ++fields_;
+      return;
+    }
+    text_.resize(begin);
+    ++left_out;
+  }
+
+  /// What `write` writes, after its length.
+  template <typename Write>
+  bool sized(const Write& write) {
+    const std::size_t begin = text_.size();
+    put(text_, std::uint32_t{0});
+    write();
+    const auto length = static_cast<std::uint32_t>(text_.size() - begin - sizeof(std::uint32_t));
+    std::memcpy(&text_[begin], &length, sizeof length);
+    return text_.size() <= most_;
+  }
+
+  template <typename... Numbers>
+  bool numbers(std::byte& kind, Kind what, Numbers... each) {
+    kind = static_cast<std::byte>(what);  // before `text_` moves
+    (put(text_, each), ...);
+    return true;
+  }
+
+  bool content(const GValue* value, std::byte& kind) {
+    const GType type = G_VALUE_TYPE(value);
+    const auto is = [&](Kind what) {
+      kind = static_cast<std::byte>(what);
+      return true;
+    };
+    switch (G_TYPE_FUNDAMENTAL(type)) {
+      case G_TYPE_BOOLEAN:
+        return numbers(kind, Kind::boolean, static_cast<std::uint8_t>(g_value_get_boolean(value) != 0 ? 1 : 0));
+      case G_TYPE_CHAR:
+        return numbers(kind, Kind::signed_char, g_value_get_schar(value));
+      case G_TYPE_UCHAR:
+        return numbers(kind, Kind::unsigned_char, g_value_get_uchar(value));
+      case G_TYPE_INT:
+        return numbers(kind, Kind::integer, g_value_get_int(value));
+      case G_TYPE_UINT:
+        return numbers(kind, Kind::unsigned_integer, g_value_get_uint(value));
+      case G_TYPE_LONG:
+        return numbers(kind, Kind::long_integer, std::int64_t{g_value_get_long(value)});
+      case G_TYPE_ULONG:
+        return numbers(kind, Kind::unsigned_long, std::uint64_t{g_value_get_ulong(value)});
+      case G_TYPE_INT64:
+        return numbers(kind, Kind::int64, g_value_get_int64(value));
+      case G_TYPE_UINT64:
+        return numbers(kind, Kind::uint64, g_value_get_uint64(value));
+      case G_TYPE_FLOAT:
+        return numbers(kind, Kind::real, g_value_get_float(value));
+      case G_TYPE_DOUBLE:
+        return numbers(kind, Kind::double_real, g_value_get_double(value));
+      case G_TYPE_STRING:
+        if (g_value_get_string(value) == nullptr) return is(Kind::no_string);
+        (void)is(Kind::string);
+        put(text_, g_value_get_string(value));
+        return true;
+      case G_TYPE_ENUM:
+        (void)is(Kind::enumeration);
+        put(text_, g_type_name(type));
+        put(text_, std::int32_t{g_value_get_enum(value)});
+        return is_known_value(type, g_value_get_enum(value));
+      case G_TYPE_FLAGS:
+        (void)is(Kind::flags);
+        put(text_, g_type_name(type));
+        put(text_, std::uint32_t{g_value_get_flags(value)});
+        return true;
+      case G_TYPE_BOXED:
+        return g_value_get_boxed(value) != nullptr && boxed(value, kind);
+      default:
+        return of_gstreamer(value, kind);
+    }
+  }
+
+  bool of_gstreamer(const GValue* value, std::byte& kind) {
+    const GType type = G_VALUE_TYPE(value);
+    const auto fraction = [](const GValue* one) { return gst_value_get_fraction_numerator(one); };
+    const auto divisor = [](const GValue* one) { return gst_value_get_fraction_denominator(one); };
+    if (type == GST_TYPE_FRACTION) return numbers(kind, Kind::fraction, fraction(value), divisor(value));
+    if (type == GST_TYPE_INT_RANGE) {
+      return numbers(kind, Kind::int_range, gst_value_get_int_range_min(value), gst_value_get_int_range_max(value),
+                     gst_value_get_int_range_step(value));
+    }
+    if (type == GST_TYPE_INT64_RANGE) {
+      return numbers(kind, Kind::int64_range, gst_value_get_int64_range_min(value),
+                     gst_value_get_int64_range_max(value), gst_value_get_int64_range_step(value));
+    }
+    if (type == GST_TYPE_DOUBLE_RANGE) {
+      return numbers(kind, Kind::double_range, gst_value_get_double_range_min(value),
+                     gst_value_get_double_range_max(value));
+    }
+    if (type == GST_TYPE_FRACTION_RANGE) {
+      const GValue* const least = gst_value_get_fraction_range_min(value);
+      const GValue* const most = gst_value_get_fraction_range_max(value);
+      return numbers(kind, Kind::fraction_range, fraction(least), divisor(least), fraction(most), divisor(most));
+    }
+    if (type == GST_TYPE_BITMASK) return numbers(kind, Kind::bitmask, gst_value_get_bitmask(value));
+    if (g_type_is_a(type, GST_TYPE_FLAG_SET) != 0) {
+      kind = static_cast<std::byte>(Kind::flag_set);
+      put(text_, g_type_name(type));
+      put(text_, std::uint32_t{gst_value_get_flagset_flags(value)});
+      put(text_, std::uint32_t{gst_value_get_flagset_mask(value)});
+      return true;
+    }
+    if (type == G_TYPE_GTYPE) {
+      kind = static_cast<std::byte>(Kind::type);
+      put(text_, g_type_name(g_value_get_gtype(value)));
+      return true;
+    }
+    if (type == GST_TYPE_LIST || type == GST_TYPE_ARRAY) {
+      const bool is_list = type == GST_TYPE_LIST;
+      kind = static_cast<std::byte>(is_list ? Kind::list : Kind::array);
+      const guint size = is_list ? gst_value_list_get_size(value) : gst_value_array_get_size(value);
+      for (guint index = 0; index < size; ++index) {
+        if (!this->value(is_list ? gst_value_list_get_value(value, index) : gst_value_array_get_value(value, index))) {
+          return false;
+        }
+      }
+      return true;
+    }
+    return false;
+  }
+
+  bool boxed(const GValue* value, std::byte& kind) {
+    const GType type = G_VALUE_TYPE(value);
+    const gpointer one = g_value_get_boxed(value);
+    const auto begin = [&](Kind what) { kind = static_cast<std::byte>(what); };
+    if (type == GST_TYPE_CAPS) {
+      begin(Kind::caps);
+      return caps(static_cast<const GstCaps*>(one));
+    }
+    if (type == GST_TYPE_CAPS_FEATURES) {
+      begin(Kind::features);
+      features(static_cast<const GstCapsFeatures*>(one));
+      return true;
+    }
+    if (type == GST_TYPE_STRUCTURE) {
+      begin(Kind::structure);
+      return structure(static_cast<const GstStructure*>(one));
+    }
+    if (type == GST_TYPE_TAG_LIST) {
+      begin(Kind::tags);
+      return tags(static_cast<const GstTagList*>(one));
+    }
+    if (type == GST_TYPE_SEGMENT) {
+      begin(Kind::segment);
+      segment(*static_cast<const GstSegment*>(one));
+      return true;
+    }
+    if (type == GST_TYPE_BUFFER) {
+      begin(Kind::buffer);
+      return buffer(static_cast<GstBuffer*>(one));
+    }
+    if (type == GST_TYPE_SAMPLE) {
+      begin(Kind::sample);
+      return sample(static_cast<GstSample*>(one));
+    }
+    if (type == G_TYPE_DATE) {
+      begin(Kind::date);
+      const auto* date = static_cast<const GDate*>(one);
+      if (g_date_valid(date) == 0) return false;
+      put(text_, std::uint32_t{g_date_get_julian(date)});
+      return true;
+    }
+    if (type == GST_TYPE_DATE_TIME) {
+      begin(Kind::date_time);
+      const Ptr<gchar> written(gst_date_time_to_iso8601_string(static_cast<GstDateTime*>(one)));
+      put(text_, static_cast<const char*>(written.get()));
+      return written != nullptr;
+    }
+    if (type == G_TYPE_BYTES) {
+      begin(Kind::bytes);
+      gsize size = 0;
+      const void* data = g_bytes_get_data(static_cast<GBytes*>(one), &size);
+      return raw(data, size);
+    }
+    return false;
+  }
+
+  bool raw(const void* data, std::size_t size) {
+    if (size > most_) return false;
+    const auto* begin = static_cast<const std::byte*>(data);
+    if (size > 0) text_.insert(text_.end(), begin, begin + size);
+    return true;
+  }
+
+  void features(const GstCapsFeatures* features) {
+    if (features == nullptr) return;
+    if (gst_caps_features_is_any(features) != 0) return put(text_, static_cast<const char*>("ANY"));
+    for (guint index = 0; index < gst_caps_features_get_size(features); ++index) {
+      put(text_, gst_caps_features_get_nth(features, index));
+    }
+  }
+
+  bool tags(const GstTagList* list) {
+    const std::uint32_t before = std::exchange(fields_, 0);
+    put(text_, static_cast<std::uint8_t>(gst_tag_list_get_scope(list)));
+    for (gint index = 0; index < gst_tag_list_n_tags(list); ++index) {
+      const gchar* const tag = gst_tag_list_nth_tag_name(list, static_cast<guint>(index));
+      for (guint which = 0; which < gst_tag_list_get_tag_size(list, tag); ++which) {
+        field(tag, gst_tag_list_get_value_index(list, tag, which));
+      }
+    }
+    fields_ = before;
+    return text_.size() <= most_;
+  }
+
+  void segment(const GstSegment& segment) {
+    put(text_, static_cast<std::uint32_t>(segment.flags));
+    put(text_, static_cast<std::int32_t>(segment.format));
+    put(text_, segment.rate);
+    put(text_, segment.applied_rate);
+    for (const guint64 one : {segment.base, segment.offset, segment.start, segment.stop, segment.time, segment.position,
+                              segment.duration}) {
+      put(text_, one);
+    }
+  }
+
+  bool buffer(GstBuffer* buffer) {
+    const gsize size = gst_buffer_get_size(buffer);
+    if (size > most_) return false;
+    const std::size_t begin = text_.size();
+    text_.resize(begin + size);
+    return gst_buffer_extract(buffer, 0, text_.data() + begin, size) == size;
+  }
+
+  bool sample(GstSample* sample) {
+    bool whole = true;
+    const GstCaps* const caps = gst_sample_get_caps(sample);
+    const GstStructure* const info = gst_sample_get_info(sample);
+    whole = sized([&] { whole = caps == nullptr || this->caps(caps); }) && whole;
+    whole = whole && sized([&] { segment(*gst_sample_get_segment(sample)); });
+    whole = whole && sized([&] { whole = info == nullptr || structure(info); }) && whole;
+    GstBuffer* const bytes = gst_sample_get_buffer(sample);
+    return whole && (bytes == nullptr || buffer(bytes));
+  }
+
+  LinkText& text_;
+  const std::size_t most_;
+  std::uint32_t fields_ = 0;  ///< of what is being written
+  int depth_ = 0;
+};
+
+class Taker {
+ public:
+  explicit Taker(NewNames& names) : names_(names) {}
+
+  /// `whole`: null where a field cannot be.
+  GstStructure* structure(Reader& text, bool whole) {
+    const char* const name = text.take_text();
+    const auto fields = text.take<std::uint32_t>();
+    if (!text.is_whole() || fields > most_members || !is_structure_name(name) || !names_.admit(name)) return nullptr;
+    Ptr<GstStructure> made(gst_structure_new_empty(name));
+    for (std::uint32_t count = 0; count < fields; ++count) {
+      const char* const field = text.take_text();
+      Value value;
+      const bool taken = take(text, value.value) && suits_field(value.value);
+      if (!text.is_whole()) return nullptr;
+      if (taken && *field != '\0' && names_.admit(field)) {
+        gst_structure_take_value(made.get(), field, &value.value);
+        value.value = G_VALUE_INIT;
+      } else if (whole) {
+        return nullptr;
+      }
+    }
+    return text.is_done() ? made.release() : nullptr;
+  }
+
+  GstCaps* caps(Reader& text) {
+    const bool is_any = text.take<gboolean>() != FALSE;
+    if (!text.is_whole() || (is_any && !text.empty())) return nullptr;
+    Ptr<GstCaps> made(is_any ? gst_caps_new_any() : gst_caps_new_empty());
+    for (std::uint32_t count = 0; !text.empty(); ++count) {
+      Reader first = part(text);
+      Reader second = part(text);
+      if (!text.is_whole() || count == most_members) return nullptr;
+      GstCapsFeatures* const features = this->features(first);
+      GstStructure* const structure = features != nullptr ? this->structure(second, true) : nullptr;
+      if (structure == nullptr) {
+        if (features != nullptr) gst_caps_features_free(features);
+        return nullptr;
+      }
+      gst_caps_append_structure_full(made.get(), structure, features);
+    }
+    return made.release();
+  }
+
+ private:
+  /// What follows, after its length.
+  static Reader part(Reader& text) {
+    const auto length = text.take<std::uint32_t>();
+    return Reader(text.take_bytes(length));
+  }
+
+  /// GStreamer complains of a structure's field that is a date of no day.
+  static bool suits_field(const GValue& value) {
+    return !G_VALUE_HOLDS(&value, G_TYPE_DATE) || g_value_get_boxed(&value) != nullptr;
+  }
+
+  /// False, behind the value, where it cannot be.
+  bool take(Reader& text, GValue& value) {
+    const auto kind = text.take<Kind>();
+    Reader content = part(text);
+    if (!text.is_whole() || depth_ == deepest_value) return false;
+    ++depth_;
+    const bool taken = take(kind, content, value) && content.is_done();
+    --depth_;
+    return taken;
+  }
+
+  template <typename Number, typename Set>
+  static bool number(Reader& text, GValue& value, GType type, const Set& set) {
+    const auto one = text.take<Number>();
+    g_value_init(&value, type);
+    set(&value, one);
+    return text.is_whole();
+  }
+
+  bool take(Kind kind, Reader& text, GValue& value) {
+    switch (kind) {
+      case Kind::boolean:
+        return number<std::uint8_t>(text, value, G_TYPE_BOOLEAN,
+                                    [](GValue* to, std::uint8_t one) { g_value_set_boolean(to, one != 0 ? 1 : 0); });
+      case Kind::signed_char:
+        return number<gint8>(text, value, G_TYPE_CHAR, g_value_set_schar);
+      case Kind::unsigned_char:
+        return number<guchar>(text, value, G_TYPE_UCHAR, g_value_set_uchar);
+      case Kind::integer:
+        return number<gint>(text, value, G_TYPE_INT, g_value_set_int);
+      case Kind::unsigned_integer:
+        return number<guint>(text, value, G_TYPE_UINT, g_value_set_uint);
+      case Kind::long_integer:
+        return number<std::int64_t>(text, value, G_TYPE_LONG, g_value_set_long);
+      case Kind::unsigned_long:
+        return number<std::uint64_t>(text, value, G_TYPE_ULONG, g_value_set_ulong);
+      case Kind::int64:
+        return number<gint64>(text, value, G_TYPE_INT64, g_value_set_int64);
+      case Kind::uint64:
+        return number<guint64>(text, value, G_TYPE_UINT64, g_value_set_uint64);
+      case Kind::real:
+        return number<gfloat>(text, value, G_TYPE_FLOAT, g_value_set_float);
+      case Kind::double_real:
+        return number<gdouble>(text, value, G_TYPE_DOUBLE, g_value_set_double);
+      case Kind::bitmask:
+        return number<guint64>(text, value, GST_TYPE_BITMASK, gst_value_set_bitmask);
+      case Kind::string: {
+        const char* const one = text.take_text();
+        if (!text.is_whole() || g_utf8_validate(one, -1, nullptr) == 0) return false;
+        g_value_init(&value, G_TYPE_STRING);
+        g_value_set_string(&value, one);
+        return true;
+      }
+      case Kind::no_string:
+        g_value_init(&value, G_TYPE_STRING);
+        return true;
+      case Kind::enumeration:
+      case Kind::flags:
+      case Kind::flag_set:
+        return enumerated(kind, text, value);
+      case Kind::fraction:
+      case Kind::int_range:
+      case Kind::int64_range:
+      case Kind::double_range:
+      case Kind::fraction_range:
+        return fractional(kind, text, value);
+      case Kind::list:
+      case Kind::array:
+        return list(kind == Kind::list, text, value);
+      default:
+        return boxed(kind, text, value);
+    }
+  }
+
+  static bool enumerated(Kind kind, Reader& text, GValue& value) {
+    const GType type = g_type_from_name(text.take_text());
+    const auto first = text.take<std::uint32_t>();
+    const auto mask = kind == Kind::flag_set ? text.take<std::uint32_t>() : 0;
+    if (!text.is_whole() || type == 0 || G_TYPE_IS_ABSTRACT(type) != 0) return false;
+    if (kind == Kind::enumeration) {
+      if (!G_TYPE_IS_ENUM(type) || !is_known_value(type, static_cast<gint>(first))) return false;
+      g_value_init(&value, type);
+      g_value_set_enum(&value, static_cast<gint>(first));
+      return true;
+    }
+    if (kind == Kind::flags) {
+      if (!G_TYPE_IS_FLAGS(type)) return false;
+      g_value_init(&value, type);
+      g_value_set_flags(&value, first);
+      return true;
+    }
+    if (g_type_is_a(type, GST_TYPE_FLAG_SET) == 0) return false;
+    g_value_init(&value, type);
+    gst_value_set_flagset(&value, first, mask);
+    return true;
+  }
+
+  /// As GStreamer makes them.
+  static bool is_fraction(gint numerator, gint denominator) { return denominator > 0 && numerator >= -G_MAXINT; }
+  template <typename Number>
+  static bool is_range(Number least, Number most, Number step) {
+    return step > 0 && least < most && least % step == 0 && most % step == 0;
+  }
+
+  static bool fractional(Kind kind, Reader& text, GValue& value) {
+    if (kind == Kind::fraction) {
+      const auto numerator = text.take<gint>();
+      const auto denominator = text.take<gint>();
+      if (!text.is_whole() || !is_fraction(numerator, denominator)) return false;
+      g_value_init(&value, GST_TYPE_FRACTION);
+      gst_value_set_fraction(&value, numerator, denominator);
+      return true;
+    }
+    if (kind == Kind::int_range) {
+      const auto least = text.take<gint>();
+      const auto most = text.take<gint>();
+      const auto step = text.take<gint>();
+      if (!text.is_whole() || !is_range(least, most, step)) return false;
+      g_value_init(&value, GST_TYPE_INT_RANGE);
+      gst_value_set_int_range_step(&value, least, most, step);
+      return true;
+    }
+    if (kind == Kind::int64_range) {
+      const auto least = text.take<gint64>();
+      const auto most = text.take<gint64>();
+      const auto step = text.take<gint64>();
+      if (!text.is_whole() || !is_range(least, most, step)) return false;
+      g_value_init(&value, GST_TYPE_INT64_RANGE);
+      gst_value_set_int64_range_step(&value, least, most, step);
+      return true;
+    }
+    if (kind == Kind::double_range) {
+      const auto least = text.take<gdouble>();
+      const auto most = text.take<gdouble>();
+      if (!text.is_whole() || !(least < most)) return false;
+      g_value_init(&value, GST_TYPE_DOUBLE_RANGE);
+      gst_value_set_double_range(&value, least, most);
+      return true;
+    }
+    gint each[4];
+    for (gint& one : each) one = text.take<gint>();
+    if (!text.is_whole() || !is_fraction(each[0], each[1]) || !is_fraction(each[2], each[3]) ||
+        gst_util_fraction_compare(each[0], each[1], each[2], each[3]) >= 0) {
+      return false;
+    }
+    g_value_init(&value, GST_TYPE_FRACTION_RANGE);
+    gst_value_set_fraction_range_full(&value, each[0], each[1], each[2], each[3]);
+    return true;
+  }
+
+  bool list(bool is_list, Reader& text, GValue& value) {
+    g_value_init(&value, is_list ? GST_TYPE_LIST : GST_TYPE_ARRAY);
+    while (!text.empty()) {
+      Value one;
+      if (!take(text, one.value)) return false;
+      const GType own = basic_type(&value);
+      const GType its = basic_type(&one.value);
+      if (own != 0 && its != 0 && own != its) return false;
+      if (is_list) {
+        gst_value_list_append_and_take_value(&value, &one.value);
+      } else {
+        gst_value_array_append_and_take_value(&value, &one.value);
+      }
+      one.value = G_VALUE_INIT;
+    }
+    return true;
+  }
+
+  /// Gives `one`, of `type`, to `value`. False where it is null.
+  template <typename One>
+  static bool give(GValue& value, GType type, One* one) {
+    if (one == nullptr) return false;
+    g_value_init(&value, type);
+    g_value_take_boxed(&value, one);
+    return true;
+  }
+
+  bool boxed(Kind kind, Reader& text, GValue& value) {
+    switch (kind) {
+      case Kind::date: {
+        const auto day = text.take<std::uint32_t>();
+        return text.is_whole() && g_date_valid_julian(day) != 0 && give(value, G_TYPE_DATE, g_date_new_julian(day));
+      }
+      case Kind::date_time: {
+        const char* const written = text.take_text();
+        return text.is_whole() && give(value, GST_TYPE_DATE_TIME, gst_date_time_new_from_iso8601_string(written));
+      }
+      case Kind::bytes: {
+        const auto bytes = text.rest();
+        return give(value, G_TYPE_BYTES, g_bytes_new(bytes.data(), bytes.size()));
+      }
+      case Kind::type: {
+        const GType type = g_type_from_name(text.take_text());
+        if (!text.is_whole() || type == 0) return false;
+        g_value_init(&value, G_TYPE_GTYPE);
+        g_value_set_gtype(&value, type);
+        return true;
+      }
+      case Kind::caps:
+        return give(value, GST_TYPE_CAPS, caps(text));
+      case Kind::features:
+        return give(value, GST_TYPE_CAPS_FEATURES, features(text));
+      case Kind::structure:
+        return give(value, GST_TYPE_STRUCTURE, structure(text, false));
+      case Kind::tags:
+        return give(value, GST_TYPE_TAG_LIST, tags(text));
+      case Kind::segment: {
+        GstSegment read;
+        if (!segment(text, read)) return false;
+        return give(value, GST_TYPE_SEGMENT, gst_segment_copy(&read));
+      }
+      case Kind::buffer:
+        return give(value, GST_TYPE_BUFFER, buffer(text));
+      case Kind::sample:
+        return give(value, GST_TYPE_SAMPLE, sample(text));
+      default:
+        return false;
+    }
+  }
+
+  GstCapsFeatures* features(Reader& text) {
+    GstCapsFeatures* const made = gst_caps_features_new_empty();
+    bool sound = true;
+    for (std::uint32_t count = 0; sound && !text.empty(); ++count) {
+      const char* const name = text.take_text();
+      if (count == 0 && std::strcmp(name, "ANY") == 0 && text.is_done()) {
+        gst_caps_features_free(made);
+        return gst_caps_features_new_any();
+      }
+      sound = text.is_whole() && count < most_members && is_feature(name) && names_.admit(name);
+      if (sound) gst_caps_features_add(made, name);
+    }
+    if (sound) return made;
+    gst_caps_features_free(made);
+    return nullptr;
+  }
+
+  /// Tags that this process does not know, as those of a newer GStreamer or of an application that registers its own,
+  /// or has with other types, are left out: GStreamer's functions complain of them wherever they are merged.
+  GstTagList* tags(Reader& text) {
+    const auto scope = text.take<std::uint8_t>();
+    if (!text.is_whole() || scope > GST_TAG_SCOPE_GLOBAL) return nullptr;
+    Ptr<GstTagList> made(gst_tag_list_new_empty());
+    gst_tag_list_set_scope(made.get(), static_cast<GstTagScope>(scope));
+    for (std::uint32_t count = 0; !text.empty(); ++count) {
+      const char* const tag = text.take_text();
+      Value value;
+      const bool taken = take(text, value.value);
+      if (!text.is_whole() || count == most_members) return nullptr;
+      if (!taken || gst_tag_exists(tag) == 0 || !G_VALUE_HOLDS(&value.value, gst_tag_get_type(tag))) continue;
+      if (G_VALUE_HOLDS_STRING(&value.value)) {
+        const gchar* const one = g_value_get_string(&value.value);
+        if (one == nullptr || *one == '\0') continue;
+      }
+      gst_tag_list_add_value(made.get(), GST_TAG_MERGE_APPEND, tag, &value.value);
+    }
+    return made.release();
+  }
+
+  static bool segment(Reader& text, GstSegment& read) {
+    gst_segment_init(&read, GST_FORMAT_UNDEFINED);
+    read.flags = static_cast<GstSegmentFlags>(text.take<std::uint32_t>());
+    read.format = static_cast<GstFormat>(text.take<std::int32_t>());
+    read.rate = text.take<gdouble>();
+    read.applied_rate = text.take<gdouble>();
+    for (guint64* one :
+         {&read.base, &read.offset, &read.start, &read.stop, &read.time, &read.position, &read.duration}) {
+      *one = text.take<guint64>();
+    }
+    return text.is_done();
+  }
+
+  static GstBuffer* buffer(Reader& text) {
+    const auto bytes = text.rest();
+    return bytes.empty() ? gst_buffer_new() : gst_buffer_new_memdup(bytes.data(), bytes.size());
+  }
+
+  GstSample* sample(Reader& text) {
+    Reader first = part(text);
+    Reader second = part(text);
+    Reader third = part(text);
+    GstSegment segment;
+    if (!text.is_whole() || !this->segment(second, segment)) return nullptr;
+    const Ptr<GstCaps> caps(first.empty() ? nullptr : this->caps(first));
+    if (!caps && !first.is_done()) return nullptr;
+    Ptr<GstStructure> info(third.empty() ? nullptr : structure(third, false));
+    if (!info && !third.is_done()) return nullptr;
+    const Ptr<GstBuffer> bytes(text.empty() ? nullptr : buffer(text));
+    return gst_sample_new(bytes.get(), caps.get(), &segment, info.release());
+  }
+
+  NewNames& names_;
+  int depth_ = 0;
+};
+
+}  // namespace
+
+unsigned put_structure(LinkText& text, const GstStructure* structure, std::size_t most) {
+  Writer writer(text, most);
+  (void)writer.structure(structure);
+  return writer.left_out;
+}
+
+GstStructure* take_structure(Reader& text, NewNames& names) {
+  return Taker(names).structure(text, false);
+}
+
+bool put_caps(LinkText& text, const GstCaps* caps, std::size_t most) {
+  return Writer(text, most).caps(caps);
+}
+
+GstCaps* take_caps(Reader& text, NewNames& names) {
+  return Taker(names).caps(text);
+}
+
+}  // namespace gpumap::gst
