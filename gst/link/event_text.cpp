@@ -32,6 +32,9 @@ GType type_of_string() {
 GType type_of_time() {
   return G_TYPE_UINT64;
 }
+GType type_of_position() {
+  return G_TYPE_INT64;
+}
 GType type_of_bool() {
   return G_TYPE_BOOLEAN;
 }
@@ -44,6 +47,7 @@ constexpr std::array known_events{
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, nullptr, nullptr},
     KnownEvent{GST_EVENT_EOS, nullptr, nullptr},
     KnownEvent{GST_EVENT_GAP, "timestamp", type_of_time, "duration"},
+    KnownEvent{GST_EVENT_SEGMENT_DONE, "position", type_of_position},
     KnownEvent{GST_EVENT_CUSTOM_DOWNSTREAM, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_START, nullptr, nullptr},
     KnownEvent{GST_EVENT_FLUSH_STOP, "reset-time", type_of_bool},
@@ -74,6 +78,12 @@ bool has_value(const GstStructure* structure, const char* field, GType type) {
   if (boxed == nullptr) return false;
   if (type == GST_TYPE_CAPS) return gst_caps_is_fixed(static_cast<const GstCaps*>(boxed)) != 0;
   return type != GST_TYPE_SEGMENT || is_sane(*static_cast<const GstSegment*>(boxed));
+}
+
+bool has_format(const GstStructure* structure) {
+  gint format = 0;
+  return gst_structure_get_enum(structure, "format", GST_TYPE_FORMAT, &format) != 0 &&
+         gst_format_get_details(static_cast<GstFormat>(format)) != nullptr;
 }
 
 /// Of a gap or a latency: GStreamer's functions that make such an event take no other.
@@ -129,6 +139,7 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names) {
   };
   if (!has(event->field) || !has(event->other_field)) return nullptr;
   if (event->field_type == type_of_time && !is_some_time(structure.get(), event->field)) return nullptr;
+  if (event->type == GST_EVENT_SEGMENT_DONE && !has_format(structure.get())) return nullptr;
   GstEvent* made =
       event->type == GST_EVENT_EOS ? gst_event_new_eos() : gst_event_new_custom(event->type, structure.release());
   if (number != GST_SEQNUM_INVALID) gst_event_set_seqnum(made, number);
@@ -147,6 +158,8 @@ Keeping keeping_of(const GstEvent* event) {
       return Keeping::tags;
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
       return Keeping::custom;
+    case GST_EVENT_EOS:
+      return Keeping::end;
     default:
       return Keeping::none;
   }

@@ -63,12 +63,12 @@ GstVideoMeta* add_video_meta(GstBuffer* buffer, const VideoLayout& layout, GstVi
 [[nodiscard]] bool read_time(std::span<const std::byte> text, Channel::FarTime& time);
 
 /// What a client that comes later needs to know, in this order.
-enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout };
+enum class Keeping : std::uint32_t { none, time, stream_start, caps, segment, tags, custom, layout, end };
 /// Keeping::none for what is over once it was said.
 [[nodiscard]] Keeping keeping_of(const GstEvent* event);
 /// As on a pad, caps and segment hold until others come.
 [[nodiscard]] inline bool outlives_stream(Keeping keeping) {
-  return keeping != Keeping::tags && keeping != Keeping::custom;
+  return keeping != Keeping::tags && keeping != Keeping::custom && keeping != Keeping::end;
 }
 
 }  // namespace gpumap::gst

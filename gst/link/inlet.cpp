@@ -184,7 +184,10 @@ void Inlet::push(GstEvent* event) {
 /// segment that comes again has effects: videorate fills up from its start.
 bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
   const Keeping keeping = keeping_of(event);
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) told_.erase({Keeping::segment, {}});
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    told_.erase({Keeping::segment, {}});
+    told_.erase({Keeping::end, {}});
+  }
   if (keeping == Keeping::none) return false;
   const bool several = keeping == Keeping::tags || keeping == Keeping::custom;
   LinkText& last = told_[{keeping, several ? gst_structure_get_name(gst_event_get_structure(event)) : ""}];

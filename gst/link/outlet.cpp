@@ -184,7 +184,7 @@ void Outlet::step() {
   watch_time();
   Channel::Next next = channel_->next(Clock::now() + idle);
   if (next.kind == Channel::Next::Kind::event) {
-    forward(next.event);
+    forward(next.event, lock);
   } else if (next.kind == Channel::Next::Kind::frame) {
     forward(next, lock);
   } else if (ring_ && channel_->src_ring() == nullptr) {

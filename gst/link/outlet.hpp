@@ -63,8 +63,10 @@ class Outlet {
   [[nodiscard]] std::shared_ptr<LinkServer> server();
   void set_server(std::shared_ptr<LinkServer> server);
   void end_server(std::shared_ptr<LinkServer> last);
-  void forward(GstEvent* event);
+  void forward(GstEvent* event, std::unique_lock<std::mutex>& lock);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);         ///< unlocks it meanwhile
+  void wait_for_client();                                                             ///< where clients are waited for
   void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);

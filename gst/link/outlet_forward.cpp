@@ -114,7 +114,9 @@ void Outlet::flush(GstEvent* event) {
   const std::lock_guard lock(step_);
   ++flushes_;
   channel_->forget_held();
+  kept_.erase(gst::key_of(Keeping::end));
   if (const auto server = this->server()) {
+    server->forget(gst::key_of(Keeping::end));
     server->withdraw_all();
     server->send(text_of(event));
   }
@@ -170,9 +172,27 @@ void Outlet::forget_last_stream() {
   names_.clear();
 }
 
-void Outlet::forward(GstEvent* event) {
+/// A stream may end without a frame, or begin with a gap: the sink has made a ring for it, and clients that wait at the
+/// path come now. False: a flush came in between, and the event is from before.
+bool Outlet::serve_without_frame(std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t flushes = flushes_;
+  const auto ring = channel_->src_ring();
+  if (server_ || failed_ || !ring) return true;
+  serve(ring, lock);
+  wait_for_client();
+  return !flushing_ && flushes == flushes_;
+}
+
+void Outlet::wait_for_client() {
+  while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
+  }
+}
+
+void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
   const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
+  const Keeping keeping = keeping_of(event);
+  if ((keeping == Keeping::none || keeping == Keeping::end) && !serve_without_frame(lock)) return;
   unsigned left_out = 0;
   const LinkText text = text_of(event, &left_out);
   if (text.empty() && GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
@@ -209,8 +229,7 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
     GST_DEBUG_OBJECT(sink_, "%u metas of a frame do not cross: they cannot be written, or take more than %zu bytes",
                      metas.left_out, max_link_note);
   }
-  while (settings_.wait_for_connection && !stopping_ && !flushing_ && !server_->wait_for_client(Clock::now() + 100ms)) {
-  }
+  wait_for_client();
   if (!flushing_) server_->show(std::move(frame.lease), metas.text);
 }
 

@@ -60,6 +60,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   enum class Renewal { where_too_small, always };
   /// Make the ring's slots hold `bytes`, with a new ring where the present one's are smaller. Throws Error.
   void provision(std::size_t bytes, Renewal renewal = Renewal::where_too_small);
+  /// Make a ring for frames of `bytes` where there is none yet. Throws Error.
+  void provide_ring(std::size_t bytes);
   enum class Patience { waits, does_not_wait };
   /// A slot to write, for upstream; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once
   /// where it does not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be

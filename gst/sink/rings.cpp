@@ -74,6 +74,10 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   channel_ring_ = std::move(made);
 }
 
+void SinkCore::provide_ring(std::size_t bytes) {
+  if (!channel_ring()) provision(bytes);
+}
+
 std::uint32_t SinkCore::wanted_slots(const Session& session) const {
   const std::uint64_t wanted = std::uint64_t{session.settings.slots} + session.channel->kept_slots();
   // The settings are met or the start fails; what comes on top may have to do with less.
