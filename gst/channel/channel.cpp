@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <utility>
 
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -302,27 +302,29 @@ bool Channel::end_stall(Deadline since) const {
   return end_stall && end_stall(since);
 }
 
-bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const {
-  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return push(event);
-  GstElement* sink = this->sink();
-  GstElement* src = this->src();
-  bool done = false;
+bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) {
+  const Ptr<GstElement> sink(GST_EVENT_TYPE(event) == GST_EVENT_SEEK ? this->sink() : nullptr);
+  if (!sink) return push(event);
   {
-    // Either may have left meanwhile.
-    std::optional<StateHold> of_sink, of_src;
-    if (sink != nullptr) of_sink.emplace(sink);
-    if (src != nullptr && (sink == nullptr || !same_pipeline(sink, src))) of_src.emplace(src);
-    // A source that is stopped and started while it seeks waits for ever for its streaming thread, which has begun
-    // anew. Stopped, it would refuse the seek.
-    if (sink != nullptr && (of_sink->stops() || is_stopping(sink))) {
-      gst_event_unref(event);
-    } else {
-      done = push(event);
-    }
+    const std::lock_guard lock(mutex_);
+    ++seeks_;
   }
-  gst_clear_object(&sink);
-  gst_clear_object(&src);
+  // Stopped, a source would refuse the seek.
+  const bool stops = is_stopping(sink.get());
+  if (stops) gst_event_unref(event);
+  const bool done = !stops && push(event);
+  {
+    const std::lock_guard lock(mutex_);
+    --seeks_;
+  }
+  arrived_.notify_all();
+  if (!stops) mend_states_after_flush(sink.get());
   return done;
+}
+
+void Channel::await_seeks(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  arrived_.wait_until(lock, deadline, [this] { return seeks_ == 0; });
 }
 
 void Channel::tell_latency() {

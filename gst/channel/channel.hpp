@@ -62,8 +62,12 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] bool push_event(GstEvent* event);
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
   void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
-  /// One that goes upstream of the sink, by `push`, which takes it. Changes of state wait while it is a seek.
-  [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) const;
+  /// An event goes upstream of the sink, by `push`, which takes it. No lock is held meanwhile: a seek waits for
+  /// streaming threads, and these may wait for a change of state.
+  [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push);
+  /// Wait for the seeks of send_upstream(). A source that is stopped and started while it seeks would wait for its
+  /// streaming thread, which has begun anew, until the pipeline plays.
+  void await_seeks(Deadline deadline);
   /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
   void tell_latency();
   /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
@@ -206,6 +210,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   ReadLease held_;                        ///< received from current_, but events go first
   bool src_flushing_ = false;
   bool interrupted_ = false;
+  int seeks_ = 0;                  ///< under way upstream of the sink
   std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
   GstClockTime linger_ = 0;        ///< how long it may
   Alarm end_of_keeping_;

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "gst/channel/pipeline_state.hpp"
 
-#include <chrono>
-#include <thread>
+#include <gst/base/gstbasesink.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "gst/ptr.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
 
@@ -44,6 +52,15 @@ bool is_in_playing(GstElement* element) {
   return plays;
 }
 
+bool joins_playing(GstElement* element) {
+  const Ptr<GstElement> pipeline(top_level(element));
+  GST_OBJECT_LOCK(pipeline.get());
+  const bool plays = pipeline.get() != element && GST_STATE(pipeline.get()) >= GST_STATE_PAUSED &&
+                     GST_STATE_TARGET(pipeline.get()) == GST_STATE_PLAYING;
+  GST_OBJECT_UNLOCK(pipeline.get());
+  return plays;
+}
+
 GstElement* top_level(GstElement* element) {
   GstObject* at = GST_OBJECT_CAST(gst_object_ref(element));
   while (GstObject* parent = gst_object_get_parent(at)) {
@@ -71,42 +88,142 @@ bool same_pipeline(GstElement* one, GstElement* other) {
   return same;
 }
 
-bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other, std::chrono::milliseconds patience) {
-  if (GST_MINI_OBJECT_REFCOUNT_VALUE(event) == 1) return false;
-  bool sent = false;
-  // The lock is recursive: whether this thread has it only another one can tell.
-  std::thread([&] {
-    const auto end = std::chrono::steady_clock::now() + patience;
-    const auto is_locked = [&](GstElement* at) {
-      if (!GST_IS_BIN(at) || gst_object_has_as_ancestor(GST_OBJECT_CAST(other), GST_OBJECT_CAST(at)) == 0) return false;
-      if (GST_STATE_TRYLOCK(at) == FALSE) return true;
-      GST_STATE_UNLOCK(at);
-      return false;
-    };
-    while (true) {
-      sent = any_around(one, is_locked);
-      if (!sent || std::chrono::steady_clock::now() >= end) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }).join();
-  return sent;
+namespace {
+
+/// Whether the calling thread has the state lock of `element`. The lock is recursive, so a try of this thread's own
+/// succeeds as well where the lock is free: another thread has to try, too. Where that fails and this thread's own does
+/// not, a third thread may have had the lock and given it back in between, but hardly at each of so many tries.
+bool has_state_lock(GstElement* element) {
+  constexpr int tries = 8;
+  const auto is_free = [](gpointer at) -> gpointer {
+    if (GST_STATE_TRYLOCK(at) == FALSE) return nullptr;
+    GST_STATE_UNLOCK(at);
+    return at;
+  };
+  for (int i = 0; i < tries; ++i) {
+    GThread* other = g_thread_try_new("gpumap-state", is_free, element, nullptr);
+    if (other != nullptr && g_thread_join(other) != nullptr) return false;
+    if (is_free(element) == nullptr) return false;
+  }
+  return true;
 }
 
-StateHold::StateHold(GstElement* element, const std::function<bool()>& given_up) : top_(top_level(element)) {
-  // A thread that has the lock may be without a processor for long; one that waits for the caller must not do so for
-  // ever.
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
-  while (true) {
-    held_ = GST_STATE_TRYLOCK(top_) != FALSE;
-    stops_ = !held_ && is_stopping(top_);
-    if (held_ || stops_ || std::chrono::steady_clock::now() >= end || (given_up && given_up())) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+/// A sink that is to play, and its bin.
+struct Sink {
+  Ptr<GstElement> element;
+  bool plays, waits;  ///< for a frame to commit its state with
+  bool bin_plays, bin_waits;
+};
+
+/// Sinks that are to play in `bin`, and in the bins in it.
+void find_sinks(GstBin* bin, std::vector<Sink>& sinks) {
+  std::vector<Ptr<GstElement>> children;
+  GST_OBJECT_LOCK(bin);
+  const bool bin_plays = GST_STATE(bin) == GST_STATE_PLAYING;
+  const bool bin_waits = GST_STATE_PENDING(bin) != GST_STATE_VOID_PENDING;
+  for (GList* at = GST_BIN_CHILDREN(bin); at != nullptr; at = at->next) {
+    auto* child = GST_ELEMENT_CAST(at->data);
+    if (GST_OBJECT_FLAG_IS_SET(child, GST_ELEMENT_FLAG_SINK)) children.emplace_back(GST_ELEMENT(gst_object_ref(child)));
+  }
+  GST_OBJECT_UNLOCK(bin);
+  for (Ptr<GstElement>& child : children) {
+    if (GST_IS_BIN(child.get())) find_sinks(GST_BIN(child.get()), sinks);
+    GST_OBJECT_LOCK(child.get());
+    const bool plays = GST_STATE(child.get()) == GST_STATE_PLAYING;
+    const bool waits = GST_STATE_PENDING(child.get()) != GST_STATE_VOID_PENDING;
+    // What was set to PAUSED on purpose has that as its target.
+    const bool is_to_play = GST_STATE(child.get()) >= GST_STATE_PAUSED &&
+                            GST_STATE_TARGET(child.get()) == GST_STATE_PLAYING &&
+                            !GST_OBJECT_FLAG_IS_SET(child.get(), GST_ELEMENT_FLAG_LOCKED_STATE);
+    GST_OBJECT_UNLOCK(child.get());
+    if (is_to_play) sinks.push_back({std::move(child), plays, waits, bin_plays, bin_waits});
   }
 }
 
-StateHold::~StateHold() {
-  if (held_) GST_STATE_UNLOCK(top_);
-  gst_object_unref(top_);
+/// Where the change to PLAYING came in the middle of a flush, a GstBaseSink waits for a frame to commit its state with,
+/// and takes none for that. False: another thread has the lock; it may be in the sink's render().
+bool mend_preroll(GstElement* element) {
+  if (!GST_IS_BASE_SINK(element)) return true;
+  GstBaseSink* sink = GST_BASE_SINK(element);
+  if (g_mutex_trylock(GST_BASE_SINK_GET_PREROLL_LOCK(sink)) == FALSE) return false;
+  if (sink->playing_async != 0) sink->need_preroll = TRUE;
+  g_mutex_unlock(GST_BASE_SINK_GET_PREROLL_LOCK(sink));
+  return true;
+}
+
+}  // namespace
+
+bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
+  if (GST_MINI_OBJECT_REFCOUNT_VALUE(event) == 1) return false;
+  return any_around(one, [other](GstElement* at) {
+    return GST_IS_BIN(at) && gst_object_has_as_ancestor(GST_OBJECT_CAST(other), GST_OBJECT_CAST(at)) != 0 &&
+           has_state_lock(at);
+  });
+}
+
+namespace {
+
+/// True: all is as it should be. Waits for no lock, and holds none where it posts.
+bool mend_states(GstElement* element) {
+  const Ptr<GstElement> top(top_level(element));
+  if (!GST_IS_BIN(top.get()) || is_stopping(top.get())) return true;
+  if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
+  // A change of state that begins from here on sets each sink anew.
+  GST_STATE_UNLOCK(top.get());
+  std::vector<Sink> sinks;
+  find_sinks(GST_BIN(top.get()), sinks);
+  bool all = true;
+  for (const Sink& sink : sinks) {
+    all = all && sink.plays && !sink.bin_waits;
+    if (sink.waits) all = mend_preroll(sink.element.get()) && all;
+    GstObject* const from = GST_OBJECT_CAST(sink.element.get());
+    // The bin has not noticed: it waits for nothing.
+    if (!sink.plays && sink.bin_plays && !sink.bin_waits) {
+      GST_INFO_OBJECT(from, "lost its state in a flush: its bin is told again");
+      gst_element_post_message(sink.element.get(), gst_message_new_async_start(from));
+    }
+    // It has a frame, and its bin may wait to hear that. One that waits says so itself.
+    if (!sink.waits && (!sink.plays || sink.bin_waits)) {
+      gst_element_post_message(sink.element.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
+    }
+  }
+  return all;
+}
+
+struct Later {
+  GWeakRef element;
+  GstClockTime pause;  ///< before the next look
+  gint64 until_us;
+};
+
+/// Look again after a while, in the thread of the system clock.
+void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
+  constexpr GstClockTime longest = GST_SECOND;
+  if (g_get_monotonic_time() > until_us) return;
+  auto* later = new Later{{}, std::min(2 * pause, longest), until_us};
+  g_weak_ref_init(&later->element, element);
+  const Ptr<GstClock> clock(gst_system_clock_obtain());
+  GstClockID id = gst_clock_new_single_shot_id(clock.get(), gst_clock_get_time(clock.get()) + pause);
+  const auto look = [](GstClock*, GstClockTime, GstClockID, gpointer data) -> gboolean {
+    auto* now = static_cast<Later*>(data);
+    const Ptr<GstElement> of(static_cast<GstElement*>(g_weak_ref_get(&now->element)));
+    if (of && !mend_states(of.get())) mend_later(of.get(), now->pause, now->until_us);
+    return TRUE;
+  };
+  gst_clock_id_wait_async(id, look, later, [](gpointer data) {
+    auto* done = static_cast<Later*>(data);
+    g_weak_ref_clear(&done->element);
+    delete done;
+  });
+  gst_clock_id_unref(id);
+}
+
+}  // namespace
+
+void mend_states_after_flush(GstElement* element) {
+  constexpr GstClockTime first_pause = 10 * GST_MSECOND;
+  constexpr gint64 longest_us = 60 * G_USEC_PER_SEC;
+  if (!mend_states(element)) mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
 }
 
 }  // namespace gpumap::gst

@@ -3,7 +3,6 @@
 
 #include <gst/gst.h>
 
-#include <chrono>
 #include <functional>
 #include <string>
 
@@ -20,36 +19,27 @@ namespace gpumap::gst {
 /// The pipeline around it is in PLAYING, though it may be on its way to another state, and the element there before it:
 /// the base time holds still, and the time at which the pipeline stopped is not written down yet.
 [[nodiscard]] bool is_in_playing(GstElement* element);
+/// The pipeline around it is in PAUSED or PLAYING and is to play: it was added later.
+[[nodiscard]] bool joins_playing(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 /// For people; empty for null. Takes `element`. It takes the locks of objects, whose holders may wait for a channel's.
 [[nodiscard]] std::string path_of(GstElement* element);
 [[nodiscard]] bool same_pipeline(GstElement* one, GstElement* other);
 
-/// Whether the event that this thread is handling for `one` came from a bin around both, which gave it to all its
-/// sources or sinks: that bin keeps the event meanwhile, and its state lock. (A language binding keeps it, too.)
-/// Another thread may have that lock, to change the state: with `patience` it is given time to let go.
-[[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other,
-                                   std::chrono::milliseconds patience = {});
+/// Whether the event that the calling thread handles for `one` came from a bin around both elements, which sends it to
+/// all its sources or sinks. gst_element_send_event() holds that bin's state lock and a reference to the event
+/// meanwhile. A language binding keeps a reference, too, and any thread may have the lock: only both together tell.
+/// Does not wait for a lock.
+[[nodiscard]] bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other);
 
-/// Holds back changes of state of the pipeline around an element, while it lives. A flush takes sinks out of PLAYING; a
-/// bin that is on its own way from PAUSED to PLAYING in that moment does not notice, and leaves them in PAUSED for
-/// ever. gst_element_send_event() holds the same lock, of the element that it is given. Where a change of state is
-/// under way its end is waited for, for two seconds at most and until `given_up()`; then nothing is held. The way below
-/// PAUSED is not waited for at all: it waits for streaming threads, of which the caller may be one. See stops().
-class StateHold {
- public:
-  explicit StateHold(GstElement* element, const std::function<bool()>& given_up = {});
-  ~StateHold();
-  StateHold(const StateHold&) = delete;
-  StateHold& operator=(const StateHold&) = delete;
-
-  /// Nothing is held, for the pipeline was on its way below PAUSED. It may be back by now.
-  [[nodiscard]] bool stops() const noexcept { return stops_; }
-
- private:
-  GstElement* top_;
-  bool held_ = false, stops_ = false;
-};
+/// Mends what a flush may have broken in the pipeline around `element`; to be called behind the flush. A flush takes
+/// sinks out of PLAYING, and their bin takes them back there once they have a frame. Where the bin was on its own way
+/// to PLAYING at that moment, it may not notice the loss, or wait for a sink that has its frame already, or the sink
+/// may take no frame for one to commit its state with: the pipeline would stay in PAUSED for ever.
+/// gst_element_send_event() keeps the two apart by the state lock, which it then has while a seek waits for streaming
+/// threads. gpumap holds no lock over a wait, so it looks afterwards. Does not wait: until all sinks play, the thread
+/// of the system clock looks again, for a minute at most.
+void mend_states_after_flush(GstElement* element);
 
 }  // namespace gpumap::gst

@@ -22,6 +22,15 @@ namespace {
 constexpr std::size_t max_told = 256;
 constexpr std::size_t max_asked = 4096;
 
+/// A seek without a flush waits for streaming threads, which a paused producer holds back: it would wait for the
+/// producer, and everybody else's questions with it.
+bool waits_for_playing(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return false;
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
+  return (flags & GST_SEEK_FLAG_FLUSH) == 0;
+}
+
 }  // namespace
 
 GType upstream_events_type() {
@@ -143,7 +152,10 @@ void UpstreamDesk::handle(const LinkQuestion& question) {
     return;
   }
   bool handled = false;
-  if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK && !may_seek(asked.event)) {
+  if (asked.event != nullptr && waits_for_playing(asked.event) && !channel_->sink_playing()) {
+    GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while this is paused", question.who.index);
+    gst_event_unref(asked.event);
+  } else if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK && !may_seek(asked.event)) {
     GST_INFO_OBJECT(sink_, "client %u: a seek to nowhere: %" GST_PTR_FORMAT, question.who.index,
                     static_cast<void*>(asked.event));
     gst_event_unref(asked.event);

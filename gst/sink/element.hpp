@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 
+#include "gst/channel/alarm.hpp"
 #include "gst/link/outlet.hpp"
 #include "gst/sink/core.hpp"
 #include "gst/sink/frames.hpp"
@@ -21,6 +22,7 @@ struct SinkState {
   SinkFrames frames;
   std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
   std::atomic<guint> clients{0};
+  Alarm no_frame;                  ///< it was added to a pipeline that plays, and has had no frame for long
   std::unique_ptr<Outlet> outlet;  ///< with socket-path, from PAUSED on
 };
 

@@ -62,14 +62,19 @@ bool never() {
 
 }  // namespace
 
-/// The same, and a wait is done without the preroll's lock, which changes of state and flushes take.
+/// The same, and a wait is done without the preroll's lock, which changes of state and flushes take. It ends where the
+/// pad is closed: the thread that closes it waits for this one.
 std::optional<GstFlowReturn> SinkFrames::send_waiting(GstBuffer* buffer, const std::function<bool()>& stopped) {
   auto flow = send(buffer, SinkCore::Patience::does_not_wait, never);
   if (flow) return flow;
   GST_BASE_SINK_PREROLL_UNLOCK(sink_);
-  flow = send(buffer, SinkCore::Patience::waits, stopped);
+  bool closed = false;
+  flow = send(buffer, SinkCore::Patience::waits, [&] {
+    closed = GST_PAD_IS_FLUSHING(GST_BASE_SINK_PAD(sink_));
+    return closed || stopped();
+  });
   GST_BASE_SINK_PREROLL_LOCK(sink_);
-  return flow;
+  return !flow && closed ? GST_FLOW_FLUSHING : flow;
 }
 
 bool SinkFrames::send_at_once(GstBuffer* buffer) {

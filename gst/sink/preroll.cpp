@@ -35,6 +35,7 @@ bool SinkPreroll::plays() {
 
 void SinkPreroll::finish() {
   done_ = true;
+  sink_->have_preroll = TRUE;
   sink_->need_preroll = FALSE;
   GST_OBJECT_LOCK(sink_);
   const bool nothing_pending = GST_STATE_PENDING(sink_) == GST_STATE_VOID_PENDING;
@@ -89,6 +90,7 @@ void SinkPreroll::restart() {
   const PrerollLock lock(sink_);
   playing_ = false;
   done_ = false;
+  sink_->have_preroll = FALSE;
 }
 
 }  // namespace gpumap::gst

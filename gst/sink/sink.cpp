@@ -34,6 +34,8 @@
  */
 #include "gst/sink/sink.hpp"
 
+#include <gst/video/video.h>
+
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -43,6 +45,7 @@
 #include "gst/error.hpp"
 #include "gst/link/access.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 #include "gst/sink/element.hpp"
 #include "gst/sink/known_sinks.hpp"
 #include "gst/sink/preroll.hpp"
@@ -55,6 +58,7 @@ GST_DEBUG_CATEGORY(gpumap_sink_debug);
 using gpumap::gst::Channel;
 using gpumap::gst::GstGpumapSink;
 using gpumap::gst::Outlet;
+using gpumap::gst::Ptr;
 using gpumap::gst::SinkPreroll;
 using gpumap::gst::SinkState;
 
@@ -69,6 +73,10 @@ struct GstGpumapSinkClass {
 G_DEFINE_TYPE(GstGpumapSink, gst_gpumap_sink, GST_TYPE_BASE_SINK)
 
 namespace {
+
+/// The pads are closed, so a seek that has begun is nearly over.
+constexpr std::chrono::seconds patience_for_seeks{2};
+constexpr GstClockTime patience_for_frame = 5 * GST_SECOND;
 
 GstPadChainFunction base_chain = nullptr;
 GstPadEventFunction base_pad_event = nullptr;
@@ -115,6 +123,24 @@ gboolean base_event(GstBaseSink* sink, GstEvent* event) {
 
 GstEvent* start_among_others(GstElement* sink, GstEvent* start);
 
+/// Clients connect to a ring. A stream may end without a frame, or begin with a gap or a custom event, which is not
+/// kept for who connects later: then there is a ring before its first frame. False, with an error on the bus: there is
+/// none.
+bool provide_ring(GstBaseSink* sink, GstEvent* event) {
+  if (gpumap::gst::is_sticky(event) && GST_EVENT_TYPE(event) != GST_EVENT_EOS) return true;
+  const Ptr<GstCaps> caps(gst_pad_get_current_caps(GST_BASE_SINK_PAD(sink)));
+  GstVideoInfo info;
+  const bool is_video = caps && gst_structure_has_name(gst_caps_get_structure(caps.get(), 0), "video/x-raw") != 0 &&
+                        gst_video_info_from_caps(&info, caps.get()) != 0;
+  try {
+    state_of(sink).core->provide_ring(is_video ? info.size : 1);
+    return true;
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
+    return false;
+  }
+}
+
 /// Serialized events come under the lock of the preroll, but for FLUSH_STOP. Takes `event`, whose copy goes across.
 gboolean event(GstBaseSink* sink, GstEvent* event) {
   SinkState& state = state_of(sink);
@@ -126,6 +152,8 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     case GST_EVENT_FLUSH_START:
       state.core->set_flushing(true);
       channel->flush(gst_event_ref(event));
+      // Before, too: a change to PLAYING that comes in between needs a frame.
+      state.frames.preroll().restart();
       base_event(sink, event);
       state.frames.preroll().restart();
       return TRUE;
@@ -146,12 +174,20 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
     channel->pass(gst_event_ref(event));
     return base_event(sink, event);
   }
+  if (state.outlet && !provide_ring(sink, event)) {
+    gst_event_unref(event);
+    return FALSE;
+  }
   while (!channel->push_event(event)) {
     if (state.frames.preroll().wait_a_while() != SinkPreroll::Verdict::flushing) continue;
     gst_event_unref(event);
     return FALSE;
   }
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+    // Held back, the end of a stream without frames is enough to preroll with.
+    if (state.outlet && !state.frames.preroll().is_done() && state.outlet->holds_back_end()) {
+      state.frames.preroll_with_nothing();
+    }
     while (state.outlet && state.frames.preroll().is_done() && state.outlet->holds_back_end()) {
       if (state.frames.preroll().wait_a_while() != SinkPreroll::Verdict::flushing) continue;
       gst_event_unref(event);
@@ -280,12 +316,39 @@ void start(GstElement* element, SinkState& state) {
   auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path, mode);
   state.core->start(element, settings);
   if (!address) return;
-  state.outlet = std::make_unique<Outlet>(
-      element, state.core->channel(),
-      gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
-                                  settings.busy_poll_us, &state.core->dropped(),
-                                  std::chrono::milliseconds(settings.stall_limit_ms), std::move(users)},
-      state.clients);
+  try {
+    state.outlet = std::make_unique<Outlet>(
+        element, state.core->channel(),
+        gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
+                                    settings.busy_poll_us, &state.core->dropped(),
+                                    std::chrono::milliseconds(settings.stall_limit_ms), std::move(users)},
+        state.clients);
+  } catch (...) {
+    state.core->stop(false);
+    throw;
+  }
+}
+
+/// As any sink that is added to a pipeline that plays, this one takes it to PAUSED until it has a frame. Where none
+/// comes, nothing else would say why the pipeline does not come back.
+void watch_for_frame(GstElement* element, SinkState& state) {
+  const std::shared_ptr<GWeakRef> weak(new GWeakRef, [](GWeakRef* ref) {
+    g_weak_ref_clear(ref);
+    delete ref;
+  });
+  g_weak_ref_init(weak.get(), element);
+  state.no_frame.set(patience_for_frame, [weak](guint64 /*number*/) {
+    const Ptr<GstElement> sink(static_cast<GstElement*>(g_weak_ref_get(weak.get())));
+    if (!sink) return;
+    GST_OBJECT_LOCK(sink.get());
+    const bool waits = GST_STATE_RETURN(sink.get()) == GST_STATE_CHANGE_ASYNC;
+    GST_OBJECT_UNLOCK(sink.get());
+    if (!waits) return;
+    gpumap::gst::post_warning(
+        sink.get(),
+        "no frame has reached gpumapsink in the 5 s since it was added to a pipeline that plays, which stays in PAUSED "
+        "until one does: link what feeds it, or set async=false on it and on the sinks behind its gpumapsrc");
+  });
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
@@ -298,6 +361,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
       case GST_STATE_CHANGE_READY_TO_PAUSED:
         state.frames.preroll().restart();
         start(element, state);
+        if (gpumap::gst::joins_playing(element)) watch_for_frame(element, state);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         set_playing(element, true);
@@ -321,7 +385,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
       GST_ELEMENT_CLASS(gst_gpumap_sink_parent_class)->change_state(element, transition);
   if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state.frames.preroll().hold();
   const bool failed_to_start = transition == GST_STATE_CHANGE_READY_TO_PAUSED && result == GST_STATE_CHANGE_FAILURE;
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+    if (const auto channel = state.core->channel()) channel->await_seeks(gpumap::Clock::now() + patience_for_seeks);
+  }
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) {
+    state.no_frame.stop();
     if (state.outlet) state.outlet->stop(eos);
     state.outlet.reset();
     state.core->stop(eos);

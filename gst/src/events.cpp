@@ -52,16 +52,14 @@ void SrcStream::push_stream_start() {
   started_ = true;
 }
 
-/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush.
+/// A gpumapsink has begun anew behind the end of its last stream. Sinks take nothing after EOS but a flush. The running
+/// time goes on: the pipeline may have other branches, and the time shift places the new frames.
 void SrcStream::begin_anew() {
-  const StateHold hold(element_, [this] {
-    const std::lock_guard lock(mutex_);
-    return flushing_ != 0;
-  });
   GST_INFO_OBJECT(element_, "a new stream after EOS: flushing what follows");
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
-  gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+  gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
+  mend_states_after_flush(element_);
 }
 
 /// Caps go before what they are for.
@@ -118,11 +116,16 @@ void SrcStream::push(GstEvent* event) {
     }
     case GST_EVENT_SEGMENT:
       gst_event_take(&segment_, event);
+      owes_segment_ = false;
       static_cast<void>(shift_.update(*channel_, true));
       push_segment();
+      if (!has_sink_beside()) tell_of_segment_start();
       // Upstream may be another one now, with another latency.
       gst_element_post_message(element_, gst_message_new_latency(GST_OBJECT_CAST(element_)));
       return;
+    case GST_EVENT_SEGMENT_DONE:
+      if (!has_sink_beside()) tell_of_segment_done(event);
+      break;
     case GST_EVENT_EOS:
       ended_ = true;
       break;
@@ -132,7 +135,49 @@ void SrcStream::push(GstEvent* event) {
   gst_pad_push_event(pad_, event);
 }
 
+bool SrcStream::has_sink_beside() {
+  const auto channel = this->channel();
+  const Ptr<GstElement> sink(channel ? channel->sink() : nullptr);
+  return sink && same_pipeline(element_, sink.get());
+}
+
+/// Whoever made the frames says in its own pipeline that a part of the stream begins that was sought for, and that it
+/// is done. This element says it in this one, where the application may have sought.
+void SrcStream::tell_of_segment_start() {
+  GstSegment segment;
+  gst_event_copy_segment(segment_, &segment);
+  if ((segment.flags & GST_SEGMENT_FLAG_SEGMENT) == 0) return;
+  const auto start = static_cast<gint64>(segment.rate > 0 ? segment.start : segment.stop);
+  GstMessage* message = gst_message_new_segment_start(GST_OBJECT_CAST(element_), segment.format, start);
+  gst_message_set_seqnum(message, gst_event_get_seqnum(segment_));
+  gst_element_post_message(element_, message);
+}
+
+void SrcStream::tell_of_segment_done(GstEvent* event) {
+  GstFormat format = GST_FORMAT_UNDEFINED;
+  gint64 position = 0;
+  gst_event_parse_segment_done(event, &format, &position);
+  GstMessage* message = gst_message_new_segment_done(GST_OBJECT_CAST(element_), format, position);
+  gst_message_set_seqnum(message, gst_event_get_seqnum(event));
+  gst_element_post_message(element_, message);
+}
+
 void SrcStream::on_event(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) event = flush_stop_for_here(event);
+  send_now(event, From::sink);
+}
+
+/// A flush from another pipeline does not reset the running time of this one, whose other branches would stand still
+/// until it is again what it was. The time shift places the frames. Takes `event`.
+GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
+  if (has_sink_beside()) return event;
+  GstEvent* made = gst_event_new_flush_stop(FALSE);
+  gst_event_set_seqnum(made, gst_event_get_seqnum(event));
+  gst_event_unref(event);
+  return made;
+}
+
+void SrcStream::send_now(GstEvent* event, From from) {
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
       if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = true;
@@ -140,14 +185,14 @@ void SrcStream::on_event(GstEvent* event) {
       set_flushing(open, true);
       return;
     case GST_EVENT_FLUSH_STOP:
-      flush_stop(event);
+      flush_stop(event, from);
       return;
     default:
       gst_pad_push_event(pad_, event);
   }
 }
 
-void SrcStream::flush_stop(GstEvent* event) {
+void SrcStream::flush_stop(GstEvent* event, From from) {
   // Without a FLUSH_START before it the task still waits for a frame, and holds the lock.
   set_flushing(ending, true);
   set_flushing(open, false);
@@ -164,6 +209,9 @@ void SrcStream::flush_stop(GstEvent* event) {
   // A pad that is not active lets nothing through.
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
   gst_pad_push_event(pad_, event);
+  mend_states_after_flush(element_);
+  // Upstream of the sink sends the next one itself behind a flush of its own.
+  owes_segment_ = from == From::application && segment_ != nullptr;
   if (const auto channel = this->channel()) {
     channel->forget_held();
     channel->set_downstream_flow(GST_FLOW_OK);
@@ -175,8 +223,12 @@ void SrcStream::flush_stop(GstEvent* event) {
 
 /// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active.
 void SrcStream::restart_task() {
-  const std::lock_guard lock(mutex_);
-  if ((flushing_ & inactive) == 0) (void)start_task();
+  bool failed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    failed = (flushing_ & inactive) == 0 && !start_task();
+  }
+  if (failed) tell_of_no_thread();
 }
 
 void SrcStream::relinked() {

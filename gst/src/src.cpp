@@ -119,9 +119,7 @@ std::vector<Property> src_properties() {
 
 gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboolean active) {
   if (mode != GST_PAD_MODE_PUSH) return FALSE;
-  GstGpumapSrc* self = self_of(parent);
-  self->state->stream.set_flushing(SrcStream::inactive, active == 0);
-  return active != 0 ? static_cast<gboolean>(self->state->stream.start_task()) : gst_pad_stop_task(self->pad);
+  return static_cast<gboolean>(state_of(parent).stream.activate(active != 0));
 }
 
 gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
@@ -154,6 +152,20 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
 }
 
+void start(GstElement* element, SrcState& state, const SrcSettings& settings) {
+  state.stream.start(settings);
+  if (settings.socket_path.empty()) return;
+  try {
+    state.inlet = std::make_unique<gpumap::gst::Inlet>(
+        element, gpumap::gst::Channel::open(settings.channel),
+        gpumap::gst::InletSettings{settings.socket_path, settings.on_lost, settings.leak, settings.busy_poll_us,
+                                   gpumap::gst::users_of(settings.allowed_users)});
+  } catch (...) {
+    state.stream.stop();
+    throw;
+  }
+}
+
 void stop(SrcState& state) {
   state.inlet.reset();
   state.stream.stop();
@@ -171,13 +183,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   if (transition == GST_STATE_CHANGE_NULL_TO_READY) state.stream.announce(settings.channel);
   if (transition == GST_STATE_CHANGE_READY_TO_PAUSED) {
     try {
-      state.stream.start(settings);
-      if (!settings.socket_path.empty()) {
-        state.inlet = std::make_unique<gpumap::gst::Inlet>(
-            element, gpumap::gst::Channel::open(settings.channel),
-            gpumap::gst::InletSettings{settings.socket_path, settings.on_lost, settings.leak, settings.busy_poll_us,
-                                       gpumap::gst::users_of(settings.allowed_users)});
-      }
+      start(element, state, settings);
     } catch (const std::exception& error) {
       gpumap::gst::post_error(element, error);
       return GST_STATE_CHANGE_FAILURE;

@@ -17,13 +17,6 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 
 namespace gpumap::gst {
 
-namespace {
-
-/// A thread that changes the pipeline's state holds the lock by which an event of the whole pipeline is known.
-constexpr std::chrono::milliseconds patience_with_others(100);
-
-}  // namespace
-
 SrcStream::SrcStream(GstElement* element, GstPad* pad)
     : element_(element),
       pad_(pad),
@@ -75,6 +68,7 @@ void SrcStream::start(const SrcSettings& settings) {
   keeps_ = false;
   keeping_told_ = false;
   lost_one_ = false;
+  owes_segment_ = false;
   shift_.reset();
   frames_ = 0;
   bytes_ = 0;
@@ -153,10 +147,8 @@ bool SrcStream::send_downstream(GstEvent* event) {
     gst_event_unref(event);
     return false;
   }
-  GstElement* sink = channel->sink();
-  const bool comes = sink != nullptr && is_sent_to_both(event, element_, sink, patience_with_others);
-  gst_clear_object(&sink);
-  if (comes) {
+  const Ptr<GstElement> sink(channel->sink());
+  if (sink && is_sent_to_both(event, element_, sink.get())) {
     GST_DEBUG_OBJECT(element_, "%s of the pipeline: left to the one that comes through the ring",
                      GST_EVENT_TYPE_NAME(event));
     gst_event_unref(event);
@@ -164,7 +156,7 @@ bool SrcStream::send_downstream(GstEvent* event) {
   }
   if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) == 0 ||
       GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
-    on_event(event);
+    send_now(event, From::application);
     return true;
   }
   {
@@ -182,8 +174,34 @@ bool SrcStream::send_downstream(GstEvent* event) {
 }
 
 bool SrcStream::start_task() {
-  return gst_pad_start_task(
-             pad_, [](gpointer self) { static_cast<SrcStream*>(self)->step(); }, this, nullptr) != 0;
+  const auto call = [](gpointer self) { static_cast<SrcStream*>(self)->step(); };
+  if (gst_pad_start_task(pad_, call, this, nullptr) != 0) return true;
+  // The thread pool has the task in its queue nevertheless: a thread that comes later finds it stopped. It takes the
+  // lock of the pad, which therefore lives as long as the task.
+  GST_OBJECT_LOCK(pad_);
+  GstTask* task = std::exchange(GST_PAD_TASK(pad_), nullptr);
+  GST_OBJECT_UNLOCK(pad_);
+  g_object_weak_ref(
+      G_OBJECT(task), [](gpointer pad, GObject*) { gst_object_unref(pad); }, gst_object_ref(pad_));
+  gst_task_stop(task);
+  gst_object_unref(task);
+  return false;
+}
+
+bool SrcStream::activate(bool active) {
+  set_flushing(inactive, !active);
+  if (!active) return gst_pad_stop_task(pad_) != 0;
+  if (start_task()) return true;
+  set_flushing(inactive, true);
+  tell_of_no_thread();
+  return false;
+}
+
+void SrcStream::tell_of_no_thread() const {
+  post_error(element_, Error(ErrorCode::no_memory,
+                             "gpumapsrc gets no thread, for the system's limit is reached: raise "
+                             "the limit of processes (ulimit -u; pids.max of a container), or "
+                             "run fewer threads"));
 }
 
 GstPad* SrcStream::far_pad() {
@@ -239,9 +257,7 @@ void SrcStream::give_up(GstFlowReturn flow) {
   gst_pad_pause_task(pad_);
   // A bin that goes down stops its own pads first, which then refuse events: an error, by GStreamer's reckoning.
   if (flow == GST_FLOW_FLUSHING || (flow == GST_FLOW_ERROR && is_stopping(element_))) return;
-  GstElement* sink = channel_->sink();
-  const bool told = sink != nullptr && same_pipeline(element_, sink);
-  gst_clear_object(&sink);
+  const bool told = has_sink_beside();
   if (flow == GST_FLOW_NOT_LINKED) {
     lost_one_ = true;
     // Linked since the frame went: upstream need not hear of it.
@@ -323,7 +339,8 @@ void SrcStream::step() {
     gst_pad_pause_task(pad_);
     return;
   }
-  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(TRUE));
+  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
+  if (std::exchange(owes_segment_, false)) push_segment();
   if (has_given_all()) {
     if (!started_) push_stream_start();
     finish();

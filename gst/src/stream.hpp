@@ -58,7 +58,8 @@ class SrcStream {
   };
   void set_flushing(Flushing why, bool flushing);
   void set_playing(bool playing);
-  [[nodiscard]] bool start_task();
+  /// Of the pad. False, with an error on the bus: there is no thread for it.
+  [[nodiscard]] bool activate(bool active);
   /// Takes an event that the application sends downstream. What is serialized goes out behind the frame of the moment;
   /// at EOS upstream of the sink is told. One that was sent to a pipeline in which the sink is, too, comes through the
   /// ring, behind what is queued, and this one is dropped. False: not started. From any thread.
@@ -110,6 +111,8 @@ class SrcStream {
   void push_stream_start();
   void push_segment();
   void begin_anew();
+  void tell_of_segment_start();
+  void tell_of_segment_done(GstEvent* event);
   [[nodiscard]] bool negotiate();
   [[nodiscard]] bool upstream_gives(GstCaps* wanted);
   [[nodiscard]] bool forgives_refusal();
@@ -117,10 +120,19 @@ class SrcStream {
 
   // The sink's thread.
   void on_event(GstEvent* event);
-  void flush_stop(GstEvent* event);
+  [[nodiscard]] GstEvent* flush_stop_for_here(GstEvent* event);
+
+  // Any thread.
+  enum class From { sink, application };
+  void send_now(GstEvent* event, From from);
+  void flush_stop(GstEvent* event, From from);
+  [[nodiscard]] bool start_task();
   void restart_task();
+  void tell_of_no_thread() const;
 
   [[nodiscard]] std::shared_ptr<Channel> channel();
+  /// The sink is in the pipeline of this element.
+  [[nodiscard]] bool has_sink_beside();
 
   GstElement* element_;
   GstPad* pad_;
@@ -137,6 +149,7 @@ class SrcStream {
   bool lost_one_ = false;                  ///< the last frame went to no one
   Deadline forgiven_until_ = no_deadline;  ///< refused frames that downstream has agreed to before; none now
   std::exception_ptr failed_;              ///< the last frame, at the last moment
+  bool owes_segment_ = false;              ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there

@@ -23,12 +23,22 @@ GstClockTime base_time_of(GstElement* element) {
   return base;
 }
 
+/// A flush took sinks of the pipeline around a gpumapsrc out of PLAYING. That one plays on, and so does the running
+/// time, which no flush of gpumap's resets.
+bool keeps_base(GstElement* element) {
+  GST_OBJECT_LOCK(element);
+  const bool plays = GST_STATE(element) == GST_STATE_PLAYING;
+  GST_OBJECT_UNLOCK(element);
+  return plays;
+}
+
 /// The base time of `element`'s pipeline. While it does not play, what that would be if it began now, at the running
 /// time at which it stopped; `estimated` is then set.
 GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, bool& estimated) {
   const bool settled = playing && !is_changing_state(element);
   estimated = estimated || !settled;
-  if (settled || is_in_playing(element)) return static_cast<GstClockTimeDiff>(base_time_of(element));
+  if (settled || is_in_playing(element) || (playing && keeps_base(element)))
+    return static_cast<GstClockTimeDiff>(base_time_of(element));
   const Ptr<GstElement> pipeline(top_level(element));
   // A live pipeline lets its elements play while the sink of one branch still waits for its first frame. The pipeline
   // counts from its base time then, which it has set before the elements play.

@@ -135,6 +135,29 @@ TEST(Once, TheSrcAloneCanBeToldToEndByWhoKeepsTheEvent) {
   gst_event_unref(eos);
 }
 
+// Another thread changes the pipeline's state meanwhile, and has the lock by which an event for all is known.
+TEST(Once, TheSrcAloneCanBeToldToEndWhileTheStateChanges) {
+  Pipeline pipeline(through(source, "fakesink name=out sync=true"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  std::atomic<bool> locked{false}, over{false};
+  std::thread changes([&] {
+    GST_STATE_LOCK(pipeline.get());
+    locked = true;
+    EXPECT_TRUE(eventually([&] { return over.load(); }));
+    GST_STATE_UNLOCK(pipeline.get());
+  });
+  ASSERT_TRUE(eventually([&] { return locked.load(); }));
+  Watch out;
+  out.on(pipeline.element("out"));
+  GstEvent* eos = gst_event_new_eos();
+  EXPECT_TRUE(gst_element_send_event(pipeline.element("src"), gst_event_ref(eos)));
+  EXPECT_TRUE(eventually([&] { return out.events(GST_EVENT_EOS) == 1; }));
+  gst_event_unref(eos);
+  over = true;
+  changes.join();
+  EXPECT_EQ(pipeline.wait(), "eos");
+}
+
 TEST(Once, ABinAroundTheSrcAloneCanBeToldToEnd) {
   const std::string channel = " channel=" + new_channel();
   Pipeline pipeline(source + "gpumapsink" + channel + " ( name=part gpumapsrc" + channel +

@@ -3,6 +3,7 @@
 // stream-start, caps and segment before the first frame, whatever upstream has sent again.
 #include <gst/check/gstharness.h>
 
+#include "temporary_folder.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -100,6 +101,59 @@ TEST_P(Producer, AndConsumerTogetherBehindTheEnd) {
   const auto times = watch.times();
   ASSERT_EQ(times.size(), 5U) << watch.order();
   for (GstClockTime i = 0; i < 5; ++i) EXPECT_EQ(times[i], i * 200 * GST_MSECOND);
+}
+
+/// A consumer that has a branch of its own, beside what comes from the producer, by channel or by socket.
+class OtherBranch : public testing::TestWithParam<bool> {
+ protected:
+  void play() {
+    rendered_.on_rendered(out_.element("out"));
+    passed_.on(out_.element("out"));
+    ASSERT_NE(in_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_TRUE(out_.reach(GST_STATE_PLAYING)) << out_.error();
+    ASSERT_TRUE(eventually([&] { return rendered_.count() > 5; }));
+    base_ = gst_element_get_base_time(out_.get());
+  }
+  /// The flush came, frames came behind it at their time, and the running time is what it was.
+  void expect_goes_on() {
+    ASSERT_TRUE(eventually([&] { return passed_.events(GST_EVENT_FLUSH_STOP) > 0; }));
+    ASSERT_TRUE(out_.reach(GST_STATE_PLAYING)) << out_.error();
+    EXPECT_TRUE(rendered_.keeps_pace(15, 45)) << passed_.order();
+    EXPECT_EQ(gst_element_get_base_time(out_.get()), base_);
+  }
+
+  const TemporaryFolder folder_;
+  const std::string where_ =
+      GetParam() ? "socket-path=" + (folder_.path() / "link").string() : "channel=" + new_channel();
+  Watch rendered_, passed_;
+  Pipeline in_{"videotestsrc ! video/x-raw,format=I420,width=64,height=48,framerate=30/1 ! gpumapsink " + where_};
+  Pipeline out_{"videotestsrc ! video/x-raw,width=16,height=16,framerate=30/1 ! fakesink sync=true gpumapsrc " +
+                where_ + " ! fakesink name=out sync=true"};
+  GstClockTime base_ = 0;
+};
+INSTANTIATE_TEST_SUITE_P(By, OtherBranch, testing::Bool(),
+                         [](const auto& test) { return test.param ? "Socket" : "Channel"; });
+
+TEST_P(OtherBranch, KeepsItsTimeWhenTheProducerBeginsAnew) {
+  if (GetParam()) GTEST_SKIP() << "at a socket the end of a stream is the end of the connection";
+  play();
+  ASSERT_TRUE(gst_element_send_event(in_.get(), gst_event_new_eos()));
+  ASSERT_TRUE(eventually([&] { return passed_.events(GST_EVENT_EOS) == 1; }));
+  ASSERT_TRUE(in_.reach(GST_STATE_NULL));
+  ASSERT_NE(in_.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  expect_goes_on();
+}
+
+TEST_P(OtherBranch, KeepsItsTimeWhenTheProducerSeeks) {
+  play();
+  ASSERT_TRUE(gst_element_seek_simple(in_.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 100 * GST_SECOND));
+  expect_goes_on();
+}
+
+TEST_P(OtherBranch, KeepsItsTimeWhenItsOwnSideSeeks) {
+  play();
+  ASSERT_TRUE(gst_element_seek_simple(out_.element("out"), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, 100 * GST_SECOND));
+  expect_goes_on();
 }
 
 class Consumer : public testing::Test {
@@ -226,6 +280,59 @@ TEST_F(Consumer, ComesAgainAfterAFlush) {
   restart();
   frame();
   expect_begins_well();
+}
+
+/// As GLib's thread pool where no thread is to be had: it says so, and keeps the work for a thread that comes later.
+struct PoorPool {
+  GstTaskPool base;
+  GstTaskPoolFunction work;
+  gpointer data;
+};
+struct PoorPoolClass {
+  GstTaskPoolClass base;
+};
+G_DEFINE_TYPE(PoorPool, poor_pool, GST_TYPE_TASK_POOL)
+void poor_pool_init(PoorPool* /*self*/) {}
+void poor_pool_class_init(PoorPoolClass* klass) {
+  klass->base.prepare = [](GstTaskPool*, GError**) {};
+  klass->base.push = [](GstTaskPool* pool, GstTaskPoolFunction work, gpointer data, GError** error) -> gpointer {
+    auto* self = reinterpret_cast<PoorPool*>(pool);
+    self->work = work;
+    self->data = data;
+    g_set_error(error, G_THREAD_ERROR, G_THREAD_ERROR_AGAIN, "no thread");
+    return nullptr;
+  };
+}
+
+// A gpumapsrc that gets no thread says so, and a thread that comes later finds nothing to do. Then there is one.
+TEST(NoThread, IsAnErrorAndLeavesNothingBehind) {
+  const Ptr<GstTaskPool> pool(GST_TASK_POOL(g_object_new(poor_pool_get_type(), nullptr)));
+  const auto give_pool = [](GstBus*, GstMessage* message, gpointer poor) {
+    GstStreamStatusType type{};
+    if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STREAM_STATUS) return GST_BUS_PASS;
+    gst_message_parse_stream_status(message, &type, nullptr);
+    if (type != GST_STREAM_STATUS_TYPE_CREATE) return GST_BUS_PASS;
+    gst_task_set_pool(GST_TASK(g_value_get_object(gst_message_get_stream_status_object(message))),
+                      static_cast<GstTaskPool*>(poor));
+    return GST_BUS_PASS;
+  };
+  auto* poor = reinterpret_cast<PoorPool*>(pool.get());
+  const std::string channel = new_channel();
+  {
+    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink name=out sync=false");
+    const Ptr<GstBus> bus(gst_element_get_bus(out.get()));
+    gst_bus_set_sync_handler(bus.get(), give_pool, pool.get(), nullptr);
+    EXPECT_EQ(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_NE(out.wait().find("raise the limit of processes"), std::string::npos) << out.error();
+    ASSERT_NE(poor->work, nullptr);
+    gst_bus_set_sync_handler(bus.get(), nullptr, nullptr, nullptr);
+    ASSERT_TRUE(out.reach(GST_STATE_NULL));
+    Pipeline in(film + "gpumapsink channel=" + channel);
+    ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_EQ(in.run(), "eos");
+    EXPECT_EQ(out.wait(), "eos");
+  }
+  poor->work(poor->data);
 }
 
 }  // namespace

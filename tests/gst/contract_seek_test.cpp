@@ -2,9 +2,14 @@
 // Seeks: time begins anew at a flush, frames come at their pace afterwards, the position is where was sought, each
 // frame comes once. Held to what a pipeline with a queue does. Time is simulated where it is the subject.
 #include <cmath>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
 
 #include "matrix.hpp"
 #include "simulated_time.hpp"
+#include "temporary_folder.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -250,6 +255,28 @@ TEST(Loops, OfSegmentsRepeatNoFrame) {
   }
 }
 
+/// The same from a pipeline of its own, by channel or by socket: what made the frames tells its own pipeline of the end
+/// of a segment, and the gpumapsrc the other one.
+class LoopsOfAConsumer : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(By, LoopsOfAConsumer, testing::Bool(),
+                         [](const auto& test) { return test.param ? "Socket" : "Channel"; });
+
+TEST_P(LoopsOfAConsumer, HearOfTheEndOfEachSegment) {
+  const TemporaryFolder folder;
+  const std::string where =
+      GetParam() ? "socket-path=" + (folder.path() / "link").string() : "channel=" + new_channel();
+  Pipeline producer(source + "gpumapsink " + where);
+  Pipeline consumer("gpumapsrc " + where + " ! fakesink name=out sync=false");
+  ASSERT_NE(producer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << consumer.error();
+  ASSERT_TRUE(seek(consumer.get(), 1.0, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_SEGMENT, 0, GST_SECOND));
+  for (int loop = 0; loop < 3; ++loop) {
+    ASSERT_TRUE(await(consumer, GST_MESSAGE_SEGMENT_DONE)) << loop;
+    EXPECT_TRUE(seek(consumer.get(), 1.0, loop == 2 ? GST_SEEK_FLAG_NONE : GST_SEEK_FLAG_SEGMENT, 0, GST_SECOND));
+  }
+  EXPECT_EQ(consumer.wait(), "eos");
+}
+
 // Seeks faster than frames, as a slider sends them: the last one counts.
 TEST(Sliders, EndWhereTheyWereLetGo) {
   const std::string line = source + "$MAP ! fakesink name=out sync=true";
@@ -274,6 +301,93 @@ TEST(Sliders, EndWhereTheyWereLetGo) {
     };
     EXPECT_TRUE(eventually(is_there, 10s)) << at;
   });
+}
+
+/// An empty part, then a seek that waits for the stream to come to its end: eight times. False: one is refused.
+bool seek_empty_parts(Pipeline& consumer) {
+  for (int round = 0; round < 8; ++round) {
+    if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_FLUSH, 5 * GST_SECOND, 5 * GST_SECOND)) return false;
+    if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND)) return false;
+  }
+  return true;
+}
+
+// The producer is on its way back to PLAYING when the second seek waits for its streaming thread, which waits for
+// PLAYING.
+TEST(EmptyParts, LeaveTheProducerItsStates) {
+  const std::string channel = " channel=" + new_channel();
+  Pipeline producer("audiotestsrc ! audio/x-raw,format=S16LE ! gpumapsink leaky=oldest" + channel);
+  Pipeline consumer("gpumapsrc" + channel + " ! fakesink sync=false");
+  producer.set_state(GST_STATE_PLAYING);
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << consumer.error();
+  EXPECT_TRUE(seek_empty_parts(consumer));
+  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING)) << producer.error();
+  EXPECT_LT(producer.stop(), at_once);
+  EXPECT_LT(consumer.stop(), at_once);
+}
+
+/// Calls `act` while `pipeline` goes to PLAYING, as soon as `element` is there: its bin has others to see to. Outlives
+/// the pipeline.
+class OnTheWay {
+ public:
+  OnTheWay(Pipeline& pipeline, GstElement* element, std::function<void()> act)
+      : element_(element), act_(std::move(act)) {
+    const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+    gst_bus_set_sync_handler(bus.get(), see, this, nullptr);
+  }
+
+ private:
+  static GstBusSyncReply see(GstBus* /*bus*/, GstMessage* message, gpointer user) {
+    auto* self = static_cast<OnTheWay*>(user);
+    if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STATE_CHANGED) return GST_BUS_PASS;
+    GstState now = GST_STATE_NULL;
+    gst_message_parse_state_changed(message, nullptr, &now, nullptr);
+    if (now == GST_STATE_PLAYING && GST_MESSAGE_SRC(message) == GST_OBJECT_CAST(self->element_) && self->act_) {
+      std::exchange(self->act_, nullptr)();
+    }
+    return GST_BUS_PASS;
+  }
+
+  GstElement* element_;
+  std::function<void()> act_;
+};
+
+/// A flush comes to `sink` while its pipeline goes to PLAYING, from a seek of the consumer.
+struct AmidAChange : testing::TestWithParam<bool> {
+  static bool plays(GstElement* element) {
+    GstState state = GST_STATE_NULL;
+    return gst_element_get_state(element, &state, nullptr, 0) == GST_STATE_CHANGE_SUCCESS && state == GST_STATE_PLAYING;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Of, AmidAChange, testing::Bool(),
+                         [](const auto& test) { return test.param ? "TheProducer" : "TheConsumer"; });
+
+TEST_P(AmidAChange, AFlushLeavesNoSinkInPaused) {
+  const std::string channel = " channel=" + new_channel();
+  Watch flushed;
+  std::thread seeks;
+  std::optional<OnTheWay> on_the_way;
+  Pipeline producer(source + "gpumapsink name=sink" + channel);
+  Pipeline consumer("gpumapsrc" + channel + " ! fakesink name=out sync=false");
+  Pipeline& changing = GetParam() ? producer : consumer;
+  GstElement* const sink = changing.element(GetParam() ? "sink" : "out");
+  flushed.on(sink);
+  on_the_way.emplace(changing, sink, [&] {
+    // At the pad: the element's own lock belongs to its change of state.
+    seeks = std::thread([&] {
+      const Pad pad(gst_element_get_static_pad(consumer.element("out"), "sink"));
+      EXPECT_TRUE(
+          gst_pad_push_event(pad.get(), gst_event_new_seek(1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET,
+                                                           5 * GST_SECOND, GST_SEEK_TYPE_NONE, -1)));
+    });
+    EXPECT_TRUE(eventually([&] { return flushed.events(GST_EVENT_FLUSH_STOP) > 0; }));
+  });
+  Pipeline& other = GetParam() ? consumer : producer;
+  other.set_state(GST_STATE_PLAYING);
+  ASSERT_TRUE(changing.reach(GST_STATE_PAUSED)) << changing.error();
+  changing.set_state(GST_STATE_PLAYING);
+  EXPECT_TRUE(eventually([&] { return plays(sink) && plays(changing.get()); }, 10s));
+  seeks.join();
 }
 
 }  // namespace

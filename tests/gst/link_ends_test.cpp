@@ -10,6 +10,7 @@
 
 #include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -60,6 +61,80 @@ TEST_F(LinkSides, AStreamThatWaitsForItsFirstClientDoesNotEndBefore) {
     least = std::min(least, stopped.stop());
   }
   EXPECT_LT(least, 4s) << "5 s: it drained";
+}
+
+// Nothing but its end, of a producer that plays or waits for its first client: whoever waits at the path is told, and
+// whoever comes later.
+TEST_F(LinkSides, AStreamWithoutAFrameEnds) {
+  for (const bool waits : {false, true}) {
+    SCOPED_TRACE(waits);
+    Pipeline first(to_appsink("on-lost=error"));
+    Pipeline producer(from_appsrc(waits ? "wait-for-connection=true" : ""));
+    start(producer);
+    if (!waits) start(first);
+    push_eos(producer);
+    EXPECT_EQ(producer.wait(waits ? 500ms : patience), waits ? "timeout" : "eos");
+    if (waits) start(first);
+    EXPECT_EQ(first.wait(), "eos");
+    for (const char* on_lost : {"wait", "eos", "error"}) {
+      Pipeline later(to_appsink(std::string("on-lost=") + on_lost));
+      start(later);
+      EXPECT_EQ(later.wait(), "eos") << on_lost;
+    }
+    EXPECT_EQ(producer.wait(waits ? patience : 1ms), waits ? "eos" : "timeout");
+  }
+}
+
+// At the end of a stream, who comes gets what holds, and the end; not once the stream begins anew.
+TEST_F(LinkSides, WhoComesAtTheEndIsToldOfIt) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  for (std::uint64_t n = 0; n < 3; ++n) push_frame(producer, n);
+  push_eos(producer);
+  EXPECT_EQ(producer.wait(), "eos");
+  {
+    Watch watch;
+    Pipeline consumer(to_appsink());
+    watch.on(consumer.element("out"));
+    start(consumer);
+    EXPECT_EQ(consumer.wait(), "eos");
+    EXPECT_EQ(watch.order(), "stream-start caps segment eos ");
+  }
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  gst_pad_push_event(pad.get(), gst_event_new_flush_start());
+  gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  Pipeline consumer(to_appsink());
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  EXPECT_EQ(gst_pad_push(pad.get(), new_buffer(random_data(frame_size, 7), 7 * GST_MSECOND).release()), GST_FLOW_OK);
+  const Sample sample = pull(consumer.appsink());
+  ASSERT_TRUE(sample) << consumer.wait(1ms);
+  EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, 7));
+}
+
+// What is not kept for who comes later waits for the first client, as frames do.
+TEST_F(LinkSides, AGapBeforeTheFirstFrameArrives) {
+  Watch watch;
+  Pipeline producer(from_appsrc("wait-for-connection=true"));
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  ASSERT_TRUE(
+      eventually([&] { return Ptr<GstEvent>(gst_pad_get_sticky_event(pad.get(), GST_EVENT_STREAM_START, 0)); }));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad.get(), gst_event_new_caps(new_caps("application/octet-stream").get()));
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  gst_pad_push_event(pad.get(), gst_event_new_gap(0, 7 * GST_MSECOND));
+  Pipeline consumer(to_appsink());
+  watch.on(consumer.element("out"));
+  start(consumer);
+  EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_GAP) == 1; })) << watch.order();
+  push_frame(producer, 7);
+  EXPECT_TRUE(pull(consumer.appsink()));
+  EXPECT_LT(watch.order().find("gap"), watch.order().find("frame")) << watch.order();
 }
 
 TEST_F(LinkSides, WhoSpinsAllTheTimeHearsOfTheEndToo) {

@@ -89,6 +89,23 @@ TEST_F(LinkPaths, WhoMayConnectIsCheckedInPaused) {
   }
 }
 
+// What kept an element from starting is mended, and it starts.
+TEST_F(LinkPaths, AFailedStartIsFollowedByAnother) {
+  Pipeline consumer(to_appsink("allowed-users=nobody-at-all"));
+  Pipeline producer(from_appsrc("wait-for-connection=true allowed-users=nobody-at-all"));
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(consumer.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
+    EXPECT_THAT(consumer.wait(), HasSubstr("there is no user \"nobody-at-all\""));
+    EXPECT_THAT(trouble_of(producer), HasSubstr("there is no user \"nobody-at-all\""));
+  }
+  g_object_set(consumer.element("src"), "allowed-users", "", nullptr);
+  g_object_set(producer.element("sink"), "allowed-users", "", nullptr);
+  start(producer);
+  start(consumer);
+  push_frame(producer, 3);
+  EXPECT_TRUE(pull(consumer.appsink())) << consumer.error();
+}
+
 TEST_F(LinkPaths, AProducerThatHasNoFrameYetHasItsPath) {
   Pipeline first(from_appsrc());
   EXPECT_EQ(trouble_of(first), "");

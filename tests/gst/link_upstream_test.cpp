@@ -101,6 +101,41 @@ TEST_F(LinkUpstream, ASeekFlushesAndBeginsElsewhere) {
   EXPECT_EQ(consumer.error(), "");
 }
 
+bool seek_to_part(Pipeline& consumer, GstSeekFlags flags, GstClockTime start, GstClockTime stop) {
+  return gst_element_seek(consumer.get(), 1.0, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, static_cast<gint64>(start),
+                          GST_SEEK_TYPE_SET, static_cast<gint64>(stop)) != 0;
+}
+
+// The producer is on its way back to PLAYING when the second seek waits for its streaming thread, which waits for
+// PLAYING.
+TEST_F(LinkUpstream, SeeksOfAClientLeaveTheProducerItsStates) {
+  Pipeline producer("audiotestsrc ! audio/x-raw,format=S16LE ! gpumapsink name=sink leaky=oldest " + socket());
+  Pipeline consumer("gpumapsrc leaky=oldest " + socket() + " ! fakesink sync=false");
+  start(producer);
+  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << consumer.error();
+  for (int round = 0; round < 8; ++round) {
+    (void)seek_to_part(consumer, GST_SEEK_FLAG_FLUSH, 5 * GST_SECOND, 5 * GST_SECOND);
+    (void)seek_to_part(consumer, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND);
+  }
+  EXPECT_TRUE(producer.reach(GST_STATE_PLAYING)) << producer.error();
+  EXPECT_LT(producer.stop(), at_once);
+}
+
+// A seek without a flush would wait until the producer plays, and all questions behind it.
+TEST_F(LinkUpstream, APausedProducerRefusesWhatWouldWaitForIt) {
+  Pipeline producer(from_video());
+  start(producer);
+  Pipeline consumer(to_appsink() + " max-buffers=2");
+  start(consumer);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
+  EXPECT_FALSE(seek_to_part(consumer, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND));
+  const Pad pad(gst_element_get_static_pad(consumer.element("src"), "src"));
+  const Ptr<GstQuery> query(gst_query_new_seeking(GST_FORMAT_TIME));
+  EXPECT_TRUE(gets_answer(pad.get(), query.get()));
+  EXPECT_TRUE(seek(consumer, 9 * GST_SECOND));
+}
+
 TEST_F(LinkUpstream, AFlushOfTheProducerTakesWhatIsOnItsWay) {
   Watch watch;
   Pipeline producer(from_appsrc("slots=8"));
