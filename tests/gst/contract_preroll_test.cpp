@@ -97,5 +97,32 @@ TEST(GapFirst, PrerollsWithOneFrame) {
   expect_prerolls_behind_gap("fakesink name=out", 1);
 }
 
+/// Added to a pipeline that plays, not yet in its state; the pipeline has it.
+GstElement* added(Pipeline& pipeline, const char* factory) {
+  GstElement* element = gst_element_factory_make(factory, nullptr);
+  EXPECT_TRUE(gst_bin_add(GST_BIN(pipeline.get()), element));
+  return element;
+}
+
+// A sink takes what plays to PAUSED until it has a frame. One that gets none says so.
+TEST(Added, ASinkWithoutAFrameSaysWhatItWaitsFor) {
+  Pipeline pipeline("videotestsrc ! fakesink sync=true");
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  GstElement* sink = added(pipeline, "gpumapsink");
+  g_object_set(sink, "channel", new_channel().c_str(), nullptr);
+  ASSERT_TRUE(gst_element_sync_state_with_parent(sink));
+  EXPECT_TRUE(eventually([&] {
+    (void)pipeline.wait(10ms);
+    return !pipeline.warnings().empty();
+  }));
+  ASSERT_FALSE(pipeline.warnings().empty());
+  EXPECT_NE(pipeline.warnings().front().find("no frame has reached gpumapsink"), std::string::npos)
+      << pipeline.warnings().front();
+  GstElement* source = added(pipeline, "videotestsrc");
+  ASSERT_TRUE(gst_element_link(source, sink));
+  ASSERT_TRUE(gst_element_sync_state_with_parent(source));
+  EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+}
+
 }  // namespace
 }  // namespace gpumap::gst::test

@@ -303,9 +303,9 @@ TEST(Sliders, EndWhereTheyWereLetGo) {
   });
 }
 
-/// An empty part, then a seek that waits for the stream to come to its end: eight times. False: one is refused.
+/// An empty part, then a seek that waits for the stream to come to its end: forty times. False: one is refused.
 bool seek_empty_parts(Pipeline& consumer) {
-  for (int round = 0; round < 8; ++round) {
+  for (int round = 0; round < 40; ++round) {
     if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_FLUSH, 5 * GST_SECOND, 5 * GST_SECOND)) return false;
     if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND)) return false;
   }

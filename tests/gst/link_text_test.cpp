@@ -56,6 +56,11 @@ TEST(LinkText, OfWhatIsNothingIsNoEvent) {
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)18446744073709551615, duration=(guint64)2;"));
   EXPECT_FALSE(is_read(GST_EVENT_LATENCY, "x, latency=(guint64)18446744073709551615;"));
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1;"));
+  EXPECT_TRUE(is_read(GST_EVENT_SEGMENT_DONE, "x, format=(GstFormat)time, position=(gint64)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEGMENT_DONE, "x, format=(GstFormat)12345, position=(gint64)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEGMENT_DONE, "x, format=(int)3, position=(gint64)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEGMENT_DONE, "x, position=(gint64)1;"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEGMENT_DONE, "x, format=(GstFormat)time, position=(int)1;"));
   EXPECT_FALSE(is_read(GST_EVENT_GAP, "x, timestamp=(guint64)1, duration=(int)2;"));
 }
 
