@@ -84,7 +84,7 @@ void FrameMemory::make_shadow() {
   } else {
     // Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever
     // stopping.
-    if (written_.wait(Clock::now() + patience_for_writer) != WaitResult::ready) {
+    if (written_.wait_for(patience_for_writer) != WaitResult::ready) {
       throw Error(ErrorCode::io, fmt::format("the kernel that fills this frame has not ended for {} s: see what it "
                                              "waits for",
                                              patience_for_writer.count()));

@@ -149,7 +149,7 @@ constexpr std::chrono::seconds patience_for_upload{30};
 
 /// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
 GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
-  if (lease.written().wait(Clock::now() + patience_for_upload) != WaitResult::ready) {
+  if (lease.written().wait_for(patience_for_upload) != WaitResult::ready) {
     throw Error(ErrorCode::io, fmt::format("a frame of {} bytes did not reach the GPU within {} s: see what else keeps "
                                            "the GPU busy",
                                            bytes, patience_for_upload.count()));
