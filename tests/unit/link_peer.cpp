@@ -223,7 +223,7 @@ int lose_gpu(const std::string& path, std::uint64_t count, LinkLeak leak, const 
       std::fprintf(stderr, "link_peer: %s\n", consumer.why().c_str());
     } else {
       if (leaves != "holds") lease.release();
-      static_cast<void>(end.wait(soon()));
+      static_cast<void>(end.wait_for(soon() - Clock::now()));
       return 5;  // it should have thrown
     }
   } catch (const Error& error) {
