@@ -124,8 +124,17 @@ Made parsed(const Output& output, const Values& known) {
     }
     text += (text.empty() ? "" : ",") + expanded;
   }
-  // Anything else GStreamer asserts.
-  if (g_ascii_isalpha(text[0])) made.structure.reset(gst_structure_from_string(text.c_str(), nullptr));
+  if (!g_ascii_isalpha(text[0])) return made;  // GStreamer asserts
+  gchar* end = nullptr;
+  made.structure.reset(gst_structure_from_string(text.c_str(), &end));
+  // It stops where a ';' ends the structure.
+  const std::string_view rest = trimmed(made.structure && end != nullptr ? end : "");
+  if (!rest.empty()) {
+    throw Error(ErrorCode::invalid, fmt::format("there is more behind the ';': \"{}\"; an output has one kind of caps: "
+                                                "leave the rest out, or make it a choice of values, as in "
+                                                "format={{NV12,GRAY8}}",
+                                                rest));
+  }
   return made;
 }
 

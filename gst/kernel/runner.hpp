@@ -90,6 +90,7 @@ class KernelRunner {
   [[nodiscard]] Ran run(GstBuffer* in);
   /// What may have gone wrong with the last run()'s frame, see Program::risk.
   [[nodiscard]] std::string risk() const { return launcher_->risk(); }
+  [[nodiscard]] const std::string& loop_risk() const noexcept { return launcher_->loop_risk(); }
   /// Wait for all that was launched, and for its results. Throws KernelFault.
   void drain();
 

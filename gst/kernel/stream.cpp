@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gpumapkernel takes buffers and events.
+#include <atomic>
 #include <optional>
 #include <string>
 #include <utility>
@@ -119,6 +120,11 @@ bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
 /// Once: a kernel whose threads do little has the same grid and is right.
 void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
   KernelState& state = state_of(trans);
+  // Most loops are short: once in a process, and no warning.
+  static std::atomic<bool> loop_told{false};
+  if (!runner.loop_risk().empty() && !loop_told.exchange(true)) {
+    GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS, ("%s", runner.loop_risk().c_str()), (nullptr));
+  }
   if (state.risk_told) return;
   const std::string risk = runner.risk();
   if (risk.empty()) return;

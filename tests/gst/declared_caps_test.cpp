@@ -250,6 +250,18 @@ TEST(DeclaredCaps, BytesHangOnParameters) {
   EXPECT_EQ(frames.run(Data(10)).size(), 11U);
 }
 
+// What follows a ';' would be dropped in silence.
+TEST(DeclaredCaps, AnOutputHasOneKind) {
+  for (const char* more : {";audio/x-raw", "; video/x-raw,format=RGBA", ";\tapplication/x-other , a = 5"}) {
+    const KernelFile file(std::string("// gpumap: output video/x-raw,format=GRAY8") + more + "\nvoid main() {}\n");
+    EXPECT_THAT(start_error("location=" + file.path()), HasSubstr("there is more behind the ';'")) << more;
+  }
+  for (const char* fine : {"", ";", " ; "}) {
+    const KernelFile file(std::string("// gpumap: output video/x-raw,format=GRAY8") + fine + "\nvoid main() {}\n");
+    EXPECT_EQ(start_error("location=" + file.path()), "") << fine;
+  }
+}
+
 TEST(DeclaredCaps, AKernelMayTakeNoParameters) {
   const KernelFile none("// gpumap: params none\nvoid main() {}\n"), any("void main() {}\n");
   EXPECT_THAT(start_error("params=gain=1 location=" + none.path()), HasSubstr("no parameter 'gain': it takes none"));

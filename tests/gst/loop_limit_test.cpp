@@ -45,6 +45,20 @@ class LoopLimit : public testing::Test {
         on_new_channel("appsrc name=in format=time caps=video/x-raw,format=GRAY8,width=320,height=240,framerate=30/1 ! "
                        "gpumapsink sync=false $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel location=" +
                        path_ + " " + grid + " ! appsink name=out sync=false"));
+    infos_.clear();
+    GstBus* bus = gst_element_get_bus(pipeline.get());
+    gst_bus_set_sync_handler(
+        bus,
+        [](GstBus* /*bus*/, GstMessage* message, gpointer to) {
+          if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO) return GST_BUS_PASS;
+          GError* info = nullptr;
+          gst_message_parse_info(message, &info, nullptr);
+          static_cast<std::vector<std::string>*>(to)->emplace_back(info->message);
+          g_error_free(info);
+          return GST_BUS_PASS;
+        },
+        &infos_, nullptr);
+    gst_object_unref(bus);
     EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     bool right = true;
     for (GstClockTime i = 0; i < 3; ++i) {
@@ -64,8 +78,17 @@ class LoopLimit : public testing::Test {
   }
 
   std::string path_;
-  std::vector<std::string> warnings_;
+  std::vector<std::string> warnings_, infos_;
 };
+
+// How often a loop turns nobody can tell before: the first kernel of the user's with one is told of, once in a process.
+TEST_F(LoopLimit, OfLoopsIsToldOnce) {
+  EXPECT_TRUE(play(""));
+  EXPECT_THAT(infos_, ElementsAre(AllOf(HasSubstr("has a loop"), HasSubstr("65535 turns"), HasSubstr("many threads"))));
+  EXPECT_THAT(warnings_, IsEmpty());
+  EXPECT_TRUE(play(""));
+  EXPECT_THAT(infos_, IsEmpty());
+}
 
 TEST_F(LoopLimit, IsToldOnceWhereTheGridAskedForReachesIt) {
   const bool right = play("grid=1");

@@ -89,6 +89,34 @@ double frequency_of(const std::vector<float>& iq, double rate) {
   return std::arg(at(last) * std::conj(at(last - 1))) / (2.0 * std::numbers::pi) * rate;
 }
 
+// As from a pipe, which knows nothing of samples: nothing is lost where a buffer ends within one.
+TEST_F(Radio, BuffersMayEndWithinASample) {
+  const Data all = random_data(120'004, 3);
+  for (const std::string& kernels :
+       std::vector<std::string>{"gpumapkernel kernel=magnitude", "gpumapkernel kernel=ddc params=rate=240000",
+                                "gpumapkernel kernel=iq-power ! gpumapkernel kernel=iq-to-f32"}) {
+    const auto played = [&](const std::vector<std::size_t>& sizes) {
+      start(kernels + " ! audio/x-raw");
+      for (std::size_t at = 0, i = 0; at < all.size(); ++i) {
+        const std::size_t bytes = std::min(sizes[i % sizes.size()], all.size() - at);
+        Data part(all.begin() + static_cast<std::ptrdiff_t>(at), all.begin() + static_cast<std::ptrdiff_t>(at + bytes));
+        EXPECT_TRUE(push(pipeline_->appsrc(), new_buffer(part, GST_CLOCK_TIME_NONE)));
+        at += bytes;
+      }
+      gst_app_src_end_of_stream(pipeline_->appsrc());
+      std::vector<float> made;
+      for (const Sample& sample : pull_all()) {
+        const auto floats = floats_of(sample.get());
+        made.insert(made.end(), floats.begin(), floats.end());
+      }
+      return made;
+    };
+    const std::vector<float> expected = played({all.size()});
+    EXPECT_GT(expected.size(), 2000U);
+    EXPECT_EQ(played({4001, 1, 1, 2, 9003, 6}), expected) << kernels;
+  }
+}
+
 TEST_F(Radio, DdcMovesAToneAndTellsItsRate) {
   start("gpumapkernel kernel=ddc params=\"frequency=250000,rate=240000\" ! audio/x-raw");
   push_tone(262000.0, 30);
