@@ -73,8 +73,9 @@ class GPUMAP_API Program {
   [[nodiscard]] virtual std::string risk(const gpumap_frame& /*frame*/) const { return {}; }
 
   /// Launch on the next frame in order. Of `frame`, everything but params and state is the caller's to fill in;
-  /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory), and Error(invalid) for a field of an
-  /// interlaced picture that cannot be taken on its own.
+  /// out.bytes is what output_bytes() said. Throws Error(device_lost | no_memory), Error(invalid) for a field of an
+  /// interlaced picture that cannot be taken on its own, and QueueCancelled where memory has to grow and
+  /// Queue::set_wait() gives up: then begin() is due.
   virtual void run(Queue& queue, const gpumap_frame& frame) = 0;
 };
 
