@@ -36,9 +36,10 @@ bool has_loop(std::string_view code) {
 std::string loop_risk_of(const KernelPlan& plan, const DeviceInfo& device) {
   const bool may_be_cut = device.software && plan.builtin == nullptr && plan.source.language == Language::glsl;
   if (!may_be_cut || !has_loop(plan.source.code)) return {};
-  return fmt::format("kernel {} has a loop, and {} may end the loops of a thread after {} turns, those of all its loops "
-                     "together, without a word: give large work many threads, or several functions",
-                     plan.source.name, device.name, max_loop_turns);
+  return fmt::format(
+      "kernel {} has a loop, and {} may end the loops of a thread after {} turns, those of all its loops "
+      "together, without a word: give large work many threads, or several functions",
+      plan.source.name, device.name, max_loop_turns);
 }
 
 }  // namespace
