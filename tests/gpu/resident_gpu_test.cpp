@@ -165,10 +165,10 @@ extern "C" __global__ void scale(gpumap_frame frame) {
 TEST_F(Resident, TakesAnyName) {
   const std::string add = add_seven;
   const std::string name = " add(";
-  for (const std::string& other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
+  for (const char* const other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
     for (const bool mangled : {false, true}) {
       std::string code = add;
-      code.replace(code.find(name), name.size(), " " + other + "(");
+      code.replace(code.find(name), name.size(), std::string(" ") + other + "(");
       if (mangled) code.replace(code.find("extern \"C\" "), 11, "");
       const auto stays = of(code, resident());
       EXPECT_TRUE(stays->how().resident) << other << ": " << stays->how().why;
