@@ -303,29 +303,6 @@ TEST(Sliders, EndWhereTheyWereLetGo) {
   });
 }
 
-/// An empty part, then a seek that waits for the stream to come to its end: forty times. False: one is refused.
-bool seek_empty_parts(Pipeline& consumer) {
-  for (int round = 0; round < 40; ++round) {
-    if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_FLUSH, 5 * GST_SECOND, 5 * GST_SECOND)) return false;
-    if (!seek(consumer.get(), 1.0, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND)) return false;
-  }
-  return true;
-}
-
-// The producer is on its way back to PLAYING when the second seek waits for its streaming thread, which waits for
-// PLAYING.
-TEST(EmptyParts, LeaveTheProducerItsStates) {
-  const std::string channel = " channel=" + new_channel();
-  Pipeline producer("audiotestsrc ! audio/x-raw,format=S16LE ! gpumapsink leaky=oldest" + channel);
-  Pipeline consumer("gpumapsrc" + channel + " ! fakesink sync=false");
-  producer.set_state(GST_STATE_PLAYING);
-  ASSERT_TRUE(consumer.reach(GST_STATE_PLAYING)) << consumer.error();
-  EXPECT_TRUE(seek_empty_parts(consumer));
-  ASSERT_TRUE(producer.reach(GST_STATE_PLAYING)) << producer.error();
-  EXPECT_LT(producer.stop(), at_once);
-  EXPECT_LT(consumer.stop(), at_once);
-}
-
 /// Calls `act` while `pipeline` goes to PLAYING, as soon as `element` is there: its bin has others to see to. Outlives
 /// the pipeline.
 class OnTheWay {
