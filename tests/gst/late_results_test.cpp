@@ -12,8 +12,6 @@
 namespace gpumap::gst::test {
 namespace {
 
-using Numbers = std::vector<std::uint64_t>;
-
 /// The number of bytes 7 in the frame, and a long while in some threads where the first byte is 9.
 constexpr const char* count_sevens =
     "// gpumap: results sevens=u64,spent=u64\n"
@@ -30,18 +28,6 @@ constexpr const char* count_sevens =
 
 std::uint64_t sevens_in(const Data& data) {
   return static_cast<std::uint64_t>(std::count(data.begin(), data.end(), std::byte{7}));
-}
-
-/// `field` of the late results that a buffer has.
-Numbers late_in(GstBuffer* buffer, const char* field) {
-  Numbers made;
-  GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapLateResults");
-  if (meta == nullptr) return made;
-  const GValue* all = gst_structure_get_value(gst_custom_meta_get_structure(meta), "results");
-  for (guint i = 0; i < gst_value_array_get_size(all); ++i) {
-    made.push_back(number_in(gst_value_get_structure(gst_value_array_get_value(all, i)), field));
-  }
-  return made;
 }
 
 std::string stream_of(const std::string& kernel, const std::string& memory) {
@@ -114,75 +100,6 @@ TEST(LateResults, ComeInOrderAndNoneIsLost) {
     EXPECT_EQ(pts_in_metas, times);
     EXPECT_EQ(in_metas, sevens);
   }
-}
-
-/// 1 MiB that keeps the kernel busy for a good while.
-Data slow_frame(std::uint64_t seed) {
-  Data data = random_data(1 << 20, seed);
-  data[0] = std::byte{9};
-  return data;
-}
-
-// Where its thread is stopped behind the launch, a frame is no proof of anything: another one is.
-TEST(LateResults, FramesGoOnBeforeTheirKernelHasEnded) {
-  const ShaderFile file(count_sevens);  // an output of its own tells when it is written
-  for (const bool late : {false, true}) {
-    Pipeline pipeline(stream_of("location=" + file.path() + (late ? "" : " late-results=false"), "(memory:GPUMap)"));
-    std::atomic<int> ended{-1};
-    watch(pipeline, [&](GstPadProbeInfo* info) {
-      if ((GST_PAD_PROBE_INFO_TYPE(info) & GST_PAD_PROBE_TYPE_BUFFER) == 0) return;
-      GstMemory* memory = gst_buffer_peek_memory(gst_pad_probe_info_get_buffer(info), 0);
-      ended = static_cast<int>(frame_memory(memory)->written().signalled());
-    });
-    (void)pipeline.set_state(GST_STATE_PLAYING);
-    const Messages messages(pipeline);
-    Numbers sevens;
-    bool went_before = false;
-    for (std::uint64_t i = 1; i <= (late ? 20U : 1U) && !went_before; ++i) {
-      const Data data = slow_frame(i);
-      sevens.push_back(sevens_in(data));
-      ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(data, i)));
-      ASSERT_TRUE(pull(pipeline.appsink())) << pipeline.wait(1s);
-      went_before = ended == 0 && messages.count() < sevens.size();
-    }
-    EXPECT_EQ(went_before, late);
-    if (!late) {
-      EXPECT_EQ(ended, 1);
-      EXPECT_EQ(messages.count(), 1U);
-    }
-    gst_app_src_end_of_stream(pipeline.appsrc());
-    EXPECT_EQ(pipeline.wait(), "eos");
-    EXPECT_EQ(messages.numbers("sevens"), sevens);
-  }
-}
-
-TEST(LateResults, OfBeforeAFlushAreDropped) {
-  const ShaderFile file("// gpumap: output unchanged\n" + std::string(count_sevens));
-  Pipeline pipeline(stream_of("location=" + file.path(), "(memory:GPUMap)"));
-  (void)pipeline.set_state(GST_STATE_PLAYING);
-  const Messages messages(pipeline);
-  // Three, and more where the machine was so busy that all have ended by the time that the last one went on.
-  std::uint64_t pushed = 0;
-  for (; pushed < 3 || (pushed < 20 && messages.count() == pushed); ++pushed) {
-    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(slow_frame(pushed), pushed)));
-    ASSERT_TRUE(pull(pipeline.appsink())) << pipeline.wait(1s);
-  }
-  EXPECT_LT(messages.count(), pushed);
-  GstElement* source = pipeline.element("in");
-  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
-  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
-  Numbers expected = messages.numbers("pts");
-  const Data data = random_data(1001, 5);
-  for (const GstClockTime pts : {50, 51}) {
-    ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(data, pts)));
-    const Sample sample = pull(pipeline.appsink());
-    ASSERT_TRUE(sample);
-    for (const std::uint64_t late : late_in(gst_sample_get_buffer(sample.get()), "pts")) EXPECT_GE(late, 50U);
-    expected.push_back(pts);
-  }
-  gst_app_src_end_of_stream(pipeline.appsrc());
-  EXPECT_EQ(pipeline.wait(), "eos");
-  EXPECT_EQ(messages.numbers("pts"), expected);
 }
 
 // The version of before has results under way when another takes over, whose block is of another size.

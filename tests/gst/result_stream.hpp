@@ -37,12 +37,25 @@ class ShaderFile {
   std::string path_;
 };
 
+using Numbers = std::vector<std::uint64_t>;
 using StructurePtr = std::unique_ptr<GstStructure, void (*)(GstStructure*)>;
 
 inline std::uint64_t number_in(const GstStructure* structure, const char* field) {
   guint64 value = ~guint64{0} - 1;
   EXPECT_TRUE(gst_structure_get_uint64(structure, field, &value)) << field;
   return value;
+}
+
+/// `field` of the late results that a buffer has.
+inline Numbers late_in(GstBuffer* buffer, const char* field) {
+  Numbers made;
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, "GpumapLateResults");
+  if (meta == nullptr) return made;
+  const GValue* all = gst_structure_get_value(gst_custom_meta_get_structure(meta), "results");
+  for (guint i = 0; i < gst_value_array_get_size(all); ++i) {
+    made.push_back(number_in(gst_value_get_structure(gst_value_array_get_value(all, i)), field));
+  }
+  return made;
 }
 
 /// The results that a pipeline posts, as they are posted.
@@ -64,9 +77,9 @@ class Messages {
     return state_->all.size();
   }
   /// `field` of each.
-  [[nodiscard]] std::vector<std::uint64_t> numbers(const char* field) const {
+  [[nodiscard]] Numbers numbers(const char* field) const {
     const std::lock_guard lock(state_->mutex);
-    std::vector<std::uint64_t> made;
+    Numbers made;
     for (const auto& one : state_->all) made.push_back(number_in(one.get(), field));
     return made;
   }

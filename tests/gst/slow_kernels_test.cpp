@@ -4,6 +4,7 @@
 #include <gst/check/gsttestclock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <thread>
@@ -12,37 +13,40 @@
 #include "gpu_buffer.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"
+#include "result_stream.hpp"
+#include "simulated_time.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
 constexpr std::size_t frame_bytes = 4096;
 
-/// Frames that are written when the test says so.
+/// Frames that are written when the test says so, each by a timeline of its own.
 class Stall {
  public:
-  Stall()
-      : device_(std::dynamic_pointer_cast<GpuDevice>(Device::open())),
-        timeline_(std::make_shared<VulkanTimeline>(device_)) {}
-  ~Stall() { end(last_); }
+  Stall() : device_(std::dynamic_pointer_cast<GpuDevice>(Device::open())) {}
+  ~Stall() { end(timelines_.size()); }
   Stall(const Stall&) = delete;
   Stall& operator=(const Stall&) = delete;
 
-  Buffer frame() {
-    Buffer buffer = on_gpu(random_data(frame_bytes, 1));
-    frame_memory(gst_buffer_peek_memory(buffer.get(), 0))->set_written(Fence(timeline_, ++last_));
+  Buffer frame(const Data& data = random_data(frame_bytes, 1)) {
+    Buffer buffer = on_gpu(data);
+    timelines_.push_back(std::make_shared<VulkanTimeline>(device_));
+    frame_memory(gst_buffer_peek_memory(buffer.get(), 0))->set_written(Fence(timelines_.back(), 1));
     return buffer;
   }
   /// All up to frame `number`, from 1 on, are written.
   void end(std::uint64_t number) {
-    if (number <= timeline_->completed()) return;
-    timeline_->context().device().signalSemaphore(vk::SemaphoreSignalInfo(timeline_->semaphore(), number));
+    for (; ended_ < number; ++ended_) {
+      VulkanTimeline& timeline = *timelines_.at(ended_);
+      timeline.context().device().signalSemaphore(vk::SemaphoreSignalInfo(timeline.semaphore(), 1));
+    }
   }
 
  private:
   std::shared_ptr<GpuDevice> device_;
-  std::shared_ptr<VulkanTimeline> timeline_;
-  std::uint64_t last_ = 0;
+  std::vector<std::shared_ptr<VulkanTimeline>> timelines_;
+  std::size_t ended_ = 0;
 };
 
 /// Plain bytes, each one more than it was.
@@ -57,9 +61,10 @@ class Stalled : public testing::Test {
   }
   ~Stalled() override { (void)std::remove(settings_.location.c_str()); }
 
-  std::shared_ptr<KernelRunner> runner(bool check_bounds = false) {
-    settings_.check_bounds = check_bounds;
-    auto made = std::make_shared<KernelRunner>(settings_);
+  [[nodiscard]] std::shared_ptr<KernelRunner> runner(bool check_bounds = false) const {
+    KernelSettings settings = settings_;
+    settings.check_bounds = check_bounds;
+    auto made = std::make_shared<KernelRunner>(settings);
     const Caps caps = new_caps("application/x-bytes(memory:GPUMap)");
     made->set_caps(caps.get(), caps.get());
     return made;
@@ -70,7 +75,9 @@ class Stalled : public testing::Test {
 };
 
 TEST_F(Stalled, WhatAKernelUsesOutlivesItsElement) {
-  for (const bool check_bounds : {false, true}) {
+  const std::vector<std::string> modes{"as it is", "with bounds checked"};  // 5 s each
+  side_by_side(modes, [&](const std::string& mode) {
+    const bool check_bounds = mode != modes[0];
     Stall stall;
     auto endless = runner(check_bounds);
     const Buffer frame = stall.frame();
@@ -89,7 +96,7 @@ TEST_F(Stalled, WhatAKernelUsesOutlivesItsElement) {
     // The validation layer tells of what is in use and freed.
     stall.end(1);
     EXPECT_EQ(launched.wait_for(patience), WaitResult::ready);
-  }
+  });
 }
 
 TEST_F(Stalled, TheTimeOfOneFrameCounts) {
@@ -142,6 +149,144 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
   gst_object_unref(bus);
   gst_system_clock_set_default(nullptr);
   gst_object_unref(clock);
+}
+
+/// The elements, with frames that are stalled.
+class SlowElement : public testing::Test {
+ protected:
+  /// Which counts the bytes 7.
+  const ShaderFile kernel{
+      "// gpumap: results sevens=u64\nvoid main() {\n"
+      "  for (uint64_t i = gpumap_thread(); i < frame.in_view.bytes; i += gpumap_thread_count())\n"
+      "    if (load_u8(frame.in_view.plane[0] + i) == 7u) atomic_add_u32(frame.result, 1u);\n}\n"};
+  Stall stall;
+
+  [[nodiscard]] std::string stream(const std::string& properties) const {
+    return "appsrc name=in format=time caps=application/octet-stream(memory:GPUMap) ! gpumapkernel name=slow "
+           "location=" +
+           kernel.path() + ' ' + properties +
+           " ! capsfilter caps=application/octet-stream(memory:GPUMap) ! appsink name=out sync=false";
+  }
+  /// The frame of this number, from 1 on, and how many bytes 7 it has.
+  std::uint64_t push_stalled(const Pipeline& pipeline, std::uint64_t number) {
+    const Data data = random_data(frame_bytes, number);
+    Buffer buffer = stall.frame(data);
+    GST_BUFFER_PTS(buffer.get()) = number;
+    kept_.emplace_back(gst_buffer_ref(buffer.get()));
+    EXPECT_TRUE(push(pipeline.appsrc(), std::move(buffer)));
+    return static_cast<std::uint64_t>(std::count(data.begin(), data.end(), std::byte{7}));
+  }
+  /// The kernel of this frame has ended, or does so now.
+  static void expect_ended(const Sample& sample) {
+    GstMemory* memory = gst_buffer_peek_memory(gst_sample_get_buffer(sample.get()), 0);
+    EXPECT_EQ(frame_memory(memory)->written().wait(Clock::now() + patience), WaitResult::ready);
+  }
+
+ private:
+  std::vector<Buffer> kept_;  ///< until their kernels have ended: letting go of one waits for that
+};
+
+// Wherever its frame is meanwhile: where results are late it has gone on, and nothing runs in gpumapkernel's thread.
+TEST_F(SlowElement, TellsOfAKernelThatDoesNotEnd) {
+  std::uint64_t number = 0;
+  for (const char* late : {"false", "true"}) {
+    SCOPED_TRACE(late);
+    SimulatedTime time;
+    time.become_default();
+    Pipeline pipeline(stream(std::string("timeout=400 late-results=") + late));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push_stalled(pipeline, ++number);
+    if (*late == 't') {
+      ASSERT_TRUE(pull(pipeline.appsink())) << pipeline.wait(1ms);
+    } else {
+      EXPECT_FALSE(pull(pipeline.appsink(), 200ms));
+    }
+    time.pass(300ms);
+    EXPECT_EQ(pipeline.wait(50ms), "timeout");
+    std::string error;
+    EXPECT_TRUE(eventually([&] {
+      time.pass(100ms);
+      return (error = pipeline.wait(0ms)) != "timeout";
+    }));
+    EXPECT_THAT(error,
+                testing::AllOf(testing::HasSubstr(kernel.path()), testing::HasSubstr("has not ended for 400 ms")));
+    EXPECT_EQ(pipeline.culprit(), "slow");
+    stall.end(number);
+    EXPECT_LT(pipeline.stop(), patience);
+  }
+}
+
+TEST_F(SlowElement, FramesGoOnBeforeTheirKernelHasEndedWhereResultsAreLate) {
+  std::uint64_t number = 0;
+  for (const bool late : {false, true}) {
+    SCOPED_TRACE(late);
+    Pipeline pipeline(stream(late ? "late-results=true" : "late-results=false"));
+    const Messages messages(pipeline);
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    const std::uint64_t sevens = push_stalled(pipeline, ++number);
+    Sample sample = pull(pipeline.appsink(), late ? patience : 300ms);
+    EXPECT_EQ(sample != nullptr, late) << pipeline.wait(1ms);
+    EXPECT_EQ(messages.count(), 0U);
+    if (late) {
+      ASSERT_TRUE(sample);
+      GstMemory* memory = gst_buffer_peek_memory(gst_sample_get_buffer(sample.get()), 0);
+      EXPECT_FALSE(frame_memory(memory)->written().signalled());
+    }
+    stall.end(number);
+    if (!late) {
+      sample = pull(pipeline.appsink());
+      ASSERT_TRUE(sample) << pipeline.wait(1ms);
+      GstMemory* memory = gst_buffer_peek_memory(gst_sample_get_buffer(sample.get()), 0);
+      EXPECT_TRUE(frame_memory(memory)->written().signalled());
+      EXPECT_EQ(messages.count(), 1U);
+    }
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    EXPECT_EQ(pipeline.wait(), "eos");
+    EXPECT_EQ(messages.numbers("sevens"), Numbers{sevens});
+  }
+}
+
+TEST_F(SlowElement, LateResultsOfBeforeAFlushAreDropped) {
+  Pipeline pipeline(stream("late-results=true"));
+  const Messages messages(pipeline);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<Sample> samples;
+  for (std::uint64_t number = 1; number <= 3; ++number) {
+    push_stalled(pipeline, number);
+    samples.push_back(pull(pipeline.appsink()));
+    ASSERT_TRUE(samples.back()) << pipeline.wait(1ms);
+  }
+  GstElement* source = pipeline.element("in");
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_start()));
+  ASSERT_TRUE(gst_element_send_event(source, gst_event_new_flush_stop(TRUE)));
+  stall.end(3);
+  Numbers sevens, late;
+  const auto pass = [&](std::uint64_t number) {
+    sevens.push_back(push_stalled(pipeline, number));
+    if (number > 5) stall.end(number);
+    samples.push_back(pull(pipeline.appsink()));
+    ASSERT_TRUE(samples.back()) << pipeline.wait(1ms);
+    for (const std::uint64_t of : late_in(gst_sample_get_buffer(samples.back().get()), "pts")) late.push_back(of);
+    if (number > 5) expect_ended(samples.back());
+  };
+  for (const std::uint64_t number : {4U, 5U}) pass(number);
+  EXPECT_EQ(messages.count(), 0U);
+  // The results come with frames, too, that are launched when the kernels have ended.
+  stall.end(5);
+  for (const Sample& sample : samples) expect_ended(sample);
+  std::uint64_t number = 5;
+  EXPECT_TRUE(eventually([&] {
+    pass(++number);
+    return late.size() >= 2 || HasFailure();
+  }));
+  ASSERT_FALSE(HasFailure());
+  gst_app_src_end_of_stream(pipeline.appsrc());
+  EXPECT_EQ(pipeline.wait(), "eos");
+  ASSERT_EQ(messages.count(), number - 3);
+  for (std::uint64_t i = 0; i < messages.count(); ++i) EXPECT_EQ(messages.numbers("pts")[i], 4 + i);
+  EXPECT_EQ(messages.numbers("sevens"), sevens);
+  EXPECT_EQ(late[0], 4U);
+  EXPECT_EQ(late[1], 5U);
 }
 
 }  // namespace
