@@ -179,7 +179,7 @@ class SlowElement : public testing::Test {
   /// The kernel of this frame has ended, or does so now.
   static void expect_ended(const Sample& sample) {
     GstMemory* memory = gst_buffer_peek_memory(gst_sample_get_buffer(sample.get()), 0);
-    EXPECT_EQ(frame_memory(memory)->written().wait(Clock::now() + patience), WaitResult::ready);
+    EXPECT_EQ(frame_memory(memory)->written().wait_for(patience), WaitResult::ready);
   }
 
  private:
