@@ -165,7 +165,7 @@ extern "C" __global__ void scale(gpumap_frame frame) {
 TEST_F(Resident, TakesAnyName) {
   const std::string add = add_seven;
   const std::string name = " add(";
-  for (const char* const other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
+  for (const char* other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
     for (const bool mangled : {false, true}) {
       std::string code = add;
       code.replace(code.find(name), name.size(), std::string(" ") + other + "(");
