@@ -72,20 +72,21 @@ bool records_are_logged() {
   }();
 }
 
-/// `ts`: since the tracer began, as in GStreamer's records.
+/// `ts`: since the tracer began, as in GStreamer's records, which have no room for a time below 0: the report tells
+/// those.
 void log_frame(const LatencyLog& log, const FrameRecord& frame, guint64 ts) {
   const std::string id = fmt::format("{}", static_cast<const void*>(&log));
   const std::string name = "gpumap:" + log.channel();
-  if (const auto whole = total_time(frame, Total::whole)) {
+  if (const auto whole = total_time(frame, Total::whole); whole && *whole >= 0) {
     gst_tracer_record_log(records().latency, id.c_str(), name.c_str(), "acquired", id.c_str(), name.c_str(), "released",
-                          static_cast<guint64>(std::max<std::int64_t>(*whole, 0)), ts);
+                          static_cast<guint64>(*whole), ts);
   }
   const auto times = stage_times(frame);
   for (std::size_t i = 0; i < stage_count; ++i) {
-    if (!times[i]) continue;
+    if (!times[i] || *times[i] < 0) continue;
     const std::string stage(to_string(static_cast<Stage>(i)));
     gst_tracer_record_log(records().element_latency, id.c_str(), name.c_str(), stage.c_str(),
-                          static_cast<guint64>(std::max<std::int64_t>(*times[i], 0)), ts);
+                          static_cast<guint64>(*times[i]), ts);
   }
 }
 
