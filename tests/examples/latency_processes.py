@@ -35,7 +35,8 @@ def start(*arguments, env=None):
     for option, value in (("--timeout", "100"), ("--warmup", str(WARMUP))):
         if option not in arguments:
             arguments = (*arguments, option, value)
-    process = subprocess.Popen([PROGRAM, "--json", JSON, "--html", PAGE, "--csv", CSV, "--rounds", str(ROUNDS), *arguments],
+    outputs = ("--json", JSON, "--html", PAGE, "--csv", CSV)
+    process = subprocess.Popen([PROGRAM, *outputs, "--rounds", str(ROUNDS), *arguments],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                cwd=FOLDER, start_new_session=True, env=env or {**os.environ, "TMPDIR": str(SOCKETS)})
     STARTED.append(process)

@@ -50,8 +50,8 @@ def what_is_told_before_measuring():
     case, said = run("--frames", "4 bananas", status=2)
     assert case is None and "1080p" in said, said
     for option, values in (("--count", ("-1", "0")), ("--warmup", ("-1",)), ("--slots", ("0", "1", "257", "-8")),
-                           ("--rate", ("-1", "0.00001", "2000000")), ("--spin-us", ("0", "-1")), ("--late-src", ("-1",)),
-                           ("--rounds", ("0", "-1")), ("--in-flight", ("-1",)), ("--load", ("-1",))):
+                           ("--rate", ("-1", "0.00001", "2000000")), ("--spin-us", ("0", "-1")),
+                           ("--late-src", ("-1",)), ("--rounds", ("0", "-1")), ("--in-flight", ("-1",)), ("--load", ("-1",))):
         for value in values:
             wrong = subprocess.run([PROGRAM, option, value, "--html", PAGE], capture_output=True, text=True,
                                    timeout=PATIENCE, check=False)
@@ -87,7 +87,7 @@ def frames_that_are_dropped():
     case, _ = pipeline(f"videotestsrc is-live=true ! {VIDEO},framerate=250/1 ! {{sink}} leaky=oldest "
                        "{src} ! identity sleep-time=10000 ! fakesink sync=false")
     assert case["frames"] >= 40 and case["dropped"] > 0, case
-    assert case["missed_deadlines"] >= case["dropped"], "a live source has deadlines, and what is dropped misses its own"
+    assert case["missed_deadlines"] >= case["dropped"], "a live source has deadlines; what is dropped misses its own"
     assert any(event["kind"] == "drop" for outlier in case["outliers"] for event in outlier["near"]), case["outliers"]
 
 
@@ -153,8 +153,8 @@ def a_plan_that_is_not_shifted():
 
 
 def lateness_is_what_the_clock_says():
-    """A frame is due on the clock that the stamps are of: its producer begins it no earlier, and it is later than that by
-    all that follows."""
+    """A frame is due on the clock that the stamps are of: its producer begins it no earlier, and it is later than that
+    by all that follows."""
     period_ns = 10**9 // 50
     for arguments in (["--upstream", "in-place"], ["--upstream", "copy", "--kernel", "none"], ["--fence", "spin"],
                       ["--upstream", "videotestsrc"]):
@@ -185,8 +185,8 @@ def deadlines_that_are_missed():
 
 def a_rate_that_is_slow():
     """Between two frames more time passes than --timeout, and that is no stall."""
-    case, _ = run("--transports", "bar", "--frames", "4KiB", "--count", "1", "--warmup", "1", "--rate", "0.2", "--timeout",
-                  "4.5")
+    case, _ = run("--transports", "bar", "--frames", "4KiB", "--count", "1", "--warmup", "1", "--rate", "0.2",
+                  "--timeout", "4.5")
     assert case["frames"] == 1 and case["seconds"] < PATIENCE and not case["error"], case
 
 

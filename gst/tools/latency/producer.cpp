@@ -204,6 +204,7 @@ GstFlowReturn HeldUpstream::chain(GstPad* pad, GstObject* parent, GstBuffer* buf
   const std::uint64_t pushed = ++self.pushed_;
   if (self.first_alone_ && pushed == 1) self.gate_.wait_for(1);
   if (self.in_flight_ > 0 && pushed >= self.in_flight_) self.gate_.wait_for(pushed - self.in_flight_ + 1);
+  self.began_ns_ = gpumap::monotonic_ns();
   return flow;
 }
 

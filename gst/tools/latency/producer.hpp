@@ -102,6 +102,8 @@ class HeldUpstream {
   HeldUpstream(const HeldUpstream&) = delete;
   HeldUpstream& operator=(const HeldUpstream&) = delete;
   [[nodiscard]] Gate& gate() noexcept { return gate_; }
+  /// When it could begin the frame that it brings; 0: it is the first one. In its thread.
+  [[nodiscard]] std::int64_t began_ns() const noexcept { return began_ns_; }
 
  private:
   static GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer);
@@ -110,6 +112,7 @@ class HeldUpstream {
   const bool first_alone_;
   Gate gate_;
   std::uint64_t pushed_ = 0;
+  std::int64_t began_ns_ = 0;
   GstPadChainFunction element_chain_ = nullptr;
 };
 

@@ -72,8 +72,11 @@ void Round::watch_upstream(GstElement* sink) {
       if (const GstClockTime pts = GST_BUFFER_PTS(GST_PAD_PROBE_INFO_BUFFER(info)); GST_CLOCK_TIME_IS_VALID(pts)) {
         self.rival_.due_ns = static_cast<std::int64_t>(gst_element_get_base_time(self.pipeline_.get()) + pts);
       }
-      mark(self.rival_, Stamp::first_store);
+      // It was made since its thread came back: gpumapsink's frames have their making in them, too.
       mark(self.rival_, Stamp::last_store);
+      const std::int64_t began_ns = self.held_->began_ns();
+      self.rival_.at_ns[static_cast<std::size_t>(Stamp::first_store)] =
+          began_ns != 0 ? began_ns : self.rival_.at(Stamp::last_store);
     }
     return GST_PAD_PROBE_OK;
   });

@@ -192,8 +192,8 @@ std::vector<std::string> caveats_of(const Json& report) {
         "due, or never: dropped frames miss theirs.");
     if (report.at("options").at("upstream") == "videotestsrc") {
       made.emplace_back(
-          "videotestsrc writes a live frame before it waits for its time: that wait is in publish, result and through, "
-          "and in no figure of cudaupload, which has the frame later. Lateness is of both alike.");
+          "videotestsrc writes a live frame before it waits for its time: that wait is in through, and of gpumap in "
+          "publish and result, of cudaupload in write. Lateness has none of it.");
     }
   }
   const auto& cases = report.at("cases");
