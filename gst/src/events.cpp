@@ -73,11 +73,12 @@ bool SrcStream::negotiate() {
   return true;
 }
 
-/// Who cannot be asked may give anything.
+/// Who cannot be asked may give anything; a producer in another process does not hear what one client asks for.
 bool SrcStream::upstream_gives(GstCaps* wanted) {
   const Ptr<GstQuery> query(gst_query_new_caps(wanted));
   const Ptr<GstPad> far(far_pad());
-  if (!(far ? peer_query(far.get(), query.get()) == PeerAnswer::yes : ask_far(query.get()))) return true;
+  if (!far) return channel_->far_sink() == nullptr;
+  if (peer_query(far.get(), query.get()) != PeerAnswer::yes) return true;
   GstCaps* given = nullptr;
   gst_query_parse_caps_result(query.get(), &given);
   return given == nullptr || gst_caps_can_intersect(given, wanted) != 0;
@@ -87,7 +88,11 @@ bool SrcStream::upstream_gives(GstCaps* wanted) {
 /// left out; but an upstream that says it could and never does is not waited for without end.
 bool SrcStream::forgives_refusal() {
   constexpr std::chrono::seconds patience(10);
-  if (!output_.awaits_caps()) return false;
+  if (!output_.awaits_caps()) {
+    // The RECONFIGURE that says so may still be on its way here.
+    output_.reconsider();
+    if (!output_.negotiate() || !output_.awaits_caps()) return false;
+  }
   if (forgiven_until_ == no_deadline) forgiven_until_ = Clock::now() + patience;
   return Clock::now() < forgiven_until_;
 }
