@@ -127,7 +127,7 @@ class Way {
   std::string name_;
   std::shared_ptr<LatencyLog> log_;
   std::shared_ptr<Channel> channel_;
-  SrcOutput output_{nullptr};
+  SrcOutput output_{nullptr, [](GstCaps*) { return false; }};
   GstElement* sink_ = nullptr;
   GstPad* pad_ = nullptr;
   GstBufferPool* pool_ = nullptr;
