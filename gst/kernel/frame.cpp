@@ -58,6 +58,7 @@ KernelRunner::Ran KernelRunner::run_on(GstBuffer* in) {
   if (lacks_vulkan_pool()) return {};  // the source pad was switched off meanwhile: it has no caps any more
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
+  if (GST_BUFFER_IS_DISCONT(in)) launcher_->realign();
   cuda_.sweep();
   std::optional<Input> input = input_of(in);
   if (!input) return {};

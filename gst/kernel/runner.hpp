@@ -73,6 +73,11 @@ class KernelRunner {
   [[nodiscard]] std::string shortfall(GstBuffer* in) const;
   /// Frames are missing before the next one, though it may not say so.
   void break_off() noexcept { continuity_.break_off(); }
+  /// One came that is not run on.
+  void leave_out() noexcept {
+    break_off();
+    launcher_->realign();
+  }
   /// `in` comes after a hole, over which the kernel is to remember nothing.
   [[nodiscard]] bool begins_anew_at(const GstBuffer* in) const {
     return continuity_.breaks_off_at(in) && launcher_->remembers();
@@ -119,6 +124,7 @@ class KernelRunner {
   void flush() {
     launcher_->forget_results();
     result_.forget();
+    launcher_->realign();
     begin();
   }
   /// See which results have come.

@@ -109,7 +109,7 @@ bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
   if (why.empty()) return false;
   KernelState& state = state_of(trans);
   ++state.dropped;
-  runner.break_off();
+  runner.leave_out();
   GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
   if (!std::exchange(state.shortfall_told, true)) {
     GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", message_of(why).c_str()), (nullptr));
@@ -150,7 +150,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     const auto runner = follow(trans, runner_of(trans), in);
     if (runner && is_stale(trans, *runner, in)) {
       GST_INFO_OBJECT(trans, "linked anew: left out %" GST_PTR_FORMAT, static_cast<void*>(in));
-      runner->break_off();
+      runner->leave_out();
       flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
     } else if (runner && drops(trans, *runner, in)) {
       flow = GST_BASE_TRANSFORM_FLOW_DROPPED;

@@ -29,18 +29,19 @@ FrameHolder::~FrameHolder() = default;
 
 /// A frame on its way.
 struct KernelLauncher::Job {
-  FrameInput in;
+  FrameInput in;           ///< as the kernel sees it
+  const FrameInput& came;  ///< as it came, and goes on where the kernel leaves it unchanged
   const FrameTarget& target;
   gpumap_view in_view{}, out_view{};    ///< as pictures or samples, whatever the kernel sees
   std::optional<gpumap_view> unpacked;  ///< where the input lay before it was packed
   LentBlock joined, packed, block, host;
   FrameTensors::Room tensors;
-  const FrameInput* began_within = nullptr;  ///< the frame as it came, which begins within a sample
-  std::size_t rest = 0;                      ///< bytes behind those that the kernel sees, for the next frame
-  bool of_others = false;                    ///< the input lay in memory of others
-  std::size_t bytes = 0;                     ///< of the output
-  bool hands_on = false;                     ///< the input itself goes on
-  bool straight = false;                     ///< the kernel writes into memory of others
+  bool began_within = false;  ///< the frame as it came begins within a sample
+  std::size_t rest = 0;       ///< bytes behind those that the kernel sees, for the next frame
+  bool of_others = false;     ///< the input lay in memory of others
+  std::size_t bytes = 0;      ///< of the output
+  bool hands_on = false;      ///< the input itself goes on
+  bool straight = false;      ///< the kernel writes into memory of others
   bool gives = true;
   bool sized_by_program = false;
   bool checks_bounds = false;
@@ -56,28 +57,29 @@ struct KernelLauncher::Job {
 
 bool KernelLauncher::gives(const FrameInput& in) const {
   const auto [whole, rest] = samples_of(in);
-  return (whole != 0 || rest == 0) && program_->output_bytes(whole) != std::size_t{0};
+  return (whole != 0 || rest == 0 || declaration_.unchanged) && program_->output_bytes(whole) != std::size_t{0};
 }
 
-/// What goes on as it came is nobody's to join, and memory of others is copied as pictures only.
+/// Memory of others is copied as pictures only.
 bool KernelLauncher::keeps_rest(const FrameInput& in) const {
-  return in_->bytes_per_sample > 1 && !declaration_.on_bytes && !declaration_.unchanged && in.mapping != nullptr;
+  return in_->bytes_per_sample > 1 && !declaration_.on_bytes && in.mapping != nullptr;
 }
 
 KernelLauncher::Samples KernelLauncher::samples_of(const FrameInput& in) const {
   // Of samples, whole ones only: the output has room for no more.
   const std::size_t sample = declaration_.on_bytes || in_->bytes_per_sample == 0 ? 1 : in_->bytes_per_sample;
-  const std::size_t bytes = in.bytes + (keeps_rest(in) && !in.gap ? rest_bytes_ : 0);
+  const std::size_t bytes = in.bytes + (keeps_rest(in) ? rest_bytes_ : 0);
   return {bytes / sample * sample, bytes % sample};
 }
 
 /// For the next frame, behind what the kernel does with this one.
 void KernelLauncher::keep_rest(const Job& job) {
   if (!keeps_rest(job.in)) return;
+  if (job.rest != 0) {
+    static_cast<void>(rest_->ready(*queue_, in_->bytes_per_sample));
+    queue_->copy(*job.in.mapping, job.in.offset + job.in.bytes, *rest_->memory(), 0, job.rest);
+  }
   rest_bytes_ = job.rest;
-  if (job.rest == 0) return;
-  static_cast<void>(rest_->ready(*queue_, in_->bytes_per_sample));
-  queue_->copy(*job.in.mapping, job.in.offset + job.in.bytes, *rest_->memory(), 0, job.rest);
 }
 
 bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block) {
@@ -93,7 +95,7 @@ bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement,
 /// Memory for all that comes of the frame. False when cancelled.
 bool KernelLauncher::make_room(Job& job) {
   FrameInput& in = job.in;
-  if (job.began_within != nullptr) {
+  if (job.began_within) {
     if (!take(joined_pool_, Placement::device, words_of(in.bytes + job.rest), job.joined)) return false;
     in.mapping = &job.joined.mapping();
     in.address = in.mapping->address(backend_);
@@ -118,7 +120,8 @@ bool KernelLauncher::make_room(Job& job) {
   const auto known = program_->output_bytes(in.bytes);
   job.sized_by_program = known.has_value();
   job.gives = known != std::size_t{0};
-  job.bytes = size_->of(in, *in_, *out_, known);
+  // What goes on goes on whole, wherever its samples begin.
+  job.bytes = job.hands_on && !job.of_others ? job.came.bytes : size_->of(in, *in_, *out_, known);
   if ((has_result_ || decides()) && !results_->take(cancelled_)) return false;
   if (tensors_ && !tensors_->take(in.tensors, cancelled_, job.tensors)) return false;
   if (!job.gives) return true;
@@ -169,8 +172,8 @@ void KernelLauncher::show(Job& job) {
 
 /// The frame behind the beginning of its first sample, which came with the frame before.
 void KernelLauncher::join(const Job& job) {
-  if (job.began_within == nullptr) return;
-  const FrameInput& came = *job.began_within;
+  if (!job.began_within) return;
+  const FrameInput& came = job.came;
   queue_->copy(*rest_->memory(), 0, *job.in.mapping, 0, rest_bytes_);
   queue_->copy(*came.mapping, came.offset, *job.in.mapping, rest_bytes_, came.bytes);
 }
@@ -270,12 +273,12 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
   for (const TensorInput& tensor : in.tensors) {
     if (queue_->wait(tensor.written, cancelled_) != WaitResult::ready) return {};
   }
-  Job job{.in = in, .target = target};
-  if (in.gap) rest_bytes_ = 0;
+  Job job{.in = in, .came = in, .target = target};
+  if (!keeps_rest(in)) realign();  // another version of the kernel kept one
   const auto [whole, rest] = samples_of(in);
-  if (whole == 0 && rest != 0 && keeps_rest(in)) return gather(in, rest);
-  if (rest_bytes_ != 0 && keeps_rest(in)) job.began_within = &in;
-  if (job.began_within != nullptr || whole != in.bytes) {
+  if (whole == 0 && rest != 0 && keeps_rest(in) && !declaration_.unchanged) return gather(in, rest);
+  job.began_within = rest_bytes_ != 0;
+  if (job.began_within || whole != in.bytes) {
     job.in.bytes = job.in.view.bytes = whole;
     job.rest = rest;
   }
@@ -404,7 +407,7 @@ FrameOutput KernelLauncher::finish(Job& job) {
   if (copies_out) job.target.copy(*queue_, job.hands_on ? job.in_view : job.out_view, job.target.view);
   if (job.to_host()) {
     if (job.hands_on) {
-      queue_->copy(*in.mapping, in.offset, job.host.mapping(), 0, made.bytes);
+      queue_->copy(*job.came.mapping, job.came.offset, job.host.mapping(), 0, made.bytes);
     } else {
       queue_->copy(job.block.mapping(), 0, job.host.mapping(), 0, made.bytes);
     }

@@ -238,11 +238,11 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
   frame_.frame_rate = frame_rate;
   frame_.frame_rate_scale = frame_rate_scale;
   check_shortening(declaration_);
+  realign();
   begin();
 }
 
 void KernelLauncher::begin() {
-  rest_bytes_ = 0;
   if (history_) history_->forget();
   if (tensors_ && in_) tensors_->begin(in_->view);
   if (in_) program_->begin(in_->view, out_->view);

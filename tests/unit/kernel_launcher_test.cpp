@@ -160,7 +160,8 @@ TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
     in_layout.bytes_per_sample = channels;
     out_layout.bytes_per_sample = channels * sizeof(float);
     kernel.set_stream(in_layout, out_layout);
-    // The first two bytes belong to a sample that never ends: after a hole a stream begins anew.
+    // The first two bytes belong to a sample that never ends: bytes are missing behind them. A jump of times, and a
+    // kernel that begins anew, as one that was loaded again, leave the bytes as they follow on each other.
     const std::vector<std::size_t> sizes{2, 1001, 1, 1, 1, 1, 2, 5, 100'000, 3, 300, 10'001, 4, 1};
     std::vector<std::byte> sent;
     std::vector<float> got;
@@ -173,7 +174,9 @@ TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
       in.offset = 7;
       in.view.plane[0] = in.address = from->address(GetParam()) + 7;
       in.view.bytes = size;
-      in.gap = number == 2;
+      in.gap = number == 5 || number == 10;
+      if (number == 2) kernel.realign();
+      if (number == 8 || number == 12) kernel.begin();
       if (number > 1) sent.insert(sent.end(), random.begin() + 7, random.end());
       const std::size_t whole = (sent.size() - got.size()) / channels * channels;
       EXPECT_EQ(kernel.gives(in), whole != 0);
@@ -194,6 +197,60 @@ TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
     }
     sent.resize(got.size());
     EXPECT_THAT(got, testing::Pointwise(testing::FloatNear(1e-6F), floats_of(sent, around128 ? 128.0F : 127.5F)));
+  }
+}
+
+// The kernel sees whole samples, and what goes on is each frame as it came.
+TEST_P(KernelLauncherTest, WhatIsUnchangedGoesOnWhole) {
+  const auto kernel =
+      launcher("// gpumap: output unchanged\n// gpumap: results size=u64,first=u64,last=u64\n",
+               "  const unsigned char* in = (const unsigned char*)frame.in.plane[0];"
+               "  gpumap_u64* result = (gpumap_u64*)frame.result;"
+               "  if (i == 0 && frame.in.bytes != 0) { result[0] = frame.in.bytes; result[1] = in[0]; "
+               "result[2] = in[frame.in.bytes - 1]; }",
+               "  const uint64_t size = frame.in_view.bytes;"
+               "  if (i == 0ul && size != 0ul) { store_u64(frame.result, size);"
+               "  store_u64(frame.result + 8ul, uint64_t(load_u8(frame.in_view.plane[0])));"
+               "  store_u64(frame.result + 16ul, uint64_t(load_u8(frame.in_view.plane[0] + size - 1ul))); }");
+  constexpr std::size_t sample = 6;
+  FrameLayout layout;
+  layout.view.format = GPUMAP_FORMAT_S16;
+  layout.view.channels = 3;
+  layout.view.rate = 48000;
+  layout.bytes_per_sample = sample;
+  kernel->set_stream(layout, layout);
+  std::vector<std::byte> sent;
+  std::size_t seen = 0;
+  std::uint64_t number = 0;
+  for (const std::size_t size : {1001, 1, 1, 2, 1, 3001, 6, 5, 4999}) {
+    const auto random = reference::random_bytes(size + 7, ++number);
+    const auto from = memory_with(random);
+    FrameInput in = input(*from, size);
+    in.view = layout.view;
+    in.offset = 7;
+    in.address += 7;
+    in.view.plane[0] = in.address;
+    in.view.bytes = size;
+    sent.insert(sent.end(), random.begin() + 7, random.end());
+    EXPECT_TRUE(kernel->gives(in));
+    const Place place = number % 2 == 1 ? Place::host : Place::device;
+    const FrameOutput out = kernel->launch(in, {.place = place});
+    ASSERT_EQ(out.outcome, Outcome::given) << "frame " << number;
+    EXPECT_TRUE(out.in_place);
+    ASSERT_EQ(out.bytes, size) << "frame " << number;
+    if (place == Place::host) {
+      EXPECT_THAT(content(out.host, size), ElementsAreArray(random.begin() + 7, random.end())) << "frame " << number;
+    }
+    kernel->drain();
+    const auto words = kernel->next_result();
+    ASSERT_TRUE(words.has_value()) << "frame " << number;
+    const std::size_t whole = (sent.size() - seen) / sample * sample;
+    EXPECT_EQ((*words)[0], whole) << "frame " << number;
+    if (whole != 0) {
+      EXPECT_EQ((*words)[1], std::to_integer<std::uint64_t>(sent[seen])) << "frame " << number;
+      EXPECT_EQ((*words)[2], std::to_integer<std::uint64_t>(sent[seen + whole - 1])) << "frame " << number;
+    }
+    seen += whole;
   }
 }
 

@@ -64,7 +64,7 @@ struct FrameInput {
   std::shared_ptr<FrameTrace> trace;  ///< null: it is not followed
   std::uint64_t sequence = 0;         ///< as gpumap_frame has it, and the next ones
   std::int64_t pts = -1, duration = -1;
-  bool gap = false;
+  bool gap = false;       ///< it does not follow in time on the frame before: the kernel is told, and past frames go
   bool by_field = false;  ///< an interlaced picture whose chroma is kept by field
 };
 
@@ -121,6 +121,9 @@ class GPUMAP_API KernelLauncher {
                   std::uint32_t frame_rate = 0, std::uint32_t frame_rate_scale = 1);
   /// What the kernel keeps from frame to frame is as new.
   void begin();
+  /// The next frame begins with a sample: bytes are missing before it. Else a frame may end within a sample, which the
+  /// next one goes on with, whatever became of the kernel or of the times meanwhile. set_stream() does so too.
+  void realign() noexcept { rest_bytes_ = 0; }
   void set_params(const std::string& params);  ///< throws Error(invalid), and then leaves them as they were
   [[nodiscard]] std::string params() const;    ///< in force; from any thread
 
