@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/compile/ptx.hpp"
 #include "kernel/resident/resident_source.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap {
 namespace {
@@ -63,9 +65,22 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "__attribute__((global)) void one(gpumap_frame) { if (x) return; __syncthreads(); }",
            "__device__ void none() {}" + one + "if (x) return none(); __syncthreads(); }",
            one + "if (x) goto end; __syncthreads(); end: x = 1; }",
-           one + "if (x) asm(\"exit;\"); __syncthreads(); }",
-           one + "if (x) asm volatile(\"{ ret; }\"); __syncthreads(); }",
-           one + "asm(R\"x(exit;)x\"); asm(\"bar.sync 0;\"); }",
+           one + "if (x) return; asm(\"ba\" \"r.sync 0;\"); }",
+           one + "if (x) return; if (__any(x)) x = 1; }",
+           one + "if (x) return; x = __shfl(x, 1); }",
+           one + "if (x) return; arrived.arrive_and_wait(); }",
+           "__device__ void none() {}\n__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); "
+           "__syncthreads(); }",
+           "__device__ void none() {}\n#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return "
+           "none(); "
+           "__syncthreads(); }",
+           "#include <gpumap/block_fft.h>\n" + one + "if (x) return; fft(x); }",
+           "#include <gpumap/mine.h>\n" + one + "if (x) return; mine(); }",
+           "#include <mine.h>\n" + one + "if (x) return; mine(); }",
+           "#define MINE <mine.h>\n#include MINE\n" + one + "if (x) return; mine(); }",
+           "#include_next <cuda_fp16.h>\n" + one + "if (x) return; mine(); }",
+           "#import <mine.h>\n" + one + "if (x) return; mine(); }",
+           "%:include <mine.h>\n" + one + "__syncthreads(); MINE(x); }",
            "#include \"mine.h\"\n" + one + "if (x) return; mine(); }",
            "#include \"mine.h\"\n" + one + "MINE(x); __syncthreads(); }",
            "#include <cooperative_groups.h>\n" + one + "if (x) return; }",
@@ -79,15 +94,78 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "// __syncthreads();\nif (x) return; s = \"no exit\"[0]; }",
            one + "if (x == 1'000) x = 2'0; __syncthreads(); }",
            "#include <cuda_fp16.h>\n" + one + "if (x) return; }",
+           "#include <gpumap/grid.h>\n#include \"gpumap/pixels.h\"\n" + one + "if (x) return; }",
+           "#include <gpumap/pixels.h>\n" + one + "__syncthreads(); }",
+           one + "if (await_count != waiting) return; my_barrier_count = 2; }",
+           one + "printf(\"exit code, bar.sync\"); if (x) return; }",
+           one + "__syncthreads(); printf(\"exit code\"); }",
+           one + "if (x) return; asm volatile(\"add.u32 %0, %1, 1;\\n\\t\" : \"=r\"(exit) : \"r\"(x)); }",
            "#include \"mine.h\"\n" + one + "x = mine(); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;
   }
+  // A thread that ends by itself comes for no frame after that.
+  for (const char* exit : {
+           "asm(\"exit;\");",
+           "if (x) asm volatile(\"{ ret; }\");",
+           "asm(R\"x(exit;)x\");",
+           "__asm__ __volatile__(\"ex\" \"it;\");",
+           "asm(\"ex\" R\"(it;)\" : : \"r\"(x));",
+           "asm(\"\\145xit;\");",
+           "asm(LEAVE);",
+       }) {
+    EXPECT_THAT(refusal(cuda(one + exit + "}")), HasSubstr("would not come for later frames")) << exit;
+    EXPECT_THAT(refusal(cuda(std::string("#define LEAVE() ") + exit + "\n" + one + "LEAVE(); }")),
+                HasSubstr("would not come for later frames"))
+        << exit;
+  }
+  // Macros may come from elsewhere.
+  KernelSource defined = cuda(one + "SKIP(x); __syncthreads(); }");
+  EXPECT_EQ(refusal(defined), "");
+  defined.defines = {"NONE", "SKIP(x)=if(x)return"};
+  EXPECT_THAT(refusal(defined), HasSubstr("both return, by"));
+  defined = cuda(one + "if (x) return; WAIT; }");
+  EXPECT_EQ(refusal(defined), "");
+  defined.defines = {"WAIT=__syncthreads()"};
+  EXPECT_THAT(refusal(defined), HasSubstr("and __syncthreads, which"));
   // Without them a block might have more threads than its kernel was made for.
   KernelSource bound = cuda("__global__ void __launch_bounds__(64) one(gpumap_frame frame) {}");
   EXPECT_THAT(refusal(bound), HasSubstr("__launch_bounds__"));
   bound.block = {64, 1, 1};
   EXPECT_EQ(refusal(bound), "");
+}
+
+// Files that it includes are read, wherever the compiler finds them.
+TEST(ResidentSource, LooksIntoWhatIsIncluded) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder.path() / "more/gpumap");
+  const auto write = [&](const char* name, const char* text) { std::ofstream(folder.path() / name) << text; };
+  write("waits.h", "__device__ void mine() { __syncthreads(); }");
+  write("ends.h", "#define SKIP(x) if (x) return\n");
+  write("plain.h", "#pragma once\n#include <plain.h>\n__device__ int two() { return 2; }");
+  write("outer.h", "#include \"more/inner.h\"\n");
+  write("more/inner.h", "#include \"next.h\"\n");
+  write("more/next.h", "__device__ void mine() { __syncwarp(); }");
+  write("more/gpumap/mine.h", "__device__ void mine() { asm(\"exit;\"); }");
+  const auto refusal = [&](const std::string& header, const std::string& body) {
+    KernelSource source = cuda("#include " + header + "\n__global__ void one(gpumap_frame frame) {" + body + "}",
+                               folder.path() / "one.cu");
+    source.include_folders = {folder.path() / "more"};
+    try {
+      static_cast<void>(resident_source(source, {}));
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(refusal("<waits.h>", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_THAT(refusal("\"waits.h\"", "if (x) return; mine();"), HasSubstr("and __syncthreads, which"));
+  EXPECT_THAT(refusal("<ends.h>", "SKIP(x); __syncthreads();"), HasSubstr("both return, by"));
+  EXPECT_THAT(refusal("\"outer.h\"", "if (x) return; mine();"), HasSubstr("and __syncwarp, which"));
+  EXPECT_THAT(refusal("<gpumap/mine.h>", "mine();"), HasSubstr("would not come for later frames"));
+  EXPECT_EQ(refusal("\"plain.h\"", "if (x) return; x = two();"), "");
+  EXPECT_EQ(refusal("<plain.h>", "__syncthreads(); x = two();"), "");
+  EXPECT_EQ(refusal("<waits.h>", "mine();"), "");
 }
 
 TEST(ResidentSource, NamesAreThoseOfTheSource) {

@@ -203,6 +203,11 @@ std::size_t frame_bytes(const KernelSource& source) {
   return takes_short_frame(source) ? offsetof(gpumap_frame, numbers) : sizeof(gpumap_frame);
 }
 
+std::string_view own_header(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(own_headers, name, &OwnHeader::first);
+  return found == own_headers.end() ? std::string_view() : found->second;
+}
+
 CudaBinary build_cuda(const KernelSource& source, std::string_view architecture, CodeCache& cache) {
   auto [compiled, exact] = build(source, architecture, cache);
   std::string function = choose_entry(source, exact ? compiled.listing : compiled.code);

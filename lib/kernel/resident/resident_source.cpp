@@ -6,13 +6,21 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "kernel/compile/cuda_compiler.hpp"
 
 namespace gpumap {
 namespace {
@@ -36,10 +44,10 @@ constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// A name, a keyword or a number of a source, or one of ( ) { } ; #
+/// A name, a keyword or a number of a source, one of ( ) { } ; : #, or what is between the quotes of a string
 struct Word {
   std::string_view text;
-  bool quoted = false;     ///< within a string, as what asm() takes
+  bool quoted = false;
   bool directive = false;  ///< in a line of the preprocessor
 };
 
@@ -50,6 +58,11 @@ class Words {
     while (at_ < code_.size()) read();
   }
   [[nodiscard]] const std::vector<Word>& all() const noexcept { return words_; }
+  /// Up to the end of its line.
+  [[nodiscard]] std::string_view behind(const Word& word) const noexcept {
+    const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());
+    return code_.substr(at, code_.find('\n', at) - at);
+  }
 
  private:
   /// Lines that end in a backslash go on with the next.
@@ -79,7 +92,6 @@ class Words {
       go_behind("*/");
     } else if (c == '"' || c == '\'') {
       ++at_;
-      if (directive_) words_.push_back({code_.substr(at_ - 1, 1), false, true});
       read_quoted(std::string(1, c), true);
     } else if (is_of_name(c)) {
       // A ' between digits is of the number.
@@ -89,12 +101,13 @@ class Words {
       if (code_[at_ - 1] == 'R' && comes("\"")) {  // a raw string
         ++at_;
         const std::string_view delimiter = code_.substr(at_, std::min(code_.find('(', at_), code_.size()) - at_);
+        at_ = std::min(at_ + delimiter.size() + 1, code_.size());
         read_quoted(")" + std::string(delimiter) + "\"", false);
       }
     } else {
-      if (c == '#' && begins_line_) directive_ = true;
+      if (begins_line_ && (c == '#' || comes("%:"))) directive_ = true;
       if (c == '\n') directive_ = false;
-      if (std::string_view("(){};#").find(c) != std::string_view::npos) {
+      if (std::string_view("(){};:#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
       }
       begins_line_ = c == '\n' || (begins_line_ && (c == ' ' || c == '\t' || c == '\r'));
@@ -104,14 +117,12 @@ class Words {
     begins_line_ = false;
   }
   void read_quoted(const std::string& end, bool escapes) {
-    for (std::size_t begin = at_; at_ < code_.size(); ++at_) {
-      const bool ends = comes(end);
-      if (is_of_name(code_[at_]) && !ends) continue;
-      if (at_ > begin) words_.push_back({code_.substr(begin, at_ - begin), true, directive_});
-      if (ends || (escapes && code_[at_] == '\n')) break;
-      if (escapes && code_[at_] == '\\') ++at_;
-      begin = at_ + 1;
+    const std::size_t begin = at_;
+    while (at_ < code_.size() && !comes(end) && !(escapes && code_[at_] == '\n')) {
+      at_ += escapes && code_[at_] == '\\' ? 2 : 1;
     }
+    at_ = std::min(at_, code_.size());
+    if (end != "'") words_.push_back({code_.substr(begin, at_ - begin), true, directive_});
     if (comes(end)) at_ += end.size();
   }
 
@@ -122,11 +133,73 @@ class Words {
   std::vector<Word> words_;
 };
 
+/// Such words, whole: of C++, and of PTX.
+constexpr std::array<std::string_view, 19> waits{
+    "sync",     "cub",       "cooperative_groups", "barrier",         "bar",
+    "wait",     "wait_for",  "wait_until",         "wait_parity",     "arrive_and_wait",
+    "try_wait", "test_wait", "try_wait_for",       "try_wait_parity", "consumer_wait",
+    "__any",    "__all",     "__ballot",           "__shfl",
+};
+constexpr std::array<std::string_view, 10> ptx_waits{
+    "sync", "bar", "barrier", "mbarrier", "wait", "try_wait", "test_wait", "vote", "shfl", "elect",
+};
+
 /// It waits for the threads of a block or a warp, or names something of a library that does.
 bool is_wait(std::string_view word) noexcept {
-  const auto has = [word](std::string_view part) { return word.find(part) != word.npos; };
-  return word == "sync" || word == "bar" || word == "cub" || word == "cooperative_groups" ||
-         word.starts_with("__sync") || word.ends_with("_sync") || has("barrier") || has("wait");
+  return std::ranges::find(waits, word) != waits.end() || word.starts_with("__sync") || word.ends_with("_sync") ||
+         word.starts_with("__shfl_") || word.starts_with("__nvvm") || word.starts_with("__pipeline_wait");
+}
+
+bool is_ptx_wait(std::string_view word) noexcept {
+  return std::ranges::find(ptx_waits, word) != ptx_waits.end();
+}
+
+/// `text` of asm(), as words of PTX.
+std::vector<std::string_view> ptx_words(std::string_view text) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at;
+    while (end < text.size() && is_of_name(text[end])) ++end;
+    if (end > at) words.push_back(text.substr(at, end - at));
+    at = std::max(end, at + 1);
+  }
+  return words;
+}
+
+bool is_asm(std::string_view word) noexcept {
+  return word == "asm" || word == "__asm" || word == "__asm__";
+}
+
+/// What the asm at word `at` hands to the assembler: its strings joined. Nothing: it is not in quotes there, or not in
+/// plain letters.
+std::optional<std::string> asm_text(const std::vector<Word>& words, std::size_t at) {
+  std::string made;
+  while (++at < words.size() && words[at].text != "(") {
+  }
+  for (++at; at < words.size(); ++at) {
+    const Word& word = words[at];
+    if (!word.quoted) {
+      if (word.text == ":" || word.text == ")") return made;
+      if (word.text == "R") continue;  // a raw string
+      return {};
+    }
+    for (std::size_t i = 0; i < word.text.size(); ++i) {
+      if (word.text[i] != '\\') {
+        made += word.text[i];
+      } else if (++i < word.text.size() && std::string_view("ntr").find(word.text[i]) != std::string_view::npos) {
+        made += ' ';
+      } else {
+        return {};
+      }
+    }
+  }
+  return made;
+}
+
+bool is_of_attribute(const std::vector<Word>& words, std::size_t at) {
+  const auto begin = words.begin() + static_cast<std::ptrdiff_t>(at - std::min<std::size_t>(at, 8));
+  return std::any_of(begin, words.begin() + static_cast<std::ptrdiff_t>(at),
+                     [](const Word& word) { return word.text == "__attribute__" || word.text == "__attribute"; });
 }
 
 /// Where the kernel ends whose `__global__` is word `at`, or its declaration.
@@ -147,28 +220,112 @@ struct EarlyEnd {
   std::string by;    ///< "return"; empty: none
   std::string wait;  ///< "__syncthreads"; empty: none
 };
-EarlyEnd early_end_of(const KernelSource& source) {
-  const Words read(source.code);
-  const std::vector<Word>& words = read.all();
-  EarlyEnd made;
-  std::string included;  // of the user's own: what is in there is not looked at
-  std::size_t kernel_ends = 0;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const auto& [text, quoted, directive] = words[i];
-    const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
-    if (text == "__global__" && i >= kernel_ends) kernel_ends = end_of_kernel(words, i);
-    // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it.
-    const bool returns = text == "return" && (next == ";" || directive || i < kernel_ends);
-    const bool ends = quoted ? text == "exit" || text == "ret" : returns || text == "goto";
-    if (ends && made.by.empty()) made.by = text;
-    if (is_wait(text) && made.wait.empty()) made.wait = text;
-    if (directive && text == "include" && (next == "\"" || (!source.include_folders.empty() && next != "gpumap"))) {
-      included = "#include";
+
+/// Headers of CUDA's by which no thread waits or ends.
+constexpr std::array<std::string_view, 10> plain_headers{
+    "cuda_fp16.h",      "cuda_bf16.h", "cuda_fp8.h", "cuda_runtime.h", "vector_types.h",
+    "math_constants.h", "cuComplex.h", "mma.h",      "stdint.h",       "cstdint",
+};
+
+/// Reads a source, its defines, and what it includes.
+class Search {
+ public:
+  explicit Search(const KernelSource& source) : source_(source) {
+    for (const std::string& define : source.defines) {
+      std::string line = define;
+      if (const std::size_t equals = line.find('='); equals != line.npos) line[equals] = ' ';
+      read("#define " + line + "\n", {});
+    }
+    const std::filesystem::path file = source.name;
+    read(source.code, file.parent_path());
+    if (!unknown_.empty() && found_.by.empty() != found_.wait.empty()) {
+      (found_.by.empty() ? found_.by : found_.wait) = unknown_;
     }
   }
-  if (!included.empty() && made.by.empty() != made.wait.empty()) (made.by.empty() ? made.by : made.wait) = included;
-  return made;
-}
+  [[nodiscard]] const EarlyEnd& found() const noexcept { return found_; }
+  /// An end that an asm() has, which no loop survives; empty: none.
+  [[nodiscard]] const std::string& exit() const noexcept { return exit_; }
+
+ private:
+  void read(const std::string& code, const std::filesystem::path& folder) {
+    const Words read(code);
+    const std::vector<Word>& words = read.all();
+    std::size_t kernel_ends = 0;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const auto& [text, quoted, directive] = words[i];
+      if (quoted) continue;
+      const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
+      const bool begins_kernel = text == "__global__" || (text == "global" && is_of_attribute(words, i));
+      if (begins_kernel && directive) by_macro_ = true;
+      if (begins_kernel && i >= kernel_ends) kernel_ends = end_of_kernel(words, i);
+      // A kernel returns nothing: `return;` is one's, or a function's that is like it, wherever macros put it.
+      const bool returns = text == "return" && (next == ";" || directive || by_macro_ || i < kernel_ends);
+      if ((returns || text == "goto") && found_.by.empty()) found_.by = text;
+      if (is_wait(text) && found_.wait.empty()) found_.wait = text;
+      if (is_asm(text)) read_asm(asm_text(words, i));
+      if (directive && (text == "include" || text == "include_next" || text == "import")) {
+        include(text, read.behind(words[i]), folder);
+      }
+    }
+  }
+
+  void read_asm(const std::optional<std::string>& text) {
+    if (!text) {
+      exit_ = "asm with a text that does not stand in its quotes in plain letters";
+      return;
+    }
+    for (const std::string_view word : ptx_words(*text)) {
+      if (word == "exit" || word == "ret") exit_ = fmt::format("asm(\"{};\")", word);
+      if (is_ptx_wait(word) && found_.wait.empty()) found_.wait = word;
+    }
+  }
+
+  void include(std::string_view how, std::string_view line, const std::filesystem::path& folder) {
+    const std::string_view what = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+    const char end = what.starts_with('<') ? '>' : '"';
+    const std::size_t length = what.size() > 1 ? what.find(end, 1) : what.npos;
+    const bool named = (what.starts_with('<') || what.starts_with('"')) && length != what.npos;
+    const std::string name(named ? what.substr(1, length - 1) : std::string_view());
+    if (how == "include" && named) {
+      if (const std::string_view own = own_header(name); !own.empty()) {
+        // Returns in there are known to come before no wait.
+        for (const std::string_view word : ptx_words(own)) {
+          if (is_wait(word) && word.starts_with("__") && found_.wait.empty()) found_.wait = word;
+        }
+        return;
+      }
+      if (read_file(name, folder)) return;
+      if (std::ranges::find(plain_headers, name) != plain_headers.end()) return;
+    }
+    unknown_ = fmt::format("#{}", how);
+  }
+
+  /// False: it lies nowhere that is known.
+  bool read_file(const std::string& name, const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> folders{folder, std::filesystem::path(source_.name).parent_path()};
+    folders.insert(folders.end(), source_.include_folders.begin(), source_.include_folders.end());
+    for (const std::filesystem::path& one : folders) {
+      const std::filesystem::path path = one / name;
+      if (std::error_code ignored; !std::filesystem::is_regular_file(path, ignored)) continue;
+      if (!files_.insert(path.lexically_normal()).second) return true;  // read already
+      if (files_.size() > most_files) return false;
+      std::ifstream file(path);
+      const std::string code{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      if (!file.good() && !file.eof()) return false;
+      read(code, path.parent_path());
+      return true;
+    }
+    return false;
+  }
+
+  static constexpr std::size_t most_files = 100;
+  const KernelSource& source_;
+  EarlyEnd found_;
+  std::string exit_;
+  std::string unknown_;  ///< "#include": of something that cannot be looked at
+  std::set<std::filesystem::path> files_;
+  bool by_macro_ = false;  ///< a macro begins kernels: where they end is unknown
+};
 
 }  // namespace
 
@@ -185,7 +342,14 @@ KernelSource resident_source(const KernelSource& source, std::span<const std::st
                 fmt::format("kernel {} cannot stay on the GPU: its source has {}: {}: use mode=launch", source.name,
                             word, why));
   }
-  if (const EarlyEnd early = early_end_of(source); !early.by.empty() && !early.wait.empty()) {
+  const Search search(source);
+  if (!search.exit().empty()) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {} cannot stay on the GPU: its file has {}: a thread that ends by itself would not "
+                            "come for later frames: have the kernel skip the rest by if, or use mode=launch",
+                            source.name, search.exit()));
+  }
+  if (const EarlyEnd& early = search.found(); !early.by.empty() && !early.wait.empty()) {
     throw Error(
         ErrorCode::not_supported,
         fmt::format("kernel {} cannot stay on the GPU: its file has both {}, by which threads end early, and {}, "
