@@ -303,7 +303,7 @@ FrameOutput KernelLauncher::launch_on(const FrameInput& in, const FrameTarget& t
 }
 
 /// All that the kernel may write to.
-std::vector<BoundsCheck::Range> KernelLauncher::ranges_of(const Job& job) const {
+std::vector<BoundsCheck::Range> KernelLauncher::ranges_of(const Job& job) {
   std::vector<BoundsCheck::Range> ranges;
   if (job.gives && !declaration_.unchanged) {
     ranges.push_back({.memory = &job.block.mapping(),
@@ -314,7 +314,7 @@ std::vector<BoundsCheck::Range> KernelLauncher::ranges_of(const Job& job) const 
   }
   if (has_result_ || decides()) ranges.push_back(results_->range());
   if (tensors_) std::ranges::move(tensors_->ranges(job.tensors), std::back_inserter(ranges));
-  if (BoundsCheck::Range state = program_->state(); state.memory != nullptr) ranges.push_back(std::move(state));
+  std::ranges::move(program_->guarded(*queue_, frame_), std::back_inserter(ranges));
   return ranges;
 }
 

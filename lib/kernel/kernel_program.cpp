@@ -55,7 +55,22 @@ class KernelProgram final : public Program {
 
   [[nodiscard]] bool remembers() const override { return declaration_.state_bytes != 0 && !declaration_.self_clearing; }
 
-  [[nodiscard]] BoundsCheck::Range state() const override { return guarded_ ? state_.range() : BoundsCheck::Range(); }
+  [[nodiscard]] std::vector<BoundsCheck::Range> guarded(Queue& queue, const gpumap_frame& frame) override {
+    if (!guarded_) return {};
+    std::vector<BoundsCheck::Range> ranges;
+    // Zeroed before the guard is laid, some bytes of which are zeroed with it.
+    if (state_.ready(queue) != 0) ranges.push_back(state_.range());
+    const std::size_t handed_over = declaration_.unchanged ? 0 : kernels_.size() - 1;
+    for (std::size_t i = 0; i < std::min(handed_over, between_.size()); ++i) {
+      static_cast<void>(between_[i].ready(queue, frame.out.bytes + BoundsCheck::guard_bytes));
+      ranges.push_back({.memory = between_[i].memory().get(),
+                        .end = frame.out.bytes,
+                        .bytes = frame.out.bytes,
+                        .what = fmt::format("what function {} hands to the next", i + 1),
+                        .remedy = "frame.out's width, height and bytes"});
+    }
+    return ranges;
+  }
 
   [[nodiscard]] std::string risk(const gpumap_frame& frame) const override {
     if (!device_->info().software) return {};

@@ -30,7 +30,7 @@ std::uint64_t StateMemory::ready(Queue& queue) {
 
 BoundsCheck::Range StateMemory::range() const {
   return {.memory = memory_.get(),
-          .end = whole_,
+          .end = bytes_,
           .bytes = bytes_,
           .what = "its state",
           .remedy = "frame.state_bytes, and ask for more by the line state"};

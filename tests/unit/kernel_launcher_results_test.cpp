@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <fstream>
 #include <vector>
 
 #include "error_of.hpp"
@@ -89,6 +90,8 @@ TEST_P(KernelLauncherTest, GuardsResultsTensorsAndState) {
                    "behind its tensor \"two\" of 28 bytes"},
            Guarded{"// gpumap: state 48\n", "frame.state + 4 * (11 + at)", "frame.state + 4ul * (11ul + at)",
                    "behind its state of 48 bytes"},
+           Guarded{"// gpumap: state 4\n", "frame.state + 4 * at", "frame.state + 4ul * at",
+                   "behind its state of 4 bytes"},
        }) {
     for (const bool unchanged : {false, true}) {
       KernelSettings settings;
@@ -115,6 +118,68 @@ TEST_P(KernelLauncherTest, GuardsResultsTensorsAndState) {
         EXPECT_THAT(told, HasSubstr(place.told));
         EXPECT_THAT(told, HasSubstr("the first one " + std::to_string(4 * (at - 1)) + " behind the end"));
       }
+    }
+  }
+}
+
+// As what comes out is, so is what one function hands to the next.
+TEST_P(KernelLauncherTest, BoundsAreCheckedBetweenFunctions) {
+  const bool is_cuda = GetParam() == Backend::cuda;
+  for (const char* careless : {"one", "two", "three"}) {
+    KernelSettings settings;
+    settings.location = folder_.path() / (is_cuda ? "three.cu" : "three.comp");
+    settings.backend = GetParam();
+    settings.check_bounds = true;
+    std::ofstream file(settings.location);
+    file << (is_cuda ? "#include <gpumap/kernel.h>\n" : "#version 460\n#include <gpumap.glsl>\n")
+         << "// gpumap: functions one,two,three\n// gpumap: block 64\n// gpumap: grid 16\n";
+    for (const char* function : {"one", "two", "three"}) {
+      // The last byte tells how far behind the end the careless one writes.
+      const bool fault = careless == std::string(function);
+      if (is_cuda) {
+        file << "extern \"C\" __global__ void " << function << "(gpumap_frame frame) {\n"
+             << "  const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+             << "  const unsigned char* in = (const unsigned char*)frame.in.plane[0];\n"
+             << "  unsigned char* out = (unsigned char*)frame.out.plane[0];\n"
+             << "  if (i < frame.out.bytes) out[i] = in[i];\n"
+             << (fault ? "  const unsigned at = in[frame.out.bytes - 1];\n"
+                         "  if (i == 0 && at != 0) out[frame.out.bytes - 1 + at] = 171;\n"
+                       : "")
+             << "}\n";
+      } else {
+        file << "void " << function << "() {\n  const uint i = gl_GlobalInvocationID.x;\n"
+             << "  if (gl_GlobalInvocationID.y != 0u) return;\n"
+             << "  const uint64_t in_at = frame.in_view.plane[0], out_at = frame.out_view.plane[0];\n"
+             << "  const uint64_t size = frame.out_view.bytes;\n"
+             << "  if (uint64_t(i) < size) store_u8(out_at + i, load_u8(in_at + i));\n"
+             << (fault ? "  const uint at = load_u8(in_at + size - 1ul);\n"
+                         "  if (i == 0u && at != 0u) store_u8(out_at + size - 1ul + at, 171u);\n"
+                       : "")
+             << "}\n";
+      }
+    }
+    file.close();
+    if (tests_resident()) settings.mode = KernelMode::automatic;
+    KernelLauncher kernel(settings, bench_->device());
+    kernel.set_stream(any_bytes(), any_bytes());
+    auto sent = reference::random_bytes(997, 4);
+    for (const unsigned at : {0U, 0U, 1U, 200U, 0U}) {
+      sent.back() = static_cast<std::byte>(at);
+      const auto from = memory_with(sent);
+      const auto launch = [&] { return kernel.launch(input(*from, sent.size()), {.place = Place::host}); };
+      if (at == 0) {
+        const FrameOutput out = launch();
+        ASSERT_EQ(out.outcome, Outcome::given) << careless;
+        EXPECT_EQ(content(out.host, out.bytes), sent);
+        continue;
+      }
+      const std::string told = error_of([&] { return launch(); });
+      EXPECT_THAT(told, HasSubstr("writes out of bounds: 1 of the")) << careless;
+      EXPECT_THAT(told,
+                  HasSubstr(careless == std::string("one")   ? "behind what function 1 hands to the next of 997 bytes"
+                            : careless == std::string("two") ? "behind what function 2 hands to the next of 997 bytes"
+                                                             : "behind its output of 997 bytes"));
+      EXPECT_THAT(told, HasSubstr("the first one " + std::to_string(at - 1) + " behind the end"));
     }
   }
 }

@@ -228,7 +228,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
-  [[nodiscard]] std::vector<BoundsCheck::Range> ranges_of(const Job& job) const;
+  [[nodiscard]] std::vector<BoundsCheck::Range> ranges_of(const Job& job);
   void record(Job& job);
   void submit_rest(Job& job) noexcept;
   void check(const FrameInput& in) const;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpumap/bounds_check.hpp"
 #include "gpumap/declaration.hpp"
@@ -64,9 +65,12 @@ class GPUMAP_API Program {
   /// own.
   [[nodiscard]] virtual std::uint64_t gathers() const { return 0; }
 
-  /// The memory at gpumap_frame::state, with room for a guard behind it where KernelPlan::guarded asked for that; else
-  /// no memory.
-  [[nodiscard]] virtual BoundsCheck::Range state() const { return {}; }
+  /// What the kernels may write to beside the output (the state, and what lies between several kernels), ready for
+  /// run() with the same `frame`, which comes next on `queue`. Each has room for a guard behind it; none where
+  /// KernelPlan::guarded did not ask for that. Throws as run() does.
+  [[nodiscard]] virtual std::vector<BoundsCheck::Range> guarded(Queue& /*queue*/, const gpumap_frame& /*frame*/) {
+    return {};
+  }
 
   /// What may go wrong on this device with launches on `frame`, without that anyone could tell, and what helps; empty
   /// as a rule.
