@@ -171,11 +171,52 @@ CudaContext::Scope::~Scope() {
 
 CudaContext::CleanupScope::CleanupScope(const CudaContext& context) noexcept
     : driver_(context.driver_),
-      current_(!context.health_->lost() && driver_.cuCtxPushCurrent(context.context_) == CUDA_SUCCESS) {}
+      current_(!context.health_->lost() && !context.stuck() &&
+               driver_.cuCtxPushCurrent(context.context_) == CUDA_SUCCESS) {}
 
 CudaContext::CleanupScope::~CleanupScope() {
   CUcontext popped = nullptr;
   if (current_) driver_.cuCtxPopCurrent(&popped);
+}
+
+void CudaContext::mark_stuck(const Fence& end, const std::string& kernel) const {
+  if (end.signalled()) return;
+  const std::lock_guard lock(stuck_mutex_);
+  stuck_.push_back({end.timeline(), end.value(), kernel});
+  may_be_stuck_ = true;
+}
+
+std::string CudaContext::stuck_kernel() const {
+  if (!may_be_stuck_) return {};
+  std::unique_lock lock(stuck_mutex_);
+  const std::vector<Stuck> known = stuck_;
+  lock.unlock();  // what a timeline does when it goes asks here again
+  for (const Stuck& one : known) {
+    if (const auto timeline = one.timeline.lock(); timeline && timeline->completed() < one.until) return one.kernel;
+  }
+  lock.lock();
+  if (stuck_.size() == known.size()) {
+    stuck_.clear();
+    may_be_stuck_ = false;
+  }
+  return {};
+}
+
+bool CudaContext::stuck() const noexcept {
+  try {
+    return !stuck_kernel().empty();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+void CudaContext::check_not_stuck() const {
+  const std::string kernel = stuck_kernel();
+  if (kernel.empty()) return;
+  throw Error(ErrorCode::io,
+              fmt::format("kernel {} still runs on {} after its end, and the driver loads no code until it "
+                          "has ended: start the process anew, and have that kernel end",
+                          kernel, gpu_name_));
 }
 
 int CudaContext::attribute(CUdevice_attribute attribute) const {

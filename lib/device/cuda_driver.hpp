@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/cuda_api.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/health.hpp"
+#include "gpumap/fence.hpp"
 
 namespace gpumap {
 
@@ -65,7 +69,7 @@ class CudaContext {
     const cuda::Driver& driver_;
     bool pushed_ = false;
   };
-  /// For destructors: current if that can be had, never throws; false when the context is lost.
+  /// For destructors: current if that can be had, never throws; false when the context is lost or stuck().
   class CleanupScope {
    public:
     explicit CleanupScope(const CudaContext& context) noexcept;
@@ -90,6 +94,12 @@ class CudaContext {
   /// "launching kernel invert".
   void check(CUresult result, std::string_view what) const;
 
+  /// A kernel may never end, and is waited for no longer; `end` is when it does. Calls of the driver that free memory
+  /// or load code wait for all kernels of the context: until then memory stays allocated, and loads are refused.
+  void mark_stuck(const Fence& end, const std::string& kernel) const;
+  [[nodiscard]] bool stuck() const noexcept;
+  void check_not_stuck() const;  ///< throws Error(io) that names the kernel
+
   /// Copy between device memory and ordinary host memory, each way on a private stream; block.
   void download(CUdeviceptr from, void* to, std::size_t bytes);
   void upload(const void* from, CUdeviceptr to, std::size_t bytes);
@@ -101,7 +111,13 @@ class CudaContext {
   [[nodiscard]] Residents& residents() const noexcept { return *residents_; }
 
  private:
+  struct Stuck {
+    std::weak_ptr<Timeline> timeline;
+    std::uint64_t until;
+    std::string kernel;
+  };
   void release() noexcept;
+  [[nodiscard]] std::string stuck_kernel() const;  ///< empty: none
 
   const cuda::Driver& driver_;
   std::string gpu_name_;
@@ -115,6 +131,9 @@ class CudaContext {
   std::unique_ptr<CudaClock> clock_;
   std::unique_ptr<CudaPartitions> partitions_;
   std::unique_ptr<Residents> residents_;
+  mutable std::atomic<bool> may_be_stuck_{false};
+  mutable std::mutex stuck_mutex_;
+  mutable std::vector<Stuck> stuck_;
 };
 
 }  // namespace gpumap

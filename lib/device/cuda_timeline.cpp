@@ -83,12 +83,16 @@ class EventTimeline final : public CudaTimeline {
   [[nodiscard]] std::uint64_t completed() override {
     const std::lock_guard lock(mutex_);
     // Not while lost: the driver's answer would be the fault, which check() reports.
-    if (const CudaContext::CleanupScope scope(context_); scope) {
+    if (context_.health().lost()) return completed_;
+    try {
+      const CudaContext::Scope scope(context_);
       while (!pending_.empty() && context_.driver().cuEventQuery(pending_.front().second) == CUDA_SUCCESS) {
         completed_ = pending_.front().first;
         idle_.push_back(pending_.front().second);
         pending_.pop_front();
       }
+    } catch (const Error&) {
+      // Lost meanwhile.
     }
     return completed_;
   }

@@ -22,6 +22,7 @@ constexpr std::uint32_t warp = 32;
 CudaModule::CudaModule(std::shared_ptr<GpuDevice> device, std::string name, const std::string& code)
     : device_(std::move(device)), name_(std::move(name)) {
   const CudaContext::Scope scope(context());
+  context().check_not_stuck();
   std::array<char, 4096> log{};
   std::array options{CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
   // The driver's convention: a value travels in the pointer itself.

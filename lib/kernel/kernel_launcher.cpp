@@ -8,6 +8,8 @@
 #include <iterator>
 #include <string_view>
 
+#include "device/cuda_driver.hpp"
+#include "device/gpu_device.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
@@ -130,6 +132,8 @@ bool KernelLauncher::end() noexcept {
       queue_.reset();  // before what its launches use
       return all_done_ = true;
     }
+    const auto device = std::dynamic_pointer_cast<GpuDevice>(device_);
+    if (device && device->cuda() != nullptr && backend_ == Backend::cuda) device->cuda()->mark_stuck(last_, name_);
     std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its end: what it uses stays allocated\n",
                  printable(name_).c_str());
     keep_for_good(std::shared_ptr<Program>(std::move(program_)));

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "device/vulkan_device.hpp"
@@ -12,6 +15,7 @@
 #include "fake_cuda_launch.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "kernel/cuda_module.hpp"
 #include "open_device.hpp"
 #include "queue/queues.hpp"
 #include "queue/resident_queue.hpp"
@@ -155,6 +159,55 @@ TEST_F(CudaLaunchTest, AFaultNamesTheKernelAndItsGrid) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid);
     EXPECT_THAT(error.what(), HasSubstr("launching kernel made-up with 3x1x1 blocks of 4096x1x1 threads"));
+  }
+}
+
+// The driver frees no memory and loads no code while a kernel runs: where one was given up, nobody waits for it there.
+TEST_F(CudaLaunchTest, AKernelThatDoesNotEndHoldsNobodyUp) {
+  std::atomic<bool> ends{false};
+  const fake_cuda::Kernel endless([&](const gpumap_frame&) {
+    while (!ends) std::this_thread::yield();
+  });
+  const fake_cuda::Kernel healthy([](const gpumap_frame&) {});
+  const auto driver_calls_of = [&](const std::function<void()>& call) {
+    driver_calls::count_all(fake_cuda::table(), true);
+    driver_calls::forget();
+    call();
+    driver_calls::count_all(fake_cuda::table(), false);
+    return driver_calls::since();
+  };
+  const auto used = [&] {
+    auto queue = queue_of();
+    queue->launch(healthy, {}, numbered(1));
+    EXPECT_EQ(queue->submit().wait_for(std::chrono::minutes(1)), WaitResult::ready);
+    return queue;
+  };
+  auto stuck = queue_of();
+  stuck->launch(endless, {}, numbered(0));
+  Fence end = stuck->submit();
+  auto one = used(), other = used();
+  EXPECT_EQ(driver_calls_of([&] { one.reset(); }).count("cuMemFreeHost"), 1U);
+  device_->cuda()->mark_stuck(end, "endless.cu");
+  EXPECT_TRUE(device_->cuda()->stuck());
+  EXPECT_THAT(driver_calls_of([&] { other.reset(); }), testing::IsEmpty()) << "it stays allocated";
+  try {
+    const CudaModule module(device_, "other.cu", "");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("kernel endless.cu still runs on made-up GPU"));
+  }
+  auto third = used();  // which runs all the same
+  ends = true;
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
+  EXPECT_FALSE(device_->cuda()->stuck());
+  EXPECT_EQ(driver_calls_of([&] { third.reset(); }).count("cuMemFreeHost"), 1U) << "as before";
+  // What stayed goes, too.
+  stuck.reset();
+  end = {};
+  device_.reset();
+  fake_cuda::reset();
+  for (auto* graphs : {&fake_cuda::graphs, &fake_cuda::made_graphs}) {
+    graphs->end([](const fake_cuda::Launch* graph) { delete graph; });
   }
 }
 
