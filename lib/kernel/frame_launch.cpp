@@ -352,6 +352,17 @@ void KernelLauncher::submit_rest(Job& job) noexcept {
   }
 }
 
+/// What a frame that was given up has left on the queue, be it only that the GPU waits for the frame.
+void KernelLauncher::hand_over() noexcept {
+  try {
+    Fence done = queue_->submit();
+    const std::lock_guard lock(mutex_);
+    last_ = std::move(done);
+  } catch (const std::exception&) {
+    // The device is lost: nothing runs on it any more.
+  }
+}
+
 /// Throws Error(invalid) for a frame that the caller has described wrongly.
 void KernelLauncher::check(const FrameInput& in) const {
   if (!in_) {
@@ -439,7 +450,16 @@ FrameOutput KernelLauncher::finish(Job& job) {
 }
 
 FrameOutput KernelLauncher::launch(const FrameInput& in, const FrameTarget& target) {
-  return naming([&] { return launch_on(in, target); });
+  return naming([&] {
+    try {
+      FrameOutput made = launch_on(in, target);
+      if (made.outcome == FrameOutput::Outcome::cancelled) hand_over();
+      return made;
+    } catch (...) {
+      hand_over();
+      throw;
+    }
+  });
 }
 
 }  // namespace gpumap

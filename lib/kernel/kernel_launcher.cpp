@@ -128,12 +128,21 @@ KernelLauncher::~KernelLauncher() {
 bool KernelLauncher::end() noexcept {
   if (std::exchange(ended_, true)) return all_done_;
   try {
-    if (last_.wait_for(patience_at_end) == WaitResult::ready) {
+    const auto done = [end = Clock::now() + patience_at_end](const Fence& fence) {
+      const std::atomic<bool> never{false};
+      return fence.wait(never, end) == WaitResult::ready;
+    };
+    queue_->set_wait(done);
+    // All that its queue has, submitted or not: a frame that was given up may have left a wait for what fills it.
+    const Fence all = queue_->submit();
+    if (done(last_) && done(all)) {
       queue_.reset();  // before what its launches use
       return all_done_ = true;
     }
     const auto device = std::dynamic_pointer_cast<GpuDevice>(device_);
-    if (device && device->cuda() != nullptr && backend_ == Backend::cuda) device->cuda()->mark_stuck(last_, name_);
+    if (device && device->cuda() != nullptr && backend_ == Backend::cuda) {
+      for (const Fence& fence : {last_, all}) device->cuda()->mark_stuck(fence, name_);
+    }
     std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its end: what it uses stays allocated\n",
                  printable(name_).c_str());
     keep_for_good(std::shared_ptr<Program>(std::move(program_)));

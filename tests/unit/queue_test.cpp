@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <gpumap/device.hpp>
@@ -19,6 +20,7 @@
 #include "device/vulkan_timeline.hpp"
 #include "fake_device.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
 #include "kernel/work_memory.hpp"
 #include "never.hpp"
@@ -93,6 +95,37 @@ TEST(Finish, EndsWhenCancelled) {
   waits = false;
   EXPECT_NE(memory.ready(*queue, 1'000'004), 0U);
   EXPECT_GE(memory.bytes(), 1'500'000U);
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// A frame that was given up may have left a wait for what fills it, which may never come.
+TEST(LauncherEnd, ComesBehindAllThatItsQueueHas) {
+  const auto device = Device::open();
+  for (const bool comes : {true, false}) {
+    Gate gate(device);
+    KernelSettings settings;
+    settings.kernel = "identity";
+    settings.backend = Backend::vulkan;
+    KernelLauncher kernel(settings, device);
+    FrameLayout layout;
+    layout.view.format = GPUMAP_FORMAT_BYTES;
+    kernel.set_stream(layout, layout);
+    const auto memory = device->allocate({.placement = Placement::host, .bytes = 1000}, Backend::vulkan);
+    FrameInput in;
+    in.view = layout.view;
+    in.view.plane[0] = in.address = memory->address(Backend::vulkan);
+    in.view.bytes = in.bytes = 997;
+    in.mapping = memory.get();
+    in.written = gate.fence();
+    const FrameTarget without_copy{.place = FrameTarget::Place::others, .view = in.view, .copy = {}};
+    EXPECT_THROW(static_cast<void>(kernel.launch(in, without_copy)), Error);
+    EXPECT_FALSE(kernel.last_launched().signalled());
+    if (comes) {
+      gate.open();
+      EXPECT_EQ(kernel.last_launched().wait_for(std::chrono::minutes(1)), WaitResult::ready);
+    }
+    EXPECT_EQ(kernel.end(), comes);
+  }
   EXPECT_EQ(validation_message_count(), 0U);
 }
 

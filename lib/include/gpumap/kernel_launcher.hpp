@@ -231,6 +231,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] std::vector<BoundsCheck::Range> ranges_of(const Job& job);
   void record(Job& job);
   void submit_rest(Job& job) noexcept;
+  void hand_over() noexcept;
   void check(const FrameInput& in) const;
   void run_program(bool by_field);
   void remember(const Job& job);

@@ -78,7 +78,7 @@ class GPUMAP_API Queue {
   [[nodiscard]] virtual Fence submit() = 0;
 
   /// How calls that have to wait for this queue's own work wait, until the fence is signalled; false: the call gives up
-  /// and throws QueueCancelled. Where this is not set they wait for a minute at most.
+  /// and throws QueueCancelled. Where this is not set they wait for a minute at most, and then throw Error(io).
   void set_wait(std::function<bool(const Fence&)> wait) { wait_ = std::move(wait); }
   /// Submit, and wait until all of it is done: memory that it uses may be freed then. For what seldom happens, such as
   /// memory that grows. Throws QueueCancelled, Error(device_lost).
@@ -96,7 +96,7 @@ class GPUMAP_API Queue {
   [[nodiscard]] virtual std::string no_span_reason() const { return "this queue does not tell the time"; }
 
  protected:
-  /// As set_wait() says; false: give up.
+  /// As set_wait() says; false: give up. Throws Error(io) where that is not set.
   [[nodiscard]] bool waited_for(const Fence& fence) const;
 
  private:
