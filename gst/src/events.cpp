@@ -88,11 +88,7 @@ bool SrcStream::upstream_gives(GstCaps* wanted) {
 /// left out; but an upstream that says it could and never does is not waited for without end.
 bool SrcStream::forgives_refusal() {
   constexpr std::chrono::seconds patience(10);
-  if (!output_.awaits_caps()) {
-    // The RECONFIGURE that says so may still be on its way here.
-    output_.reconsider();
-    if (!output_.negotiate() || !output_.awaits_caps()) return false;
-  }
+  if (!output_.awaits_caps() && !output_.await_caps()) return false;
   if (forgiven_until_ == no_deadline) forgiven_until_ = Clock::now() + patience;
   return Clock::now() < forgiven_until_;
 }

@@ -55,9 +55,10 @@ void SrcOutput::reset() {
 }
 
 void SrcOutput::set_caps(GstCaps* upstream) {
+  // Upstream may name the same caps again because downstream has asked for others.
+  agreed_ = agreed_ && upstream_ != nullptr && gst_caps_is_equal(upstream_, upstream) != 0;
   gst_caps_replace(&upstream_, upstream);
   negotiated_ = false;
-  agreed_ = false;
   awaits_caps_ = false;
   plain_for_branch_ = false;
 }
@@ -112,6 +113,14 @@ bool SrcOutput::stays_plain(GstCaps* plain) {
   }
   plain_for_branch_ = !reads_video_meta_;
   return plain_for_branch_;
+}
+
+bool SrcOutput::await_caps() {
+  if (upstream_ == nullptr || !agreed_) return false;
+  const Ptr<GstCaps> sent(with_feature(upstream_, gpu_));
+  const Ptr<GstCaps> allowed(gst_pad_peer_query_caps(pad_, sent.get()));
+  awaits_caps_ = gst_caps_is_empty(allowed.get()) && upstream_gives_others();
+  return awaits_caps_;
 }
 
 bool SrcOutput::upstream_gives_others() const {

@@ -39,6 +39,9 @@ class SrcOutput {
   /// Downstream takes these caps no more, and upstream, which hears of it, can give others. Frames under the old ones
   /// are still on their way; downstream may refuse them.
   [[nodiscard]] bool awaits_caps() const noexcept { return awaits_caps_; }
+  /// A frame was refused: see whether that is so. An element that converts accepts what it cannot convert any more, and
+  /// the RECONFIGURE that says so may still be on its way here.
+  [[nodiscard]] bool await_caps();
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
   /// Some of downstream reads GPU memory: it could do nothing with a copy in host memory.
   [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_ || kernel_behind_; }

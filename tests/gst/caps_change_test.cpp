@@ -87,16 +87,24 @@ TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
   }
 }
 
-/// What is said where what follows asks for `wanted` while 64x48 of I420 play, and how many frames came since.
+/// What is said where what follows asks for `wanted` while 64x48 of I420 play, and whether that came. `apart`: from
+/// another pipeline.
 struct Asked {
   std::string said;
   bool arrived = false;
 };
-Asked ask_for(const std::string& upstream, const std::string& behind, const char* wanted, int width) {
-  Pipeline pipeline(on_new_channel(upstream + " ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! " + behind +
-                                   "capsfilter name=filter caps=video/x-raw,format=I420,width=64,height=48 ! "
-                                   "appsink name=out sync=false max-buffers=1"));
+Asked ask_for(const std::string& upstream, const std::string& behind, const char* wanted, int width, bool apart) {
+  const std::string channel = "channel=" + new_channel();
+  const std::string in = upstream + " ! gpumapsink " + channel + " ";
+  const std::string out = "gpumapsrc " + channel + " ! " + behind +
+                          "capsfilter name=filter caps=video/x-raw,format=I420,width=64,height=48 ! "
+                          "appsink name=out sync=false max-buffers=1";
+  const auto producer = apart ? std::make_unique<Pipeline>(in) : nullptr;
+  Pipeline pipeline(apart ? out : in + out);
   EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  if (producer) {
+    EXPECT_NE(producer->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  }
   for (int i = 0; i < 3; ++i) EXPECT_NE(pull(pipeline.appsink()), nullptr) << pipeline.wait(1ms);
   g_object_set(pipeline.element("filter"), "caps", new_caps(wanted).get(), nullptr);
   Asked asked;
@@ -115,17 +123,21 @@ Asked ask_for(const std::string& upstream, const std::string& behind, const char
 // What upstream cannot give is an error, as behind a queue: it is not that the old frames go on.
 TEST(CapsChange, ThatUpstreamCannotMakeIsAnError) {
   for (const char* wanted : {"video/x-raw,format=RGB,width=64,height=48", "audio/x-raw"}) {
-    const Asked asked = ask_for("videotestsrc ! video/x-raw,format=I420,width=64,height=48", "", wanted, 1);
-    EXPECT_NE(asked.said.find("what follows gpumapsrc does not take video/x-raw"), std::string::npos)
-        << wanted << ": " << asked.said;
+    for (const bool apart : {false, true}) {
+      const Asked asked = ask_for("videotestsrc ! video/x-raw,format=I420,width=64,height=48", "", wanted, 1, apart);
+      EXPECT_NE(asked.said.find("what follows gpumapsrc does not take video/x-raw"), std::string::npos)
+          << wanted << (apart ? ", two pipelines: " : ": ") << asked.said;
+    }
   }
 }
 
 // Frames of the size before fill the ring, and an element that converts refuses each of them.
 TEST(CapsChange, ForgivesEachFrameThatWasMadeBefore) {
   for (const char* behind : {"", "videoconvert ! "}) {
-    const Asked asked = ask_for("videotestsrc", behind, "video/x-raw,format=I420,width=32,height=24", 32);
-    EXPECT_TRUE(asked.arrived) << '"' << behind << "\": " << asked.said;
+    for (const bool apart : {false, true}) {
+      const Asked asked = ask_for("videotestsrc", behind, "video/x-raw,format=I420,width=32,height=24", 32, apart);
+      EXPECT_TRUE(asked.arrived) << '"' << behind << (apart ? "\", two pipelines: " : "\": ") << asked.said;
+    }
   }
 }
 
