@@ -172,6 +172,9 @@ void SrcStream::on_event(GstEvent* event) {
 /// until it is again what it was. The time shift places the frames. Takes `event`.
 GstEvent* SrcStream::flush_stop_for_here(GstEvent* event) {
   if (has_sink_beside()) return event;
+  gboolean resets = FALSE;
+  gst_event_parse_flush_stop(event, &resets);
+  if (const auto channel = this->channel(); channel && resets != 0) shift_.begin_anew_there(*channel);
   GstEvent* made = gst_event_new_flush_stop(FALSE);
   gst_event_set_seqnum(made, gst_event_get_seqnum(event));
   gst_event_unref(event);

@@ -33,16 +33,19 @@ bool keeps_base(GstElement* element) {
 }
 
 /// The base time of `element`'s pipeline. While it does not play, what that would be if it began now, at the running
-/// time at which it stopped; `estimated` is then set.
-GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, bool& estimated) {
+/// time at which it stopped; `estimated` is then set. The same while the pipeline still has the base time `old`, which
+/// a flush has ended: it sets another one once its sinks have a frame, and these go ahead.
+GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, GstClockTime old, bool& estimated) {
   const bool settled = playing && !is_changing_state(element);
   estimated = estimated || !settled;
-  if (settled || is_in_playing(element) || (playing && keeps_base(element)))
-    return static_cast<GstClockTimeDiff>(base_time_of(element));
+  const GstClockTime base = base_time_of(element);
+  if (settled || is_in_playing(element) || (playing && base != old && keeps_base(element)))
+    return static_cast<GstClockTimeDiff>(base);
   const Ptr<GstElement> pipeline(top_level(element));
   // A live pipeline lets its elements play while the sink of one branch still waits for its first frame. The pipeline
   // counts from its base time then, which it has set before the elements play.
-  if (playing && !is_prerolling(element)) return static_cast<GstClockTimeDiff>(base_time_of(pipeline.get()));
+  const GstClockTime next = base_time_of(pipeline.get());
+  if (playing && next != old && !is_prerolling(element)) return static_cast<GstClockTimeDiff>(next);
   const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
   return static_cast<GstClockTimeDiff>(now) -
          static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0);
@@ -58,6 +61,12 @@ void TimeShift::reset() {
   estimated_ = false;
   two_clocks_ = false;
   looked_at_us_ = 0;
+  ended_base_ = GST_CLOCK_TIME_NONE;
+}
+
+void TimeShift::begin_anew_there(const Channel& channel) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (sink) ended_base_ = base_time_of(sink.get());
 }
 
 GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
@@ -69,8 +78,8 @@ GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::
   two_clocks_ = !shared;
   estimated_ = !there.playing;
   const GstClockTimeDiff due_there = there.playing ? there.base : now_there - there.stopped;
-  const GstClockTimeDiff due_here =
-      base_of(src_, channel.src_playing() && here != nullptr, static_cast<GstClockTime>(now_here), estimated_);
+  const GstClockTimeDiff due_here = base_of(src_, channel.src_playing() && here != nullptr,
+                                            static_cast<GstClockTime>(now_here), GST_CLOCK_TIME_NONE, estimated_);
   looked_at_us_ = g_get_monotonic_time();
   gst_clear_object(&here);
   return due_there - due_here + now_here - now_there;
@@ -95,8 +104,10 @@ GstClockTimeDiff TimeShift::compute(const Channel& channel) {
     // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
     const GstClockTime now_there = gst_clock_get_time(there != nullptr ? there : here);
     const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here) : now_there;
-    const GstClockTimeDiff due_there = base_of(sink, channel.sink_playing(), now_there, estimated_);
-    const GstClockTimeDiff due_here = base_of(src_, channel.src_playing() && here != nullptr, now_here, estimated_);
+    const GstClockTimeDiff due_there = base_of(sink, channel.sink_playing(), now_there, ended_base_, estimated_);
+    if (!estimated_) ended_base_ = GST_CLOCK_TIME_NONE;
+    const GstClockTimeDiff due_here =
+        base_of(src_, channel.src_playing() && here != nullptr, now_here, GST_CLOCK_TIME_NONE, estimated_);
     shift = due_there - due_here + GST_CLOCK_DIFF(now_there, now_here);
   }
   looked_at_us_ = g_get_monotonic_time();

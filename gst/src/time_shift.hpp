@@ -18,6 +18,8 @@ class TimeShift {
   explicit TimeShift(GstElement* src) : src_(src) {}
 
   void reset();
+  /// A flush resets the running time of the gpumapsink's pipeline. From any thread, before a frame comes behind it.
+  void begin_anew_there(const Channel& channel);
   /// Look at both base times (and, once a second, at two clocks), which pauses, flushes and late starts change. True
   /// where the value has changed. `anew`: a segment begins, whose first frame may be due at another moment.
   [[nodiscard]] bool update(const Channel& channel, bool anew);
@@ -35,6 +37,8 @@ class TimeShift {
   bool estimated_ = false;  ///< a side was not playing yet
   bool two_clocks_ = false;
   gint64 looked_at_us_ = 0;  ///< of two clocks
+  /// Of the gpumapsink's pipeline, which has it until it plays again.
+  std::atomic<GstClockTime> ended_base_{GST_CLOCK_TIME_NONE};
 };
 
 }  // namespace gpumap::gst
