@@ -115,6 +115,15 @@ void LatencyLog::count_pending() {
     }
   }
   waiting_.erase(last, waiting_.end());
+  // What a kernel that never ends keeps must leave room for frames to come: they may be another kernel's, or those of
+  // the one that is started in its place.
+  while (waiting_.size() > max_waiting) {
+    const std::lock_guard lock(mutex_);
+    ++without_gpu_times_;
+    count(waiting_.front().frame);
+    --pending_;
+    waiting_.pop_front();
+  }
 }
 
 bool LatencyLog::read(Pending& pending) noexcept {

@@ -153,8 +153,9 @@ class GPUMAP_API LatencyLog {
   [[nodiscard]] const std::string& channel() const noexcept { return channel_; }
 
   /// A frame came to its end. `spans`: the GPU's work on it, which may still be running. The frame counts once that is
-  /// done, or at once and without kernel stamps when `max_pending` frames wait for that. Counting, and asking the GPU,
-  /// take time that no frame should wait for: a thread of the log's own does both, as do summary() and take_frames().
+  /// done. It counts without kernel stamps when `max_pending` frames wait for the GPU already, or when `max_pending` /
+  /// 2 later frames do. Counting, and asking the GPU, take time that no frame should wait for: a thread of the log's
+  /// own does both, as do summary() and take_frames().
   void add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSpan>> spans = {});
   void add_dropped(std::uint64_t frames);
 
@@ -176,6 +177,7 @@ class GPUMAP_API LatencyLog {
     FrameRecord frame;
     std::vector<std::shared_ptr<GpuSpan>> spans;
   };
+  static constexpr std::size_t max_waiting = max_pending / 2;
   void count_pending();                  ///< those whose work on the GPU is done
   bool read(Pending& pending) noexcept;  ///< false: the GPU is not done
   void count(FrameRecord frame);
