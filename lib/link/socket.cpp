@@ -90,7 +90,7 @@ class Lock {
   explicit Lock(const Spot& spot) : spot_(spot), name_(spot.name + ".lock") {
     const std::string shown = spot.path + ".lock";
     for (int turn = 0;; ++turn) {
-      fd_ = UniqueFd(openat(spot.folder.get(), name_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      fd_ = open_file();
       // Whoever had it may have removed it in between.
       if (fd_ && flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
         if (is_there_still()) return;
@@ -104,6 +104,21 @@ class Lock {
   Lock& operator=(const Lock&) = delete;
 
  private:
+  /// Other users may read the file, which is all it takes to lock it: one that a process left when it was killed keeps
+  /// nobody out, also where its folder lets only the owner remove it.
+  [[nodiscard]] UniqueFd open_file() const noexcept {
+    constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    constexpr mode_t mode = 0644;
+    const int folder = spot_.folder.get();
+    UniqueFd fd(openat(folder, name_.c_str(), O_RDWR | flags));
+    if (!fd && errno == EACCES) fd = UniqueFd(openat(folder, name_.c_str(), O_RDONLY | flags));
+    if (fd || errno != ENOENT) return fd;
+    // Opening another user's file with O_CREAT may be forbidden in such a folder (fs.protected_regular).
+    fd = UniqueFd(openat(folder, name_.c_str(), O_RDWR | O_CREAT | O_EXCL | flags, mode));
+    if (fd) fchmod(fd.get(), mode);  // whatever the umask is
+    return fd;
+  }
+
   [[nodiscard]] bool is_there_still() const noexcept {
     struct stat mine {};
     struct stat found {};
@@ -117,7 +132,8 @@ class Lock {
     const int cause = errno;
     struct stat found {};
     const bool of_other_user = !fd_ && (cause == EACCES || cause == EPERM) && is_there(spot_, name_, found);
-    if (!of_other_user && (!fd_ || (cause != EWOULDBLOCK && cause != EINTR))) {
+    const bool made_meanwhile = !fd_ && cause == EEXIST;
+    if (!of_other_user && !made_meanwhile && (!fd_ || (cause != EWOULDBLOCK && cause != EINTR))) {
       fail(fd_ ? "cannot lock" : "cannot open", shown, cause);
     }
     if (turn > 0 && turn % turns == 0) {

@@ -132,6 +132,76 @@ TEST_F(LinkSocket, NoFileIsLeftBesideIt) {
   EXPECT_EQ(files(), 0);
 }
 
+/// As somebody else, who may write to its folder; what it says where that fails.
+std::string serve_as_nobody(const std::string& path) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr uid_t nobody = 65534;
+    std::string said;
+    if (setresgid(nobody, nobody, nobody) != 0 || setresuid(nobody, nobody, nobody) != 0) said = "still root";
+    try {
+      if (said.empty()) const Listener listener(path, 0600);
+    } catch (const std::exception& error) {
+      said = error.what();
+    }
+    const bool told = write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size());
+    _exit(told ? 0 : 1);
+  }
+  close(ends[1]);
+  std::string said;
+  std::array<char, 256> some{};
+  for (ssize_t bytes = 0; (bytes = read(ends[0], some.data(), some.size())) > 0;) {
+    said.append(some.data(), static_cast<std::size_t>(bytes));
+  }
+  close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return said;
+}
+
+// In a folder such as /tmp nobody else can remove it.
+TEST_F(LinkSocket, AKilledProcessOfRootKeepsNobodyOut) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
+  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
+  const std::string lock = path + ".lock";
+  const mode_t before = umask(0077);
+  constexpr int rounds = 10'000;  // it is there for about half of the time
+  for (int round = 0; round < rounds && !std::filesystem::exists(lock); ++round) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (;;) const Listener listener(path, 0600);
+    }
+    usleep(static_cast<useconds_t>(1000 + round % 100));
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  }
+  umask(before);
+  ASSERT_TRUE(std::filesystem::exists(lock));
+  unlink(path.c_str());  // what was killed in the moment before it made that leaves the lock alone
+  EXPECT_EQ(serve_as_nobody(path), "");
+  EXPECT_EQ(serve_as_nobody(path), "") << "again, as the file stays";
+  EXPECT_TRUE(std::filesystem::exists(lock));
+  const Listener listener(path, 0600);
+}
+
+// One that others cannot read, of a version before, goes where they may remove it.
+TEST_F(LinkSocket, ALockThatCannotBeReadIsRemoved) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
+  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
+  std::ofstream(path + ".lock") << "";
+  ASSERT_EQ(chmod((path + ".lock").c_str(), 0600), 0);
+  EXPECT_EQ(serve_as_nobody(path), "");
+  EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
+  // And where they may not, they are told what is in the way.
+  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
+  std::ofstream(path + ".lock") << "";
+  ASSERT_EQ(chmod((path + ".lock").c_str(), 0600), 0);
+  EXPECT_NE(serve_as_nobody(path).find(".lock of user 0 is in the way: remove it"), std::string::npos);
+}
+
 // Whoever may write to the folder swaps the socket for a link to another file.
 TEST_F(LinkSocket, ItsModeIsGivenToNoOtherFile) {
   const std::string victim = folder.path() / "victim";
