@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 #include "gst/cuda/frame.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <chrono>
 #include <exception>
 #include <vector>
+
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap::gst {
 
@@ -47,10 +47,7 @@ void CudaLoans::keep(CudaFrame frame, const Fence& until) {
     const std::lock_guard lock(mutex_);
     held_.emplace_back(until, std::move(frame));
     if (!watcher_.joinable()) {
-      watcher_ = std::thread([this] {
-        pthread_setname_np(pthread_self(), "gpumap-cuda");
-        watch();
-      });
+      watcher_ = start_thread("gpumap-cuda", "frames of CUDA elements", [this] { watch(); });
     }
   }
   changed_.notify_all();

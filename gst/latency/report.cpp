@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap::gst {
 
@@ -60,7 +61,7 @@ void add_latency(GstStructure* stats, LatencyLog* log) {
 }
 
 std::string latency_table(const LatencySummary& summary) {
-  std::string text = fmt::format("gpumap latency, channel \"{}\": {} frames, {} dropped", summary.channel,
+  std::string text = fmt::format("gpumap latency, channel \"{}\": {} frames, {} dropped", printable(summary.channel),
                                  summary.frames, summary.dropped);
   if (summary.without_gpu_times != 0) text += fmt::format(", {} without GPU times", summary.without_gpu_times);
   if (summary.gpu_error_ns != 0) {
@@ -76,7 +77,7 @@ std::string latency_table(const LatencySummary& summary) {
 
 Ticker::Ticker(std::chrono::milliseconds interval, std::function<void(bool last)> call) : call_(std::move(call)) {
   if (interval.count() == 0) return;
-  thread_ = std::thread([this, interval] {
+  thread_ = start_thread("gpumap-report", "reports of latency", [this, interval] {
     std::unique_lock lock(mutex_);
     auto next = std::chrono::steady_clock::now() + interval;
     while (!changed_.wait_until(lock, next, [this] { return ends_; })) {

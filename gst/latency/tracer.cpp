@@ -13,9 +13,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <vector>
 
+#include "gst/error.hpp"
 #include "gst/latency/report.hpp"
 
 namespace gpumap::gst {
@@ -156,7 +158,8 @@ struct GstGpumapLatencyTracerClass {
 
 G_DEFINE_TYPE(GstGpumapLatencyTracer, gst_gpumap_latency_tracer, GST_TYPE_TRACER)
 
-/// What the parentheses in GST_TRACERS hold; what is wrong there is told and left out.
+/// What the parentheses in GST_TRACERS hold; what is wrong there is told and left out. Null, which is told: there is no
+/// thread for it.
 Followed* follow(const gchar* params) {
   guint interval_ms = initial_interval_ms;
   std::string channel;
@@ -166,7 +169,7 @@ Followed* follow(const gchar* params) {
     if (given == nullptr) {
       g_printerr(
           "gpumaplatency: cannot read \"%s\": write GST_TRACERS=\"gpumaplatency(interval=1000,channel=default)\"\n",
-          params);
+          message_of(params).c_str());
     } else {
       gint interval = 0;
       if (gst_structure_get_int(given, "interval", &interval) && interval >= 0) {
@@ -178,7 +181,12 @@ Followed* follow(const gchar* params) {
       gst_structure_free(given);
     }
   }
-  return new Followed(interval_ms, std::move(channel));
+  try {
+    return new Followed(interval_ms, std::move(channel));
+  } catch (const std::exception& error) {
+    g_printerr("gpumaplatency: %s\n", error.what());
+    return nullptr;
+  }
 }
 
 void constructed(GObject* object) {
@@ -191,7 +199,7 @@ void constructed(GObject* object) {
   // GStreamer keeps a tracer, until its own end, by its hooks alone. What this one tells comes from the elements.
   gst_tracing_register_hook(GST_TRACER(object), "element-new", G_CALLBACK(+[](GObject*, GstClockTime, GstElement*) {}));
   const std::lock_guard lock(tracers().mutex);
-  tracers().all.push_back(self->followed);
+  if (self->followed != nullptr) tracers().all.push_back(self->followed);
 }
 
 void finalize(GObject* object) {

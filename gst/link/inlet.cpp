@@ -161,7 +161,7 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
   channel_->set_far_sink(far_);
   channel_->set_log(nullptr);
   try {
-    thread_ = start_thread("what a producer shows", [this] { run(); });
+    thread_ = start_thread("gpumap-inlet", "what a producer shows", [this] { run(); });
   } catch (...) {
     channel_->set_far_sink(nullptr);
     throw;
@@ -342,9 +342,9 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   frames_ += consumer.ring()->published();
   why_ = consumer.why();
   if (stopping_ || consumer.ended_well()) {
-    GST_INFO_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), why_.c_str());
+    GST_INFO_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   } else {
-    GST_WARNING_OBJECT(src_, "%s is closed: %s", settings_.path.c_str(), why_.c_str());
+    GST_WARNING_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   }
   moved_ = consumer.moved();
   if (!moved_) channel_->set_far_time(std::nullopt);  // the next producer has another

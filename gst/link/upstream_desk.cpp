@@ -51,7 +51,7 @@ UpstreamDesk::UpstreamDesk(GstElement* sink, std::shared_ptr<Channel> channel, U
       channel_(std::move(channel)),
       rule_(rule),
       server_(std::move(server)),
-      thread_(start_thread("what clients ask", [this] { run(); })) {}
+      thread_(start_thread("gpumap-upstream", "what clients ask", [this] { run(); })) {}
 
 UpstreamDesk::~UpstreamDesk() {
   {

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <system_error>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap {
 
@@ -45,7 +47,13 @@ std::optional<KernelReload::News> KernelReload::poll() {
   // A file that is being written changes from one look to the next; one that an editor replaces is missing for a while.
   if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
   compiled_ = seen_;
-  compiling_ = std::async(std::launch::async, [this] { return compile(); });
+  try {
+    compiling_ = std::async(std::launch::async, [this] { return compile(); });
+  } catch (const std::system_error& error) {
+    News news;
+    news.problem = fmt::format("{}: keeping the previous kernel", no_thread("compiling", error.code()).what());
+    return news;
+  }
   return {};
 }
 

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 
 #include "device/unique_fd.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/queue.hpp"
+#include "gpumap/start_thread.hpp"
 #include "kernel/source/declared_tables.hpp"
 
 namespace gpumap {
@@ -178,7 +180,7 @@ std::string Tables::refresh(const Fence& launched) {
     if (loading_.valid() || !table.seen || table.seen == table.taken || table.seen != before) continue;
     table.taken = table.seen;
     loading_table_ = i;
-    loading_ = std::async(std::launch::async, [this, &table] {
+    const auto load_it = [this, &table] {
       try {
         return load(table);
       } catch (const std::exception& error) {
@@ -187,7 +189,12 @@ std::string Tables::refresh(const Fence& launched) {
         none.changed = FileStamp::of(table.path) != table.taken;
         return none;
       }
-    });
+    };
+    try {
+      loading_ = std::async(std::launch::async, load_it);
+    } catch (const std::system_error& error) {
+      return fmt::format("{}: keeping the previous table", no_thread("loading a table", error.code()).what());
+    }
   }
   return {};
 }

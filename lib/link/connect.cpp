@@ -153,11 +153,13 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
       std::promise<void> over;
       state->thread_over = over.get_future();
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
-      start_thread("a link's connection", [state = std::move(state), over = std::move(over)]() mutable {
-        State::give_back_until_closed(state);
-        state.reset();
-        over.set_value();
-      }).detach();
+      start_thread("gpumap-connect", "a link's connection",
+                   [state = std::move(state), over = std::move(over)]() mutable {
+                     State::give_back_until_closed(state);
+                     state.reset();
+                     over.set_value();
+                   })
+          .detach();
       return consumer;
     }
     const Deadline next = Clock::now() + pause;

@@ -188,7 +188,7 @@ std::unique_ptr<LinkServer> LinkServer::serve(std::shared_ptr<Ring> ring, LinkSe
   auto server =
       std::unique_ptr<LinkServer>(new LinkServer(std::make_unique<State>(std::move(ring), std::move(options))));
   State* const state = server->state_.get();
-  state->service = start_thread("the link's server", [state] { state->serve(); });
+  state->service = start_thread("gpumap-server", "the link's server", [state] { state->serve(); });
   return server;
 }
 

@@ -5,6 +5,8 @@
 #include <exception>
 #include <utility>
 
+#include "gpumap/start_thread.hpp"
+
 namespace gpumap {
 namespace {
 
@@ -12,7 +14,9 @@ constexpr std::chrono::hours not_soon{1};
 
 }  // namespace
 
-Watcher::Watcher(std::function<Clock::time_point()> look) : look_(std::move(look)), thread_([this] { watch(); }) {}
+Watcher::Watcher(std::function<Clock::time_point()> look)
+    : look_(std::move(look)),
+      thread_(start_thread("gpumap-watcher", "what watches resident kernels", [this] { watch(); })) {}
 
 void Watcher::wake() noexcept {
   {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <exception>
 #include <iterator>
 #include <map>
 #include <utility>
 
 #include "gpumap/latency.hpp"
+#include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 #include "own_process.hpp"
 
 namespace gpumap {
@@ -30,7 +34,8 @@ constexpr std::chrono::milliseconds read_interval{10};
 struct LatencyLog::Reader {
   const OwnProcess process;
   std::condition_variable ending;
-  std::thread thread;  ///< from the first frame on
+  std::thread thread;    ///< from the first frame on
+  bool refused = false;  ///< the system gave no thread, which was told
 };
 
 LatencyLog::LatencyLog(std::string channel) : channel_(std::move(channel)), reader_(std::make_unique<Reader>()) {}
@@ -76,8 +81,11 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
   }
   arrived_.emplace_back(frame, std::move(spans));
   ++pending_;
-  if (reader_->thread.joinable()) return;
-  reader_->thread = std::thread([this] {
+  if (!reader_->thread.joinable() && !reader_->refused) start_reader();
+}
+
+void LatencyLog::start_reader() try {
+  reader_->thread = start_thread("gpumap-latency", "what counts frames", [this] {
     std::unique_lock waits(mutex_);
     while (!reader_->ending.wait_for(waits, read_interval, [this] { return ends_; })) {
       if (pending_ == 0) continue;
@@ -86,6 +94,10 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
       waits.lock();
     }
   });
+} catch (const std::exception& error) {
+  // The frame goes on, and so does every other: summary() and take_frames() count them.
+  reader_->refused = true;
+  std::fprintf(stderr, "gpumap: latency of channel %s: %s\n", printable(channel_).c_str(), error.what());
 }
 
 void LatencyLog::add_dropped(std::uint64_t frames) {

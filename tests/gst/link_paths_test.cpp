@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "link_sides.hpp"
 #include "no_threads.hpp"
+#include "thread_names.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -49,7 +51,7 @@ TEST_F(LinkPaths, WhatIsWrongWithAPathIsToldInPaused) {
 
 // Of a thread that cannot be had "Resource temporarily unavailable" alone would tell nobody what to do.
 TEST_F(LinkPaths, WhereNoThreadCanBeHadThatIsSaidInPaused) {
-  for (const std::string& line : {from_appsrc(), to_appsink()}) {
+  for (const std::string& line : {from_appsrc(), from_appsrc("latency-interval=100"), to_appsink()}) {
     Pipeline pipeline(line);
     ASSERT_TRUE(pipeline.set_state(GST_STATE_READY) != GST_STATE_CHANGE_FAILURE);
     GstElement* const element = pipeline.element(line == to_appsink() ? "src" : "sink");
@@ -60,7 +62,25 @@ TEST_F(LinkPaths, WhereNoThreadCanBeHadThatIsSaidInPaused) {
     }
     EXPECT_EQ(changed, GST_STATE_CHANGE_FAILURE);
     EXPECT_THAT(pipeline.wait(), HasSubstr("no thread for"));
+    // Nothing of the failed start is in the way of the next.
+    EXPECT_NE(gst_element_set_state(element, GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE) << line;
   }
+}
+
+TEST_F(LinkPaths, ThreadsHaveNames) {
+  Pipeline producer(from_appsrc("latency-interval=100 wait-for-connection=true"));
+  Pipeline consumer(to_appsink());
+  start(producer);
+  start(consumer);
+  push_frame(producer, 3);
+  ASSERT_TRUE(pull(consumer.appsink())) << consumer.error();
+  const auto missing = [] {
+    std::set<std::string> names{"gpumap-outlet",  "gpumap-upstream", "gpumap-inlet",
+                                "gpumap-connect", "gpumap-server",   "gpumap-report"};
+    for (const std::string& there : gpumap::test::thread_names()) names.erase(there);
+    return names;
+  };
+  EXPECT_TRUE(eventually([&] { return missing().empty(); })) << testing::PrintToString(missing());
 }
 
 TEST_F(LinkPaths, WhoMayConnectIsCheckedInPaused) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <new>
 #include <random>
 #include <thread>
@@ -18,7 +19,9 @@
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
 #include "gpumap/copy.hpp"
+#include "no_threads.hpp"
 #include "sanitizers.hpp"
+#include "thread_names.hpp"
 
 namespace gpumap {
 namespace {
@@ -145,6 +148,24 @@ TEST_P(CopyHelpers, ComeAndGo) {
     if (turn % 2 == 0) continue;
     helpers.run(job_of(to.data(), data.data(), 100'000, GetParam() + 1), GetParam());
   }
+}
+
+TEST(CopyHelpersAsThreads, HaveNames) {
+  const copy::Helpers helpers(2, anywhere());
+  EXPECT_TRUE(test::thread_names().contains("gpumap-copy")) << testing::PrintToString(test::thread_names());
+}
+
+TEST(CopyHelpersWithoutThreads, LeaveTheCopyToTheCaller) {
+  const auto data = random_bytes(100'003);
+  Aligned to(data.size());
+  std::unique_ptr<copy::Helpers> helpers;
+  {
+    const test::NoThreads none;
+    ASSERT_NO_THROW(helpers = std::make_unique<copy::Helpers>(3U, anywhere()));
+  }
+  EXPECT_EQ(helpers->count(), 0U);
+  helpers->run(job_of(to.data(), data.data(), data.size(), 4), 3);
+  EXPECT_TRUE(same(data.data(), to.data(), data.size()));
 }
 
 /// Faults in a helper only, while the caller waits with its own chunk.

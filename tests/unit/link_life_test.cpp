@@ -14,6 +14,7 @@
 
 #include "link_helpers.hpp"
 #include "no_threads.hpp"
+#include "thread_names.hpp"
 
 namespace gpumap {
 namespace {
@@ -296,6 +297,16 @@ TEST(LinkLife, ClientsCannotWriteFrames) {
   Served served(2);
   const auto consumer = served.consumer();
   EXPECT_DEATH(*consumer->ring()->mapping()->host() = std::byte{1}, "");
+}
+
+TEST(LinkLife, ThreadsHaveNames) {
+  const Served served(2);
+  const auto consumer = served.consumer();
+  // A thread names itself as it begins.
+  EXPECT_TRUE(comes_true([] {
+    const auto names = thread_names();
+    return names.contains("gpumap-server") && names.contains("gpumap-connect");
+  })) << testing::PrintToString(thread_names());
 }
 
 // "Resource temporarily unavailable" alone tells nobody what to do.

@@ -15,11 +15,13 @@
 #include <optional>
 #include <random>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "gpumap/latency.hpp"
+#include "no_threads.hpp"
 
 namespace {
 
@@ -372,6 +374,20 @@ TEST(LatencyLog, FramesBehindManyThatNeverEndHaveTheirTimes) {
   const auto after = log.summary();
   EXPECT_EQ(after.frames, before.frames + others);
   EXPECT_EQ(after.without_gpu_times, before.without_gpu_times) << "every later frame has its times";
+}
+
+// A frame's end is no place for an error: the figures come without the thread.
+TEST(LatencyLog, CountsWhereNoThreadCanBeHad) {
+  LatencyLog log("no thread");
+  testing::internal::CaptureStderr();
+  {
+    const gpumap::test::NoThreads none;
+    for (int i = 1; i <= 100; ++i) EXPECT_NO_THROW(log.add(whole_frame(std::int64_t{1'000'000} * i, i)));
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  EXPECT_NE(told.find("no thread for"), std::string::npos) << told;
+  EXPECT_EQ(told.find("no thread for"), told.rfind("no thread for")) << "once: " << told;
+  EXPECT_EQ(log.summary().frames, 100U);
 }
 
 TEST(LatencyLog, KeepsTheLastFramesInOrder) {

@@ -178,6 +178,7 @@ class GPUMAP_API LatencyLog {
     std::vector<std::shared_ptr<GpuSpan>> spans;
   };
   static constexpr std::size_t max_waiting = max_pending / 2;
+  void start_reader();                   ///< under mutex_
   void count_pending();                  ///< those whose work on the GPU is done
   bool read(Pending& pending) noexcept;  ///< false: the GPU is not done
   void count(FrameRecord frame);

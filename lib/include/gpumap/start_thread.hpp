@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <pthread.h>
+
+#include <cstddef>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -13,11 +16,16 @@ namespace gpumap {
 /// Error(io): the system refused a thread for `purpose`, as in "the link's server".
 [[nodiscard]] GPUMAP_API Error no_thread(const char* purpose, const std::error_code& cause);
 
-/// As std::thread, whose error says "Resource temporarily unavailable" and nothing else. Throws no_thread().
-template <typename Run>
-[[nodiscard]] std::thread start_thread(const char* purpose, Run&& run) {
+/// As std::thread, whose error says "Resource temporarily unavailable" and nothing else. `name`, a literal, is what
+/// top, perf and debuggers show. Throws no_thread().
+template <std::size_t size, typename Run>
+[[nodiscard]] std::thread start_thread(const char (&name)[size], const char* purpose, Run&& run) {
+  static_assert(size <= 16, "the kernel keeps 15 characters of a thread's name");
   try {
-    return std::thread(std::forward<Run>(run));
+    return std::thread([shown = &name[0], run = std::forward<Run>(run)]() mutable {
+      pthread_setname_np(pthread_self(), shown);
+      run();
+    });
   } catch (const std::system_error& error) {
     throw no_thread(purpose, error.code());
   }
