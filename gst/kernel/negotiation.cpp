@@ -11,6 +11,7 @@
 #include "gst/kernel/neighbours.hpp"
 #include "gst/kernel/tensor_caps.hpp"
 #include "gst/memory/caps.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/caps.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
@@ -87,7 +88,7 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_vulkan_caps(in) && !is_system_caps(in)) {
     GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
                       ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
-                      ("caps %" GST_PTR_FORMAT, static_cast<void*>(in)));
+                      ("caps %s", message_of(Ptr<gchar>(gst_caps_to_string(in)).get()).c_str()));
     state_of(trans).caps_refused = true;
     return FALSE;
   }

@@ -4,6 +4,7 @@
 #include "gpumap/error.hpp"
 #include "gst/cuda/caps.hpp"
 #include "gst/cuda/memory.hpp"
+#include "gst/error.hpp"
 #include "gst/ptr.hpp"
 #include "gst/vulkan/context.hpp"
 
@@ -62,7 +63,7 @@ void post_refusal(GstBaseTransform* kernel, const KernelRunner& runner, const Gs
   if (!cuda_downstream(kernel)) return;
   const Ptr<gchar> text(gst_caps_to_string(caps));
   const std::string refusal = cuda_refusal_text(runner.cuda_obstacle(), text.get());
-  GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", refusal.c_str()), (nullptr));
+  GST_ELEMENT_ERROR(kernel, STREAM, FORMAT, ("%s", message_of(refusal).c_str()), (nullptr));
 }
 
 void provide_cuda_pool(GstBaseTransform* kernel, KernelRunner& runner) {

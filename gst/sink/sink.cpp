@@ -113,7 +113,7 @@ gboolean accept_caps(GstBaseSink* self, GstEvent* event) {
   if (gpumap::gst::is_system_caps(caps)) return TRUE;
   GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE,
                     ("gpumapsink takes system memory: put the element that downloads this memory before it"),
-                    ("caps %" GST_PTR_FORMAT, static_cast<void*>(caps)));
+                    ("caps %s", gpumap::gst::message_of(Ptr<gchar>(gst_caps_to_string(caps)).get()).c_str()));
   return FALSE;
 }
 

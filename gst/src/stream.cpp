@@ -245,7 +245,7 @@ void SrcStream::refuse() {
   // While a pipeline goes down, what follows may have stopped already and then takes no caps: that is no error. Nor is
   // a flush.
   if (is_stopping(element_) || GST_PAD_IS_FLUSHING(pad_)) return;
-  GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", output_.refusal().c_str()), (nullptr));
+  GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", message_of(output_.refusal()).c_str()), (nullptr));
   channel_->set_downstream_flow(GST_FLOW_NOT_NEGOTIATED);
   gst_pad_push_event(pad_, gst_event_new_eos());
 }

@@ -11,6 +11,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap {
 namespace {
@@ -32,7 +33,7 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
     return VK_FALSE;
   }
   validation_messages.fetch_add(1, std::memory_order_relaxed);
-  fmt::print(stderr, "gpumap: Vulkan validation: {}\n", data->pMessage);
+  fmt::print(stderr, "gpumap: Vulkan validation: {}\n", printable(data->pMessage, "\n\t"));
   return VK_FALSE;
 }
 

@@ -6,6 +6,7 @@
 #include <exception>
 #include <gpumap/device.hpp>
 #include <gpumap/error.hpp>
+#include <gpumap/printable.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -118,7 +119,7 @@ int main(int argc, char** argv) {
     json ? print_json(inventory) : print_table(inventory);
     return 0;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpumap-info: {}\n", error.what());
+    fmt::print(stderr, "gpumap-info: {}\n", gpumap::printable(error.what(), "\n\t"));
     return 1;
   }
 }

@@ -7,6 +7,11 @@
 #include <cstdio>
 #include <fstream>
 #include <gpumap/device.hpp>
+#include <gpumap/printable.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "pipeline.hpp"
 
@@ -201,6 +206,90 @@ TEST_F(Errors, BytesWhereVideoIsWanted) {
   const Pad out(gst_element_get_static_pad(pipeline.element("src"), "src"));
   EXPECT_TRUE(eventually([&] { return GST_PAD_IS_EOS(out.get()); }));
   EXPECT_LT(pipeline.stop(), at_once);
+}
+
+/// Whether a terminal, and a message of GStreamer's, can take it.
+bool is_clean(std::string text) {
+  std::erase_if(text, [](char one) { return one == '\n' || one == '\t'; });
+  return is_printable(text);
+}
+
+// Names, paths and parameters come from users, files and peers. What is in them does nothing to a terminal, and no
+// message is lost for it.
+TEST_F(Errors, ForeignBytesArePrintable) {
+  struct Case {
+    const char* line;  ///< with an element "faulty"
+    const char* property;
+    const char* before;  ///< the foreign bytes
+    const char* after;
+  };
+  const std::string kernel = std::string(source) + "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel name=faulty ";
+  const std::string builtin = kernel + "kernel=convert ! video/x-raw,format=RGBA ! fakesink";
+  const std::string none = kernel + " ! fakesink";
+  const std::string sink = std::string(source) + "gpumapsink name=faulty $CHANNEL";
+  const std::string socket = sink + " socket-path=/nonexistent/link";
+  const std::string src = "gpumapsrc name=faulty timeout=50 ! fakesink";
+  const std::vector<Case> cases = {
+      {none.c_str(), "kernel", "a", "b"},
+      {none.c_str(), "location", "/nonexistent/", ".comp"},
+      {none.c_str(), "location", "/nonexistent/", ".odd"},
+      {builtin.c_str(), "params", "", "=1"},
+      {builtin.c_str(), "params", "mean=", ""},
+      {none.c_str(), "device", "a", "b"},
+      {sink.c_str(), "device", "a", "b"},
+      {sink.c_str(), "socket-path", "/nonexistent/", "/link"},
+      {socket.c_str(), "allowed-users", "a", "b"},
+      {socket.c_str(), "socket-mode", "0", "0"},
+      {src.c_str(), "channel", "a", "b"},
+      {src.c_str(), "allowed-users", "a", "b"},
+  };
+  for (const char* const foreign : {"\x1b[31m", "\x07", "\xe2\x82", "\xc2\x9b", "\xff"}) {
+    for (const Case& one : cases) {
+      Pipeline pipeline(on_new_channel(one.line));
+      if (std::string_view(one.property) == "allowed-users" && one.line == src) {
+        g_object_set(pipeline.element("faulty"), "socket-path", "/nonexistent/link", nullptr);
+      }
+      g_object_set(pipeline.element("faulty"), one.property, (one.before + std::string(foreign) + one.after).c_str(),
+                   nullptr);
+      const std::string error = pipeline.run();
+      EXPECT_EQ(pipeline.culprit(), "faulty") << one.property << ": " << error;
+      EXPECT_TRUE(is_clean(error)) << one.property << ": " << error;
+      EXPECT_THAT(error, HasSubstr("\\x")) << one.property;
+    }
+  }
+}
+
+// Names of fields are checked by nobody.
+TEST_F(Errors, ForeignCapsArePrintable) {
+  for (const char* const foreign : {"\x1b[31m", "\x07", "\xe2\x82"}) {
+    const auto caps = [&](const char* memory) {
+      Caps made(gst_caps_new_empty());
+      GstStructure* fields = gst_structure_new_empty("video/x-odd");
+      gst_structure_set(fields, foreign, G_TYPE_INT, 3, nullptr);
+      GstCapsFeatures* const features = memory != nullptr ? gst_caps_features_new(memory, nullptr) : nullptr;
+      gst_caps_append_structure_full(made.get(), fields, features);
+      return made;
+    };
+    for (const auto& [line, memory] :
+         {std::pair("appsrc name=in  gpumapkernel name=faulty kernel=identity ! fakesink", "memory:Odd"),
+          std::pair<const char*, const char*>(
+              "appsrc name=in ! gpumapsink $CHANNEL  gpumapsrc name=faulty $CHANNEL ! videoconvert ! fakesink",
+              nullptr)}) {
+      Pipeline pipeline(on_new_channel(line));
+      const Pad in(gst_element_get_static_pad(pipeline.element("in"), "src"));
+      if (!gst_pad_is_linked(in.get())) {
+        ASSERT_TRUE(gst_element_link_pads_full(pipeline.element("in"), "src", pipeline.element("faulty"), "sink",
+                                               GST_PAD_LINK_CHECK_NOTHING));
+      }
+      gst_app_src_set_caps(pipeline.appsrc(), caps(memory).get());
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      push(pipeline.appsrc(), new_buffer(random_data(1003, 1)));
+      const std::string error = pipeline.wait();
+      EXPECT_EQ(pipeline.culprit(), "faulty") << line << ": " << error;
+      EXPECT_TRUE(is_clean(error)) << line << ": " << error;
+      EXPECT_THAT(error, HasSubstr("\\x")) << line;
+    }
+  }
 }
 
 // The commonest mistake: a kernel straight after an ordinary element.

@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdio>
 
+#include "gpumap/printable.hpp"
+
 namespace gpumap {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr std::size_t max_slots = 256;
 void warn_once(const std::string& wrong) {
   static std::atomic_flag said;
   if (said.test_and_set()) return;
-  fmt::print(stderr, "gpumap: compiled kernels are not kept on disk: {}\n", wrong);
+  fmt::print(stderr, "gpumap: compiled kernels are not kept on disk: {}\n", printable(wrong));
 }
 
 }  // namespace

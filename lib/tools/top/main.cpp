@@ -16,6 +16,7 @@
 #include <exception>
 #include <gpumap/error.hpp>
 #include <gpumap/link_report.hpp>
+#include <gpumap/printable.hpp>
 #include <memory>
 #include <optional>
 #include <string>
@@ -176,7 +177,8 @@ int main(int argc, char** argv) {
     run(options);
     return 0;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gpumap-top: %s\n", error.what());  // fmt's throws where that cannot be written either
+    // fmt's throws where that cannot be written either
+    std::fprintf(stderr, "gpumap-top: %s\n", gpumap::printable(error.what(), "\n\t").c_str());
     return 1;
   }
 }
