@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "gst/elements.hpp"
 
+#include <gst/tag/tag.h>
+#include <gst/video/video.h>
+
 #include "gst/kernel/kernel.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
@@ -9,8 +12,17 @@
 
 namespace {
 
+/// GStreamer registers these types and tags at their first use, which in another process is a decoder's: what comes of
+/// that decoder through a socket has them, too.
+void know_what_decoders_say() {
+  g_type_ensure(GST_TYPE_VIDEO_MULTIVIEW_FLAGSET);
+  g_type_ensure(GST_TYPE_TAG_IMAGE_TYPE);
+  gst_tag_register_musicbrainz_tags();
+}
+
 /// An application may register one element alone: the metas of its frames come with it.
 GType with_metas(GType element) {
+  know_what_decoders_say();
   static const gchar* tags[] = {nullptr};
   for (const char* name : {"GpumapResult", "GpumapLateResults"}) {
     if (gst_meta_get_info(name) == nullptr) gst_meta_register_custom(name, tags, nullptr, nullptr, nullptr);

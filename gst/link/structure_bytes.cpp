@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "gst/ptr.hpp"
@@ -405,13 +406,14 @@ class Writer {
 
 class Taker {
  public:
-  explicit Taker(NewNames& names) : names_(names) {}
+  explicit Taker(NewNames& names, std::string* refused = nullptr) : names_(names), refused_(refused) {}
 
   /// `whole`: null where a field cannot be.
   GstStructure* structure(Reader& text, bool whole) {
     const char* const name = text.take_text();
     const auto fields = text.take<std::uint32_t>();
-    if (!text.is_whole() || fields > most_members || !is_structure_name(name) || !names_.admit(name)) return nullptr;
+    if (!text.is_whole() || fields > most_members) return nullptr;
+    if (!is_structure_name(name) || !names_.admit(name)) return refuse(name);
     Ptr<GstStructure> made(gst_structure_new_empty(name));
     for (std::uint32_t count = 0; count < fields; ++count) {
       const char* const field = text.take_text();
@@ -422,7 +424,9 @@ class Taker {
         gst_structure_take_value(made.get(), field, &value.value);
         value.value = G_VALUE_INIT;
       } else if (whole) {
-        return nullptr;
+        return refuse(field);
+      } else if (depth_ > 0 && refused_ != nullptr) {
+        refused_->clear();  // it is left out, and nothing is lost with it
       }
     }
     return text.is_done() ? made.release() : nullptr;
@@ -448,6 +452,12 @@ class Taker {
   }
 
  private:
+  /// What is to blame is the innermost name.
+  std::nullptr_t refuse(const char* name) {
+    if (refused_ != nullptr && refused_->empty()) *refused_ = name;
+    return nullptr;
+  }
+
   /// What follows, after its length.
   static Reader part(Reader& text) {
     const auto length = text.take<std::uint32_t>();
@@ -533,25 +543,36 @@ class Taker {
     }
   }
 
+  /// What this process does not know, as a type that another plugin registers, or a value of a newer GStreamer's, is
+  /// its number, as GStreamer's base types have it: caps need not be lost for it.
   static bool enumerated(Kind kind, Reader& text, GValue& value) {
     const GType type = g_type_from_name(text.take_text());
     const auto first = text.take<std::uint32_t>();
     const auto mask = kind == Kind::flag_set ? text.take<std::uint32_t>() : 0;
-    if (!text.is_whole() || type == 0 || G_TYPE_IS_ABSTRACT(type) != 0) return false;
+    if (!text.is_whole() || (type != 0 && G_TYPE_IS_ABSTRACT(type) != 0)) return false;
     if (kind == Kind::enumeration) {
-      if (!G_TYPE_IS_ENUM(type) || !is_known_value(type, static_cast<gint>(first))) return false;
-      g_value_init(&value, type);
-      g_value_set_enum(&value, static_cast<gint>(first));
+      if (type != 0 && !G_TYPE_IS_ENUM(type)) return false;
+      if (type != 0 && is_known_value(type, static_cast<gint>(first))) {
+        g_value_init(&value, type);
+        g_value_set_enum(&value, static_cast<gint>(first));
+      } else {
+        g_value_init(&value, G_TYPE_INT);
+        g_value_set_int(&value, static_cast<gint>(first));
+      }
       return true;
     }
     if (kind == Kind::flags) {
-      if (!G_TYPE_IS_FLAGS(type)) return false;
-      g_value_init(&value, type);
-      g_value_set_flags(&value, first);
+      if (type != 0 && !G_TYPE_IS_FLAGS(type)) return false;
+      g_value_init(&value, type != 0 ? type : G_TYPE_UINT);
+      if (type != 0) {
+        g_value_set_flags(&value, first);
+      } else {
+        g_value_set_uint(&value, first);
+      }
       return true;
     }
-    if (g_type_is_a(type, GST_TYPE_FLAG_SET) == 0) return false;
-    g_value_init(&value, type);
+    if (type != 0 && g_type_is_a(type, GST_TYPE_FLAG_SET) == 0) return false;
+    g_value_init(&value, type != 0 ? type : GST_TYPE_FLAG_SET);
     gst_value_set_flagset(&value, first, mask);
     return true;
   }
@@ -751,6 +772,7 @@ class Taker {
   }
 
   NewNames& names_;
+  std::string* const refused_;
   int depth_ = 0;
 };
 
@@ -762,8 +784,8 @@ unsigned put_structure(LinkText& text, const GstStructure* structure, std::size_
   return writer.left_out;
 }
 
-GstStructure* take_structure(Reader& text, NewNames& names) {
-  return Taker(names).structure(text, false);
+GstStructure* take_structure(Reader& text, NewNames& names, std::string* refused) {
+  return Taker(names, refused).structure(text, false);
 }
 
 bool put_caps(LinkText& text, const GstCaps* caps, std::size_t most) {

@@ -217,6 +217,66 @@ TEST(LinkStructureBytes, NoBytesDoAnyHarm) {
   EXPECT_GT(read_ones, 1000);
 }
 
+/// A value as another process writes it.
+LinkText value_of(std::uint8_t kind, const std::vector<LinkText>& parts) {
+  LinkText content;
+  for (const LinkText& part : parts) content.insert(content.end(), part.begin(), part.end());
+  LinkText text{std::byte{kind}};
+  put(text, static_cast<std::uint32_t>(content.size()));
+  text.insert(text.end(), content.begin(), content.end());
+  return text;
+}
+
+// A decoder's plugin registers types, and a newer GStreamer has more values, of which the reading process knows none.
+TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
+  constexpr std::uint8_t enumeration = 14, flags = 15, flag_set = 16;
+  const auto type = [](const char* name) { return bytes_of(name); };
+  const std::vector<std::pair<const char*, LinkText>> fields{
+      {"views",
+       value_of(flag_set, {type("OfTomorrowFlagsSet"), numbers(std::uint32_t{5}), numbers(~std::uint32_t{0})})},
+      {"mode", value_of(enumeration, {type("OfTomorrow"), numbers(std::int32_t{-3})})},
+      {"format", value_of(enumeration, {type("GstFormat"), numbers(std::int32_t{12'345})})},
+      {"marks", value_of(flags, {type("OfTomorrowFlags"), numbers(std::uint32_t{9})})},
+  };
+  LinkText structure = bytes_of("video/x-raw");
+  put(structure, static_cast<std::uint32_t>(fields.size()));
+  for (const auto& [name, value] : fields) {
+    put(structure, name);
+    structure.insert(structure.end(), value.begin(), value.end());
+  }
+  LinkText text;
+  put(text, gboolean{FALSE});
+  put(text, std::uint32_t{0});  // of features
+  put(text, static_cast<std::uint32_t>(structure.size()));
+  text.insert(text.end(), structure.begin(), structure.end());
+  Reader reader(text);
+  NewNames names;
+  const Caps read(take_caps(reader, names));
+  ASSERT_TRUE(read);
+  const GstStructure* const one = gst_caps_get_structure(read.get(), 0);
+  guint set = 0, mask = 0, marks = 0;
+  gint mode = 0, format = 0;
+  EXPECT_TRUE(gst_structure_get_flagset(one, "views", &set, &mask) && gst_structure_get_int(one, "mode", &mode) &&
+              gst_structure_get_int(one, "format", &format) && gst_structure_get_uint(one, "marks", &marks));
+  EXPECT_EQ(set, 5U);
+  EXPECT_EQ(mask, ~0U);
+  EXPECT_EQ(mode, -3);
+  EXPECT_EQ(format, 12'345);
+  EXPECT_EQ(marks, 9U);
+  // A type of another kind is none of these.
+  for (const std::uint8_t kind : {enumeration, flags, flag_set}) {
+    LinkText lie = bytes_of("mine");
+    put(lie, std::uint32_t{1});
+    put(lie, "lie");
+    const LinkText value = value_of(
+        kind, {type("GstCaps"), numbers(std::uint32_t{1}), kind == flag_set ? numbers(std::uint32_t{1}) : LinkText()});
+    lie.insert(lie.end(), value.begin(), value.end());
+    const Structure none = read_structure(lie);
+    ASSERT_TRUE(none);
+    EXPECT_EQ(gst_structure_n_fields(none.get()), 0);
+  }
+}
+
 Tags image_tags(std::size_t bytes) {
   const Data data = random_data(bytes, 5);
   const Buffer buffer(gst_buffer_new_memdup(data.data(), data.size()));

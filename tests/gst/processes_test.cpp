@@ -86,6 +86,26 @@ TEST_F(Processes, WhatComesOutIsWhatComesOutInOne) {
   }
 }
 
+// They put types into caps that their plugins, or GStreamer's libraries, register at their first use. This process has
+// used none when the caps come.
+TEST_F(Processes, CapsOfDecodersArrive) {
+  const std::string source =
+      "videotestsrc pattern=ball num-buffers=7 ! video/x-raw,format=I420,width=322,height=242 ! jpegenc ! jpegdec ! "
+      "gpumapsink ";
+  Launched producer(source + "wait-for-connection=true " + socket());
+  Pipeline consumer("gpumapsrc " + socket() + " ! appsink name=out sync=false");
+  EXPECT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Seen seen = all_of(consumer.appsink());
+  EXPECT_TRUE(producer.succeeded());
+  Pipeline one(on_new_channel(source + "$CHANNEL gpumapsrc $CHANNEL ! appsink name=out sync=false"));
+  EXPECT_NE(one.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Seen wanted = all_of(one.appsink());
+  ASSERT_EQ(wanted.frames.size(), 7U);
+  EXPECT_THAT(wanted.caps, HasSubstr("GstVideoMultiviewFlagsSet"));
+  EXPECT_EQ(seen.caps, wanted.caps);
+  EXPECT_TRUE(seen.frames == wanted.frames) << seen.frames.size() << " frames";
+}
+
 TEST_F(Processes, KernelsRunOnFramesOfAnotherProcess) {
   Launched producer(
       "videotestsrc num-buffers=20 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink "
