@@ -123,7 +123,14 @@ bool is_known_value(GType type, gint value) {
   return known;
 }
 
-GstEvent* event_of(std::span<const std::byte> text, NewNames& names) {
+GstEventType type_of_event(std::span<const std::byte> text) {
+  Reader reader(text);
+  const auto kind = reader.take<Kind>();
+  const KnownEvent* const event = known(reader.take<std::uint32_t>());
+  return reader.is_whole() && kind == Kind::event && event != nullptr ? event->type : GST_EVENT_UNKNOWN;
+}
+
+GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string* refused) {
   Reader reader(text);
   const auto kind = reader.take<Kind>();
   const auto type = reader.take<std::uint32_t>();
@@ -132,7 +139,7 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names) {
   if (!reader.is_whole() || kind != Kind::event || reader.empty() == says_something) return nullptr;
   const KnownEvent* event = known(type);
   if (event == nullptr) return nullptr;
-  Ptr<GstStructure> structure(says_something ? take_structure(reader, names) : nullptr);
+  Ptr<GstStructure> structure(says_something ? take_structure(reader, names, refused) : nullptr);
   if (!structure && (event->field != nullptr || says_something)) return nullptr;
   const auto has = [&](const char* field) {
     return field == nullptr || has_value(structure.get(), field, event->field_type());

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "gst/channel/channel.hpp"
@@ -27,8 +28,11 @@ using LinkText = std::vector<std::byte>;
 [[nodiscard]] LinkText text_of(GstEvent* event, unsigned* left_out = nullptr);
 /// Whether an enumeration of GStreamer's has this value: what it has not, GStreamer's functions do not take.
 [[nodiscard]] bool is_known_value(GType type, gint value);
-/// A new event, or null. Of names that this process does not know as many as have room in `names`.
-[[nodiscard]] GstEvent* event_of(std::span<const std::byte> text, NewNames& names);
+/// A new event, or null. Of names that this process does not know as many as have room in `names`. `refused`: as
+/// take_structure().
+[[nodiscard]] GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string* refused = nullptr);
+/// What it is to be, whatever it says: GST_EVENT_UNKNOWN where it is no event that crosses.
+[[nodiscard]] GstEventType type_of_event(std::span<const std::byte> text);
 
 /// How the frames that follow lie in memory, where they say so by GstVideoMeta; nothing: as their caps say.
 struct VideoLayout {

@@ -199,6 +199,24 @@ bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
   return false;
 }
 
+/// Frames are nothing without their caps, or under those that came before.
+void Inlet::refuse(GstEventType type, const std::string& field) const {
+  constexpr std::size_t most = 100;
+  if (type == GST_EVENT_CAPS) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("the gpumapsink at socket-path {} sent caps that cannot be taken here, because of {}: use "
+                            "the same GStreamer on both sides, or take it out of the caps before the gpumapsink",
+                            settings_.path,
+                            field.empty() ? "what they lack" : fmt::format("field {}", printable(field, {}, most))));
+  }
+  if (type == GST_EVENT_SEGMENT) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("the gpumapsink at socket-path {} sent a segment that cannot be taken here, because of its "
+                            "format or rate: use a format that both processes know, as time or bytes",
+                            settings_.path));
+  }
+}
+
 void Inlet::read(std::span<const std::byte> text) {
   if (says_layout(text)) {
     if (!read_layout(text, layout_)) {
@@ -215,8 +233,10 @@ void Inlet::read(std::span<const std::byte> text) {
     channel_->set_far_time(time);
     return;
   }
-  GstEvent* event = event_of(text, names_);
+  std::string refused;
+  GstEvent* event = event_of(text, names_, &refused);
   if (event == nullptr) {
+    refuse(type_of_event(text), refused);
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
     return;
   }
@@ -379,6 +399,7 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
 }
 
 void Inlet::run() {
+  bool follows = false;
   try {
     for (bool again = true; again;) {
       // A src that takes nothing would keep the memory of every producer that comes and goes.
@@ -396,14 +417,16 @@ void Inlet::run() {
       options.cancel = &stopping_;
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
+      follows = true;
       again = follow(consumer);
+      follows = false;
       far_->connect(nullptr);
     }
     lose(why_);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
     // It died between two rings.
-    if (moved_ && settings_.on_lost != OnLost::wait) {
+    if (moved_ && !follows && settings_.on_lost != OnLost::wait) {
       lose(error.what());
     } else if (!stopping_) {
       post_error(src_, error);

@@ -56,6 +56,7 @@ class Inlet {
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
+  void refuse(GstEventType type, const std::string& field) const;
   [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
   void prepare_carrier(std::uint64_t bytes);

@@ -106,6 +106,18 @@ TEST_F(Processes, CapsOfDecodersArrive) {
   EXPECT_TRUE(seen.frames == wanted.frames) << seen.frames.size() << " frames";
 }
 
+// A name that is longer than a peer's may be, and that this process does not know.
+TEST_F(Processes, CapsThatCannotBeTakenAreAnError) {
+  Launched producer("fakesrc format=time sizetype=fixed sizemax=1003 filltype=random ! application/x-mine,n=1," +
+                    std::string(300, 'x') + "=2 ! gpumapsink wait-for-connection=true " + socket());
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink");
+  const std::string error = consumer.run();
+  for (const std::string& part : {path, "field " + std::string(90, 'x'), std::string("on both sides")}) {
+    EXPECT_THAT(error, HasSubstr(part));
+  }
+  EXPECT_EQ(consumer.culprit(), "src");
+}
+
 TEST_F(Processes, KernelsRunOnFramesOfAnotherProcess) {
   Launched producer(
       "videotestsrc num-buffers=20 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapsink "
