@@ -23,6 +23,11 @@ constexpr auto longest_move = 1s;
 
 guint signal_ids[2];
 
+/// Whether it may be the same client, of another ring, whose server counts its own.
+bool is_same(const LinkClient& one, const LinkClient& other) {
+  return one.pid == other.pid && one.name == other.name;
+}
+
 }  // namespace
 
 void install_outlet_signals(GObjectClass* klass) {
@@ -118,47 +123,78 @@ void Outlet::end() {
   changed_.notify_all();
 }
 
+/// The server's where that is free. Under mutex_.
+guint Outlet::number_for(const LinkClient& client) const {
+  const auto is_free = [this](guint number) {
+    const auto has_it = [number](const Told& one) { return one.number == number; };
+    return std::none_of(told_.begin(), told_.end(), has_it) && std::none_of(gone_.begin(), gone_.end(), has_it);
+  };
+  guint number = client.index;
+  if (!is_free(number)) {
+    for (number = 0; !is_free(number);) ++number;
+  }
+  return number;
+}
+
+void Outlet::tell_of_gone(const Told& one, const char* reason) {
+  g_signal_emit(sink_, signal_ids[1], 0, one.number, one.client.pid, one.client.name.c_str(), reason);
+}
+
 /// The application counts clients, whatever rings they come to: one that moves to the next ring was never away.
 void Outlet::tell(const LinkClient& client, const std::string& reason) {
-  const auto is_it = [&](const LinkClient& one) {
-    return one.index == client.index && one.pid == client.pid && one.name == client.name;
-  };
   bool news = true;
+  Told one{client, 0};
   {
     const std::lock_guard lock(mutex_);
     if (reason.empty()) {
-      const auto back = std::find_if(gone_.begin(), gone_.end(), is_it);
+      const auto back =
+          std::find_if(gone_.begin(), gone_.end(), [&](const Told& gone) { return is_same(gone.client, client); });
       news = back == gone_.end();
+      one.number = news ? number_for(client) : back->number;
       if (!news) gone_.erase(back);
-      told_.push_back(client);
+      told_.push_back(one);
       ++clients_;
     } else {
-      const auto known = std::find_if(told_.begin(), told_.end(), is_it);
+      const auto known = std::find_if(told_.begin(), told_.end(),
+                                      [&](const Told& told) { return told.client.connection == client.connection; });
       if (known == told_.end()) return;
-      if (retiring_) gone_.push_back(*known);
+      one.number = known->number;
       news = !retiring_;
+      if (!news) gone_.push_back(*known);
       told_.erase(known);
       --clients_;
     }
   }
   if (!news) return;
   if (reason.empty()) {
-    g_signal_emit(sink_, signal_ids[0], 0, client.index, client.pid, client.name.c_str());
+    g_signal_emit(sink_, signal_ids[0], 0, one.number, client.pid, client.name.c_str());
   } else {
-    g_signal_emit(sink_, signal_ids[1], 0, client.index, client.pid, client.name.c_str(), reason.c_str());
+    tell_of_gone(one, reason.c_str());
   }
 }
 
-/// Of those that have not come again.
-void Outlet::tell_of_lost(const char* reason) {
-  std::vector<LinkClient> lost;
+/// Of those that have not come again. Those that are `here` have, and are told of by the server's thread, perhaps
+/// later.
+void Outlet::tell_of_lost(const char* reason, std::vector<LinkClient> here) {
+  std::vector<Told> lost;
   {
     const std::lock_guard lock(mutex_);
-    lost.swap(gone_);
+    std::erase_if(here, [this](const LinkClient& client) {
+      return std::any_of(told_.begin(), told_.end(),
+                         [&](const Told& told) { return told.client.connection == client.connection; });
+    });
+    std::erase_if(gone_, [&](const Told& gone) {
+      const auto came =
+          std::find_if(here.begin(), here.end(), [&](const LinkClient& one) { return is_same(gone.client, one); });
+      if (came != here.end()) {
+        here.erase(came);
+        return false;
+      }
+      lost.push_back(gone);
+      return true;
+    });
   }
-  for (const LinkClient& client : lost) {
-    g_signal_emit(sink_, signal_ids[1], 0, client.index, client.pid, client.name.c_str(), reason);
-  }
+  for (const Told& one : lost) tell_of_gone(one, reason);
 }
 
 void Outlet::run() {
@@ -267,7 +303,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   moving_ = 0;
   for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
   lock.unlock();  // a handler may flush
-  tell_of_lost("it did not come to the next ring");
+  tell_of_lost("it did not come to the next ring", server_->clients());
   lock.lock();
 }
 

@@ -53,6 +53,11 @@ class Outlet {
 
  private:
   struct Door;
+  /// As the application knows it: `number` stays, while each ring's server counts its clients anew.
+  struct Told {
+    LinkClient client;
+    guint number = 0;
+  };
   void open_door();
   void close_door();
   void run();
@@ -76,7 +81,9 @@ class Outlet {
   [[nodiscard]] std::uint32_t key_of(GstEvent* event);
   void end();
   void tell(const LinkClient& client, const std::string& reason);
-  void tell_of_lost(const char* reason);
+  [[nodiscard]] guint number_for(const LinkClient& client) const;
+  void tell_of_gone(const Told& one, const char* reason);
+  void tell_of_lost(const char* reason, std::vector<LinkClient> here = {});
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
@@ -84,9 +91,9 @@ class Outlet {
   std::shared_ptr<Ring> ring_;         ///< that is served
   std::optional<Deadline> retire_by_;  ///< the ring that is served, which the channel has no more
   std::size_t moving_ = 0;             ///< clients of the server before, which come again
-  std::vector<LinkClient> told_;       ///< that are connected, as the application knows; under mutex_
+  std::vector<Told> told_;             ///< that are connected; under mutex_
   bool retiring_ = false;              ///< clients go to the next ring; under mutex_
-  std::vector<LinkClient> gone_;       ///< of these, those whose server moved and who have not come again; under mutex_
+  std::vector<Told> gone_;             ///< of these, those whose server moved and who have not come again; under mutex_
   std::vector<LinkText> owed_;         ///< to these: what was sent meanwhile, and is not kept
   /// What clients still have of rings before, for as long as somebody who still waits for a slot there could get it.
   std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
