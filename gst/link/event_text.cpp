@@ -140,7 +140,9 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string
   const KnownEvent* event = known(type);
   if (event == nullptr) return nullptr;
   Ptr<GstStructure> structure(says_something ? take_structure(reader, names, refused) : nullptr);
-  if (!structure && (event->field != nullptr || says_something)) return nullptr;
+  // What holds is kept by its name.
+  const bool has_name = event->type == GST_EVENT_CUSTOM_DOWNSTREAM_STICKY;
+  if (!structure && (event->field != nullptr || says_something || has_name)) return nullptr;
   const auto has = [&](const char* field) {
     return field == nullptr || has_value(structure.get(), field, event->field_type());
   };
@@ -165,6 +167,7 @@ Keeping keeping_of(const GstEvent* event) {
       return Keeping::tags;
     case GST_EVENT_CUSTOM_DOWNSTREAM_STICKY:
       return Keeping::custom;
+    case GST_EVENT_SEGMENT_DONE:
     case GST_EVENT_EOS:
       return Keeping::end;
     default:

@@ -193,6 +193,7 @@ bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
   LinkText& last = told_[{keeping, several ? gst_structure_get_name(gst_event_get_structure(event)) : ""}];
   if (moved_ && std::equal(last.begin(), last.end(), text.begin(), text.end())) return true;
   last.assign(text.begin(), text.end());
+  if (keeping == Keeping::segment) told_.erase({Keeping::end, {}});
   if (keeping == Keeping::stream_start) {
     std::erase_if(told_, [](const auto& one) { return !outlives_stream(one.first.first); });
   }

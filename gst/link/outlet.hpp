@@ -77,6 +77,7 @@ class Outlet {
   void send(const LinkText& text, std::uint32_t key);
   void wait_until_read();
   void check_layouts(GstBuffer* carrier, std::uint64_t bytes);
+  void forget(std::uint32_t key, LinkServer* server);
   void forget_last_stream();
   [[nodiscard]] std::uint32_t key_of(GstEvent* event);
   void end();

@@ -107,6 +107,11 @@ void Outlet::on_event(GstEvent* event) {
   if (server && !text.empty()) server->send_at_once(text);
 }
 
+void Outlet::forget(std::uint32_t key, LinkServer* server) {
+  kept_.erase(key);
+  if (server != nullptr) server->forget(key);
+}
+
 /// The end of a flush: what was on its way is gone, here and at the clients.
 void Outlet::flush(GstEvent* event) {
   flushing_ = true;
@@ -114,9 +119,10 @@ void Outlet::flush(GstEvent* event) {
   const std::lock_guard lock(step_);
   ++flushes_;
   channel_->forget_held();
-  kept_.erase(gst::key_of(Keeping::end));
-  if (const auto server = this->server()) {
-    server->forget(gst::key_of(Keeping::end));
+  const auto server = this->server();
+  // As on a pad.
+  for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over), server.get());
+  if (server) {
     server->withdraw_all();
     server->send(text_of(event));
   }
@@ -192,6 +198,7 @@ void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
   const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
   const Keeping keeping = keeping_of(event);
+  if (keeping == Keeping::segment) forget(gst::key_of(Keeping::end), server_.get());  // of the last one, which was done
   if ((keeping == Keeping::none || keeping == Keeping::end) && !serve_without_frame(lock)) return;
   unsigned left_out = 0;
   const LinkText text = text_of(event, &left_out);

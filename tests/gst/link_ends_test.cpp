@@ -115,6 +115,59 @@ TEST_F(LinkSides, WhoComesAtTheEndIsToldOfIt) {
   EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, 7));
 }
 
+// As EOS, it is the last of a segment: whoever comes later would wait for frames that do not come.
+TEST_F(LinkSides, WhoComesBehindSegmentDoneIsToldOfIt) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  gst_pad_send_event(pad.get(), gst_event_new_segment_done(GST_FORMAT_TIME, 17 * GST_MSECOND));
+  for (const bool begins_anew : {false, true}) {
+    Watch watch;
+    Pipeline consumer(to_appsink());
+    watch.on(consumer.element("out"));
+    if (begins_anew) {
+      GstSegment segment;
+      gst_segment_init(&segment, GST_FORMAT_TIME);
+      gst_pad_send_event(pad.get(), gst_event_new_segment(&segment));
+      push_frame(producer, 1);
+    }
+    start(consumer);
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+    if (begins_anew) push_frame(producer, 2);
+    EXPECT_TRUE(eventually([&] {
+      return watch.order().find(begins_anew ? "segment frame" : "segment segment-done") != std::string::npos;
+    })) << watch.order();
+    EXPECT_EQ(watch.events(GST_EVENT_SEGMENT_DONE), begins_anew ? 0U : 1U);
+    consumer.stop();
+    ASSERT_TRUE(eventually([&] { return clients(producer) == 0; }));
+  }
+}
+
+// As on a pad: the segment that comes next says what holds.
+TEST_F(LinkSides, WhoComesBehindAFlushGetsTheNextSegmentAlone) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  gst_pad_push_event(pad.get(), gst_event_new_flush_start());
+  gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
+  Watch watch;
+  Pipeline consumer(to_appsink());
+  watch.on(consumer.element("out"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.start = 7 * GST_MSECOND;
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  EXPECT_EQ(gst_pad_push(pad.get(), new_buffer(random_data(frame_size, 7), 7 * GST_MSECOND).release()), GST_FLOW_OK);
+  ASSERT_TRUE(eventually([&] { return watch.count() == 1; }));
+  EXPECT_EQ(watch.events(GST_EVENT_SEGMENT), 1U) << watch.order();
+}
+
 // What is not kept for who comes later waits for the first client, as frames do.
 TEST_F(LinkSides, AGapBeforeTheFirstFrameArrives) {
   Watch watch;

@@ -39,6 +39,13 @@ struct WithComplaints {
   GLogFunc before;
 };
 
+// It has no name by which it could be kept.
+TEST(LinkText, OfAStickyEventHasAStructure) {
+  EXPECT_FALSE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, "")));
+  EXPECT_TRUE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM_STICKY, "mine, n=(int)1;")));
+  EXPECT_TRUE(read_event(written(GST_EVENT_CUSTOM_DOWNSTREAM, "")));
+}
+
 TEST(LinkText, OfWhatIsNothingIsNoEvent) {
   const WithComplaints go_on;
   const auto is_read = [](GstEventType type, const std::string& structure) {
