@@ -116,7 +116,7 @@ TEST(Ring, NamesSlotsAndSizeWhenTheWindowIsFull) {
     FAIL() << "12 MiB do not fit in 1";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::no_memory);
-    EXPECT_EQ(std::string(error.what()), "4 slots of 3.00 MiB: fake window exhausted");
+    EXPECT_EQ(std::string(error.what()), "4 slots of 3 MiB: fake window exhausted");
   }
 }
 

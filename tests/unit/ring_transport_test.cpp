@@ -19,7 +19,7 @@ TEST(RingTransport, TakesPinnedMemoryWhereTheWindowIsFull) {
   const auto large = Ring::create(device, {.slots = 4, .slot_bytes = 3U << 20U});
   EXPECT_EQ(large->transport(), Transport::pinned);
   EXPECT_EQ(device->last_options.placement, Placement::mirrored);
-  EXPECT_EQ(large->fallback_reason(), "4 slots of 3.00 MiB: fake window exhausted; taking transport=pinned");
+  EXPECT_EQ(large->fallback_reason(), "4 slots of 3 MiB: fake window exhausted; taking transport=pinned");
   for (const Transport asked : {Transport::pinned, Transport::zero_copy, Transport::pageable}) {
     const auto ring = Ring::create(device, {.slots = 4, .slot_bytes = 3U << 20U, .transport = asked});
     EXPECT_EQ(ring->transport(), asked);

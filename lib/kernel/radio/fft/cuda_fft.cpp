@@ -83,14 +83,14 @@ class CudaFft final : public Fft {
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
     // A plan is for one number of transforms and takes milliseconds to make. Frames bring any number: powers of two
     // make them up with a dozen plans.
-    CUstream stream = stream_of(queue);
     while (transforms != 0) {
       const std::uint64_t batch = std::bit_floor(std::min<std::uint64_t>(transforms, 1U << 20U));
       // To plan, the driver may wait until the GPU runs nothing, and nobody could cancel that.
       if (!plans_.contains(static_cast<int>(batch))) queue.finish();
       const CufftHandle handle = plan(static_cast<int>(batch));
       const CudaContext::Scope scope(*device_->cuda());
-      check(library_.set_stream(handle, stream), "choosing a stream");
+      // Only now: finish() submits what came before, and the queue must know that there is more.
+      check(library_.set_stream(handle, stream_of(queue)), "choosing a stream");
       check(library_.exec_c2c(handle, pointer(from), pointer(to), cufft_forward), "transforming");
       const std::uint64_t bytes = batch * size_ * 2 * sizeof(float);
       from += bytes, to += bytes, transforms -= batch;
