@@ -55,6 +55,8 @@ enum class Kind : std::uint8_t {
 
 /// More fields than this take a time that grows with their square.
 constexpr std::uint32_t most_members = 4096;
+/// Of a message: empty ones take a few bytes there, and hundreds here.
+constexpr std::uint32_t most_values = 16'384;
 
 struct Value {
   Value() = default;
@@ -105,7 +107,8 @@ class Writer {
   bool value(const GValue* value) {
     const std::size_t begin = text_.size();
     constexpr std::size_t head = 1 + sizeof(std::uint32_t);
-    bool written = depth_ < deepest_value;
+    bool written = depth_ < deepest_value && values_ < most_values;
+    ++values_;
     if (written) {
       text_.resize(begin + head);
       ++depth_;
@@ -401,6 +404,7 @@ class Writer {
   LinkText& text_;
   const std::size_t most_;
   std::uint32_t fields_ = 0;  ///< of what is being written
+  std::uint32_t values_ = 0;  ///< of all of it
   int depth_ = 0;
 };
 
@@ -473,7 +477,8 @@ class Taker {
   bool take(Reader& text, GValue& value) {
     const auto kind = text.take<Kind>();
     Reader content = part(text);
-    if (!text.is_whole() || depth_ == deepest_value) return false;
+    if (!text.is_whole() || depth_ == deepest_value || values_ == most_values) return false;
+    ++values_;
     ++depth_;
     const bool taken = take(kind, content, value) && content.is_done();
     --depth_;
@@ -773,6 +778,7 @@ class Taker {
 
   NewNames& names_;
   std::string* const refused_;
+  std::uint32_t values_ = 0;
   int depth_ = 0;
 };
 

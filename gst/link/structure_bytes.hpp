@@ -17,8 +17,8 @@ namespace gpumap::gst {
 //
 // Numbers, texts, enumerations, flags, fractions, ranges, lists, arrays, dates, bytes, caps, structures, tags,
 // segments, buffers and samples cross. A field of another type (a pointer, an object), or nested more than
-// `deepest_value` deep, is left out, and the others cross. An enumeration, or flags, whose type or value the reading
-// process does not know, becomes its number; a set of flags a plain GstFlagSet.
+// `deepest_value` deep, or behind 16,384 others, is left out, and the others cross. An enumeration, or flags, whose
+// type or value the reading process does not know, becomes its number; a set of flags a plain GstFlagSet.
 
 inline constexpr int deepest_value = 32;
 

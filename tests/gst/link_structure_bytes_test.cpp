@@ -277,6 +277,33 @@ TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
   }
 }
 
+// An empty buffer takes 5 bytes in a message, and hundreds in memory.
+TEST(LinkStructureBytes, OfMoreValuesThanCanBeHaveTheOthers) {
+  constexpr std::uint8_t list = 23, buffer = 34;
+  const LinkText empty = value_of(buffer, {});
+  for (const bool nested : {false, true}) {
+    for (const std::size_t count : {std::size_t{7000}, max_link_message / empty.size() / 2}) {
+      const LinkText one = nested ? value_of(list, {empty}) : empty;
+      LinkText text = bytes_of("mine");
+      put(text, std::uint32_t{2});
+      put(text, "n");
+      const LinkText number = int_value(3);
+      text.insert(text.end(), number.begin(), number.end());
+      put(text, "many");
+      const LinkText many = value_of(list, std::vector<LinkText>(count, one));
+      text.insert(text.end(), many.begin(), many.end());
+      const Structure read = read_structure(text);
+      ASSERT_TRUE(read);
+      EXPECT_TRUE(gst_structure_has_field(read.get(), "n"));
+      EXPECT_EQ(gst_structure_has_field(read.get(), "many") != 0, count == 7000) << count;
+      if (count != 7000) continue;
+      LinkText again;
+      EXPECT_EQ(put_structure(again, read.get(), max_link_message), 0U);
+      EXPECT_TRUE(again == text);
+    }
+  }
+}
+
 Tags image_tags(std::size_t bytes) {
   const Data data = random_data(bytes, 5);
   const Buffer buffer(gst_buffer_new_memdup(data.data(), data.size()));
