@@ -16,9 +16,10 @@ std::atomic<std::size_t> process_spent{0};
 }  // namespace
 
 bool NewNames::admit(const char* name) {
-  if (g_quark_try_string(name) != 0) return true;
   const std::size_t length = std::strlen(name);
-  if (length == 0 || length > longest || g_utf8_validate(name, static_cast<gssize>(length), nullptr) == 0) return false;
+  if (length == 0) return false;  // GStreamer may know it, all the same
+  if (g_quark_try_string(name) != 0) return true;
+  if (length > longest || g_utf8_validate(name, static_cast<gssize>(length), nullptr) == 0) return false;
   const std::size_t cost = length + around;
   if (cost > left_) return false;
   if (process_spent.fetch_add(cost) > most_of_process - cost) {
