@@ -22,8 +22,8 @@ class NewNames;
 /// takes nothing for granted: what is no event of these kinds, with what such an event has, is none.
 using LinkText = std::vector<std::byte>;
 
-/// Stream-start, caps, segment, tags, gap, EOS, flushes, latency and those of the application. Empty for others (TOC,
-/// segment-done, stream-group-done), and for what cannot be written in max_link_message bytes. A field or tag that
+/// Stream-start, caps, segment, segment-done, tags, gap, EOS, flushes, latency and those of the application. Empty for
+/// others (TOC, stream-group-done), and for what cannot be written in max_link_message bytes. A field or tag that
 /// cannot be written, or for which no room is left, is left out: `left_out` is how many. Of caps it is none.
 [[nodiscard]] LinkText text_of(GstEvent* event, unsigned* left_out = nullptr);
 /// Whether an enumeration of GStreamer's has this value: what it has not, GStreamer's functions do not take.
