@@ -102,7 +102,7 @@ bool has_state_lock(GstElement* element) {
   };
   for (int i = 0; i < tries; ++i) {
     GThread* other = g_thread_try_new("gpumap-state", is_free, element, nullptr);
-    if (other != nullptr && g_thread_join(other) != nullptr) return false;
+    if (other == nullptr || g_thread_join(other) != nullptr) return false;  // without a thread nobody knows
     if (is_free(element) == nullptr) return false;
   }
   return true;
