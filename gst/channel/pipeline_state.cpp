@@ -222,7 +222,7 @@ void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
 
 void mend_states_after_flush(GstElement* element) {
   constexpr GstClockTime first_pause = 10 * GST_MSECOND;
-  constexpr gint64 longest_us = 60 * G_USEC_PER_SEC;
+  constexpr gint64 longest_us = gint64{60} * G_USEC_PER_SEC;
   if (!mend_states(element)) mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
 }
 

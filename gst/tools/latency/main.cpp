@@ -18,6 +18,7 @@
 #include <fstream>
 #include <gpumap/device.hpp>
 #include <gpumap/latency.hpp>
+#include <gpumap/printable.hpp>
 #include <gpumap/ring.hpp>
 #include <string>
 
@@ -269,10 +270,10 @@ int main(int argc, char** argv) {
     if (!options.from_file.empty()) return latency::draw(options);
     return latency::run(options, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const latency::UsageError& error) {
-    fmt::print(stderr, "gpumap-latency: {}\n", error.what());
+    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpumap-latency: {}\n", error.what());
+    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
     return 1;
   }
 }

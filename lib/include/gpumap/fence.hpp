@@ -44,10 +44,10 @@ class GPUMAP_API Fence {
   /// Wait until signalled, until `cancel` is set, or until `deadline`. Spins for `spin`, then sleeps in growing steps
   /// of at most 200 us, so that `cancel` and the deadline are seen. Throws Error(device_lost) when the GPU work
   /// faulted. A wait that nothing ends but the GPU cannot be written: a kernel may run for ever.
-  WaitResult wait(const std::atomic<bool>& cancel, Deadline deadline = no_deadline,
+  WaitResult wait(const std::atomic<bool>& cancel, Deadline deadline = no_deadline,  // NOLINT(*-use-nodiscard)
                   std::chrono::nanoseconds spin = std::chrono::microseconds(50)) const;
   /// The same for callers whom nobody cancels, such as destructors: for `longest` at most.
-  WaitResult wait_for(std::chrono::nanoseconds longest,
+  WaitResult wait_for(std::chrono::nanoseconds longest,  // NOLINT(*-use-nodiscard)
                       std::chrono::nanoseconds spin = std::chrono::microseconds(50)) const;
 
   [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const noexcept { return timeline_; }

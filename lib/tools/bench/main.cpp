@@ -10,6 +10,7 @@
 #include <fstream>
 #include <gpumap/copy.hpp>
 #include <gpumap/error.hpp>
+#include <gpumap/printable.hpp>
 #include <string_view>
 
 #include "bench.hpp"
@@ -171,7 +172,7 @@ int main(int argc, char** argv) {
   try {
     return options.from_file.empty() ? bench::run(options) : bench::draw(options);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpumap-bench: {}\n", error.what());
+    fmt::print(stderr, "gpumap-bench: {}\n", gpumap::printable(error.what(), "\n\t"));
     return 1;
   }
 }
