@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/channel/ends.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/tracer.hpp"
 
@@ -53,7 +52,7 @@ void SinkCore::open(const SinkSettings& settings) {
 
 void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
   open(settings);
-  auto channel = channel_of(End::sink, sink, settings.channel);
+  auto channel = Channel::open(settings.channel);
   std::string holder;
   if (!channel->attach_sink(sink, holder)) {
     throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "

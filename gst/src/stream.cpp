@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/report.hpp"
@@ -39,7 +38,7 @@ SrcStream::~SrcStream() {
 
 void SrcStream::announce(const std::string& channel) {
   withdraw();
-  announced_ = channel_of(End::src, element_, channel);
+  announced_ = Channel::open(channel);
   announced_->announce_src_pad(pad_);
 }
 
@@ -49,7 +48,7 @@ void SrcStream::withdraw() {
 }
 
 void SrcStream::start(const SrcSettings& settings) {
-  auto channel = channel_of(End::src, element_, settings.channel);
+  auto channel = Channel::open(settings.channel);
   std::string holder;
   if (!channel->attach_src(
           element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
@@ -59,9 +58,7 @@ void SrcStream::start(const SrcSettings& settings) {
                             settings.channel, holder));
   }
   channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
-  withdraw();  // it may have been renamed, or moved, since READY
-  announced_ = channel;
-  announced_->announce_src_pad(pad_);
+  announce(settings.channel);  // it may have been renamed since READY
   settings_ = settings;
   live_ = settings.is_live;
   started_ = false;
