@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
+#include <thread>
 #include <utility>
 
 #include "device/cuda_clock.hpp"
@@ -210,13 +212,18 @@ bool CudaContext::stuck() const noexcept {
   }
 }
 
-void CudaContext::check_not_stuck() const {
-  const std::string kernel = stuck_kernel();
-  if (kernel.empty()) return;
-  throw Error(ErrorCode::io,
-              fmt::format("kernel {} still runs on {} after its end, and the driver loads no code until it "
-                          "has ended: start the process anew, and have that kernel end",
-                          kernel, gpu_name_));
+void CudaContext::wait_while_stuck(std::chrono::nanoseconds longest) const {
+  constexpr std::chrono::milliseconds step(2);
+  const auto until = Clock::now() + longest;
+  for (std::string kernel = stuck_kernel(); !kernel.empty(); kernel = stuck_kernel()) {
+    if (Clock::now() >= until) {
+      throw Error(ErrorCode::io,
+                  fmt::format("kernel {} still runs on {} {} s after others wanted to load code, which the driver does "
+                              "once that kernel has ended: start the process anew, and have that kernel end",
+                              kernel, gpu_name_, std::chrono::duration<double>(longest).count()));
+    }
+    std::this_thread::sleep_for(step);
+  }
 }
 
 int CudaContext::attribute(CUdevice_attribute attribute) const {

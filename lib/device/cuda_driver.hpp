@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -95,10 +96,11 @@ class CudaContext {
   void check(CUresult result, std::string_view what) const;
 
   /// A kernel may never end, and is waited for no longer; `end` is when it does. Calls of the driver that free memory
-  /// or load code wait for all kernels of the context: until then memory stays allocated, and loads are refused.
+  /// or load code wait for all kernels of the context: until then memory stays allocated, and loads wait here first.
   void mark_stuck(const Fence& end, const std::string& kernel) const;
   [[nodiscard]] bool stuck() const noexcept;
-  void check_not_stuck() const;  ///< throws Error(io) that names the kernel
+  /// Wait for it, for `longest` at most; then throw Error(io) that names the kernel.
+  void wait_while_stuck(std::chrono::nanoseconds longest) const;
 
   /// Copy between device memory and ordinary host memory, each way on a private stream; block.
   void download(CUdeviceptr from, void* to, std::size_t bytes);
