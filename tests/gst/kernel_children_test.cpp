@@ -89,7 +89,7 @@ TEST(OwnKernel, ChildrenAreTheParametersThatThereAre) {
   // And those of another kernel are others.
   g_object_set(proxy, "location", nullptr, "kernel", "spectrum", nullptr);
   EXPECT_EQ(gst_child_proxy_get_child_by_name(proxy, "gain"), nullptr);
-  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 5U);
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 6U);
   g_object_set(proxy, "params", nullptr, nullptr);
   EXPECT_EQ(value_of(kernel.get(), "size::value"), 1024);
 }
