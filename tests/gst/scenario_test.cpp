@@ -136,9 +136,10 @@ class Player {
     }
     gint64 at = -1;
     if (!gst_element_query_position(pipeline_.get(), GST_FORMAT_TIME, &at)) return "no position\n";
-    // The time of a sink that plays stands still, too.
-    const double ahead = (static_cast<double>(at) / GST_SECOND - start) / rate;
-    if (ahead < -0.05 || ahead > 0.05) return "position " + std::to_string(static_cast<double>(at) / GST_SECOND) + '\n';
+    // The time of a sink that plays stands still, too. One that does not wait for it may have two frames by now: that
+    // for its preroll, and the first one that is due.
+    const double ahead = (static_cast<double>(at) / GST_SECOND - start) * (rate < 0 ? -1 : 1);
+    if (ahead < -0.05 || ahead > 0.09) return "position " + std::to_string(static_cast<double>(at) / GST_SECOND) + '\n';
     return "";
   }
 
