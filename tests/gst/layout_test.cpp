@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Padded rows: a downstream that reads GstVideoMeta gets the slot as it is, one that does not gets default strides.
+#include <cstddef>
 #include <cstring>
 
 #include "gpu_buffer.hpp"
@@ -108,7 +109,7 @@ TEST(OwnWaysToMap, StayWithUpstreamsMemory) {
       const auto width = static_cast<std::size_t>(GST_VIDEO_FRAME_COMP_WIDTH(&frame, plane));
       for (gint row = 0; row < GST_VIDEO_FRAME_COMP_HEIGHT(&frame, plane); ++row) {
         const auto* first = static_cast<const std::byte*>(GST_VIDEO_FRAME_PLANE_DATA(&frame, plane)) +
-                            row * GST_VIDEO_FRAME_PLANE_STRIDE(&frame, plane);
+                            std::ptrdiff_t{row} * GST_VIDEO_FRAME_PLANE_STRIDE(&frame, plane);
         rows.insert(rows.end(), first, first + width);
       }
     }

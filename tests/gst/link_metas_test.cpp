@@ -166,13 +166,12 @@ TEST_F(LinkMetas, RowsOfAnyDirectionAndTilesCross) {
     std::size_t bytes;
   };
   for (const Case& one :
-       {Case{GST_VIDEO_FORMAT_RGBA, {3 * 144}, {-144}, 4 * 144},
-        Case{GST_VIDEO_FORMAT_RGB8P, {0, 4 * 48}, {48, 4}, 4 * 48 + 1024},
-        Case{GST_VIDEO_FORMAT_GRAY8, {1}, {40}, 1 + 3 * 40 + 32},
+       {Case{GST_VIDEO_FORMAT_RGBA, {432}, {-144}, 576}, Case{GST_VIDEO_FORMAT_RGB8P, {0, 192}, {48, 4}, 192 + 1024},
+        Case{GST_VIDEO_FORMAT_GRAY8, {1}, {40}, 153},
         Case{GST_VIDEO_FORMAT_NV12_4L4,
              {0, 0},
              {static_cast<gint>(GST_VIDEO_TILE_MAKE_STRIDE(9, 2)), static_cast<gint>(GST_VIDEO_TILE_MAKE_STRIDE(9, 2))},
-             9 * 2 * 16}}) {
+             288}}) {
     SCOPED_TRACE(gst_video_format_to_string(one.format));
     Pipeline producer(from_appsrc("wait-for-connection=true"));
     start(producer);
