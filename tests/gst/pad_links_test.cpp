@@ -208,7 +208,7 @@ TEST_P(SwappedBranches, GoOn) {
 TEST(Relinking, TheFrameThatIsHeldReachesTheNextElement) {
   for (const char* last : {"", "! gpumapkernel name=kernel"}) {
     SCOPED_TRACE(last);
-    const bool kernel = std::string_view(last) != "";
+    const bool kernel = !std::string_view(last).empty();
     Watch watch;
     Pipeline pipeline(on_new_channel(std::string("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc "
                                                  "name=src $CHANNEL ") +

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
+#include <initializer_list>
+#include <string>
+#include <string_view>
 
 #include "backend_bench.hpp"
 #include "error_of.hpp"
@@ -25,13 +28,18 @@ INSTANTIATE_TEST_SUITE_P(Vulkan, KernelRefusals, ::testing::Values(Backend::vulk
 TEST_P(KernelRefusals, LongLinesAreOnlyLong) {
   const std::string blanks(300'000, ' '), tabs(300'000, '\t');
   const std::string main = "\nvoid main() {}\n";
+  const auto joined = [](std::initializer_list<std::string_view> parts) {
+    std::string all;
+    for (const std::string_view part : parts) all += part;
+    return all;
+  };
   for (const std::string& code :
-       {"#version 460" + main + blanks, "// " + blanks + "\n" + tabs + "#" + tabs + "version 460" + main}) {
+       {joined({"#version 460", main, blanks}), joined({"// ", blanks, "\n", tabs, "#", tabs, "version 460", main})}) {
     EXPECT_NE(load(glsl(code)), nullptr);
   }
   for (const std::string& code :
-       {blanks, "#" + blanks + "versions 460" + main, "# " + tabs + main, blanks + "version 460" + main,
-        std::string("#version_460"), "x #version 460" + main}) {
+       {blanks, joined({"#", blanks, "versions 460", main}), joined({"# ", tabs, main}),
+        joined({blanks, "version 460", main}), joined({"#version_460"}), joined({"x #version 460", main})}) {
     EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(glsl(code)); }), HasSubstr("no #version in it"));
   }
 }
