@@ -50,6 +50,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_EQ(refusal(cuda("__global__ void one(gpumap_frame frame) {}")), "");
   // Threads that have returned are still there, and a barrier behind would wait for them.
   const std::string one = "__global__ void one(gpumap_frame frame) {";
+  const std::string none = "__device__ void none() {}\n";
   EXPECT_THAT(refusal(cuda(one + "if (threadIdx.x > 3) return;\n__syncthreads();\n}")), HasSubstr("both return, by"));
   EXPECT_THAT(refusal(cuda(one + "return ;\nx = __shfl_down_sync(~0u, x, 1);}")),
               HasSubstr("and __shfl_down_sync, which"));
@@ -69,11 +70,8 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "if (x) return; if (__any(x)) x = 1; }",
            one + "if (x) return; x = __shfl(x, 1); }",
            one + "if (x) return; arrived.arrive_and_wait(); }",
-           "__device__ void none() {}\n__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); "
-           "__syncthreads(); }",
-           "__device__ void none() {}\n#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return "
-           "none(); "
-           "__syncthreads(); }",
+           none + "__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
+           none + "#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
            "#include <gpumap/block_fft.h>\n" + one + "if (x) return; fft(x); }",
            "#include <gpumap/mine.h>\n" + one + "if (x) return; mine(); }",
            "#include <mine.h>\n" + one + "if (x) return; mine(); }",
