@@ -82,8 +82,8 @@ bool has_value(const GstStructure* structure, const char* field, GType type) {
 
 bool has_format(const GstStructure* structure) {
   gint format = 0;
-  return gst_structure_get_enum(structure, "format", GST_TYPE_FORMAT, &format) != 0 &&
-         gst_format_get_details(static_cast<GstFormat>(format)) != nullptr;
+  return gst_structure_get_enum(structure, "format", GST_TYPE_FORMAT, &format) != 0 && format >= GST_FORMAT_UNDEFINED &&
+         format <= GST_FORMAT_PERCENT;
 }
 
 /// Of a gap or a latency: GStreamer's functions that make such an event take no other.

@@ -746,8 +746,15 @@ class Taker {
 
   static bool segment(Reader& text, GstSegment& read) {
     gst_segment_init(&read, GST_FORMAT_UNDEFINED);
-    read.flags = static_cast<GstSegmentFlags>(text.take<std::uint32_t>());
-    read.format = static_cast<GstFormat>(text.take<std::int32_t>());
+    constexpr std::uint32_t known_flags = GST_SEGMENT_FLAG_RESET | GST_SEGMENT_FLAG_SEGMENT |
+                                          GST_SEGMENT_FLAG_TRICKMODE | GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS |
+                                          GST_SEGMENT_FLAG_TRICKMODE_FORWARD_PREDICTED |
+                                          GST_SEGMENT_FLAG_TRICKMODE_NO_AUDIO;
+    read.flags = static_cast<GstSegmentFlags>(text.take<std::uint32_t>() & known_flags);
+    // GStreamer's own: one that a process registers has another number in the next.
+    const auto format = text.take<std::int32_t>();
+    if (format < GST_FORMAT_UNDEFINED || format > GST_FORMAT_PERCENT) return false;
+    read.format = static_cast<GstFormat>(format);
     read.rate = text.take<gdouble>();
     read.applied_rate = text.take<gdouble>();
     for (guint64* one :
