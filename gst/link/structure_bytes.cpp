@@ -570,7 +570,10 @@ class Taker {
       if (type != 0 && !G_TYPE_IS_FLAGS(type)) return false;
       g_value_init(&value, type != 0 ? type : G_TYPE_UINT);
       if (type != 0) {
-        g_value_set_flags(&value, first);
+        // Bits that the type does not know are no value of it.
+        auto* known = static_cast<GFlagsClass*>(g_type_class_ref(type));
+        g_value_set_flags(&value, first & known->mask);
+        g_type_class_unref(known);
       } else {
         g_value_set_uint(&value, first);
       }
