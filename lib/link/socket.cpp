@@ -84,78 +84,32 @@ bool is_there(const Spot& spot, const std::string& name, struct stat& found) noe
   return fstatat(spot.folder.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/// Of the time between looking and listening. The file goes with it.
+/// Held from the look at the place until the socket listens there: of several servers that find a dead server's file
+/// one replaces it. Locks the folder and makes no file: a killed process leaves nothing behind that other users cannot
+/// remove.
 class Lock {
  public:
-  explicit Lock(const Spot& spot) : spot_(spot), name_(spot.name + ".lock") {
-    const std::string shown = spot.path + ".lock";
-    for (int turn = 0;; ++turn) {
-      fd_ = open_file();
-      // Whoever had it may have removed it in between.
-      if (fd_ && flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
-        if (is_there_still()) return;
-      } else {
-        wait_for_other(turn, shown);
+  explicit Lock(const Spot& spot) : folder_(openat(spot.folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (!folder_) fail("cannot read the folder of", spot.path);
+    // Others hold it for microseconds. A suspended process must not block this one for ever.
+    constexpr int turns = 1000;
+    for (int turn = 0; flock(folder_.get(), LOCK_EX | LOCK_NB) != 0; ++turn) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail("cannot lock the folder of", spot.path);
+      if (turn == turns) {
+        throw Error(ErrorCode::invalid, fmt::format("the folder of {} is locked by another process for 1 s: end that "
+                                                    "process, or choose a socket-path in another folder",
+                                                    printable(spot.path)));
       }
+      usleep(1000);
     }
   }
-  ~Lock() { unlinkat(spot_.folder.get(), name_.c_str(), 0); }
+  /// A child of fork() may keep the descriptor.
+  ~Lock() { flock(folder_.get(), LOCK_UN); }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
 
  private:
-  /// Other users may read the file, which is all it takes to lock it: one that a process left when it was killed keeps
-  /// nobody out, also where its folder lets only the owner remove it.
-  [[nodiscard]] UniqueFd open_file() const noexcept {
-    constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    constexpr mode_t mode = 0644;
-    const int folder = spot_.folder.get();
-    UniqueFd fd(openat(folder, name_.c_str(), O_RDWR | flags));
-    if (!fd && errno == EACCES) fd = UniqueFd(openat(folder, name_.c_str(), O_RDONLY | flags));
-    if (fd || errno != ENOENT) return fd;
-    // Opening another user's file with O_CREAT may be forbidden in such a folder (fs.protected_regular).
-    fd = UniqueFd(openat(folder, name_.c_str(), O_RDWR | O_CREAT | O_EXCL | flags, mode));
-    if (fd) fchmod(fd.get(), mode);  // whatever the umask is
-    return fd;
-  }
-
-  [[nodiscard]] bool is_there_still() const noexcept {
-    struct stat mine {};
-    struct stat found {};
-    return fstat(fd_.get(), &mine) == 0 && is_there(spot_, name_, found) && found.st_ino == mine.st_ino &&
-           found.st_dev == mine.st_dev;
-  }
-
-  /// Others hold it for microseconds; one that was stopped meanwhile must not stop us for ever.
-  void wait_for_other(int turn, const std::string& shown) {
-    constexpr int turns = 1000;
-    const int cause = errno;
-    struct stat found {};
-    const bool of_other_user = !fd_ && (cause == EACCES || cause == EPERM) && is_there(spot_, name_, found);
-    const bool made_meanwhile = !fd_ && cause == EEXIST;
-    if (!of_other_user && !made_meanwhile && (!fd_ || (cause != EWOULDBLOCK && cause != EINTR))) {
-      fail(fd_ ? "cannot lock" : "cannot open", shown, cause);
-    }
-    if (turn > 0 && turn % turns == 0) {
-      // One that was killed meanwhile has left it.
-      const bool removed = of_other_user && turn == turns && unlinkat(spot_.folder.get(), name_.c_str(), 0) == 0;
-      if (!removed && of_other_user) {
-        throw Error(ErrorCode::invalid, fmt::format("{} of user {} is in the way: remove it, or choose another "
-                                                    "socket-path",
-                                                    printable(shown), found.st_uid));
-      }
-      if (!removed) {
-        throw Error(ErrorCode::invalid,
-                    fmt::format("{} is locked by another process for 1 s: end it, or choose another socket-path",
-                                printable(shown)));
-      }
-    }
-    usleep(1000);
-  }
-
-  const Spot& spot_;
-  const std::string name_;
-  UniqueFd fd_;
+  UniqueFd folder_;
 };
 
 /// Unlinks what a dead server left. Under the lock.

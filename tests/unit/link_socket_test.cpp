@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -126,10 +127,6 @@ TEST_F(LinkSocket, NoFileIsLeftBesideIt) {
     EXPECT_EQ(files(), 1);
   }
   EXPECT_EQ(files(), 0);
-  // Of a process that was killed in that moment.
-  std::ofstream(path + ".lock") << "";
-  { const Listener listener(path, 0600); }
-  EXPECT_EQ(files(), 0);
 }
 
 /// As somebody else, who may write to its folder; what it says where that fails.
@@ -162,44 +159,46 @@ std::string serve_as_nobody(const std::string& path) {
   return said;
 }
 
-// In a folder such as /tmp nobody else can remove it.
+// Killed at any moment of its start, in a folder where other users cannot remove its files.
 TEST_F(LinkSocket, AKilledProcessOfRootKeepsNobodyOut) {
   if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
   ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
-  const std::string lock = path + ".lock";
-  const mode_t before = umask(0077);
-  constexpr int rounds = 10'000;  // it is there for about half of the time
-  for (int round = 0; round < rounds && !std::filesystem::exists(lock); ++round) {
+  for (int round = 0; round < 100; ++round) {
     const pid_t child = fork();
     if (child == 0) {
       for (;;) const Listener listener(path, 0600);
     }
-    usleep(static_cast<useconds_t>(1000 + round % 100));
+    usleep(static_cast<useconds_t>(1000 + round * 10));
     kill(child, SIGKILL);
     ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    unlink(path.c_str());  // the socket itself stays root's
+    ASSERT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()),
+              0);
+    ASSERT_EQ(serve_as_nobody(path), "");
   }
-  umask(before);
-  ASSERT_TRUE(std::filesystem::exists(lock));
-  unlink(path.c_str());  // what was killed in the moment before it made that leaves the lock alone
-  EXPECT_EQ(serve_as_nobody(path), "");
-  EXPECT_EQ(serve_as_nobody(path), "") << "again, as the file stays";
-  EXPECT_TRUE(std::filesystem::exists(lock));
-  const Listener listener(path, 0600);
 }
 
-// One that others cannot read, of a version before, goes where they may remove it.
-TEST_F(LinkSocket, ALockThatCannotBeReadIsRemoved) {
-  if (geteuid() != 0) GTEST_SKIP() << "needs a second user, which only root can become";
-  ASSERT_EQ(chmod(folder.path().c_str(), 0777), 0);
-  std::ofstream(path + ".lock") << "";
-  ASSERT_EQ(chmod((path + ".lock").c_str(), 0600), 0);
-  EXPECT_EQ(serve_as_nobody(path), "");
-  EXPECT_FALSE(std::filesystem::exists(path + ".lock"));
-  // And where they may not, they are told what is in the way.
-  ASSERT_EQ(chmod(folder.path().c_str(), 01777), 0);
-  std::ofstream(path + ".lock") << "";
-  ASSERT_EQ(chmod((path + ".lock").c_str(), 0600), 0);
-  EXPECT_NE(serve_as_nobody(path).find(".lock of user 0 is in the way: remove it"), std::string::npos);
+TEST_F(LinkSocket, ASuspendedProcessThatHoldsTheFolderIsAnErrorAndADeadOneNone) {
+  std::array<int, 2> ready{};
+  ASSERT_EQ(pipe2(ready.data(), O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const int held = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const char locked = flock(held, LOCK_EX) == 0 ? 'y' : 'n';
+    if (write(ready[1], &locked, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char locked = 0;
+  ASSERT_EQ(read(ready[0], &locked, 1), 1);
+  EXPECT_EQ(locked, 'y');
+  const std::string text = error_text([&] { const Listener listener(path, 0600); }, ErrorCode::invalid);
+  EXPECT_NE(text.find("is locked by another process for 1 s: end that process"), std::string::npos) << text;
+  EXPECT_FALSE(std::filesystem::exists(path));
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  const Listener listener(path, 0600);
+  close(ready[0]);
+  close(ready[1]);
 }
 
 // Whoever may write to the folder swaps the socket for a link to another file.
