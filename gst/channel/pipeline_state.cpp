@@ -52,6 +52,13 @@ bool is_in_playing(GstElement* element) {
   return plays;
 }
 
+GstClockTime base_time_of(GstElement* element) {
+  GST_OBJECT_LOCK(element);
+  const GstClockTime base = element->base_time;
+  GST_OBJECT_UNLOCK(element);
+  return base;
+}
+
 bool joins_playing(GstElement* element) {
   const Ptr<GstElement> pipeline(top_level(element));
   GST_OBJECT_LOCK(pipeline.get());

@@ -19,6 +19,7 @@ namespace gpumap::gst {
 /// The pipeline around it is in PLAYING, though it may be on its way to another state, and the element there before it:
 /// the base time holds still, and the time at which the pipeline stopped is not written down yet.
 [[nodiscard]] bool is_in_playing(GstElement* element);
+[[nodiscard]] GstClockTime base_time_of(GstElement* element);
 /// The pipeline around it is in PAUSED or PLAYING and is to play: it was added later.
 [[nodiscard]] bool joins_playing(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.

@@ -339,6 +339,8 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   ring->expect_ways();
   // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
   ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
+  // Another producer has another time. That of the one before held for its last frames.
+  if (!moved_) channel_->set_far_time(std::nullopt);
   channel_->push_ring(ring);
   layout_.reset();
   blank_.reset();
@@ -368,7 +370,6 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
     GST_WARNING_OBJECT(src_, "%s is closed: %s", printable(settings_.path).c_str(), why_.c_str());
   }
   moved_ = consumer.moved();
-  if (!moved_) channel_->set_far_time(std::nullopt);  // the next producer has another
   return !stopping_ && !ended_ && (settings_.on_lost == OnLost::wait || moved_);
 }
 

@@ -217,8 +217,8 @@ void Outlet::run() {
 void Outlet::step() {
   std::unique_lock lock(step_);
   left_.remove_if([](const auto& one) { return one.first.expired(); });
-  watch_time();
   Channel::Next next = channel_->next(Clock::now() + idle);
+  watch_time();  // a pipeline that was started meanwhile has its time now, and its first frame is here
   if (next.kind == Channel::Next::Kind::event) {
     forward(next.event, lock);
   } else if (next.kind == Channel::Next::Kind::frame) {

@@ -67,24 +67,22 @@ void Outlet::watch_time() {
   if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
   sink_time_ = now;
   next_look_ = moment + between_looks;
-  GstClock* clock = gst_element_get_clock(sink_);
-  if (clock == nullptr) return;  // it has never played
-  if (is_stopping(sink_)) {      // and will do so no more: what is left is due when it always was
-    gst_object_unref(clock);
-    return;
-  }
+  if (is_stopping(sink_)) return;  // it will play no more: what is left is due when it always was
+  // In this order: a pipeline that begins to play meanwhile has set its clock and its base time before.
   Channel::FarTime time;
   time.playing = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
+  const Ptr<GstClock> clock(gst_element_get_clock(sink_));
   if (time.playing) {
-    time.base = static_cast<GstClockTimeDiff>(now.base);
+    time.base = static_cast<GstClockTimeDiff>(base_time_of(sink_));
   } else {
-    GstElement* pipeline = top_level(sink_);
-    const GstClockTime stopped = gst_element_get_start_time(pipeline);
-    gst_object_unref(pipeline);
+    // Its running time will begin, or go on, when it plays, which is now, as far as is known.
+    const Ptr<GstElement> pipeline(top_level(sink_));
+    const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
     if (GST_CLOCK_TIME_IS_VALID(stopped)) time.stopped = static_cast<GstClockTimeDiff>(stopped);
   }
-  if (!is_monotonic(clock)) time.ahead = static_cast<GstClockTimeDiff>(gst_clock_get_time(clock)) - monotonic_ns();
-  gst_object_unref(clock);
+  if (clock && !is_monotonic(clock.get())) {
+    time.ahead = static_cast<GstClockTimeDiff>(gst_clock_get_time(clock.get())) - monotonic_ns();
+  }
   if (time_ && std::llabs(time_->ahead - time.ahead) < clock_error) time.ahead = time_->ahead;
   if (time_ == time) return;
   time_ = time;

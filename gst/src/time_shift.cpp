@@ -16,13 +16,6 @@ constexpr gint64 between_looks_us = 1000000;
 /// Two clocks are read one after the other: a difference below this may be the time in between.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
 
-GstClockTime base_time_of(GstElement* element) {
-  GST_OBJECT_LOCK(element);
-  const GstClockTime base = element->base_time;
-  GST_OBJECT_UNLOCK(element);
-  return base;
-}
-
 /// A flush took sinks of the pipeline around a gpumapsrc out of PLAYING. That one plays on, and so does the running
 /// time, which no flush of gpumap's resets.
 bool keeps_base(GstElement* element) {
@@ -38,9 +31,10 @@ bool keeps_base(GstElement* element) {
 GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, GstClockTime old, bool& estimated) {
   const bool settled = playing && !is_changing_state(element);
   estimated = estimated || !settled;
+  // In this order: a pipeline that begins to play meanwhile has set the base time before.
+  const bool plays = settled || is_in_playing(element);
   const GstClockTime base = base_time_of(element);
-  if (settled || is_in_playing(element) || (playing && base != old && keeps_base(element)))
-    return static_cast<GstClockTimeDiff>(base);
+  if (plays || (playing && base != old && keeps_base(element))) return static_cast<GstClockTimeDiff>(base);
   const Ptr<GstElement> pipeline(top_level(element));
   // A live pipeline lets its elements play while the sink of one branch still waits for its first frame. The pipeline
   // counts from its base time then, which it has set before the elements play.

@@ -232,9 +232,35 @@ TEST_P(LateProducer, ItsFirstFrameIsDueWhenItStarts) {
   const GstClockTimeDiff before = running_time(out);
   ASSERT_NE(in.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   ASSERT_TRUE(eventually([&] { return !due.times().empty(); })) << out.wait(1ms) << in.wait(1ms);
-  const GstClockTimeDiff after = running_time(out);
+  // A live source counts from when its pipeline began to play, which gpumapsrc knows once all of that plays.
+  const GstClockTimeDiff after = running_time(out) + std::max(running_time(in), GstClockTimeDiff{0});
   EXPECT_GE(due.times().front(), before);
   EXPECT_LE(due.times().front(), after);
+}
+
+// What it has sent is due when it was, also where this side looks at it once the producer is gone.
+TEST(GoneProducers, FramesAreDueWhenTheyWere) {
+  const TemporaryFolder folder;
+  const std::string at = "socket-path=" + (folder.path() / "link").string() + " ";
+  Pipeline out("videotestsrc is-live=true ! fakesink sync=true  gpumapsrc name=src " + at +
+               " on-lost=eos ! fakesink name=out sync=true");
+  Due due(out.element("out"));
+  const Pad pad(gst_element_get_static_pad(out.element("src"), "src"));
+  const gulong blocked = gst_pad_add_probe(
+      pad.get(), static_cast<GstPadProbeType>(GST_PAD_PROBE_TYPE_BLOCK | GST_PAD_PROBE_TYPE_EVENT_DOWNSTREAM),
+      [](GstPad*, GstPadProbeInfo*, gpointer) { return GST_PAD_PROBE_OK; }, nullptr, nullptr);
+  ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return running_time(out) > static_cast<GstClockTimeDiff>(GST_SECOND) / 2; }));
+  const GstClockTimeDiff before = running_time(out);
+  {
+    Pipeline in("videotestsrc num-buffers=3 ! video/x-raw,format=GRAY8,width=33,height=7 ! gpumapsink " + at +
+                "wait-for-connection=true");
+    ASSERT_EQ(in.run(), "eos");
+  }
+  gst_pad_remove_probe(pad.get(), blocked);
+  ASSERT_TRUE(eventually([&] { return due.times().size() == 3; })) << out.wait(1ms);
+  EXPECT_GE(due.times().front(), before);
+  EXPECT_LE(due.times().front(), running_time(out));
 }
 
 constexpr auto accurate_flush = static_cast<GstSeekFlags>(static_cast<unsigned>(GST_SEEK_FLAG_FLUSH) |
