@@ -59,6 +59,14 @@ GstClockTime base_time_of(GstElement* element) {
   return base;
 }
 
+GstClockTime coming_base_time(GstElement* element) {
+  const Ptr<GstElement> pipeline(top_level(element));
+  GST_OBJECT_LOCK(pipeline.get());
+  const GstClockTime base = GST_STATE_NEXT(pipeline.get()) == GST_STATE_PLAYING ? pipeline->base_time : 0;
+  GST_OBJECT_UNLOCK(pipeline.get());
+  return base != 0 ? base : GST_CLOCK_TIME_NONE;
+}
+
 bool joins_playing(GstElement* element) {
   const Ptr<GstElement> pipeline(top_level(element));
   GST_OBJECT_LOCK(pipeline.get());

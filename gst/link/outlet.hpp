@@ -104,9 +104,10 @@ class Outlet {
   std::optional<VideoLayout> layout_;
   std::optional<VideoLayout> checked_layout_;  ///< fits into frames of `checked_bytes_` bytes
   std::uint64_t checked_bytes_ = 0;
-  std::optional<Channel::FarTime> time_;  ///< that clients were told
-  Channel::SinkTime sink_time_;           ///< as of then
-  Deadline next_look_{};                  ///< at it
+  std::optional<Channel::FarTime> time_;           ///< that clients were told
+  Channel::SinkTime sink_time_;                    ///< as of then
+  GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< that the last flush ended
+  Deadline next_look_{};                           ///< at it
   bool failed_ = false;
   std::uint64_t flushes_ = 0;  ///< under step_
   std::atomic<guint>& clients_;

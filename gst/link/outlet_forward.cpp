@@ -70,10 +70,12 @@ void Outlet::watch_time() {
   if (is_stopping(sink_)) return;  // it will play no more: what is left is due when it always was
   // In this order: a pipeline that begins to play meanwhile has set its clock and its base time before.
   Channel::FarTime time;
-  time.playing = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
+  const bool settled = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
+  const GstClockTime coming = coming_base_time(sink_);
+  time.playing = settled || (GST_CLOCK_TIME_IS_VALID(coming) && coming != ended_base_);
   const Ptr<GstClock> clock(gst_element_get_clock(sink_));
   if (time.playing) {
-    time.base = static_cast<GstClockTimeDiff>(base_time_of(sink_));
+    time.base = static_cast<GstClockTimeDiff>(settled ? base_time_of(sink_) : coming);
   } else {
     // Its running time will begin, or go on, when it plays, which is now, as far as is known.
     const Ptr<GstElement> pipeline(top_level(sink_));
@@ -116,6 +118,7 @@ void Outlet::flush(GstEvent* event) {
   channel_->set_src_flushing(true);
   const std::lock_guard lock(step_);
   ++flushes_;
+  ended_base_ = base_time_of(sink_);
   channel_->forget_held();
   const auto server = this->server();
   // As on a pad.

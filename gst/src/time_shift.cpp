@@ -35,11 +35,9 @@ GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, Gs
   const bool plays = settled || is_in_playing(element);
   const GstClockTime base = base_time_of(element);
   if (plays || (playing && base != old && keeps_base(element))) return static_cast<GstClockTimeDiff>(base);
+  const GstClockTime coming = coming_base_time(element);
+  if (GST_CLOCK_TIME_IS_VALID(coming) && coming != old) return static_cast<GstClockTimeDiff>(coming);
   const Ptr<GstElement> pipeline(top_level(element));
-  // A live pipeline lets its elements play while the sink of one branch still waits for its first frame. The pipeline
-  // counts from its base time then, which it has set before the elements play.
-  const GstClockTime next = base_time_of(pipeline.get());
-  if (playing && next != old && !is_prerolling(element)) return static_cast<GstClockTimeDiff>(next);
   const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
   return static_cast<GstClockTimeDiff>(now) -
          static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0);
