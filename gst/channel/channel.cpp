@@ -15,12 +15,12 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 
 namespace gpumap::gst {
 
-std::shared_ptr<Channel> Channel::open(const std::string& name) {
+std::shared_ptr<Channel> Channel::open(const std::string& name, std::uintptr_t bin) {
   static std::mutex mutex;
-  static auto* const channels = new std::map<std::string, std::weak_ptr<Channel>>;
+  static auto* const channels = new std::map<std::pair<std::uintptr_t, std::string>, std::weak_ptr<Channel>>;
   const std::lock_guard lock(mutex);
   std::erase_if(*channels, [](const auto& entry) { return entry.second.expired(); });
-  auto& entry = (*channels)[name];
+  auto& entry = (*channels)[{bin, name}];
   auto channel = entry.lock();
   if (!channel) {
     channel = std::make_shared<Channel>(name);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -41,7 +42,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// event. Called in the thread that sends it.
   using EventHandler = std::function<void(GstEvent*)>;
 
-  [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name);
+  /// `bin`: the number of the bin that both ends are in, see channel_of(); 0: they may be anywhere in the process.
+  [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name, std::uintptr_t bin = 0);
   explicit Channel(std::string name) : name_(std::move(name)) {}
   ~Channel();
   Channel(const Channel&) = delete;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/tracer.hpp"
 
@@ -52,7 +53,7 @@ void SinkCore::open(const SinkSettings& settings) {
 
 void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
   open(settings);
-  auto channel = Channel::open(settings.channel);
+  auto channel = channel_of(End::sink, sink, settings.channel);
   std::string holder;
   if (!channel->attach_sink(sink, holder)) {
     throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "

@@ -40,6 +40,7 @@
 #include <memory>
 #include <utility>
 
+#include "gst/channel/ends.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
@@ -47,7 +48,6 @@
 #include "gst/memory/caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/element.hpp"
-#include "gst/sink/known_sinks.hpp"
 #include "gst/sink/preroll.hpp"
 #include "gst/sink/properties.hpp"
 #include "gst/sink/queries.hpp"
@@ -398,7 +398,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 }
 
 void finalize(GObject* object) {
-  gpumap::gst::forget_sink(GST_ELEMENT_CAST(object));
+  gpumap::gst::forget_end(GST_ELEMENT_CAST(object));
   SinkState* state = reinterpret_cast<GstGpumapSink*>(object)->state;
   gst_clear_object(&state->allocator);
   delete state;
@@ -448,5 +448,5 @@ static void gst_gpumap_sink_init(GstGpumapSink* self) {
   // What is outside the segment is for the sinks behind the src to drop, as behind a queue.
   gst_base_sink_set_drop_out_of_segment(base, FALSE);
   gst_base_sink_set_processing_deadline(base, 0);
-  gpumap::gst::know_sink(GST_ELEMENT_CAST(self));
+  gpumap::gst::know_end(gpumap::gst::End::sink, GST_ELEMENT_CAST(self));
 }

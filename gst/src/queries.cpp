@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "gst/src/queries.hpp"
 
+#include "gst/channel/ends.hpp"
 #include "gst/channel/peer_query.hpp"
 #include "gst/memory/caps.hpp"
 #include "gst/ptr.hpp"
-#include "gst/sink/known_sinks.hpp"
 #include "gst/src/stream.hpp"
 
 namespace gpumap::gst {
@@ -94,7 +94,7 @@ gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad
       return TRUE;
     case GST_QUERY_CAPS: {
       Ptr<GstPad> far(stream.far_pad());
-      if (!far) far.reset(pad_of_sole_sink(settings.channel, settings.socket_path));
+      if (!far) far.reset(pad_of_sole_sink(GST_ELEMENT_CAST(parent), settings.channel, settings.socket_path));
       if (!far || !gst_pad_is_linked(far.get())) break;
       return answer_caps(pad, far.get(), query);
     }

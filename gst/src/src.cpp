@@ -36,6 +36,7 @@
 #include <string>
 #include <vector>
 
+#include "gst/channel/ends.hpp"
 #include "gst/error.hpp"
 #include "gst/link/access.hpp"
 #include "gst/link/inlet.hpp"
@@ -206,6 +207,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 }
 
 void finalize(GObject* object) {
+  gpumap::gst::forget_end(GST_ELEMENT_CAST(object));
   delete self_of(object)->state;
   G_OBJECT_CLASS(gst_gpumap_src_parent_class)->finalize(object);
 }
@@ -238,4 +240,5 @@ static void gst_gpumap_src_init(GstGpumapSrc* self) {
   gst_pad_use_fixed_caps(self->pad);
   gst_element_add_pad(GST_ELEMENT_CAST(self), self->pad);
   GST_OBJECT_FLAG_SET(self, GST_ELEMENT_FLAG_SOURCE);
+  gpumap::gst::know_end(gpumap::gst::End::src, GST_ELEMENT_CAST(self));
 }

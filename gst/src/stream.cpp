@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/error.hpp"
 #include "gst/latency/report.hpp"
@@ -38,7 +39,7 @@ SrcStream::~SrcStream() {
 
 void SrcStream::announce(const std::string& channel) {
   withdraw();
-  announced_ = Channel::open(channel);
+  announced_ = channel_of(End::src, element_, channel);
   announced_->announce_src_pad(pad_);
 }
 
@@ -48,7 +49,7 @@ void SrcStream::withdraw() {
 }
 
 void SrcStream::start(const SrcSettings& settings) {
-  auto channel = Channel::open(settings.channel);
+  auto channel = channel_of(End::src, element_, settings.channel);
   std::string holder;
   if (!channel->attach_src(
           element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
@@ -58,7 +59,9 @@ void SrcStream::start(const SrcSettings& settings) {
                             settings.channel, holder));
   }
   channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
-  announce(settings.channel);  // it may have been renamed since READY
+  withdraw();  // it may have been renamed, or moved, since READY
+  announced_ = channel;
+  announced_->announce_src_pad(pad_);
   settings_ = settings;
   live_ = settings.is_live;
   started_ = false;

@@ -175,6 +175,69 @@ TEST(Peers, TwoSrcsAreAnErrorThatNamesBoth) {
   EXPECT_EQ(second.culprit(), "second");
 }
 
+/// Frames of this pair of names go from `in` to `out`, and no others.
+void expect_to_meet(const Pipeline& in, const Pipeline& out, const std::string& names, std::uint64_t seed) {
+  SCOPED_TRACE(names);
+  for (std::uint64_t i = 0; i < 10; ++i) {
+    const Data data = random_data(1003, seed + i);
+    push(in.appsrc(("in" + names).c_str()), new_buffer(data, i * GST_MSECOND));
+    const Sample sample = pull(out.appsink(("out" + names).c_str()));
+    ASSERT_NE(sample, nullptr);
+    ASSERT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+  }
+}
+
+/// No sink waits for its first frame: one pipeline has several, and would not play before all of them have theirs.
+std::string sink_line(const std::string& channel, const std::string& names) {
+  return "appsrc name=in" + names +
+         " format=time caps=application/octet-stream ! gpumapsink async=false channel=" + channel + " ";
+}
+std::string src_line(const std::string& channel, const std::string& names) {
+  return "gpumapsrc channel=" + channel + " ! appsink name=out" + names + " sync=false async=false ";
+}
+
+// One launch line for each medium of an RTSP server, one description for each bin: the other end is the one nearby.
+TEST(Names, OfPairsAreTheirBinsOwn) {
+  const std::string channel = new_channel();
+  const std::string line = sink_line(channel, "") + src_line(channel, "");
+  Pipeline one(line);
+  Pipeline two(line);
+  Pipeline bins(sink_line(channel, "") + src_line(channel, ""));
+  for (const char* names : {"1", "2"}) {
+    GstElement* bin =
+        gst_parse_bin_from_description((sink_line(channel, names) + src_line(channel, names)).c_str(), FALSE, nullptr);
+    gst_bin_add(GST_BIN(bins.get()), bin);
+  }
+  Pipeline apart_in(sink_line(channel, ""));
+  Pipeline apart_out(src_line(channel, ""));
+  for (Pipeline* pipeline : {&apart_out, &one, &bins, &two, &apart_in}) {
+    ASSERT_NE(pipeline->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE) << pipeline->wait(1ms);
+  }
+  for (std::uint64_t round = 0; round < 2; ++round) {
+    const std::uint64_t seed = round * 1000;
+    expect_to_meet(one, one, "", seed);
+    expect_to_meet(two, two, "", seed + 100);
+    expect_to_meet(bins, bins, "", seed + 200);
+    expect_to_meet(bins, bins, "1", seed + 300);
+    expect_to_meet(bins, bins, "2", seed + 400);
+    expect_to_meet(apart_in, apart_out, "", seed + 500);
+  }
+}
+
+// Whichever end is added to a pipeline that plays finds the one that was alone there.
+TEST(Names, OfAnEndThatComesLaterAreThoseOfTheOtherEnd) {
+  for (const bool sink_first : {true, false}) {
+    const std::string channel = new_channel();
+    Pipeline pipeline(sink_first ? sink_line(channel, "") : src_line(channel, ""));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    GstElement* bin = gst_parse_bin_from_description(
+        (sink_first ? src_line(channel, "") : sink_line(channel, "")).c_str(), FALSE, nullptr);
+    gst_bin_add(GST_BIN(pipeline.get()), bin);
+    ASSERT_TRUE(gst_element_sync_state_with_parent(bin));
+    expect_to_meet(pipeline, pipeline, "", 7);
+  }
+}
+
 // Two channels in one process keep out of each other's way.
 TEST(Peers, TwoChannels) {
   Pipeline pipeline(

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT
+#include "gst/channel/ends.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "gst/channel/channel.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/ptr.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+struct Known {
+  Known(End kind, GstElement* known) : end(kind), element(known) { g_weak_ref_init(&ref, known); }
+  ~Known() { g_weak_ref_clear(&ref); }
+  Known(const Known&) = delete;
+  Known& operator=(const Known&) = delete;
+
+  const End end;
+  const GstElement* element;       ///< for comparing only
+  GWeakRef ref;                    ///< an element may be on its way out while another thread looks
+  std::weak_ptr<Channel> channel;  ///< that it opened last
+};
+
+std::mutex mutex;
+
+/// Never destroyed: elements may outlive it at exit.
+std::vector<std::unique_ptr<Known>>& all() {
+  static auto* const ends = new std::vector<std::unique_ptr<Known>>;
+  return *ends;
+}
+
+using Ends = std::vector<Ptr<GstElement>>;
+
+/// Those of one kind that `are_wanted`.
+Ends living(End end, const std::function<bool(GstElement*)>& are_wanted) {
+  // The last reference to one may end here, and its end takes the mutex.
+  Ends ends;
+  {
+    const std::lock_guard lock(mutex);
+    for (const auto& known : all()) {
+      if (known->end != end) continue;
+      if (gpointer element = g_weak_ref_get(&known->ref)) ends.emplace_back(GST_ELEMENT_CAST(element));
+    }
+  }
+  std::erase_if(ends, [&](const Ptr<GstElement>& element) { return !are_wanted(element.get()); });
+  return ends;
+}
+
+struct Address {
+  std::string channel, socket_path;
+};
+
+Address address_of(GstElement* element) {
+  gchar* channel = nullptr;
+  gchar* path = nullptr;
+  g_object_get(element, "channel", &channel, "socket-path", &path, nullptr);
+  const Ptr<gchar> of_channel(channel);
+  const Ptr<gchar> of_path(path);
+  return {channel != nullptr ? channel : "", path != nullptr ? path : ""};
+}
+
+/// Leaves those of `ends` that lie in the innermost bin around `element` that has any of them. The bin; null: none has,
+/// and all are left.
+Ptr<GstObject> narrow_to_bin(GstElement* element, Ends& ends) {
+  Ptr<GstObject> bin(gst_object_get_parent(GST_OBJECT_CAST(element)));
+  for (; bin; bin.reset(gst_object_get_parent(bin.get()))) {
+    const auto is_outside = [&](const Ptr<GstElement>& end) {
+      return gst_object_has_as_ancestor(GST_OBJECT_CAST(end.get()), bin.get()) == 0;
+    };
+    if (std::all_of(ends.begin(), ends.end(), is_outside)) continue;
+    std::erase_if(ends, is_outside);
+    break;
+  }
+  return bin;
+}
+
+/// A number of the bin's own: another bin may have its address one day. Under the mutex.
+std::uintptr_t number_of(GstObject* bin) {
+  static const GQuark quark = g_quark_from_static_string("gpumap-bin");
+  static std::uintptr_t last = 0;
+  if (g_object_get_qdata(G_OBJECT(bin), quark) == nullptr) {
+    g_object_set_qdata(G_OBJECT(bin), quark, reinterpret_cast<gpointer>(++last));
+  }
+  return reinterpret_cast<std::uintptr_t>(g_object_get_qdata(G_OBJECT(bin), quark));
+}
+
+/// Under the mutex.
+Known* known_of(const GstElement* element) {
+  const auto found =
+      std::find_if(all().begin(), all().end(), [&](const auto& known) { return known->element == element; });
+  return found != all().end() ? found->get() : nullptr;
+}
+
+/// The channel that it opened last, if somebody still has it.
+std::shared_ptr<Channel> last_channel_of(const GstElement* element) {
+  const std::lock_guard lock(mutex);
+  const Known* known = known_of(element);
+  return known != nullptr ? known->channel.lock() : nullptr;
+}
+
+bool is_taken(End end, const Channel& channel) {
+  const Ptr<GstElement> holder(end == End::sink ? channel.sink() : channel.src());
+  return holder != nullptr;
+}
+
+}  // namespace
+
+void know_end(End end, GstElement* element) {
+  const std::lock_guard lock(mutex);
+  all().push_back(std::make_unique<Known>(end, element));
+}
+
+void forget_end(GstElement* element) {
+  const std::lock_guard lock(mutex);
+  std::erase_if(all(), [&](const auto& known) { return known->element == element; });
+}
+
+std::shared_ptr<Channel> channel_of(End end, GstElement* element, const std::string& name) {
+  // A gpumapsink with a socket has its channel as well; a gpumapsrc with one has no other.
+  Ends others = living(end == End::sink ? End::src : End::sink, [&](GstElement* other) {
+    const Address address = address_of(other);
+    return address.channel == name && (end == End::src || address.socket_path.empty());
+  });
+  const Ptr<GstObject> bin = narrow_to_bin(element, others);
+  // The channel that the other end has opened: it may have been alone in its bin then, or may have lost its peer. One
+  // with a free place goes first. Where all are taken, attaching to the taken one is the error that tells who has it.
+  std::shared_ptr<Channel> channel;
+  for (const Ptr<GstElement>& other : others) {
+    auto opened = last_channel_of(other.get());
+    if (!opened || opened->name() != name) continue;
+    const bool is_free = !is_taken(end, *opened);
+    if (!channel || is_free) channel = std::move(opened);
+    if (is_free) break;
+  }
+  const std::lock_guard lock(mutex);
+  if (!channel) channel = Channel::open(name, bin ? number_of(bin.get()) : 0);
+  if (Known* known = known_of(element)) known->channel = channel;
+  return channel;
+}
+
+GstPad* pad_of_sole_sink(GstElement* src, const std::string& channel, const std::string& socket_path) {
+  Ends sinks = living(End::sink, [&](GstElement* sink) {
+    const Address address = address_of(sink);
+    return address.socket_path == socket_path && (!socket_path.empty() || address.channel == channel);
+  });
+  narrow_to_bin(src, sinks);
+  return sinks.size() == 1 ? gst_element_get_static_pad(sinks.front().get(), "sink") : nullptr;
+}
+
+bool is_among_others(GstElement* sink) {
+  return !living(End::sink, [&](GstElement* other) { return other != sink && same_pipeline(sink, other); }).empty();
+}
+
+}  // namespace gpumap::gst
