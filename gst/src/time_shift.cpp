@@ -25,22 +25,32 @@ bool keeps_base(GstElement* element) {
   return plays;
 }
 
-/// The base time of `element`'s pipeline. While it does not play, what that would be if it began now, at the running
-/// time at which it stopped; `estimated` is then set. The same while the pipeline still has the base time `old`, which
-/// a flush has ended: it sets another one once its sinks have a frame, and these go ahead.
-GstClockTimeDiff base_of(GstElement* element, bool playing, GstClockTime now, GstClockTime old, bool& estimated) {
+/// The base time of an element's pipeline.
+struct Base {
+  GstClockTime time = GST_CLOCK_TIME_NONE;  ///< invalid: it does not play
+  bool settled = false;                     ///< it plays; otherwise look again
+};
+
+/// `old`: a base time that a flush has ended. The pipeline has it still until its sinks have a frame, and these go
+/// ahead. Look at the clock afterwards: a pipeline that begins to play meanwhile sets its clock before its base time,
+/// and both before its state.
+Base base_of(GstElement* element, bool playing, GstClockTime old) {
   const bool settled = playing && !is_changing_state(element);
-  estimated = estimated || !settled;
-  // In this order: a pipeline that begins to play meanwhile has set the base time before.
   const bool plays = settled || is_in_playing(element);
   const GstClockTime base = base_time_of(element);
-  if (plays || (playing && base != old && keeps_base(element))) return static_cast<GstClockTimeDiff>(base);
+  if (plays || (playing && base != old && keeps_base(element))) return {base, settled};
+  // A live pipeline lets its elements play while the sink of one branch still waits for its first frame.
   const GstClockTime coming = coming_base_time(element);
-  if (GST_CLOCK_TIME_IS_VALID(coming) && coming != old) return static_cast<GstClockTimeDiff>(coming);
+  return {coming != old ? coming : GST_CLOCK_TIME_NONE, false};
+}
+
+/// While its pipeline does not play, the base time that this would have if it began now, at the running time at which
+/// it stopped.
+GstClockTimeDiff base_or_now(const Base& base, GstElement* element, GstClockTime now) {
+  if (GST_CLOCK_TIME_IS_VALID(base.time)) return static_cast<GstClockTimeDiff>(base.time);
   const Ptr<GstElement> pipeline(top_level(element));
   const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
-  return static_cast<GstClockTimeDiff>(now) -
-         static_cast<GstClockTimeDiff>(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0);
+  return GST_CLOCK_DIFF(GST_CLOCK_TIME_IS_VALID(stopped) ? stopped : 0, now);
 }
 
 }  // namespace
@@ -62,50 +72,47 @@ void TimeShift::begin_anew_there(const Channel& channel) {
 }
 
 GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::FarTime& there) {
-  GstClock* here = gst_element_get_clock(src_);
+  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
   const GstClockTimeDiff now = monotonic_ns();
   const GstClockTimeDiff now_there = now + there.ahead;
-  const bool shared = here == nullptr || is_monotonic(here);
-  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here));
+  const bool shared = !here || is_monotonic(here.get());
+  const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
-  estimated_ = !there.playing;
+  estimated_ = !there.playing || !base_here.settled;
   const GstClockTimeDiff due_there = there.playing ? there.base : now_there - there.stopped;
-  const GstClockTimeDiff due_here = base_of(src_, channel.src_playing() && here != nullptr,
-                                            static_cast<GstClockTime>(now_here), GST_CLOCK_TIME_NONE, estimated_);
+  const GstClockTimeDiff due_here = base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
   looked_at_us_ = g_get_monotonic_time();
-  gst_clear_object(&here);
   return due_there - due_here + now_here - now_there;
 }
 
 GstClockTimeDiff TimeShift::compute(const Channel& channel) {
-  GstElement* sink = channel.sink();
-  if (sink == nullptr) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (!sink) {
     const auto far = channel.far_time();
     return far ? compute_from(channel, *far) : shift_.load();
   }
   GstClockTimeDiff shift = shift_;
   estimated_ = false;
-  GstClock* here = gst_element_get_clock(src_);
-  GstClock* there = gst_element_get_clock(sink);
-  two_clocks_ = here != nullptr && there != nullptr && here != there;
-  if (same_pipeline(src_, sink)) {
+  const Base base_there = base_of(sink.get(), channel.sink_playing(), ended_base_);
+  const Base base_here = base_of(src_, channel.src_playing(), GST_CLOCK_TIME_NONE);
+  const Ptr<GstClock> here(gst_element_get_clock(src_));
+  const Ptr<GstClock> there(gst_element_get_clock(sink.get()));
+  two_clocks_ = here && there && here != there;
+  if (same_pipeline(src_, sink.get())) {
     shift = 0;
-  } else if (is_stopping(sink) || (here == nullptr && there == nullptr)) {
+  } else if (is_stopping(sink.get()) || (!here && !there)) {
     estimated_ = true;  // what is left of a stream that ends is due when it always was; or neither side has played yet
   } else {
+    estimated_ = !base_there.settled || !base_here.settled;
+    if (base_there.settled) ended_base_ = GST_CLOCK_TIME_NONE;
     // A side that has not played yet has no clock. Its running time will begin when it plays: now, as far as is known.
-    const GstClockTime now_there = gst_clock_get_time(there != nullptr ? there : here);
-    const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here) : now_there;
-    const GstClockTimeDiff due_there = base_of(sink, channel.sink_playing(), now_there, ended_base_, estimated_);
-    if (!estimated_) ended_base_ = GST_CLOCK_TIME_NONE;
-    const GstClockTimeDiff due_here =
-        base_of(src_, channel.src_playing() && here != nullptr, now_here, GST_CLOCK_TIME_NONE, estimated_);
-    shift = due_there - due_here + GST_CLOCK_DIFF(now_there, now_here);
+    const GstClockTime now_there = gst_clock_get_time(there ? there.get() : here.get());
+    const GstClockTime now_here = two_clocks_ ? gst_clock_get_time(here.get()) : now_there;
+    shift = base_or_now(base_there, sink.get(), now_there) - base_or_now(base_here, src_, now_here) +
+            GST_CLOCK_DIFF(now_there, now_here);
   }
   looked_at_us_ = g_get_monotonic_time();
-  gst_clear_object(&here);
-  gst_clear_object(&there);
-  gst_object_unref(sink);
   return shift;
 }
 
