@@ -4,7 +4,7 @@
 #include <gst/tag/tag.h>
 #include <gst/video/video.h>
 
-#include "gst/kernel/kernel.hpp"
+#include "gst/kernel/gpumapkernel.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
 #include "gst/sink/sink.hpp"

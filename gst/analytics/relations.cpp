@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "gst/analytics/library.hpp"
+#include "gst/analytics/analytics_library.hpp"
 
 namespace gpumap::gst {
 

@@ -10,7 +10,7 @@
 
 #include "gpumap/latency.hpp"
 #include "gpumap/ring.hpp"
-#include "gst/memory/loans.hpp"
+#include "gst/memory/slot_usage.hpp"
 
 namespace gpumap::gst {
 

@@ -20,8 +20,8 @@ namespace gpumap::gst {
 /// the base time holds still, and the time at which the pipeline stopped is not written down yet.
 [[nodiscard]] bool is_in_playing(GstElement* element);
 [[nodiscard]] GstClockTime base_time_of(GstElement* element);
-/// The base time of the pipeline around it, which is on its way to PLAYING and sets that time first; invalid where it is
-/// not. A live pipeline is so until all sinks have their first frame. After a flush it may still be the time before.
+/// The base time of the pipeline around it, which is on its way to PLAYING and sets that time first; invalid where it
+/// is not. A live pipeline is so until all sinks have their first frame. After a flush it may still be the time before.
 [[nodiscard]] GstClockTime coming_base_time(GstElement* element);
 /// The pipeline around it is in PAUSED or PLAYING and is to play: it was added later.
 [[nodiscard]] bool joins_playing(GstElement* element);

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "gst/memory/caps.hpp"
 #include "gst/memory/frame_format.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/memory/caps.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

@@ -9,7 +9,7 @@
 #include "gpumap/error.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/latency/meta.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {

@@ -3,16 +3,16 @@
 #include <string>
 #include <utility>
 
-#include "gst/cuda/caps.hpp"
-#include "gst/error.hpp"
-#include "gst/kernel/caps.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/kernel/converted_caps.hpp"
-#include "gst/kernel/element.hpp"
+#include "gst/kernel/kernel_caps.hpp"
+#include "gst/kernel/kernel_element.hpp"
 #include "gst/kernel/neighbours.hpp"
 #include "gst/kernel/tensor_caps.hpp"
-#include "gst/memory/caps.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/caps.hpp"
+#include "gst/vulkan/vulkan_caps.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 

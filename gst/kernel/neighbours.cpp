@@ -2,11 +2,11 @@
 #include "gst/kernel/neighbours.hpp"
 
 #include "gpumap/error.hpp"
-#include "gst/cuda/caps.hpp"
-#include "gst/cuda/memory.hpp"
-#include "gst/error.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/ptr.hpp"
-#include "gst/vulkan/context.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
 

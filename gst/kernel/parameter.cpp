@@ -10,7 +10,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "gst/kernel/element.hpp"
+#include "gst/kernel/kernel_element.hpp"
 #include "gst/property_table.hpp"
 
 namespace {

@@ -7,10 +7,10 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
-#include "gst/cuda/caps.hpp"
-#include "gst/latency/report.hpp"
-#include "gst/memory/caps.hpp"
-#include "gst/vulkan/caps.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/latency/latency_report.hpp"
+#include "gst/memory/memory_caps.hpp"
+#include "gst/vulkan/vulkan_caps.hpp"
 
 namespace gpumap::gst {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 
 namespace gpumap::gst {
 

@@ -17,8 +17,8 @@
 #include <mutex>
 #include <vector>
 
-#include "gst/error.hpp"
-#include "gst/latency/report.hpp"
+#include "gst/gst_error.hpp"
+#include "gst/latency/latency_report.hpp"
 
 namespace gpumap::gst {
 

@@ -18,7 +18,7 @@
 #include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "gst/channel/pipeline_state.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"
 #include "gst/link/meta_text.hpp"
 #include "gst/link/upstream_text.hpp"

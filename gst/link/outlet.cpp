@@ -8,7 +8,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/start_thread.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 
 namespace gpumap::gst {
 

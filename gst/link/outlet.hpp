@@ -19,7 +19,7 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
-#include "gst/link/upstream_desk.hpp"
+#include "gst/link/upstream_requests.hpp"
 
 namespace gpumap::gst {
 

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "gpumap/error.hpp"
-#include "gst/analytics/tensors.hpp"
+#include "gst/analytics/analytics_tensors.hpp"
 #include "gst/memory/copy_flags.hpp"
 #include "gst/ptr.hpp"
 

@@ -9,7 +9,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/channel/ends.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);

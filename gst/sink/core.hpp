@@ -18,9 +18,9 @@
 #include "gpumap/slow_slots.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/frame_origin.hpp"
-#include "gst/latency/report.hpp"
-#include "gst/link/upstream_desk.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/latency/latency_report.hpp"
+#include "gst/link/upstream_requests.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "gst/sink/upstream.hpp"
 
 namespace gpumap::gst {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/sink/core.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);

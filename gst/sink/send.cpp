@@ -5,8 +5,8 @@
 
 #include "gpumap/error.hpp"
 #include "gst/ptr.hpp"
-#include "gst/sink/carrier.hpp"
 #include "gst/sink/core.hpp"
+#include "gst/sink/metadata_buffer.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug

@@ -43,14 +43,14 @@
 #include "gst/channel/ends.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/link/access.hpp"
-#include "gst/memory/caps.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
-#include "gst/sink/element.hpp"
 #include "gst/sink/preroll.hpp"
-#include "gst/sink/properties.hpp"
-#include "gst/sink/queries.hpp"
+#include "gst/sink/sink_element.hpp"
+#include "gst/sink/sink_properties.hpp"
+#include "gst/sink/sink_queries.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug

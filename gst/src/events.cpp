@@ -8,7 +8,7 @@
 #include "gst/channel/peer_query.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
-#include "gst/src/stream.hpp"
+#include "gst/src/src_stream.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug

@@ -9,11 +9,11 @@
 
 #include "gpumap/error.hpp"
 #include "gst/latency/meta.hpp"
-#include "gst/memory/caps.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
-#include "gst/src/refusal.hpp"
+#include "gst/src/caps_error.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug

@@ -37,13 +37,13 @@
 #include <vector>
 
 #include "gst/channel/ends.hpp"
-#include "gst/error.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/link/access.hpp"
 #include "gst/link/inlet.hpp"
 #include "gst/property_table.hpp"
-#include "gst/sink/properties.hpp"
-#include "gst/src/queries.hpp"
-#include "gst/src/stream.hpp"
+#include "gst/sink/sink_properties.hpp"
+#include "gst/src/src_queries.hpp"
+#include "gst/src/src_stream.hpp"
 
 GST_DEBUG_CATEGORY(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"
-#include "gst/vulkan/context.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 #define GPUMAP_VULKAN_FUNCTIONS(X) \
   X(vkAllocateMemory)              \

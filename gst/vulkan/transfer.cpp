@@ -6,7 +6,7 @@
 
 #include "gst/memory/video_layout.hpp"
 #include "gst/vulkan/functions.hpp"
-#include "gst/vulkan/window.hpp"
+#include "gst/vulkan/shared_image_memory.hpp"
 
 namespace gpumap::gst {
 

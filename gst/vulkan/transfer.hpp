@@ -11,7 +11,7 @@
 
 #include "gpumap/kernel.h"
 #include "gpumap/memory.hpp"
-#include "gst/vulkan/context.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
 
 namespace gpumap::gst {
 

@@ -13,7 +13,7 @@
 
 #include "device/cuda_clock.hpp"
 #include "device/cuda_partitions.hpp"
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {

@@ -8,7 +8,7 @@
 #include "device/cuda_driver.hpp"
 #include "device/cuda_partitions.hpp"
 #include "device/gpu_device.hpp"
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "gpumap/cuda.hpp"
 #include "gpumap/fence.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <optional>
 
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "kernel/compile/cubin.hpp"
 #include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/compile/ptx.hpp"

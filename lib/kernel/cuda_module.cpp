@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {

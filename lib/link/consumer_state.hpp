@@ -15,7 +15,7 @@
 #include "gpumap/link.hpp"
 #include "link/client_block.hpp"
 #include "link/incoming.hpp"
-#include "link/memory.hpp"
+#include "link/link_memory.hpp"
 #include "link/socket.hpp"
 #include "link/wire.hpp"
 #include "own_process.hpp"

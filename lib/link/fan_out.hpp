@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "gpumap/link.hpp"
-#include "link/offers.hpp"
+#include "link/client_queue.hpp"
 
 namespace gpumap::link {
 

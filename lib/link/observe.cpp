@@ -17,7 +17,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/link_report.hpp"
-#include "link/places.hpp"
+#include "link/server_discovery.hpp"
 #include "link/socket.hpp"
 #include "link/wire.hpp"
 

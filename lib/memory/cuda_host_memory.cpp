@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "device/cuda_driver.hpp"
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
 

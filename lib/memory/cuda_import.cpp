@@ -4,7 +4,7 @@
 #include <chrono>
 #include <mutex>
 
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "memory/mapping_steps.hpp"
 
 namespace gpumap {

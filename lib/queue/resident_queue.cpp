@@ -17,7 +17,7 @@
 #include "memory/gpu_mapping.hpp"
 #include "queue/executable.hpp"
 #include "queue/queues.hpp"
-#include "queue/stay.hpp"
+#include "queue/resident_control.hpp"
 #include "queue/turn.h"
 #include "queue/turn_ring.hpp"
 #include "queue/watcher.hpp"

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "first_light.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 
 namespace first_light {
 namespace {

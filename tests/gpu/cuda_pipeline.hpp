@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gpu_pipeline.hpp"
-#include "gst/cuda/memory.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
 
 namespace gpumap::gst::test {
 

@@ -6,8 +6,8 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
-#include "gst/cuda/caps.hpp"
-#include "gst/cuda/frame.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/cuda_frame.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "pipeline.hpp"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gst/video/video.h>
 
-#include "gst/kernel/caps.hpp"
+#include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/metas.hpp"
 #include "kernel_file.hpp"
 

@@ -4,8 +4,8 @@
 
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
-#include "gst/kernel/device.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/kernel/kernel_device.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -8,7 +8,7 @@
 
 #include "gpumap/block_pool.hpp"
 #include "gpumap/device.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <functional>
 
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "result_stream.hpp"
 
 namespace gpumap::gst::test {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/upstream_desk.hpp"
+#include "gst/link/upstream_requests.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "launched.hpp"
 #include "link_sides.hpp"

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <fstream>
 
-#include "gst/cuda/caps.hpp"
-#include "gst/memory/caps.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/memory/memory_caps.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 #include "watch.hpp"

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "gst/analytics/library.hpp"
+#include "gst/analytics/analytics_library.hpp"
 #include "kernel_file.hpp"
 #include "pipeline.hpp"
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "gst/vulkan/caps.hpp"
-#include "gst/vulkan/context.hpp"
+#include "gst/vulkan/gst_vulkan_context.hpp"
+#include "gst/vulkan/vulkan_caps.hpp"
 #include "pipeline.hpp"
 #include "pixels.hpp"
 #include "sanitizers.hpp"

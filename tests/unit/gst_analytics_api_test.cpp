@@ -2,7 +2,7 @@
 //
 // gpumap's own declarations of libgstanalytics against its headers: it compiles where they agree. Built where Meson
 // finds them.
-#include "gst/analytics/api.hpp"
+#include "gst/analytics/analytics_api.hpp"
 
 namespace gpumap::gst::ours {
 

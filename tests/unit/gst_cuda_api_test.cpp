@@ -4,7 +4,7 @@
 // them, and cuda.h and cudaGL.h, which they include.
 
 // Ours first: the headers make macros of names that are used there.
-#include "gst/cuda/api.hpp"
+#include "gst/cuda/gst_cuda_api.hpp"
 
 namespace gpumap::gst::ours {
 

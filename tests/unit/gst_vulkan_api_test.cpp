@@ -4,7 +4,7 @@
 // them. They are of one version: of the two forms of a barrier it sees that one.
 
 // Ours first: the headers make macros of names that are used there.
-#include "gst/vulkan/api.hpp"
+#include "gst/vulkan/vulkan_api.hpp"
 
 namespace gpumap::gst::ours {
 
@@ -20,7 +20,7 @@ GPUMAP_GST_VULKAN(OURS)
 #include <string_view>
 
 #include "compare_headers.hpp"
-#include "gst/vulkan/caps.hpp"
+#include "gst/vulkan/vulkan_caps.hpp"
 
 #define OURS gpumap::gst
 namespace theirs {

@@ -21,7 +21,7 @@
 #include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/gate.hpp"
 #include "gst/tools/latency/options.hpp"
-#include "gst/tools/latency/report.hpp"
+#include "gst/tools/latency/report_page.hpp"
 
 namespace latency {
 namespace {

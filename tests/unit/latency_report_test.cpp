@@ -19,9 +19,9 @@
 #include <thread>
 
 #include "gst/tools/latency/charts.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 #include "gst/tools/latency/options.hpp"
-#include "gst/tools/latency/report.hpp"
-#include "gst/tools/latency/watch.hpp"
+#include "gst/tools/latency/report_page.hpp"
 
 namespace latency {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "link/places.hpp"
+#include "link/server_discovery.hpp"
 #include "link_child.hpp"
 #include "link_observe.hpp"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "link/memory.hpp"
+#include "link/link_memory.hpp"
 #include "link/socket.hpp"
 #include "link/wire.hpp"
 #include "link_helpers.hpp"

@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "link/memory.hpp"
+#include "link/link_memory.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "never.hpp"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "device/residents.hpp"
+#include "device/resident_registry.hpp"
 #include "made_up_resident.hpp"
 #include "never.hpp"
 #include "queue/queues.hpp"

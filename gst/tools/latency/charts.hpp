@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "gst/tools/latency/report.hpp"
+#include "gst/tools/latency/report_page.hpp"
 
 namespace latency {
 

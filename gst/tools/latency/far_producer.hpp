@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "gst/tools/latency/collector.hpp"
-#include "gst/tools/latency/elements.hpp"
 #include "gst/tools/latency/gate.hpp"
-#include "gst/tools/latency/producer.hpp"
+#include "gst/tools/latency/latency_elements.hpp"
+#include "gst/tools/latency/latency_producer.hpp"
 
 namespace latency {
 

@@ -9,7 +9,7 @@
 #include <gpumap/latency.hpp>
 #include <stdexcept>
 
-#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/latency_elements.hpp"
 #include "gst/tools/latency/running_round.hpp"
 
 namespace latency {

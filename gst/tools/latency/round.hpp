@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "gst/tools/latency/collector.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 #include "gst/tools/latency/options.hpp"
-#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "gst/tools/latency/elements.hpp"
+#include "gst/tools/latency/latency_elements.hpp"
 #include "gst/tools/latency/running_round.hpp"
 
 namespace latency {

@@ -14,9 +14,9 @@
 
 #include "gst/ptr.hpp"
 #include "gst/tools/latency/far_producer.hpp"
-#include "gst/tools/latency/producer.hpp"
+#include "gst/tools/latency/latency_producer.hpp"
+#include "gst/tools/latency/latency_watch.hpp"
 #include "gst/tools/latency/round.hpp"
-#include "gst/tools/latency/watch.hpp"
 
 namespace latency {
 

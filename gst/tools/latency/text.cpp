@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "gst/tools/latency/report.hpp"
+#include "gst/tools/latency/report_page.hpp"
 
 namespace latency {
 namespace {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "figures.hpp"
-#include "gst/memory/memory.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 
 namespace sink_bench {
 namespace {

@@ -3,7 +3,7 @@
 // A libgstanalytics that is made up, for systems whose GStreamer has none or one without tensors: as much of it as
 // gpumap and its tests call, and no transform of tensors, as in GStreamer 1.26. Where the real one is, tests run with
 // that.
-#include "gst/analytics/api.hpp"
+#include "gst/analytics/analytics_api.hpp"
 
 #include <algorithm>
 #include <vector>

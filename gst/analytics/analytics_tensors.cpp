@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT
+#include "gst/analytics/analytics_tensors.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "gst/analytics/analytics_library.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr std::pair<NumberType, GstTensorDataType> types[] = {
+    {NumberType::u8, GST_TENSOR_DATA_TYPE_UINT8},    {NumberType::i8, GST_TENSOR_DATA_TYPE_INT8},
+    {NumberType::u16, GST_TENSOR_DATA_TYPE_UINT16},  {NumberType::i16, GST_TENSOR_DATA_TYPE_INT16},
+    {NumberType::u32, GST_TENSOR_DATA_TYPE_UINT32},  {NumberType::i32, GST_TENSOR_DATA_TYPE_INT32},
+    {NumberType::u64, GST_TENSOR_DATA_TYPE_UINT64},  {NumberType::i64, GST_TENSOR_DATA_TYPE_INT64},
+    {NumberType::f16, GST_TENSOR_DATA_TYPE_FLOAT16}, {NumberType::f32, GST_TENSOR_DATA_TYPE_FLOAT32},
+    {NumberType::f64, GST_TENSOR_DATA_TYPE_FLOAT64},
+};
+
+GstTensorDataType data_type_of(NumberType type) {
+  return std::find_if(std::begin(types), std::end(types), [type](const auto& one) { return one.first == type; })
+      ->second;
+}
+
+/// `call` each meta of tensors that `buffer` has, until one call says true.
+template <typename Call>
+void each_meta(GstBuffer* buffer, Call call) {
+  gpointer any = nullptr;
+  if (gst_buffer_iterate_meta(buffer, &any) == nullptr) return;
+  const GType api = g_type_from_name("GstTensorMetaAPI");
+  if (api == 0) return;  // no one in this process has made one
+  // Before GStreamer 1.26 its onnxinference had a meta of this name that is another struct.
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  if (!library.tensors_problem.empty()) return;
+  const GstMetaInfo* const known = library.gst_tensor_meta_get_info();
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, api)) {
+    if (meta->info == known && call(*reinterpret_cast<GstTensorMeta*>(meta))) return;
+  }
+}
+
+void remove(GstTensorMeta& meta, GQuark id) {
+  gsize kept = 0;
+  for (gsize i = 0; i < meta.num_tensors; ++i) {
+    if (meta.tensors[i]->id == id) {
+      AnalyticsLibrary::get().gst_tensor_free(meta.tensors[i]);
+    } else {
+      meta.tensors[kept++] = meta.tensors[i];
+    }
+  }
+  meta.num_tensors = kept;
+}
+
+/// A new meta with `tensors` (transfer full, each). gst_buffer_add_tensor_meta() of 1.26 would give one that is there.
+void add_meta(GstBuffer* buffer, const std::vector<GstTensor*>& tensors) {
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  auto* meta =
+      reinterpret_cast<GstTensorMeta*>(gst_buffer_add_meta(buffer, library.gst_tensor_meta_get_info(), nullptr));
+  auto** array = g_new(GstTensor*, tensors.size());
+  std::copy(tensors.begin(), tensors.end(), array);
+  library.gst_tensor_meta_set(meta, static_cast<guint>(tensors.size()), array);
+}
+
+}  // namespace
+
+void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors) {
+  const AnalyticsLibrary& library = AnalyticsLibrary::get();
+  std::vector<GstTensor*> made;
+  for (const NewTensor& tensor : tensors) {
+    const GQuark id = g_quark_from_string(tensor.id.c_str());
+    each_meta(buffer, [id](GstTensorMeta& meta) {
+      remove(meta, id);
+      return false;
+    });
+    std::vector<gsize> dims(tensor.dims.begin(), tensor.dims.end());
+    made.push_back(library.gst_tensor_new_simple(id, data_type_of(tensor.type), tensor.data,
+                                                 GST_TENSOR_DIM_ORDER_ROW_MAJOR, dims.size(), dims.data()));
+  }
+  add_meta(buffer, made);
+}
+
+const GstTensor* find_tensor(GstBuffer* buffer, const std::string& id) {
+  const GQuark wanted = g_quark_try_string(id.c_str());
+  if (wanted == 0) return nullptr;  // nobody has used that name yet; tensors without one have 0, too
+  const GstTensor* found = nullptr;
+  each_meta(buffer, [&](GstTensorMeta& meta) {
+    for (gsize i = 0; i < meta.num_tensors && found == nullptr; ++i) {
+      if (meta.tensors[i]->id == wanted) found = meta.tensors[i];
+    }
+    return found != nullptr;
+  });
+  return found;
+}
+
+std::string tensor_ids(GstBuffer* buffer) {
+  std::string ids;
+  each_meta(buffer, [&](GstTensorMeta& meta) {
+    for (gsize i = 0; i < meta.num_tensors; ++i) {
+      const gchar* id = g_quark_to_string(meta.tensors[i]->id);
+      ids += std::string(ids.empty() ? "" : ", ") + (id != nullptr ? id : "one without a name");
+    }
+    return false;
+  });
+  return ids.empty() ? "none" : ids;
+}
+
+std::optional<NumberType> type_of(const GstTensor& tensor) {
+  const auto* found =
+      std::find_if(std::begin(types), std::end(types), [&](const auto& one) { return one.second == tensor.data_type; });
+  if (found == std::end(types)) return {};
+  return found->first;
+}
+
+void copy_tensors(GstBuffer* to, GstBuffer* from) {
+  each_meta(from, [&](GstTensorMeta& meta) {
+    if (meta.meta.info->transform_func != nullptr) return true;
+    std::vector<GstTensor*> copies;
+    for (gsize i = 0; i < meta.num_tensors; ++i) {
+      copies.push_back(AnalyticsLibrary::get().gst_tensor_copy(meta.tensors[i]));
+    }
+    add_meta(to, copies);
+    return false;
+  });
+}
+
+}  // namespace gpumap::gst

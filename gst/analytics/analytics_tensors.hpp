@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// GstTensorMeta of a buffer, where the GStreamer at hand has it.
+#pragma once
+
+#include <gst/gst.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpumap/number.hpp"
+#include "gst/analytics/analytics_api.hpp"
+
+namespace gpumap::gst {
+
+/// For add_tensors(). Row-major, its elements side by side.
+struct NewTensor {
+  std::string id;
+  NumberType type = NumberType::f32;
+  std::span<const std::uint64_t> dims;
+  GstBuffer* data = nullptr;  ///< transfer full, of as many bytes as the elements take
+};
+
+/// Put a meta of these on `buffer`, which is writable. Tensors of the same ids that other metas there have go: each id
+/// is there once. The library has tensors.
+void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors);
+
+/// The first of that name; null: there is none. Borrowed from `buffer`.
+[[nodiscard]] const GstTensor* find_tensor(GstBuffer* buffer, const std::string& id);
+/// The names of all, as in "boxes, scores"; "none" where there are none.
+[[nodiscard]] std::string tensor_ids(GstBuffer* buffer);
+/// Empty: a type that no kernel knows, of 4 bits or the like.
+[[nodiscard]] std::optional<NumberType> type_of(const GstTensor& tensor);
+
+/// Give `to` the tensors of `from` where GStreamer's own copying leaves them behind, as that of 1.26 does.
+void copy_tensors(GstBuffer* to, GstBuffer* from);
+
+}  // namespace gpumap::gst

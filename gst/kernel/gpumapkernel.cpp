@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT
+/**
+ * SECTION:element-gpumapkernel
+ * @title: gpumapkernel
+ * @short_description: runs a CUDA kernel or a compute shader on each frame in GPU memory
+ * @see_also: gpumapsink, gpumapsrc
+ *
+ * gpumapkernel launches a kernel on each frame once a fence says that the frame is whole: a built-in
+ * (#GstGpumapKernel:kernel) or a file of the user's (#GstGpumapKernel:location), in CUDA C++ or in GLSL, which is
+ * compiled when the pipeline starts. Comment lines in the file declare parameters, tables, state, results and the caps
+ * of what comes out. The output stays in GPU memory for an element that takes memory:GPUMap, memory:CUDAMemory or
+ * memory:VulkanImage, else it is brought to ordinary memory. A kernel with results posts them as the element message
+ * gpumap-result.
+ *
+ * ## Example launch lines
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=NV12,width=224,height=224 ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel kernel=convert params="mean=[0.485,0.456,0.406],scale=[4.367,4.464,4.444]" ! \
+ *   application/x-tensor ! filesink location=tensor.f32
+ * ]| Input for a neural network: planar RGB as float32, normalised.
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=RGBA ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel location=examples/kernels/invert.comp ! \
+ *   video/x-raw,format=RGBA ! pngenc ! filesink location=negative.png
+ * ]| A picture through a kernel of one's own.
+ *
+ * Since: 0.1
+ */
+#include "gst/kernel/gpumapkernel.hpp"
+
+#include <memory>
+#include <utility>
+
+#include "gst/gst_error.hpp"
+#include "gst/kernel/kernel_element.hpp"
+#include "gst/kernel/kernel_properties.hpp"
+
+GST_DEBUG_CATEGORY(gpumap_kernel_debug);
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+using gpumap::gst::GstGpumapKernel;
+using gpumap::gst::kernel_parent_class;
+using gpumap::gst::KernelParameters;
+using gpumap::gst::KernelRunner;
+using gpumap::gst::KernelState;
+using gpumap::gst::runner_of;
+using gpumap::gst::state_of;
+
+namespace {
+
+struct GstGpumapKernelClass {
+  GstBaseTransformClass base;
+};
+
+}  // namespace
+
+static void add_interfaces(GType type);
+G_DEFINE_TYPE_WITH_CODE(GstGpumapKernel, gst_gpumap_kernel, GST_TYPE_BASE_TRANSFORM, add_interfaces(g_define_type_id))
+
+namespace gpumap::gst {
+
+std::shared_ptr<KernelRunner> runner_of(gpointer kernel) {
+  GST_OBJECT_LOCK(kernel);
+  auto runner = state_of(kernel).runner;
+  GST_OBJECT_UNLOCK(kernel);
+  return runner;
+}
+
+void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) {
+  KernelState& state = state_of(kernel);
+  state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
+  GST_OBJECT_LOCK(kernel);
+  state.runner.swap(runner);
+  state.params_changed = true;
+  GST_OBJECT_UNLOCK(kernel);
+  state.downstream_changed = true;
+}
+
+KernelSettings settings_of(gpointer kernel) {
+  GST_OBJECT_LOCK(kernel);
+  KernelSettings settings = state_of(kernel).settings;
+  GST_OBJECT_UNLOCK(kernel);
+  return settings;
+}
+
+}  // namespace gpumap::gst
+
+namespace {
+
+gboolean start(GstBaseTransform* trans) {
+  KernelState& state = state_of(trans);
+  state.caps_refused = false;
+  state.shortfall_told = false;
+  state.risk_told = false;
+  state.share_told = false;
+  state.lost_one = false;
+  state.dropped = state.dropped_by_kernel = 0;
+  try {
+    auto settings = gpumap::gst::settings_of(trans);
+    settings.params = state.parameters.over(settings.params);
+    gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(settings));
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
+    return FALSE;
+  }
+  return TRUE;
+}
+
+gboolean stop(GstBaseTransform* trans) {
+  state_of(trans).watchdog.reset();
+  GST_OBJECT_LOCK(trans);
+  auto runner = std::move(state_of(trans).runner);
+  GST_OBJECT_UNLOCK(trans);
+  state_of(trans).context_told = false;
+  return TRUE;  // the runner ends here, outside the lock: it waits for the GPU
+}
+
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_READY) {
+    if (const auto runner = runner_of(element)) runner->cancel(true);
+  }
+  return GST_ELEMENT_CLASS(gst_gpumap_kernel_parent_class)->change_state(element, transition);
+}
+
+void finalize(GObject* object) {
+  delete reinterpret_cast<GstGpumapKernel*>(object)->state;
+  G_OBJECT_CLASS(gst_gpumap_kernel_parent_class)->finalize(object);
+}
+
+}  // namespace
+
+static void add_interfaces(GType type) {
+  KernelParameters::add_interface(type,
+                                  [](GObject* element) -> KernelParameters& { return state_of(element).parameters; });
+}
+
+static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_kernel_debug, "gpumapkernel", 0, "gpumap kernel");
+  auto* object_class = G_OBJECT_CLASS(klass);
+  object_class->finalize = finalize;
+  GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  klass->base.start = start;
+  klass->base.stop = stop;
+  gpumap::gst::install_kernel_negotiation(&klass->base);
+  gpumap::gst::install_kernel_stream(&klass->base);
+
+  gpumap::gst::install_properties(object_class, gpumap::gst::kernel_properties());
+
+  static GstStaticPadTemplate sink_template =
+      GST_STATIC_PAD_TEMPLATE("sink", GST_PAD_SINK, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
+  static GstStaticPadTemplate src_template =
+      GST_STATIC_PAD_TEMPLATE("src", GST_PAD_SRC, GST_PAD_ALWAYS, GST_STATIC_CAPS_ANY);
+  gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &sink_template);
+  gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &src_template);
+  gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "GPU map kernel", "Filter/Converter/Hardware",
+                                        "Runs a CUDA kernel or a compute shader on each frame in GPU memory",
+                                        "The gpumap authors");
+}
+
+static void gst_gpumap_kernel_init(GstGpumapKernel* self) {
+  self->state = new KernelState;
+  gst_base_transform_set_in_place(GST_BASE_TRANSFORM_CAST(self), FALSE);
+  gst_base_transform_set_passthrough(GST_BASE_TRANSFORM_CAST(self), FALSE);
+  gpumap::gst::watch_kernel_link(GST_BASE_TRANSFORM_CAST(self));
+}

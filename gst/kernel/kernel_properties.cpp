@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+#include "gst/kernel/kernel_properties.hpp"
+
+#include "gst/kernel/kernel_element.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+GType backend_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {0, "CUDA where the GPU has it, else Vulkan", "auto"},
+        {static_cast<gint>(Backend::cuda) + 1, "CUDA", value_name(Backend::cuda)},
+        {static_cast<gint>(Backend::vulkan) + 1, "Vulkan compute", value_name(Backend::vulkan)},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapBackend", values);
+  }();
+  return type;
+}
+
+GType mode_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<gint>(KernelMode::launch), "Each frame is a launch", "launch"},
+        {static_cast<gint>(KernelMode::resident), "The kernel stays on the GPU and waits for frames", "resident"},
+        {static_cast<gint>(KernelMode::automatic), "Resident where kernel and memory allow it, else launch", "auto"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapKernelMode", values);
+  }();
+  return type;
+}
+
+std::string names_of_builtins() {
+  std::string names;
+  for (const Builtin& builtin : builtins()) names += (names.empty() ? "" : ", ") + std::string(builtin.name);
+  return names;
+}
+
+/// What each built-in that has any knows: "ddc: rate, taps; ...".
+std::string names_of_parameters() {
+  std::string text;
+  for (const Builtin& builtin : builtins()) {
+    std::string names;
+    for (const DeclaredParameter& parameter : declaration_of(builtin).params) {
+      names += (names.empty() ? "" : ", ") + parameter.name;
+      if (parameter.values.size() > 1) names += "[" + std::to_string(parameter.values.size()) + "]";
+    }
+    if (names.empty()) continue;
+    text += (text.empty() ? "" : "; ") + std::string(builtin.name) + ": " + names;
+  }
+  return text;
+}
+
+void adopt_parameters(GObject* kernel) {
+  state_of(kernel).parameters.adopt(GST_ELEMENT_CAST(kernel));
+}
+
+void note_params(GObject* kernel) {
+  GST_OBJECT_LOCK(kernel);
+  state_of(kernel).params_changed = true;
+  GST_OBJECT_UNLOCK(kernel);
+}
+
+GstStructure* stats(GObject* kernel) {
+  const KernelState& state = state_of(kernel);
+  const auto runner = runner_of(kernel);
+  GstStructure* made = runner ? runner->stats() : gst_structure_new_empty("gpumapkernel-stats");
+  gst_structure_set(made, "dropped", G_TYPE_UINT64, static_cast<guint64>(state.dropped), "dropped-by-kernel",
+                    G_TYPE_UINT64, static_cast<guint64>(state.dropped_by_kernel), nullptr);
+  return made;
+}
+
+}  // namespace
+
+std::vector<Property> kernel_properties() {
+  using Settings = KernelSettings;
+  const PropertiesOf<Settings> of([](GObject* kernel) -> Settings& { return state_of(kernel).settings; });
+  return {
+      then(of.text("kernel", "Built-in kernel that runs, unless location is set: " + names_of_builtins(),
+                   &Settings::kernel),
+           adopt_parameters),
+      then(of.optional_text("location", "File with a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",
+                            &Settings::location),
+           adopt_parameters),
+      of.optional_text("function",
+                       "Function of that file which runs, where there is more than one; or several in sequence, as in "
+                       "blur,sharpen, each on the output of the one before",
+                       &Settings::function),
+      then(of.optional_text("params",
+                            "Numbers for the kernel, as in mean=[0.5,0.5,0.5],scale=[2,2,2]. " + names_of_parameters() +
+                                "; a file of yours: as it declares",
+                            &Settings::params, mutable_playing),
+           note_params),
+      of.choice("backend", "What runs a built-in kernel", &Settings::backend, backend_type()),
+      of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
+      of.optional_text("block", "Threads in a block, as in 32x8 (unset: as the file declares, else chosen)",
+                       &Settings::block),
+      of.optional_text(
+          "grid",
+          "Number of blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or "
+          "byte a thread)",
+          &Settings::grid),
+      of.number("shared-bytes", "Bytes of dynamic shared memory for a block, in CUDA (0: as the file declares)",
+                &Settings::shared_bytes),
+      of.number("state-bytes", "Bytes of memory that the kernel keeps from frame to frame (0: as the file declares)",
+                &Settings::state_bytes),
+      of.optional_text("tables",
+                       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded "
+                       "again when they change",
+                       &Settings::tables),
+      of.number("history", "Previous frames that the kernel sees (0: as the file declares)", &Settings::history, 0,
+                GPUMAP_MAX_HISTORY),
+      of.optional_text("input-caps",
+                       "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else "
+                       "anything)",
+                       &Settings::input_caps),
+      of.optional_text("output-caps",
+                       "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} "
+                       "(unset: as the file declares, else as the input); fields left out are the input's; "
+                       "\"unchanged\": it only looks at the frame",
+                       &Settings::output_caps),
+      of.optional_text(
+          "output-bytes",
+          "Bytes of a frame whose size the caps do not tell, as in bytes/2 (unset: as the file declares, else as "
+          "the input)",
+          &Settings::output_bytes),
+      of.optional_text("output-may",
+                       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: "
+                       "as the file declares)",
+                       &Settings::output_may),
+      of.number("result-words",
+                "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
+                &Settings::result_words, 0, GPUMAP_MAX_RESULT_WORDS),
+      of.optional_text("include-path", "Folders for what the file includes, separated by ':'", &Settings::include_path),
+      of.optional_text("defines", "Macros for the file, as in RADIUS=3,FAST", &Settings::defines),
+      of.flag("reload", "Compile the file again when it changes, keeping the previous kernel where it does not compile",
+              &Settings::reload),
+      of.flag("check-bounds",
+              "Post an error where a kernel in a file writes behind its output, its results, its tensors or its state; "
+              "each "
+              "frame is waited for",
+              &Settings::check_bounds),
+      of.flag("late-results",
+              "Hand frames on before their results are there; these come as messages and with later frames",
+              &Settings::late_results),
+      of.number("timeout", "Milliseconds that a kernel may take before an error is posted (0: wait for ever)",
+                &Settings::timeout_ms),
+      of.number("priority",
+                "Where kernels wait for a place on the GPU, those of a higher priority go first; CUDA only, most GPUs "
+                "have 0 to 5",
+                &Settings::priority, 0, G_MAXINT),
+      of.number("sm-share",
+                "Share of the GPU's multiprocessors that the kernel runs on at most, and no other kernel with a share; "
+                "CUDA 12.4 (0: it runs on all)",
+                &Settings::sm_share, 0, 1),
+      of.choice("mode", "How frames come to the kernel; CUDA C++ alone can stay on the GPU", &Settings::mode,
+                mode_type()),
+      of.number(
+          "resident-blocks",
+          "Largest number of blocks that a resident kernel keeps on the GPU; multiprocessors take one each, then more "
+          "(0: one for almost every second multiprocessor)",
+          &Settings::resident_blocks, 0, 65535),
+      of.number("resident-idle",
+                "Milliseconds without a frame after which a kernel that stays leaves the GPU until the next one",
+                &Settings::resident_idle_ms, 1, 3600000),
+      statistics("kernel, backend, mode and its reason, frames since the start, those that came too short, those that "
+                 "the kernel dropped; latency "
+                 "of frames that gpumapsink follows (stamps=true)",
+                 stats),
+  };
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: MIT
+// gpumapkernel takes buffers and events.
+#include <atomic>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/gst_error.hpp"
+#include "gst/kernel/kernel_device.hpp"
+#include "gst/kernel/kernel_element.hpp"
+#include "gst/kernel/neighbours.hpp"
+#include "gst/memory/gpumap_memory.hpp"
+#include "gst/memory/memory_caps.hpp"
+#include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
+
+#define GST_CAT_DEFAULT gpumap_kernel_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+void post_results(GstBaseTransform* trans, KernelRunner& runner) {
+  while (GstStructure* found = runner.take_result()) {
+    gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_element(GST_OBJECT_CAST(trans), found));
+  }
+}
+
+/// device=auto is the GPU of the frames, which shows with the first of them: the runner for `in`, which may be another
+/// from here on. Throws Error.
+std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, std::shared_ptr<KernelRunner> runner, GstBuffer* in) {
+  if (!runner) return nullptr;
+  const auto device = device_to_follow(runner->settings().device, runner->device(), device_of(in));
+  if (!device) return runner;
+  GST_INFO_OBJECT(trans, "from %s to the GPU of the frames, %s", name_of(runner->device().info()).c_str(),
+                  name_of(device->info()).c_str());
+  auto other = std::make_shared<KernelRunner>(runner->settings(), device);
+  GstCaps* taken = gst_pad_get_current_caps(trans->sinkpad);
+  GstCaps* given = gst_pad_get_current_caps(trans->srcpad);
+  if (taken != nullptr && given != nullptr) other->set_caps(taken, given);
+  gst_clear_caps(&taken);
+  gst_clear_caps(&given);
+  runner->drain();
+  post_results(trans, *runner);
+  set_runner(trans, other);
+  return other;
+}
+
+/// Before a frame: a downstream that does not say that it reads GstVideoMeta gets none of another layout than the
+/// default one. Asked after the caps went out, without which it may not answer.
+void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
+  if (!state_of(trans).downstream_changed.exchange(false)) return;
+  GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
+  if (caps == nullptr) return;
+  const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
+  GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
+  runner.set_default_layout_only(default_only);
+  runner.vulkan().drop_pool();  // who follows now may be on another device
+  gst_caps_unref(caps);
+}
+
+/// Parameters that were set or are controlled, from stream time `time` on. After a mistake the previous ones hold.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
+  KernelState& state = state_of(trans);
+  const bool set = state.params_changed && state.params_changed.exchange(false);
+  const bool controlled = state.parameters.changed(time);
+  if (!set && !controlled) return;
+  try {
+    runner.set_params(state.parameters.over(settings_of(trans).params));
+    GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid) throw;
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS,
+                        ("%s: keeping the previous parameters", message_of(error.what()).c_str()), (nullptr));
+  }
+}
+
+[[nodiscard]] GstClockTime stream_time_of(const GstBaseTransform* trans, const GstBuffer* in) {
+  if (trans->segment.format != GST_FORMAT_TIME) return GST_CLOCK_TIME_NONE;
+  return gst_segment_to_stream_time(&trans->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(in));
+}
+
+void refresh_tables(GstBaseTransform* trans, KernelRunner& runner) {
+  const std::string problem = runner.refresh_tables();
+  if (!problem.empty()) GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(problem).c_str()), (nullptr));
+}
+
+void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outcome) {
+  if (!outcome) return;
+  if (outcome->empty()) {
+    GST_INFO_OBJECT(trans, "the kernel was loaded again");
+  } else {
+    GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(*outcome).c_str()), (nullptr));
+  }
+}
+
+/// A frame in ordinary memory that was made for whoever was linked here before, and waited in a queue: those that
+/// follow lie in GPU memory.
+bool is_stale(GstBaseTransform* trans, const KernelRunner& runner, GstBuffer* in) {
+  const bool wants_ours = runner.input() == FramesIn::host || runner.input() == FramesIn::ours;
+  const bool ours = gst_buffer_n_memory(in) == 1 && frame_memory(gst_buffer_peek_memory(in, 0)) != nullptr;
+  return wants_ours && !ours && upstream_gives_gpu_memory(trans->sinkpad);
+}
+
+/// One frame that is too short need not end the stream.
+bool drops(GstBaseTransform* trans, KernelRunner& runner, GstBuffer* in) {
+  const std::string why = runner.shortfall(in);
+  if (why.empty()) return false;
+  KernelState& state = state_of(trans);
+  ++state.dropped;
+  runner.leave_out();
+  GST_DEBUG_OBJECT(trans, "dropped %" GST_PTR_FORMAT ": %s", static_cast<void*>(in), why.c_str());
+  if (!std::exchange(state.shortfall_told, true)) {
+    GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", message_of(why).c_str()), (nullptr));
+  }
+  return true;
+}
+
+/// Once: a kernel whose threads do little has the same grid and is right.
+void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
+  KernelState& state = state_of(trans);
+  // Most loops are short: once in a process, and no warning.
+  static std::atomic<bool> loop_told{false};
+  if (!runner.loop_risk().empty() && !loop_told.exchange(true)) {
+    GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS, ("%s", runner.loop_risk().c_str()), (nullptr));
+  }
+  if (state.risk_told) return;
+  const std::string risk = runner.risk();
+  if (risk.empty()) return;
+  state.risk_told = true;
+  GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS, ("%s", message_of(risk).c_str()), (nullptr));
+}
+
+/// The kernel gave nothing of `in`: who waits for a frame of that time, a mixer or a sink that prerolls, need not.
+void tell_dropped(GstBaseTransform* trans, GstBuffer* in) {
+  ++state_of(trans).dropped_by_kernel;
+  GST_LOG_OBJECT(trans, "the kernel dropped %" GST_PTR_FORMAT, static_cast<void*>(in));
+  if (trans->segment.format != GST_FORMAT_TIME || !GST_BUFFER_PTS_IS_VALID(in)) return;
+  gst_pad_push_event(trans->srcpad, gst_event_new_gap(GST_BUFFER_PTS(in), GST_BUFFER_DURATION(in)));
+}
+
+GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
+  *out = nullptr;
+  GstBuffer* in = trans->queued_buf;
+  trans->queued_buf = nullptr;
+  if (in == nullptr) return GST_FLOW_OK;
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
+  try {
+    const auto runner = follow(trans, runner_of(trans), in);
+    if (runner && is_stale(trans, *runner, in)) {
+      GST_INFO_OBJECT(trans, "linked anew: left out %" GST_PTR_FORMAT, static_cast<void*>(in));
+      runner->leave_out();
+      flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
+    } else if (runner && drops(trans, *runner, in)) {
+      flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
+    } else if (runner) {
+      update_params(trans, *runner, stream_time_of(trans, in));
+      tell_reload(trans, runner->reload());
+      refresh_tables(trans, *runner);
+      ask_for_layout(trans, *runner);
+      provide_cuda_pool(trans, *runner);
+      provide_vulkan(trans, *runner, in);
+      if (runner->begins_anew_at(in)) GST_DEBUG_OBJECT(trans, "after a hole: what is kept is as new");
+      const auto [outcome, given] = runner->run(in);
+      *out = given;
+      if (given != nullptr && std::exchange(state_of(trans).lost_one, false)) {
+        *out = gst_buffer_make_writable(given);
+        GST_BUFFER_FLAG_SET(*out, GST_BUFFER_FLAG_DISCONT);
+      }
+      GST_LOG_OBJECT(trans, "%" GST_PTR_FORMAT " gave %" GST_PTR_FORMAT, static_cast<void*>(in),
+                     static_cast<void*>(*out));
+      tell_risk(trans, *runner);
+      // Not GST_BASE_TRANSFORM_FLOW_DROPPED: that would mark what follows as discontinuous.
+      if (outcome != FrameOutput::Outcome::cancelled) flow = GST_FLOW_OK;
+      if (outcome == FrameOutput::Outcome::dropped) tell_dropped(trans, in);
+      post_results(trans, *runner);
+    }
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+    flow = GST_FLOW_ERROR;
+  }
+  gst_buffer_unref(in);
+  return flow;
+}
+
+/// What goes wrong in `call` is the element's error.
+template <typename Call>
+void telling(GstBaseTransform* trans, Call&& call) {
+  try {
+    call();
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(trans), error);
+  }
+}
+
+gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
+  const auto runner = runner_of(trans);
+  if (runner) {
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+      runner->cancel(false);
+      telling(trans, [&] { runner->flush(); });
+    }
+    if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();
+    if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {
+      telling(trans, [&] {
+        // A fault in the last frames' kernels shows only when someone waits for them; so do their results.
+        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) runner->drain();
+        runner->collect_results();
+        post_results(trans, *runner);
+      });
+    }
+  }
+  GstCaps* caps = nullptr;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
+    gst_event_parse_caps(event, &caps);
+    gst_caps_ref(caps);
+    // The caps that come out may hang on them.
+    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE); });
+  }
+  const gboolean taken = kernel_parent_class()->sink_event(trans, event);
+  // What follows a flush takes caps again, and gets them.
+  const bool flushing = GST_PAD_IS_FLUSHING(trans->sinkpad) || GST_PAD_IS_FLUSHING(trans->srcpad);
+  const bool refused = caps != nullptr && taken == 0 && !flushing;
+  if (refused && runner && !std::exchange(state_of(trans).caps_refused, true)) {
+    post_refusal(trans, *runner, caps);
+  }
+  gst_clear_caps(&caps);
+  return taken;
+}
+
+gboolean src_event(GstBaseTransform* trans, GstEvent* event) {
+  if (GST_EVENT_TYPE(event) == GST_EVENT_RECONFIGURE) state_of(trans).downstream_changed = true;
+  return kernel_parent_class()->src_event(trans, event);
+}
+
+/// The same but for the memory that they are in.
+bool are_of_one_picture(const GstCaps* one, const GstCaps* other) {
+  const Ptr<GstCaps> plain(from_either_memory(one));
+  const Ptr<GstCaps> other_plain(from_either_memory(other));
+  return !gst_caps_is_empty(plain.get()) && gst_caps_is_equal(plain.get(), other_plain.get()) != 0;
+}
+
+/// A frame on its last step to what follows, where another element may have been linked since it was made. That one
+/// gets its caps first. Where these differ in the memory at most, the frame may go on: one in GPU memory to anybody,
+/// for the CPU can read it, one in ordinary memory to those that take that. Else it is left out.
+GstPadProbeReturn fit(GstBaseTransform* trans, GstPadProbeInfo& info) {
+  GstPad* pad = trans->srcpad;
+  const auto runner = runner_of(trans);
+  if (!runner || gst_pad_is_linked(pad) == 0 || gst_pad_needs_reconfigure(pad) == 0) return GST_PAD_PROBE_OK;
+  const Ptr<GstCaps> before(gst_pad_get_current_caps(pad));
+  const bool negotiated = before && gst_base_transform_reconfigure(trans) != 0;
+  const Ptr<GstCaps> after(gst_pad_get_current_caps(pad));
+  auto* buffer = GST_BUFFER_CAST(info.data);
+  const bool ours = gst_buffer_n_memory(buffer) == 1 && frame_memory(gst_buffer_peek_memory(buffer, 0)) != nullptr;
+  if (negotiated && are_of_one_picture(before.get(), after.get()) && (ours || runner->output() == FramesIn::host)) {
+    telling(trans, [&] {
+      ask_for_layout(trans, *runner);
+      info.data = runner->as_downstream_reads(GST_BUFFER_CAST(std::exchange(info.data, nullptr)));
+    });
+    if (info.data != nullptr) return GST_PAD_PROBE_OK;
+    GST_PAD_PROBE_INFO_FLOW_RETURN(&info) = GST_FLOW_ERROR;
+    return GST_PAD_PROBE_HANDLED;
+  }
+  if (negotiated && gst_caps_is_equal(before.get(), after.get()) != 0) return GST_PAD_PROBE_OK;
+  GST_INFO_OBJECT(trans, "linked anew: left out %" GST_PTR_FORMAT, static_cast<void*>(buffer));
+  state_of(trans).lost_one = true;
+  return GST_PAD_PROBE_DROP;
+}
+
+}  // namespace
+
+void watch_kernel_link(GstBaseTransform* kernel) {
+  forget_memory_at_unlink(kernel->srcpad);
+  gst_pad_add_probe(
+      kernel->srcpad, GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return fit(static_cast<GstBaseTransform*>(self), *info); },
+      kernel, nullptr);
+}
+
+void install_kernel_stream(GstBaseTransformClass* klass) {
+  klass->generate_output = generate_output;
+  klass->sink_event = sink_event;
+  klass->src_event = src_event;
+}
+
+}  // namespace gpumap::gst

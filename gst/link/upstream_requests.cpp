@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: MIT
+#include "gst/link/upstream_requests.hpp"
+
+#include <gst/base/gstbasesink.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpumap/start_thread.hpp"
+#include "gst/channel/peer_query.hpp"
+#include "gst/link/upstream_text.hpp"
+#include "gst/ptr.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
+#define GST_CAT_DEFAULT gpumap_sink_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+/// Of what wants no answer; of what wants one, a client has few at a time, but many clients may have come and gone.
+constexpr std::size_t max_told = 256;
+constexpr std::size_t max_asked = 4096;
+
+/// A seek without a flush waits for streaming threads, which a paused producer holds back: it would wait for the
+/// producer, and everybody else's questions with it.
+bool waits_for_playing(GstEvent* event) {
+  if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return false;
+  GstSeekFlags flags = GST_SEEK_FLAG_NONE;
+  gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
+  return (flags & GST_SEEK_FLAG_FLUSH) == 0;
+}
+
+}  // namespace
+
+GType upstream_events_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<int>(UpstreamEvents::none), "Nobody's", "none"},
+        {static_cast<int>(UpstreamEvents::first), "Those of the client that has been connected longest", "first"},
+        {static_cast<int>(UpstreamEvents::all), "Those of every client", "all"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstGpumapUpstreamEvents", values);
+  }();
+  return type;
+}
+
+UpstreamDesk::UpstreamDesk(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server)
+    : sink_(sink),
+      channel_(std::move(channel)),
+      rule_(rule),
+      server_(std::move(server)),
+      thread_(start_thread("gpumap-upstream", "what clients ask", [this] { run(); })) {}
+
+UpstreamDesk::~UpstreamDesk() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+bool UpstreamDesk::take(LinkQuestion& question) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return false;
+    questions_.push_back(std::move(question));
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void UpstreamDesk::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !questions_.empty(); });
+    if (stopping_) return;
+    const LinkQuestion question = std::move(questions_.front());
+    questions_.pop_front();
+    lock.unlock();
+    handle(question);
+    lock.lock();
+  }
+}
+
+bool UpstreamDesk::may_send(const LinkServer& server, const LinkQuestion& question) const {
+  if (rule_ != UpstreamEvents::first) return rule_ == UpstreamEvents::all;
+  const auto clients = server.clients();
+  return std::none_of(clients.begin(), clients.end(),
+                      [&](const LinkClient& one) { return one.connection < question.who.connection; });
+}
+
+/// What a seek's start and stop come to, as gst_segment_do_seek() calculates it of the segment of the moment, which it
+/// asserts to be one: a client need not know that segment, and the producer's program need not like such assertions.
+bool UpstreamDesk::may_seek(GstEvent* seek) const {
+  gdouble rate = 0;
+  GstFormat format{};
+  GstSeekType types[2] = {};
+  gint64 wanted[2] = {};
+  gst_event_parse_seek(seek, &rate, &format, nullptr, &types[0], &wanted[0], &types[1], &wanted[1]);
+  if (types[0] == GST_SEEK_TYPE_NONE && types[1] == GST_SEEK_TYPE_NONE && rate > 0) return true;
+  GstPad* const pad = GST_BASE_SINK_PAD(sink_);
+  gint64 duration = -1;
+  const Ptr<GstQuery> length(gst_query_new_duration(format));
+  if (peer_query(pad, length.get()) == PeerAnswer::yes) gst_query_parse_duration(length.get(), nullptr, &duration);
+  gint64 now[2] = {0, -1};
+  GstFormat now_format = format;
+  const Ptr<GstQuery> segment(gst_query_new_segment(format));
+  const bool known = peer_query(pad, segment.get()) == PeerAnswer::yes;
+  if (known) gst_query_parse_segment(segment.get(), nullptr, &now_format, &now[0], &now[1]);
+  if (now_format != format) {
+    // It is converted on the way: whole, or by what is not known here.
+    return rate > 0 && types[0] == GST_SEEK_TYPE_SET && (types[1] == GST_SEEK_TYPE_SET || now[1] == -1);
+  }
+  gint64 ends[2] = {};
+  for (const int at : {0, 1}) {
+    ends[at] = now[at];
+    if (types[at] == GST_SEEK_TYPE_SET) ends[at] = at == 0 ? std::max<gint64>(wanted[at], 0) : wanted[at];
+    if (types[at] == GST_SEEK_TYPE_END) {
+      if (duration < 0) return false;
+      ends[at] = std::max<gint64>(duration + std::clamp<gint64>(wanted[at], -duration, 0), 0);
+    }
+    if (duration >= 0 && ends[at] != -1) ends[at] = std::clamp<gint64>(ends[at], 0, duration);
+  }
+  if (rate < 0 && ends[1] == -1 && duration < 0) return false;
+  return ends[1] == -1 || ends[0] <= ends[1];
+}
+
+void UpstreamDesk::handle(const LinkQuestion& question) {
+  // No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
+  const auto answer = [&](const LinkText& text) {
+    if (const auto server = server_()) server->answer(question, text);
+  };
+  // Whoever may send nothing leaves nothing here, either: names that it is the first to use would stay.
+  if (says_event(question.text)) {
+    const auto server = server_();
+    if (!server || !may_send(*server, question)) {
+      GST_INFO_OBJECT(sink_, "client %u may not send events", question.who.index);
+      return answer(answer_of(false));
+    }
+  }
+  constexpr std::size_t most_processes = 4096;
+  if (names_.size() >= most_processes) names_.clear();  // what all of them may take stays
+  const UpstreamAsked asked = asked_of(question.text, names_[question.who.pid]);
+  GstPad* const pad = GST_BASE_SINK_PAD(sink_);
+  if (asked.query != nullptr) {
+    const bool answered = peer_query(pad, asked.query) == PeerAnswer::yes;
+    answer(answer_of(answered, asked.query));
+    gst_query_unref(asked.query);
+    return;
+  }
+  bool handled = false;
+  if (asked.event != nullptr && waits_for_playing(asked.event) && !channel_->sink_playing()) {
+    GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while this is paused", question.who.index);
+    gst_event_unref(asked.event);
+  } else if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK && !may_seek(asked.event)) {
+    GST_INFO_OBJECT(sink_, "client %u: a seek to nowhere: %" GST_PTR_FORMAT, question.who.index,
+                    static_cast<void*>(asked.event));
+    gst_event_unref(asked.event);
+  } else if (asked.event != nullptr) {
+    GST_DEBUG_OBJECT(sink_, "client %u: %" GST_PTR_FORMAT, question.who.index, static_cast<void*>(asked.event));
+    handled =
+        channel_->send_upstream(asked.event, [&](GstEvent* event) { return gst_pad_push_event(pad, event) != 0; });
+  }
+  answer(answer_of(handled));
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+#include "gst/memory/gpumap_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "gpumap/copy.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/slot_copier.hpp"
+
+GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
+#define GST_CAT_DEFAULT gpumap_memory_debug
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr std::chrono::seconds patience_for_writer{30};
+
+}  // namespace
+
+FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
+    : device_(&lease.ring()->device()),
+      mapping_(lease.ring()->mapping().get()),
+      offset_(lease.offset()),
+      bytes_(lease.bytes()),
+      counters_(std::move(counters)),
+      trust_readwrite_(trust_readwrite) {
+  holder_ = std::move(lease);
+}
+
+FrameMemory::FrameMemory(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
+
+FrameMemory::FrameMemory(ReadLease&& lease)
+    : device_(&lease.ring()->device()),
+      mapping_(lease.ring()->mapping().get()),
+      offset_(lease.offset()),
+      bytes_(lease.ring()->slot_bytes()),
+      has_content_(true),
+      written_(lease.written()) {
+  holder_.emplace<ReadLease>(std::move(lease));
+}
+
+FrameMemory::FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes,
+                         std::shared_ptr<BlockPool> pool)
+    : mapping_(block.mapping.get()),
+      own_device_(std::move(device)),
+      bytes_(bytes),
+      pool_(std::move(pool)),
+      has_content_(true) {
+  holder_ = std::move(block);
+}
+
+FrameMemory::~FrameMemory() {
+  if (trace_) {
+    if (auto* lease = std::get_if<ReadLease>(&holder_)) trace_->stamp(Stamp::released, lease->release());
+    return;
+  }
+  auto* block = std::get_if<MemoryBlock>(&holder_);
+  if (block == nullptr || !pool_) return;
+  block->readers.push_back(written_);
+  pool_->give_back(std::move(*block));
+}
+
+void FrameMemory::check_recall() const {
+  if (!recalled()) return;
+  throw Error(ErrorCode::io,
+              "the producer has taken this frame back, for its stall-limit was over: take frames faster, set leaky on "
+              "gpumapsrc, or raise stall-limit on gpumapsink");
+}
+
+void FrameMemory::make_shadow() {
+  constexpr std::size_t page = 4096;
+  decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
+                         &std::free);
+  if (!made) throw std::bad_alloc();
+  if (!has_content_) {
+    std::memset(made.get(), 0, bytes_);
+  } else {
+    // Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever
+    // stopping.
+    if (written_.wait_for(patience_for_writer) != WaitResult::ready) {
+      throw Error(ErrorCode::io, fmt::format("the kernel that fills this frame has not ended for {} s: see what it "
+                                             "waits for",
+                                             patience_for_writer.count()));
+    }
+    // What this thread stored through the BAR must have left the CPU before DMA reads it back.
+    store_fence();
+    mapping_->download(offset_, {made.get(), bytes_});
+    check_recall();
+  }
+  // Only now: after a download that failed there is nothing to see.
+  shadow_ = std::move(made);
+}
+
+std::chrono::nanoseconds FrameMemory::now() const noexcept {
+  timespec time{};
+  clock_gettime(cpu_clock_ ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
+std::byte* FrameMemory::map(GstMapFlags flags) {
+  const std::lock_guard lock(mutex_);
+  std::byte* data = locate(flags);
+  if (maps_++ == 0) {
+    if (is_timed()) mapped_since_ = now();
+    mapped_to_write_ = false;
+  }
+  if ((flags & GST_MAP_WRITE) != 0) {
+    if (!mapped_to_write_) stamp_store(Stamp::first_store, mapped_since_);
+    mapped_to_write_ = true;
+  }
+  return data;
+}
+
+/// `now`: as now() just gave it, where the maps are timed.
+void FrameMemory::stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept {
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  if (lease == nullptr || !lease->ring()->stamping()) return;
+  lease->stamp(stamp, cpu_clock_ || !is_timed() ? monotonic_ns() : now.count());
+}
+
+void FrameMemory::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
+  if (const auto* lease = std::get_if<ReadLease>(&holder_)) lease->stamp(stamp, at_ns);
+}
+
+/// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
+/// the BAR. A published one: to read, where that is not through the BAR. What is there then is what the producer wrote,
+/// also where kernels see a mirror of it or the slot itself: those that work in place only read.
+bool FrameMemory::is_direct(bool reads, bool writes) const noexcept {
+  const auto* lease = std::get_if<WriteLease>(&holder_);
+  const bool own = lease != nullptr && !lease->published();
+  if (cpu_readable()) return own || !writes;
+  return own && (!reads || (writes && trust_readwrite_));
+}
+
+std::byte* FrameMemory::locate(GstMapFlags flags) {
+  const bool reads = (flags & GST_MAP_READ) != 0;
+  const bool writes = (flags & GST_MAP_WRITE) != 0;
+  if (!shadow_) {
+    auto* lease = std::get_if<WriteLease>(&holder_);
+    if (is_direct(reads, writes)) {
+      check_recall();
+      has_content_ = true;
+      return mapping_->host() + offset_;
+    }
+    if (counters_ && reads) {
+      counters_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
+      if (lease != nullptr && !lease->published()) counters_->upstream_reads.store(true, std::memory_order_relaxed);
+    }
+    make_shadow();
+  }
+  if (writes) shadow_dirty_ = true;
+  return shadow_.get();
+}
+
+void FrameMemory::unmap() {
+  const std::lock_guard lock(mutex_);
+  if (--maps_ != 0) return;
+  const std::chrono::nanoseconds end = is_timed() ? now() : mapped_since_;
+  time_mapped_ += end - mapped_since_;
+  if (mapped_to_write_) stamp_store(Stamp::last_store, end);
+}
+
+std::chrono::nanoseconds FrameMemory::take_time_mapped() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(time_mapped_, std::chrono::nanoseconds(0));
+}
+
+std::size_t FrameMemory::fill_slot(std::size_t bytes, SlotCopier& copier) {
+  const std::lock_guard lock(mutex_);
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  if (lease == nullptr || !shadow_dirty_) return 0;
+  copier.copy(*lease, 0, {shadow_.get(), bytes});
+  if (lease->ring()->stamping()) lease->stamp(Stamp::last_store, monotonic_ns());
+  shadow_dirty_ = false;
+  has_content_ = true;
+  return bytes;
+}
+
+WriteLease* FrameMemory::writable_lease() noexcept {
+  auto* lease = std::get_if<WriteLease>(&holder_);
+  return lease != nullptr && !lease->published() ? lease : nullptr;
+}
+
+Fence FrameMemory::written() const {
+  const std::lock_guard lock(mutex_);
+  return written_;
+}
+
+void FrameMemory::set_written(const Fence& fence) {
+  const std::lock_guard lock(mutex_);
+  written_ = fence;
+}
+
+void FrameMemory::add_read_fence(const Fence& fence) {
+  if (auto* lease = std::get_if<ReadLease>(&holder_)) {
+    lease->add_read_fence(fence);
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (auto* block = std::get_if<MemoryBlock>(&holder_)) block->readers.push_back(fence);
+}
+
+namespace {
+
+/// GStreamer keeps the parent of a part for as long as the part is there.
+struct Memory {
+  GstMemory base;
+  FrameMemory* bytes;  ///< owned, but by a part: there the parent's
+};
+
+struct GstGpumapAllocator {
+  GstAllocator base;
+  AllocateSlot* allocate;
+};
+struct GstGpumapAllocatorClass {
+  GstAllocatorClass base;
+};
+
+G_DEFINE_TYPE(GstGpumapAllocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
+
+/// Takes `bytes` where there is no parent.
+GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, FrameMemory* bytes, gsize maxsize, gsize offset, gsize size,
+                GstMemoryFlags flags) {
+  auto* memory = g_new0(Memory, 1);
+  gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, 4095, offset, size);
+  memory->bytes = bytes;
+  return GST_MEMORY_CAST(memory);
+}
+
+gpointer memory_map(GstMemory* base, GstMapInfo* info, gsize /*maxsize*/) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  try {
+    return memory->bytes->map(info->flags);
+  } catch (const std::exception& error) {
+    GST_ERROR("cannot map GPU memory for the CPU: %s", error.what());
+    return nullptr;
+  }
+}
+
+void memory_unmap(GstMemory* base, GstMapInfo* /*info*/) {
+  reinterpret_cast<Memory*>(base)->bytes->unmap();
+}
+
+GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  GstMemory* parent = base->parent != nullptr ? base->parent : base;
+  if (size == -1) size = static_cast<gssize>(base->size) - offset;
+  const auto flags = static_cast<GstMemoryFlags>(GST_MINI_OBJECT_FLAGS(parent) | GST_MINI_OBJECT_FLAG_LOCK_READONLY);
+  return wrap(base->allocator, parent, memory->bytes, base->maxsize, base->offset + static_cast<gsize>(offset),
+              static_cast<gsize>(size), flags);
+}
+
+GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* params) {
+  auto* allocator = reinterpret_cast<GstGpumapAllocator*>(base);
+  // A slot starts where the frame starts: a prefix cannot be had in one. Nor is there anything in it but what upstream
+  // writes: zeros behind that would cost a write of their own.
+  const bool zeros = params->padding != 0 && (params->flags & GST_MEMORY_FLAG_ZERO_PADDED) != 0;
+  if (allocator->allocate != nullptr && params->prefix == 0 && !zeros) {
+    const gsize maxsize = size + params->padding;
+    if (auto bytes = (*allocator->allocate)(maxsize)) {
+      return wrap(base, nullptr, bytes.release(), maxsize, 0, size, static_cast<GstMemoryFlags>(0));
+    }
+  }
+  return gst_allocator_alloc(nullptr, size, params);
+}
+
+void allocator_free(GstAllocator* /*allocator*/, GstMemory* base) {
+  auto* memory = reinterpret_cast<Memory*>(base);
+  if (base->parent == nullptr) delete memory->bytes;
+  g_free(memory);
+}
+
+void gpumap_allocator_finalize(GObject* object) {
+  delete reinterpret_cast<GstGpumapAllocator*>(object)->allocate;
+  G_OBJECT_CLASS(gpumap_allocator_parent_class)->finalize(object);
+}
+
+void gpumap_allocator_class_init(GstGpumapAllocatorClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_memory_debug, "gpumapmemory", 0, "gpumap memory");
+  G_OBJECT_CLASS(klass)->finalize = gpumap_allocator_finalize;
+  klass->base.alloc = allocator_alloc;
+  klass->base.free = allocator_free;
+}
+
+void gpumap_allocator_init(GstGpumapAllocator* self) {
+  GstAllocator* base = GST_ALLOCATOR_CAST(self);
+  base->mem_type = "GPUMapMemory";
+  base->mem_map_full = memory_map;
+  base->mem_unmap_full = memory_unmap;
+  base->mem_share = memory_share;
+  GST_OBJECT_FLAG_SET(self, GST_ALLOCATOR_FLAG_CUSTOM_ALLOC);
+}
+
+}  // namespace
+
+GstAllocator* allocator_new(AllocateSlot allocate) {
+  auto* self = static_cast<GstGpumapAllocator*>(g_object_new(gpumap_allocator_get_type(), nullptr));
+  if (allocate) {
+    self->allocate = new AllocateSlot(std::move(allocate));
+    // Without this flag gst_buffer_new_allocate() asks it for memory, which is what it is for.
+    GST_OBJECT_FLAG_UNSET(self, GST_ALLOCATOR_FLAG_CUSTOM_ALLOC);
+  }
+  return GST_ALLOCATOR_CAST(gst_object_ref_sink(self));
+}
+
+GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> bytes, std::size_t size,
+                      GstMemoryFlags flags) {
+  const std::size_t maxsize = bytes->bytes();
+  return wrap(allocator, nullptr, bytes.release(), maxsize, 0, size, flags);
+}
+
+FrameMemory* frame_memory(GstMemory* memory) {
+  if (memory == nullptr || memory->allocator == nullptr ||
+      G_OBJECT_TYPE(memory->allocator) != gpumap_allocator_get_type()) {
+    return nullptr;
+  }
+  return reinterpret_cast<Memory*>(memory)->bytes;
+}
+
+GstAllocator* wrapping_allocator() {
+  static GstAllocator* allocator = [] {
+    GstAllocator* made = allocator_new({});
+    GST_OBJECT_FLAG_SET(made, GST_OBJECT_FLAG_MAY_BE_LEAKED);
+    return made;
+  }();
+  return allocator;
+}
+
+}  // namespace gpumap::gst

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "gpumap/block_pool.hpp"
+#include "gpumap/device.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/frame_holder.hpp"
+#include "gpumap/latency.hpp"
+#include "gpumap/memory.hpp"
+#include "gpumap/ring.hpp"
+#include "gpumap/slow_slots.hpp"
+#include "gst/memory/slot_usage.hpp"
+
+namespace gpumap {
+class SlotCopier;
+}
+
+namespace gpumap::gst {
+
+/// Where a map() on slot memory is counted.
+struct MapCounters {
+  std::atomic<std::uint64_t> cpu_reads{0};  ///< maps for reading: each cost a download, never a read of the BAR
+  std::atomic<bool> upstream_reads{false};  ///< an upstream element asked to read what it writes
+};
+
+/// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
+/// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
+/// would read through the BAR. Thread safety: every member from any thread.
+class FrameMemory final : public FrameHolder {
+ public:
+  FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
+  explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
+  explicit FrameMemory(ReadLease&& lease);
+  /// A block of `pool`, where it goes back; null: of none.
+  FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, std::shared_ptr<BlockPool> pool);
+  ~FrameMemory() override;
+  FrameMemory(const FrameMemory&) = delete;
+  FrameMemory& operator=(const FrameMemory&) = delete;
+
+  [[nodiscard]] const std::shared_ptr<Device>& device() const noexcept { return *device_; }  ///< null: host memory
+  [[nodiscard]] const Mapping& mapping() const noexcept { return *mapping_; }
+  [[nodiscard]] std::size_t offset() const noexcept { return offset_; }
+  [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+
+  /// Of the frame on its channel.
+  [[nodiscard]] std::uint64_t sequence() const noexcept { return sequence_; }
+  void set_sequence(std::uint64_t sequence) noexcept { sequence_ = sequence; }
+
+  /// A received slot only: the way of its frame, which ends for the slot when this does. Null: it is not followed.
+  void set_trace(std::shared_ptr<FrameTrace> trace) noexcept { trace_ = std::move(trace); }
+  /// A received slot only: counts as lent until it is given back.
+  void set_loan(Loans::Loan loan) noexcept { loan_ = std::move(loan); }
+  /// Its producer writes there anew, for it waited too long: map() fails, and kernels are to leave it out.
+  [[nodiscard]] bool recalled() const { return loan_.recalled(); }
+  /// A stamp of the slot's frame, where this is its slot.
+  void stamp(Stamp stamp, std::int64_t at_ns) const noexcept override;
+
+  /// CPU pointer for GstMapFlags; throws Error.
+  [[nodiscard]] std::byte* map(GstMapFlags flags);
+  void unmap();
+  /// How long it was mapped since this was last asked, by the clock on the wall, or by the CPU clock of the mapping
+  /// thread (host memory always). 0 where that tells nothing: see SlowSlots::tells().
+  void use_cpu_clock() noexcept { cpu_clock_ = true; }
+  [[nodiscard]] bool uses_cpu_clock() const noexcept { return cpu_clock_; }
+  [[nodiscard]] std::chrono::nanoseconds take_time_mapped();
+  [[nodiscard]] bool is_host() const noexcept { return std::holds_alternative<std::monostate>(holder_); }
+  /// Slot memory that the CPU reads as fast as any other: no shadow is needed.
+  [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
+
+  /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
+  std::size_t fill_slot(std::size_t bytes, SlotCopier& copier);
+  /// The write lease when this is an unpublished slot, else null.
+  [[nodiscard]] WriteLease* writable_lease() noexcept;
+
+  /// GPU work that fills these bytes; default: none, the CPU wrote them.
+  [[nodiscard]] Fence written() const;
+  void set_written(const Fence& fence);
+  /// GPU work that reads these bytes.
+  void add_read_fence(const Fence& fence) override;
+
+ private:
+  [[nodiscard]] std::chrono::nanoseconds now() const noexcept;
+  [[nodiscard]] bool is_timed() const noexcept { return SlowSlots::tells(bytes_); }
+  void stamp_store(Stamp stamp, std::chrono::nanoseconds now) noexcept;
+  std::byte* locate(GstMapFlags flags);
+  [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
+  void make_shadow();
+  void check_recall() const;
+
+  Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
+  std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;
+  // Of the ring, which the lease keeps, or of what is here: to count one more holder of them for each frame would take
+  // a line of the CPU's cache back and forth between the producer's core and the consumer's.
+  const std::shared_ptr<Device>* device_ = &own_device_;
+  Mapping* mapping_ = nullptr;
+  std::shared_ptr<Device> own_device_;
+  std::size_t offset_ = 0;
+  std::size_t bytes_ = 0;
+  std::uint64_t sequence_ = 0;
+  std::shared_ptr<FrameTrace> trace_;
+  std::shared_ptr<MapCounters> counters_;
+  bool trust_readwrite_ = false;
+  std::shared_ptr<BlockPool> pool_;
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
+  bool shadow_dirty_ = false;
+  bool mapped_to_write_ = false;
+  int maps_ = 0;
+  bool cpu_clock_ = false;
+  std::chrono::nanoseconds mapped_since_{0};
+  std::chrono::nanoseconds time_mapped_{0};
+  bool has_content_ = false;
+  Fence written_;
+};
+
+/// Asked by GstAllocator::alloc; null: take system memory instead.
+using AllocateSlot = std::function<std::unique_ptr<FrameMemory>(std::size_t bytes)>;
+
+/// An allocator (transfer full) whose memories are `FrameMemory`. With `allocate` it serves gst_allocator_alloc(): a
+/// slot where one is to be had, else system memory.
+[[nodiscard]] GstAllocator* allocator_new(AllocateSlot allocate);
+
+/// Wrap (transfer full). `flags` as GstMemoryFlags: consumers' memory is READONLY, so that a CPU write copies first.
+[[nodiscard]] GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> bytes, std::size_t size,
+                                    GstMemoryFlags flags);
+/// The FrameMemory behind a memory; null for memory of another kind. The memory owns it.
+[[nodiscard]] FrameMemory* frame_memory(GstMemory* memory);
+
+/// The allocator (borrowed) for memories that no one asks to allocate: consumers' slots and kernel outputs.
+[[nodiscard]] GstAllocator* wrapping_allocator();
+
+}  // namespace gpumap::gst

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT
+#include "gst/sink/sink_frames.hpp"
+
+#include <chrono>
+#include <utility>
+
+#include "gst/channel/frame_origin.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/gst_error.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+/// From preroll() through GstBaseSink to chain(): the frame is across, and need not wait for the clock.
+constexpr GstFlowReturn sent_early = GST_FLOW_CUSTOM_SUCCESS_1;
+
+}  // namespace
+
+bool SinkFrames::src_prerolls() const {
+  // On the way to PLAYING most sinks have their frame already, but not those of a live pipeline.
+  constexpr std::chrono::milliseconds on_the_way_to_playing(20);
+  const auto channel = core_.channel();
+  GstElement* src = channel ? channel->src() : nullptr;
+  if (src == nullptr) return false;
+  bool prerolls = channel->downstream_flow() != GST_FLOW_OK;
+  if (const auto waits = channel->src_waits(); !prerolls && waits && core_.queue_is_empty()) {
+    prerolls = is_prerolling(src) || (*waits >= on_the_way_to_playing && is_changing_state(src));
+  }
+  gst_object_unref(src);
+  return prerolls;
+}
+
+/// When the frame's running time comes, in ns on CLOCK_MONOTONIC; 0 where it has none, while paused, and where the
+/// pipeline has another clock.
+std::int64_t SinkFrames::due_ns(const GstBuffer* buffer) const {
+  const GstClockTime base = base_.load(std::memory_order_relaxed);
+  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_BUFFER_PTS_IS_VALID(buffer)) return 0;
+  if (sink_->segment.format != GST_FORMAT_TIME) return 0;
+  const GstClockTime running = gst_segment_to_running_time(&sink_->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
+}
+
+/// Nothing where the frame would have to wait for a slot, or did so until `stopped()`.
+std::optional<GstFlowReturn> SinkFrames::send(GstBuffer* buffer, SinkCore::Patience patience,
+                                              const std::function<bool()>& stopped) {
+  try {
+    FrameOrigin origin;
+    if (core_.stamping()) origin = {due_ns(buffer), captured_ns(buffer)};
+    return core_.send(buffer, origin, stopped, patience);
+  } catch (const std::exception& error) {
+    post_error(GST_ELEMENT_CAST(sink_), error);
+    return GST_FLOW_ERROR;
+  }
+}
+
+namespace {
+
+bool never() {
+  return false;
+}
+
+}  // namespace
+
+/// The same, and a wait is done without the preroll's lock, which changes of state and flushes take. It ends where the
+/// pad is closed: the thread that closes it waits for this one.
+std::optional<GstFlowReturn> SinkFrames::send_waiting(GstBuffer* buffer, const std::function<bool()>& stopped) {
+  auto flow = send(buffer, SinkCore::Patience::does_not_wait, never);
+  if (flow) return flow;
+  GST_BASE_SINK_PREROLL_UNLOCK(sink_);
+  bool closed = false;
+  flow = send(buffer, SinkCore::Patience::waits, [&] {
+    closed = GST_PAD_IS_FLUSHING(GST_BASE_SINK_PAD(sink_));
+    return closed || stopped();
+  });
+  GST_BASE_SINK_PREROLL_LOCK(sink_);
+  return !flow && closed ? GST_FLOW_FLUSHING : flow;
+}
+
+bool SinkFrames::send_at_once(GstBuffer* buffer) {
+  const auto flow = send(buffer, SinkCore::Patience::does_not_wait, never);
+  if (!flow) return false;
+  sent_ = buffer;
+  sent_flow_ = *flow;
+  rendered_ = true;
+  return true;
+}
+
+/// The first frame goes across at once, so that what follows the src can preroll; one that finds no slot is rendered in
+/// its turn. A frame that waited for the clock when the sink paused waits here.
+GstFlowReturn SinkFrames::preroll(GstBuffer* buffer) {
+  const auto wanted = [this] { return src_prerolls(); };
+  if (buffer == nothing_) {
+    // Nothing to send.
+  } else if (!preroll_.is_done()) {
+    // What is returned here but OK counts as a failed change of state: render() returns what became of it.
+    (void)send_at_once(buffer);
+  } else {
+    while (!preroll_.plays()) {
+      switch (preroll_.wait(wanted)) {
+        case SinkPreroll::Verdict::flushing:
+          return GST_FLOW_FLUSHING;
+        case SinkPreroll::Verdict::wanted:
+          if (sent_ == buffer || send_at_once(buffer)) return sent_early;
+          continue;
+        case SinkPreroll::Verdict::plays:
+          break;
+      }
+      break;
+    }
+  }
+  preroll_.finish();
+  return GST_FLOW_OK;
+}
+
+void SinkFrames::preroll_with_nothing() {
+  nothing_ = gst_buffer_new();
+  (void)gst_base_sink_do_preroll(sink_, GST_MINI_OBJECT_CAST(nothing_));
+  gst_clear_buffer(&nothing_);
+}
+
+GstFlowReturn SinkFrames::render(GstBuffer* buffer) {
+  rendered_ = true;
+  if (std::exchange(sent_, nullptr) == buffer) return sent_flow_;
+  // Outside the segment, and so without a time: GstBaseSink renders it without preroll.
+  if (!preroll_.is_done()) return *send_waiting(buffer, never);
+  while (preroll_.plays()) {
+    if (const auto flow = send_waiting(buffer, [&] { return preroll_.is_paused(); })) return *flow;
+  }
+  switch (preroll_.wait([this] { return src_prerolls(); })) {
+    case SinkPreroll::Verdict::wanted:
+      return *send_waiting(buffer, never);
+    case SinkPreroll::Verdict::plays:
+      if (std::exchange(again_, buffer) == buffer) return *send_waiting(buffer, never);
+      return GST_FLOW_CUSTOM_ERROR;  // GstBaseSink's sign to wait for the clock anew: the base time has changed
+    case SinkPreroll::Verdict::flushing:
+      break;
+  }
+  return GST_FLOW_FLUSHING;
+}
+
+/// Before GstBaseSink sees the frame: while paused it waits here, where it can still be wanted.
+GstFlowReturn SinkFrames::chain(GstPad* pad, GstBuffer* buffer, GstPadChainFunction base_chain) {
+  const SinkCore::Rendering rendering(core_);
+  auto verdict = SinkPreroll::Verdict::plays;
+  GstFlowReturn flow = GST_FLOW_FLUSHING;
+  if (preroll_.is_paused()) {
+    GST_BASE_SINK_PREROLL_LOCK(sink_);
+    if (!preroll_.plays() && preroll_.is_done() && sink_->playing_async == 0) {
+      verdict = preroll_.wait([this] { return src_prerolls(); });
+    }
+    if (verdict == SinkPreroll::Verdict::wanted) flow = *send_waiting(buffer, never);
+    GST_BASE_SINK_PREROLL_UNLOCK(sink_);
+  }
+  if (verdict != SinkPreroll::Verdict::plays) {
+    gst_buffer_unref(buffer);
+    return flow;
+  }
+  rendered_ = false;
+  again_ = nullptr;
+  flow = base_chain(pad, GST_OBJECT_CAST(sink_), buffer);
+  if (flow == sent_early) flow = sent_flow_;
+  sent_ = nullptr;
+  if (!rendered_ && flow == GST_FLOW_OK) core_.mark_hole();  // too late, and dropped
+  return flow;
+}
+
+}  // namespace gpumap::gst

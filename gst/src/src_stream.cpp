@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: MIT
+#include "gst/src/src_stream.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/channel/ends.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/gst_error.hpp"
+#include "gst/latency/latency_report.hpp"
+#include "gst/memory/memory_caps.hpp"
+
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
+#define GST_CAT_DEFAULT gpumap_src_debug
+
+namespace gpumap::gst {
+
+SrcStream::SrcStream(GstElement* element, GstPad* pad)
+    : element_(element),
+      pad_(pad),
+      output_(pad, [this](GstCaps* wanted) { return upstream_gives(wanted); }),
+      shift_(element) {
+  forget_memory_at_unlink(pad);
+  // Behind probes that block, which applications add: while they do, another element may be linked.
+  gst_pad_add_probe(
+      pad, GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return static_cast<SrcStream*>(self)->fit(*info); }, this,
+      nullptr);
+}
+
+SrcStream::~SrcStream() {
+  withdraw();
+  gst_clear_event(&segment_);
+  gst_clear_event(&eos_);
+}
+
+void SrcStream::announce(const std::string& channel) {
+  withdraw();
+  announced_ = channel_of(End::src, element_, channel);
+  announced_->announce_src_pad(pad_);
+}
+
+void SrcStream::withdraw() {
+  if (announced_) announced_->withdraw_src_pad(pad_);
+  announced_.reset();
+}
+
+void SrcStream::start(const SrcSettings& settings) {
+  auto channel = channel_of(End::src, element_, settings.channel);
+  std::string holder;
+  if (!channel->attach_src(
+          element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("channel \"{}\" has a gpumapsrc already ({}): put a tee after that one, "
+                            "or give each pair a channel name of its own",
+                            settings.channel, holder));
+  }
+  channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
+  withdraw();  // it may have been renamed, or moved, since READY
+  announced_ = channel;
+  announced_->announce_src_pad(pad_);
+  settings_ = settings;
+  live_ = settings.is_live;
+  started_ = false;
+  ended_ = false;
+  drops_ = false;
+  unlinked_ = false;
+  keeps_ = false;
+  keeping_told_ = false;
+  lost_one_ = false;
+  owes_segment_ = false;
+  shift_.reset();
+  frames_ = 0;
+  bytes_ = 0;
+  host_copies_ = 0;
+  left_flushing_ = flushes_downstream_.exchange(false);
+  const std::lock_guard lock(mutex_);
+  flushing_ &= ~static_cast<unsigned>(open);
+  played_ = false;
+  channel_ = std::move(channel);
+}
+
+void SrcStream::stop() {
+  channel_->detach_src();
+  {
+    const std::lock_guard lock(mutex_);
+    channel_.reset();
+    loans_.reset();
+    gst_clear_event(&eos_);
+    sent_.clear();
+    asked_ = false;
+  }
+  gst_clear_event(&segment_);
+  output_.reset();
+}
+
+GstStructure* SrcStream::stats() {
+  std::shared_ptr<Loans> loans;
+  {
+    const std::lock_guard lock(mutex_);
+    loans = loans_;
+  }
+  GstStructure* made = gst_structure_new(
+      "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
+      bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
+      G_TYPE_UINT64, host_copies_.load(std::memory_order_relaxed), nullptr);
+  if (const auto channel = this->channel()) add_latency(made, channel->log().get());
+  return made;
+}
+
+std::shared_ptr<Channel> SrcStream::channel() {
+  const std::lock_guard lock(mutex_);
+  return channel_;
+}
+
+std::uint32_t SrcStream::slots() {
+  const auto channel = this->channel();
+  return channel ? channel->slots() : 0;
+}
+
+void SrcStream::set_flushing(Flushing why, bool flushing) {
+  {
+    const std::lock_guard lock(mutex_);
+    flushing_ = flushing ? flushing_ | why : flushing_ & ~static_cast<unsigned>(why);
+    // Under the lock: of two that come at once the channel is told what holds.
+    if (channel_) channel_->set_src_flushing(flushing_ != 0);
+  }
+  changed_.notify_all();
+}
+
+void SrcStream::set_playing(bool playing) {
+  {
+    const std::lock_guard lock(mutex_);
+    playing_ = playing;
+    played_ = played_ || playing;
+  }
+  changed_.notify_all();
+  if (const auto channel = this->channel()) {
+    channel->set_src_playing(playing);
+    channel->interrupt_src();
+  }
+}
+
+bool SrcStream::send_downstream(GstEvent* event) {
+  const auto channel = this->channel();
+  if (!channel) {
+    gst_event_unref(event);
+    return false;
+  }
+  const Ptr<GstElement> sink(channel->sink());
+  if (sink && is_sent_to_both(event, element_, sink.get())) {
+    GST_DEBUG_OBJECT(element_, "%s of the pipeline: left to the one that comes through the ring",
+                     GST_EVENT_TYPE_NAME(event));
+    gst_event_unref(event);
+    return true;
+  }
+  if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) == 0 ||
+      GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    send_now(event, From::application);
+    return true;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+      gst_event_take(&eos_, event);
+    } else {
+      sent_.emplace_back(event);
+    }
+    asked_ = true;
+  }
+  changed_.notify_all();
+  channel->interrupt_src();
+  return true;
+}
+
+bool SrcStream::start_task() {
+  const auto call = [](gpointer self) { static_cast<SrcStream*>(self)->step(); };
+  if (gst_pad_start_task(pad_, call, this, nullptr) != 0) return true;
+  // The thread pool has the task in its queue nevertheless: a thread that comes later finds it stopped. It takes the
+  // lock of the pad, which therefore lives as long as the task.
+  GST_OBJECT_LOCK(pad_);
+  GstTask* task = std::exchange(GST_PAD_TASK(pad_), nullptr);
+  GST_OBJECT_UNLOCK(pad_);
+  g_object_weak_ref(
+      G_OBJECT(task), [](gpointer pad, GObject*) { gst_object_unref(pad); }, gst_object_ref(pad_));
+  gst_task_stop(task);
+  gst_object_unref(task);
+  return false;
+}
+
+bool SrcStream::activate(bool active) {
+  set_flushing(inactive, !active);
+  if (!active) return gst_pad_stop_task(pad_) != 0;
+  if (start_task()) return true;
+  set_flushing(inactive, true);
+  tell_of_no_thread();
+  return false;
+}
+
+void SrcStream::tell_of_no_thread() const {
+  post_error(element_, Error(ErrorCode::no_memory,
+                             "gpumapsrc gets no thread, for the system's limit is reached: raise "
+                             "the limit of processes (ulimit -u; pids.max of a container), or "
+                             "run fewer threads"));
+}
+
+GstPad* SrcStream::far_pad() {
+  const auto channel = this->channel();
+  GstElement* sink = channel ? channel->sink() : nullptr;
+  if (sink == nullptr) return nullptr;
+  GstPad* pad = gst_element_get_static_pad(sink, "sink");
+  gst_object_unref(sink);
+  return pad;
+}
+
+bool SrcStream::ask_far(GstQuery* query) {
+  const auto channel = this->channel();
+  const auto far = channel ? channel->far_sink() : nullptr;
+  return far && far->query(query);
+}
+
+void SrcStream::time_out() const {
+  if (!settings_.socket_path.empty()) {
+    throw Error(ErrorCode::io, fmt::format("no frame from socket-path {} for {} ms: start a gpumapsink with the same "
+                                           "socket-path, see what feeds it, or raise timeout",
+                                           settings_.socket_path, settings_.timeout_ms));
+  }
+  GstElement* sink = channel_->sink();
+  const bool alone = sink == nullptr;
+  gst_clear_object(&sink);
+  throw Error(ErrorCode::io,
+              alone ? fmt::format("no gpumapsink on channel \"{}\" for {} ms: start one in this process with the same "
+                                  "channel, or raise timeout",
+                                  channel_->name(), settings_.timeout_ms)
+                    : fmt::format("no frame on channel \"{}\" for {} ms: see what feeds its gpumapsink, or raise "
+                                  "timeout",
+                                  channel_->name(), settings_.timeout_ms));
+}
+
+void SrcStream::refuse() {
+  gst_pad_pause_task(pad_);
+  // While a pipeline goes down, what follows may have stopped already and then takes no caps: that is no error. Nor is
+  // a flush.
+  if (is_stopping(element_) || GST_PAD_IS_FLUSHING(pad_)) return;
+  GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", message_of(output_.refusal()).c_str()), (nullptr));
+  channel_->set_downstream_flow(GST_FLOW_NOT_NEGOTIATED);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// As a queue does: upstream hears of it, and decides.
+void SrcStream::give_up(GstFlowReturn flow) {
+  if (flow == GST_FLOW_EOS) {  // enough of this stream; another may come
+    drops_ = true;
+    channel_->set_downstream_flow(flow, true);
+    return;
+  }
+  gst_pad_pause_task(pad_);
+  // A bin that goes down stops its own pads first, which then refuse events: an error, by GStreamer's reckoning.
+  if (flow == GST_FLOW_FLUSHING || (flow == GST_FLOW_ERROR && is_stopping(element_))) return;
+  const bool told = has_sink_beside();
+  if (flow == GST_FLOW_NOT_LINKED) {
+    lost_one_ = true;
+    // Linked since the frame went: upstream need not hear of it.
+    if (gst_pad_needs_reconfigure(pad_) != 0) {
+      restart_task();
+      return;
+    }
+  }
+  channel_->set_downstream_flow(flow);
+  const bool unlinked = flow == GST_FLOW_NOT_LINKED;
+  unlinked_ = unlinked;
+  if (unlinked) {  // not unlinked_: an event that says "linked" may have cleared it already
+    // Linked a moment ago: the event that says so found nothing to start again.
+    if (gst_pad_needs_reconfigure(pad_) != 0) {
+      relinked();
+      return;
+    }
+    // An upstream with other branches goes on without this one; else it says so itself.
+    if (told) return;
+  }
+  GST_ELEMENT_FLOW_ERROR(element_, flow);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// num-buffers have been given.
+void SrcStream::finish() {
+  gst_pad_pause_task(pad_);
+  channel_->set_downstream_flow(GST_FLOW_EOS);
+  gst_pad_push_event(pad_, gst_event_new_eos());
+}
+
+/// A live source gives nothing while paused, but for the end. False: flushing.
+bool SrcStream::wait_while_paused() {
+  if (!settings_.is_live) return true;
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return playing_ || flushing_ != 0 || eos_ != nullptr; });
+  return flushing_ == 0;
+}
+
+/// The application asked for the end.
+bool SrcStream::end_asked() {
+  if (!asked_) return false;
+  GstEvent* eos = nullptr;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(eos, eos_);
+  }
+  if (eos == nullptr) return false;
+  if (!started_) push_stream_start();
+  channel_->set_downstream_flow(GST_FLOW_EOS);
+  gst_pad_push_event(pad_, eos);
+  return true;
+}
+
+/// What the application sent goes out behind the frame of the moment, once there is a segment for it.
+void SrcStream::push_sent() {
+  if (segment_ == nullptr || !asked_) return;
+  std::vector<Ptr<GstEvent>> sent;
+  {
+    const std::lock_guard lock(mutex_);
+    sent.swap(sent_);
+    asked_ = eos_ != nullptr;
+  }
+  for (Ptr<GstEvent>& event : sent) gst_pad_push_event(pad_, event.release());
+}
+
+/// Whether time without a frame counts: while playing, and before that while someone waits for the preroll.
+bool SrcStream::wants_frames() {
+  if (ended_) return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (played_) return playing_;
+  }
+  return is_changing_state(element_);
+}
+
+void SrcStream::step() {
+  if (!wait_while_paused() || end_asked()) {
+    gst_pad_pause_task(pad_);
+    return;
+  }
+  if (std::exchange(left_flushing_, false)) gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
+  if (std::exchange(owes_segment_, false)) push_segment();
+  if (has_given_all()) {
+    if (!started_) push_stream_start();
+    finish();
+    return;
+  }
+  push_sent();
+  try {
+    const bool limited = settings_.timeout_ms != 0 && wants_frames();
+    const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;
+    Channel::Next next = channel_->next(deadline);
+    switch (next.kind) {
+      case Channel::Next::Kind::frame:
+        // Paused meanwhile, perhaps.
+        if (wait_while_paused()) {
+          push(next);
+        } else {
+          gst_pad_pause_task(pad_);
+        }
+        break;
+      case Channel::Next::Kind::event:
+        push(next.event);
+        break;
+      case Channel::Next::Kind::timeout:
+        if (wants_frames()) time_out();
+        break;
+      case Channel::Next::Kind::interrupted:
+        break;
+      case Channel::Next::Kind::flushing:
+        gst_pad_pause_task(pad_);
+        break;
+    }
+  } catch (const std::exception& error) {
+    post_error(element_, error);
+    gst_pad_pause_task(pad_);
+    channel_->set_downstream_flow(GST_FLOW_ERROR);
+    gst_pad_push_event(pad_, gst_event_new_eos());
+  }
+}
+
+}  // namespace gpumap::gst

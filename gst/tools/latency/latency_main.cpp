@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT
+//
+// gpumap-latency: where the time of a frame goes on its way into a GPU kernel, over each transport, on this machine.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gst/gst.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <gpumap/device.hpp>
+#include <gpumap/latency.hpp>
+#include <gpumap/printable.hpp>
+#include <gpumap/ring.hpp>
+#include <string>
+
+#include "gst/tools/latency/far_producer.hpp"
+#include "gst/tools/latency/latency_elements.hpp"
+#include "gst/tools/latency/report_page.hpp"
+
+namespace latency {
+namespace {
+
+constexpr const char* description =
+    "Measures where the time of a frame goes on its way from a GStreamer element into a GPU kernel: once for\n"
+    "each size, transport and fence mode, in turns, so that a drift of the machine hits all alike. Writes a\n"
+    "table, and a page that needs nothing but a browser.\n\n"
+    "The default kernel is checksum: it reads each byte of the frame where it lies and gives 8 bytes that the\n"
+    "CPU waits for, so that \"until the result is visible\" has no copy of a result in it. --kernel identity (or\n"
+    "any other) gives frames in ordinary memory, with a copy back; --kernel none stops at gpumapsrc.";
+
+constexpr const char* examples =
+    "Examples:\n"
+    "  gpumap-latency                                           a short look; writes gpumap-latency.html\n"
+    "  gpumap-latency --frames 64B,4KiB,64KiB,1080p,4K --fence sleep,spin --count 10000\n"
+    "  gpumap-latency --frames 1080p --rate 60 --load 8         paced, with eight busy processes beside\n"
+    "  gpumap-latency --upstream copy --frames 1080p,4K         a producer with memory of its own\n"
+    "  gpumap-latency --processes 1,2 --fence spin,sleep        what it costs to have the producer in another process\n"
+    "  gpumap-latency --pipeline \"v4l2src num-buffers=600 ! {sink}  {src} ! gpumapkernel kernel=convert ! fakesink\"\n"
+    "  gpumap-latency --from result.json --html page.html       the page of a run on another machine";
+
+/// Beside CLI::Range, which takes NaN: that is neither below nor above any bound.
+std::string is_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "";
+}
+
+/// 0, or what makes times of 64 bits of however many frames.
+std::string is_rate(const std::string& text) {
+  if (std::string wrong = is_number(text); !wrong.empty()) return wrong;
+  const double rate = std::strtod(text.c_str(), nullptr);
+  return rate == 0 || (rate >= 1e-4 && rate <= 1e6) ? "" : "it is 0, or 0.0001 to 1000000 frames a second";
+}
+
+void on_interrupt(int signal) {
+  interrupted = signal;  // a second one ends the program: the handler is gone by then
+}
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  // Whoever reads the table may have gone: the files are to be written all the same.
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void add_options(CLI::App& app, Options& options) {
+  app.footer(examples);
+  const auto list = [&](const char* name, std::vector<std::string>& into, const char* what) {
+    return app.add_option(name, into, what)->delimiter(',');
+  };
+  list("--frames", options.frames, "Sizes: 64B, 4KiB, 1MiB (16-bit I and Q), 1080p, 4K, 640x480 (NV12) [4KiB,1080p]");
+  std::vector<std::string> transports = transport_names();
+  transports.emplace_back("auto");
+  const std::string of_transports =
+      fmt::format("Of {}, and {} as a rival [all]", fmt::join(transports, ", "), rival_name);
+  transports.emplace_back(rival_name);
+  list("--transports", options.transports, of_transports.c_str())->check(CLI::IsMember(transports));
+  list("--fence", options.fences, "sleep: both sides of the ring sleep for each other; spin: they poll [sleep]")
+      ->check(CLI::IsMember({"sleep", "spin"}));
+  list("--processes", options.processes,
+       "1: all in one process; 2: gpumapsink in one, gpumapsrc in another; 1,2: in turns, and what the second costs "
+       "[1]");
+  app.add_option(
+         "--upstream", options.upstream,
+         "in-place: a producer that writes into the memory gpumapsink offers; copy: one with memory of its own, "
+         "larger than the caches; videotestsrc: GStreamer's, for video, live where it is paced")
+      ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
+      ->capture_default_str();
+  app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
+  app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it");
+  app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address")->capture_default_str();
+  app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]")
+      ->check(CLI::Range(1.0, 1e12));
+  app.add_option("--rounds", options.rounds, "Times that each case gets its turn")
+      ->check(CLI::Range(1U, 10000U))
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "First frames of each round, which do not count")
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str();
+  app.add_option("--rate", options.rate, "Frames a second of --upstream; 0: as fast as they go")
+      ->check(is_rate)
+      ->capture_default_str();
+  app.add_option("--in-flight", options.in_flight,
+                 "Frames under way at once; 0: as many as there are slots [1 where --rate is 0, else 0]")
+      ->check(CLI::Range(0, 1000));
+  app.add_option("--load", options.load, "Processes beside that keep a CPU busy each")->check(CLI::Range(0U, 4096U));
+  app.add_option("--slots", options.slots, "Slots of the ring")
+      ->check(CLI::Range(gpumap::min_slots, gpumap::max_slots))
+      ->capture_default_str();
+  app.add_option("--spin-us", options.spin_us, "Microseconds that spin spins before it sleeps")
+      ->check(CLI::Range(1U, 1'000'000U))
+      ->capture_default_str();
+  app.add_option("--late-src", options.src_late_ms, "Start gpumapsrc that many ms after the rest")
+      ->check(CLI::Range(0U, 3'600'000U));
+  app.add_option("--timeout", options.timeout_s, "Seconds without a frame that end a round")
+      ->check(CLI::Range(0.1, 1e6))
+      ->check(is_number)
+      ->capture_default_str();
+  CLI::Option* html =
+      app.add_option("--html", options.html_file, "The page [gpumap-latency.html where no file is asked for]");
+  app.add_option("--json", options.json_file, "All figures, and what the page is made of");
+  app.add_option("--csv", options.csv_file, "Frames, one a line: all of them, or 8,192 of each case taken at random");
+  app.add_option("--from", options.from_file, "Measure nothing: make the page of the JSON of an earlier run")
+      ->needs(html);
+  app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  app.add_flag("--brief", options.brief, "No table of stages on the terminal");
+  app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
+}
+
+/// Each output is tried, whatever becomes of the others. False, and told: one could not be written.
+bool write_results(const Options& options, const Json& report, const std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  bool all = true;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const std::exception& error) {
+      all = false;
+      std::fputs(fmt::format("gpumap-latency: {}\n", error.what()).c_str(), stderr);
+    }
+  };
+  const auto print = [](const std::string& text) {
+    errno = 0;
+    if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+      throw std::runtime_error(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    }
+  };
+  const auto give = [&](const char* what, const std::string& file, const auto& make) {
+    if (file.empty()) return;
+    bool written = false;
+    attempt([&] {
+      write_file(file, make());
+      written = true;
+    });
+    if (written) attempt([&] { print(fmt::format("{}: {}\n", what, file)); });
+  };
+  attempt([&] { print(to_table(report, options.brief) + "\n"); });
+  // Names of devices and errors of drivers come as they are: what is no UTF-8 must not cost the whole report.
+  give("figures", options.json_file, [&] { return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; });
+  give("frames", options.csv_file, [&] { return to_csv(outcomes); });
+  give("page", options.html_file, [&] { return to_page(report); });
+  return all;
+}
+
+void show_progress(unsigned round, const Options& options, const Case& which) {
+  fmt::print(stderr, "\r\x1b[Kround {}/{}: {}, {}", round + 1, options.rounds, which.frame.name, which.title());
+  std::fflush(stderr);
+}
+
+void measure(const Options& options, std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  const bool terminal = ::isatty(STDERR_FILENO) != 0;
+  for (unsigned round = 0; round < options.rounds && interrupted == 0; ++round) {
+    // The remainder goes to the first rounds.
+    const std::size_t frames = options.count / options.rounds + (round < options.count % options.rounds ? 1 : 0);
+    for (std::size_t i = 0; i < outcomes.size() && interrupted == 0; ++i) {
+      // Another one begins each round: none always comes after the same neighbour's heat.
+      Outcome& outcome = *outcomes[(i + round) % outcomes.size()];
+      if (!outcome.not_here.empty() || !outcome.error.empty()) continue;
+      if (terminal) show_progress(round, options, outcome.which);
+      run_round(outcome, options, round, frames);
+    }
+  }
+  if (terminal) fmt::print(stderr, "\r\x1b[K");
+}
+
+int run(Options& options, const std::vector<std::string>& command_line) {
+  if (!options.pipeline.empty()) check_placeholders(options.pipeline);
+  fill_in_defaults(options);
+  const auto cases = cases_of(options);
+  check_writable({options.html_file, options.json_file, options.csv_file});
+
+  const Load load(options.load);  // before there are threads
+  gst_init(nullptr, nullptr);
+  if (const std::string missing = missing_elements(); !missing.empty()) throw UsageError(missing);
+  Json report{{"program", "gpumap-latency"}, {"format", 1}, {"version", GPUMAP_VERSION}, {"commit", options.commit}};
+  report["machine"] = describe_machine(options.device);
+  if (options.count == 0) options.count = report["machine"]["software"].get<bool>() ? 200 : 1000;
+  options.rounds = static_cast<unsigned>(std::min<std::size_t>(options.rounds, options.count));  // a frame each
+  report["options"] = describe_options(options, command_line);
+
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  for (const Case& which : cases) {
+    outcomes.push_back(std::make_unique<Outcome>(which, options.paced()));
+    outcomes.back()->not_here = why_not_here(which, options);
+    outcomes.back()->rounds_asked = options.rounds;
+    outcomes.back()->warmup = warmup_of(which, options);
+    if (options.paced()) outcomes.back()->collector.pace(std::llround(1e9 / options.rate));
+  }
+  catch_interrupts();
+  const std::int64_t began_ns = gpumap::monotonic_ns();
+  measure(options, outcomes);
+
+  report["seconds"] = static_cast<double>(gpumap::monotonic_ns() - began_ns) / 1e9;
+  report["cases"] = Json::array();
+  report["paced"] = false;
+  bool failed = false;
+  bool cut_short = false;
+  for (const auto& outcome : outcomes) {
+    const Json& one = report["cases"].emplace_back(to_json(*outcome, began_ns));
+    if (outcome->collector.paced()) report["paced"] = true;
+    failed = failed || has_failed(one);
+    cut_short = cut_short || (interrupted != 0 && outcome->not_here.empty() && outcome->rounds < options.rounds);
+  }
+  report["stopped"] = cut_short ? "ended by the user before all rounds were done" : "";
+  report["across"] = compare_processes(report["cases"]);
+  if (!write_results(options, report, outcomes)) failed = true;
+  return cut_short ? 128 + interrupted : failed ? 1 : 0;
+}
+
+int draw(const Options& options) {
+  std::ifstream in(options.from_file);
+  if (!in) throw UsageError("cannot read " + options.from_file);
+  check_writable({options.html_file});
+  if (std::error_code none; std::filesystem::equivalent(options.from_file, options.html_file, none)) {
+    throw UsageError("--html " + options.html_file + " is what --from reads: give the page a file of its own");
+  }
+  std::string table;
+  std::string page;
+  try {
+    const Json report = Json::parse(in);
+    table = to_table(report, options.brief);
+    page = to_page(report);
+  } catch (const Json::exception& error) {
+    throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
+  }
+  write_file(options.html_file, page);
+  fmt::print("{}\npage: {}\n", table, options.html_file);
+  return 0;
+}
+
+}  // namespace
+}  // namespace latency
+
+int main(int argc, char** argv) {
+  CLI::App app{latency::description};
+  latency::Options options;
+  latency::add_options(app, options);
+  CLI11_PARSE(app, argc, argv);
+  try {
+    if (options.as_producer) return latency::run_as_producer();
+    if (!options.from_file.empty()) return latency::draw(options);
+    return latency::run(options, std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const latency::UsageError& error) {
+    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
+    return 1;
+  }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT
+// For the terminal, 120 columns at most, and for other programs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "gst/tools/latency/report_page.hpp"
+
+namespace latency {
+namespace {
+
+struct Column {
+  const char *key, *title;
+};
+constexpr std::array columns{Column{"p50", "P50"},    Column{"p90", "P90"}, Column{"p99", "P99"},
+                             Column{"p999", "P99.9"}, Column{"max", "max"}, Column{"mean", "mean"}};
+constexpr std::size_t title_width = 24;
+
+/// In lines of at most 120 columns, those after the first indented.
+std::string wrap(const std::string& text, std::size_t indent) {
+  constexpr std::size_t width = 120;
+  std::string made;
+  std::size_t column = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    if (column > indent && column + 1 + end - at > width) {
+      made += '\n' + std::string(indent, ' ');
+      column = indent;
+    } else if (column > 0) {
+      made += ' ';
+      ++column;
+    }
+    made.append(text, at, end - at);
+    column += end - at;
+    at = end + 1;
+  }
+  return made + '\n';
+}
+
+std::string rows_of(const Json& one) {
+  std::string made;
+  std::string title = title_of(one);
+  if (const std::string state = state_of(one); !state.empty()) {
+    made += wrap(fmt::format("{:<{}} {}", title, title_width, state), title_width + 1);
+    if (one.at("frames") == 0) return made;
+    title.clear();
+  }
+  for (const std::string& name : row_names) {
+    if (!has_row(one, name)) continue;  // no such stage here
+    const Json& times = one.at("times").at(name);
+    made += fmt::format("{:<{}} {:<9}", title, title_width, name);
+    title.clear();
+    for (const Column& column : columns) made += fmt::format(" {:>10}", microseconds(times.at(column.key)));
+    made += '\n';
+  }
+  return made + std::string(title_width + 1, ' ') + wrap(counts_of(one), title_width + 1);
+}
+
+std::string overview(const Json& report, const std::string& mark) {
+  constexpr std::size_t frames_a_block = 4;
+  const std::string headline = headline_of(report);
+  const auto frames = frames_of(report);
+  std::string made = fmt::format("\n{}: {}; us, P50 and P99{}\n", headline, explain(headline), mark);
+  bool broken = false;
+  for (std::size_t first = 0; first < frames.size(); first += frames_a_block) {
+    const std::size_t last = std::min(first + frames_a_block, frames.size());
+    made += fmt::format("{:<{}}", "", title_width);
+    for (std::size_t i = first; i < last; ++i) made += fmt::format(" {:>19}", frames[i]);
+    made += '\n';
+    std::vector<std::string> titles;
+    for (const auto& one : report.at("cases")) {
+      if (const auto title = title_of(one); std::find(titles.begin(), titles.end(), title) == titles.end()) {
+        titles.push_back(title);
+      }
+    }
+    for (const std::string& title : titles) {
+      made += fmt::format("{:<{}}", title, title_width);
+      for (std::size_t i = first; i < last; ++i) {
+        std::string cell;
+        for (const auto& one : report.at("cases")) {
+          if (one.at("frame") != frames[i] || title_of(one) != title) continue;
+          const Json& times = one.at("times").at(headline);
+          broken = broken || (times.at("count") > 0 && !state_of(one).empty());
+          cell = times.at("count") == 0
+                     ? no_figure_of(one)
+                     : fmt::format("{} {:>9}", microseconds(times.at("p50")),
+                                   microseconds(times.at("p99")) + (state_of(one).empty() ? "" : "!"));
+        }
+        made += fmt::format(" {:>19}", cell);
+      }
+      made += '\n';
+    }
+  }
+  if (broken) made += "!: of a case that is not whole or failed, as is told below\n";
+  return made;
+}
+
+/// What it costs that a frame goes to another process.
+std::string across(const Json& report, const std::string& mark) {
+  const Json all = across_of(report);
+  if (all.empty()) return {};
+  constexpr std::size_t width = 30;
+  std::string made = fmt::format("\nhandover: {}; us, P50 and P99{}\n{:<{}} {:>19} {:>19} {:>12}\n",
+                                 explain("handover"), mark, "", width, "1 process", "2 processes", "more at P50");
+  for (const Json& one : all) {
+    const auto figures = [&](const char* p50, const char* p99) {
+      return fmt::format("{} {:>9}", microseconds(one.at(p50)), microseconds(one.at(p99)));
+    };
+    made +=
+        fmt::format("{:<{}} {:>19} {:>19} {:>12}\n", one.at("frame").get<std::string>() + ", " + title_of(one), width,
+                    figures("one_p50", "one_p99"), figures("two_p50", "two_p99"), microseconds(one.at("more_p50")));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::string to_table(const Json& report, bool brief) {
+  const Json& machine = report.at("machine");
+  const std::string mark = machine.at("software").get<bool>() ? "  *software*" : "";
+  std::string made =
+      wrap(fmt::format("{}{}, {}, kernels through {}", machine.at("device").get<std::string>(), mark,
+                       machine.at("driver").get<std::string>(), machine.at("backend").get<std::string>()),
+           0);
+  made +=
+      wrap(fmt::format("{}, {} CPUs, {}, {}", machine.at("cpu").get<std::string>(), machine.at("cores").get<unsigned>(),
+                       machine.at("system").get<std::string>(), machine.at("date").get<std::string>()),
+           0);
+  made += wrap(way_of(report), 0);
+  if (!brief) {
+    for (const std::string& frame : frames_of(report)) {
+      made += fmt::format("\n{:<{}} {:<9}", frame, title_width, "us");
+      for (const Column& column : columns) made += fmt::format(" {:>10}", column.title);
+      made += mark + '\n';
+      for (const auto& one : report.at("cases")) {
+        if (one.at("frame") == frame) made += rows_of(one);
+      }
+    }
+  }
+  made += overview(report, mark) + across(report, mark) + '\n';
+  for (const auto& one : report.at("cases")) {
+    if (one.at("not_here").get<std::string>().empty() && !state_of(one).empty()) {
+      made += wrap(fmt::format("{}, {}: {}", one.at("frame").get<std::string>(), title_of(one), state_of(one)), 2);
+    }
+  }
+  for (const std::string& caveat : caveats_of(report)) made += wrap(caveat, 0);
+  return made;
+}
+
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string made = "\"";
+  for (const char c : text) {
+    if (c == '"') made += c;
+    made += c;
+  }
+  return made + "\"";
+}
+
+std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
+  using gpumap::Total;
+  std::string made = "frame,transport,fence,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
+  for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
+    made += fmt::format(",{}_at_ns", to_string(static_cast<gpumap::Stamp>(i)));
+  }
+  for (const std::string& row : row_names) made += fmt::format(",{}_ns", row);
+  made += "\r\n";
+  const auto out = std::back_inserter(made);
+  const auto add = [&](std::optional<std::int64_t> time) {
+    made += ',';
+    if (time) fmt::format_to(out, "{}", *time);
+  };
+  // 0 stands for not known.
+  const auto known = [](std::int64_t time) { return time == 0 ? std::nullopt : std::optional(time); };
+  for (const auto& outcome : outcomes) {
+    const Case& which = outcome->which;
+    const std::string head = fmt::format("{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
+                                         which.fence(), which.processes);
+    for (const auto& [round, frame] : outcome->collector.kept()) {
+      fmt::format_to(out, "{},{},{},{}", head, round, frame.sequence, frame.bytes);
+      for (const std::int64_t time : {frame.due_ns, frame.captured_ns, frame.gpu_error_ns}) add(known(time));
+      for (const std::int64_t at : frame.at_ns) add(known(at));
+      for (const auto& time : stage_times(frame)) add(time);
+      add(handover_time(frame));
+      add(through_time(frame));
+      for (const Total total : {Total::result, Total::whole, Total::lateness}) {
+        add(total == Total::lateness && !outcome->collector.paced() ? std::nullopt : total_time(frame, total));
+      }
+      made += "\r\n";
+    }
+  }
+  return made;
+}
+
+}  // namespace latency

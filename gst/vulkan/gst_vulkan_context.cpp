@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+#include "gst/vulkan/gst_vulkan_context.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "gpumap/error.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* import_extension = VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME;
+
+bool is_on(const GstVulkanDevice& device, const Uuid& uuid) {
+  const auto get = vulkan_function<PFN_vkGetPhysicalDeviceProperties2>(device, "vkGetPhysicalDeviceProperties2");
+  if (get == nullptr) return false;
+  VkPhysicalDeviceIDProperties id{};
+  id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
+  VkPhysicalDeviceProperties2 properties{};
+  properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
+  properties.pNext = &id;
+  auto* made = const_cast<GstVulkanDevice*>(&device);
+  get(GstVulkanLibrary::get().gst_vulkan_device_get_physical_device(made), &properties);
+  return std::equal(uuid.begin(), uuid.end(), std::begin(id.deviceUUID));
+}
+
+/// A queue that draws can copy, too, and is the one that GStreamer's elements choose. Null where there is none.
+GstVulkanQueue* drawing_queue(GstVulkanDevice* device) {
+  const auto get = vulkan_function<PFN_vkGetPhysicalDeviceQueueFamilyProperties>(
+      *device, "vkGetPhysicalDeviceQueueFamilyProperties");
+  if (get == nullptr) return nullptr;
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  VkPhysicalDevice physical = library.gst_vulkan_device_get_physical_device(device);
+  guint32 count = 0;
+  get(physical, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  get(physical, &count, families.data());
+  const auto draws = [](const VkQueueFamilyProperties& family) {
+    return (family.queueFlags & VK_QUEUE_GRAPHICS_BIT) != 0;
+  };
+  const auto found = std::find_if(families.begin(), families.end(), draws);
+  if (found == families.end()) return nullptr;
+  return library.gst_vulkan_device_get_queue(device, static_cast<guint32>(found - families.begin()), 0);
+}
+
+struct Shared {
+  GstVulkanInstance* instance = nullptr;
+  GstVulkanDevice* device = nullptr;  ///< null: none can be made
+  GstVulkanQueue* queue = nullptr;
+};
+
+Shared make_shared_objects(const Device& device) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  if (!library.problem.empty()) return {};
+  Shared made;
+  made.instance = library.gst_vulkan_instance_new();
+  if (!library.gst_vulkan_instance_open(made.instance, nullptr)) return {};
+  for (guint i = 0; i < made.instance->n_physical_devices && made.queue == nullptr; ++i) {
+    GstVulkanDevice* one = library.gst_vulkan_device_new_with_index(made.instance, i);
+    if (is_on(*one, device.info().uuid)) {
+      library.gst_vulkan_device_enable_extension(one, import_extension);
+      if (library.gst_vulkan_device_open(one, nullptr)) made.queue = drawing_queue(one);
+    }
+    if (made.queue != nullptr) {
+      made.device = one;
+    } else {
+      gst_object_unref(one);
+    }
+  }
+  return made;
+}
+
+/// For the life of the process: elements may keep them for as long.
+const Shared& shared_objects(const Device& device) {
+  static auto* const mutex = new std::mutex;
+  static auto* const all = new std::map<Uuid, Shared>;
+  const std::lock_guard lock(*mutex);
+  const auto found = all->find(device.info().uuid);
+  if (found != all->end()) return found->second;
+  return all->emplace(device.info().uuid, make_shared_objects(device)).first->second;
+}
+
+/// What `context` (may be null) holds; null: nothing.
+template <typename Held, typename Get>
+Ptr<Held> held_by(const Ptr<GstContext>& context, Get get) {
+  Held* held = nullptr;
+  return Ptr<Held>(context && get(context.get(), &held) ? held : nullptr);
+}
+
+/// The context that is set on `element` names other objects than ours.
+bool is_given_others(GstElement* element, const Shared& ours) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  const Ptr<GstContext> of_instance(gst_element_get_context(element, vulkan_instance_type));
+  const Ptr<GstContext> of_device(gst_element_get_context(element, vulkan_device_type));
+  const auto instance = held_by<GstVulkanInstance>(of_instance, library.gst_context_get_vulkan_instance);
+  const auto device = held_by<GstVulkanDevice>(of_device, library.gst_context_get_vulkan_device);
+  return (instance && instance.get() != ours.instance) || (device && device.get() != ours.device);
+}
+
+/// What the elements linked to `pad` say; null: nothing.
+template <typename Held, typename Get>
+Ptr<Held> asked_of_peer(GstPad* pad, const char* type, Get get) {
+  const Ptr<GstQuery> query(gst_query_new_context(type));
+  GstContext* context = nullptr;
+  if (gst_pad_peer_query(pad, query.get()) != 0) gst_query_parse_context(query.get(), &context);
+  return held_by<Held>(Ptr<GstContext>(context != nullptr ? gst_context_ref(context) : nullptr), get);
+}
+
+}  // namespace
+
+bool answer_vulkan_context(GstElement* element, GstQuery* query, const Device& device) {
+  const gchar* type = nullptr;
+  gst_query_parse_context_type(query, &type);
+  if (type == nullptr || !g_str_has_prefix(type, "gst.vulkan.")) return false;
+  const Shared& shared = shared_objects(device);
+  if (shared.device == nullptr || is_given_others(element, shared)) return false;
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  return library.gst_vulkan_instance_handle_context_query(element, query, shared.instance) != 0 ||
+         library.gst_vulkan_device_handle_context_query(element, query, shared.device) != 0 ||
+         library.gst_vulkan_queue_handle_context_query(element, query, shared.queue) != 0;
+}
+
+VulkanSite site_on(GstVulkanDevice* device, GstPad* pad) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  VulkanSite site;
+  site.device.reset(static_cast<GstVulkanDevice*>(gst_object_ref(device)));
+  site.queue = asked_of_peer<GstVulkanQueue>(pad, vulkan_queue_type, library.gst_context_get_vulkan_queue);
+  if (!site.queue || site.queue->device != device) site.queue.reset(drawing_queue(device));
+  if (!site.queue) {
+    throw Error(ErrorCode::not_supported,
+                "the Vulkan device that came with a frame has no queue for graphics: see what made that device");
+  }
+  return site;
+}
+
+VulkanSite site_of_peer(GstPad* pad, const Device& device) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  if (!library.problem.empty()) {
+    throw Error(ErrorCode::not_supported, "memory:VulkanImage cannot be given or taken here: " + library.problem);
+  }
+  const auto theirs = asked_of_peer<GstVulkanDevice>(pad, vulkan_device_type, library.gst_context_get_vulkan_device);
+  if (theirs) return site_on(theirs.get(), pad);
+  const Shared& shared = shared_objects(device);
+  if (shared.device == nullptr) {
+    throw Error(ErrorCode::not_supported,
+                "libgstvulkan makes no Vulkan device on " + name_of(device.info()) +
+                    ": GST_DEBUG=vulkan*:4 tells why; or ask for system memory (video/x-raw)");
+  }
+  VulkanSite site;
+  site.device.reset(static_cast<GstVulkanDevice*>(gst_object_ref(shared.device)));
+  site.queue.reset(static_cast<GstVulkanQueue*>(gst_object_ref(shared.queue)));
+  return site;
+}
+
+GstVulkanDevice* vulkan_device_of(GstBuffer* buffer) {
+  const GstVulkanLibrary& library = GstVulkanLibrary::get();
+  if (!library.problem.empty() || gst_buffer_n_memory(buffer) == 0) return nullptr;
+  GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
+  if (library.gst_is_vulkan_image_memory(memory) != 0) return reinterpret_cast<GstVulkanImageMemory*>(memory)->device;
+  if (library.gst_is_vulkan_buffer_memory(memory) != 0) return reinterpret_cast<GstVulkanBufferMemory*>(memory)->device;
+  return nullptr;
+}
+
+bool shares_memory(const VulkanSite& site, const Device& device) {
+  return GstVulkanLibrary::get().gst_vulkan_device_is_extension_enabled(site.device.get(), import_extension) != 0 &&
+         is_on(*site.device, device.info().uuid);
+}
+
+}  // namespace gpumap::gst

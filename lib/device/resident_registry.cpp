@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+#include "device/resident_registry.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+
+namespace gpumap {
+
+Residents::Residents(std::uint32_t multiprocessors)
+    : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
+
+bool Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares) {
+  std::unique_lock lock(mutex_);
+  // The driver answers such a call within milliseconds of the last guest's leaving. One that takes longer waits for a
+  // kernel that no guest runs, and may never return.
+  changed_.wait_for(lock, std::chrono::seconds(10), [this] { return absences_ == 0; });
+  std::uint64_t all = multiprocessors;
+  bool mixed = !shares && shares_ != 0;
+  for (const Present& one : present_) {
+    all += one.multiprocessors;
+    mixed = mixed || one.shares != shares;
+  }
+  const bool crowded = all >= multiprocessors_ || mixed || clusters_ != 0;
+  if (crowded) ask_all_to_leave();
+  present_.push_back({&guest, multiprocessors, shares});
+  return crowded;
+}
+
+void Residents::ask_all_to_leave() const noexcept {
+  for (const Present& one : present_) one.guest->ask_to_leave();
+}
+
+void Residents::leave(Guest& guest) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(present_, [&guest](const Present& one) { return one.guest == &guest; });
+}
+
+Residents::Demand::Demand(Residents& residents, Needs needs) : residents_(residents), needs_(needs) {
+  const std::lock_guard lock(residents_.mutex_);
+  ++residents_.demands(needs_);
+  // Those that come again know of it.
+  residents_.ask_all_to_leave();
+}
+
+Residents::Demand::~Demand() {
+  const std::lock_guard lock(residents_.mutex_);
+  --residents_.demands(needs_);
+}
+
+Residents::Absence::Absence(Residents& residents) : residents_(residents) {
+  const std::lock_guard lock(residents_.mutex_);
+  ++residents_.absences_;
+  residents_.ask_all_to_leave();
+}
+
+Residents::Absence::~Absence() {
+  {
+    const std::lock_guard lock(residents_.mutex_);
+    --residents_.absences_;
+  }
+  residents_.changed_.notify_all();
+}
+
+}  // namespace gpumap

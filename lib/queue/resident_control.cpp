@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+#include "queue/resident_control.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "device/cuda_driver.hpp"
+
+namespace gpumap {
+namespace {
+
+/// In one go. The limit is a second or more, and no call tells it.
+constexpr std::chrono::milliseconds longest_with_time_limit{200};
+constexpr std::chrono::hours nobody_there{1};
+
+std::uint64_t product(const std::array<std::uint32_t, 3>& numbers) noexcept {
+  return std::uint64_t{numbers[0]} * numbers[1] * numbers[2];
+}
+
+}  // namespace
+
+Stay::Stay(const CudaContext& context, CudaTimeline& timeline, Watcher& watcher, const ResidentOptions& options)
+    : context_(context),
+      timeline_(timeline),
+      watcher_(watcher),
+      residents_(context.residents()),
+      limited_(context.attribute(CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT) != 0),
+      idle_(options.idle),
+      longest_(limited_ ? std::min<std::chrono::nanoseconds>(options.stay, longest_with_time_limit) : options.stay) {
+  const bool shares = timeline_.multiprocessors() != 0;
+  multiprocessors_ = shares ? timeline_.multiprocessors()
+                            : static_cast<std::uint32_t>(context_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  max_blocks_ = options.blocks != 0 ? options.blocks
+                : shares            ? multiprocessors_
+                                    : std::max((multiprocessors_ - 1) / 2, 1U);
+}
+
+std::string Stay::time_limit() const {
+  if (!limited_) return {};
+  return fmt::format("{} limits the time of kernels, as one with a display does: it leaves after {} ms",
+                     context_.gpu_name(), std::chrono::duration_cast<std::chrono::milliseconds>(longest_).count());
+}
+
+std::uint32_t Stay::wanted(const Grid& grid) const noexcept {
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(product(grid.blocks), max_blocks_));
+}
+
+bool Stay::serves(const ResidentKernel& kernel, const Grid& grid) const noexcept {
+  return owner_ == kernel.owner() && threads_ == grid.threads && std::min(wanted(grid), room_) <= blocks_;
+}
+
+void Stay::prepare(const ResidentKernel& kernel, const Grid& grid) {
+  threads_ = grid.threads;
+  room_ = room_for(kernel);
+  blocks_ = std::min(wanted(grid), room_);
+  crowded_ = residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0);
+}
+
+/// Blocks that can be there at a time: a turn waits for all of them.
+std::uint32_t Stay::room_for(const ResidentKernel& kernel) const {
+  const CudaContext::Scope scope(context_);
+  int of_one = 0;
+  context_.check(context_.driver().cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                     &of_one, kernel.resident_function(), static_cast<int>(product(threads_)), kernel.shared_bytes()),
+                 fmt::format("asking how many blocks of kernel {} a multiprocessor takes", kernel.name()));
+  return static_cast<std::uint32_t>(std::max(of_one, 1)) * multiprocessors_;
+}
+
+void Stay::launch(const ResidentKernel& kernel, gpumap_residence residence) {
+  const CudaContext::Scope scope(context_);
+  const auto& driver = context_.driver();
+  const std::string what = fmt::format("launching kernel {} to stay, in {} blocks of {}x{}x{} threads", kernel.name(),
+                                       blocks_, threads_[0], threads_[1], threads_[2]);
+  for (const std::uint64_t word : {residence.parts, residence.go}) {
+    context_.check(driver.cuMemsetD32Async(word, 0, 2, timeline_.stream()), what);
+  }
+  void* arguments[] = {&residence};
+  context_.check(driver.cuLaunchKernel(kernel.resident_function(), blocks_, 1, 1, threads_[0], threads_[1], threads_[2],
+                                       kernel.shared_bytes(), timeline_.stream(), arguments, nullptr),
+                 what);
+  owner_ = kernel.owner();
+  came_ = Clock::now();
+  idle_look_ = came_ + idle_;
+  watcher_.wake();
+}
+
+std::shared_ptr<const void> Stay::end() noexcept {
+  residents_.leave(*this);
+  asked_ = false;
+  return std::exchange(owner_, nullptr);
+}
+
+void Stay::ask_to_leave() noexcept {
+  asked_ = true;
+  watcher_.wake();
+}
+
+bool Stay::is_over(Clock::time_point now, std::uint64_t posted) {
+  bool idle = false;
+  if (is_there() && now >= idle_look_) {
+    idle = !std::exchange(used_, false) && timeline_.completed() == posted;
+    idle_look_ = now + idle_;
+  }
+  return asked_ || idle || now - came_ >= longest_;
+}
+
+Clock::time_point Stay::next_look(Clock::time_point now) const noexcept {
+  return is_there() ? std::min(idle_look_, came_ + longest_) : now + nobody_there;
+}
+
+}  // namespace gpumap

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "device/cuda_timeline.hpp"
+#include "device/resident_registry.hpp"
+#include "gpumap/queue.hpp"
+#include "queue/executable.hpp"
+#include "queue/resident_queue.hpp"
+#include "queue/turn.h"
+#include "queue/watcher.hpp"
+
+namespace gpumap {
+
+/// The kernel of a queue that is on the GPU, or none: in how many blocks it comes, and when it is to leave.
+/// Thread safety: one thread at a time.
+class Stay final : private Residents::Guest {
+ public:
+  /// `watcher` is woken when is_over() may have changed. All three outlive it.
+  Stay(const CudaContext& context, CudaTimeline& timeline, Watcher& watcher, const ResidentOptions& options);
+
+  [[nodiscard]] bool is_there() const noexcept { return owner_ != nullptr; }
+  /// This kernel is there, in blocks as `grid` has them and as many as help.
+  [[nodiscard]] bool serves(const ResidentKernel& kernel, const Grid& grid) const noexcept;
+  /// Precondition of both: none is there. When `prepare` has returned end() is due, or launch(). It may wait.
+  void prepare(const ResidentKernel& kernel, const Grid& grid);
+  void launch(const ResidentKernel& kernel, gpumap_residence residence);
+  /// It was told to leave, or was not launched. Its owner, which has to live until it has left.
+  std::shared_ptr<const void> end() noexcept;
+
+  /// It came, or comes, where others may find no multiprocessor for it: it is not to wait for any on the GPU.
+  [[nodiscard]] bool is_crowded() const noexcept { return crowded_; }
+  [[nodiscard]] bool is_asked_to_leave() const noexcept { return asked_; }
+  void note_use() noexcept { used_ = true; }
+  /// Idle or there for long enough, or asked to leave. `posted`: its timeline's value when nothing is left to do.
+  [[nodiscard]] bool is_over(Clock::time_point now, std::uint64_t posted);
+  /// When is_over() is to be asked again, at the latest.
+  [[nodiscard]] Clock::time_point next_look(Clock::time_point now) const noexcept;
+  /// Whether the GPU limits the time of kernels, for people; empty: it does not.
+  [[nodiscard]] std::string time_limit() const;
+
+ private:
+  void ask_to_leave() noexcept override;
+  [[nodiscard]] std::uint32_t wanted(const Grid& grid) const noexcept;
+  [[nodiscard]] std::uint32_t room_for(const ResidentKernel& kernel) const;
+
+  const CudaContext& context_;
+  CudaTimeline& timeline_;
+  Watcher& watcher_;
+  Residents& residents_;
+  const bool limited_;  ///< the GPU limits the time of kernels
+  const std::chrono::nanoseconds idle_, longest_;
+  std::uint32_t multiprocessors_ = 0, max_blocks_ = 0;
+  std::atomic<bool> asked_{false};      ///< to leave
+  std::shared_ptr<const void> owner_;   ///< of the kernel that is on the GPU; null: none
+  Clock::time_point came_, idle_look_;  ///< when it came, and when it may be found idle
+  std::array<std::uint32_t, 3> threads_{};
+  std::uint32_t blocks_ = 0, room_ = 0;  ///< of what is there: blocks, and how many could be
+  bool crowded_ = false;
+  bool used_ = false;  ///< since the last look
+};
+
+}  // namespace gpumap
