@@ -95,10 +95,11 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
   }
 }
 
-/// A sanitizer sees what surrounds NVRTC, and that is the same for all.
+/// The oldest, the newest and one in between: no source asks for its architecture, and all but the machine code is the
+/// same. A sanitizer sees what surrounds NVRTC, which is the same for each.
 std::vector<const char*> architectures() {
   if (sanitized) return {"sm_90"};
-  return {"sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"};
+  return {"sm_75", "sm_90", "sm_120"};
 }
 
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcArchitectureTest, ::testing::ValuesIn(architectures()),
