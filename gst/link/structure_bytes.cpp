@@ -373,7 +373,11 @@ class Writer {
 
   void segment(const GstSegment& segment) {
     put(text_, static_cast<std::uint32_t>(segment.flags));
-    put(text_, static_cast<std::int32_t>(segment.format));
+    // A format that an application has registered is none of the enumeration's values.
+    std::int32_t format = 0;
+    static_assert(sizeof format == sizeof segment.format);
+    std::memcpy(&format, &segment.format, sizeof format);
+    put(text_, format);
     put(text_, segment.rate);
     put(text_, segment.applied_rate);
     for (const guint64 one : {segment.base, segment.offset, segment.start, segment.stop, segment.time, segment.position,

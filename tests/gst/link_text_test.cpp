@@ -101,10 +101,9 @@ TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   EXPECT_FALSE(with(&GstSegment::rate, 0.));
   EXPECT_FALSE(with(&GstSegment::applied_rate, 0.));
   EXPECT_FALSE(with(&GstSegment::rate, std::numeric_limits<double>::infinity()));
-  GstFormat none = GST_FORMAT_TIME;
-  constexpr gint number = 12345;
-  std::memcpy(&none, &number, sizeof none);
-  EXPECT_FALSE(with(&GstSegment::format, none));
+  constexpr gint no_format = 12345;
+  std::memcpy(&segment.format, &no_format, sizeof no_format);
+  EXPECT_FALSE(is_read(segment));
 }
 
 bool is_taken(const VideoLayout& layout, std::uint64_t bytes) {
