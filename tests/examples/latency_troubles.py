@@ -56,6 +56,10 @@ def what_is_told_before_measuring():
             wrong = subprocess.run([PROGRAM, option, value, "--html", PAGE], capture_output=True, text=True,
                                    timeout=PATIENCE, check=False)
             assert wrong.returncode not in (0, 1, 2) and option in wrong.stderr and not PAGE.exists(), wrong
+    for option, value in (("--frames", "1080p"), ("--upstream", "copy"), ("--kernel", "identity")):
+        wrong = subprocess.run([PROGRAM, "--pipeline", "videotestsrc ! {sink} {src} ! fakesink", option, value, "--html",
+                                PAGE], capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert wrong.returncode not in (0, 1, 2) and f"{option} excludes --pipeline" in wrong.stderr, wrong
     for option in ("--rate", "--timeout"):
         wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True,
                                timeout=PATIENCE, check=False)
@@ -192,7 +196,7 @@ def a_rate_that_is_slow():
 
 def a_producer_that_sleeps():
     """Until its next frame is due, which is in three hours: it is woken all the same."""
-    for sent, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+    for sent, status in ((signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)):
         process = start("--transports", "bar", "--frames", "4KiB", "--warmup", "0", "--rate", "0.0001",
                         env={**os.environ, "GST_DEBUG": "gpumapsrc:LOG", "GST_DEBUG_FILE": str(LOG)})
         wait_for_frame(process, 0)

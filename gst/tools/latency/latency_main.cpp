@@ -69,6 +69,9 @@ void catch_interrupts() {
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // Its terminal is closed. With nohup it ignores that.
+  struct sigaction before {};
+  if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
   // Whoever reads the table may have gone: the files are to be written all the same.
   std::signal(SIGPIPE, SIG_IGN);
 }
@@ -78,7 +81,8 @@ void add_options(CLI::App& app, Options& options) {
   const auto list = [&](const char* name, std::vector<std::string>& into, const char* what) {
     return app.add_option(name, into, what)->delimiter(',');
   };
-  list("--frames", options.frames, "Sizes: 64B, 4KiB, 1MiB (16-bit I and Q), 1080p, 4K, 640x480 (NV12) [4KiB,1080p]");
+  CLI::Option* frames = list("--frames", options.frames,
+                             "Sizes: 64B, 4KiB, 1MiB (16-bit I and Q), 1080p, 4K, 640x480 (NV12) [4KiB,1080p]");
   std::vector<std::string> transports = transport_names();
   transports.emplace_back("auto");
   const std::string of_transports =
@@ -90,14 +94,17 @@ void add_options(CLI::App& app, Options& options) {
   list("--processes", options.processes,
        "1: all in one process; 2: gpumapsink in one, gpumapsrc in another; 1,2: in turns, and what the second costs "
        "[1]");
-  app.add_option(
-         "--upstream", options.upstream,
-         "in-place: a producer that writes into the memory gpumapsink offers; copy: one with memory of its own, "
-         "larger than the caches; videotestsrc: GStreamer's, for video, live where it is paced")
-      ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
-      ->capture_default_str();
-  app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
-  app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it");
+  CLI::Option* upstream =
+      app.add_option(
+             "--upstream", options.upstream,
+             "in-place: a producer that writes into the memory gpumapsink offers; copy: one with memory of its own, "
+             "larger than the caches; videotestsrc: GStreamer's, for video, live where it is paced")
+          ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
+          ->capture_default_str();
+  CLI::Option* kernel =
+      app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
+  app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it")
+      ->excludes(frames, upstream, kernel);
   app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address")->capture_default_str();
   app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]")
       ->check(CLI::Range(1.0, 1e12));

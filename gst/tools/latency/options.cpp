@@ -55,7 +55,9 @@ std::size_t factor_of(std::string_view unit) {
 
 /// As GStreamer writes fractions.
 std::string framerate(double rate) {
-  return fmt::format("{}/1000", std::llround((rate > 0 ? rate : 30) * 1000));
+  constexpr double slow = 1;
+  const int unit = rate > 0 && rate < slow ? 1'000'000 : 1000;
+  return fmt::format("{}/{}", std::llround((rate > 0 ? rate : 30) * unit), unit);
 }
 
 void replace_all(std::string& text, std::string_view what, const std::string& with) {

@@ -125,6 +125,7 @@ int run_as_producer() {
   // Ctrl-C reaches both, as does what ends a group of processes; the one that measures says when it is over.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   // What this process may start has no part in the socket: it would outlive us.
   Lines lines(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDIN_FILENO);
