@@ -123,6 +123,8 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   }
   if (claimed && incoming.letters() < claimed->shown.messages) {
     incoming.read_all();
+    // It was sent ahead of what was read with it: a flush begins before it ends.
+    if (incoming.take_urgent(frame)) return LinkNext::message;
     if (incoming.letters() < claimed->shown.messages) {
       // What went before the frame is still on its way, or lies in the socket until there is room here, or never comes:
       // then it makes no sense.

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <gpumap/link_report.hpp>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -19,15 +18,6 @@ namespace gpumap::gst::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-/// The producer's thread has shown the clients of `path` so many frames, or has passed them over: gpumapsink counts a
-/// frame before that.
-[[nodiscard]] bool handed_on(const std::string& path, std::uint64_t frames) {
-  return eventually([&] {
-    const auto sight = observe_links(std::span(&path, 1), Clock::now() + 1s).at(0);
-    return sight.report && sight.report->frames == frames;
-  });
-}
 
 TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
   Pipeline producer(from_appsrc());
@@ -91,7 +81,7 @@ TEST_F(LinkSides, WhoComesLaterGetsNothingOfTheLastStream) {
   }
   gst_pad_send_event(pad.get(), gst_event_new_stream_start("next"));
   push_frame(producer, 1);
-  ASSERT_TRUE(handed_on(path, 2)) << "who comes before that hears of the last stream, too";
+  ASSERT_TRUE(handed_on(2)) << "who comes before that hears of the last stream, too";
   Pipeline late(to_appsink());
   start(late);
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
@@ -120,7 +110,7 @@ TEST_F(LinkSides, WhatAClientMissedIsMarked) {
     std::uint64_t pushed = 1;
     const auto push_some = [&] {
       for (const std::uint64_t end = pushed + 20; pushed < end; ++pushed) push_frame(producer, pushed);
-      EXPECT_TRUE(handed_on(path, pushed)) << "what is not may fit in once the client has read on";
+      EXPECT_TRUE(handed_on(pushed)) << "what is not may fit in once the client has read on";
     };
     push_some();
     std::uint64_t last = 0;
@@ -428,7 +418,7 @@ TEST_F(LinkSides, AnObserverSeesTheElementsAndIsNobodyToThem) {
   start(producer);
   push_frame(producer, 0);
   const auto look = [&] { return observe_links(std::span(&path, 1), Clock::now() + 1s).at(0); };
-  ASSERT_TRUE(handed_on(path, 1)) << "else a client is shown that frame, too";
+  ASSERT_TRUE(handed_on(1)) << "else a client is shown that frame, too";
   EXPECT_THAT(find_links(), ::testing::Contains(path));
   EXPECT_EQ(clients(producer), 0U);
   Pipeline quick(to_appsink());

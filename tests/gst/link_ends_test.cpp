@@ -92,6 +92,7 @@ TEST_F(LinkSides, WhoComesAtTheEndIsToldOfIt) {
   for (std::uint64_t n = 0; n < 3; ++n) push_frame(producer, n);
   push_eos(producer);
   EXPECT_EQ(producer.wait(), "eos");
+  ASSERT_TRUE(handed_on(3));
   {
     Watch watch;
     Pipeline consumer(to_appsink());
@@ -100,6 +101,7 @@ TEST_F(LinkSides, WhoComesAtTheEndIsToldOfIt) {
     EXPECT_EQ(consumer.wait(), "eos");
     EXPECT_EQ(watch.order(), "stream-start caps segment eos ");
   }
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 0; }));
   const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
   gst_pad_push_event(pad.get(), gst_event_new_flush_start());
   gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
@@ -120,7 +122,7 @@ TEST_F(LinkSides, WhoComesBehindSegmentDoneIsToldOfIt) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  ASSERT_TRUE(handed_on(1));
   const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
   gst_pad_send_event(pad.get(), gst_event_new_segment_done(GST_FORMAT_TIME, 17 * GST_MSECOND));
   for (const bool begins_anew : {false, true}) {
@@ -150,7 +152,7 @@ TEST_F(LinkSides, WhoComesBehindAFlushGetsTheNextSegmentAlone) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") == 1; }));
+  ASSERT_TRUE(handed_on(1));
   const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
   gst_pad_push_event(pad.get(), gst_event_new_flush_start());
   gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));

@@ -2,8 +2,11 @@
 // What the tests of two sides at a socket share.
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 
+#include "gpumap/link_report.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 
@@ -31,6 +34,15 @@ struct LinkSides : testing::Test {
     guint number = 0;
     g_object_get(producer.element("sink"), "num-clients", &number, nullptr);
     return number;
+  }
+
+  /// The producer's thread has shown the clients so many frames, or has passed them over: gpumapsink counts a frame,
+  /// and posts EOS, before that.
+  [[nodiscard]] bool handed_on(std::uint64_t frames) const {
+    return eventually([&] {
+      const auto sight = observe_links(std::span(&path, 1), Clock::now() + 1s).at(0);
+      return sight.report && sight.report->frames == frames;
+    });
   }
 
   const TemporaryFolder folder;

@@ -209,6 +209,19 @@ TEST(LinkQuestions, AMessageAtOnceOvertakesFramesAndIsHeardWithoutThem) {
   EXPECT_EQ(next_of(*consumer), "'in order'");
 }
 
+// The consumer meets a frame first, and then reads what was sent before it.
+TEST(LinkQuestions, AMessageAtOnceOvertakesWhatIsReadWithIt) {
+  Answering answering;
+  const auto consumer = answering.served.consumer();
+  LinkFrame frame;
+  ReadLease lease;
+  ASSERT_EQ(consumer->next(lease, frame, Clock::now() + 20ms), LinkNext::timeout) << "it knows its socket to be empty";
+  answering.served.server->send_at_once(bytes_of("at once"));
+  answering.served.server->send(bytes_of("in order"));
+  answering.served.send(1);
+  for (const char* const next : {"'at once'", "'in order'", "1"}) EXPECT_EQ(next_of(*consumer), next);
+}
+
 TEST(LinkQuestions, AnAnswerInOrderComesAfterWhatWasSaidBeforeIt) {
   Answering answering;
   const auto consumer = answering.served.consumer();
