@@ -2,7 +2,9 @@
 #include "gst/link/outlet.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <shared_mutex>
 #include <utility>
 
@@ -20,12 +22,18 @@ namespace {
 constexpr auto idle = 10ms;
 constexpr auto longest_drain = 5s;
 constexpr auto longest_move = 1s;
+/// Of a client that may miss nothing: as long as a gpumapsrc waits for its producer's next ring.
+constexpr auto longest_whole_move = 5s;
 
 guint signal_ids[2];
 
 /// Whether it may be the same client, of another ring, whose server counts its own.
 bool is_same(const LinkClient& one, const LinkClient& other) {
   return one.pid == other.pid && one.name == other.name;
+}
+
+bool has_ended(pid_t pid) {
+  return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace
@@ -267,7 +275,7 @@ void Outlet::end_server(std::shared_ptr<LinkServer> last) {
 void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<LinkServer> last;
   if (server_) {
-    moving_ = server_->clients().size();
+    moving_ = server_->clients();
     server_->announce_successor();
   }
   {
@@ -283,6 +291,25 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   retire_by_.reset();
 }
 
+/// So that clients of the last ring miss nothing of this one. A client may have gone for good.
+void Outlet::wait_for_moving() {
+  const Deadline began = Clock::now();
+  const auto all_came = [&] {
+    auto here = server_->clients();
+    return std::all_of(moving_.begin(), moving_.end(), [&](const LinkClient& one) {
+      const auto came =
+          std::find_if(here.begin(), here.end(), [&](const LinkClient& two) { return is_same(one, two); });
+      if (came != here.end()) {
+        here.erase(came);
+        return true;
+      }
+      return Clock::now() - began >= (one.leak == LinkLeak::no ? longest_whole_move : longest_move) ||
+             has_ended(one.pid);
+    });
+  };
+  while (!stopping_ && !flushing_ && !all_came()) std::this_thread::sleep_for(1ms);
+}
+
 void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock) {
   retire(lock);
   ring_ = ring;
@@ -295,12 +322,8 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   options.on_question = [this](LinkQuestion& question) { return desk_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));
   for (const auto& [key, text] : kept_) server_->send(text, key);
-  // So that they miss nothing. One may have gone for good.
-  const Deadline end = Clock::now() + longest_move;
-  while (server_->clients().size() < moving_ && !stopping_ && !flushing_ && Clock::now() < end) {
-    std::this_thread::sleep_for(1ms);
-  }
-  moving_ = 0;
+  wait_for_moving();
+  moving_.clear();
   for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
   lock.unlock();  // a handler may flush
   tell_of_lost("it did not come to the next ring", server_->clients());

@@ -70,8 +70,9 @@ class Outlet {
   void end_server(std::shared_ptr<LinkServer> last);
   void forward(GstEvent* event, std::unique_lock<std::mutex>& lock);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
-  [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);         ///< unlocks it meanwhile
-  void wait_for_client();                                                             ///< where clients are waited for
+  [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
+  void wait_for_client();                                                      ///< where clients are waited for
+  void wait_for_moving();
   void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);
@@ -91,7 +92,7 @@ class Outlet {
   OutletSettings settings_;            ///< without an address once it has failed
   std::shared_ptr<Ring> ring_;         ///< that is served
   std::optional<Deadline> retire_by_;  ///< the ring that is served, which the channel has no more
-  std::size_t moving_ = 0;             ///< clients of the server before, which come again
+  std::vector<LinkClient> moving_;     ///< clients of the server before, which come again
   std::vector<Told> told_;             ///< that are connected; under mutex_
   bool retiring_ = false;              ///< clients go to the next ring; under mutex_
   std::vector<Told> gone_;             ///< of these, those whose server moved and who have not come again; under mutex_

@@ -151,7 +151,7 @@ void Outlet::send(const LinkText& text, std::uint32_t key) {
   if (server_) {
     wait_until_read();
     server_->send(text, key);
-  } else if (moving_ > 0 && key == 0) {
+  } else if (!moving_.empty() && key == 0) {
     owed_.push_back(text);
   }
 }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -102,6 +103,29 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
     ++n;
   }
   EXPECT_EQ(n, 20U);
+}
+
+// It is waited for longer than one that may miss frames.
+TEST_F(LinkSides, AClientThatComesLateToTheNextRingMissesNothing) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  LinkConsumerOptions options;
+  options.path = path;
+  options.patience = patience;
+  options.leak = LinkLeak::no;
+  auto client = LinkConsumer::connect(options);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1, 77 * frame_size);
+  LinkFrame frame;
+  ReadLease lease;
+  ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::closed; }));
+  EXPECT_TRUE(client->moved());
+  client.reset();
+  std::this_thread::sleep_for(2s);  // on a busy machine it does not come at once
+  client = LinkConsumer::connect(options);
+  ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::frame; }));
+  EXPECT_EQ(frame.info.bytes, 77 * frame_size);
 }
 
 // A client that moves to the next ring was never away.
