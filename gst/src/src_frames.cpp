@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "gpumap/printable.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/src/src_stream.hpp"
@@ -76,8 +77,8 @@ void SrcStream::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
   if (std::exchange(keeping_told_, true)) return;
   const std::uint32_t slots = frame.lease.ring()->slots();
   const bool crosses = !settings_.socket_path.empty();
-  const std::string where =
-      crosses ? fmt::format("socket-path {}", settings_.socket_path) : fmt::format("channel \"{}\"", channel_->name());
+  const std::string where = crosses ? fmt::format("socket-path {}", printable(settings_.socket_path))
+                                    : fmt::format("channel \"{}\"", channel_->name());
   const char* outcome = "while it does, it gets copies in host memory";
   // The ring of another process is that one's.
   if (more_slots) outcome = crosses ? "no frame comes until it gives one back" : "the ring gets twice as many";

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
@@ -226,7 +227,7 @@ void SrcStream::time_out() const {
   if (!settings_.socket_path.empty()) {
     throw Error(ErrorCode::io, fmt::format("no frame from socket-path {} for {} ms: start a gpumapsink with the same "
                                            "socket-path, see what feeds it, or raise timeout",
-                                           settings_.socket_path, settings_.timeout_ms));
+                                           printable(settings_.socket_path), settings_.timeout_ms));
   }
   GstElement* sink = channel_->sink();
   const bool alone = sink == nullptr;

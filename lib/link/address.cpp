@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 
 namespace gpumap {
 
@@ -26,8 +27,8 @@ const std::string& LinkAddress::path() const noexcept {
 LinkServer::Seat::Seat(const LinkServerOptions& options)
     : address_(options.address ? options.address : LinkAddress::take(options.path, options.mode)) {
   if (address_->state_->has_server.exchange(true)) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("a second server at {} requested, at most one allowed: end the first", address_->path()));
+    throw Error(ErrorCode::invalid, fmt::format("a second server at {} requested, at most one allowed: end the first",
+                                                printable(address_->path())));
   }
 }
 

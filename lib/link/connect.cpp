@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "link/consumer_state.hpp"
 
@@ -25,6 +26,8 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 constexpr milliseconds time_to_answer{2000};
 constexpr milliseconds cancel_interval{10};
+/// A server that ends for another one refuses, too, for less time.
+constexpr std::chrono::seconds time_to_get_place{1};
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
   link::Hello hello;
@@ -43,13 +46,14 @@ link::Hello make_hello(const LinkConsumerOptions& options) {
 struct Reply {
   UniqueFd socket;  ///< empty: try again, for `trouble`
   std::string trouble;
+  bool is_full = false;  ///< the server has no place
   link::Welcome welcome;
   std::uint64_t generation = 0;
   std::vector<UniqueFd> fds;
 };
 
 [[noreturn]] void refused(const std::string& path, std::string_view text) {
-  throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", path, text));
+  throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", printable(path), printable(text)));
 }
 
 bool is_cancelled(const LinkConsumerOptions& options) {
@@ -80,7 +84,7 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   if (!link::is_allowed(peer, options.allowed_users)) {
     throw Error(ErrorCode::invalid, fmt::format("{} is served by user {}, who is not trusted here: run both as one "
                                                 "user, or allow it",
-                                                options.path, peer.uid));
+                                                printable(options.path), peer.uid));
   }
   const link::Bytes bytes = link::encode(options.generation, hello);
   std::vector<std::byte> buffer(link::largest_message);
@@ -102,8 +106,9 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   if (other_version) refused(options.path, "it speaks another version of the link: use the same gpumap on both sides");
   if (!message) refused(options.path, "it sent an invalid message");
   if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
-    if (refuse->why != link::Why::full) refused(options.path, refuse->text);
-    reply.trouble = refuse->text;
+    reply.is_full = refuse->why == link::Why::full;
+    if (!reply.is_full && refuse->why != link::Why::ended) refused(options.path, refuse->text);
+    reply.trouble = printable(refuse->text);
     return reply;
   }
   const auto* welcome = std::get_if<link::Welcome>(&message->body);
@@ -144,9 +149,11 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
   const link::Hello hello = make_hello(options);
   const Deadline end =
       Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
+  Deadline full_from = Deadline::max();
   for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
     Reply reply = say_hello(options, hello);
     if (reply.socket) {
+      options.on_full = nullptr;
       if (!device) device = device_of(reply.welcome.memory);
       auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
                                            reply.welcome, reply.generation, reply.fds);
@@ -162,15 +169,25 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
           .detach();
       return consumer;
     }
-    const Deadline next = Clock::now() + pause;
+    const Deadline now = Clock::now();
+    full_from = reply.is_full ? std::min(full_from, now) : Deadline::max();
+    if (reply.is_full && options.on_full && now - full_from >= time_to_get_place) {
+      std::exchange(options.on_full, nullptr)(reply.trouble);
+    }
+    const Deadline next = now + pause;
     while (Clock::now() < std::min(next, end)) {
       if (is_cancelled(options)) break;
       std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), cancel_interval));
     }
     const bool cancelled = is_cancelled(options);
     if (cancelled || Clock::now() >= end) {
+      const std::string path = printable(options.path);
+      const char* const ends = cancelled ? ", cancelled" : "";
+      if (reply.is_full) {
+        throw Error(ErrorCode::io, fmt::format("the server at {} has no place: {}{}", path, reply.trouble, ends));
+      }
       throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
-                                             options.path, reply.trouble, cancelled ? ", cancelled" : ""));
+                                             path, reply.trouble, ends));
     }
   }
 }

@@ -18,6 +18,8 @@ void check_size(std::span<const std::byte> message, std::size_t most = max_link_
                                               message.size(), most));
 }
 
+constexpr std::size_t enough_unread = 256;
+
 }  // namespace
 
 void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
@@ -33,13 +35,14 @@ void LinkServer::send(std::span<const std::byte> message, std::uint32_t keep) {
   }
 }
 
-void LinkServer::send_at_once(std::span<const std::byte> message) {
+void LinkServer::send_at_once(std::span<const std::byte> message, Unread unread) {
   check_size(message);
   if (!state_->process.here()) [[unlikely]]
     return;
   const std::lock_guard lock(state_->mutex);
   for (auto& client : state_->clients) {
-    if (client) state_->send_to(*client, message, true);
+    if (client && (unread == Unread::send || client->backlog.size() <= enough_unread))
+      state_->send_to(*client, message, true);
   }
 }
 
@@ -59,8 +62,7 @@ void LinkServer::State::answer(const LinkQuestion& question, std::span<const std
 
 /// Its backlog may not grow further.
 bool LinkServer::State::leaves_unread(const std::unique_ptr<Client>& client) {
-  constexpr std::size_t enough = 256;
-  return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough;
+  return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough_unread;
 }
 
 bool LinkServer::wait_until_read(Deadline deadline) {

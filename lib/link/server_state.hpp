@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -123,6 +124,12 @@ struct LinkServer::State {
   [[nodiscard]] bool accept_all();
   void greet();
   void admit(Newcomer& newcomer, const link::Hello& hello);
+  struct NoPlace {
+    link::Why why{};
+    std::string text;
+  };
+  /// A place for a client of `pid`, under `mutex`. Empty: for `refusal` there is none.
+  [[nodiscard]] std::optional<std::uint32_t> place_for(pid_t pid, NoPlace& refusal) const;
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
   void listen_to(std::uint32_t index, short revents, bool process_ended);
   /// Of the client's process; where that is not known, of the client.

@@ -32,6 +32,11 @@ constexpr int messages_a_turn = 64;
 /// More questions of one client than it can have threads that wait for an answer.
 constexpr std::uint32_t max_asked = 64;
 
+/// Places that one process other than the server's may have: of more than one some are left to others.
+constexpr std::uint32_t places_of_process(std::uint32_t all) {
+  return std::max(1U, all * 3 / 4);
+}
+
 }  // namespace
 
 void LinkServer::State::serve() {
@@ -171,11 +176,42 @@ LinkServer::State::Allowance& LinkServer::State::allowance_of(const Client& clie
   return allowances[client.who.pid > 0 ? std::int64_t{client.who.pid} : -1 - std::int64_t{client.who.index}];
 }
 
+std::optional<std::uint32_t> LinkServer::State::place_for(pid_t pid, NoPlace& refusal) const {
+  if (ending) {
+    refusal = {link::Why::ended, "the server ends"};
+    return std::nullopt;
+  }
+  const auto is_of_it = [pid](const auto& one) { return one && one->who.pid == pid; };
+  const auto own = std::count_if(clients.begin(), clients.end(), is_of_it);
+  if (pid != getpid() && own >= std::ptrdiff_t{places_of_process(options.max_clients)}) {
+    const std::string whose = pid > 0 ? fmt::format("process {}", pid) : "processes that the server does not see";
+    refusal = {link::Why::full,
+               fmt::format("{} clients of {} are connected, more are not allowed: end one of them", own, whose)};
+    return std::nullopt;
+  }
+  std::uint32_t index = 0;
+  while (index < options.max_clients && clients[index]) ++index;
+  if (index < options.max_clients) return index;
+  refusal = {link::Why::full, fmt::format("{} clients are connected, more are not allowed: end one of them", index)};
+  return std::nullopt;
+}
+
 void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   const auto leak = static_cast<LinkLeak>(hello.leak);
   if (leak == LinkLeak::no && !options.may_stall) {
     refuse(newcomer, link::Why::not_allowed,
            "this server lets no client hold up the producer: set leaky=oldest or newest");
+    return;
+  }
+  // Before there is memory for it: who is refused may come again at once.
+  NoPlace refusal;
+  std::optional<std::uint32_t> place;
+  {
+    const std::lock_guard lock(mutex);
+    place = place_for(newcomer.peer.pid, refusal);
+  }
+  if (!place) {
+    refuse(newcomer, refusal.why, refusal.text);
     return;
   }
   auto client = std::make_unique<Client>();
@@ -192,15 +228,13 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
   client->who.leak = leak;
 
   std::unique_lock lock(mutex);
-  std::uint32_t index = 0;
-  while (index < options.max_clients && clients[index]) ++index;
-  if (index == options.max_clients || ending) {
-    const std::string why =
-        ending ? "the server ends" : fmt::format("{} clients are connected, more are not allowed", index);
+  place = place_for(newcomer.peer.pid, refusal);
+  if (!place) {
     lock.unlock();
-    refuse(newcomer, link::Why::full, why);
+    refuse(newcomer, refusal.why, refusal.text);
     return;
   }
+  const std::uint32_t index = *place;
   link::Welcome welcome;
   welcome.client = index;
   welcome.slots = ring->slots();

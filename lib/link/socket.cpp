@@ -153,7 +153,15 @@ void set_mode(const Spot& spot, mode_t mode) {
   }
   constexpr mode_t permissions = 07777;
   if ((found.st_mode & permissions) == mode) return;
-  if (chmod(fmt::format("/proc/self/fd/{}", file.get()).c_str(), mode) != 0) fail("cannot set the mode of", spot.path);
+  const std::string same = fmt::format("/proc/self/fd/{}", file.get());
+  if (chmod(same.c_str(), mode) == 0) return;
+  const int cause = errno;
+  if (cause == ENOENT || cause == ENOTDIR) {
+    throw Error(ErrorCode::io, fmt::format("the socket {} has mode {:o} instead of {:o}, which is set by way of {}: {}",
+                                           printable(spot.path), found.st_mode & permissions, mode, same,
+                                           "mount /proc, or start with a umask that leaves that mode"));
+  }
+  fail("cannot set the mode of", spot.path, cause);
 }
 
 }  // namespace

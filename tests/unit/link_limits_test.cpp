@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <ctime>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -133,6 +136,50 @@ TEST(LinkLimits, SilentConnectionsOfOneProcessKeepNobodyOut) {
   silent.join();
 }
 
+// Nor do those that say hello, in a process that takes all the places that it gets.
+TEST(LinkLimits, OneProcessLeavesPlacesToOthers) {
+  Served served(8);
+  link::Hello leaky;
+  leaky.leak = static_cast<std::uint32_t>(LinkLeak::newest);
+  const link::Bytes hello = link::encode(0, leaky);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::vector<UniqueFd> all;
+    for (int n = 0; n < 32; ++n) {
+      all.push_back(link::connect_to(served.path));
+      static_cast<void>(link::send_message(all.back().get(), hello));
+    }
+    pause();
+    _exit(0);
+  }
+  EXPECT_TRUE(comes_true([&] { return served.server->counters().refused == 20; }));
+  EXPECT_EQ(served.server->clients().size(), 12U);
+  for (int n = 0; n < 3; ++n) {
+    const auto honest = served.consumer();
+    EXPECT_EQ(served.send(7), RingStatus::ok);
+    EXPECT_EQ(next_of(*honest), "7");
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));
+}
+
+TEST(LinkLimits, WhoFindsNoPlaceIsToldWhy) {
+  LinkServerOptions few;
+  few.max_clients = 1;
+  Served served(2, few);
+  const auto first = served.consumer();
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.patience = 2s;
+  std::vector<std::string> told;
+  options.on_full = [&](const std::string& why) { told.push_back(why); };
+  const std::string why = "1 clients are connected, more are not allowed: end one of them";
+  const std::string text = error_text([&] { (void)LinkConsumer::connect(options); }, ErrorCode::io);
+  EXPECT_EQ(text, "the server at " + served.path + " has no place: " + why);
+  EXPECT_EQ(told, std::vector<std::string>{why});
+}
+
 // They stay in its socket.
 TEST(LinkLimits, WordsThatNobodyWantedAreHeardNowAndThen) {
   Served served(3);
@@ -181,6 +228,14 @@ TEST(LinkLimits, MessagesOfAClientThatReadsNoneCanBeHeldBack) {
   while (last == "'x'");
   EXPECT_EQ(last, "closed");
   EXPECT_EQ(served.server->clients().size(), 1U);
+}
+
+TEST(LinkLimits, WhatOvertakesMaySkipAClientThatReadsNone) {
+  Served served(2);
+  const auto client = served.consumer();
+  for (int n = 0; n < 3000; ++n) served.server->send_at_once(bytes_of("word"), LinkServer::Unread::skip);
+  EXPECT_EQ(served.server->clients().size(), 1U);
+  EXPECT_EQ(next_of(*client), "'word'");
 }
 
 TEST(LinkLimits, AThousandClientsLeaveNoDescriptor) {

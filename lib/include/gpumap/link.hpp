@@ -155,7 +155,9 @@ class GPUMAP_API LinkServer {
   /// disconnected; a long one counts for each max_link_answer bytes that it has. See wait_until_read().
   void send(std::span<const std::byte> message, std::uint32_t keep = 0);
   /// The same, but it overtakes frames and messages that clients have not taken, and is not kept.
-  void send_at_once(std::span<const std::byte> message);
+  /// Unread::skip: not to a client that has more than 256 messages unread.
+  enum class Unread { send, skip };
+  void send_at_once(std::span<const std::byte> message, Unread unread = Unread::send);
   /// The answer to a question; nothing where who asked is gone. Error(invalid) as for send().
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
   /// Until no client with LinkLeak::no has more than 256 messages unread, so that such a client, which may be paused,
@@ -208,6 +210,9 @@ struct LinkConsumerOptions {
   std::chrono::nanoseconds spin{
       0};  ///< busy-poll for frames so long before next() sleeps, 50 ms at most; else nothing is heard
   const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
+  /// Called by connect(), once, when the server has had no place for this client for 1 s: with the reason, while it
+  /// tries again.
+  std::function<void(const std::string& why)> on_full{};
 };
 
 /// A frame, or a message, as the producer published it.
