@@ -3,15 +3,37 @@
 
 #include <glib.h>
 
-#include <atomic>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 namespace gpumap::gst {
 namespace {
 
 /// What GLib's tables take beside the letters.
 constexpr std::size_t around = 64;
-std::atomic<std::size_t> process_spent{0};
+
+/// Of this process, for as long as it lives, as the names.
+class Spent {
+ public:
+  bool take(std::size_t cost, std::optional<uid_t> user) {
+    const std::lock_guard lock(mutex_);
+    std::size_t& of_side = user ? of_clients_ : of_producers_;
+    if (cost > NewNames::most_of_side - of_side) return false;
+    if (user) {
+      std::size_t& of_user = of_users_[*user];
+      if (cost > NewNames::most_of_user - of_user) return false;
+      of_user += cost;
+    }
+    of_side += cost;
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::size_t of_clients_ = 0, of_producers_ = 0;
+  std::map<uid_t, std::size_t> of_users_;
+};
 
 }  // namespace
 
@@ -20,13 +42,19 @@ bool NewNames::admit(const char* name) {
   if (length == 0) return false;  // GStreamer may know it, all the same
   if (g_quark_try_string(name) != 0) return true;
   if (length > longest || g_utf8_validate(name, static_cast<gssize>(length), nullptr) == 0) return false;
+  static auto* const spent = new Spent;
   const std::size_t cost = length + around;
-  if (cost > left_) return false;
-  if (process_spent.fetch_add(cost) > most_of_process - cost) {
-    process_spent -= cost;
+  if (cost > left_ || !spent->take(cost, user_)) {
+    refused_ = true;
     return false;
   }
   left_ -= cost;
+  return true;
+}
+
+bool NewNames::tells_of_refusal() {
+  if (!refused_ || told_) return false;
+  told_ = true;
   return true;
 }
 

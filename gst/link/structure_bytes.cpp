@@ -161,7 +161,8 @@ class Writer {
   void field(const char* name, const GValue* value) {
     const std::size_t begin = text_.size();
     put(text_, name);
-    if (fields_ < most_members && this->value(value)) {
+    const bool is_name = *name != '\0' && g_utf8_validate(name, -1, nullptr) != 0;
+    if (is_name && fields_ < most_members && this->value(value)) {
       ++fields_;
       return;
     }
@@ -220,7 +221,7 @@ class Writer {
         if (g_value_get_string(value) == nullptr) return is(Kind::no_string);
         (void)is(Kind::string);
         put(text_, g_value_get_string(value));
-        return true;
+        return g_utf8_validate(g_value_get_string(value), -1, nullptr) != 0;  // no reader takes another
       case G_TYPE_ENUM:
         (void)is(Kind::enumeration);
         put(text_, g_type_name(type));

@@ -22,9 +22,9 @@ namespace {
 constexpr std::size_t max_told = 256;
 constexpr std::size_t max_asked = 4096;
 
-/// A seek without a flush waits for streaming threads, which a paused producer holds back: it would wait for the
-/// producer, and everybody else's questions with it.
-bool waits_for_playing(GstEvent* event) {
+/// A seek without a flush waits for streaming threads, which a paused producer holds back, or a client that may miss
+/// nothing and takes nothing.
+bool waits_for_streaming(GstEvent* event) {
   if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return false;
   GstSeekFlags flags = GST_SEEK_FLAG_NONE;
   gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
@@ -60,6 +60,7 @@ UpstreamDesk::~UpstreamDesk() {
   }
   changed_.notify_all();
   thread_.join();
+  if (waiting_thread_.joinable()) waiting_thread_.join();
 }
 
 bool UpstreamDesk::take(LinkQuestion& question) {
@@ -128,22 +129,78 @@ bool UpstreamDesk::may_seek(GstEvent* seek) const {
   return ends[1] == -1 || ends[0] <= ends[1];
 }
 
-void UpstreamDesk::handle(const LinkQuestion& question) {
-  // No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
-  const auto answer = [&](const LinkText& text) {
-    if (const auto server = server_()) server->answer(question, text);
-  };
-  // Whoever may send nothing leaves nothing here, either: names that it is the first to use would stay.
-  if (says_event(question.text)) {
-    const auto server = server_();
-    if (!server || !may_send(*server, question)) {
-      GST_INFO_OBJECT(sink_, "client %u may not send events", question.who.index);
-      return answer(answer_of(false));
+/// No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
+void UpstreamDesk::answer(const LinkQuestion& question, const LinkText& text) {
+  if (const auto server = server_()) server->answer(question, text);
+}
+
+bool UpstreamDesk::send(GstEvent* event) {
+  GstPad* const pad = GST_BASE_SINK_PAD(sink_);
+  return channel_->send_upstream(event, [&](GstEvent* sent) { return gst_pad_push_event(pad, sent) != 0; });
+}
+
+void UpstreamDesk::run_waiting_seeks() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || waiting_seek_; });
+    if (stopping_) return;
+    auto [question, seek] = std::move(*waiting_seek_);
+    waiting_seek_.reset();
+    lock.unlock();
+    const bool handled = send(seek.release());
+    lock.lock();
+    seek_waits_ = false;
+    lock.unlock();
+    answer(question, answer_of(handled));
+    lock.lock();
+  }
+}
+
+/// Takes `seek`. False: another one waits, or no thread can be had.
+bool UpstreamDesk::leave_to_other_thread(const LinkQuestion& question, GstEvent* seek) {
+  Ptr<GstEvent> owned(seek);
+  try {
+    if (!waiting_thread_.joinable()) {
+      waiting_thread_ = start_thread("gpumap-seek", "a client's seek", [this] { run_waiting_seeks(); });
     }
+  } catch (const std::exception& error) {
+    GST_WARNING_OBJECT(sink_, "client %u cannot seek: %s", question.who.index, error.what());
+    return false;
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (seek_waits_) return false;
+    seek_waits_ = true;
+    waiting_seek_.emplace(question, std::move(owned));
+  }
+  changed_.notify_all();
+  return true;
+}
+
+void UpstreamDesk::handle(const LinkQuestion& question) {
+  const auto answer = [&](const LinkText& text) { this->answer(question, text); };
+  // Whoever may send nothing leaves nothing here, either: names that it is the first to use would stay.
+  const bool may = [&] {
+    const auto server = server_();
+    return server && may_send(*server, question);
+  }();
+  if (says_event(question.text) && !may) {
+    GST_INFO_OBJECT(sink_, "client %u may not send events", question.who.index);
+    return answer(answer_of(false));
   }
   constexpr std::size_t most_processes = 4096;
   if (names_.size() >= most_processes) names_.clear();  // what all of them may take stays
-  const UpstreamAsked asked = asked_of(question.text, names_[question.who.pid]);
+  NewNames none(0);
+  NewNames& names =
+      may ? names_.try_emplace(question.who.pid, NewNames::of_client(question.who.uid)).first->second : none;
+  const UpstreamAsked asked = asked_of(question.text, names);
+  if (may && names.tells_of_refusal()) {
+    GST_WARNING_OBJECT(sink_,
+                       "client %u (process %d): what has names that are new here is left out from now on: those of one "
+                       "process may take %zu bytes, those of one user %zu",
+                       question.who.index, static_cast<int>(question.who.pid), NewNames::most_of_peer,
+                       NewNames::most_of_user);
+  }
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   if (asked.query != nullptr) {
     const bool answered = peer_query(pad, asked.query) == PeerAnswer::yes;
@@ -152,17 +209,20 @@ void UpstreamDesk::handle(const LinkQuestion& question) {
     return;
   }
   bool handled = false;
-  if (asked.event != nullptr && waits_for_playing(asked.event) && !channel_->sink_playing()) {
+  const bool waits = asked.event != nullptr && waits_for_streaming(asked.event);
+  if (waits && !channel_->sink_playing()) {
     GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while this is paused", question.who.index);
     gst_event_unref(asked.event);
   } else if (asked.event != nullptr && GST_EVENT_TYPE(asked.event) == GST_EVENT_SEEK && !may_seek(asked.event)) {
     GST_INFO_OBJECT(sink_, "client %u: a seek to nowhere: %" GST_PTR_FORMAT, question.who.index,
                     static_cast<void*>(asked.event));
     gst_event_unref(asked.event);
+  } else if (waits) {
+    if (leave_to_other_thread(question, asked.event)) return;
+    GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while another such seek waits", question.who.index);
   } else if (asked.event != nullptr) {
     GST_DEBUG_OBJECT(sink_, "client %u: %" GST_PTR_FORMAT, question.who.index, static_cast<void*>(asked.event));
-    handled =
-        channel_->send_upstream(asked.event, [&](GstEvent* event) { return gst_pad_push_event(pad, event) != 0; });
+    handled = send(asked.event);
   }
   answer(answer_of(handled));
 }

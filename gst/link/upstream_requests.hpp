@@ -9,11 +9,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
+#include <utility>
 
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
+#include "gst/link/event_text.hpp"
 #include "gst/link/new_names.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -21,7 +25,8 @@ namespace gpumap::gst {
 enum class UpstreamEvents { none, first, all };
 [[nodiscard]] GType upstream_events_type();
 
-/// Hands on what clients send and ask upstream of a gpumapsink. It has one thread, for a seek may take its time.
+/// Hands on what clients send and ask upstream of a gpumapsink. It has one thread, for a seek may take its time, and
+/// one for seeks without a flush, which wait for the producer's streaming threads: these may wait for another client.
 /// Thread safety: every member from any thread.
 class UpstreamDesk {
  public:
@@ -37,7 +42,11 @@ class UpstreamDesk {
 
  private:
   void run();
+  void run_waiting_seeks();
   void handle(const LinkQuestion& question);
+  void answer(const LinkQuestion& question, const LinkText& text);
+  [[nodiscard]] bool send(GstEvent* event);
+  [[nodiscard]] bool leave_to_other_thread(const LinkQuestion& question, GstEvent* seek);
   [[nodiscard]] bool may_seek(GstEvent* seek) const;
   [[nodiscard]] bool may_send(const LinkServer& server, const LinkQuestion& question) const;
 
@@ -50,6 +59,10 @@ class UpstreamDesk {
   std::deque<LinkQuestion> questions_;
   bool stopping_ = false;
   std::map<pid_t, NewNames> names_;  ///< of each process; the thread's
+  /// The one that waits: another is refused meanwhile, so that one client cannot pile them up. Under mutex_.
+  std::optional<std::pair<LinkQuestion, Ptr<GstEvent>>> waiting_seek_;
+  bool seek_waits_ = false;     ///< from when it is left to the other thread until it is answered; under mutex_
+  std::thread waiting_thread_;  ///< from the first such seek on
   std::thread thread_;
 };
 

@@ -149,6 +149,43 @@ TEST(LinkStructureBytes, NestedTooDeeplyAreLeftOut) {
   }
 }
 
+// GStreamer checks a field's text, and no text in a list: its reader would give up all of the list's event.
+TEST(LinkStructureBytes, AListWithBytesThatAreNoTextIsLeftOut) {
+  GValue list = G_VALUE_INIT;
+  g_value_init(&list, GST_TYPE_LIST);
+  for (const char* const text : {"good", "n\xff"}) {
+    GValue one = G_VALUE_INIT;
+    g_value_init(&one, G_TYPE_STRING);
+    g_value_set_string(&one, text);
+    gst_value_list_append_and_take_value(&list, &one);
+  }
+  const Structure structure(gst_structure_new("mine", "n", G_TYPE_INT, 7, nullptr));
+  gst_structure_take_value(structure.get(), "list", &list);
+  EXPECT_EQ(text_of(again(structure.get(), 1)), "mine, n=(int)7;");
+}
+
+// A program that starts again and again is one user's, and clients take nothing from producers.
+TEST(LinkStructureBytes, NamesOfOneUserLeaveRoomToOthers) {
+  const auto exhaust = [](NewNames& names, const std::string& who) {
+    std::size_t admitted = 0;
+    while (names.admit((who + std::string(200, '-') + std::to_string(admitted)).c_str())) ++admitted;
+    EXPECT_TRUE(names.tells_of_refusal());
+    EXPECT_FALSE(names.tells_of_refusal()) << "once";
+    return admitted;
+  };
+  std::size_t all = 0;
+  for (int process = 0; process < 50; ++process) {
+    NewNames names = NewNames::of_client(4711);
+    all += exhaust(names, "process-" + std::to_string(process));
+  }
+  EXPECT_GT(all, 3000U);
+  EXPECT_LT(all, 4000U);
+  NewNames other = NewNames::of_client(4712);
+  EXPECT_GT(exhaust(other, "other"), 800U);
+  NewNames producer;
+  EXPECT_GT(exhaust(producer, "producer"), 800U);
+}
+
 // GLib keeps each name for ever.
 TEST(LinkStructureBytes, OfNewNamesTakeOnlyWhatHasRoom) {
   const auto text_with = [](const std::string& name) {

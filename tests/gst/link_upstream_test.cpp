@@ -136,6 +136,32 @@ TEST_F(LinkUpstream, APausedProducerRefusesWhatWouldWaitForIt) {
   EXPECT_TRUE(seek(consumer, 9 * GST_SECOND));
 }
 
+// It waits for the producer's streaming thread, which waits for another client.
+TEST_F(LinkUpstream, ASeekThatWaitsForAClientKeepsNobodyFromAnswers) {
+  Pipeline producer(from_video("slots=4 upstream-events=all"));
+  start(producer);
+  Pipeline stands("gpumapsrc is-live=true leaky=no " + socket() + " ! fakesink sync=false");
+  ASSERT_TRUE(stands.reach(GST_STATE_PAUSED));
+  Pipeline seeker(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
+  start(seeker);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 2; }));
+  std::uint64_t before = 0;
+  ASSERT_TRUE(eventually([&] {
+    g_usleep(200'000);
+    const std::uint64_t now = stat(producer.element("sink"), "frames");
+    return std::exchange(before, now) == now && now > 0;
+  })) << "the producer does not wait";
+  EXPECT_FALSE(seek_to_part(seeker, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND)) << "it is answered once it is done";
+  const Pad src(gst_element_get_static_pad(seeker.element("src"), "src"));
+  const Ptr<GstQuery> query(gst_query_new_seeking(GST_FORMAT_TIME));
+  EXPECT_TRUE(gets_answer(src.get(), query.get()));
+  EXPECT_FALSE(seek_to_part(seeker, GST_SEEK_FLAG_NONE, 0, 9 * GST_SECOND)) << "one at a time";
+  EXPECT_TRUE(gets_answer(src.get(), query.get()));
+  start(stands);
+  EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 4; }));
+  EXPECT_TRUE(eventually([&] { return seek_to_part(seeker, GST_SEEK_FLAG_NONE, 0, 8 * GST_SECOND); }));
+}
+
 TEST_F(LinkUpstream, AFlushOfTheProducerTakesWhatIsOnItsWay) {
   Watch watch;
   Pipeline producer(from_appsrc("slots=8"));
@@ -256,6 +282,14 @@ TEST_F(LinkUpstream, NamesOfAClientTakeNoMoreThanTheirRoom) {
       }
       ASSERT_TRUE(eventually([&] { return client->tell(text); }));
     }
+    // Questions have names, too.
+    LinkText custom{std::byte{2}};
+    put(custom, static_cast<std::uint32_t>(GST_QUERY_CUSTOM));
+    put(custom, std::uint32_t{0});
+    put(custom, std::uint8_t{1});
+    put(custom, (prefix + "-0").c_str());
+    put(custom, std::uint32_t{0});
+    ASSERT_TRUE(eventually([&] { return client->ask(custom, answer, Clock::now() + 1s); }));
     ASSERT_TRUE(eventually([&] { return client->ask(position, answer, Clock::now() + 1s); }));
     const int known = known_names(prefix, names);
     if (std::string(rule) == "none") {
