@@ -62,6 +62,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void retire_ring();                               ///< let its memory go once its last frame has been taken
   /// Adds a reference. False: too many events wait already, try again once frames have been taken.
   [[nodiscard]] bool push_event(GstEvent* event);
+  /// Within a flush: what it will drop at its end is dropped now.
+  void make_room_in_flush() { drop_all(true); }
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
   void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
   /// An event goes upstream of the sink, by `push`, which takes it. No lock is held meanwhile: a seek waits for
@@ -183,6 +185,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] bool join_gap(GstEvent* gap);
   [[nodiscard]] Next frame_of(ChannelRing& channel_ring, ReadLease&& lease);
   void drop_all(bool keep_sticky);
+  static void drop_superseded(std::deque<Item>& items);
   void drop_all_locked(bool keep_sticky);
   [[nodiscard]] Next take_next(Deadline deadline);
   void clear(std::deque<Item>& items);

@@ -2,6 +2,8 @@
 // What waits in a channel: events and changes of ring among the frames, in their order, from the sink's side in and to
 // the src's side out.
 #include <algorithm>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "gst/channel/channel.hpp"
@@ -14,6 +16,19 @@ namespace {
 /// but events without frames (GAP, tags of a stream that no one takes) would grow without end.
 constexpr std::size_t many_events = 64;
 constexpr std::size_t max_events = 4096;
+
+using Names = std::set<std::pair<GstEventType, std::string>>;
+
+/// As on a pad, of tags and of an application's sticky events the last one of each name holds in a stream. `later`:
+/// those behind `event` in its stream.
+bool is_superseded(GstEvent* event, Names& later) {
+  if (event == nullptr) return false;
+  const GstEventType type = GST_EVENT_TYPE(event);
+  if (type == GST_EVENT_STREAM_START) later.clear();
+  if (type != GST_EVENT_TAG && type != GST_EVENT_CUSTOM_DOWNSTREAM_STICKY) return false;
+  const GstStructure* const structure = gst_event_get_structure(event);
+  return !later.emplace(type, structure != nullptr ? gst_structure_get_name(structure) : "").second;
+}
 
 }  // namespace
 
@@ -85,6 +100,20 @@ void Channel::drop_all(bool keep_sticky) {
   drop_all_locked(keep_sticky);
 }
 
+void Channel::drop_superseded(std::deque<Item>& items) {
+  Names later;
+  std::deque<Item> kept;
+  for (; !items.empty(); items.pop_back()) {
+    Item& last = items.back();
+    if (is_superseded(last.event, later)) {
+      gst_event_unref(last.event);
+    } else {
+      kept.push_front(std::move(last));
+    }
+  }
+  items = std::move(kept);
+}
+
 void Channel::drop_all_locked(bool keep_sticky) {
   delivered_.begin();
   if (current_) current_->ring().drop_queued();
@@ -101,6 +130,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
       gst_event_unref(item.event);
     }
   }
+  drop_superseded(kept);
   items_ = std::move(kept);
   pending_ = items_.size();
   if (keep_sticky) {

@@ -57,7 +57,7 @@ std::string obstacle_at(const std::string& path) {
       return fmt::format(
           "gpumapsrc waits at socket-path {}, which is there and is no socket: choose the path that the "
           "gpumapsink has",
-          path);
+          printable(path));
     }
     if (faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0) return {};
   }
@@ -65,7 +65,7 @@ std::string obstacle_at(const std::string& path) {
   return fmt::format(
       "gpumapsrc waits at socket-path {}, to which user {} has no right: run both as one user, or see "
       "socket-mode and allowed-users of the gpumapsink, and the folder's mode",
-      path, geteuid());
+      printable(path), geteuid());
 }
 
 /// What a client may be called.
@@ -175,9 +175,40 @@ Inlet::~Inlet() {
   channel_->detach_sink(false, 0);  // what is queued goes
 }
 
+/// A src that takes nothing, as one that is paused, leaves the channel full. A flush comes all the same.
 void Inlet::push(GstEvent* event) {
-  while (!stopping_ && !channel_->push_event(event)) std::this_thread::sleep_for(1ms);
-  gst_event_unref(event);
+  const Ptr<GstEvent> owned(event);
+  while (!stopping_ && !channel_->push_event(event)) {
+    if (!flushing_) {
+      hear_what_overtakes();
+      continue;
+    }
+    channel_->make_room_in_flush();
+    if (!channel_->push_event(event)) {
+      GST_WARNING_OBJECT(src_, "%s is left out: more sticky events than gpumapsrc keeps in a flush",
+                         GST_EVENT_TYPE_NAME(event));
+    }
+    return;
+  }
+}
+
+void Inlet::hear_what_overtakes() {
+  constexpr auto a_while = 10ms;
+  LinkFrame frame;
+  if (consumer_ == nullptr) {
+    std::this_thread::sleep_for(a_while);
+    return;
+  }
+  if (consumer_->hear(frame, Clock::now() + a_while) != LinkNext::message) return;
+  switch (type_of_event(frame.message)) {
+    case GST_EVENT_FLUSH_START:
+    case GST_EVENT_LATENCY:
+    case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
+      read(frame.message);
+      break;
+    default:  // nobody sends it so
+      GST_WARNING_OBJECT(src_, "the producer sent an event ahead of its place: left out");
+  }
 }
 
 /// A new ring is a new connection, which begins with what holds. In the producer's stream that was said once, and a
@@ -207,15 +238,24 @@ void Inlet::refuse(GstEventType type, const std::string& field) const {
     throw Error(ErrorCode::not_supported,
                 fmt::format("the gpumapsink at socket-path {} sent caps that cannot be taken here, because of {}: use "
                             "the same GStreamer on both sides, or take it out of the caps before the gpumapsink",
-                            settings_.path,
+                            printable(settings_.path),
                             field.empty() ? "what they lack" : fmt::format("field {}", printable(field, {}, most))));
   }
   if (type == GST_EVENT_SEGMENT) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("the gpumapsink at socket-path {} sent a segment that cannot be taken here, because of its "
                             "format or rate: use a format that both processes know, as time or bytes",
-                            settings_.path));
+                            printable(settings_.path)));
   }
+}
+
+void Inlet::tell_of_refused_names() {
+  if (!names_.tells_of_refusal()) return;
+  post_warning(src_,
+               fmt::format("fields and metas of the gpumapsink at socket-path {} whose names are new here are left "
+                           "out from now on: such names may take {} KiB, for GLib keeps each for ever; use fewer "
+                           "names in what changes",
+                           printable(settings_.path), NewNames::most_of_peer >> 10U));
 }
 
 void Inlet::read(std::span<const std::byte> text) {
@@ -225,7 +265,7 @@ void Inlet::read(std::span<const std::byte> text) {
                   fmt::format("the gpumapsink at socket-path {} has frames of a video format that this GStreamer does "
                               "not know: use the same GStreamer on both sides, or put videoconvert before the "
                               "gpumapsink",
-                              settings_.path));
+                              printable(settings_.path)));
     }
     blank_.reset();
     return;
@@ -236,6 +276,7 @@ void Inlet::read(std::span<const std::byte> text) {
   }
   std::string refused;
   GstEvent* event = event_of(text, names_, &refused);
+  tell_of_refused_names();
   if (event == nullptr) {
     refuse(type_of_event(text), refused);
     GST_WARNING_OBJECT(src_, "the producer sent an event that is not understood: left out");
@@ -321,7 +362,7 @@ void Inlet::prepare_carrier(std::uint64_t bytes) {
     throw Error(ErrorCode::invalid,
                 fmt::format("the gpumapsink at socket-path {} says of frames of {} bytes that rows lie elsewhere: "
                             "use the same gpumap on both sides",
-                            settings_.path, bytes));
+                            printable(settings_.path), bytes));
   }
 }
 
@@ -329,12 +370,14 @@ void Inlet::prepare_carrier(std::uint64_t bytes) {
 GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   prepare_carrier(frame.info.bytes);
   fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_, names_);
+  tell_of_refused_names();
   return blank_.release();
 }
 
 /// False: it is not to be connected again.
 bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   LinkConsumer& consumer = *connection;
+  consumer_ = &consumer;
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   ring->expect_ways();
   // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
@@ -360,6 +403,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
     // Nobody takes them any more, and the producer may need their slots.
     if (channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
+  consumer_ = nullptr;
   if (consumer.cut_off()) ring->loans()->recall();
   end_flush();
   frames_ += consumer.ring()->published();
@@ -380,7 +424,7 @@ void Inlet::lose(const std::string& why) {
     post_error(src_,
                Error(ErrorCode::io, fmt::format("the gpumapsink at socket-path {} went without EOS ({}): see why, "
                                                 "or set on-lost=wait to wait for the next one, eos to end",
-                                                settings_.path, why)));
+                                                printable(settings_.path), printable(why))));
   }
   push(gst_event_new_eos());
 }
@@ -417,6 +461,11 @@ void Inlet::run() {
       const bool waits = settings_.on_lost == OnLost::wait || !moved_;
       options.patience = waits ? std::chrono::nanoseconds(365 * 24h) : patience_for_successor;
       options.cancel = &stopping_;
+      options.on_full = [this](const std::string& why) {
+        if (std::exchange(told_full_, true)) return;
+        post_warning(src_,
+                     fmt::format("gpumapsrc waits for a place at socket-path {}: {}", printable(settings_.path), why));
+      };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
       follows = true;

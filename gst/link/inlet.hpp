@@ -57,8 +57,10 @@ class Inlet {
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;
   void read(std::span<const std::byte> text);
   void refuse(GstEventType type, const std::string& field) const;
+  void tell_of_refused_names();
   [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
+  void hear_what_overtakes();
   void prepare_carrier(std::uint64_t bytes);
   [[nodiscard]] GstBuffer* make_carrier(const LinkFrame& frame);
   void put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& frame);
@@ -75,12 +77,14 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;   ///< the producer goes on with another ring
-  bool looked_ = false;  ///< at what is at the path
+  bool moved_ = false;      ///< the producer goes on with another ring
+  bool looked_ = false;     ///< at what is at the path
+  bool told_full_ = false;  ///< that the producer has no place
   /// What holds of what went into the channel, by its kind and, where there are several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
-  std::string why_;  ///< the last connection is closed
-  NewNames names_;   ///< of producers
+  LinkConsumer* consumer_ = nullptr;  ///< that is followed
+  std::string why_;                   ///< the last connection is closed
+  NewNames names_;                    ///< of producers
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

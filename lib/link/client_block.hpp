@@ -95,6 +95,7 @@ struct BasicClientBlock {
 
   alignas(line_bytes) Word revoked;  ///< server: a Revoked: whether what the client holds is no longer its own
   Word wanted;                       ///< server: 1 while it wants to be woken for what comes back
+  Word urgent;                       ///< server: messages that overtake which it sent
   alignas(line_bytes) Word asleep;   ///< client: 1 while it sleeps
   alignas(line_bytes) Word returns;  ///< client: how many slots came back; tells where to look, is not believed
   Word received;                     ///< client: frames it took, for who watches

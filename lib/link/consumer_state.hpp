@@ -39,6 +39,7 @@ struct LinkConsumer::State {
   void collect();
   void check_fences(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void give_back(WriteLease lease);
+  void read_incoming() { incoming.read_all(memory->block().urgent.load()); }
   /// That this side ends, unless the socket has no room for it: again later, then.
   void say_goodbye();
   /// Frames and messages, in their order. Empty: nothing yet.

@@ -13,6 +13,9 @@ namespace {
 /// Messages, and bytes, that wait to be taken: the others wait in the socket.
 constexpr std::size_t longest_inbox = 2048;
 constexpr std::size_t largest_inbox = 16 * max_link_message;
+/// So much more before a message that overtakes: a server keeps no more for a client than 1,024 messages, and those
+/// that fill a socket.
+constexpr std::size_t times_for_urgent = 2;
 /// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
 constexpr int messages_a_turn = 1024;
 
@@ -32,7 +35,7 @@ bool Incoming::discard() {
   inbox.clear();
   urgent.clear();
   held_ = 0;
-  if (!gone) read_all();
+  if (!gone) read_all(0);
   return gone;
 }
 
@@ -80,12 +83,13 @@ void Incoming::take_in(const Message& message) {
   }
 }
 
-bool Incoming::has_room() const noexcept {
-  return inbox.size() + urgent.size() < longest_inbox && held_ < largest_inbox;
+bool Incoming::has_room(std::uint64_t urgent_sent) const noexcept {
+  const std::size_t times = at_once.read < urgent_sent ? times_for_urgent : 1;
+  return inbox.size() + urgent.size() < times * longest_inbox && held_ < times * largest_inbox;
 }
 
-void Incoming::read_all() {
-  for (int turn = 0; turn < messages_a_turn && has_room(); ++turn) {
+void Incoming::read_all(std::uint64_t urgent_sent) {
+  for (int turn = 0; turn < messages_a_turn && has_room(urgent_sent); ++turn) {
     std::size_t bytes = 0;
     switch (receive_message(socket_, buffer_, bytes)) {
       case Received::nothing:

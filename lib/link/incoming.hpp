@@ -21,8 +21,9 @@ class Incoming {
   /// `socket` outlives it. A message of another server than `generation` ends the connection.
   Incoming(int socket, std::uint64_t generation);
 
-  /// All that is there, as far as there is room for it.
-  void read_all();
+  /// All that is there, as far as there is room for it. `urgent_sent`: how many messages that overtake the server has
+  /// sent, in its own words: for one that has not come, which may lie behind what waits, there is more room.
+  void read_all(std::uint64_t urgent_sent);
   /// The connection ends here, for `reason` where none is known.
   void hang_up(const std::string& reason);
   /// Read what nobody will take any more, so that it does not pile up at the server. True: the connection is gone.
@@ -58,7 +59,7 @@ class Incoming {
  private:
   void take_in(const Message& message);
   void take_data(const Data& data);
-  [[nodiscard]] bool has_room() const noexcept;
+  [[nodiscard]] bool has_room(std::uint64_t urgent_sent) const noexcept;
 
   const int socket_;
   const std::uint64_t generation_;

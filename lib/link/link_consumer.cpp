@@ -98,7 +98,7 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
 
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
   // Messages are read before the claim: where then no frame is there, none was before them.
-  if (incoming.readable || !incoming.answers.empty()) incoming.read_all();
+  if (incoming.readable || !incoming.answers.empty()) read_incoming();
   if (incoming.take_urgent(frame)) return LinkNext::message;
   if (!claimed) {
     link::Claimed next;
@@ -109,7 +109,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
         claimed = next;
         // Not to be believed any more: the slot may be another frame's by now.
         if (memory->block().revoked.load() != 0) {
-          incoming.read_all();
+          read_incoming();
           incoming.hang_up("the server took the frames back");
           static_cast<void>(claims.give_back(next.slot));
           claimed.reset();
@@ -122,7 +122,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
     }
   }
   if (claimed && incoming.letters() < claimed->shown.messages) {
-    incoming.read_all();
+    read_incoming();
     // It was sent ahead of what was read with it: a flush begins before it ends.
     if (incoming.take_urgent(frame)) return LinkNext::message;
     if (incoming.letters() < claimed->shown.messages) {
@@ -323,7 +323,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
     if (polled[0].revents != 0) state->incoming.readable = true;
     if (polled[1].revents != 0) {
       // All that it sent is in the socket by now.
-      state->incoming.read_all();
+      state->read_incoming();
       state->incoming.hang_up("the server's process ended");
     }
   }

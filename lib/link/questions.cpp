@@ -52,7 +52,7 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
   for (bool late = false;;) {
     state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
-    if (state->incoming.readable && !state->incoming.ended) state->incoming.read_all();
+    if (state->incoming.readable && !state->incoming.ended) state->read_incoming();
     if (state->incoming.take_urgent(frame)) return LinkNext::message;
     // Who waits for no time looks once all the same.
     if (late) return LinkNext::timeout;
@@ -98,7 +98,7 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     const int ready = poll(&polled, 1, std::min(poll_time(deadline), look_again_ms));
     lock.lock();
     if (ready <= 0 || place) continue;
-    state->incoming.read_all();
+    state->read_incoming();
     // What was read may be what the other thread sleeps for.
     state->ring_bell();
     // No room for messages: the other thread has to take some first.

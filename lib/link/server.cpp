@@ -124,6 +124,7 @@ void LinkServer::State::send_to(Client& client, std::span<const std::byte> paylo
   const std::uint32_t index = client.who.index;
   link::DataHead head;
   head.before = at_once ? link::at_once : fan.client(index)->offers.next_ticket();
+  if (at_once) client.memory->block().urgent.fetch_add(1);
   do {
     const auto part = payload.first(std::min(payload.size(), link::max_part));
     payload = payload.subspan(part.size());

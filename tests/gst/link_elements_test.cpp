@@ -11,8 +11,10 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "link_sides.hpp"
+#include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -353,6 +355,46 @@ TEST_F(LinkSides, EventsForAClientThatStandsAreHeldBack) {
   EXPECT_TRUE(seen.in_order);
   EXPECT_EQ(clients(producer), 1U);
   sender.join();
+}
+
+// However much waits for it, here and at the producer.
+TEST_F(LinkSides, AFlushReachesAClientThatStands) {
+  Watch watch;
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  ASSERT_TRUE(handed_on(1));
+  Pipeline consumer("gpumapsrc name=src is-live=true " + socket() + " ! fakesink name=out sync=false");
+  watch.on(consumer.element("out"));
+  ASSERT_TRUE(consumer.reach(GST_STATE_PAUSED));
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  const Pad in(gst_element_get_static_pad(producer.element("in"), "src"));
+  std::atomic<int> sent{0};
+  std::thread sender([&] {
+    constexpr int events = 20'000;
+    for (; sent < events; ++sent) {
+      gst_pad_push_event(in.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mine")));
+    }
+  });
+  int before = -1;
+  EXPECT_TRUE(eventually([&] {
+    g_usleep(500'000);
+    return std::exchange(before, sent.load()) == sent && sent > 0;
+  }));
+  gst_pad_push_event(in.get(), gst_event_new_flush_start());
+  EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_FLUSH_START) == 1; }));
+  sender.join();
+  gst_pad_push_event(in.get(), gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(in.get(), gst_event_new_segment(&segment));
+  EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_FLUSH_STOP) == 1; }));
+  EXPECT_EQ(gst_pad_push(in.get(), new_buffer(random_data(frame_size, 7), 7 * GST_MSECOND).release()), GST_FLOW_OK);
+  start(consumer);
+  EXPECT_TRUE(eventually([&] { return watch.count() == 1; }));
+  EXPECT_EQ(watch.times(), std::vector<GstClockTime>{7 * GST_MSECOND});
+  EXPECT_EQ(watch.events(GST_EVENT_CUSTOM_DOWNSTREAM), 0U);
+  EXPECT_EQ(clients(producer), 1U);
 }
 
 TEST_F(LinkSides, ATimeoutNamesTheSocket) {
