@@ -44,10 +44,10 @@ struct Place {
 // One pair for each kind: put_…() behind the record's head; false where it cannot be written. take_…() of what such a
 // record has behind its head; false for what is none, or cannot be.
 
-bool put_reference(LinkText& text, const GstReferenceTimestampMeta& meta) {
+bool put_reference(LinkText& text, const GstReferenceTimestampMeta& meta, std::size_t most) {
   put(text, std::uint64_t{meta.timestamp});
   put(text, std::uint64_t{meta.duration});
-  return put_caps(text, meta.reference, max_link_note);
+  return put_caps(text, meta.reference, most);
 }
 
 bool take_reference(GstBuffer* carrier, Reader& text, NewNames& names) {
@@ -76,16 +76,25 @@ struct RegionHead {
   std::int32_t id = 0, parent = 0;
 };
 
-void put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta) {
+/// How many fields and parameters were left out.
+unsigned put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta, std::size_t most) {
+  unsigned left_out = 0;
   put(text, RegionHead{{meta.x, meta.y, meta.w, meta.h}, meta.id, meta.parent_id});
   put(text, g_quark_to_string(meta.roi_type));
   for (const GList* param = meta.params; param != nullptr; param = param->next) {
     const std::size_t begin = text.size();
     put(text, std::uint32_t{0});
-    (void)put_structure(text, static_cast<const GstStructure*>(param->data), max_link_message);
+    // A parameter for which no room is left is left out, and the region crosses.
+    left_out += put_structure(text, static_cast<const GstStructure*>(param->data), most);
+    if (text.size() > most) {
+      text.resize(begin);
+      ++left_out;
+      continue;
+    }
     const auto length = static_cast<std::uint32_t>(text.size() - begin - sizeof(std::uint32_t));
     std::memcpy(&text[begin], &length, sizeof length);
   }
+  return left_out;
 }
 
 bool take_region(GstBuffer* carrier, Reader& text, NewNames& names) {
@@ -159,9 +168,9 @@ bool take_time_code(GstBuffer* carrier, Reader& text) {
   return known;
 }
 
-void put_custom(LinkText& text, GstMeta* meta) {
+unsigned put_custom(LinkText& text, GstMeta* meta, std::size_t most) {
   put(text, g_type_name(meta->info->type));
-  (void)put_structure(text, gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta)), max_link_message);
+  return put_structure(text, gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta)), most);
 }
 
 bool take_custom(GstBuffer* carrier, Reader& text, NewNames& names) {
@@ -223,8 +232,8 @@ bool take_other(GstBuffer* /*carrier*/, std::span<const std::byte> /*text*/) {
 }
 #endif
 
-/// False: it does not cross.
-bool put_record(LinkText& text, GstMeta* meta) {
+/// In `most` bytes, as far as it can be cut. False: it does not cross.
+bool put_record(LinkText& text, GstMeta* meta, std::size_t most, unsigned& fields_left_out) {
   const GType api = meta->info->api;
   text.resize(record_head);
   const auto head = [&](Kind kind) { text[0] = static_cast<std::byte>(kind); };
@@ -234,7 +243,7 @@ bool put_record(LinkText& text, GstMeta* meta) {
   }
   if (api == GST_REFERENCE_TIMESTAMP_META_API_TYPE) {
     head(Kind::reference);
-    return put_reference(text, *reinterpret_cast<GstReferenceTimestampMeta*>(meta));
+    return put_reference(text, *reinterpret_cast<GstReferenceTimestampMeta*>(meta), most);
   }
   if (api == GST_VIDEO_META_API_TYPE) {
     head(Kind::video);
@@ -246,13 +255,13 @@ bool put_record(LinkText& text, GstMeta* meta) {
     put(text, Place{crop.x, crop.y, crop.width, crop.height});
   } else if (api == GST_VIDEO_REGION_OF_INTEREST_META_API_TYPE) {
     head(Kind::region);
-    put_region(text, *reinterpret_cast<GstVideoRegionOfInterestMeta*>(meta));
+    fields_left_out = put_region(text, *reinterpret_cast<GstVideoRegionOfInterestMeta*>(meta), most);
   } else if (api == GST_VIDEO_TIME_CODE_META_API_TYPE) {
     head(Kind::time_code);
     put_time_code(text, reinterpret_cast<GstVideoTimeCodeMeta*>(meta)->tc);
   } else if (gst_meta_info_is_custom(meta->info) != 0) {
     head(Kind::custom);
-    put_custom(text, meta);
+    fields_left_out = put_custom(text, meta, most);
   } else {
     head(Kind::other);
     return put_other(text, meta);
@@ -293,10 +302,11 @@ MetaText text_of_metas(GstBuffer* buffer, std::size_t most) {
   while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
     if (meta == layout) continue;
     record.clear();
-    if (!put_record(record, meta) || record.size() > most - metas.text.size()) {
-      ++metas.left_out;
-      continue;
-    }
+    const std::size_t room = most - metas.text.size();
+    unsigned fields_left_out = 0;
+    const bool written = put_record(record, meta, room, fields_left_out) && record.size() <= room;
+    if (!written || fields_left_out > 0) ++metas.left_out;
+    if (!written) continue;
     const auto length = static_cast<std::uint32_t>(record.size() - record_head);
     std::memcpy(&record[1], &length, sizeof length);
     metas.text.insert(metas.text.end(), record.begin(), record.end());

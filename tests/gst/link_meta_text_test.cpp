@@ -51,6 +51,31 @@ TEST_F(MetaTexts, WhatCannotBeWrittenOrHasNoRoomIsLeftOut) {
   }
 }
 
+// What is written of it takes no more than the room that is left.
+TEST_F(MetaTexts, ARegionCrossesWithTheParametersThatHaveRoom) {
+  const Buffer buffer(gst_buffer_new());
+  GstVideoRegionOfInterestMeta* region = gst_buffer_add_video_region_of_interest_meta(buffer.get(), "face", 1, 2, 3, 4);
+  const std::string long_one(1000, 'x');
+  for (int n = 0; n < 40; ++n) {
+    gst_video_region_of_interest_meta_add_param(
+        region, gst_structure_new("param", "text", G_TYPE_STRING, long_one.c_str(), nullptr));
+  }
+  const MetaText text = text_of_metas(buffer.get(), max_link_note);
+  EXPECT_EQ(text.left_out, 1U) << "in part";
+  const Buffer carrier(gst_buffer_new());
+  NewNames names;
+  EXPECT_TRUE(add_metas(carrier.get(), text.text, plenty, names));
+  const GstVideoRegionOfInterestMeta* got = gst_buffer_get_video_region_of_interest_meta_id(carrier.get(), 0);
+  ASSERT_NE(got, nullptr);
+  const auto whole = [](const GstStructure* one) { return gst_structure_has_field(one, "text") != 0; };
+  guint params = 0;
+  for (const GList* at = got->params; at != nullptr; at = at->next) {
+    params += whole(static_cast<const GstStructure*>(at->data)) ? 1U : 0U;
+  }
+  EXPECT_GE(params, 14U);
+  EXPECT_LT(params, 17U);
+}
+
 LinkText text_of_one(const std::function<void(GstBuffer*)>& add) {
   const Buffer buffer(gst_buffer_new());
   add(buffer.get());
