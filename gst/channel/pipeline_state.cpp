@@ -123,19 +123,31 @@ bool has_state_lock(GstElement* element) {
   return true;
 }
 
-/// A sink that is to play, and its bin.
-struct Sink {
-  Ptr<GstElement> element;
+/// How a sink that is to play, and its bin, stand.
+struct Standing {
   bool plays, waits;  ///< for a frame to commit its state with
   bool bin_plays, bin_waits;
 };
 
+Standing standing_of(GstElement* sink) {
+  Standing now{};
+  GST_OBJECT_LOCK(sink);
+  now.plays = GST_STATE(sink) == GST_STATE_PLAYING;
+  now.waits = GST_STATE_PENDING(sink) != GST_STATE_VOID_PENDING;
+  GST_OBJECT_UNLOCK(sink);
+  const Ptr<GstObject> bin(gst_object_get_parent(GST_OBJECT_CAST(sink)));
+  if (!bin) return {.plays = true};  // it was taken out
+  GST_OBJECT_LOCK(bin.get());
+  now.bin_plays = GST_STATE(bin.get()) == GST_STATE_PLAYING;
+  now.bin_waits = GST_STATE_PENDING(bin.get()) != GST_STATE_VOID_PENDING;
+  GST_OBJECT_UNLOCK(bin.get());
+  return now;
+}
+
 /// Sinks that are to play in `bin`, and in the bins in it.
-void find_sinks(GstBin* bin, std::vector<Sink>& sinks) {
+void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
   std::vector<Ptr<GstElement>> children;
   GST_OBJECT_LOCK(bin);
-  const bool bin_plays = GST_STATE(bin) == GST_STATE_PLAYING;
-  const bool bin_waits = GST_STATE_PENDING(bin) != GST_STATE_VOID_PENDING;
   for (GList* at = GST_BIN_CHILDREN(bin); at != nullptr; at = at->next) {
     auto* child = GST_ELEMENT_CAST(at->data);
     if (GST_OBJECT_FLAG_IS_SET(child, GST_ELEMENT_FLAG_SINK)) children.emplace_back(GST_ELEMENT(gst_object_ref(child)));
@@ -144,14 +156,12 @@ void find_sinks(GstBin* bin, std::vector<Sink>& sinks) {
   for (Ptr<GstElement>& child : children) {
     if (GST_IS_BIN(child.get())) find_sinks(GST_BIN(child.get()), sinks);
     GST_OBJECT_LOCK(child.get());
-    const bool plays = GST_STATE(child.get()) == GST_STATE_PLAYING;
-    const bool waits = GST_STATE_PENDING(child.get()) != GST_STATE_VOID_PENDING;
     // What was set to PAUSED on purpose has that as its target.
     const bool is_to_play = GST_STATE(child.get()) >= GST_STATE_PAUSED &&
                             GST_STATE_TARGET(child.get()) == GST_STATE_PLAYING &&
                             !GST_OBJECT_FLAG_IS_SET(child.get(), GST_ELEMENT_FLAG_LOCKED_STATE);
     GST_OBJECT_UNLOCK(child.get());
-    if (is_to_play) sinks.push_back({std::move(child), plays, waits, bin_plays, bin_waits});
+    if (is_to_play) sinks.push_back(std::move(child));
   }
 }
 
@@ -185,21 +195,24 @@ bool mend_states(GstElement* element) {
   if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
   // A change of state that begins from here on sets each sink anew.
   GST_STATE_UNLOCK(top.get());
-  std::vector<Sink> sinks;
+  std::vector<Ptr<GstElement>> sinks;
   find_sinks(GST_BIN(top.get()), sinks);
   bool all = true;
-  for (const Sink& sink : sinks) {
-    all = all && sink.plays && !sink.bin_waits;
-    if (sink.waits) all = mend_preroll(sink.element.get()) && all;
-    GstObject* const from = GST_OBJECT_CAST(sink.element.get());
+  for (const Ptr<GstElement>& sink : sinks) {
+    // Each message may change how the next sink stands, and the second one of a sink what was true before the first.
+    Standing now = standing_of(sink.get());
+    all = all && now.plays && !now.bin_waits;
+    if (now.waits) all = mend_preroll(sink.get()) && all;
+    GstObject* const from = GST_OBJECT_CAST(sink.get());
     // The bin has not noticed: it waits for nothing.
-    if (!sink.plays && sink.bin_plays && !sink.bin_waits) {
+    if (!now.plays && now.bin_plays && !now.bin_waits) {
       GST_INFO_OBJECT(from, "lost its state in a flush: its bin is told again");
-      gst_element_post_message(sink.element.get(), gst_message_new_async_start(from));
+      gst_element_post_message(sink.get(), gst_message_new_async_start(from));
+      now = standing_of(sink.get());
     }
     // It has a frame, and its bin may wait to hear that. One that waits says so itself.
-    if (!sink.waits && (!sink.plays || sink.bin_waits)) {
-      gst_element_post_message(sink.element.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
+    if (!now.waits && (!now.plays || now.bin_waits)) {
+      gst_element_post_message(sink.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
     }
   }
   return all;
@@ -235,10 +248,14 @@ void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
 
 }  // namespace
 
-void mend_states_after_flush(GstElement* element) {
+void mend_states_soon(GstElement* element) {
   constexpr GstClockTime first_pause = 10 * GST_MSECOND;
   constexpr gint64 longest_us = gint64{60} * G_USEC_PER_SEC;
-  if (!mend_states(element)) mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
+  mend_later(element, first_pause, g_get_monotonic_time() + longest_us);
+}
+
+void mend_states_after_flush(GstElement* element) {
+  if (!mend_states(element)) mend_states_soon(element);
 }
 
 }  // namespace gpumap::gst

@@ -45,5 +45,7 @@ namespace gpumap::gst {
 /// threads. gpumap holds no lock over a wait, so it looks afterwards. Does not wait: until all sinks play, the thread
 /// of the system clock looks again, for a minute at most.
 void mend_states_after_flush(GstElement* element);
+/// The same, all of it in that thread: messages go to the application, which may wait for a lock that the caller has.
+void mend_states_soon(GstElement* element);
 
 }  // namespace gpumap::gst

@@ -59,7 +59,7 @@ void SrcStream::begin_anew() {
   ended_ = false;
   gst_pad_push_event(pad_, gst_event_new_flush_start());
   gst_pad_push_event(pad_, gst_event_new_flush_stop(FALSE));
-  mend_states_after_flush(element_);
+  mend_states_soon(element_);  // this thread has the pad's lock
 }
 
 /// Caps go before what they are for.
@@ -213,7 +213,6 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   // A pad that is not active lets nothing through.
   if (GST_PAD_MODE(pad_) == GST_PAD_MODE_PUSH) flushes_downstream_ = false;
   gst_pad_push_event(pad_, event);
-  mend_states_after_flush(element_);
   // Upstream of the sink sends the next one itself behind a flush of its own.
   owes_segment_ = from == From::application && segment_ != nullptr;
   if (const auto channel = this->channel()) {
@@ -223,6 +222,7 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   set_flushing(ending, false);
   restart_task();
   GST_PAD_STREAM_UNLOCK(pad_);
+  mend_states_after_flush(element_);
 }
 
 /// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active.
