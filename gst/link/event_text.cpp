@@ -116,6 +116,10 @@ LinkText text_of(GstEvent* event, unsigned* left_out) {
   return text;
 }
 
+bool crosses(GstEventType type) {
+  return known(static_cast<std::uint32_t>(type)) != nullptr;
+}
+
 bool is_known_value(GType type, gint value) {
   auto* const values = static_cast<GEnumClass*>(g_type_class_ref(type));
   const bool known = g_enum_get_value(values, value) != nullptr;

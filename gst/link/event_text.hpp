@@ -26,6 +26,8 @@ using LinkText = std::vector<std::byte>;
 /// others (TOC, stream-group-done), and for what cannot be written in max_link_message bytes. A field or tag that
 /// cannot be written, or for which no room is left, is left out: `left_out` is how many. Of caps it is none.
 [[nodiscard]] LinkText text_of(GstEvent* event, unsigned* left_out = nullptr);
+/// Whether events of this type do.
+[[nodiscard]] bool crosses(GstEventType type);
 /// Whether an enumeration of GStreamer's has this value: what it has not, GStreamer's functions do not take.
 [[nodiscard]] bool is_known_value(GType type, gint value);
 /// A new event, or null. Of names that this process does not know as many as have room in `names`. `refused`: as

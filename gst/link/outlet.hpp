@@ -77,6 +77,7 @@ class Outlet {
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);
   void wait_until_read();
+  void give_time_to_read();
   void check_layouts(GstBuffer* carrier, std::uint64_t bytes);
   void forget(std::uint32_t key, LinkServer* server);
   void forget_last_stream();
@@ -114,7 +115,8 @@ class Outlet {
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> flushing_{false};
-  std::mutex step_;  ///< held while something is on its way through; before mutex_
+  std::atomic<bool> gave_time_{false};  ///< to clients that have read nothing since
+  std::mutex step_;                     ///< held while something is on its way through; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;  ///< EOS went out

@@ -103,8 +103,28 @@ void Outlet::on_event(GstEvent* event) {
     channel_->set_src_flushing(true);
   }
   const LinkText text = text_of(event);
-  const auto server = this->server();
-  if (server && !text.empty()) server->send_at_once(text);
+  if (text.empty()) return;
+  const bool flushes = GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_CUSTOM_DOWNSTREAM_OOB) give_time_to_read();
+  if (const auto server = this->server())
+    server->send_at_once(text, flushes ? LinkServer::Unread::send : LinkServer::Unread::skip);
+}
+
+/// The thread that sends what overtakes may be the application's. It waits for a moment, once, and clients that read
+/// nothing, as those that are paused, go without.
+void Outlet::give_time_to_read() {
+  constexpr auto longest = 1s;
+  const Deadline end = gave_time_ ? Deadline{} : Clock::now() + longest;
+  do {
+    // Not held for long: a change of ring waits for it.
+    const auto server = this->server();
+    if (!server || server->wait_until_read(std::min<Deadline>(end, Clock::now() + 10ms))) {
+      gave_time_ = false;
+      return;
+    }
+  } while (!stopping_ && !flushing_ && Clock::now() < end);
+  if (gave_time_.exchange(true)) return;
+  GST_WARNING_OBJECT(sink_, "events out of band do not reach clients that have read nothing for 1 s");
 }
 
 void Outlet::forget(std::uint32_t key, LinkServer* server) {
@@ -200,7 +220,8 @@ void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
   const Keeping keeping = keeping_of(event);
   if (keeping == Keeping::segment) forget(gst::key_of(Keeping::end), server_.get());  // of the last one, which was done
-  if ((keeping == Keeping::none || keeping == Keeping::end) && !serve_without_frame(lock)) return;
+  const bool needs_clients = (keeping == Keeping::none && crosses(GST_EVENT_TYPE(event))) || keeping == Keeping::end;
+  if (needs_clients && !serve_without_frame(lock)) return;
   unsigned left_out = 0;
   const LinkText text = text_of(event, &left_out);
   if (text.empty() && GST_EVENT_TYPE(event) == GST_EVENT_CAPS) {
@@ -234,8 +255,10 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   }
   const MetaText metas = frame.carrier ? text_of_metas(frame.carrier.get(), max_link_note) : MetaText();
   if (metas.left_out != 0) {
-    GST_DEBUG_OBJECT(sink_, "%u metas of a frame do not cross: they cannot be written, or take more than %zu bytes",
-                     metas.left_out, max_link_note);
+    GST_DEBUG_OBJECT(
+        sink_,
+        "%u metas of a frame do not cross, or not all of them: they cannot be written, or take more than %zu bytes",
+        metas.left_out, max_link_note);
   }
   wait_for_client();
   if (!flushing_) server_->show(std::move(frame.lease), metas.text);

@@ -34,8 +34,10 @@
  */
 #include "gst/sink/sink.hpp"
 
+#include <gst/audio/audio.h>
 #include <gst/video/video.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -45,6 +47,8 @@
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/link/access.hpp"
+#include "gst/link/event_text.hpp"
+#include "gst/memory/caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/preroll.hpp"
@@ -123,17 +127,34 @@ gboolean base_event(GstBaseSink* sink, GstEvent* event) {
 
 GstEvent* start_among_others(GstElement* sink, GstEvent* start);
 
+/// Of a frame, before there is one: a ring that is too small for it would be followed by another at once.
+std::size_t likely_bytes(const GstCaps* caps) {
+  constexpr std::size_t page = 4096;
+  constexpr std::size_t most_audio = std::size_t{1} << 20U;
+  constexpr gint parts_of_second = 10;  // longer buffers of audio are rare
+  if (caps == nullptr || gst_caps_get_size(caps) == 0) return page;
+  const GstStructure* const media = gst_caps_get_structure(caps, 0);
+  GstVideoInfo video;
+  if (gst_structure_has_name(media, "video/x-raw") != 0 && gst_video_info_from_caps(&video, caps) != 0) {
+    return video.size;
+  }
+  GstAudioInfo audio;
+  if (gst_structure_has_name(media, "audio/x-raw") != 0 && gst_audio_info_from_caps(&audio, caps) != 0) {
+    return std::min(static_cast<std::size_t>(audio.bpf) * static_cast<std::size_t>(audio.rate / parts_of_second + 1),
+                    most_audio);
+  }
+  return page;
+}
+
 /// Clients connect to a ring. A stream may end without a frame, or begin with a gap or a custom event, which is not
 /// kept for who connects later: then there is a ring before its first frame. False, with an error on the bus: there is
 /// none.
 bool provide_ring(GstBaseSink* sink, GstEvent* event) {
+  if (!gpumap::gst::crosses(GST_EVENT_TYPE(event))) return true;
   if (gpumap::gst::is_sticky(event) && GST_EVENT_TYPE(event) != GST_EVENT_EOS) return true;
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(GST_BASE_SINK_PAD(sink)));
-  GstVideoInfo info;
-  const bool is_video = caps && gst_structure_has_name(gst_caps_get_structure(caps.get(), 0), "video/x-raw") != 0 &&
-                        gst_video_info_from_caps(&info, caps.get()) != 0;
   try {
-    state_of(sink).core->provide_ring(is_video ? info.size : 1);
+    state_of(sink).core->provide_ring(likely_bytes(caps.get()));
     return true;
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
 #include "watch.hpp"
 
@@ -103,6 +104,44 @@ TEST_F(LinkSides, FramesThatGrowLeaveNobodyBehind) {
     ++n;
   }
   EXPECT_EQ(n, 20U);
+}
+
+// A ring that is made for a gap holds the frames that follow.
+TEST_F(LinkSides, AGapBeforeAudioMakesARingForIt) {
+  Pipeline producer(
+      "appsrc name=in format=time caps=audio/x-raw,format=F32LE,rate=48000,channels=2,layout=interleaved ! "
+      "gpumapsink name=sink sync=false wait-for-connection=true " +
+      socket());
+  start(producer);
+  const Pad pad(gst_element_get_static_pad(producer.element("sink"), "sink"));
+  gst_pad_send_event(pad.get(), gst_event_new_stream_start("audio"));
+  gst_pad_send_event(
+      pad.get(),
+      gst_event_new_caps(new_caps("audio/x-raw,format=F32LE,rate=48000,channels=2,layout=interleaved").get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_send_event(pad.get(), gst_event_new_segment(&segment));
+  const auto channel = Channel::open("socket " + path);
+  gst_pad_send_event(pad.get(), gst_event_new_sink_message("mine", gst_message_new_eos(nullptr)));
+  EXPECT_EQ(channel->slots(), 0U) << "it does not cross";
+  std::thread gap([&] { gst_pad_send_event(pad.get(), gst_event_new_gap(0, GST_MSECOND)); });
+  LinkConsumerOptions options;
+  options.path = path;
+  options.patience = patience;
+  options.leak = LinkLeak::no;
+  const auto client = LinkConsumer::connect(options);
+  gap.join();
+  constexpr std::size_t bytes = std::size_t{1024} * 8;
+  EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(bytes, 1), GST_MSECOND)));
+  LinkFrame frame;
+  ReadLease lease;
+  LinkNext next = LinkNext::timeout;
+  EXPECT_TRUE(eventually([&] {
+    next = client->next(lease, frame, Clock::now() + 1s);
+    return next == LinkNext::frame || next == LinkNext::closed;
+  }));
+  EXPECT_EQ(next, LinkNext::frame) << "another ring came: " << client->why();
+  EXPECT_EQ(frame.info.bytes, bytes);
 }
 
 // It is waited for longer than one that may miss frames.
