@@ -26,6 +26,11 @@ VulkanFeatures::VulkanFeatures(const vk::raii::PhysicalDevice& physical) : capab
   v12.storageBuffer8BitAccess = VK_TRUE;
   v12.shaderInt8 = VK_TRUE;
   v12.scalarBlockLayout = VK_TRUE;
+  if (physical.getProperties().apiVersion < VK_API_VERSION_1_3) {
+    chain_.unlink<vk::PhysicalDeviceMaintenance4Features>();
+  } else {
+    chain_.get<vk::PhysicalDeviceMaintenance4Features>().maintenance4 = VK_TRUE;  // LocalSizeId
+  }
   allow_arithmetic(physical);
   allow_float_atomics(physical);
   const auto properties = physical.getProperties2<vk::PhysicalDeviceProperties2, vk::PhysicalDeviceVulkan11Properties,

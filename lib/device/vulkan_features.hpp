@@ -29,7 +29,8 @@ class VulkanFeatures {
   void allow_float_controls(const vk::PhysicalDeviceVulkan12Properties& properties);
 
   vk::StructureChain<vk::PhysicalDeviceFeatures2, vk::PhysicalDeviceVulkan11Features,
-                     vk::PhysicalDeviceVulkan12Features, vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT>
+                     vk::PhysicalDeviceVulkan12Features, vk::PhysicalDeviceMaintenance4Features,
+                     vk::PhysicalDeviceShaderAtomicFloatFeaturesEXT>
       chain_;
   std::vector<const char*> extensions_;
   std::vector<std::uint32_t> capabilities_;
