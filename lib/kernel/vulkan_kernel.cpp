@@ -103,13 +103,13 @@ class LoadedVulkanKernel final : public VulkanKernel {
       : name_(source.name), pipeline_(std::make_shared<Pipeline>()) {
     pipeline_->device = std::move(device);
     const std::string code = source.language == Language::glsl ? compile_glsl(source) : source.code;
-    const SpirvModule module = of_file(source, [&] { return parse_spirv(code); });
+    // What was compiled here is valid.
+    if (source.language != Language::glsl) of_file(source, [&] { check_valid_spirv(code); });
+    const SpirvModule module = of_file(source, [&] { return read_spirv(code); });
     const ShaderInfo shader = choose_shader(source, module);
     check_interface(source, module);
     check_capabilities(source, module, *pipeline_->device);
     choose_shape(source, shader);
-    // What was compiled here is valid.
-    if (source.language != Language::glsl) of_file(source, [&] { check_valid_spirv(code); });
     try {
       create(code, shader);
     } catch (const vk::SystemError& error) {
@@ -157,6 +157,11 @@ class LoadedVulkanKernel final : public VulkanKernel {
     for (std::size_t axis = 0; axis < threads.size(); ++axis) {
       invocations = std::min(invocations, std::uint64_t{1} << 31) * threads[axis];
       if (threads[axis] > limits.maxComputeWorkGroupSize[axis]) invocations = ~std::uint64_t{0};
+    }
+    if (invocations == 0) {
+      throw Error(ErrorCode::compile, fmt::format("kernel {}: its workgroup of {} x {} x {} has no threads: set "
+                                                  "local_size, or leave it to gpumap.glsl",
+                                                  name_, threads[0], threads[1], threads[2]));
     }
     if (invocations > limits.maxComputeWorkGroupInvocations) {
       throw Error(

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Kernels that cannot be loaded: what a launch does not give, what the device lacks, what is no kernel.
+// Kernels that cannot be loaded: what a launch does not give, what the device lacks, what is no kernel. What is read of
+// SPIR-V, by the errors that name it.
 #include <gmock/gmock.h>
 
+#include <spirv-tools/libspirv.hpp>
+
+#include <algorithm>
 #include <cstring>
 #include <initializer_list>
+#include <random>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend_bench.hpp"
 #include "error_of.hpp"
@@ -17,9 +23,35 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
+KernelSource spirv(std::string code) {
+  return {.language = Language::spirv, .name = "strange.spv", .code = std::move(code), .function = {}};
+}
+
+/// A module of two empty functions, %main and %other, with these entry points, modes and decorations, then constants.
+KernelSource assembled(const std::string& entry_points, const std::string& constants = {}) {
+  std::vector<std::uint32_t> words;
+  spvtools::SpirvTools tools(SPV_ENV_UNIVERSAL_1_5);
+  EXPECT_TRUE(tools.Assemble("OpCapability Shader\nOpMemoryModel Logical GLSL450\n" + entry_points +
+                                 "\n%void = OpTypeVoid\n%type = OpTypeFunction %void\n%u32 = OpTypeInt 32 0\n"
+                                 "%uvec3 = OpTypeVector %u32 3\n" +
+                                 constants +
+                                 "\n%main = OpFunction %void None %type\n%first = OpLabel\nOpReturn\nOpFunctionEnd\n"
+                                 "%other = OpFunction %void None %type\n%second = OpLabel\nOpReturn\nOpFunctionEnd\n",
+                             &words));
+  return spirv({reinterpret_cast<const char*>(words.data()), words.size() * sizeof(words[0])});
+}
+constexpr const char* compute_main = "OpEntryPoint GLCompute %main \"main\"\nOpExecutionMode %main LocalSize 8 4 2\n";
+
 class KernelRefusals : public BackendTest {
  protected:
   std::shared_ptr<Kernel> load(const KernelSource& source) { return Kernel::load(bench_->device(), source); }
+  /// Each error of SPIR-V names the file and the version of SPIRV-Tools.
+  std::string invalid_spirv(const KernelSource& source) {
+    std::string error = error_of(ErrorCode::compile, [&] { return load(source); });
+    EXPECT_THAT(error,
+                AllOf(HasSubstr("kernel strange.spv: not valid SPIR-V (SPIRV-Tools v20"), HasSubstr("spirv-val")));
+    return error;
+  }
 };
 
 INSTANTIATE_TEST_SUITE_P(Vulkan, KernelRefusals, ::testing::Values(Backend::vulkan));
@@ -81,22 +113,25 @@ TEST_P(KernelRefusals, RefusesCapabilitiesThatAreNotEnabled) {
     EXPECT_THAT(error_of(ErrorCode::not_supported, [&, &asked = source] { return load(asked); }), HasSubstr(message))
         << source.code;
   }
-  KernelSource unknown{.language = Language::spirv, .name = "unknown.spv", .code = {}, .function = {}};
-  unknown.code = compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {}\n"));
-  const std::uint32_t declares[] = {2U << 16U | 17U, 31337};
-  unknown.code.insert(20, reinterpret_cast<const char*>(declares), sizeof declares);
-  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(unknown); }),
-              HasSubstr("needs the SPIR-V capability 31337"));
+  const auto declares = [](std::uint32_t capability) {
+    KernelSource source = assembled(compute_main);
+    const std::uint32_t instruction[] = {2U << 16U | 17U, capability};
+    source.code.insert(20, reinterpret_cast<const char*>(instruction), sizeof instruction);
+    return source;
+  };
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(declares(41)); }),
+              AllOf(HasSubstr("strange.spv"), HasSubstr("needs the SPIR-V capability 41")));
+  // SPIRV-Tools may be too old to know it.
+  EXPECT_THAT(invalid_spirv(declares(31337)), HasSubstr("31337"));
 }
 
 // Of strangers' modules the rules are checked: a driver may crash on one that breaks them.
 TEST_P(KernelRefusals, RefusesModulesThatBreakTheRules) {
-  KernelSource whole{.language = Language::spirv, .name = "strange.spv", .code = {}, .function = {}};
-  whole.code =
-      compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {\n"
-                        "  for (uint64_t i = gpumap_thread(); i < frame.in_view.bytes; i += 7ul) {\n"
-                        "    store_u8(frame.out_view.plane[0] + i, load_u8(frame.in_view.plane[0] + i));\n"
-                        "  }\n}\n"));
+  const KernelSource whole =
+      spirv(compile_glsl(glsl("#version 460\n#include <gpumap.glsl>\nvoid main() {\n"
+                              "  for (uint64_t i = gpumap_thread(); i < frame.in_view.bytes; i += 7ul) {\n"
+                              "    store_u8(frame.out_view.plane[0] + i, load_u8(frame.in_view.plane[0] + i));\n"
+                              "  }\n}\n")));
   EXPECT_NE(load(whole), nullptr);
   // A function without an end, and one whose blocks end as no block of a compute shader may.
   const auto with_word = [&](std::uint32_t from, std::uint32_t to) {
@@ -110,10 +145,94 @@ TEST_P(KernelRefusals, RefusesModulesThatBreakTheRules) {
   };
   constexpr std::uint32_t function_end = 1U << 16U | 56U, branch = 2U << 16U | 249U, nop = 1U << 16U,
                           kill = 2U << 16U | 252U;
-  for (const KernelSource& broken : {with_word(function_end, nop), with_word(branch, kill)}) {
-    EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(broken); }),
-                AllOf(HasSubstr("strange.spv"), HasSubstr("no valid SPIR-V"), HasSubstr("spirv-val")));
+  invalid_spirv(with_word(function_end, nop));
+  invalid_spirv(with_word(branch, kill));
+}
+
+TEST_P(KernelRefusals, RefusesWhatIsNoModule) {
+  // Without its second function it is no module either.
+  const std::string second = "OpEntryPoint GLCompute %other \"other\"\n";
+  const std::string whole = assembled(second + compute_main + "OpExecutionMode %other LocalSize 1 1 1\n").code;
+  const auto with = [&](std::size_t word, std::uint32_t value) {
+    std::string made = whole;
+    std::memcpy(made.data() + word * sizeof value, &value, sizeof value);
+    return spirv(made);
+  };
+  ASSERT_NE(load(spirv(whole)), nullptr);
+  EXPECT_THAT(invalid_spirv(spirv("")), HasSubstr("does not start with a header"));
+  EXPECT_THAT(invalid_spirv(spirv("#version 460\nvoid main() {\n}\n")), HasSubstr("not a multiple of 4"));
+  EXPECT_THAT(invalid_spirv(spirv("#version 460\nvoid main() {}\n")), HasSubstr("does not start with a header"));
+  EXPECT_THAT(invalid_spirv(with(1, 99U << 16U)), HasSubstr("is of SPIR-V 99.0"));
+  EXPECT_THAT(invalid_spirv(with(1, 0x10700)), HasSubstr("is of SPIR-V 1.7"));
+  invalid_spirv(with(3, 0));           // no ids
+  invalid_spirv(with(5, 0xFFFF0011));  // an instruction longer than the module
+  // SPIRV-Tools reads the other byte order, a driver does not.
+  std::string swapped = whole;
+  for (std::size_t at = 0; at < swapped.size(); at += 4) std::reverse(swapped.data() + at, swapped.data() + at + 4);
+  EXPECT_THAT(invalid_spirv(spirv(swapped)), HasSubstr("byte order"));
+  for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) invalid_spirv(spirv(whole.substr(0, bytes)));
+  std::mt19937 random(5);
+  for (int i = 0; i < 300; ++i) {
+    std::string noise = whole.substr(0, 20);
+    noise.resize(20 + random() % 64 * 4);
+    std::generate(noise.begin() + 20, noise.end(), [&] { return static_cast<char>(random()); });
+    invalid_spirv(spirv(noise));
   }
+}
+
+TEST_P(KernelRefusals, FindsTheEntryPoint) {
+  const std::string fragment = "OpEntryPoint Fragment %other \"other\"\n";
+  const std::string origin = "OpExecutionMode %other OriginUpperLeft\n";
+  EXPECT_THAT(invalid_spirv(assembled("")), HasSubstr("OpEntryPoint"));
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(assembled(fragment + origin)); }),
+              HasSubstr("no compute entry point 'main' in it, and no other"));
+  EXPECT_NE(load(assembled(fragment + compute_main + origin)), nullptr);
+
+  KernelSource several = assembled(
+      "OpEntryPoint GLCompute %main \"small\"\nOpEntryPoint GLCompute %other \"large\"\n"
+      "OpExecutionMode %main LocalSize 2 1 1\nOpExecutionMode %other LocalSize 64 1 1\n");
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(several); }),
+              HasSubstr("no compute entry point 'main' in it, only small, large"));
+  several.block = {1, 1, 1};
+  for (const auto& [function, size] : {std::pair{"small", "2x1x1"}, {"large", "64x1x1"}}) {
+    several.function = function;
+    EXPECT_THAT(error_of([&] { return load(several); }), HasSubstr(std::string("its own workgroup of ") + size));
+  }
+}
+
+TEST_P(KernelRefusals, FindsTheSizeOfAWorkgroup) {
+  const std::string entry_point = "OpEntryPoint GLCompute %main \"main\"\n";
+  const std::string constants = "%x = OpSpecConstant %u32 16\n%y = OpSpecConstant %u32 4\n%z = OpSpecConstant %u32 1\n";
+  const std::string built_in = constants + "%size = OpSpecConstantComposite %uvec3 %x %y %z\n";
+  const std::string modes[] = {"OpExecutionMode %main LocalSize 1 1 1\nOpDecorate %size BuiltIn WorkgroupSize\n",
+                               "OpExecutionModeId %main LocalSizeId %x %y %z\n"};
+  const auto spec_ids = [](const char* x, const char* y, const char* z) {
+    return std::string("OpDecorate %x SpecId ") + x + "\nOpDecorate %y SpecId " + y + "\nOpDecorate %z SpecId " + z +
+           "\n";
+  };
+  const auto load_with_block = [&](KernelSource source) {
+    source.block = {32, 2, 1};
+    return load(source);
+  };
+  EXPECT_THAT(error_of([&] { return load_with_block(assembled(compute_main)); }), HasSubstr("workgroup of 8x4x2"));
+  for (const std::string& mode : modes) {
+    EXPECT_NE(load_with_block(assembled(entry_point + mode + spec_ids("0", "1", "2"), built_in)), nullptr);
+    // Other specialisation constants than 0, 1, 2 are the user's own.
+    EXPECT_THAT(
+        error_of([&] { return load_with_block(assembled(entry_point + mode + spec_ids("7", "1", "2"), built_in)); }),
+        HasSubstr("workgroup of 16x4x1"));
+  }
+  invalid_spirv(assembled(entry_point));
+  EXPECT_THAT(error_of(ErrorCode::compile,
+                       [&] {
+                         return load(assembled(entry_point + modes[0],
+                                               "%x = OpConstant %u32 2\n%y = OpSpecConstantOp %u32 IAdd %x %x\n"
+                                               "%size = OpSpecConstantComposite %uvec3 %x %y %x\n"));
+                       }),
+              AllOf(HasSubstr("strange.spv"), HasSubstr("is not three constants of 32 bits")));
+  EXPECT_THAT(error_of(ErrorCode::compile,
+                       [&] { return load(assembled(entry_point + "OpExecutionMode %main LocalSize 8 0 1\n")); }),
+              HasSubstr("strange.spv"));
 }
 
 // A driver takes such modules and crashes at the launch.

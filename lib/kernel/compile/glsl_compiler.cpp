@@ -14,7 +14,7 @@
 
 #include "gpumap/error.hpp"
 #include "kernel/compile/compiler_log.hpp"
-#include "kernel/compile/spirv_constants.hpp"
+#include "kernel/compile/spirv.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {

@@ -21,14 +21,20 @@ struct SpirvModule {
   std::vector<ShaderInfo> shaders;          ///< its compute entry points
   std::vector<std::uint32_t> capabilities;  ///< SpvCapability values
   bool uses_descriptors = false;            ///< it declares buffers, images, samplers or uniforms
-  std::uint64_t push_constant_bytes = 0;    ///< end of the largest push-constant block; max where that is unknown
+  std::uint64_t push_constant_bytes = 0;    ///< end of the largest push-constant block; 2^40 where that is unknown
 };
 
-/// Trusts nothing. Throws Error(compile) for what is not a SPIR-V module.
-[[nodiscard]] SpirvModule parse_spirv(std::string_view bytes);
-
-/// A driver trusts a module, and may crash on one that breaks the rules of SPIR-V or of Vulkan. Throws Error(compile)
-/// with what SPIRV-Tools says of it.
+/// Validates a module by SPIRV-Tools: a driver may crash on a module that breaks the rules of SPIR-V or of Vulkan.
+/// Throws Error(compile) with the cause and the version of SPIRV-Tools.
 void check_valid_spirv(std::string_view bytes);
+
+/// Reads a module by SPIRV-Tools. The module is one that check_valid_spirv() takes or that shaderc made. Throws
+/// Error(compile).
+[[nodiscard]] SpirvModule read_spirv(std::string_view bytes);
+
+/// A module from shaderc, with the capabilities that its constants of 8 and 16 bits need. glslang declares them for
+/// arithmetic alone. The optimizer behind it folds conversions into constants and declares nothing: drivers take that,
+/// the specification and newer validation layers do not.
+[[nodiscard]] std::string with_capabilities_of_constants(std::string spirv);
 
 }  // namespace gpumap
