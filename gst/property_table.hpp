@@ -14,7 +14,7 @@
 
 namespace gpumap::gst {
 
-/// What GObject is told of a property, and what happens when it is set and read. Both are called from any thread, and
+/// What GObject knows about a property, and what happens when it is set and read. Both are called from any thread, and
 /// take what lock they need.
 struct Property {
   GParamSpec* spec;

@@ -7,9 +7,9 @@
 namespace gpumap {
 
 /// Whether this is still the process that made an object, and not a child of its fork(): what the object shares with
-/// other threads or processes is none of a child's business. The child has neither its threads, nor whoever holds its
-/// locks, nor its GPU, and what both map is the parent's. So there the object does nothing, and what it owns is leaked.
-/// Thread safety: any thread.
+/// other threads or processes does not concern a child. The child has neither its threads, nor the thread that holds
+/// its locks, nor its GPU, and what both map is the parent's. So there the object does nothing, and what it owns is
+/// leaked. Thread safety: any thread.
 class OwnProcess {
  public:
   OwnProcess() noexcept : made_in_(watch_forks()) {}

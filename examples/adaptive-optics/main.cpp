@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A loop of adaptive optics around the kernels commands.cu or commands.comp: options, and what is told of a run.
+// A loop of adaptive optics around the kernels commands.cu or commands.comp: options, and the report of a run.
 // Started by the command `run` beside it.
 #include <fmt/format.h>
 #include <gst/gst.h>

@@ -61,7 +61,7 @@ void main() {
   const uint64_t groups = uint64_t(gl_NumWorkGroups.x * gl_NumWorkGroups.y);
   atomicAdd(gpumap_u64_at(frame.state).value, uint64_t(sums[0]));
   atomicAdd(gpumap_u64_at(frame.state + 8ul).value, squares[0]);
-  memoryBarrierBuffer();  // whoever sees this workgroup counted sees its sums
+  memoryBarrierBuffer();  // a workgroup that sees this one counted sees its sums
   if (atomicAdd(gpumap_u64_at(frame.state + 16ul).value, 1ul) + 1ul != groups) return;
 
   // The last workgroup has all there is.

@@ -66,7 +66,7 @@ extern "C" __global__ void focus(gpumap_frame frame) {
   if (within == 0) {
     atomicAdd(&all.sum, static_cast<gpumap_u64>(sums[0]));
     atomicAdd(&all.square, squares[0]);
-    __threadfence();  // whoever sees this block counted sees its sums
+    __threadfence();  // a block that sees this one counted sees its sums
     last = atomicAdd(&all.groups, 1ull) + 1 == 1ull * gridDim.x * gridDim.y;
   }
   // The last block has all there is.

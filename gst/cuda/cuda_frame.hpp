@@ -52,7 +52,7 @@ class CudaFrame {
 
 /// Frames that GPU work still uses when their element has handed its output on, or was flushed. They go back by
 /// themselves, some ms after that work at the latest: an upstream with few buffers may need them before it can send
-/// anything. Whoever destroys this has waited for that work. Thread safety: every member from any thread.
+/// anything. The owner waits for that work before it destroys this. Thread safety: every member from any thread.
 class CudaLoans {
  public:
   CudaLoans() = default;

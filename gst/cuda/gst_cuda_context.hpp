@@ -10,7 +10,7 @@ namespace gpumap::gst {
 /// missing. Thread-safe.
 [[nodiscard]] GstCudaContext* shared_cuda_context(const Device& device);
 
-/// True for a GstCudaContext of the same CUDA context, whoever wrapped it.
+/// True for a GstCudaContext of the same CUDA context, whichever library wrapped it.
 [[nodiscard]] bool is_shared_context(const Device& device, GstCudaContext* context);
 
 /// Makes the context current for its lifetime.

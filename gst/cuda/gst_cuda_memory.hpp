@@ -40,7 +40,7 @@ void post_cuda_context(GstElement* element, const Device& device);
 [[nodiscard]] CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access,
                                  const GstVideoInfo& expected);
 
-/// What `queue` is given from here on starts after what is under way on the frame's stream: be it what fills the
+/// What `queue` is given from here on starts after what is under way on the frame's stream: what fills the
 /// memory, or what still reads what was there before. The GPU waits. Throws Error(device_lost).
 void take_over(Queue& queue, const CudaFrame& frame);
 /// The frame names a stream, so that hand_over() orders who comes next. (GStreamer 1.24 and later, as a rule.)

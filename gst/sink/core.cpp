@@ -29,7 +29,7 @@ constexpr int starved_slices = 10;
 // So would those that keep all but what the reader keeps, who may keep its last frame until the next one comes. But a
 // reader may also be slow, or paused: wait longer.
 constexpr int stalled_slices = 50;
-// A ring that is full while no gpumapsrc is there: so long, and it is said.
+// After this time with a full ring and no gpumapsrc, the element warns.
 constexpr int lonely_slices = 150;
 
 /// Where the ways of the frames go; null: they are not followed. What an application asks for begins with its start; a

@@ -70,7 +70,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits);
   /// The next frame, of `bytes`, gets host memory to see how long that takes to fill.
   [[nodiscard]] bool times_host(std::size_t bytes) const { return slow_slots_.times_host(bytes); }
-  /// A frame is in the element while this lives, be it that it waits for the clock.
+  /// RAII: a frame is being rendered, the wait for the clock included.
   class Rendering {
    public:
     explicit Rendering(SinkCore& core) : core_(core) { ++core_.rendering_; }
@@ -176,7 +176,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::shared_ptr<MapCounters> maps_ = std::make_shared<MapCounters>();
 
   std::mutex provisioning_;
-  std::mutex order_;          ///< of frames and changes of ring, as the channel is told of them; ahead of mutex_
+  std::mutex order_;          ///< of frames and changes of ring, as the channel receives them; ahead of mutex_
   mutable std::mutex mutex_;  ///< of what follows, up to log_
   std::shared_ptr<Device> device_;
   std::shared_ptr<const Session> session_;

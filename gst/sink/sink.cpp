@@ -333,7 +333,7 @@ void start(GstElement* element, SinkState& state) {
   const auto settings = gpumap::gst::sink_settings(element);
   auto users = gpumap::gst::users_of(settings.allowed_users);
   const mode_t mode = gpumap::gst::mode_of(settings.socket_mode);
-  // First: it may be somebody else's. Whoever connects before there is a frame waits there.
+  // First: it may be somebody else's. A client that connects before there is a frame waits there.
   auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path, mode);
   state.core->start(element, settings);
   if (!address) return;

@@ -142,8 +142,8 @@ bool SrcStream::has_sink_beside() {
   return sink && same_pipeline(element_, sink.get());
 }
 
-/// Whoever made the frames says in its own pipeline that a part of the stream begins that was sought for, and that it
-/// is done. This element says it in this one, where the application may have sought.
+/// The producer says in its own pipeline that a part of the stream begins that was sought for, and that it is done.
+/// This element says it in this one, where the application may have sought.
 void SrcStream::tell_of_segment_start() {
   GstSegment segment;
   gst_event_copy_segment(segment_, &segment);

@@ -133,7 +133,7 @@ gboolean src_event(GstPad* pad, GstObject* parent, GstEvent* event) {
       // The pad notes it by itself; upstream of the sink may give other caps, too.
       (void)stream.send_upstream(event);
       return TRUE;
-    default:  // seeks, QoS, navigation: for whoever made the frames
+    default:  // seeks, QoS, navigation: for the elements that made the frames
       return static_cast<gboolean>(stream.send_upstream(event));
   }
 }

@@ -21,9 +21,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-// No slot came back for so long, with all but one lent: downstream keeps them (an encoder with lookahead, a queue with
-// a threshold, videorate), it is not merely slow. While it prerolls nothing can be slow: it waits for frames or has
-// them.
+// No slot came back for this time, with all but one lent: downstream keeps them (an encoder with lookahead, a queue
+// with a threshold, videorate), it is not merely slow. While it prerolls nothing can be slow: it waits for frames or
+// has them.
 constexpr auto patience_playing = 1000ms;
 constexpr auto patience_prerolling = 200ms;
 constexpr auto look_again = 20ms;

@@ -64,7 +64,7 @@ class SrcStream {
   /// at EOS upstream of the sink is told. One that was sent to a pipeline in which the sink is, too, comes through the
   /// ring, behind what is queued, and this one is dropped. False: not started. From any thread.
   bool send_downstream(GstEvent* event);
-  /// Takes an event from downstream for whoever feeds the sink. False: there is no one, or it was refused.
+  /// Takes an event from downstream for the element that feeds the sink. False: there is none, or it refused.
   bool send_upstream(GstEvent* event);
   /// Downstream took no more, for nothing was linked there. Now something may be. From any thread.
   void relinked();

@@ -20,7 +20,7 @@ class CudaPartition {
   CudaPartition(const CudaPartition&) = delete;
   CudaPartition& operator=(const CudaPartition&) = delete;
 
-  /// A non-blocking stream whose kernels run on these alone. Whoever asked destroys it, before this.
+  /// A non-blocking stream whose kernels run on these alone. The caller destroys it, before this.
   [[nodiscard]] CUstream create_stream(int priority) const;
   [[nodiscard]] std::uint32_t multiprocessors() const noexcept { return multiprocessors_; }
 

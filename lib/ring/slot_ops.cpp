@@ -29,8 +29,8 @@ void make_free(ControlBlock& block, const Limits& limits, std::uint32_t slot) no
   if (push(FreedQueue{block}, limits, slot)) sound(block.producer_bell);
 }
 
-/// Pop the oldest published slot and set the consumer's word, as whoever popped the ticket may: nobody else does until
-/// the slot is free again. No compare-and-swap, for nobody else writes it meanwhile.
+/// Pop the oldest published slot and set the consumer's word, as the thread that popped the ticket may: nobody else
+/// does until the slot is free again. No compare-and-swap, for nobody else writes it meanwhile.
 template <typename... Wanted>
 Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase next, const Wanted&... wanted) {
   switch (pop(PublishedQueue{block}, limits, ticket, wanted...)) {

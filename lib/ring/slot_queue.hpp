@@ -83,7 +83,7 @@ struct SeenEntries {
 };
 
 /// The freed queue for those who pop. Eight entries lie on a line, which the consumer takes away with each slot that it
-/// frees: whoever has to fetch it copies all that is there, and the next pops leave the line with the consumer.
+/// frees: the core that has to fetch it copies all that is there, and the next pops leave the line with the consumer.
 ///
 /// A copy may be old, never wrong: the entry of a ticket changes only after that ticket was popped, and then the
 /// popper's compare-and-swap on the cursor fails.

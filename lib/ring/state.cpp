@@ -134,7 +134,7 @@ bool Ring::State::take_back(std::uint32_t& slot) {
     }
     switch (writers.freed(slot)) {
       case ring::Writers::Freed::parked:
-        // The frame is dropped, but whoever wrote it keeps the slot: the next one, then.
+        // The frame is dropped, but its writer keeps the slot: the next one, then.
         continue;
       case ring::Writers::Freed::corrupt:
         ++bad;

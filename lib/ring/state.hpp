@@ -29,9 +29,10 @@ struct Ring::State {
   /// four times. The handle, which is all shared_ptrs that came from create(), counts as one on each side, so a count
   /// moves through zero only once the handle is gone.
   ///
-  /// Then it may do so more than once: who has a ReadLease may still acquire. Whoever raises a count from zero adds a
-  /// side, and whoever lowers it to zero takes one away, in whichever order the two come: `sides` does not reach zero
-  /// meanwhile, because the one who raises has a lease of the other side, or the ring would not be his to call.
+  /// Then it may do so more than once: a caller that has a ReadLease may still acquire. The caller that raises a count
+  /// from 0 adds a side, and the caller that lowers it to 0 takes one away, in whichever order the two come: `sides`
+  /// does not reach zero meanwhile, because the raising caller has a lease of the other side; without one it may not
+  /// call this.
   struct alignas(ring::line_bytes) Leases {
     std::atomic<std::uint64_t> count{1};
   };

@@ -313,7 +313,8 @@ class Bench {
   };
   void cost_of(Cost& cost) {
     const unsigned frames = options_.cost_frames;
-    // Who finds nothing for so long sleeps: there may be more consumers than cores. Waking them is in few of the times.
+    // A consumer that finds nothing for this time sleeps: there may be more consumers than cores. Waking them is in few
+    // of the times.
     Served served(options_, shared_, make_ring(options_, options_.slots, small_bytes), cost.consumers, frames, 200us);
     std::vector<std::int64_t> ns;
     for (std::uint64_t n = 0; n < frames; ++n) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // What the death of a process costs the others, for elements that carry frames between processes: one producer, a
 // witness that takes frames all the time, and a victim beside it. The killer takes the victim (SIGKILL), stops it
-// (SIGSTOP), or takes the producer; whoever died, or gave up, starts again at once, as under a service manager. All
-// pairs of elements meet the same killer and the same frames. Every 64 bytes of a frame say which frame and place they
-// are: a frame with another line in it is torn.
+// (SIGSTOP), or takes the producer; a process that died, or gave up, starts again at once, as under a service manager.
+// All pairs of elements meet the same killer and the same frames. Every 64 bytes of a frame say which frame and place
+// they are: a frame with another line in it is torn.
 //
 // Not measured: the time of a frame across (gpumap-latency), and what a kernel on the GPU does to it.
 #include <fcntl.h>
@@ -386,7 +386,7 @@ int main(int argc, char** argv) {
   app.add_option("--kills", options.kills, "How often someone is killed or stopped")->check(CLI::PositiveNumber);
   app.add_option("--fps", options.fps, "Frames a second")->check(CLI::Range(1, 1000));
   app.add_option("--bytes", options.bytes, "Bytes of a frame")->check(CLI::Range(64, 1 << 20));
-  app.add_option("--hang-ms", options.hang_ms, "So long without a frame, and all are started anew")
+  app.add_option("--hang-ms", options.hang_ms, "After this time without a frame, all are started anew")
       ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the killer");
   app.add_option("--json", options.json, "Write the figures there");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""gpumap-latency --processes 2 from the command line: what is sent arrives with its whole way, and whoever dies, stops
-or is interrupted leaves no process, no socket and no question why."""
+"""gpumap-latency --processes 2 from the command line: what is sent arrives with its whole way, and a process that dies,
+stops or is interrupted leaves no process, no socket and no question why."""
 import csv
 import itertools
 import json

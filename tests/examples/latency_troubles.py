@@ -130,7 +130,7 @@ def frames_of_csv():
 
 
 def as_many_in_flight_as_are_told():
-    """Upstream begins a frame when few enough are under way, whoever upstream is."""
+    """Upstream begins a frame when few enough are under way, whichever element upstream is."""
     for upstream in ("in-place", "videotestsrc"):
         for asked in (1, 3):
             run("--transports", "bar", "--frames", "324x242", "--count", "40", "--upstream", upstream, "--csv", CSV,

@@ -154,7 +154,7 @@ TEST_F(CudaElements, AnotherContextIsRefused) {
   dlclose(library);
 }
 
-// Elements that start and stop around it in any order: whoever comes first asks the others for the context.
+// Elements that start and stop around it in any order: the first to come asks the others for the context.
 TEST_F(CudaElements, StartAndStopBesideThem) {
   NEED("cudaupload", "cudadownload");
   const unsigned cycles = times(200, 30);

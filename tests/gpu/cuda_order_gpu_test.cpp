@@ -122,7 +122,7 @@ extern "C" __global__ void gated(gpumap_frame frame) {
 }
 )";
 
-// From GStreamer 1.24 on frames in CUDA memory go on while the kernel is still to write them: whoever reads them waits
+// From GStreamer 1.24 on frames in CUDA memory go on while the kernel is still to write them: a reader waits
 // on the GPU, or asks libgstcuda to wait. The gate opens when the frames are already at the end of the pipeline.
 TEST_F(CudaOrder, FramesGoOnBeforeTheKernelIsDone) {
   if (!CudaLibrary::get().has_streams) GTEST_SKIP() << "libgstcuda before 1.24: memory names no stream";

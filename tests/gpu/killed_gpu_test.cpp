@@ -40,7 +40,7 @@ std::string plugin_folder() {
 class Process {
  public:
   Process(const std::string& player, const std::string& description, const std::string& log) {
-    // To a file: what a player counts as failed, such as the watchdog's error, is none of this program's failures.
+    // To a file: what a player counts as failed, such as the watchdog's error, is not a failure of this program.
     std::string command = "exec >'" + log + "' 2>&1 ";
     if (player == "gst-launch-1.0") {
       command += "env G_DEBUG= GST_PLUGIN_PATH='" + plugin_folder() + "' gst-launch-1.0 -q " + description;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernels that do wrong, launched and resident: one that takes too long meets the watchdog, one that writes behind its
-// output is told of by check-bounds. The pipelines that come next are none the worse for it.
+// output is reported by check-bounds. The pipelines that come next are none the worse for it.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -89,7 +89,7 @@ TEST_P(ModesFault, AFrameThatTakesTooLongMeetsTheWatchdog) {
   if (!software_) goes_right();
 }
 
-// Radio built-ins behind a kernel that keeps the GPU for long: whoever stops the pipeline does not wait for it.
+// Radio built-ins behind a kernel that keeps the GPU for long: stopping the pipeline does not wait for it.
 TEST_P(ModesFault, ARadioKernelBehindOneThatTakesTooLongCanBeStopped) {
   if (software_) GTEST_SKIP() << "a software driver has no kernel that takes as long";
   std::string keeps = "  if (gpumap_thread() == U64(0)) {\n";

@@ -158,7 +158,8 @@ TEST(TwoPipelines, ASinkThatStopsForGoodMovesNoFrame) {
   });
 }
 
-// "Late at 10 s" is said in the running time of whoever hears it: else an upstream that skips what is late skips all.
+// "Late at 10 s" is said in the running time of the element that hears it: else an upstream that skips what is late
+// skips all.
 TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
   const std::string channel = new_channel();
   SimulatedTime time;

@@ -216,7 +216,7 @@ INSTANTIATE_TEST_SUITE_P(Starts, LateProducer, testing::Combine(testing::Values(
                                   (std::get<1>(test.param) ? "AtASocket" : "OnAChannel");
                          });
 
-// A live consumer does not wait for its first frame. When the producer comes at last, its first frame is not late by
+// A live consumer does not wait for its first frame. When the producer comes, its first frame is not late by
 // the consumer's age: it may be the only one.
 TEST_P(LateProducer, ItsFirstFrameIsDueWhenItStarts) {
   const TemporaryFolder folder;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Whoever is downstream may keep frames, as many as it likes: an encoder that looks ahead, a queue that fills up first,
+// Elements downstream may keep frames, as many as they like: an encoder that looks ahead, a queue that fills up first,
 // an application. The pipeline runs as with a queue in gpumap's place; where slots run short it says so, once.
 #include <regex>
 
@@ -108,7 +108,7 @@ TEST(KeepersApplication, GetsEachFrameItself) {
   }
 }
 
-// Copies cost what slots are there to save: whoever can give more slots is told once, and how many.
+// Copies cost what slots are there to save: the user, who can give more slots, is told once, and how many.
 TEST(KeepersWarning, SaysOnceWhatToDo) {
   Pipeline pipeline(with_gpumap(source + "$MAP ! queue min-threshold-buffers=30 max-size-buffers=40 max-size-bytes=0 "
                                          "max-size-time=0 ! fakesink name=out",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// A new ring is made by whoever asks for larger frames, which need not be the thread that sends frames: an encoder with
-// a queue behind it. No frame is lost, takes another's time or overtakes another on the way from ring to ring.
+// A new ring is made by the thread that asks for larger frames, which need not be the thread that sends frames: an
+// encoder with a queue behind it. No frame is lost, takes another's time or overtakes another on the way from ring to
+// ring.
 #include <condition_variable>
 #include <cstring>
 #include <deque>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The end of a pipeline: EOS sent to all of it drains what is queued, as behind a queue; and a stop in the middle is no
-// error, whoever holds gpumapsink's buffers at that moment.
+// error, whichever element holds gpumapsink's buffers at that moment.
 #include "matrix.hpp"
 #include "watch.hpp"
 

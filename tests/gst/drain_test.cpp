@@ -36,7 +36,7 @@ TEST(Drain, EosWithFramesQueued) {
   }
 }
 
-// Whoever fills a channel may be gone before the one who empties it is made.
+// The element that fills a channel may be gone before the one that empties it is made.
 TEST(Drain, FramesOutliveTheirSink) {
   const Pair pair;
   {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What gpumapkernel tells of itself while it runs.
+// What gpumapkernel reports while it runs.
 #include <gmock/gmock.h>
 
 #include <filesystem>

@@ -204,7 +204,7 @@ TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
   }
 }
 
-// Whoever waits for a slot then is not waiting for the client.
+// A producer that waits for a slot then is not waiting for the client.
 TEST_F(LinkSides, APausedProducerCutsNobodyOff) {
   const std::string problem = best_of_longer_limits([this](Time limit) -> std::string {
     Pipeline producer("videotestsrc ! video/x-raw,format=GRAY8,width=34,height=15 ! gpumapsink name=sink slots=4 " +
@@ -298,8 +298,8 @@ TEST_F(LinkSides, CapsOfAnyLengthCrossOrAreAnError) {
   EXPECT_THAT(other.wait(), HasSubstr("caps that cannot be written"));
 }
 
-// Gaps, tags and the application's own events come without frames, too, and have no end. Whoever may miss nothing is
-// waited for.
+// Gaps, tags and the application's own events come without frames, too, and have no end. The producer waits for a
+// client that may miss nothing.
 TEST_F(LinkSides, EventsForAClientThatStandsAreHeldBack) {
   constexpr int events = 6000;
   constexpr std::uint64_t frames = 7;

@@ -63,8 +63,8 @@ TEST_F(LinkSides, AStreamThatWaitsForItsFirstClientDoesNotEndBefore) {
   EXPECT_LT(least, 4s) << "5 s: it drained";
 }
 
-// Nothing but its end, of a producer that plays or waits for its first client: whoever waits at the path is told, and
-// whoever comes later.
+// Nothing but its end, of a producer that plays or waits for its first client: a client that waits at the path is told,
+// and so is a client that comes later.
 TEST_F(LinkSides, AStreamWithoutAFrameEnds) {
   for (const bool waits : {false, true}) {
     SCOPED_TRACE(waits);
@@ -117,7 +117,7 @@ TEST_F(LinkSides, WhoComesAtTheEndIsToldOfIt) {
   EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), random_data(frame_size, 7));
 }
 
-// As EOS, it is the last of a segment: whoever comes later would wait for frames that do not come.
+// As EOS, it is the last of a segment: a client that comes later would wait for frames that do not come.
 TEST_F(LinkSides, WhoComesBehindSegmentDoneIsToldOfIt) {
   Pipeline producer(from_appsrc());
   start(producer);

@@ -300,7 +300,7 @@ TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
   EXPECT_EQ(mode, -3);
   EXPECT_EQ(format, 12'345);
   EXPECT_EQ(marks, 9U);
-  // A type of another kind is none of these.
+  // A type of another kind is not one of these.
   for (const std::uint8_t kind : {enumeration, flags, flag_set}) {
     LinkText lie = bytes_of("mine");
     put(lie, std::uint32_t{1});

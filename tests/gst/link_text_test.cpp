@@ -220,7 +220,7 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   EXPECT_TRUE(is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)instant-rate-change;"));
 }
 
-// Whoever asks adds to it, and GStreamer asserts that a least latency is one.
+// The caller adds to it, and GStreamer asserts that a least latency is one.
 TEST(LinkText, OfALatencyThatCannotBeIsNoAnswer) {
   const auto is_answer = [](const char* min, const char* max) {
     const Query query(gst_query_new_latency());

@@ -81,7 +81,8 @@ class LoopLimit : public testing::Test {
   std::vector<std::string> warnings_, infos_;
 };
 
-// How often a loop turns nobody can tell before: the first kernel of the user's with one is told of, once in a process.
+// How often a loop turns nobody can tell before: the first kernel of the user's with one is reported, once in a
+// process.
 TEST_F(LoopLimit, OfLoopsIsToldOnce) {
   EXPECT_TRUE(play(""));
   EXPECT_THAT(infos_, ElementsAre(AllOf(HasSubstr("has a loop"), HasSubstr("65535 turns"), HasSubstr("many threads"))));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// A pipeline twice, once with `queue` and once with `gpumapsink gpumapsrc` in its place: whoever stands behind must not
+// A pipeline twice, once with `queue` and once with `gpumapsink gpumapsrc` in its place: the elements behind must not
 // be able to tell the two apart. Every frame and event that reaches the pipeline's last element, named `out`, becomes a
 // line of text, and the lines of both runs are compared.
 #pragma once

@@ -118,7 +118,7 @@ TEST(MemoryChoice, OneTeeFeedsAKernelAndAnElementOnTheCpu) {
   }
 }
 
-// Whoever listens to caps would begin anew at each change of a branch.
+// An element that listens to caps would begin anew at each change of a branch.
 TEST(MemoryChoice, CapsForATeeDoNotGoToAndFro) {
   Pipeline pipeline(
       on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! tee name=t ! queue ! "

@@ -263,7 +263,7 @@ std::vector<GstClockTime> arrive_after_relink(const std::string& passage) {
   gst_bin_add(GST_BIN(pipeline.get()), second.get());
   EXPECT_TRUE(gst_pad_unlink(peer.get(), pad.get()));
   gst_pad_remove_probe(pad.get(), block);
-  // The second frame has found no link once whoever gives it pauses, and a moment later waits for another link.
+  // The second frame has found no link once its sender pauses, and a moment later waits for another link.
   EXPECT_TRUE(eventually([&] { return gst_pad_get_task_state(peer.get()) == GST_TASK_PAUSED; }));
   g_usleep(50000);
   watch.on(second.get());

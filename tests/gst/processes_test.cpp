@@ -223,7 +223,7 @@ class Fifo {
   Fifo(const Fifo&) = delete;
   Fifo& operator=(const Fifo&) = delete;
 
-  /// Whoever writes waits: for what is larger than the pipe, in the first write.
+  /// The writer waits: for what is larger than the pipe, in the first write.
   [[nodiscard]] bool is_full() const {
     int bytes = 0;
     return ioctl(fd_, FIONREAD, &bytes) == 0 && bytes >= fcntl(fd_, F_GETPIPE_SZ);

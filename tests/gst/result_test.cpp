@@ -244,7 +244,7 @@ TEST_F(Result, OfTheSameBytesStay) {
   EXPECT_EQ(checksum_in(gst_sample_get_buffer(sample.get())), checksum_of({std::byte{9}}));
 }
 
-// Whoever never names the result is not waited for; in doubt it is.
+// A kernel that never names the result is not waited for; in doubt it is.
 TEST(ResultMayBeNamed, IsSeenInTheSource) {
   const auto may = [](Language language, const char* code) {
     return ResultBlocks::may_name({.language = language, .name = "k", .code = code, .function = {}}, "result");

@@ -32,12 +32,13 @@ class SimulatedTime {
     clocks_.emplace_back(gst_test_clock_new_with_start_time(start + passed_));
     return clocks_.back().get();
   }
-  /// While this lives, whoever asks for GStreamer's system clock gets one of these: an alarm, a watchdog, a pipeline.
+  /// While this lives, a caller that asks for GStreamer's system clock gets one of these: an alarm, a watchdog, a
+  /// pipeline.
   void become_default() {
     is_default_ = true;
     gst_system_clock_set_default(clock(1'000 * GST_SECOND));
   }
-  /// Whoever waits for a moment within `span` goes on.
+  /// A thread that waits for a moment within `span` continues.
   void pass(std::chrono::nanoseconds span) {
     const auto ns = static_cast<GstClockTime>(span.count());
     const std::lock_guard lock(mutex_);

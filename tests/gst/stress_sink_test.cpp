@@ -58,7 +58,7 @@ TEST_P(StressSink, GoesOnAfterwards) {
   start(in);
   ASSERT_NE(out.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   const std::uint64_t before = stat(out.element("src"), "frames");
-  // Fewer than there are slots: a consumer that hangs is told of, and hangs no push.
+  // Fewer than there are slots: a consumer that hangs is reported, and hangs no push.
   for (int i = 0; i < 4; ++i) {
     ASSERT_EQ(gst_harness_push(in, new_buffer(random_data(1024, 1), 0).release()), GST_FLOW_OK) << i;
   }

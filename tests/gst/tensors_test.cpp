@@ -233,7 +233,7 @@ TEST_F(Tensors, ThatAreMissingOrOthersAreErrors) {
   EXPECT_THAT(error_with(std::move(buffer)), HasSubstr("is u16 1x23x36, and the line input-tensor says u16 1x?x37"));
 }
 
-// application/x-tensor says of itself what it is, in the same memory.
+// application/x-tensor describes itself, in the same memory.
 TEST_F(Tensors, ConvertMakesOne) {
   const std::tuple<const char*, std::vector<gsize>, NumberType, const char*> cases[] = {
       {"application/x-tensor", {1, 3, height, width}, NumberType::f32, "gpumap-picture"},

@@ -50,7 +50,7 @@ FUNCTIONS = {"FunctionDecl", "CXXMethodDecl", "CXXConstructorDecl", "CXXDestruct
 
 
 def defined_here(node):
-    """Whether whoever includes the header has the function without the library, or nobody has it."""
+    """Whether a program that includes the header has the function without the library, or nobody has it."""
     inside = any(child.get("kind") == "CompoundStmt" for child in node.get("inner", []))
     without = ("inline", "constexpr", "explicitlyDeleted", "explicitlyDefaulted", "pure", "isImplicit")
     return inside or any(node.get(key) for key in without)

@@ -82,13 +82,13 @@ class GpuSpanTest : public BackendTest {
     frame.out.plane[0] = bench_->out();
     queue.launch(*kernel_, kernel_->grid_for(frame), frame);
   }
-  /// Work of roughly so long.
+  /// Work of roughly this duration.
   void work(Queue& queue, std::int64_t ns) const {
     auto counts = static_cast<std::uint64_t>(static_cast<double>(ns) / ns_a_count_) + 1;
     for (; counts > max_counts; counts -= max_counts) count(queue, max_counts);
     count(queue, counts);
   }
-  /// A span of roughly so long, handed over.
+  /// A span of roughly this duration, handed over.
   std::shared_ptr<GpuSpan> spanned(Queue& queue, std::int64_t ns, Fence& fence) const {
     auto span = queue.begin_span();
     if (!span) throw std::runtime_error(queue.no_span_reason());

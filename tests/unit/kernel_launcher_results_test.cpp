@@ -224,7 +224,7 @@ TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
     ASSERT_EQ(out.outcome, Outcome::given);
     EXPECT_TRUE(out.in_place);
     ASSERT_TRUE(out.tensors);
-    EXPECT_EQ(holder.fences.size(), 1U) << "whoever holds a tensor knows until when it is read";
+    EXPECT_EQ(holder.fences.size(), 1U) << "the holder of a tensor knows until when it is read";
     kernel->drain();
     const auto word = [](const std::vector<std::byte>& words, std::size_t at) {
       return std::to_integer<std::uint32_t>(words[at]) + 256 * std::to_integer<std::uint32_t>(words[at + 1]);

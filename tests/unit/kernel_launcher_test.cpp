@@ -46,7 +46,7 @@ TEST_P(KernelLauncherTest, BringsTheOutputToTheHost) {
     EXPECT_EQ(out.bytes, size);
     EXPECT_TRUE(out.done.signalled());
     EXPECT_THAT(content(out.host, size), ElementsAreArray(plus(sent, 3)));
-    ASSERT_EQ(holder.fences.size(), 1U) << "whoever holds the input knows until when it is read";
+    ASSERT_EQ(holder.fences.size(), 1U) << "the holder of the input knows until when it is read";
     EXPECT_TRUE(holder.fences[0].signalled());
   }
   EXPECT_EQ(kernel->frames(), 3U);
@@ -183,7 +183,7 @@ TEST_P(KernelLauncherTest, SamplesGoOnFromFrameToFrame) {
       Holder holder;
       in.holder = &holder;
       const FrameOutput out = kernel.launch(in, {.place = Place::host});
-      EXPECT_EQ(holder.fences.size(), 1U) << "whoever holds the input knows until when it is read";
+      EXPECT_EQ(holder.fences.size(), 1U) << "the holder of the input knows until when it is read";
       if (whole == 0) {
         ASSERT_EQ(out.outcome, Outcome::remembered) << "frame " << number;
         kernel.drain();  // its input goes

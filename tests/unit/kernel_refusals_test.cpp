@@ -56,7 +56,7 @@ class KernelRefusals : public BackendTest {
 
 INSTANTIATE_TEST_SUITE_P(Vulkan, KernelRefusals, ::testing::Values(Backend::vulkan));
 
-// What a long line of anything does to whoever looks for the #version.
+// What a long line of anything does to the search for the #version.
 TEST_P(KernelRefusals, LongLinesAreOnlyLong) {
   const std::string blanks(300'000, ' '), tabs(300'000, '\t');
   const std::string main = "\nvoid main() {}\n";

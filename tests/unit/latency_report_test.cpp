@@ -347,7 +347,7 @@ TEST(Collector, TakesTheSlowestByWhatCasesAreComparedBy) {
   Outcome outcome(Case{.frame = parse_frame("4KiB"), .transport = "bar"}, true);
   Collector& frames = outcome.collector;
   frames.begin_round(0, 0);
-  // The later a frame is, the shorter is its way: whoever sorts by the whole way takes others.
+  // The later a frame is, the shorter is its way: sorting by the whole way takes others.
   for (std::uint64_t i = 0; i < 1000; ++i) {
     const auto unit = static_cast<std::int64_t>(2000 - i);
     FrameRecord frame = frame_at(1'000'000 * static_cast<std::int64_t>(i + 1), unit, i);

@@ -53,7 +53,7 @@ TEST(LinkDevice, TheSameProcessMayImportToo) {
   EXPECT_EQ(torn_at(bytes.data(), bytes.size(), 0, lease.slot()), bytes.size());
 }
 
-// Whoever follows a producer has no device to choose: it is the one that the producer has.
+// A consumer that follows a producer has no device to choose: it is the one that the producer has.
 TEST(LinkDevice, OfTheServerIsOpenedWhereNoneIsNamed) {
   const TemporaryFolder folder;
   const auto device = Device::open();

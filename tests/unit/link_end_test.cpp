@@ -156,7 +156,7 @@ TEST(LinkEnd, ALeaseThatIsLeftHearsThatItIsCutOff) {
   EXPECT_TRUE(cut_off());
 }
 
-// Whoever is paused hears what overtakes, and what does not piles up with it.
+// A paused consumer hears what overtakes, and what does not piles up with it.
 TEST(LinkEnd, MoreMessagesThanAreKeptUnreadComeBeforeTheirFrame) {
   for (const bool ends : {false, true}) {
     Served served(4, {.linger = patience});

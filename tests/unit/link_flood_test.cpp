@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Servers that are too much: one that sent more than is read in a row, one whose frame waits for ever. Whoever waits
-// for something else is back at his deadline.
+// Servers that are too much: one that sent more than is read in a row, one whose frame waits for ever. A caller that
+// waits for something else is back at his deadline.
 #include <gtest/gtest.h>
 #include <linux/sockios.h>
 #include <sys/ioctl.h>

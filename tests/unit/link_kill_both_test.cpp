@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Producers and consumers of one path die in one random order, at every state and at any moment, up to 16 consumers at
-// a time: whoever lives goes on, with the next producer where there is one; no frame is torn, none comes out of order,
+// a time: the survivors continue, with the next producer where there is one; no frame is torn, none comes out of order,
 // nothing is left behind and nothing grows. GPUMAP_LINK_KILLS says how many die, GPUMAP_LINK_SEED in which order.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -115,7 +115,7 @@ TEST(LinkKillBoth, ProducersAndConsumersDieInOneOrder) {
     }
     if (random() % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
     if (random() % 2 == 0) {
-      // Whoever died before: frames go on, unless the producer's own end has come.
+      // Whichever process died before: frames continue, unless the producer's own end has come.
       const std::uint64_t before = witness.frames();
       ASSERT_TRUE(comes_true([&] { return witness.frames() > before || !producer->runs(); })) << "no frame comes";
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Processes of a link die, by SIGKILL, at every state and at any moment: every frame that arrives is whole, all slots
-// come back, whoever lives goes on, nothing is left behind, and nothing grows. GPUMAP_LINK_KILLS says how many die,
+// come back, the survivors continue, nothing is left behind, and nothing grows. GPUMAP_LINK_KILLS says how many die,
 // GPUMAP_LINK_SEED in which order; the seed is printed. GPUMAP_LINK_FRAMES: and on until so many frames were sent
 // (0), of GPUMAP_LINK_BYTES (8192). How long the others took to hear of it is printed too, and fails only where it
 // hangs: what a loaded machine does to 100 ms is no fault of the link.

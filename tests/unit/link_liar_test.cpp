@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whoever lies is disconnected, with a reason, and the producer and the honest go on: on the socket, in the block, and
-// as a server. What random bytes do is the fuzzers' business (link_wire_fuzz.cpp, link_block_fuzz.cpp).
+// A client or server that lies is disconnected, with a reason, and the producer and the honest go on: on the socket, in
+// the block, and as a server. What random bytes do is the fuzzers' business (link_wire_fuzz.cpp, link_block_fuzz.cpp).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// How a link begins and ends, and what is left: slots come back when fences have signalled, whoever goes leaves
+// How a link begins and ends, and what is left: slots come back when fences have signalled, a client that goes leaves
 // nothing, who may not connect is told why.
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -111,7 +111,7 @@ TEST(LinkLimits, MoreThanCanBeHeardAreWaitedForInSleep) {
   EXPECT_LT(share_of_cpu(), 0.2) << "it spins";
 }
 
-// Whoever connects and says nothing takes the places of its own process only.
+// A process that connects and says nothing takes the places of its own process only.
 TEST(LinkLimits, SilentConnectionsOfOneProcessKeepNobodyOut) {
   Served served(2);
   std::atomic<bool> over{false};

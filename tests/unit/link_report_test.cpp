@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a server tells whoever observes it: the figures, that observing costs its clients and its frames nothing, and
+// What a server tells its observers: the figures, that observing costs its clients and its frames nothing, and
 // that an observer believes no server more than it must.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -255,7 +255,7 @@ TEST(LinkObserver, WhoSaysMoreIsNotHeard) {
   static_cast<void>(link::send_message(greedy.fd(), link::encode(0, link::Hello{})));
   static_cast<void>(greedy.farewell());
   EXPECT_EQ(served.server->clients().size(), 1U);
-  // An observer's word is none of a client's, and a client's memory is none of an observer's.
+  // An observer may not send a client's messages, and gets no memory of a client's.
   RawClient liar(served.path);
   liar.join();
   liar.send(link::encode(liar.generation(), link::Observe{}));

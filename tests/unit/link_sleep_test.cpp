@@ -65,7 +65,7 @@ TEST(LinkSleep, ASpinningOneIsNotWoken) {
   EXPECT_EQ(at_once(*consumer), "timeout");
 }
 
-// Whoever never sleeps in next(), for he waits for no time, or spins for all of it.
+// A consumer that never sleeps in next(): its timeout is 0, or it spins for all of it.
 TEST(LinkSleep, WhoNeverSleepsHearsOfMessagesAndOfTheEnd) {
   for (const auto& [spin, wait] : {std::pair(0ms, 0ms), std::pair(50ms, 0ms), std::pair(50ms, 5ms)}) {
     Served served(2);

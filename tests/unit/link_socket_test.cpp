@@ -201,7 +201,7 @@ TEST_F(LinkSocket, ASuspendedProcessThatHoldsTheFolderIsAnErrorAndADeadOneNone) 
   close(ready[1]);
 }
 
-// Whoever may write to the folder swaps the socket for a link to another file.
+// A process that may write to the folder swaps the socket for a link to another file.
 TEST_F(LinkSocket, ItsModeIsGivenToNoOtherFile) {
   const std::string victim = folder.path() / "victim";
   std::ofstream(victim) << "secret";

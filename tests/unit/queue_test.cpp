@@ -62,7 +62,7 @@ class Gate {
   bool open_ = false;
 };
 
-// Memory that grows is used by what was launched, which may never end: whoever waits for it can be stopped.
+// Memory that grows is used by what was launched, which may never end: a thread that waits for it can be stopped.
 TEST(Finish, EndsWhenCancelled) {
   const auto device = Device::open();
   const auto queue = device->create_queue(Backend::vulkan);

@@ -48,7 +48,7 @@ TEST(RingWait, EveryFrameWakesOneOfManySleepers) {
 TEST(RingWait, FlushEndsBothSides) {
   const auto ring = full_ring();
   auto producer = asleep(*ring, acquiring(ring));
-  ring->set_consumer_flushing(true);  // the other side's flush is none of its business
+  ring->set_consumer_flushing(true);  // the other side's flush does not concern it
   EXPECT_EQ(producer.wait_for(20ms), std::future_status::timeout);
   ring->set_producer_flushing(true);
   expect_soon(producer, RingStatus::flushing);

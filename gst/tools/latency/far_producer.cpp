@@ -139,7 +139,7 @@ std::optional<nlohmann::json> Lines::receive(milliseconds patience) {
     const auto left = std::chrono::ceil<milliseconds>(until - steady_clock::now());
     pollfd polled{socket_, POLLIN, 0};
     const int ready = ended_ ? 0 : ::poll(&polled, 1, static_cast<int>(std::max(left, milliseconds{0}).count()));
-    if (ready <= 0) return std::nullopt;  // a signal ends the wait, too: whoever asks looks why
+    if (ready <= 0) return std::nullopt;  // a signal ends the wait, too: the caller looks why
     std::array<char, 65536> some;
     const ssize_t got = ::recv(socket_, some.data(), some.size(), MSG_DONTWAIT);
     if (got > 0) {
@@ -169,7 +169,7 @@ void FarProducer::start(ProducerJob job) {
     throw std::runtime_error(fmt::format("no socket for the producer's process: {}", std::strerror(errno)));
   }
   lines_.emplace(ends[0]);
-  // What drivers print is no part of the report on standard output. A descriptor that is made another's copy, be it its
+  // What drivers print is no part of the report on standard output. A descriptor that is made another's copy, or its
   // own, is open over there.
   posix_spawn_file_actions_t descriptors;
   ::posix_spawn_file_actions_init(&descriptors);

@@ -6,7 +6,7 @@
 //   {"plays": true, "live": …}   the pipeline plays
 //   {"error": "…"}               it does not, or no more: the process ends
 //   {"report": {…}}              in answer to the end of what is read
-// Whoever ends, in whatever way, ends the socket, and the other one hears of it.
+// When either process ends, in whatever way, the socket ends, and the other process notices.
 #pragma once
 
 #include <sys/types.h>

@@ -70,7 +70,7 @@ void Gate::wait_for(std::uint64_t count) {
   if (!spin_) {
     while (waits()) {
       arrivals_.asleep = 1;
-      // Whoever comes from here on finds it asleep.
+      // A thread that comes from here on finds it asleep.
       if (waits()) futex(arrivals_.asleep, FUTEX_WAIT, 1, &second_look);
     }
     return;

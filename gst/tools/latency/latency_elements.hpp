@@ -21,7 +21,7 @@ using gpumap::gst::Ptr;
 /// A pipeline that is watched.
 struct Line {
   Ptr<GstElement> pipeline;
-  Ptr<GstBus> bus;  ///< errors and EOS stay for whoever pops them; the rest is noted
+  Ptr<GstBus> bus;  ///< errors and EOS stay until the caller pops them; the rest is noted
 };
 /// Of a line for gst-launch, on the system's monotonic clock: with no other is known when a frame was due. `watch`
 /// has to live until the bus has no sync handler. Throws std::runtime_error.

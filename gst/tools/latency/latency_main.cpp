@@ -72,7 +72,7 @@ void catch_interrupts() {
   // Its terminal is closed. With nohup it ignores that.
   struct sigaction before {};
   if (sigaction(SIGHUP, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
-  // Whoever reads the table may have gone: the files are to be written all the same.
+  // The reader of the table may have gone: the files are written all the same.
   std::signal(SIGPIPE, SIG_IGN);
 }
 

@@ -185,7 +185,7 @@ void Producer::run() {
     if (buffer == nullptr) return;
     if (record.due_ns != 0) GST_BUFFER_PTS(buffer) = static_cast<GstClockTime>(record.due_ns - base_ns_);
     if (options_.before_push) options_.before_push(record);
-    if (gst_pad_push(pad_.get(), buffer) != GST_FLOW_OK) return;  // whoever stopped it says why on the bus
+    if (gst_pad_push(pad_.get(), buffer) != GST_FLOW_OK) return;  // the element that stopped it says why on the bus
   }
   gst_pad_push_event(pad_.get(), gst_event_new_eos());
 }

@@ -37,7 +37,7 @@ class Watch {
     int status = -1;  ///< descriptor of /proc/self/task/<id>/status
     std::uint64_t switches = 0;
     bool seen = false;
-    /// When its switches were looked at last, or a thread that began meanwhile was not there yet; 0: it was there
+    /// When its switches were last looked at, or a thread that began meanwhile was not there yet; 0: it was there
     /// before the first look, and what it had by then is no news.
     std::int64_t looked_ns = 0;
   };

@@ -82,7 +82,7 @@ class FarSide {
   }
   void play(Lines& lines) {
     const GstStateChangeReturn paused = gst_element_set_state(line_.pipeline.get(), GST_STATE_PAUSED);
-    // Before there is a frame: whoever counts it knows by then whether it was due.
+    // Before there is a frame: the thread that counts it knows by then whether it was due.
     if (paused != GST_STATE_CHANGE_FAILURE) {
       lines.send({{"plays", true}, {"live", paused == GST_STATE_CHANGE_NO_PREROLL}});
     }

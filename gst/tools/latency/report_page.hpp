@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// gpumap-latency: what is told of the outcomes. The table and the page are made of the JSON alone, so that a page can
+// gpumap-latency: the report of the outcomes. The table and the page are made of the JSON alone, so that a page can
 // be made of a file from another machine.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 //
-// What a kernel's source says of itself, in comment lines of its own:
+// What a kernel's source declares, in comment lines of its own:
 //
 //   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
 //   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such

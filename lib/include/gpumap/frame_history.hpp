@@ -15,8 +15,8 @@ namespace gpumap {
 /// The last frames of a stream, for kernels that look back. They are copies within the GPU: to hold the frames
 /// themselves would take slots from a ring whose size is the sender's, or pictures from a decoder's pool, and a stream
 /// that has too few of these stands still. All of it goes by the order of one queue: no one waits.
-/// Ownership: keeps the device open; whoever destroys this has waited for the queue. Thread safety: one thread at a
-/// time.
+/// Ownership: keeps the device open; the owner waits for the queue before it destroys this. Thread safety: one thread
+/// at a time.
 class GPUMAP_API FrameHistory {
  public:
   /// Of `frames`, 1 to GPUMAP_MAX_HISTORY.

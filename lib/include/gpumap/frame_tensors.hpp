@@ -41,8 +41,8 @@ struct TensorOutput {
   std::size_t offset = 0, bytes = 0;
 };
 
-/// The tensors that a kernel takes and gives beside its frames. Ownership: keeps the device open; whoever destroys this
-/// has waited for what was launched. Thread safety: one thread at a time.
+/// The tensors that a kernel takes and gives beside its frames. Ownership: keeps the device open; the owner waits for
+/// what was launched before it destroys this. Thread safety: one thread at a time.
 class GPUMAP_API FrameTensors {
  public:
   /// As the lines say; `kernel` is for messages. With room for a guard behind each that goes out where they are

@@ -148,7 +148,7 @@ class GPUMAP_API KernelLauncher {
   /// A block of at least `bytes` bytes of `pool`, which is made where it is null or its blocks are too small. False
   /// when cancelled. Throws Error(no_memory | device_lost).
   [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes, LentBlock& block);
-  /// `call`, for what is done around a launch: where the GPU is lost, be it by a frame before, that is this kernel's
+  /// `call`, for what is done around a launch: where the GPU is lost, also by a frame before, that is this kernel's
   /// fault.
   template <typename Call>
   auto naming(Call&& call) const {

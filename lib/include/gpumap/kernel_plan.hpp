@@ -22,7 +22,7 @@ enum class KernelMode {
   automatic,  ///< resident where that can be
 };
 
-/// What a user asks for: which kernel, and how it is to run. What a file declares of itself holds where a member is
+/// What a user asks for: which kernel, and how it is to run. What the file declares holds where a member is
 /// left empty or 0. In messages a member has the name of gpumapkernel's property: `shared_bytes` is "shared-bytes".
 struct KernelSettings {
   std::string kernel = "identity";  ///< a built-in, unless `location` is set
@@ -51,7 +51,7 @@ struct KernelSettings {
   double sm_share = 0;
   KernelMode mode = KernelMode::launch;
   std::uint32_t resident_blocks = 0;  ///< that stay on the GPU, at most; 0: one for almost every second multiprocessor
-  std::uint32_t resident_idle_ms = 100;  ///< without a frame for so long, it leaves until the next
+  std::uint32_t resident_idle_ms = 100;  ///< after this time without a frame, it leaves until the next
 };
 
 /// The built-in that is meant; null where it is a file. Throws Error(invalid) for an unknown name, and for properties

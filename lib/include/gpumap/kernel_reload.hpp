@@ -17,7 +17,7 @@
 
 namespace gpumap {
 
-/// Throws Error for a plan that whoever runs it cannot use.
+/// Throws Error for a plan that its runner cannot use.
 using PlanCheck = std::function<void(const KernelPlan&)>;
 
 /// Watches the file of a kernel while it runs, and compiles it again, in a thread of its own, when it has changed. What

@@ -106,7 +106,7 @@ struct LatencySummary {
 };
 
 /// Counts of times in ns, as fine as 1 in 128, in memory that does not grow. Times below 0 are counted apart and are in
-/// no other figure: no duration is one, so whoever reports the rest reports their number, too. Thread safety: one
+/// no other figure: no duration is one, so a report of the rest gives their number, too. Thread safety: one
 /// thread at a time.
 class GPUMAP_API Histogram {
  public:

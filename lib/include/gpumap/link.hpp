@@ -89,9 +89,9 @@ struct LinkServerOptions {
   std::uint32_t max_clients = max_link_clients;
   bool may_stall = true;      ///< false: who asks for LinkLeak::no is refused
   std::uint32_t reserve = 2;  ///< slots that clients with another LinkLeak never get
-  /// Where the producer has found no slot for so long, be it that it waits or is told `full` each time, the client that
-  /// keeps the oldest frame is disconnected: of those with LinkLeak::no, if there are any. Zero: it may keep it for
-  /// ever. It keeps a process that is stopped (SIGSTOP) or in a debugger from stopping all.
+  /// Disconnects the client that keeps the oldest frame, of those with LinkLeak::no if there are any, when no slot was
+  /// free for this time, while the producer waits or is told `full` each time. Default: 0, no limit. The limit keeps a
+  /// process that is stopped (SIGSTOP) or in a debugger from stopping all.
   std::chrono::nanoseconds stall_limit{0};
   /// How long the end of a server waits for clients to be done with what was published; then it is taken from them,
   /// unless the server was told to leave().
@@ -206,9 +206,9 @@ struct LinkConsumerOptions {
   LinkLeak leak = LinkLeak::oldest;
   std::vector<uid_t> allowed_users{};    ///< whose servers are believed, beside the user of this process
   std::uint64_t generation = 0;          ///< connect to this server only; 0: to any
-  std::chrono::nanoseconds patience{0};  ///< try again for so long, with growing pauses of 10 ms to 1 s
+  std::chrono::nanoseconds patience{0};  ///< try again for this time, with growing pauses of 10 ms to 1 s
   std::chrono::nanoseconds spin{
-      0};  ///< busy-poll for frames so long before next() sleeps, 50 ms at most; else nothing is heard
+      0};  ///< busy-poll for frames for this time before next() sleeps, 50 ms at most; else nothing is heard
   const std::atomic<bool>* cancel = nullptr;  ///< ends the tries when it becomes true
   /// Called by connect(), once, when the server has had no place for this client for 1 s: with the reason, while it
   /// tries again.

@@ -13,7 +13,7 @@
 
 namespace gpumap {
 
-/// What a LinkServer tells of itself to whoever may connect: without being its client, and at no cost to its frames.
+/// What a LinkServer reports to a process that may connect: without being its client, and at no cost to its frames.
 
 struct LinkClientReport {
   LinkClient who;
@@ -53,8 +53,8 @@ struct LinkSight {
 /// observe_links() takes. Other programs' sockets are not touched. Throws Error(io) where /proc cannot be read.
 [[nodiscard]] GPUMAP_API std::vector<std::string> find_links();
 
-/// Ask the servers at `paths`, all at once, in this order. Whoever has not answered at the deadline has trouble. Only
-/// servers of this user are asked. A report is 10 ms old at most. Thread safety: any thread.
+/// Ask the servers at `paths`, all at once, in this order. A server that has not answered at the deadline has trouble.
+/// Only servers of this user are asked. A report is 10 ms old at most. Thread safety: any thread.
 [[nodiscard]] GPUMAP_API std::vector<LinkSight> observe_links(std::span<const std::string> paths, Deadline deadline);
 
 }  // namespace gpumap

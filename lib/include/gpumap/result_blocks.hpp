@@ -20,8 +20,8 @@
 namespace gpumap {
 
 /// What launches write at gpumap_frame::given and gpumap_frame::result: a block of host memory for each, read when the
-/// launch has ended. Ownership: keeps the device open; whoever destroys this has waited for what was launched. Thread
-/// safety: one thread at a time.
+/// launch has ended. Ownership: keeps the device open; the owner waits for what was launched before it destroys this.
+/// Thread safety: one thread at a time.
 class GPUMAP_API ResultBlocks {
  public:
   using Words = std::vector<std::uint64_t>;

@@ -30,8 +30,8 @@ namespace gpumap {
 
 /// Files of numbers that a kernel of the user's reads, in device memory, loaded again when they change: in a thread of
 /// its own, into new memory, so that what was launched goes on with what it has.
-/// Ownership: keeps the device open; whoever destroys this has waited for what was launched with it. Thread safety:
-/// one thread at a time.
+/// Ownership: keeps the device open; the owner waits for what was launched with it before it destroys this. Thread
+/// safety: one thread at a time.
 class GPUMAP_API Tables {
  public:
   /// A larger file is refused.

@@ -57,7 +57,7 @@ class Path {
   /// With `check`, what `last` got is compared with the frame. Throws std::runtime_error when it differs, or when the
   /// pipeline fails.
   Times push(const std::byte* frame, bool check);
-  /// What the first element says of itself in `stats`; empty where it has none.
+  /// What the first element reports in `stats`; empty where it has none.
   [[nodiscard]] std::map<std::string, std::string> stats() const;
 
  private:
