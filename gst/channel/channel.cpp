@@ -148,7 +148,7 @@ void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexc
   }
   enough_ = of_this_stream;
   flow_.store(flow, std::memory_order_relaxed);
-  // Whoever is linked next gets the frames that wait here, as behind a queue.
+  // The element that is linked next gets the frames that wait here, as behind a queue.
   if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
   // A sink that waits for a slot would wait for ever: no one takes frames any more. Behind the flow, so that none
   // begins to wait after this.

@@ -17,7 +17,7 @@
 
 namespace gpumap::gst {
 
-/// What is told of a kernel's result block.
+/// What messages report of a kernel's result block.
 struct ResultRule {
   std::string kernel;
   std::string message;  ///< its name; empty: the usual one
@@ -27,7 +27,7 @@ struct ResultRule {
   DeclaredAnalytics analytics;  ///< as which metas of GStreamer's own the words are told, too
 };
 
-/// What is told of a kernel's results: an element message each, and custom metas. A frame that waits for its result has
+/// What reports a kernel's results: an element message each, and custom metas. A frame that waits for its result has
 /// it in "GpumapResult". Of late results a later frame has what came meanwhile in "GpumapLateResults": `results`, an
 /// array of structures that are as the messages are.
 /// Thread safety: one thread at a time.

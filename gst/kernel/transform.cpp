@@ -95,8 +95,8 @@ void tell_reload(GstBaseTransform* trans, const std::optional<std::string>& outc
   }
 }
 
-/// A frame in ordinary memory that was made for whoever was linked here before, and waited in a queue: those that
-/// follow lie in GPU memory.
+/// A frame in ordinary memory that was made for the element that was linked here before, and waited in a queue: those
+/// that follow lie in GPU memory.
 bool is_stale(GstBaseTransform* trans, const KernelRunner& runner, GstBuffer* in) {
   const bool wants_ours = runner.input() == FramesIn::host || runner.input() == FramesIn::ours;
   const bool ours = gst_buffer_n_memory(in) == 1 && frame_memory(gst_buffer_peek_memory(in, 0)) != nullptr;

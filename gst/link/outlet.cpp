@@ -181,7 +181,7 @@ void Outlet::tell(const LinkClient& client, const std::string& reason) {
   }
 }
 
-/// Of those that have not come again. Those that are `here` have, and are told of by the server's thread, perhaps
+/// Of those that have not come again. Those that are `here` have, and are reported by the server's thread, perhaps
 /// later.
 void Outlet::tell_of_lost(const char* reason, std::vector<LinkClient> here) {
   std::vector<Told> lost;

@@ -374,7 +374,7 @@ class Writer {
 
   void segment(const GstSegment& segment) {
     put(text_, static_cast<std::uint32_t>(segment.flags));
-    // A format that an application has registered is none of the enumeration's values.
+    // A format that an application has registered is not one of the enumeration's values.
     std::int32_t format = 0;
     static_assert(sizeof format == sizeof segment.format);
     std::memcpy(&format, &segment.format, sizeof format);

@@ -179,7 +179,7 @@ bool UpstreamDesk::leave_to_other_thread(const LinkQuestion& question, GstEvent*
 
 void UpstreamDesk::handle(const LinkQuestion& question) {
   const auto answer = [&](const LinkText& text) { this->answer(question, text); };
-  // Whoever may send nothing leaves nothing here, either: names that it is the first to use would stay.
+  // A client that may send nothing leaves nothing here, either: names that it is the first to use would stay.
   const bool may = [&] {
     const auto server = server_();
     return server && may_send(*server, question);

@@ -342,7 +342,7 @@ void KernelLauncher::record(Job& job) {
   ++frames_;
 }
 
-/// What was recorded before something went wrong runs all the same: whoever lent memory for it is told until when.
+/// What was recorded before something went wrong runs all the same: the lender of its memory is told until when.
 void KernelLauncher::submit_rest(Job& job) noexcept {
   try {
     submit(job);
@@ -352,7 +352,7 @@ void KernelLauncher::submit_rest(Job& job) noexcept {
   }
 }
 
-/// What a frame that was given up has left on the queue, be it only that the GPU waits for the frame.
+/// What a frame that was given up has left on the queue, even if the GPU only waits for the frame.
 void KernelLauncher::hand_over() noexcept {
   try {
     Fence done = queue_->submit();

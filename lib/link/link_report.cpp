@@ -15,7 +15,7 @@ namespace {
 
 /// However many ask, the frames' lock is taken this often at most.
 constexpr std::chrono::milliseconds report_age{10};
-/// Whoever watches asks again within this time.
+/// An observer asks again within this time.
 constexpr std::chrono::seconds watch_time{10};
 
 std::uint64_t since(std::int64_t then_ns, std::int64_t now_ns) noexcept {

@@ -148,7 +148,7 @@ bool LinkServer::State::end_stall(Deadline since) {
     while (fan.busy() == before) {
       std::uint64_t oldest = 0;
       const std::uint32_t holders = who_stalls(oldest);
-      if (holders == 0) break;  // whoever writes has them all
+      if (holders == 0) break;  // the producer has them all
       for (std::uint32_t index = 0; index < max_link_clients; ++index) {
         if ((holders >> index & 1U) == 0) continue;
         drop(index, link::Why::stalled,

@@ -6,7 +6,7 @@
 namespace gpumap {
 namespace {
 
-// Of the thread, not of the device: other threads allocate meanwhile and are none of a benchmark's business.
+// Of the thread, not of the device: other threads allocate meanwhile and do not concern a benchmark.
 constinit thread_local MappingTimes* current = nullptr;
 
 }  // namespace

@@ -30,7 +30,7 @@ class CudaQueue final : public Queue {
   ~CudaQueue() override {
     // A lost context answers at once.
     if (const CudaContext::CleanupScope scope(context_); scope) {
-      // Ends: whoever launches waits before, for so long as it wants to, or keeps the queue (KernelLauncher::end()).
+      // Ends: the launching thread waits before, as long as it wants to, or keeps the queue (KernelLauncher::end()).
       context_.driver().cuStreamSynchronize(timeline_->stream());
       if (crossing_ != nullptr) context_.driver().cuEventDestroy(crossing_);
       graph_.destroy();

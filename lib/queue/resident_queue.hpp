@@ -16,7 +16,7 @@ struct ResidentOptions {
   /// Blocks at most that stay on the GPU, and no more than it takes at a time: the first ones take a multiprocessor
   /// each. 0: one for almost every second of those, or for each of a share.
   std::uint32_t blocks = 0;
-  /// Without a frame for so long, the kernel leaves; the next frame launches it again.
+  /// After this time without a frame, the kernel leaves; the next frame launches it again.
   std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
   /// So long the kernel is there at most in one go, then it leaves and comes back with the next frame: a call of
   /// another library that waits until the GPU runs nothing has its turn. On a GPU that limits the time of kernels 200

@@ -50,7 +50,7 @@ void main() {
       from.height == 0u) {
     return;
   }
-  // Whoever launches this has checked the crop; what lies outside the picture is not read all the same.
+  // The launching code has checked the crop; what lies outside the picture is not read all the same.
   const uvec2 origin =
       min(uvec2(frame.params[6], frame.params[7]), uvec2(from.width, from.height) - uvec2(1u));
   const uvec2 most = uvec2(from.width, from.height) - origin;

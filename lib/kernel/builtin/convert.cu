@@ -51,7 +51,7 @@ extern "C" __global__ void convert(gpumap_frame frame) {
       frame.in.height == 0) {
     return;
   }
-  // Whoever launches this has checked the crop; what lies outside the picture is not read all the same.
+  // The launching code has checked the crop; what lies outside the picture is not read all the same.
   const gpumap_u32 left = min(static_cast<gpumap_u32>(frame.params[6]), frame.in.width - 1);
   const gpumap_u32 top = min(static_cast<gpumap_u32>(frame.params[7]), frame.in.height - 1);
   gpumap_u32 width = static_cast<gpumap_u32>(frame.params[8]), height = static_cast<gpumap_u32>(frame.params[9]);
