@@ -2,11 +2,14 @@
 #include "device/vulkan_device.hpp"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <limits>
+#include <new>
 #include <string>
+#include <utility>
 
 #include "device/vulkan_clock.hpp"
 #include "device/vulkan_features.hpp"
@@ -111,6 +114,17 @@ void VulkanContext::submit(const vk::SubmitInfo& info, vk::Fence fence) {
   health_->check();
   const std::lock_guard lock(queue_mutex_);
   queue_.submit(info, fence);
+}
+
+void VulkanContext::retire(vk::raii::Semaphore semaphore) const noexcept {
+  constexpr std::size_t most = 256;
+  const std::lock_guard lock(retired_mutex_);
+  try {
+    retired_.push_back(std::move(semaphore));
+  } catch (const std::bad_alloc&) {
+    return;  // it goes now
+  }
+  if (retired_.size() > most) retired_.pop_front();
 }
 
 void VulkanContext::fail(const vk::SystemError& error, std::string_view what) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -53,6 +54,10 @@ class VulkanContext {
   /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
   void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
 
+  /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals, its
+  /// thread still lets go of what the batch waited for, and would use a semaphore that is destroyed in between.
+  void retire(vk::raii::Semaphore semaphore) const noexcept;
+
   /// Turn a failed Vulkan call into an Error; a lost device marks the health first. `what` finishes "… while".
   [[noreturn]] void fail(const vk::SystemError& error, std::string_view what) const;
 
@@ -79,6 +84,8 @@ class VulkanContext {
   vk::raii::Queue queue_{nullptr};
   Budget window_{window_limit_variable};
   std::unique_ptr<VulkanClock> clock_;
+  mutable std::mutex retired_mutex_;
+  mutable std::deque<vk::raii::Semaphore> retired_;
 };
 
 }  // namespace gpumap

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "device/gpu_device.hpp"
 #include "device/vulkan_device.hpp"
@@ -16,6 +17,9 @@ namespace gpumap {
 class VulkanTimeline final : public Timeline {
  public:
   explicit VulkanTimeline(std::shared_ptr<GpuDevice> device);
+  ~VulkanTimeline() override { context_.retire(std::move(semaphore_)); }
+  VulkanTimeline(const VulkanTimeline&) = delete;
+  VulkanTimeline& operator=(const VulkanTimeline&) = delete;
 
   [[nodiscard]] std::uint64_t completed() override;
   void check() override;
