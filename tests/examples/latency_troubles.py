@@ -15,6 +15,7 @@ import time
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 FOLDER = pathlib.Path(tempfile.mkdtemp(prefix="gpumap-latency-"))
 JSON, PAGE, LOG, CSV = FOLDER / "result.json", FOLDER / "page.html", FOLDER / "log", FOLDER / "frames.csv"
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # also below nohup: the program heeds it then
 PATIENCE = 100  # seconds, for a busy machine
 VIDEO = "video/x-raw,format=NV12,width=320,height=240"
 
