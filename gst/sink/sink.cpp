@@ -48,7 +48,6 @@
 #include "gst/gst_error.hpp"
 #include "gst/link/access.hpp"
 #include "gst/link/event_text.hpp"
-#include "gst/memory/caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/preroll.hpp"
