@@ -319,6 +319,76 @@ TEST(Collector, CountsDeadlinesOfTheLastFrameAndOfThoseOutOfTurn) {
   }
 }
 
+/// What a queue that leaks leaves of one.
+FrameRecord lost_frame(std::uint64_t sequence, std::int64_t due_ns) {
+  FrameRecord frame = due_frame(sequence, due_ns, 0);
+  frame.at_ns[static_cast<std::size_t>(Stamp::visible)] = 0;
+  frame.at_ns[static_cast<std::size_t>(Stamp::received)] = due_ns + 3;
+  frame.at_ns[static_cast<std::size_t>(Stamp::released)] = due_ns + 5;
+  return frame;
+}
+
+TEST(Collector, TakesNoFrameForDoneThatEndedWithoutAResult) {
+  for (const bool paced : {true, false}) {
+    Outcome outcome(Case{.frame = parse_frame("4KiB"), .transport = "bar"}, paced);
+    Collector& frames = outcome.collector;
+    if (paced) frames.pace(100);
+    frames.begin_round(0, 0);
+    // Lost ones come first: their way is shorter.
+    for (const std::uint64_t number : {1U, 3U, 0U, 2U, 4U, 5U}) {
+      const auto due_ns = 1000 + 100 * static_cast<std::int64_t>(number);
+      frames.add(number % 2 == 1 ? lost_frame(number, due_ns) : due_frame(number, due_ns, 60));
+    }
+    frames.end_round({}, 0);
+    EXPECT_EQ(frames.frames(), 6U);
+    EXPECT_EQ(frames.without_result(), 3U);
+    EXPECT_EQ(frames.missed_deadlines(), paced ? 3U : 0U);
+    const Json one = to_json(outcome, 0);
+    for (const char* row : {"through", "result", "lateness"}) {
+      if (row == std::string("lateness") && !paced) continue;
+      EXPECT_EQ(one.at("times").at(row).at("count"), 3U) << row;
+      EXPECT_GE(one.at("times").at(row).at("min"), 59) << row;
+    }
+    EXPECT_EQ(one.at("times").at("whole").at("count"), 6U);
+    EXPECT_EQ(one.at("outliers").size(), 3U);
+    EXPECT_THAT(counts_of(one), HasSubstr("3 ended without a result"));
+    std::vector<std::unique_ptr<Outcome>> outcomes;
+    outcomes.push_back(std::make_unique<Outcome>(outcome));
+    const auto lines = lines_of(to_csv(outcomes));
+    const auto head = fields_of(lines[0]);
+    const auto through = std::ranges::find(head, "through_ns") - head.begin();
+    EXPECT_THAT(fields_of(lines[1])[static_cast<std::size_t>(through)], IsEmpty()) << "frame 1";
+    EXPECT_EQ(fields_of(lines[3])[static_cast<std::size_t>(through)], "59") << "frame 0";
+  }
+}
+
+TEST(Collector, TellsOfFramesThatTheEndOfARoundCutsOff) {
+  Outcome outcome(Case{.frame = parse_frame("4KiB"), .transport = "bar"}, true);
+  Collector& frames = outcome.collector;
+  frames.pace(100);
+  frames.begin_round(0, 1);
+  for (std::uint64_t number = 0; number < 3; ++number) {
+    frames.add(due_frame(number, 1000 + 100 * static_cast<std::int64_t>(number), 60));
+  }
+  frames.stop(1450);
+  frames.add(lost_frame(3, 1300));  // a result was due at 1400
+  frames.add(lost_frame(4, 1400));  // at 1500
+  frames.end_round({}, 0, 2);       // 5 and 6
+  EXPECT_EQ(frames.frames(), 2U);
+  EXPECT_EQ(frames.without_result(), 0U);
+  EXPECT_EQ(frames.cut_off(), 4U);
+  EXPECT_EQ(frames.missed_deadlines(), 1U);
+  EXPECT_THAT(counts_of(to_json(outcome, 0)), HasSubstr("4 cut off at the end of a round, 1 missed deadline,"));
+
+  // Three that never came, of which the first does not count; of the others one was over.
+  frames.begin_round(1, 2);
+  frames.add(due_frame(0, 2000, 60));
+  frames.stop(2350);
+  frames.end_round({}, 0, 3);
+  EXPECT_EQ(frames.cut_off(), 6U);
+  EXPECT_EQ(frames.missed_deadlines(), 2U);
+}
+
 TEST(Collector, CountsTimesBelowZeroApart) {
   auto outcome = outcome_of("bar", true, 40, 2000);
   EXPECT_EQ(outcome->collector.negative_times(), 0U);

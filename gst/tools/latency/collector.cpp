@@ -70,12 +70,34 @@ void Collector::begin_round(unsigned number, std::size_t warmup) {
   round_ = number;
   warmup_ = warmup;
   seen_ = 0;
+  stopped_ns_ = 0;
   last_.reset();
   drops_.clear();
 }
 
 std::optional<std::int64_t> Collector::headline_time(const FrameRecord& frame) const noexcept {
+  if (!has_result(frame)) return std::nullopt;
   return paced_ ? total_time(frame, Total::lateness) : through_time(frame);
+}
+
+bool Collector::has_result(const FrameRecord& frame) const noexcept {
+  return !results_end_ || frame.at(Stamp::visible) != 0 || frame.at(Stamp::kernel_ended) != 0;
+}
+
+/// Until a frame has a result, those before it count as done when they were received. It shows that they were not.
+void Collector::find_results(const FrameRecord& frame) {
+  if (results_end_ || (frame.at(Stamp::visible) == 0 && frame.at(Stamp::kernel_ended) == 0)) return;
+  results_end_ = true;
+  without_result_ = frames_;
+  missed_ = paced_ ? frames_ : 0;
+  through_.clear();
+  for (const Total total : {Total::result, Total::lateness}) totals_[static_cast<std::size_t>(total)].clear();
+  outliers_.clear();
+  waiting_.clear();
+}
+
+bool Collector::is_over(std::int64_t due_ns) const noexcept {
+  return paced_ && due_ns != 0 && period_ns_ != 0 && due_ns + period_ns_ < stopped_ns_;
 }
 
 std::uint64_t Collector::negative_times() const noexcept {
@@ -87,14 +109,14 @@ std::uint64_t Collector::negative_times() const noexcept {
 
 // The result of a frame has to be there when the next one is due. Where that is known from the next one only, a frame
 // waits for it; one that comes out of turn waits for the next one in turn, and a round's last one for the round's end.
-void Collector::count_deadline(const FrameRecord& frame) {
+void Collector::count_deadline(const FrameRecord& frame, bool counts) {
   if (!paced_ || frame.due_ns == 0) return;
   if (asked_period_ns_ == 0 && last_ && last_->due_ns != 0 && frame.sequence > last_->sequence &&
       frame.due_ns > last_->due_ns) {
     period_ns_ = (frame.due_ns - last_->due_ns) / static_cast<std::int64_t>(frame.sequence - last_->sequence);
     judge_deadlines();
   }
-  if (seen_ <= warmup_) return;
+  if (!counts || !has_result(frame)) return;
   const auto late = total_time(frame, Total::lateness);
   if (late && waiting_.size() < max_waiting) waiting_.push_back(*late);
   if (asked_period_ns_ != 0) judge_deadlines();
@@ -119,12 +141,24 @@ void Collector::keep_outlier(const FrameRecord& frame, std::int64_t time_ns) {
 
 void Collector::add(const FrameRecord& frame) {
   const bool counts = seen_++ >= warmup_;
-  count_deadline(frame);
+  find_results(frame);
+  const bool result = has_result(frame);
+  if (counts && !result && stopped_ns_ != 0) {
+    ++cut_off_;
+    if (is_over(frame.due_ns)) ++missed_;
+    if (!last_ || frame.sequence > last_->sequence) last_ = frame;
+    return;
+  }
+  count_deadline(frame, counts);
   if (!counts) {
     last_ = frame;
     return;
   }
   ++frames_;
+  if (!result) {
+    ++without_result_;
+    if (paced_) ++missed_;
+  }
   if (last_ && frame.sequence > last_->sequence + 1) {
     const std::uint64_t gone = frame.sequence - last_->sequence - 1;
     if (drops_.size() < max_drops) {
@@ -146,10 +180,11 @@ void Collector::add(const FrameRecord& frame) {
     const auto total = static_cast<Total>(i);
     // A frame that no one waits for has a running time, and is due at no time.
     if (total == Total::lateness && !paced_) continue;
+    if (total != Total::whole && !result) continue;
     if (const auto time = total_time(frame, total)) totals_[i].add(*time);
   }
   const auto through = through_time(frame);
-  if (through) through_.add(*through);
+  if (through && result) through_.add(*through);
   if (const auto handover = handover_time(frame)) handover_.add(*handover);
   if (const auto time = headline_time(frame)) keep_outlier(frame, *time);
 
@@ -162,8 +197,16 @@ void Collector::add(const FrameRecord& frame) {
   }
 }
 
-void Collector::end_round(const std::vector<Event>& events, std::uint64_t dropped) {
+void Collector::end_round(const std::vector<Event>& events, std::uint64_t dropped, std::uint64_t never_came) {
   judge_deadlines();
+  const std::uint64_t known = seen_ + dropped;
+  const std::uint64_t warm = known < warmup_ ? std::min<std::uint64_t>(warmup_ - known, never_came) : 0;
+  cut_off_ += never_came - warm;
+  // As far apart as the others, behind the last one that came.
+  for (std::uint64_t i = warm + 1; last_ && i <= never_came; ++i) {
+    if (last_->due_ns == 0 || !is_over(last_->due_ns + static_cast<std::int64_t>(i) * period_ns_)) break;
+    ++missed_;
+  }
   waiting_.clear();
   // A frame that was dropped has no result, however late.
   if (paced_) missed_ += dropped;

@@ -73,8 +73,9 @@ Json stages_of(const FrameRecord& frame) {
 Json mean_frame(const Collector& frames, double from, double to) {
   Json made = Json::object();
   std::vector<Collector::Kept> kept = frames.kept();
+  std::erase_if(kept, [&](const auto& one) { return !frames.headline_time(one.frame); });
   if (kept.empty()) return made;
-  std::ranges::sort(kept, {}, [&](const auto& one) { return frames.headline_time(one.frame).value_or(0); });
+  std::ranges::sort(kept, {}, [&](const auto& one) { return *frames.headline_time(one.frame); });
   const auto first = static_cast<std::size_t>(from * static_cast<double>(kept.size()));
   const auto last = std::clamp(static_cast<std::size_t>(to * static_cast<double>(kept.size())), first + 1, kept.size());
   std::array<double, gpumap::stage_count> sums{};
@@ -176,6 +177,8 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"frames", frames.frames()},
             {"negative_times", frames.negative_times()},
             {"dropped", outcome.dropped},
+            {"without_result", frames.without_result()},
+            {"cut_off", frames.cut_off()},
             {"without_gpu_times", outcome.without_gpu_times},
             {"gpu_error_ns", outcome.gpu_error_ns},
             {"not_looked_at", outcome.not_looked_at},

@@ -184,9 +184,12 @@ std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
       for (const std::int64_t at : frame.at_ns) add(known(at));
       for (const auto& time : stage_times(frame)) add(time);
       add(handover_time(frame));
-      add(through_time(frame));
+      const bool result = outcome->collector.has_result(frame);
+      add(result ? through_time(frame) : std::nullopt);
       for (const Total total : {Total::result, Total::whole, Total::lateness}) {
-        add(total == Total::lateness && !outcome->collector.paced() ? std::nullopt : total_time(frame, total));
+        const bool is_of_it =
+            total == Total::whole || (result && (total != Total::lateness || outcome->collector.paced()));
+        add(is_of_it ? total_time(frame, total) : std::nullopt);
       }
       made += "\r\n";
     }

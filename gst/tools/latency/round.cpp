@@ -177,7 +177,8 @@ void Round::finish() {
   outcome_.switches += watch_.switches();
   auto events = watch_.take();
   events.insert(events.end(), far_events_.begin(), far_events_.end());
-  outcome_.collector.end_round(events, dropped);
+  const std::uint64_t came = std::max<std::uint64_t>(summary.frames, outcome_.collector.frames_of_round()) + dropped;
+  outcome_.collector.end_round(events, dropped, entered() - std::min(entered(), came));
 }
 
 void Round::run() {
@@ -193,6 +194,8 @@ void Round::run() {
   } catch (const std::exception& error) {
     outcome_.error = error.what();
   }
+  drain();
+  outcome_.collector.stop(gpumap::monotonic_ns());
   if (began_ns_ != 0) {
     outcome_.cpu_ns += cpu_.of_others_ns() - cpu_began_ns_;
     outcome_.seconds += static_cast<double>(gpumap::monotonic_ns() - began_ns_) / 1e9;

@@ -112,6 +112,12 @@ std::string no_figure_of(const Json& one) {
 std::string counts_of(const Json& one) {
   std::string made =
       fmt::format("{}, {} dropped", plural(one.at("frames"), "frame"), one.at("dropped").get<std::uint64_t>());
+  if (const auto without = one.value("without_result", std::uint64_t{0}); without > 0) {
+    made += fmt::format(", {} ended without a result", without);
+  }
+  if (const auto cut = one.value("cut_off", std::uint64_t{0}); cut > 0) {
+    made += fmt::format(", {} cut off at the end of a round", cut);
+  }
   if (one.contains("missed_deadlines")) {
     made += ", " + plural(one.at("missed_deadlines"), "missed deadline");
   }
@@ -189,7 +195,8 @@ std::vector<std::string> caveats_of(const Json& report) {
     made.emplace_back(
         "Lateness counts from when a frame was due, also where the producer was held up: a stall shows in "
         "every frame that it delayed. A deadline is missed when the result comes after the next frame was "
-        "due, or never: dropped frames miss theirs.");
+        "due, or never: frames that are dropped or end without a result miss theirs. Of frames that a round's end cut "
+        "off, those whose deadline was over by then do.");
     if (report.at("options").at("upstream") == "videotestsrc") {
       made.emplace_back(
           "videotestsrc writes a live frame before it waits for its time: that wait is in through, and of gpumap in "
