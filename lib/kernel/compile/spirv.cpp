@@ -34,7 +34,7 @@ constexpr std::uint64_t unknown_size = std::uint64_t{1} << 40;
 std::vector<Word> words_of(std::string_view bytes) {
   if (bytes.size() % sizeof(Word) != 0) fail(fmt::format("{} bytes are not a multiple of 4", bytes.size()));
   std::vector<Word> words(bytes.size() / sizeof(Word));
-  std::memcpy(words.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(words.data(), bytes.data(), bytes.size());
   // SPIRV-Tools takes either byte order, a driver only its own.
   if (words.size() < header_words || words[0] != spv::MagicNumber) {
     fail(fmt::format("it does not start with a header of SPIR-V: 0x{:08x} in this machine's byte order, then 4 words",
