@@ -113,7 +113,11 @@ int main(int argc, char** argv) {
   bool json = false;
   app.add_flag("--json", json, "print JSON");
   app.footer(std::string(environment_help));
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     const auto inventory = gpumap::take_inventory();
     json ? print_json(inventory) : print_table(inventory);

@@ -97,6 +97,22 @@ def check_no_gnuplot(bench, folder):
     assert refused.returncode == 1 and "older.json is not what this" in refused.stderr, refused
 
 
+def check_what_is_written(bench, folder):
+    """What was measured is written, whatever becomes of the rest, and what cannot be is told first."""
+    file = folder / "odd.json"
+    subprocess.run([bench, "bw", "--quick", "--threads", "1", "--sizes", "16777217", "--json", file], check=True)
+    assert json.loads(file.read_text())["modes"][0]["rows"], "no rows of an odd size"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run([bench, "api", "--quick", "--json", file], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.returncode == 1 and json.loads(file.read_text())["modes"][0]["mode"] == "api", ran
+    ran = subprocess.run([bench, "api", "lat", "--quick", "--sizes", "66", "--json", file], capture_output=True, text=True)
+    assert ran.returncode == 1 and [mode["mode"] for mode in json.loads(file.read_text())["modes"]] == ["api"], ran
+    ran = subprocess.run([bench, "api", "--quick", "--json", "/nowhere/b.json"], capture_output=True, text=True)
+    assert ran.returncode == 1 and "nothing was measured" in ran.stderr and not ran.stdout, ran
+    ran = subprocess.run([bench, "--nothing"], capture_output=True, text=True)
+    assert ran.returncode == 2, ran
+
+
 def main():
     bench = sys.argv[1]
     with tempfile.TemporaryDirectory() as name:
@@ -107,6 +123,7 @@ def main():
         report = json.loads(json_file.read_text())
         svg = svg_file.read_text()
         check_no_gnuplot(bench, folder)
+        check_what_is_written(bench, folder)
     assert {mode["mode"] for mode in report["modes"]} == MODES, [mode["mode"] for mode in report["modes"]]
     for mode in report["modes"]:
         check_mode(mode)

@@ -56,15 +56,15 @@ def what_is_told_before_measuring():
         for value in values:
             wrong = subprocess.run([PROGRAM, option, value, "--html", PAGE], capture_output=True, text=True,
                                    timeout=PATIENCE, check=False)
-            assert wrong.returncode not in (0, 1, 2) and option in wrong.stderr and not PAGE.exists(), wrong
+            assert wrong.returncode == 2 and option in wrong.stderr and not PAGE.exists(), wrong
     for option, value in (("--frames", "1080p"), ("--upstream", "copy"), ("--kernel", "identity")):
         wrong = subprocess.run([PROGRAM, "--pipeline", "videotestsrc ! {sink} {src} ! fakesink", option, value, "--html",
                                 PAGE], capture_output=True, text=True, timeout=PATIENCE, check=False)
-        assert wrong.returncode not in (0, 1, 2) and f"{option} excludes --pipeline" in wrong.stderr, wrong
+        assert wrong.returncode == 2 and f"{option} excludes --pipeline" in wrong.stderr, wrong
     for option in ("--rate", "--timeout"):
         wrong = subprocess.run([PROGRAM, option, "nan", "--html", PAGE], capture_output=True, text=True,
                                timeout=PATIENCE, check=False)
-        assert wrong.returncode not in (0, 1, 2) and f"{option}: that is no number" in wrong.stderr, wrong
+        assert wrong.returncode == 2 and f"{option}: that is no number" in wrong.stderr, wrong
     JSON.write_text("{}")
     broken = subprocess.run([PROGRAM, "--from", JSON, "--html", PAGE], capture_output=True, text=True, check=False)
     assert broken.returncode == 2 and "is not what --json" in broken.stderr and not PAGE.exists(), broken
@@ -86,6 +86,14 @@ def pipelines_that_fail():
     case, said = pipeline(f"videotestsrc ! {VIDEO} ! {{sink}} {{src}} ! fakesink sync=true ts-offset=100000000000",
                           "--timeout", "1", status=1)
     assert "stalled: no frame for 1 s" in case["error"], case
+
+
+def frames_without_memory():
+    """The producer's own memory cannot be had: an error, and a report."""
+    limited = ["prlimit", f"--as={3 << 30}", PROGRAM, "--transports", "bar", "--frames", "2048MiB", "--upstream", "copy",
+               "--count", "2", "--rounds", "1", "--json", JSON, "--html", PAGE]
+    ran = subprocess.run(limited, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert ran.returncode == 1 and json.loads(JSON.read_text())["cases"][0]["error"], ran
 
 
 def frames_that_are_dropped():
@@ -122,6 +130,25 @@ def each_output_is_tried():
     for twice in (JSON, FOLDER / ".." / FOLDER.name / JSON.name):
         case, said = run(*small, "--csv", twice, status=2)
         assert case is None and "is asked for twice" in said and "nothing was measured" in said, said
+    # What is written beside the page has the name of the other.
+    part = pathlib.Path(f"{PAGE}.part")
+    case, said = run(*small, "--csv", part, status=2)
+    assert case is None and "is asked for twice" in said and not part.exists(), said
+    case, said = run(*small, "--frames", "1003B,1003B", "--fence", "sleep,sleep")
+    assert len(json.loads(JSON.read_text())["cases"]) == 1, said
+    report = JSON.read_text()
+    again = [PROGRAM, "--from", JSON, "--html", PAGE]
+    for wrong in ([*again, "--csv", CSV], [*again, "--json", FOLDER / "other.json"]):
+        refused = subprocess.run(wrong, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        assert refused.returncode == 2 and "excludes" in refused.stderr, refused
+    part.write_text(report)
+    refused = subprocess.run([PROGRAM, "--from", part, "--html", PAGE], capture_output=True, text=True,
+                             timeout=PATIENCE, check=False)
+    assert refused.returncode == 2 and part.read_text() == report and JSON.read_text() == report, refused
+    part.unlink()
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ran = subprocess.run(again, stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
+    assert ran.returncode == 1 and "cannot write to standard output" in ran.stderr, ran
     assert {file.name for file in FOLDER.iterdir()} <= {JSON.name, PAGE.name, CSV.name}, list(FOLDER.iterdir())
 
 
@@ -230,8 +257,8 @@ def an_end_by_the_user():
     assert "not whole: 0 of 1 rounds ran to their end" in said, said
 
 
-for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_that_are_dropped, each_output_is_tried,
-                as_many_in_flight_as_are_told, a_src_that_is_late, a_plan_that_is_not_shifted,
+for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_without_memory, frames_that_are_dropped,
+                each_output_is_tried, as_many_in_flight_as_are_told, a_src_that_is_late, a_plan_that_is_not_shifted,
                 lateness_is_what_the_clock_says, deadlines_that_are_missed, a_rate_that_is_slow, a_producer_that_sleeps,
                 an_end_by_the_user):
     trouble()

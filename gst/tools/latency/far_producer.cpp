@@ -179,7 +179,16 @@ void FarProducer::start(ProducerJob job) {
   std::string name = "gpumap-latency";
   std::string option = "--as-producer";
   std::array<char*, 3> arguments{name.data(), option.data(), nullptr};
-  const int trouble = ::posix_spawn(&pid_, "/proc/self/exe", &descriptors, nullptr, arguments.data(), environ);
+  // What ends a group of processes finds it with these blocked until it ignores them (run_as_producer()).
+  posix_spawnattr_t attributes;
+  ::posix_spawnattr_init(&attributes);
+  sigset_t blocked;
+  ::pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, signal);
+  ::posix_spawnattr_setsigmask(&attributes, &blocked);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const int trouble = ::posix_spawn(&pid_, "/proc/self/exe", &descriptors, &attributes, arguments.data(), environ);
+  ::posix_spawnattr_destroy(&attributes);
   ::posix_spawn_file_actions_destroy(&descriptors);
   ::close(ends[1]);
   if (trouble != 0) {

@@ -135,10 +135,12 @@ void add_options(CLI::App& app, Options& options) {
       ->capture_default_str();
   CLI::Option* html =
       app.add_option("--html", options.html_file, "The page [gpumap-latency.html where no file is asked for]");
-  app.add_option("--json", options.json_file, "All figures, and what the page is made of");
-  app.add_option("--csv", options.csv_file, "Frames, one a line: all of them, or 8,192 of each case taken at random");
+  CLI::Option* json = app.add_option("--json", options.json_file, "All figures, and what the page is made of");
+  CLI::Option* csv = app.add_option("--csv", options.csv_file,
+                                    "Frames, one a line: all of them, or 8,192 of each case taken at random");
   app.add_option("--from", options.from_file, "Measure nothing: make the page of the JSON of an earlier run")
-      ->needs(html);
+      ->needs(html)
+      ->excludes(json, csv);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
   app.add_flag("--brief", options.brief, "No table of stages on the terminal");
   app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
@@ -179,7 +181,10 @@ bool write_results(const Options& options, const Json& report, const std::vector
 }
 
 void show_progress(unsigned round, const Options& options, const Case& which) {
-  fmt::print(stderr, "\r\x1b[Kround {}/{}: {}, {}", round + 1, options.rounds, which.frame.name, which.title());
+  // Whose terminal may be gone: that is no error.
+  const std::string line =
+      fmt::format("\r\x1b[Kround {}/{}: {}, {}", round + 1, options.rounds, which.frame.name, which.title());
+  std::fputs(line.c_str(), stderr);
   std::fflush(stderr);
 }
 
@@ -196,7 +201,7 @@ void measure(const Options& options, std::vector<std::unique_ptr<Outcome>>& outc
       run_round(outcome, options, round, frames);
     }
   }
-  if (terminal) fmt::print(stderr, "\r\x1b[K");
+  if (terminal) std::fputs("\r\x1b[K", stderr);
 }
 
 int run(Options& options, const std::vector<std::string>& command_line) {
@@ -247,8 +252,10 @@ int draw(const Options& options) {
   std::ifstream in(options.from_file);
   if (!in) throw UsageError("cannot read " + options.from_file);
   check_writable({options.html_file});
-  if (std::error_code none; std::filesystem::equivalent(options.from_file, options.html_file, none)) {
-    throw UsageError("--html " + options.html_file + " is what --from reads: give the page a file of its own");
+  for (const std::string& made : {options.html_file, options.html_file + ".part"}) {
+    if (std::error_code none; std::filesystem::equivalent(options.from_file, made, none)) {
+      throw UsageError(made + " is what --from reads and --html writes: give the page another name");
+    }
   }
   std::string table;
   std::string page;
@@ -260,8 +267,9 @@ int draw(const Options& options) {
     throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
   }
   write_file(options.html_file, page);
-  fmt::print("{}\npage: {}\n", table, options.html_file);
-  return 0;
+  const std::string text = fmt::format("{}\npage: {}\n", table, options.html_file);
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
+  throw std::runtime_error(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
 }
 
 }  // namespace
@@ -271,16 +279,20 @@ int main(int argc, char** argv) {
   CLI::App app{latency::description};
   latency::Options options;
   latency::add_options(app, options);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     if (options.as_producer) return latency::run_as_producer();
     if (!options.from_file.empty()) return latency::draw(options);
     return latency::run(options, std::vector<std::string>(argv + 1, argv + argc));
   } catch (const latency::UsageError& error) {
-    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
+    std::fputs(fmt::format("gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t")).c_str(), stderr);
     return 2;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t"));
+    std::fputs(fmt::format("gpumap-latency: {}\n", gpumap::printable(error.what(), "\n\t")).c_str(), stderr);
     return 1;
   }
 }

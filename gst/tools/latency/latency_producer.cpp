@@ -83,7 +83,15 @@ void Producer::start() {
         " when its first frame is to be made, so when that is due is not known: an element in it waits for a frame "
         "before it plays (async=true)");
   }
-  thread_ = std::thread([this] { run(); });
+  thread_ = std::thread([this] {
+    try {
+      run();
+    } catch (const std::exception& error) {
+      const Ptr<GError> said(
+          g_error_new(GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_FAILED, "no frame can be made: %s", error.what()));
+      gst_element_post_message(pipeline_, gst_message_new_error(GST_OBJECT_CAST(pipeline_), said.get(), nullptr));
+    }
+  });
 }
 
 void Producer::stop() {

@@ -135,6 +135,13 @@ std::vector<std::string> transport_names() {
 }
 
 void fill_in_defaults(Options& options) {
+  for (auto* const list : {&options.frames, &options.transports, &options.fences, &options.processes}) {
+    std::vector<std::string> once;
+    for (const std::string& one : *list) {
+      if (std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
+    }
+    *list = std::move(once);
+  }
   const bool two = std::find(options.processes.begin(), options.processes.end(), "2") != options.processes.end();
   if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
   if (options.fences.empty()) options.fences = {"sleep"};
@@ -284,15 +291,18 @@ void check_writable(const std::vector<std::string>& files) {
       if (!was_there) ::unlink(one.c_str());
     }
     if (part == file) continue;  // of a device each may have its turn
-    std::error_code none;
-    const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(file), none).string();
-    if (std::find(regular.begin(), regular.end(), place) != regular.end()) {
-      throw UsageError(fmt::format(
-          "{} is asked for twice, and one result would overwrite the other: give --html, --json and --csv a file each; "
-          "nothing was measured",
-          file));
+    for (const std::string& one : {file, part}) {
+      std::error_code none;
+      const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(one), none).string();
+      if (std::find(regular.begin(), regular.end(), place) != regular.end()) {
+        throw UsageError(
+            fmt::format("{} is asked for twice (each result is written to its name and .part first), and one result "
+                        "would overwrite "
+                        "the other: give --html, --json and --csv a file each; nothing was measured",
+                        one));
+      }
+      regular.push_back(place);
     }
-    regular.push_back(place);
   }
 }
 

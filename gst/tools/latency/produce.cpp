@@ -123,9 +123,13 @@ class FarSide {
 
 int run_as_producer() {
   // Ctrl-C reaches both, as does what ends a group of processes; the one that measures says when it is over.
-  std::signal(SIGINT, SIG_IGN);
-  std::signal(SIGTERM, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN);
+  sigset_t ignored;
+  sigemptyset(&ignored);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    std::signal(signal, SIG_IGN);
+    sigaddset(&ignored, signal);
+  }
+  ::pthread_sigmask(SIG_UNBLOCK, &ignored, nullptr);
   // What this process may start has no part in the socket: it would outlive us.
   Lines lines(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC); nothing >= 0) ::dup2(nothing, STDIN_FILENO);

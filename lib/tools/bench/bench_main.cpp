@@ -5,8 +5,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
+#include <exception>
+#include <filesystem>
 #include <fstream>
 #include <gpumap/copy.hpp>
 #include <gpumap/error.hpp>
@@ -77,6 +81,16 @@ bool judge(const Context& context, nlohmann::json& report) {
   return all;
 }
 
+/// Before anything is measured.
+void check_writable(const std::string& file) {
+  if (file.empty()) return;
+  const bool was_there = std::filesystem::exists(file);
+  if (!std::ofstream(file, std::ios::app)) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
+  }
+  if (!was_there) std::filesystem::remove(file);
+}
+
 void write_json(const nlohmann::json& report, const std::string& file) {
   std::ofstream out(file);
   out << report.dump(1) << '\n';
@@ -97,6 +111,7 @@ int draw(const Options& options) {
 }
 
 int run(const Options& options) {
+  for (const std::string& file : {options.json_file, options.svg_file}) check_writable(file);
   Context context{.options = options, .device = gpumap::Device::open(options.device)};
   const gpumap::DeviceInfo& info = context.device->info();
   context.backend = context.device->default_backend();
@@ -125,22 +140,32 @@ int run(const Options& options) {
              std::thread::hardware_concurrency(), gpumap::stream_copy_name(),
              options.commit.empty() ? "" : ", commit " + options.commit);
 
-  for (const Mode& mode : modes) {
-    const auto& wanted = options.modes;
-    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), mode.name) == wanted.end()) continue;
-    const std::int64_t began = now_ns();
-    nlohmann::json measured = mode.run(context);
-    measured["seconds"] = static_cast<double>(now_ns() - began) / 1e9;
-    measured["software"] = info.software;
-    print_table(measured, info.software);
-    std::fflush(stdout);
-    report["modes"].push_back(std::move(measured));
-  }
+  // What was measured is written, whatever becomes of the rest.
+  std::exception_ptr trouble;
+  bool all = true;
+  try {
+    for (const Mode& mode : modes) {
+      const auto& wanted = options.modes;
+      if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), mode.name) == wanted.end()) continue;
+      const std::int64_t began = now_ns();
+      nlohmann::json measured = mode.run(context);
+      measured["seconds"] = static_cast<double>(now_ns() - began) / 1e9;
+      measured["software"] = info.software;
+      print_table(report["modes"].emplace_back(std::move(measured)), info.software);
+      std::fflush(stdout);
+    }
 
-  fmt::print("\n");
-  const bool all = judge(context, report);
+    fmt::print("\n");
+    all = judge(context, report);
+    std::fflush(stdout);
+    if (std::ferror(stdout) != 0) throw std::runtime_error("cannot write to standard output");
+  } catch (const std::exception& error) {
+    report["error"] = error.what();
+    trouble = std::current_exception();
+  }
   if (!options.json_file.empty()) write_json(report, options.json_file);
   if (!options.svg_file.empty()) write_svg(report, options.svg_file);
+  if (trouble) std::rethrow_exception(trouble);
   return options.check && !all ? 1 : 0;
 }
 
@@ -168,7 +193,11 @@ int main(int argc, char** argv) {
   app.add_option("--from", options.from_file, "Measure nothing: draw the JSON of an earlier run")->needs(svg);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
   app.add_flag("--check", options.check, "On a GPU, exit 1 when a target is missed");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     return options.from_file.empty() ? bench::run(options) : bench::draw(options);
   } catch (const std::exception& error) {

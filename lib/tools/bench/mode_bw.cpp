@@ -178,7 +178,9 @@ nlohmann::json run_bw(Context& context) {
 
   // More than the caches hold, and no more than half of what the window has left.
   const std::size_t wished = (small ? 8 : 256) * mib;
-  const std::size_t region = std::max(largest, std::min<std::size_t>(wished, context.device->window_free_bytes() / 2));
+  constexpr std::size_t line = 64;  // where each copy begins
+  const std::size_t region = std::max((largest + line - 1) / line * line,
+                                      std::min<std::size_t>(wished, context.device->window_free_bytes() / 2));
   Gpu gpu(context);
   Source source(context, region);
   Copiers copiers(context, threads);

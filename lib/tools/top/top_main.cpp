@@ -172,7 +172,11 @@ int main(int argc, char** argv) {
   app.add_flag("--once", options.once, "print one table, after one interval, and end");
   app.add_flag("--json", options.json, "the same as JSON");
   app.footer(footer);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     run(options);
     return 0;
