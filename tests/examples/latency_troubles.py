@@ -136,6 +136,12 @@ def each_output_is_tried():
     assert case is None and "is asked for twice" in said and not part.exists(), said
     case, said = run(*small, "--frames", "1003B,1003B", "--fence", "sleep,sleep")
     assert len(json.loads(JSON.read_text())["cases"]) == 1, said
+    pipe = FOLDER / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        run(*small, "--csv", pipe)
+        assert len(reader.stdout.read().splitlines()) == 6, "a line of names, and a frame each"
+    pipe.unlink()
     report = JSON.read_text()
     again = [PROGRAM, "--from", JSON, "--html", PAGE]
     for wrong in ([*again, "--csv", CSV], [*again, "--json", FOLDER / "other.json"]):

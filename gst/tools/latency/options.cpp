@@ -77,7 +77,9 @@ std::size_t times_in(const std::string& text, std::string_view what) {
 std::string part_of(const std::string& file) {
   std::error_code none;
   const auto status = std::filesystem::status(file, none);
-  return std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) ? file : file + ".part";
+  const bool regular = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
+  // What standard output is redirected to may be a regular file, and keeps its name.
+  return regular && !file.starts_with("/dev/") && !file.starts_with("/proc/") ? file + ".part" : file;
 }
 
 }  // namespace
@@ -281,6 +283,10 @@ void check_writable(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     if (file.empty()) continue;
     const std::string part = part_of(file);
+    if (part == file) {  // a device or a pipe, of which each result may have its turn; a reader would see it closed
+      if (::access(file.c_str(), W_OK) == 0) continue;
+      throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
+    }
     for (const std::string& one : {file, part}) {
       const bool was_there = ::access(one.c_str(), F_OK) == 0;
       const int descriptor = ::open(one.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -290,7 +296,6 @@ void check_writable(const std::vector<std::string>& files) {
       ::close(descriptor);
       if (!was_there) ::unlink(one.c_str());
     }
-    if (part == file) continue;  // of a device each may have its turn
     for (const std::string& one : {file, part}) {
       std::error_code none;
       const std::string place = std::filesystem::weakly_canonical(std::filesystem::absolute(one), none).string();
