@@ -54,8 +54,8 @@ class VulkanContext {
   /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
   void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
 
-  /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals, its
-  /// thread still lets go of what the batch waited for, and would use a semaphore that is destroyed in between.
+  /// Destroys `semaphore` once many others have come. Where lavapipe (Mesa 22.3) has signalled what a batch signals,
+  /// its thread still lets go of what the batch waited for, and would use a semaphore that is destroyed in between.
   void retire(vk::raii::Semaphore semaphore) const noexcept;
 
   /// Turn a failed Vulkan call into an Error; a lost device marks the health first. `what` finishes "… while".
