@@ -139,6 +139,7 @@ TEST(LatencyOptions, KnowSizes) {
   EXPECT_TRUE(small.is_video());
   EXPECT_EQ(caps_of(small, 59.94), "video/x-raw,format=NV12,width=64,height=48,framerate=59940/1000");
   EXPECT_EQ(caps_of(small, 0.0001), "video/x-raw,format=NV12,width=64,height=48,framerate=100/1000000");
+  EXPECT_EQ(caps_of(small, 1.0004), "video/x-raw,format=NV12,width=64,height=48,framerate=1000400/1000000");
   EXPECT_EQ(caps_of(parse_frame("64B"), 100), "audio/x-raw,format=S16LE,layout=interleaved,channels=2,rate=1600");
   EXPECT_EQ(caps_of(parse_frame("7B"), 100), "application/octet-stream");
   EXPECT_THAT(as_rgba(parse_frame("64B"), 0), HasSubstr("format=RGBA,width=4,height=4"));

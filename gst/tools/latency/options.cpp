@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <gpumap/memory.hpp>
@@ -55,9 +56,12 @@ std::size_t factor_of(std::string_view unit) {
 
 /// As GStreamer writes fractions.
 std::string framerate(double rate) {
-  constexpr double slow = 1;
-  const int unit = rate > 0 && rate < slow ? 1'000'000 : 1000;
-  return fmt::format("{}/{}", std::llround((rate > 0 ? rate : 30) * unit), unit);
+  if (rate <= 0) rate = 30;
+  // What has more digits is given by as many as a fraction of GStreamer's has room for.
+  constexpr double most = 2000;
+  const double thousands = rate * 1000;
+  const int unit = std::abs(thousands - std::round(thousands)) < 1e-6 || rate > most ? 1000 : 1'000'000;
+  return fmt::format("{}/{}", std::llround(rate * unit), unit);
 }
 
 void replace_all(std::string& text, std::string_view what, const std::string& with) {
@@ -284,7 +288,8 @@ void check_writable(const std::vector<std::string>& files) {
     if (file.empty()) continue;
     const std::string part = part_of(file);
     if (part == file) {  // a device or a pipe, of which each result may have its turn; a reader would see it closed
-      if (::access(file.c_str(), W_OK) == 0) continue;
+      errno = std::filesystem::is_directory(file) ? EISDIR : 0;
+      if (errno == 0 && ::access(file.c_str(), W_OK) == 0) continue;
       throw UsageError(fmt::format("cannot write {}: {}; nothing was measured", file, std::strerror(errno)));
     }
     for (const std::string& one : {file, part}) {
