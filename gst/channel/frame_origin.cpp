@@ -62,4 +62,18 @@ bool is_monotonic(GstClock* clock) {
   return type == GST_CLOCK_TYPE_MONOTONIC && internal == external && numerator == denominator;
 }
 
+std::int64_t due_ns(const GstBuffer* buffer, const GstSegment& segment, GstClockTime base) {
+  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_BUFFER_PTS_IS_VALID(buffer)) return 0;
+  if (segment.format != GST_FORMAT_TIME) return 0;
+  const GstClockTime running = gst_segment_to_running_time(&segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
+  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
+}
+
+GstClockTime monotonic_base_time(GstElement* element) {
+  GstClock* clock = gst_element_get_clock(element);
+  const bool shared = is_monotonic(clock);
+  if (clock != nullptr) gst_object_unref(clock);
+  return shared ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE;
+}
+
 }  // namespace gpumap::gst

@@ -52,8 +52,11 @@ void SinkCore::open(const SinkSettings& settings) {
 }
 
 void SinkCore::start(GstElement* sink, const SinkSettings& settings) {
+  start(sink, settings, channel_of(End::sink, sink, settings.channel));
+}
+
+void SinkCore::start(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel) {
   open(settings);
-  auto channel = channel_of(End::sink, sink, settings.channel);
   std::string holder;
   if (!channel->attach_sink(sink, holder)) {
     throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "
@@ -263,7 +266,7 @@ void SinkCore::report(const std::exception& error) const {
   gst_object_unref(sink);
 }
 
-GstStructure* SinkCore::stats() const {
+GstStructure* SinkCore::stats(const char* name) const {
   Counters counted;
   std::optional<Transport> transport;
   std::shared_ptr<Device> device;
@@ -278,7 +281,7 @@ GstStructure* SinkCore::stats() const {
   const Copier::Plan copying = copier_.last();
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   GstStructure* made = gst_structure_new(
-      "gpumapsink-stats", "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_),
+      name, "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_),
       "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops",
       G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits",
       G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "",

@@ -45,8 +45,8 @@ struct SinkSettings {
   guint linger_ms = 60000;                ///< how long an ended stream waits for a src; G_MAXUINT: for ever
 };
 
-/// What a gpumapsink and the pool that it offers upstream share: the device, the ring of the moment, the counters. A
-/// pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
+/// What a gpumapsink or gpumapupload and the pool that it offers upstream share: the device, the ring of the moment, the
+/// counters. A pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
 class SinkCore : public std::enable_shared_from_this<SinkCore> {
  public:
   SinkCore() = default;
@@ -55,6 +55,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void open(const SinkSettings& settings);
   /// The same, and meet the channel. Throws Error(invalid) when it has a sink already.
   void start(GstElement* sink, const SinkSettings& settings);
+  /// The same on a channel that no other element finds.
+  void start(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);
   void stop(bool drained);
 
   enum class Renewal { where_too_small, always };
@@ -103,7 +105,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::shared_ptr<Channel> channel() const;
   /// No frame waits for the src.
   [[nodiscard]] bool queue_is_empty() const;
-  [[nodiscard]] GstStructure* stats() const;
+  /// A structure of that name; transfer full.
+  [[nodiscard]] GstStructure* stats(const char* name) const;
 
  private:
   /// What holds from a start to the stop: threads of the pool go on with it while the element stops and starts anew.

@@ -274,7 +274,9 @@ gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
 }
 
 gboolean query(GstBaseSink* sink, GstQuery* query) {
-  if (gpumap::gst::answer_caps_query(*state_of(sink).core, query)) return TRUE;
+  const auto channel = state_of(sink).core->channel();
+  const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
+  if (gpumap::gst::answer_caps_query(srcpad.get(), query)) return TRUE;
   if (gpumap::gst::answer_across(*state_of(sink).core, query)) return TRUE;
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
@@ -312,17 +314,9 @@ gboolean send_event(GstElement* element, GstEvent* event) {
       channel->send_upstream(event, [&](GstEvent* sent) { return parent(element, sent) != 0; }));
 }
 
-/// Where the clock is the monotonic one, whose time the stamps are in.
-void note_base_time(GstElement* element, bool playing) {
-  GstClock* clock = playing ? gst_element_get_clock(element) : nullptr;
-  const bool shared = gpumap::gst::is_monotonic(clock);
-  state_of(element).frames.set_base_time(shared ? gst_element_get_base_time(element) : GST_CLOCK_TIME_NONE);
-  if (clock != nullptr) gst_object_unref(clock);
-}
-
 void set_playing(GstElement* element, bool playing) {
   SinkState& state = state_of(element);
-  note_base_time(element, playing);
+  state.frames.set_base_time(playing ? gpumap::gst::monotonic_base_time(element) : GST_CLOCK_TIME_NONE);
   if (playing) state.core->begin_to_play();
   state.frames.preroll().set_playing(playing);
   if (const auto channel = state.core->channel()) channel->set_sink_playing(playing);

@@ -31,22 +31,14 @@ bool SinkFrames::src_prerolls() const {
   return prerolls;
 }
 
-/// When the frame's running time comes, in ns on CLOCK_MONOTONIC; 0 where it has none, while paused, and where the
-/// pipeline has another clock.
-std::int64_t SinkFrames::due_ns(const GstBuffer* buffer) const {
-  const GstClockTime base = base_.load(std::memory_order_relaxed);
-  if (!GST_CLOCK_TIME_IS_VALID(base) || !GST_BUFFER_PTS_IS_VALID(buffer)) return 0;
-  if (sink_->segment.format != GST_FORMAT_TIME) return 0;
-  const GstClockTime running = gst_segment_to_running_time(&sink_->segment, GST_FORMAT_TIME, GST_BUFFER_PTS(buffer));
-  return GST_CLOCK_TIME_IS_VALID(running) ? static_cast<std::int64_t>(base + running) : 0;
-}
-
 /// Nothing where the frame would have to wait for a slot, or did so until `stopped()`.
 std::optional<GstFlowReturn> SinkFrames::send(GstBuffer* buffer, SinkCore::Patience patience,
                                               const std::function<bool()>& stopped) {
   try {
     FrameOrigin origin;
-    if (core_.stamping()) origin = {due_ns(buffer), captured_ns(buffer)};
+    if (core_.stamping()) {
+      origin = {due_ns(buffer, sink_->segment, base_.load(std::memory_order_relaxed)), captured_ns(buffer)};
+    }
     return core_.send(buffer, origin, stopped, patience);
   } catch (const std::exception& error) {
     post_error(GST_ELEMENT_CAST(sink_), error);

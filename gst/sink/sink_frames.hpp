@@ -36,7 +36,6 @@ class SinkFrames {
   void set_base_time(GstClockTime base) noexcept { base_ = base; }
 
  private:
-  [[nodiscard]] std::int64_t due_ns(const GstBuffer* buffer) const;
   [[nodiscard]] std::optional<GstFlowReturn> send(GstBuffer* buffer, SinkCore::Patience patience,
                                                   const std::function<bool()>& stopped);
   [[nodiscard]] std::optional<GstFlowReturn> send_waiting(GstBuffer* buffer, const std::function<bool()>& stopped);

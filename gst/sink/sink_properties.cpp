@@ -33,33 +33,40 @@ SinkSettings sink_settings(GstElement* sink) {
   return settings;
 }
 
-std::vector<Property> sink_properties() {
+std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of) {
   using Settings = SinkSettings;
-  const PropertiesOf<Settings> of([](GObject* sink) -> Settings& { return sink_state(sink).settings; });
   return {
-      of.text("channel", "Name under which this sink and one gpumapsrc meet", &Settings::channel),
       of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
       of.number("slots", "Frames that the ring holds", &Settings::slots, min_slots, max_slots),
       of.number("slot-size", "Bytes of a slot (0: from the caps, or from the frames)", &Settings::slot_bytes, 0,
                 G_MAXINT64),
-      of.choice("leaky", "What to do with a frame when the ring is full", &Settings::when_full, leaky_type()),
-      of.number("busy-poll",
-                "Microseconds to spin for a slot (and, serving a socket, for the next frame) before sleeping",
-                &Settings::busy_poll_us, 0, 1000000),
       of.number("copy-threads", "Threads that copy frames into slots (0: chosen by measuring)", &Settings::copy_threads,
                 0, 64),
-      of.number("linger",
-                "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this element "
-                "has stopped (4294967295: for ever)",
-                &Settings::linger_ms),
       of.choice("transport", "How the bytes that upstream writes reach the GPU", &Settings::transport,
                 transport_type()),
-      of.flag("stamps", "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on gpumapsrc's buffers",
+      of.flag("stamps", "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on the frames in GPU memory",
               &Settings::stamps),
       of.number("latency-interval",
                 "Milliseconds between element messages gpumap-latency, with the latencies since the start (0: none); "
                 "sets stamps",
                 &Settings::latency_interval_ms, 0, 3600000),
+  };
+}
+
+std::vector<Property> sink_properties() {
+  using Settings = SinkSettings;
+  const PropertiesOf<Settings> of([](GObject* sink) -> Settings& { return sink_state(sink).settings; });
+  std::vector<Property> table = slot_properties(of);
+  const std::vector<Property> own{
+      of.text("channel", "Name under which this sink and one gpumapsrc meet", &Settings::channel),
+      of.choice("leaky", "What to do with a frame when the ring is full", &Settings::when_full, leaky_type()),
+      of.number("busy-poll",
+                "Microseconds to spin for a slot (and, serving a socket, for the next frame) before sleeping",
+                &Settings::busy_poll_us, 0, 1000000),
+      of.number("linger",
+                "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this element "
+                "has stopped (4294967295: for ever)",
+                &Settings::linger_ms),
       of.text("socket-path", "Serve gpumapsrcs of other processes at this Unix socket, instead of one of this process",
               &Settings::socket_path),
       of.text("allowed-users",
@@ -83,8 +90,10 @@ std::vector<Property> sink_properties() {
           [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
       statistics("frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
                  "copy-threads, copy-kernel; with stamps: latency",
-                 [](GObject* sink) { return sink_state(sink).core->stats(); }),
+                 [](GObject* sink) { return sink_state(sink).core->stats("gpumapsink-stats"); }),
   };
+  table.insert(table.end(), own.begin(), own.end());
+  return table;
 }
 
 }  // namespace gpumap::gst

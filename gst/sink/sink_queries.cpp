@@ -16,23 +16,21 @@ namespace gpumap::gst {
 
 namespace {
 
-/// What follows the gpumapsrc takes of `offered`, in system memory; null where there is no one to ask.
-Ptr<GstCaps> taken_downstream(const SinkCore& core, GstCaps* offered) {
-  const auto channel = core.channel();
-  const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
-  if (!srcpad || gst_pad_is_linked(srcpad.get()) == 0) return nullptr;
+/// What follows `srcpad` takes of `offered`, in system memory; null where there is no one to ask.
+Ptr<GstCaps> taken_downstream(GstPad* srcpad, GstCaps* offered) {
+  if (srcpad == nullptr || gst_pad_is_linked(srcpad) == 0) return nullptr;
   // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
   const Ptr<GstCaps> filter(gst_caps_is_any(offered) ? nullptr : in_either_memory(offered));
   const Ptr<GstQuery> query(gst_query_new_caps(filter.get()));
   GstCaps* takes = nullptr;
-  if (peer_query(srcpad.get(), query.get()) == PeerAnswer::yes) gst_query_parse_caps_result(query.get(), &takes);
+  if (peer_query(srcpad, query.get()) == PeerAnswer::yes) gst_query_parse_caps_result(query.get(), &takes);
   return Ptr<GstCaps>(takes != nullptr ? from_either_memory(takes) : nullptr);
 }
 
 /// What upstream names in its question is what it can give: it is not asked in turn, for it may hold locks.
-Ptr<GstCaps> taken(const SinkCore& core, GstCaps* filter) {
+Ptr<GstCaps> taken(GstPad* srcpad, GstCaps* filter) {
   Ptr<GstCaps> offered(filter != nullptr ? system_only(filter) : gst_caps_new_any());
-  Ptr<GstCaps> takes = taken_downstream(core, offered.get());
+  Ptr<GstCaps> takes = taken_downstream(srcpad, offered.get());
   if (takes && !gst_caps_is_any(takes.get()) && !gst_caps_is_empty(takes.get())) return takes;
   return offered;
 }
@@ -82,12 +80,12 @@ GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
   });
 }
 
-bool answer_caps_query(const SinkCore& core, GstQuery* query) {
+bool answer_caps_query(GstPad* srcpad, GstQuery* query) {
   GstCaps* caps = nullptr;
   switch (GST_QUERY_TYPE(query)) {
     case GST_QUERY_CAPS: {
       gst_query_parse_caps(query, &caps);
-      gst_query_set_caps_result(query, taken(core, caps).get());
+      gst_query_set_caps_result(query, taken(srcpad, caps).get());
       return true;
     }
     case GST_QUERY_ACCEPT_CAPS:

@@ -17,11 +17,10 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 /// An allocator (transfer full) of slots.
 [[nodiscard]] GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core);
 
-/// Answer a query for caps or for their acceptance; false for any other. What follows the gpumapsrc of the channel
-/// decides, where it takes something of what upstream offers. Where it takes nothing, everything is welcome: the
-/// gpumapsrc then says why it cannot go on, and an upstream of another pipeline is not stopped by a consumer that does
-/// not fit.
-[[nodiscard]] bool answer_caps_query(const SinkCore& core, GstQuery* query);
+/// Answer a query for caps or for their acceptance; false for any other. What follows `srcpad` (null: nothing) decides,
+/// where it takes something of what upstream offers. Where it takes nothing, everything is welcome: the element of
+/// `srcpad` then says why it stops, and an upstream of another pipeline is not stopped by a consumer that does not fit.
+[[nodiscard]] bool answer_caps_query(GstPad* srcpad, GstQuery* query);
 
 /// Answer what upstream asks of downstream as what follows the gpumapsrc answers (a muxer wants to know whether it may
 /// go back to its header). False: nobody answered, or the question is for the sink itself.

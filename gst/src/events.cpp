@@ -207,7 +207,7 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
     sent_.clear();
   }
   ended_ = false;
-  keeps_ = false;
+  output_.forget_keeping();
   drops_ = false;
   unlinked_ = false;  // the task is started below, and finds out anew
   // A pad that is not active lets nothing through.

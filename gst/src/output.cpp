@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gst/channel/pipeline_state.hpp"
+#include "gst/gst_error.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
@@ -19,6 +22,8 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 namespace gpumap::gst {
+
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -37,8 +42,26 @@ bool is_raw_video(const GstCaps* caps) {
 
 }  // namespace
 
+SrcOutput::SrcOutput(GstElement* element, GstPad* pad, Hooks hooks)
+    : element_(element), pad_(pad), hooks_(std::move(hooks)) {
+  forget_memory_at_unlink(pad);
+  // Behind probes that block, which applications add: while they do, another element may be linked.
+  gst_pad_add_probe(
+      pad, GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return static_cast<SrcOutput*>(self)->fit_at_last(*info); },
+      this, nullptr);
+}
+
 SrcOutput::~SrcOutput() {
   reset();
+}
+
+void SrcOutput::begin(RingNames names) {
+  names_ = std::move(names);
+  keeps_ = false;
+  keeping_told_ = false;
+  lost_one_ = false;
+  host_copies_ = 0;
 }
 
 void SrcOutput::reset() {
@@ -126,7 +149,7 @@ bool SrcOutput::await_caps() {
 bool SrcOutput::upstream_gives_others() const {
   const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad_, nullptr));
   const Ptr<GstCaps> wanted(from_either_memory(takes.get()));
-  return !gst_caps_is_empty(wanted.get()) && upstream_gives_(wanted.get());
+  return !gst_caps_is_empty(wanted.get()) && hooks_.upstream_gives(wanted.get());
 }
 
 bool SrcOutput::push_caps(GstCaps* caps) {
@@ -154,6 +177,12 @@ bool SrcOutput::ask_allocation(GstCaps* caps) {
 
 namespace {
 
+// No slot came back for this time, with all but one lent: downstream keeps them (an encoder with lookahead, a queue
+// with a threshold, videorate), it is not merely slow. While it prerolls nothing can be slow: it waits for frames or
+// has them.
+constexpr auto patience_playing = 1000ms;
+constexpr auto patience_prerolling = 200ms;
+constexpr auto look_again = 20ms;
 constexpr std::chrono::seconds patience_for_upload{30};
 
 /// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
@@ -166,8 +195,8 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
   GstMemory* memory = gst_allocator_alloc(nullptr, bytes, nullptr);
   GstMapInfo map;
   if (memory == nullptr || gst_memory_map(memory, &map, GST_MAP_WRITE) == 0) {
-    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes: free some, or set slots on "
-                                                  "gpumapsink to more than downstream keeps",
+    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes: free some, or set slots to "
+                                                  "more than downstream keeps",
                                                   bytes));
   }
   if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
@@ -176,6 +205,56 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
 }
 
 }  // namespace
+
+/// False: a flush or a stop came, or patience is over.
+bool SrcOutput::waits_for_return(Loans& loans) const {
+  const std::uint64_t returned = loans.returned();
+  auto waited = 0ms;
+  while (true) {
+    if (loans.wait_for_return(returned, look_again)) return true;
+    const Moment now = hooks_.moment();
+    if (now.flushing) return false;
+    const bool prerolls = is_changing_state(element_);
+    // Paused for good, no one takes anything, and that is as it should be.
+    if (!now.playing && !prerolls) continue;
+    waited += look_again;
+    if (waited >= (prerolls ? patience_prerolling : patience_playing)) return false;
+  }
+}
+
+SrcOutput::Memory SrcOutput::memory_for(const Channel::Next& frame, Channel& channel) {
+  const std::uint32_t slots = frame.lease.ring()->slots();
+  const std::uint32_t lent = frame.loans->count();
+  if (lent + 1 < slots) return Memory::slot;
+  // With this one downstream would have them all, and upstream none to write into.
+  if (!keeps_ && waits_for_return(*frame.loans)) return Memory::slot;
+  if (hooks_.moment().flushing) return Memory::slot;
+  const std::uint32_t kept = channel.kept_slots();
+  if (needs_gpu_memory()) {
+    // Frames to come lie in a larger ring.
+    channel.set_kept_slots(kept + slots);
+    tell_of_keeping(frame, true);
+    return Memory::slot;
+  }
+  keeps_ = true;
+  tell_of_keeping(frame, false);
+  host_copies_.fetch_add(1, std::memory_order_relaxed);
+  return Memory::copy;
+}
+
+void SrcOutput::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
+  if (std::exchange(keeping_told_, true)) return;
+  const std::uint32_t slots = frame.lease.ring()->slots();
+  const char* outcome = "while it does, it gets copies in host memory";
+  if (more_slots) outcome = names_.is_elsewhere ? "no frame comes until it gives one back" : "the ring gets twice as many";
+  const GstElementFactory* factory = gst_element_get_factory(element_);
+  post_warning(element_,
+               fmt::format("what follows {} keeps {} of the {} slots ({}){}: {}; set slots on {} to more than it keeps{}",
+                           factory != nullptr ? gst_plugin_feature_get_name(factory) : GST_OBJECT_NAME(element_),
+                           frame.loans->count(), slots, format_bytes(frame.lease.ring()->mapping()->bytes()),
+                           names_.where, outcome, names_.element,
+                           more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : ""));
+}
 
 GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
@@ -202,6 +281,36 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
 
 GstBuffer* SrcOutput::fit(GstBuffer* buffer) const {
   return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
+}
+
+/// A frame on its last step to what follows. Another element may have been linked since it was made: that one gets its
+/// caps first, and the frame as it reads frames.
+GstPadProbeReturn SrcOutput::fit_at_last(GstPadProbeInfo& info) {
+  if (gst_pad_is_linked(pad_) == 0 || gst_pad_check_reconfigure(pad_) == 0) return GST_PAD_PROBE_OK;
+  reconsider();
+  if (negotiate()) {
+    try {
+      info.data = fit(GST_BUFFER_CAST(std::exchange(info.data, nullptr)));
+      return GST_PAD_PROBE_OK;
+    } catch (const std::exception&) {
+      failed_ = std::current_exception();
+      return GST_PAD_PROBE_HANDLED;
+    }
+  }
+  // The next frame, or event, says what is wrong, if it still is.
+  gst_pad_mark_reconfigure(pad_);
+  lost_one_ = true;
+  return GST_PAD_PROBE_DROP;
+}
+
+GstFlowReturn SrcOutput::push(GstBuffer* buffer) {
+  const GstFlowReturn flow = gst_pad_push(pad_, buffer);
+  if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+  if (flow != GST_FLOW_NOT_NEGOTIATED || gst_pad_needs_reconfigure(pad_) == 0) return flow;
+  // Another peer while this frame was under way, in the memory that the last one agreed to: as GstBaseSrc does.
+  GST_INFO_OBJECT(element_, "linked anew: a frame is lost");
+  lost_one_ = true;
+  return GST_FLOW_OK;
 }
 
 }  // namespace gpumap::gst

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <string>
 #include <utility>
@@ -14,23 +15,45 @@
 
 namespace gpumap::gst {
 
-/// What leaves a gpumapsrc: caps as downstream likes them, buffers that are the slots.
-/// Thread safety: the streaming thread only.
+/// What leaves gpumapsrc and gpumapupload: caps as downstream likes them, buffers that are the slots.
+/// Thread safety: the streaming thread only, except where a member says otherwise.
 class SrcOutput {
  public:
-  /// Whether upstream can give anything of `wanted`, which is in system memory.
-  using UpstreamGives = std::function<bool(GstCaps* wanted)>;
+  struct Moment {
+    bool flushing = false;
+    bool playing = false;
+  };
+  /// What the output asks of its element.
+  struct Hooks {
+    /// Whether upstream can give anything of `wanted`, which is in system memory.
+    std::function<bool(GstCaps* wanted)> upstream_gives;
+    std::function<Moment()> moment;
+  };
+  /// The ring, in messages.
+  struct RingNames {
+    std::string where;         ///< behind "of the 8 slots": of channel "left"; empty: the element's own
+    std::string element;       ///< that has the property `slots`
+    bool is_elsewhere = false;  ///< another process's: it does not grow here
+  };
 
-  SrcOutput(GstPad* pad, UpstreamGives upstream_gives) : pad_(pad), upstream_gives_(std::move(upstream_gives)) {}
+  /// Both are the element's, which outlives this.
+  SrcOutput(GstElement* element, GstPad* pad, Hooks hooks);
   ~SrcOutput();
   SrcOutput(const SrcOutput&) = delete;
   SrcOutput& operator=(const SrcOutput&) = delete;
 
   void reset();
+  /// At each start.
+  void begin(RingNames names);
   /// Upstream's caps (system memory) arrived. They take effect with negotiate(): upstream elements may try some caps
   /// and send others before the first frame.
   void set_caps(GstCaps* upstream);
-  void reconsider() noexcept { negotiated_ = false; }  ///< downstream changed its mind
+  /// Downstream changed its mind, or is another one.
+  void reconsider() noexcept {
+    negotiated_ = false;
+    keeps_ = false;
+  }
+  void forget_keeping() noexcept { keeps_ = false; }  ///< a flush gave back what downstream kept
   /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else the plain caps, and push them. An
   /// upstream that named none (filesrc) has bytes: downstream gets no caps, or those of bytes where it names
   /// memory:GPUMap. False when downstream takes neither; refusal() then says why.
@@ -51,13 +74,26 @@ class SrcOutput {
   [[nodiscard]] std::uint32_t kept_buffers() const noexcept { return kept_buffers_; }
 
   enum class Memory { slot, copy };
+  /// A copy where downstream keeps so many slots that upstream would have none to write into. Waits up to 1 s until
+  /// downstream gives one back, while paused without end; a flush ends the wait. Posts a warning once a start.
+  [[nodiscard]] Memory memory_for(const Channel::Next& frame, Channel& channel);
+  /// Frames that left as copies since the start. From any thread.
+  [[nodiscard]] guint64 host_copies() const noexcept { return host_copies_.load(std::memory_order_relaxed); }
   /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot, or a copy of that in host
   /// memory. Throws Error.
   [[nodiscard]] GstBuffer* wrap(Channel::Next&& frame, Memory memory) const;
-  /// A buffer of wrap() for the downstream of the moment (both transfer full). Throws Error.
-  [[nodiscard]] GstBuffer* fit(GstBuffer* buffer) const;
+  /// Push a buffer of wrap() (taken), as the downstream of the last moment reads it. OK where that downstream changed
+  /// while the frame was under way and refused it: the frame is lost, see take_loss(). Throws Error.
+  [[nodiscard]] GstFlowReturn push(GstBuffer* buffer);
+  /// Whether a frame was lost since this was last asked: the next one is to be marked DISCONT.
+  [[nodiscard]] bool take_loss() noexcept { return std::exchange(lost_one_, false); }
+  void note_loss() noexcept { lost_one_ = true; }
 
  private:
+  [[nodiscard]] GstBuffer* fit(GstBuffer* buffer) const;
+  [[nodiscard]] GstPadProbeReturn fit_at_last(GstPadProbeInfo& info);
+  [[nodiscard]] bool waits_for_return(Loans& loans) const;
+  void tell_of_keeping(const Channel::Next& frame, bool more_slots);
   [[nodiscard]] bool push_caps(GstCaps* caps);
   bool ask_allocation(GstCaps* caps);  ///< false: downstream does not answer
   [[nodiscard]] bool stays_plain(GstCaps* plain);
@@ -65,8 +101,10 @@ class SrcOutput {
 
   [[nodiscard]] bool upstream_gives_others() const;
 
+  GstElement* element_;
   GstPad* pad_;
-  UpstreamGives upstream_gives_;
+  Hooks hooks_;
+  RingNames names_;
   GstCaps* upstream_ = nullptr;
   bool negotiated_ = false;
   bool agreed_ = false;  ///< downstream once took these caps of upstream's
@@ -78,6 +116,11 @@ class SrcOutput {
   bool video_ = false;             ///< info_ holds
   bool reads_video_meta_ = false;  ///< downstream does
   std::uint32_t kept_buffers_ = 0;
+  bool keeps_ = false;  ///< downstream was seen to keep slots: it gets copies once it has too many
+  bool keeping_told_ = false;
+  bool lost_one_ = false;      ///< the last frame went to no one
+  std::exception_ptr failed_;  ///< the last frame, at the last moment
+  std::atomic<guint64> host_copies_{0};
 };
 
 }  // namespace gpumap::gst

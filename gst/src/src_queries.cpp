@@ -61,14 +61,12 @@ GstCaps* media_types_of(const GstCaps* caps) {
   return in_either_memory(types.get());
 }
 
-/// What frames are of now, in either memory, and which media types upstream of the sink can give. So an element with
-/// pads of several kinds (a muxer) is linked at the right one, as behind a queue, and a branch may be added or replaced
-/// while frames flow: upstream may give others. No more than that: formats that do not fit are refused once frames
-/// flow, with the reason and the remedy, which a link has no words for.
-gboolean answer_caps(GstPad* pad, GstPad* far, GstQuery* query) {
+}  // namespace
+
+gboolean answer_caps(GstPad* pad, GstPad* sinkpad, GstQuery* query) {
   const Ptr<GstQuery> upstream(gst_query_new_caps(nullptr));
   GstCaps* given = nullptr;
-  if (peer_query(far, upstream.get()) == PeerAnswer::yes) gst_query_parse_caps_result(upstream.get(), &given);
+  if (peer_query(sinkpad, upstream.get()) == PeerAnswer::yes) gst_query_parse_caps_result(upstream.get(), &given);
   Ptr<GstCaps> answer(given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given));
   if (const Ptr<GstCaps> now{gst_pad_get_current_caps(pad)}) {
     const Ptr<GstCaps> plain(from_either_memory(now.get()));
@@ -80,8 +78,6 @@ gboolean answer_caps(GstPad* pad, GstPad* far, GstQuery* query) {
   gst_query_set_caps_result(query, answer.get());
   return TRUE;
 }
-
-}  // namespace
 
 gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad* pad, GstQuery* query) {
   GstObject* parent = GST_OBJECT_PARENT(pad);

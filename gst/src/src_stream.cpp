@@ -12,7 +12,6 @@
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/latency_report.hpp"
-#include "gst/memory/memory_caps.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
@@ -22,15 +21,14 @@ namespace gpumap::gst {
 SrcStream::SrcStream(GstElement* element, GstPad* pad)
     : element_(element),
       pad_(pad),
-      output_(pad, [this](GstCaps* wanted) { return upstream_gives(wanted); }),
-      shift_(element) {
-  forget_memory_at_unlink(pad);
-  // Behind probes that block, which applications add: while they do, another element may be linked.
-  gst_pad_add_probe(
-      pad, GST_PAD_PROBE_TYPE_BUFFER,
-      [](GstPad*, GstPadProbeInfo* info, gpointer self) { return static_cast<SrcStream*>(self)->fit(*info); }, this,
-      nullptr);
-}
+      output_(element, pad,
+              {.upstream_gives = [this](GstCaps* wanted) { return upstream_gives(wanted); },
+               .moment =
+                   [this] {
+                     const std::lock_guard lock(mutex_);
+                     return SrcOutput::Moment{.flushing = flushing_ != 0, .playing = playing_};
+                   }}),
+      shift_(element) {}
 
 SrcStream::~SrcStream() {
   withdraw();
@@ -69,14 +67,15 @@ void SrcStream::start(const SrcSettings& settings) {
   ended_ = false;
   drops_ = false;
   unlinked_ = false;
-  keeps_ = false;
-  keeping_told_ = false;
-  lost_one_ = false;
+  const bool crosses = !settings.socket_path.empty();
+  output_.begin({.where = crosses ? fmt::format(" of socket-path {}", printable(settings.socket_path))
+                                  : fmt::format(" of channel \"{}\"", channel->name()),
+                 .element = "gpumapsink",
+                 .is_elsewhere = crosses});
   owes_segment_ = false;
   shift_.reset();
   frames_ = 0;
   bytes_ = 0;
-  host_copies_ = 0;
   left_flushing_ = flushes_downstream_.exchange(false);
   const std::lock_guard lock(mutex_);
   flushing_ &= ~static_cast<unsigned>(open);
@@ -107,7 +106,7 @@ GstStructure* SrcStream::stats() {
   GstStructure* made = gst_structure_new(
       "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
       bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
-      G_TYPE_UINT64, host_copies_.load(std::memory_order_relaxed), nullptr);
+      G_TYPE_UINT64, output_.host_copies(), nullptr);
   if (const auto channel = this->channel()) add_latency(made, channel->log().get());
   return made;
 }
@@ -263,7 +262,7 @@ void SrcStream::give_up(GstFlowReturn flow) {
   if (flow == GST_FLOW_FLUSHING || (flow == GST_FLOW_ERROR && is_stopping(element_))) return;
   const bool told = has_sink_beside();
   if (flow == GST_FLOW_NOT_LINKED) {
-    lost_one_ = true;
+    output_.note_loss();
     // Linked since the frame went: upstream need not hear of it.
     if (gst_pad_needs_reconfigure(pad_) != 0) {
       restart_task();

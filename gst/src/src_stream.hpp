@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -101,11 +100,7 @@ class SrcStream {
   }
   // src_frames.cpp
   void push(Channel::Next& frame);
-  [[nodiscard]] SrcOutput::Memory memory_for(const Channel::Next& frame);
-  [[nodiscard]] bool waits_for_return(Loans& loans);
-  void tell_of_keeping(const Channel::Next& frame, bool more_slots);
   void stamp_time(GstBuffer* buffer) const;
-  [[nodiscard]] GstPadProbeReturn fit(GstPadProbeInfo& info);
   // src_events.cpp
   void push(GstEvent* event);
   void push_stream_start();
@@ -144,13 +139,9 @@ class SrcStream {
   bool drops_ = false;           ///< downstream has had enough, until the next stream or segment
   GstEvent* segment_ = nullptr;  ///< as it came from the sink
   bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
-  bool keeps_ = false;           ///< downstream was seen to keep slots: it gets copies once it has too many
-  bool keeping_told_ = false;
-  bool lost_one_ = false;                  ///< the last frame went to no one
   Deadline forgiven_until_ = no_deadline;  ///< refused frames that downstream has agreed to before; none now
-  std::exception_ptr failed_;              ///< the last frame, at the last moment
   bool owes_segment_ = false;              ///< a flush took it from what follows, and the sink's stream goes on
-  std::atomic<guint64> frames_{0}, bytes_{0}, host_copies_{0};
+  std::atomic<guint64> frames_{0}, bytes_{0};
   std::atomic<bool> live_{false};
   std::atomic<bool> unlinked_{false};            ///< downstream took no more, for nothing was linked there
   std::atomic<bool> flushes_downstream_{false};  ///< a FLUSH_START was pushed, its FLUSH_STOP not yet

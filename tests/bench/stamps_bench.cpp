@@ -29,6 +29,7 @@
 #include "gst/channel/channel.hpp"
 #include "gst/elements.hpp"
 #include "gst/latency/latency_meta.h"
+#include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
 
 namespace {
@@ -127,7 +128,8 @@ class Way {
   std::string name_;
   std::shared_ptr<LatencyLog> log_;
   std::shared_ptr<Channel> channel_;
-  SrcOutput output_{nullptr, [](GstCaps*) { return false; }};
+  gpumap::gst::Ptr<GstPad> srcpad_{GST_PAD(gst_object_ref_sink(gst_pad_new("src", GST_PAD_SRC)))};
+  SrcOutput output_{nullptr, srcpad_.get(), {}};
   GstElement* sink_ = nullptr;
   GstPad* pad_ = nullptr;
   GstBufferPool* pool_ = nullptr;
