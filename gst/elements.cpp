@@ -9,6 +9,7 @@
 #include "gst/latency/tracer.hpp"
 #include "gst/sink/sink.hpp"
 #include "gst/src/src.hpp"
+#include "gst/upload/gpumapupload.hpp"
 
 namespace {
 
@@ -36,9 +37,11 @@ GType with_metas(GType element) {
 GST_ELEMENT_REGISTER_DEFINE(gpumapsink, "gpumapsink", GST_RANK_NONE, with_metas(gst_gpumap_sink_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapsrc, "gpumapsrc", GST_RANK_NONE, with_metas(gst_gpumap_src_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapkernel, "gpumapkernel", GST_RANK_NONE, with_metas(gst_gpumap_kernel_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(gpumapupload, "gpumapupload", GST_RANK_NONE, with_metas(gst_gpumap_upload_get_type()))
 
 gboolean gpumap_register_elements(GstPlugin* plugin) {
   return static_cast<gboolean>(
       gpumap_register_latency_tracer(plugin) != 0 && GST_ELEMENT_REGISTER(gpumapsink, plugin) != 0 &&
-      GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0);
+      GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0 &&
+      GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0);
 }
