@@ -281,12 +281,12 @@ GstStructure* SinkCore::stats(const char* name) const {
   const Copier::Plan copying = copier_.last();
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   GstStructure* made = gst_structure_new(
-      name, "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_),
-      "copied-frames", G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops",
-      G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits",
-      G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "",
-      "transport", G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT,
-      copying.threads, "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+      name, "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_), "copied-frames",
+      G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops", G_TYPE_UINT64,
+      u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64,
+      u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "", "transport",
+      G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT, copying.threads,
+      "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
   add_latency(made, log.get());
   return made;
 }

@@ -45,8 +45,8 @@ struct SinkSettings {
   guint linger_ms = 60000;                ///< how long an ended stream waits for a src; G_MAXUINT: for ever
 };
 
-/// What a gpumapsink or gpumapupload and the pool that it offers upstream share: the device, the ring of the moment, the
-/// counters. A pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
+/// What a gpumapsink or gpumapupload and the pool that it offers upstream share: the device, the ring of the moment,
+/// the counters. A pool may outlive the element, so this outlives both. Thread safety: every member from any thread.
 class SinkCore : public std::enable_shared_from_this<SinkCore> {
  public:
   SinkCore() = default;

@@ -44,7 +44,8 @@ std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of) {
                 0, 64),
       of.choice("transport", "How the bytes that upstream writes reach the GPU", &Settings::transport,
                 transport_type()),
-      of.flag("stamps", "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on the frames in GPU memory",
+      of.flag("stamps",
+              "Follow the way of every frame: latencies in stats, GpumapLatencyMeta on the frames in GPU memory",
               &Settings::stamps),
       of.number("latency-interval",
                 "Milliseconds between element messages gpumap-latency, with the latencies since the start (0: none); "

@@ -66,7 +66,7 @@ std::vector<std::string> kinds(const GstCaps* takes, const GstStructure* ours) {
 
 }  // namespace
 
-std::string refusal_text(GstPad* pad, const GstCaps* caps) {
+std::string refusal_text(GstPad* pad, const GstCaps* caps, const ElementNames& names) {
   const GstStructure* ours = gst_caps_get_structure(caps, 0);
   const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad, nullptr));
   const auto taken = kinds(takes.get(), ours);
@@ -74,12 +74,13 @@ std::string refusal_text(GstPad* pad, const GstCaps* caps) {
   if (gst_structure_has_name(ours, "video/x-raw")) remedy = "videoconvert";
   if (gst_structure_has_name(ours, "audio/x-raw")) remedy = "audioconvert";
   if (gst_structure_has_name(ours, bytes_name)) remedy = "the element that knows the bytes (rawvideoparse, a decoder)";
-  std::string advice = fmt::format("put {} before gpumapsink", remedy);
+  std::string advice = fmt::format("put {} before {}", remedy, names.takes);
   // No element of GStreamer's joins single fields to a picture.
   if (has_feature(gst_caps_get_features(caps, 0), GST_CAPS_FEATURE_FORMAT_INTERLACED)) {
     advice = "set upstream to give both fields in one frame (interlace-mode=interleaved)";
   }
-  return fmt::format("what follows gpumapsrc does not take {}; it takes {}: {}", text_of(gst_caps_to_string(caps)),
+  return fmt::format("what follows {} does not take {}; it takes {}: {}", names.gives,
+                     text_of(gst_caps_to_string(caps)),
                      taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, "; or ")), advice);
 }
 

@@ -87,9 +87,9 @@ void SrcOutput::set_caps(GstCaps* upstream) {
 }
 
 std::string SrcOutput::refusal() const {
-  if (upstream_ != nullptr) return refusal_text(pad_, upstream_);
+  if (upstream_ != nullptr) return refusal_text(pad_, upstream_, names_.elements);
   const Ptr<GstCaps> bytes(gst_caps_new_empty_simple(bytes_name));
-  return refusal_text(pad_, bytes.get());
+  return refusal_text(pad_, bytes.get(), names_.elements);
 }
 
 bool SrcOutput::negotiate() {
@@ -246,14 +246,14 @@ void SrcOutput::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
   if (std::exchange(keeping_told_, true)) return;
   const std::uint32_t slots = frame.lease.ring()->slots();
   const char* outcome = "while it does, it gets copies in host memory";
-  if (more_slots) outcome = names_.is_elsewhere ? "no frame comes until it gives one back" : "the ring gets twice as many";
-  const GstElementFactory* factory = gst_element_get_factory(element_);
-  post_warning(element_,
-               fmt::format("what follows {} keeps {} of the {} slots ({}){}: {}; set slots on {} to more than it keeps{}",
-                           factory != nullptr ? gst_plugin_feature_get_name(factory) : GST_OBJECT_NAME(element_),
-                           frame.loans->count(), slots, format_bytes(frame.lease.ring()->mapping()->bytes()),
-                           names_.where, outcome, names_.element,
-                           more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : ""));
+  if (more_slots)
+    outcome = names_.is_elsewhere ? "no frame comes until it gives one back" : "the ring gets twice as many";
+  post_warning(
+      element_,
+      fmt::format("what follows {} keeps {} of the {} slots ({}){}: {}; set slots on {} to more than it keeps{}",
+                  names_.elements.gives, frame.loans->count(), slots,
+                  format_bytes(frame.lease.ring()->mapping()->bytes()), names_.where, outcome, names_.elements.takes,
+                  more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : ""));
 }
 
 GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "gst/channel/channel.hpp"
+#include "gst/src/caps_error.hpp"
 
 namespace gpumap::gst {
 
@@ -31,8 +32,8 @@ class SrcOutput {
   };
   /// The ring, in messages.
   struct RingNames {
-    std::string where;         ///< behind "of the 8 slots": of channel "left"; empty: the element's own
-    std::string element;       ///< that has the property `slots`
+    ElementNames elements;
+    std::string where;          ///< behind "of the 8 slots": of channel "left"; empty: the element's own
     bool is_elsewhere = false;  ///< another process's: it does not grow here
   };
 

@@ -68,9 +68,9 @@ void SrcStream::start(const SrcSettings& settings) {
   drops_ = false;
   unlinked_ = false;
   const bool crosses = !settings.socket_path.empty();
-  output_.begin({.where = crosses ? fmt::format(" of socket-path {}", printable(settings.socket_path))
+  output_.begin({.elements = {},
+                 .where = crosses ? fmt::format(" of socket-path {}", printable(settings.socket_path))
                                   : fmt::format(" of channel \"{}\"", channel->name()),
-                 .element = "gpumapsink",
                  .is_elsewhere = crosses});
   owes_segment_ = false;
   shift_.reset();
@@ -103,10 +103,10 @@ GstStructure* SrcStream::stats() {
     const std::lock_guard lock(mutex_);
     loans = loans_;
   }
-  GstStructure* made = gst_structure_new(
-      "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
-      bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
-      G_TYPE_UINT64, output_.host_copies(), nullptr);
+  GstStructure* made =
+      gst_structure_new("gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes",
+                        G_TYPE_UINT64, bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT,
+                        loans ? loans->count() : 0, "host-copies", G_TYPE_UINT64, output_.host_copies(), nullptr);
   if (const auto channel = this->channel()) add_latency(made, channel->log().get());
   return made;
 }

@@ -134,11 +134,11 @@ class SrcStream {
   SrcSettings settings_;
   SrcOutput output_;
   TimeShift shift_;
-  bool started_ = false;         ///< stream-start went out
-  bool ended_ = false;           ///< EOS came through the ring
-  bool drops_ = false;           ///< downstream has had enough, until the next stream or segment
-  GstEvent* segment_ = nullptr;  ///< as it came from the sink
-  bool left_flushing_ = false;   ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
+  bool started_ = false;                   ///< stream-start went out
+  bool ended_ = false;                     ///< EOS came through the ring
+  bool drops_ = false;                     ///< downstream has had enough, until the next stream or segment
+  GstEvent* segment_ = nullptr;            ///< as it came from the sink
+  bool left_flushing_ = false;             ///< it stopped within a flush: what follows may wait for the FLUSH_STOP
   Deadline forgiven_until_ = no_deadline;  ///< refused frames that downstream has agreed to before; none now
   bool owes_segment_ = false;              ///< a flush took it from what follows, and the sink's stream goes on
   std::atomic<guint64> frames_{0}, bytes_{0};

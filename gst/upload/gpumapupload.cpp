@@ -5,10 +5,10 @@
  * @short_description: lets upstream write frames straight into GPU memory, in one streaming thread
  * @see_also: gpumapsink, gpumapsrc, gpumapkernel, gpumapdownload
  *
- * gpumapupload offers its slots to upstream as gpumapsink does: the buffers are GPU memory, mapped through the PCIe BAR,
- * and an upstream that brings memory of its own costs one copy. It passes each frame on as a gpumapsrc does, in the
- * thread that brought it. Take gpumapsink and gpumapsrc instead where two threads, pipelines or processes lie between
- * the frame's producer and the GPU's work.
+ * gpumapupload offers its slots to upstream as gpumapsink does: the buffers are GPU memory, mapped through the PCIe
+ * BAR, and an upstream that brings memory of its own costs one copy. It passes each frame on as a gpumapsrc does, in
+ * the thread that brought it. Take gpumapsink and gpumapsrc instead where two threads, pipelines or processes lie
+ * between the frame's producer and the GPU's work.
  *
  * Any caps go in. The same caps come out with memory:GPUMap where downstream names that feature, else plain.
  *
@@ -269,7 +269,7 @@ void start(GstGpumapUpload* self) {
   (void)channel->attach_src(
       &self->element, self->srcpad, [](GstEvent* event) { gst_event_unref(event); }, holder);
   state.channel = std::move(channel);
-  state.output.begin({.where = {}, .element = "gpumapupload"});
+  state.output.begin({.elements = {.takes = "gpumapupload", .gives = "gpumapupload"}, .where = {}});
   gst_segment_init(&state.segment, GST_FORMAT_UNDEFINED);
 }
 
@@ -309,8 +309,8 @@ GstStructure* stats(GObject* upload) {
 std::vector<Property> upload_properties() {
   const PropertiesOf<SinkSettings> of([](GObject* upload) -> SinkSettings& { return state_of(upload).settings; });
   std::vector<Property> table = gpumap::gst::slot_properties(of);
-  table.push_back(of.number("busy-poll", "Microseconds to spin for a slot before sleeping",
-                            &SinkSettings::busy_poll_us, 0, 1000000));
+  table.push_back(of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &SinkSettings::busy_poll_us,
+                            0, 1000000));
   table.push_back(gpumap::gst::statistics(
       "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
       "copy-threads, copy-kernel; host-copies: frames that downstream got in host memory because it keeps so many; "

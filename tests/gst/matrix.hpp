@@ -23,6 +23,7 @@ struct Case {
   std::string pipeline;
   std::string options{};  ///< of gpumapsink
   Compared compared = Compared::bytes;
+  bool needs_thread = false;  ///< it could not run without a queue in the place of $MAP
 };
 
 /// What reached the sink pad of `out`, a line for each frame and each event, the caps apart, and how the pipeline
@@ -40,6 +41,8 @@ using Act = std::function<std::string(Pipeline& pipeline)>;
 
 [[nodiscard]] Record record_of(const std::string& description, Compared compared = Compared::bytes,
                                const Act& act = play);
+/// GPUMAP_MATRIX=gpumapupload in the environment: that element stands in place of gpumapsink and gpumapsrc.
+[[nodiscard]] bool is_upload();
 /// `text` with each $MAP replaced by a queue, and by the elements on a channel of its own.
 [[nodiscard]] std::string with_queue(std::string text);
 [[nodiscard]] std::string with_gpumap(std::string text, const std::string& options = "");
