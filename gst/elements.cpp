@@ -4,6 +4,7 @@
 #include <gst/tag/tag.h>
 #include <gst/video/video.h>
 
+#include "gst/download/gpumapdownload.hpp"
 #include "gst/kernel/gpumapkernel.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
@@ -38,10 +39,11 @@ GST_ELEMENT_REGISTER_DEFINE(gpumapsink, "gpumapsink", GST_RANK_NONE, with_metas(
 GST_ELEMENT_REGISTER_DEFINE(gpumapsrc, "gpumapsrc", GST_RANK_NONE, with_metas(gst_gpumap_src_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapkernel, "gpumapkernel", GST_RANK_NONE, with_metas(gst_gpumap_kernel_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapupload, "gpumapupload", GST_RANK_NONE, with_metas(gst_gpumap_upload_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(gpumapdownload, "gpumapdownload", GST_RANK_NONE, with_metas(gst_gpumap_download_get_type()))
 
 gboolean gpumap_register_elements(GstPlugin* plugin) {
   return static_cast<gboolean>(
       gpumap_register_latency_tracer(plugin) != 0 && GST_ELEMENT_REGISTER(gpumapsink, plugin) != 0 &&
       GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0 &&
-      GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0);
+      GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapdownload, plugin) != 0);
 }

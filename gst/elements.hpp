@@ -7,6 +7,8 @@
 GST_ELEMENT_REGISTER_DECLARE(gpumapsink)
 GST_ELEMENT_REGISTER_DECLARE(gpumapsrc)
 GST_ELEMENT_REGISTER_DECLARE(gpumapkernel)
+GST_ELEMENT_REGISTER_DECLARE(gpumapupload)
+GST_ELEMENT_REGISTER_DECLARE(gpumapdownload)
 
-/// Register the three elements and the metas: the plugin does it, and a program that links them in.
+/// Register all elements and the metas: the plugin does it, and a program that links them in.
 gboolean gpumap_register_elements(GstPlugin* plugin);

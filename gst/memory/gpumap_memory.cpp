@@ -74,6 +74,14 @@ void FrameMemory::check_recall() const {
               "gpumapsrc, or raise stall-limit on gpumapsink");
 }
 
+/// Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever stopping.
+void FrameMemory::await_written() const {
+  if (written_.wait_for(patience_for_writer) == WaitResult::ready) return;
+  throw Error(ErrorCode::io,
+              fmt::format("the kernel that fills this frame has not ended for {} s: see what it waits for",
+                          patience_for_writer.count()));
+}
+
 void FrameMemory::make_shadow() {
   constexpr std::size_t page = 4096;
   decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
@@ -82,13 +90,7 @@ void FrameMemory::make_shadow() {
   if (!has_content_) {
     std::memset(made.get(), 0, bytes_);
   } else {
-    // Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever
-    // stopping.
-    if (written_.wait_for(patience_for_writer) != WaitResult::ready) {
-      throw Error(ErrorCode::io, fmt::format("the kernel that fills this frame has not ended for {} s: see what it "
-                                             "waits for",
-                                             patience_for_writer.count()));
-    }
+    await_written();
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
     mapping_->download(offset_, {made.get(), bytes_});
@@ -131,11 +133,12 @@ void FrameMemory::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
 
 /// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
 /// the BAR. A published one: to read, where that is not through the BAR. What is there then is what the producer wrote,
-/// also where kernels see a mirror of it or the slot itself: those that work in place only read.
+/// also where kernels see a mirror of it or the slot itself: those that work in place only read. A block of host
+/// memory: to read and to write, once the GPU has filled it.
 bool FrameMemory::is_direct(bool reads, bool writes) const noexcept {
   const auto* lease = std::get_if<WriteLease>(&holder_);
   const bool own = lease != nullptr && !lease->published();
-  if (cpu_readable()) return own || !writes;
+  if (cpu_readable()) return own || !writes || std::holds_alternative<MemoryBlock>(holder_);
   return own && (!reads || (writes && trust_readwrite_));
 }
 
@@ -146,6 +149,10 @@ std::byte* FrameMemory::locate(GstMapFlags flags) {
     auto* lease = std::get_if<WriteLease>(&holder_);
     if (is_direct(reads, writes)) {
       check_recall();
+      if (std::holds_alternative<MemoryBlock>(holder_)) {
+        await_written();
+        mapping_->invalidate(offset_, bytes_);
+      }
       has_content_ = true;
       return mapping_->host() + offset_;
     }

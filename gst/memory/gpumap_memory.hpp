@@ -44,7 +44,7 @@ class FrameMemory final : public FrameHolder {
   FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
   explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
   explicit FrameMemory(ReadLease&& lease);
-  /// A block of `pool`, where it goes back; null: of none.
+  /// A block of `pool`, where it goes back; null: of none. The CPU reads and writes a block of host memory directly.
   FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, std::shared_ptr<BlockPool> pool);
   ~FrameMemory() override;
   FrameMemory(const FrameMemory&) = delete;
@@ -99,6 +99,7 @@ class FrameMemory final : public FrameHolder {
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
   void check_recall() const;
+  void await_written() const;
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
   std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;

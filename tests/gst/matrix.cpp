@@ -261,15 +261,22 @@ std::string with_queue(std::string text) {
   return text;
 }
 
-bool is_upload() {
-  const char* form = std::getenv("GPUMAP_MATRIX");
-  return form != nullptr && std::string(form) == "gpumapupload";
+namespace {
+
+/// GPUMAP_MATRIX, see with_gpumap(); empty where it is not set.
+std::string form() {
+  const char* set = std::getenv("GPUMAP_MATRIX");
+  return set != nullptr ? set : "";
 }
+
+}  // namespace
 
 std::string with_gpumap(std::string text, const std::string& options) {
   for (std::size_t at = 0; (at = text.find("$MAP", at)) != std::string::npos;) {
-    const std::string pair = on_new_channel("gpumapsink $CHANNEL " + options + " gpumapsrc $CHANNEL");
-    text.replace(at, 4, is_upload() ? "gpumapupload " + options : pair);
+    std::string elements = on_new_channel("gpumapsink $CHANNEL " + options + " gpumapsrc $CHANNEL");
+    if (form() == "upload") elements = "gpumapupload " + options;
+    if (form() == "download") elements = "gpumapupload " + options + " ! gpumapdownload";
+    text.replace(at, 4, elements);
   }
   return text;
 }
@@ -281,7 +288,7 @@ void expect_same(const Record& expected, const Record& got) {
 }
 
 void expect_same_as_queue(const Case& tried) {
-  if (is_upload() && tried.needs_thread) GTEST_SKIP() << "one thread for two sinks, which wait for each other";
+  if (!form().empty() && tried.needs_thread) GTEST_SKIP() << "one thread for two sinks, which wait for each other";
   Complaints complaints;
   const Record expected = record_of(with_queue(tried.pipeline), tried.compared);
   ASSERT_EQ(expected.verdict, "eos") << "without gpumap";

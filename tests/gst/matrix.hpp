@@ -41,9 +41,8 @@ using Act = std::function<std::string(Pipeline& pipeline)>;
 
 [[nodiscard]] Record record_of(const std::string& description, Compared compared = Compared::bytes,
                                const Act& act = play);
-/// GPUMAP_MATRIX=gpumapupload in the environment: that element stands in place of gpumapsink and gpumapsrc.
-[[nodiscard]] bool is_upload();
-/// `text` with each $MAP replaced by a queue, and by the elements on a channel of its own.
+/// `text` with each $MAP replaced by a queue, and by the elements on a channel of its own. With GPUMAP_MATRIX=upload in
+/// the environment by gpumapupload, with GPUMAP_MATRIX=download by that and gpumapdownload.
 [[nodiscard]] std::string with_queue(std::string text);
 [[nodiscard]] std::string with_gpumap(std::string text, const std::string& options = "");
 void expect_same(const Record& expected, const Record& got);
