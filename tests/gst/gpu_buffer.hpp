@@ -17,10 +17,10 @@ namespace gpumap::gst::test {
 /// more, as gpumap's own frames are: a kernel may end after the buffer.
 inline Buffer on_gpu(const Data& data) {
   const auto device = Device::open();
-  MemoryBlock block{device->allocate({.placement = Placement::host, .bytes = data.size()}), {}};
+  MemoryBlock block{device->allocate({.placement = Placement::bar, .bytes = data.size()}), {}};
   std::memcpy(block.mapping->host(), data.data(), data.size());
   block.mapping->flush(0, data.size());
-  auto pool = std::make_shared<BlockPool>(device, device->default_backend(), Placement::host, data.size());
+  auto pool = std::make_shared<BlockPool>(device, device->default_backend(), Placement::bar, data.size());
   auto bytes = std::make_unique<FrameMemory>(device, std::move(block), data.size(), std::move(pool));
   Buffer buffer(gst_buffer_new());
   gst_buffer_append_memory(buffer.get(),

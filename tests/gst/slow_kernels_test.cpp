@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <future>
 #include <thread>
 
 #include "device/vulkan_timeline.hpp"
 #include "gpu_buffer.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "result_stream.hpp"
 #include "simulated_time.hpp"
 
@@ -292,6 +294,53 @@ TEST_F(SlowElement, LateResultsOfBeforeAFlushAreDropped) {
   EXPECT_EQ(messages.numbers("sevens"), sevens);
   EXPECT_EQ(late[0], 4U);
   EXPECT_EQ(late[1], 5U);
+}
+
+// gpumapdownload hands frames on before the GPU has written them: only a map waits.
+TEST(Download, SeveralFramesAreOnTheirWay) {
+  constexpr std::size_t count = 3;
+  Pipeline pipeline(
+      "appsrc name=in caps=application/x-bytes(memory:GPUMap) ! gpumapdownload name=down ! appsink name=out");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Stall stall;
+  std::vector<Data> sent;
+  std::vector<Buffer> kept;  // the end of their memory waits for the GPU
+  for (std::size_t n = 0; n < count; ++n) {
+    sent.push_back(random_data(frame_bytes, n));
+    kept.push_back(stall.frame(sent.back()));
+    ASSERT_TRUE(push(pipeline.appsrc(), Buffer(gst_buffer_ref(kept.back().get()))));
+  }
+  std::vector<Sample> samples;
+  for (std::size_t n = 0; n < count; ++n) {
+    samples.push_back(pull(pipeline.appsink()));
+    ASSERT_TRUE(samples.back()) << n << ' ' << pipeline.error();
+  }
+  const auto data = [&](std::size_t n) { return data_of(gst_sample_get_buffer(samples[n].get())); };
+  auto last = std::async(std::launch::async, data, count - 1);
+  EXPECT_EQ(last.wait_for(50ms), std::future_status::timeout) << "it was read before it was written";
+  stall.end(count);
+  EXPECT_EQ(last.get(), sent.back());
+  for (std::size_t n = 0; n < count; ++n) EXPECT_EQ(data(n), sent[n]) << n;
+  EXPECT_EQ(stat(pipeline.element("down"), "frames"), count);
+  EXPECT_EQ(stat(pipeline.element("down"), "bytes"), count * frame_bytes);
+
+  // The CPU writes there as well, for the memory is nobody else's.
+  GstBuffer* buffer = gst_sample_get_buffer(samples[0].get());
+  const FrameMemory* memory = frame_memory(gst_buffer_peek_memory(buffer, 0));
+  ASSERT_NE(memory, nullptr);
+  const Ptr<GstMemory> writable(gst_memory_ref(gst_buffer_peek_memory(buffer, 0)));
+  GstMapInfo map;
+  ASSERT_TRUE(gst_memory_map(writable.get(), &map, GST_MAP_READWRITE));
+  EXPECT_EQ(reinterpret_cast<std::byte*>(map.data), memory->mapping().host());
+  gst_memory_unmap(writable.get(), &map);
+
+  // What lies in system memory passes.
+  const Data plain = random_data(77, 9);
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(plain)));
+  const Sample passed = pull(pipeline.appsink());
+  ASSERT_TRUE(passed);
+  EXPECT_EQ(data_of(gst_sample_get_buffer(passed.get())), plain);
+  EXPECT_EQ(stat(pipeline.element("down"), "passed-frames"), 1U);
 }
 
 }  // namespace
