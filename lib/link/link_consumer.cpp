@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// The consumer's side of a link.
+#include "link/link_consumer.hpp"
+
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -8,21 +9,137 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <new>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
-#include "link/consumer_state.hpp"
+#include "gpumap/printable.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap {
 namespace {
 
 using std::chrono::milliseconds;
 using Tickets = link::TicketArithmetic<54>;
+
+constexpr milliseconds first_pause{10};
+constexpr milliseconds longest_pause{1000};
+constexpr milliseconds time_to_answer{2000};
+constexpr milliseconds cancel_interval{10};
+/// A server that ends for another one refuses, too, for less time.
+constexpr std::chrono::seconds time_to_get_place{1};
+
+link::Hello make_hello(const LinkConsumerOptions& options) {
+  link::Hello hello;
+  hello.leak = static_cast<std::uint32_t>(options.leak);
+  if (options.name.size() >= hello.name.size()) {
+    throw Error(ErrorCode::invalid, fmt::format("a client's name of {} bytes requested, at most {} allowed: shorten it",
+                                                options.name.size(), hello.name.size() - 1));
+  }
+  std::copy(options.name.begin(), options.name.end(), hello.name.begin());
+  if (!link::parse(link::encode(0, hello))) {
+    throw Error(ErrorCode::invalid, "a client's name has bytes that cannot be printed: choose another");
+  }
+  return hello;
+}
+
+struct Reply {
+  UniqueFd socket;  ///< empty: try again, for `trouble`
+  std::string trouble;
+  bool is_full = false;  ///< the server has no place
+  link::Welcome welcome;
+  std::uint64_t generation = 0;
+  std::vector<UniqueFd> fds;
+};
+
+[[noreturn]] void refused(const std::string& path, std::string_view text) {
+  throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", printable(path), printable(text)));
+}
+
+bool is_cancelled(const LinkConsumerOptions& options) {
+  return options.cancel != nullptr && options.cancel->load();
+}
+
+/// Whether something came. A server that is stopped is no reason not to be cancelled.
+bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
+  pollfd polled{socket, POLLIN, 0};
+  const Deadline end = Clock::now() + time_to_answer;
+  while (Clock::now() < end && !is_cancelled(options)) {
+    const int ready = poll(&polled, 1, static_cast<int>(cancel_interval.count()));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+  return false;
+}
+
+/// One try. Throws Error(invalid) for what no other try makes better.
+Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
+  Reply reply;
+  UniqueFd socket = link::connect_to(options.path);
+  if (!socket) {
+    reply.trouble = std::strerror(errno);
+    return reply;
+  }
+  const link::Peer peer = link::peer_of(socket.get());
+  if (!link::is_allowed(peer, options.allowed_users)) {
+    throw Error(ErrorCode::invalid, fmt::format("{} is served by user {}, who is not trusted here: run both as one "
+                                                "user, or allow it",
+                                                printable(options.path), peer.uid));
+  }
+  const link::Bytes bytes = link::encode(options.generation, hello);
+  std::vector<std::byte> buffer(link::largest_message);
+  std::size_t got = 0;
+  // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
+  static_cast<void>(link::send_message(socket.get(), bytes));
+  auto received = link::Received::nothing;
+  if (wait_for_answer(socket.get(), options)) {
+    received = link::receive_message(socket.get(), buffer, got, &reply.fds);
+  }
+  if (received != link::Received::message) {
+    reply.trouble = received == link::Received::no_descriptors
+                        ? "no room for its descriptors: raise the limit on open files"
+                        : "no answer";
+    return reply;
+  }
+  bool other_version = false;
+  const auto message = link::parse({buffer.data(), got}, &other_version);
+  if (other_version) refused(options.path, "it speaks another version of the link: use the same gpumap on both sides");
+  if (!message) refused(options.path, "it sent an invalid message");
+  if (const auto* refuse = std::get_if<link::Refuse>(&message->body)) {
+    reply.is_full = refuse->why == link::Why::full;
+    if (!reply.is_full && refuse->why != link::Why::ended) refused(options.path, refuse->text);
+    reply.trouble = printable(refuse->text);
+    return reply;
+  }
+  const auto* welcome = std::get_if<link::Welcome>(&message->body);
+  const bool same = options.generation == 0 || options.generation == message->generation;
+  if (welcome == nullptr || reply.fds.size() != 2 || message->generation == 0 || !same) {
+    refused(options.path, "its welcome is incomplete");
+  }
+  reply.welcome = *welcome;
+  reply.generation = message->generation;
+  reply.socket = std::move(socket);
+  return reply;
+}
+
+/// The one that the server's memory is on.
+std::shared_ptr<Device> device_of(const link::MemoryOffer& memory) {
+  if (memory.kind != static_cast<std::uint32_t>(link::MemoryKind::opaque)) return Device::open();
+  try {
+    return Device::open(to_string(memory.device));
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("the producer's memory is on GPU {}, which this process cannot open: {}",
+                                          to_string(memory.device), error.what()));
+  }
+}
 
 constexpr milliseconds second_look{100};
 constexpr milliseconds return_interval{2};
@@ -33,7 +150,83 @@ constexpr milliseconds longest_spin{50};
 /// In between the thread asks whether what it waits for can still come.
 constexpr int turns_to_check = 10;
 
+/// The thread that calls next() may have read the answer.
+constexpr int look_again_ms = 2;
+
+int poll_time(Deadline deadline) {
+  const auto left = std::chrono::ceil<milliseconds>(
+      std::min<Clock::duration>(std::max<Clock::duration>(deadline - Clock::now(), milliseconds(0)), second_look));
+  return static_cast<int>(left.count());
+}
+
+void check_size(std::span<const std::byte> text) {
+  if (text.size() <= max_link_question) return;
+  throw Error(ErrorCode::invalid, fmt::format("a question of {} bytes for a link, at most {} allowed: ask less at once",
+                                              text.size(), max_link_question));
+}
+
 }  // namespace
+
+// A consumer finds its server: tries, with growing pauses, and the first two messages.
+
+std::unique_ptr<LinkConsumer> LinkConsumer::connect(std::shared_ptr<Device> device, LinkConsumerOptions options) {
+  if (!device) throw Error(ErrorCode::invalid, "a link's consumer needs a device, got none: open one");
+  return connect_on(std::move(device), std::move(options));
+}
+
+std::unique_ptr<LinkConsumer> LinkConsumer::connect(LinkConsumerOptions options) {
+  return connect_on(nullptr, std::move(options));
+}
+
+/// Null: on the server's.
+std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> device, LinkConsumerOptions options) {
+  const link::Hello hello = make_hello(options);
+  const Deadline end =
+      Clock::now() + std::min<std::chrono::nanoseconds>(options.patience, std::chrono::hours(24 * 365));
+  Deadline full_from = Deadline::max();
+  for (milliseconds pause = first_pause;; pause = std::min(pause * 2, longest_pause)) {
+    Reply reply = say_hello(options, hello);
+    if (reply.socket) {
+      options.on_full = nullptr;
+      if (!device) device = device_of(reply.welcome.memory);
+      auto state = std::make_shared<State>(std::move(device), std::move(options), std::move(reply.socket),
+                                           reply.welcome, reply.generation, reply.fds);
+      std::promise<void> over;
+      state->thread_over = over.get_future();
+      auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
+      start_thread("gpumap-connect", "a link's connection",
+                   [state = std::move(state), over = std::move(over)]() mutable {
+                     State::give_back_until_closed(state);
+                     state.reset();
+                     over.set_value();
+                   })
+          .detach();
+      return consumer;
+    }
+    const Deadline now = Clock::now();
+    full_from = reply.is_full ? std::min(full_from, now) : Deadline::max();
+    if (reply.is_full && options.on_full && now - full_from >= time_to_get_place) {
+      std::exchange(options.on_full, nullptr)(reply.trouble);
+    }
+    const Deadline next = now + pause;
+    while (Clock::now() < std::min(next, end)) {
+      if (is_cancelled(options)) break;
+      std::this_thread::sleep_for(std::min<Clock::duration>(std::min(next, end) - Clock::now(), cancel_interval));
+    }
+    const bool cancelled = is_cancelled(options);
+    if (cancelled || Clock::now() >= end) {
+      const std::string path = printable(options.path);
+      const char* const ends = cancelled ? ", cancelled" : "";
+      if (reply.is_full) {
+        throw Error(ErrorCode::io, fmt::format("the server at {} has no place: {}{}", path, reply.trouble, ends));
+      }
+      throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
+                                             path, reply.trouble, ends));
+    }
+  }
+}
+
+// Frames and messages, in their order.
 
 LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection,
                            const link::Welcome& welcome, std::uint64_t server_generation, std::vector<UniqueFd>& fds)
@@ -364,6 +557,91 @@ const std::shared_ptr<Ring>& LinkConsumer::ring() const noexcept {
 }
 std::uint64_t LinkConsumer::generation() const noexcept {
   return state_->generation;
+}
+
+// What a consumer says and asks beside the frames, and what it receives out of order.
+
+void LinkConsumer::State::begin_call() {
+  if (incoming.begin_call() && !incoming.answers.empty()) changed.notify_all();
+}
+
+void LinkConsumer::State::ring_bell() const noexcept {
+  constexpr std::uint64_t one = 1;
+  static_cast<void>(!write(bell.get(), &one, sizeof one));
+}
+
+LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
+  const std::shared_ptr<State> state = state_;
+  if (!state->process.here()) [[unlikely]]
+    return LinkNext::closed;
+  std::unique_lock lock(state->mutex);
+  state->begin_call();
+  for (bool late = false;;) {
+    state->collect();
+    if (state->interrupted.exchange(false)) return LinkNext::interrupted;
+    if (state->incoming.readable && !state->incoming.ended) state->read_incoming();
+    if (state->incoming.take_urgent(frame)) return LinkNext::message;
+    // Who waits for no time looks once all the same.
+    if (late) return LinkNext::timeout;
+    late = Clock::now() >= deadline;
+    // What stays unread would keep poll() from sleeping.
+    pollfd polled[] = {{state->incoming.readable || state->incoming.ended ? -1 : state->socket.get(), POLLIN, 0},
+                       {state->bell.get(), POLLIN, 0}};
+    lock.unlock();
+    static_cast<void>(poll(polled, 2, poll_time(deadline)));
+    lock.lock();
+    if (polled[1].revents != 0) {
+      std::uint64_t count = 0;
+      static_cast<void>(!read(state->bell.get(), &count, sizeof count));
+    }
+    if (polled[0].revents != 0) state->incoming.readable = true;
+  }
+}
+
+bool LinkConsumer::tell(std::span<const std::byte> text) {
+  check_size(text);
+  if (!state_->process.here()) [[unlikely]]
+    return false;
+  const std::lock_guard lock(state_->mutex);
+  return !state_->incoming.ended &&
+         link::send_message(state_->socket.get(), link::encode_ask(state_->generation, {0}, text)) == link::Sent::ok;
+}
+
+bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
+                       Answer when) {
+  check_size(text);
+  const std::shared_ptr<State> state = state_;
+  if (!state->process.here()) [[unlikely]]
+    return false;
+  std::unique_lock lock(state->mutex);
+  if (state->incoming.ended) return false;
+  const std::uint64_t number = ++state->asked;
+  auto& place = state->incoming.answers[number];
+  const bool sent =
+      link::send_message(state->socket.get(), link::encode_ask(state->generation, {number}, text)) == link::Sent::ok;
+  while (sent && !place && !state->incoming.ended && Clock::now() < deadline) {
+    pollfd polled{state->socket.get(), POLLIN, 0};
+    lock.unlock();
+    const int ready = poll(&polled, 1, std::min(poll_time(deadline), look_again_ms));
+    lock.lock();
+    if (ready <= 0 || place) continue;
+    state->read_incoming();
+    // What was read may be what the other thread sleeps for.
+    state->ring_bell();
+    // No room for messages: the other thread has to take some first.
+    if (!place && state->incoming.readable) state->changed.wait_for(lock, milliseconds(1));
+  }
+  const bool came = place.has_value();
+  // Of the two each in its order: what came later may overtake.
+  const auto dealt_with = [&, first = state->incoming.in_order.read, second = state->incoming.at_once.read] {
+    return state->incoming.in_order.done >= first && state->incoming.at_once.done >= second;
+  };
+  while (came && when == Answer::in_order && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
+    state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + second_look));
+  }
+  if (came) answer = std::move(*place);
+  state->incoming.answers.erase(number);
+  return came;
 }
 
 }  // namespace gpumap

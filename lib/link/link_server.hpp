@@ -20,7 +20,6 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "link/address.hpp"
 #include "link/fan_out.hpp"
 #include "link/link_memory.hpp"
 #include "link/server_discovery.hpp"
@@ -29,6 +28,27 @@
 #include "own_process.hpp"
 
 namespace gpumap {
+
+struct LinkAddress::State {
+  State(const std::string& path, mode_t mode) : listener(path, mode) {}
+  const OwnProcess process;
+  link::Listener listener;
+  std::atomic<bool> has_server{false};
+};
+
+/// A server at its address: its own, or one that was taken before. Throws what LinkServer::serve() says.
+class LinkServer::Seat {
+ public:
+  explicit Seat(const LinkServerOptions& options);
+  ~Seat();
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  [[nodiscard]] link::Listener& listener() const noexcept { return address_->state_->listener; }
+
+ private:
+  const std::shared_ptr<LinkAddress> address_;
+};
 
 /// The part of a server that is not its interface. Locks: `order` before `mutex`; neither is held in a callback.
 struct LinkServer::State {
@@ -119,7 +139,7 @@ struct LinkServer::State {
   [[nodiscard]] Deadline end_of_linger() const;
   void stop() noexcept;
 
-  // The service thread, in service.cpp.
+  // The service thread, in link_server_thread.cpp.
   void serve();
   [[nodiscard]] bool accept_all();
   void greet();
@@ -141,7 +161,7 @@ struct LinkServer::State {
   /// To who asked, where it is there still.
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
   void tell();
-  void report_to(const Newcomer& observer);  ///< in report.cpp, as what it calls
+  void report_to(const Newcomer& observer);
   [[nodiscard]] link::Bytes make_report(Deadline now);
 
   const OwnProcess process;
