@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "copy/calibration.hpp"
-#include "copy/cpus.hpp"
+#include "copy/cpu_set.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 #include "own_process.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "copy/cpus.hpp"
+#include "copy/cpu_set.hpp"
 
 #include <algorithm>
 #include <cctype>

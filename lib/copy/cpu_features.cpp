@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "copy/cpu.hpp"
+#include "copy/cpu_features.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
