@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
-#include "gst/link/byte_text.hpp"
 #include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
