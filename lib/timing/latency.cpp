@@ -1,19 +1,46 @@
 // SPDX-License-Identifier: MIT
+#include "gpumap/latency.hpp"
+
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstdio>
+#include <ctime>
 #include <exception>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
-#include "gpumap/latency.hpp"
 #include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "own_process.hpp"
 
 namespace gpumap {
 namespace {
+
+constexpr std::array<std::string_view, stamp_count> stamp_names{
+    "acquired", "first-store",    "last-store",   "published", "received",
+    "launched", "kernel-started", "kernel-ended", "visible",   "released"};
+constexpr std::array<std::string_view, stage_count> stage_names{"hold",  "write",  "publish", "queue",  "dispatch",
+                                                                "start", "kernel", "notice",  "release"};
+constexpr std::array<std::string_view, total_count> total_names{"whole", "result", "lateness"};
+
+template <std::size_t count, typename Of>
+std::string_view name_in(const std::array<std::string_view, count>& names, Of of) noexcept {
+  const auto at = static_cast<std::size_t>(of);
+  return at < count ? names[at] : "?";
+}
+
+/// Where the frame's result was there, as far as anybody looked.
+std::int64_t result_ns(const FrameRecord& frame) noexcept {
+  for (const Stamp stamp : {Stamp::visible, Stamp::kernel_ended, Stamp::received}) {
+    if (frame.at(stamp) != 0) return frame.at(stamp);
+  }
+  return 0;
+}
+
+constexpr auto first_later = static_cast<std::size_t>(Stamp::launched);
 
 struct Registry {
   std::mutex mutex;
@@ -29,6 +56,187 @@ Registry& registry() {
 constexpr std::chrono::milliseconds read_interval{10};
 
 }  // namespace
+
+// Stamps and stages.
+
+std::string_view to_string(Stamp stamp) noexcept {
+  return name_in(stamp_names, stamp);
+}
+std::string_view to_string(Stage stage) noexcept {
+  return name_in(stage_names, stage);
+}
+std::string_view to_string(Total total) noexcept {
+  return name_in(total_names, total);
+}
+
+std::int64_t monotonic_ns() noexcept {
+  constexpr std::int64_t second = 1'000'000'000;
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * second + now.tv_nsec;
+}
+
+std::array<std::optional<std::int64_t>, stage_count> stage_times(const FrameRecord& frame) noexcept {
+  std::array<std::optional<std::int64_t>, stage_count> times;
+  std::int64_t before = frame.at_ns[0];
+  for (std::size_t stage = 0; stage < stage_count; ++stage) {
+    const std::int64_t end = frame.at_ns[stage + 1];
+    if (end == 0) continue;
+    if (before != 0) times[stage] = end - before;
+    before = end;
+  }
+  return times;
+}
+
+std::optional<std::int64_t> total_time(const FrameRecord& frame, Total total) noexcept {
+  std::int64_t from = 0;
+  std::int64_t to = 0;
+  switch (total) {
+    case Total::whole:
+      for (const std::int64_t at : frame.at_ns) {
+        if (from == 0) from = at;
+        if (at != 0) to = at;
+      }
+      break;
+    case Total::result:
+      from = frame.at(Stamp::last_store);
+      to = result_ns(frame);
+      break;
+    case Total::lateness:
+      from = frame.due_ns;
+      to = result_ns(frame);
+      break;
+  }
+  if (from == 0 || to == 0) return std::nullopt;
+  return to - from;
+}
+
+// A frame's way while it is under way.
+
+FrameTrace::FrameTrace(std::shared_ptr<LatencyLog> log, const FrameRecord& begun)
+    : log_(std::move(log)), record_(begun) {}
+
+FrameTrace::~FrameTrace() {
+  try {
+    log_->add(record_, std::move(spans_));
+  } catch (const std::exception&) {
+    // Out of memory: a frame less in the figures.
+  }
+}
+
+void FrameTrace::stamp(Stamp stamp, std::int64_t at_ns) noexcept {
+  const auto index = static_cast<std::size_t>(stamp);
+  if (index < first_later || index >= stamp_count) return;
+  const std::atomic_ref at(record_.at_ns[index]);
+  std::int64_t none = 0;
+  if (stamp == Stamp::launched) {
+    at.compare_exchange_strong(none, at_ns, std::memory_order_relaxed);
+  } else {
+    at.store(at_ns, std::memory_order_relaxed);
+  }
+}
+
+void FrameTrace::add_span(std::shared_ptr<GpuSpan> span) {
+  if (!span) return;
+  const std::lock_guard lock(mutex_);
+  spans_.push_back(std::move(span));
+}
+
+FrameRecord FrameTrace::record() const {
+  FrameRecord made;
+  made.sequence = record_.sequence;
+  made.bytes = record_.bytes;
+  for (std::size_t i = 0; i < first_later; ++i) made.at_ns[i] = record_.at_ns[i];
+  for (std::size_t i = first_later; i < stamp_count; ++i) {
+    made.at_ns[i] = std::atomic_ref(record_.at_ns[i]).load(std::memory_order_relaxed);
+  }
+  made.due_ns = record_.due_ns;  // what the GPU says, and its error, is not known here
+  made.captured_ns = record_.captured_ns;
+  return made;
+}
+
+// Counts in buckets of which each power of two has the same number, as in Gil Tene's HdrHistogram: one relative error
+// for a microsecond and a minute, and memory that does not grow.
+
+std::size_t Histogram::bucket_of(std::uint64_t time_ns) noexcept {
+  constexpr std::uint64_t longest = (std::uint64_t{1} << top_bits) - 1;
+  const std::uint64_t time = std::min(time_ns, longest);
+  constexpr std::uint64_t exact = std::uint64_t{2} << fine_bits;  // below, each ns has a bucket
+  if (time < exact) return time;
+  const auto shift = static_cast<std::uint32_t>(std::bit_width(time)) - fine_bits - 1;
+  return (static_cast<std::size_t>(shift) << fine_bits) + (time >> shift);
+}
+
+std::int64_t Histogram::middle_of(std::size_t bucket) noexcept {
+  constexpr std::size_t exact = std::size_t{2} << fine_bits;
+  if (bucket < exact) return static_cast<std::int64_t>(bucket);
+  const auto shift = static_cast<std::uint32_t>(bucket >> fine_bits) - 1;
+  const std::uint64_t low = (std::uint64_t{bucket} - (std::uint64_t{shift} << fine_bits)) << shift;
+  return static_cast<std::int64_t>(low + (std::uint64_t{1} << shift) / 2);
+}
+
+void Histogram::add(std::int64_t time_ns) noexcept {
+  if (time_ns < 0) {
+    ++negative_;
+    return;
+  }
+  auto& bucket = counts_[bucket_of(static_cast<std::uint64_t>(time_ns))];
+  if (bucket != std::numeric_limits<std::uint32_t>::max()) ++bucket;
+  min_ = count_ == 0 ? time_ns : std::min(min_, time_ns);
+  max_ = std::max(max_, time_ns);
+  sum_ += static_cast<double>(time_ns);
+  ++count_;
+}
+
+Percentiles Histogram::percentiles() const noexcept {
+  Percentiles made;
+  made.negative = negative_;
+  if (count_ == 0) return made;
+  made.count = count_;
+  made.min = min_;
+  made.max = max_;
+  made.mean = sum_ / static_cast<double>(count_);
+  struct Wanted {
+    double share;
+    std::int64_t Percentiles::*figure;
+  };
+  constexpr std::array<Wanted, 4> wanted{
+      {{0.5, &Percentiles::p50}, {0.9, &Percentiles::p90}, {0.99, &Percentiles::p99}, {0.999, &Percentiles::p999}}};
+  std::size_t next = 0;
+  std::uint64_t seen = 0;
+  for (std::size_t bucket = 0; bucket < buckets && next < wanted.size(); ++bucket) {
+    seen += counts_[bucket];
+    // The smallest time that at least this share of the frames does not exceed.
+    while (next < wanted.size() && static_cast<double>(seen) >= wanted[next].share * static_cast<double>(count_)) {
+      made.*wanted[next].figure = std::clamp(middle_of(bucket), min_, max_);
+      ++next;
+    }
+  }
+  for (; next < wanted.size(); ++next) made.*wanted[next].figure = max_;  // a bucket that ran full
+  return made;
+}
+
+std::int64_t Histogram::percentile(double share) const noexcept {
+  std::uint64_t seen = 0;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    seen += counts_[bucket];
+    if (seen != 0 && static_cast<double>(seen) >= share * static_cast<double>(count_)) {
+      return std::clamp(middle_of(bucket), min_, max_);
+    }
+  }
+  return max_;
+}
+
+std::vector<Histogram::Count> Histogram::counts() const {
+  std::vector<Count> made;
+  for (std::size_t bucket = 0; bucket < buckets; ++bucket) {
+    if (counts_[bucket] == 0) continue;
+    made.push_back({.time_ns = std::clamp(middle_of(bucket), min_, max_), .times = counts_[bucket]});
+  }
+  return made;
+}
+
+// The figures of a channel.
 
 /// What a child of fork() does not have, and must not destroy: destroying a condition variable waits for its waiters.
 struct LatencyLog::Reader {
