@@ -80,7 +80,8 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
       channel_(std::move(channel)),
       settings_(std::move(settings)),
       clients_(clients),
-      desk_(std::make_unique<UpstreamDesk>(sink_, channel_, settings_.upstream_events, [this] { return server(); })) {
+      requests_(
+          std::make_unique<UpstreamRequests>(sink_, channel_, settings_.upstream_events, [this] { return server(); })) {
   channel_->set_src_flushing(false);  // the one before may have ended within a flush
   channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
@@ -140,7 +141,7 @@ void Outlet::stop(bool drained) {
   close_door();
   set_server(nullptr);
   settings_.address.reset();
-  desk_.reset();  // which the server's thread calls
+  requests_.reset();  // which the server's thread calls
   tell_of_lost("the gpumapsink stopped");
 }
 
@@ -343,7 +344,7 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   options.stall_limit = settings_.stall_limit;
   options.allowed_users = settings_.allowed_users;
   options.on_client = [this](const LinkClient& client, const std::string& reason) { tell(client, reason); };
-  options.on_question = [this](LinkQuestion& question) { return desk_->take(question); };
+  options.on_question = [this](LinkQuestion& question) { return requests_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));
   for (const auto& [key, text] : kept_) server_->send(text, key);
   wait_for_moving();

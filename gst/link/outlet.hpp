@@ -120,7 +120,7 @@ class Outlet {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;  ///< EOS went out
-  std::unique_ptr<UpstreamDesk> desk_;
+  std::unique_ptr<UpstreamRequests> requests_;
   std::shared_ptr<Door> door_;  ///< what calls of the channel's come through
   std::thread thread_;
 };

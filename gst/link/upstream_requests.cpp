@@ -46,14 +46,15 @@ GType upstream_events_type() {
   return type;
 }
 
-UpstreamDesk::UpstreamDesk(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server)
+UpstreamRequests::UpstreamRequests(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule,
+                                   FindServer server)
     : sink_(sink),
       channel_(std::move(channel)),
       rule_(rule),
       server_(std::move(server)),
       thread_(start_thread("gpumap-upstream", "what clients ask", [this] { run(); })) {}
 
-UpstreamDesk::~UpstreamDesk() {
+UpstreamRequests::~UpstreamRequests() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -63,7 +64,7 @@ UpstreamDesk::~UpstreamDesk() {
   if (waiting_thread_.joinable()) waiting_thread_.join();
 }
 
-bool UpstreamDesk::take(LinkQuestion& question) {
+bool UpstreamRequests::take(LinkQuestion& question) {
   {
     const std::lock_guard lock(mutex_);
     if (questions_.size() >= (question.number == 0 ? max_told : max_asked)) return false;
@@ -73,7 +74,7 @@ bool UpstreamDesk::take(LinkQuestion& question) {
   return true;
 }
 
-void UpstreamDesk::run() {
+void UpstreamRequests::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !questions_.empty(); });
@@ -86,7 +87,7 @@ void UpstreamDesk::run() {
   }
 }
 
-bool UpstreamDesk::may_send(const LinkServer& server, const LinkQuestion& question) const {
+bool UpstreamRequests::may_send(const LinkServer& server, const LinkQuestion& question) const {
   if (rule_ != UpstreamEvents::first) return rule_ == UpstreamEvents::all;
   const auto clients = server.clients();
   return std::none_of(clients.begin(), clients.end(),
@@ -95,7 +96,7 @@ bool UpstreamDesk::may_send(const LinkServer& server, const LinkQuestion& questi
 
 /// What a seek's start and stop come to, as gst_segment_do_seek() calculates it of the segment of the moment, which it
 /// asserts to be one: a client need not know that segment, and the producer's program need not like such assertions.
-bool UpstreamDesk::may_seek(GstEvent* seek) const {
+bool UpstreamRequests::may_seek(GstEvent* seek) const {
   gdouble rate = 0;
   GstFormat format{};
   GstSeekType types[2] = {};
@@ -130,16 +131,16 @@ bool UpstreamDesk::may_seek(GstEvent* seek) const {
 }
 
 /// No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
-void UpstreamDesk::answer(const LinkQuestion& question, const LinkText& text) {
+void UpstreamRequests::answer(const LinkQuestion& question, const LinkText& text) {
   if (const auto server = server_()) server->answer(question, text);
 }
 
-bool UpstreamDesk::send(GstEvent* event) {
+bool UpstreamRequests::send(GstEvent* event) {
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   return channel_->send_upstream(event, [&](GstEvent* sent) { return gst_pad_push_event(pad, sent) != 0; });
 }
 
-void UpstreamDesk::run_waiting_seeks() {
+void UpstreamRequests::run_waiting_seeks() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || waiting_seek_; });
@@ -157,7 +158,7 @@ void UpstreamDesk::run_waiting_seeks() {
 }
 
 /// Takes `seek`. False: another one waits, or no thread can be had.
-bool UpstreamDesk::leave_to_other_thread(const LinkQuestion& question, GstEvent* seek) {
+bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEvent* seek) {
   Ptr<GstEvent> owned(seek);
   try {
     if (!waiting_thread_.joinable()) {
@@ -177,7 +178,7 @@ bool UpstreamDesk::leave_to_other_thread(const LinkQuestion& question, GstEvent*
   return true;
 }
 
-void UpstreamDesk::handle(const LinkQuestion& question) {
+void UpstreamRequests::handle(const LinkQuestion& question) {
   const auto answer = [&](const LinkText& text) { this->answer(question, text); };
   // A client that may send nothing leaves nothing here, either: names that it is the first to use would stay.
   const bool may = [&] {

@@ -28,14 +28,14 @@ enum class UpstreamEvents { none, first, all };
 /// Hands on what clients send and ask upstream of a gpumapsink. It has one thread, for a seek may take its time, and
 /// one for seeks without a flush, which wait for the producer's streaming threads: these may wait for another client.
 /// Thread safety: every member from any thread.
-class UpstreamDesk {
+class UpstreamRequests {
  public:
   using FindServer = std::function<std::shared_ptr<LinkServer>()>;
   /// Of `sink`, which outlives it. `server`: that of the moment, or null; from any thread.
-  UpstreamDesk(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server);
-  ~UpstreamDesk();
-  UpstreamDesk(const UpstreamDesk&) = delete;
-  UpstreamDesk& operator=(const UpstreamDesk&) = delete;
+  UpstreamRequests(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server);
+  ~UpstreamRequests();
+  UpstreamRequests(const UpstreamRequests&) = delete;
+  UpstreamRequests& operator=(const UpstreamRequests&) = delete;
 
   /// Does not wait. False, with `question` as it was: there is very much else, and it is left out.
   [[nodiscard]] bool take(LinkQuestion& question);

@@ -12,9 +12,9 @@ namespace gpumap::link {
 /// The server's private side of one client's block: which slots the client was shown, and under which ticket. What the
 /// block says is compared with that and never believed. One thread at a time.
 template <typename Word, typename Tickets = TicketArithmetic<54>>
-class Offers {
+class ClientQueue {
  public:
-  Offers(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t first_ticket = 0)
+  ClientQueue(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t first_ticket = 0)
       : block_(block), slots_(slots), entries_(entries_for(slots)), next_(first_ticket), oldest_(first_ticket) {}
 
   /// Show the client a frame. True when it sleeps and is to be woken. `slot` is not shown to it yet. `lost` gets a slot

@@ -19,8 +19,8 @@ class FanOut {
  public:
   struct Client {
     Client(BasicClientBlock<Word>& block, std::uint32_t slots, LinkLeak when_slow, std::uint64_t first)
-        : offers(block, slots, first), leak(when_slow) {}
-    Offers<Word, Tickets> offers;
+        : queue(block, slots, first), leak(when_slow) {}
+    ClientQueue<Word, Tickets> queue;
     LinkLeak leak;
     std::uint64_t shown = 0, dropped = 0;  ///< frames
   };
@@ -43,7 +43,7 @@ class FanOut {
   void stop_offering(std::uint32_t client) noexcept {
     if (!clients_[client]) return;
     closing_ |= bit(client);
-    while (const auto slot = clients_[client]->offers.withdraw()) release(*slot, client);
+    while (const auto slot = clients_[client]->queue.withdraw()) release(*slot, client);
   }
 
   /// Show a frame in a slot that has no bit to every client that may have it, each by `show(client)`; `wake(client)`
@@ -62,7 +62,7 @@ class FanOut {
       ++client.shown;
       masks_[slot] |= bit(index);
       std::optional<std::uint32_t> lost;
-      if (client.offers.offer(slot, show(index), lost)) wake(index);
+      if (client.queue.offer(slot, show(index), lost)) wake(index);
       if (lost) release(*lost, index);
     }
     if (masks_[slot] == 0) end(slot);
@@ -72,7 +72,7 @@ class FanOut {
   /// more is believed of it.
   template <typename CameBack>
   [[nodiscard]] bool reclaim(std::uint32_t client, bool look_again, const CameBack& came_back) noexcept {
-    return !clients_[client] || clients_[client]->offers.reclaim(look_again, [&](std::uint32_t slot) {
+    return !clients_[client] || clients_[client]->queue.reclaim(look_again, [&](std::uint32_t slot) {
       came_back(client, slot);
       release(slot, client);
     });
@@ -99,7 +99,7 @@ class FanOut {
   void withdraw_all() noexcept {
     for (std::uint32_t index = 0; index < max_link_clients; ++index) {
       if (!clients_[index]) continue;
-      while (const auto slot = clients_[index]->offers.withdraw()) {
+      while (const auto slot = clients_[index]->queue.withdraw()) {
         --clients_[index]->shown;
         release(*slot, index);
       }
@@ -108,7 +108,7 @@ class FanOut {
 
   void want_returns() noexcept {
     for (auto& client : clients_) {
-      if (client && client->offers.count() > 0) client->offers.want_returns();
+      if (client && client->queue.count() > 0) client->queue.want_returns();
     }
   }
 
@@ -120,7 +120,7 @@ class FanOut {
   [[nodiscard]] static constexpr std::uint32_t bit(std::uint32_t client) noexcept { return std::uint32_t{1} << client; }
 
   [[nodiscard]] bool take_back(std::uint32_t index) noexcept {
-    const auto slot = clients_[index]->offers.withdraw();
+    const auto slot = clients_[index]->queue.withdraw();
     if (!slot) return false;
     --clients_[index]->shown;
     ++clients_[index]->dropped;
@@ -134,7 +134,7 @@ class FanOut {
     const auto sharing = static_cast<std::uint32_t>(std::count_if(
         clients_.begin(), clients_.end(), [](const auto& one) { return one && one->leak != LinkLeak::no; }));
     const std::uint32_t share = std::max(1U, (slots_ - reserve_) / std::max(1U, sharing));
-    const auto fits = [&] { return slots_ - busy_count_ >= reserve_ && client.offers.count() < share; };
+    const auto fits = [&] { return slots_ - busy_count_ >= reserve_ && client.queue.count() < share; };
     return fits() || (client.leak == LinkLeak::oldest && take_back(index) && fits());
   }
 

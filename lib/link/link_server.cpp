@@ -123,7 +123,7 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   const std::int64_t began = monotonic_ns();
   Event event{describe(*gone), reason, why, nullptr};
   // Before the slots are free: who looks after reading must see it.
-  if (auto& shown = fan.client(index)) shown->offers.revoke(link::Revoked::cut_off);
+  if (auto& shown = fan.client(index)) shown->queue.revoke(link::Revoked::cut_off);
   fan.leave(index);
   counters.longest_reclaim_ns = std::max(counters.longest_reclaim_ns, monotonic_ns() - began);
   ++counters.disconnected;
@@ -143,7 +143,7 @@ LinkClient LinkServer::State::describe(const Client& client) {
   if (const auto& shown = fan.client(who.index)) {
     who.shown = shown->shown;
     who.dropped = shown->dropped;
-    who.slots = shown->offers.count();
+    who.slots = shown->queue.count();
   }
   return who;
 }
@@ -162,7 +162,7 @@ void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
 void LinkServer::State::send_to(Client& client, std::span<const std::byte> payload, bool at_once) {
   const std::uint32_t index = client.who.index;
   link::DataHead head;
-  head.before = at_once ? link::at_once : fan.client(index)->offers.next_ticket();
+  head.before = at_once ? link::at_once : fan.client(index)->queue.next_ticket();
   if (at_once) client.memory->block().urgent.fetch_add(1);
   do {
     const auto part = payload.first(std::min(payload.size(), link::max_part));
@@ -213,8 +213,8 @@ void LinkServer::State::stop() noexcept {
   const std::lock_guard lock(mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {
     if (!clients[index]) continue;
-    if (auto& shown = fan.client(index); !left && shown && shown->offers.count() > 0) {
-      shown->offers.revoke(link::Revoked::server_ended);
+    if (auto& shown = fan.client(index); !left && shown && shown->queue.count() > 0) {
+      shown->queue.revoke(link::Revoked::server_ended);
     }
     fan.leave(index);
     // A child of fork() may have it, too.

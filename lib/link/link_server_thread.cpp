@@ -288,7 +288,7 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
     const auto message = received == link::Received::message ? link::parse({buffer.data(), bytes}) : std::nullopt;
     const bool known = message && message->generation == generation;
     const bool looks = known && std::holds_alternative<link::Look>(message->body);
-    if (!looks || !fan.client(index)->offers.takes_look()) allowance.take();
+    if (!looks || !fan.client(index)->queue.takes_look()) allowance.take();
     if (known && std::holds_alternative<link::Bye>(message->body)) {
       fan.stop_offering(index);
     } else if (const auto* ask = known ? std::get_if<link::Ask>(&message->body) : nullptr) {

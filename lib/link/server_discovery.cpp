@@ -88,7 +88,7 @@ UniqueFd mark(int listener, std::uint64_t generation) noexcept {
   return fd;
 }
 
-std::vector<Place> marked_in(std::string_view table, uid_t user) {
+std::vector<FoundServer> marked_servers(std::string_view table, uid_t user) {
   std::map<std::uint64_t, std::string_view> listeners;
   std::vector<Mark> marks;
   while (!table.empty()) {
@@ -100,19 +100,19 @@ std::vector<Place> marked_in(std::string_view table, uid_t user) {
       listeners.emplace(line->inode, line->path);
     }
   }
-  std::vector<Place> places;
+  std::vector<FoundServer> servers;
   for (const Mark& mark : marks) {
     const auto found = listeners.find(mark.listener);
     // One with an abstract name is no server's: those have files, with a mode.
     if (found == listeners.end() || found->second.front() == '@') continue;
-    places.push_back({mark.pid, std::string(found->second)});
+    servers.push_back({mark.pid, std::string(found->second)});
   }
-  const auto order = [](const Place& place) { return std::tie(place.path, place.pid); };
-  std::sort(places.begin(), places.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
-  places.erase(
-      std::unique(places.begin(), places.end(), [&](const auto& a, const auto& b) { return order(a) == order(b); }),
-      places.end());
-  return places;
+  const auto order = [](const FoundServer& server) { return std::tie(server.path, server.pid); };
+  std::sort(servers.begin(), servers.end(), [&](const auto& a, const auto& b) { return order(a) < order(b); });
+  servers.erase(
+      std::unique(servers.begin(), servers.end(), [&](const auto& a, const auto& b) { return order(a) == order(b); }),
+      servers.end());
+  return servers;
 }
 
 }  // namespace gpumap::link

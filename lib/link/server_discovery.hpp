@@ -25,12 +25,12 @@ namespace gpumap::link {
 /// Empty where the system refuses it: then the server is not found, and serves.
 [[nodiscard]] UniqueFd mark(int listener, std::uint64_t generation) noexcept;
 
-struct Place {
+struct FoundServer {
   pid_t pid = 0;     ///< as the server's own PID namespace has it
   std::string path;  ///< as it was bound: may be relative, to the server's folder
 };
 /// The marked listeners of `user`, in `table`, which is the text of a /proc/net/unix. Each once, in the order of their
 /// paths; lines that make no sense are left out.
-[[nodiscard]] std::vector<Place> marked_in(std::string_view table, uid_t user);
+[[nodiscard]] std::vector<FoundServer> marked_servers(std::string_view table, uid_t user);
 
 }  // namespace gpumap::link

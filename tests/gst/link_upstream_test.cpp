@@ -276,7 +276,7 @@ TEST_F(LinkUpstream, NamesOfAClientTakeNoMoreThanTheirRoom) {
       const LinkText name = bytes_of(prefix + "-" + std::to_string(n));
       text.insert(text.end(), name.begin(), name.end());
       put(text, std::uint32_t{0});
-      // The desk has room for so many, and what is told beyond that is lost.
+      // The queue has room for so many, and what is told beyond that is lost.
       if (n % 100 == 0) {
         ASSERT_TRUE(eventually([&] { return client->ask(position, answer, Clock::now() + 1s); }));
       }
@@ -503,8 +503,8 @@ TEST(LinkText, OfALiarHasNoFieldOfAnotherTypeAndNoRateThatCannotBe) {
   EXPECT_TRUE(text_of_upstream(Ptr<GstEvent>(gst_event_new_step(GST_FORMAT_TIME, 1, 1, 1, 1)).get()).empty());
 }
 
-/// Questions of clients that are gone may fill the desk while one is answered.
-TEST_F(LinkUpstream, ADeskThatIsFullTakesNoMore) {
+/// Questions of clients that are gone may fill the queue while one is answered.
+TEST_F(LinkUpstream, AFullQueueTakesNoMore) {
   Pipeline elements("fakesink name=sink");
   struct Peer {
     std::atomic<bool> asked{false}, open{false};
@@ -530,18 +530,19 @@ TEST_F(LinkUpstream, ADeskThatIsFullTakesNoMore) {
   const auto question = [&text](std::uint64_t number) {
     return LinkQuestion{.who = {}, .server = 1, .number = number, .text = {text.begin(), text.end()}};
   };
-  UpstreamDesk desk(elements.element("sink"), Channel::open("desk"), UpstreamEvents::none, [] { return nullptr; });
+  UpstreamRequests requests(elements.element("sink"), Channel::open("requests"), UpstreamEvents::none,
+                            [] { return nullptr; });
   LinkQuestion first = question(1);
-  ASSERT_TRUE(desk.take(first));
+  ASSERT_TRUE(requests.take(first));
   ASSERT_TRUE(eventually([&] { return peer.asked.load(); }));
   int taken = 0;
   LinkQuestion next = question(2);
-  for (; taken < 100'000 && desk.take(next); ++taken) next = question(2);
+  for (; taken < 100'000 && requests.take(next); ++taken) next = question(2);
   EXPECT_EQ(taken, 4096);
   EXPECT_EQ(next.text.size(), text.size()) << "who is refused keeps it, to be answered";
   peer.open = true;
   EXPECT_TRUE(eventually([&] { return peer.answered == 4097; }));
-  EXPECT_TRUE(desk.take(next)) << "there is room again";
+  EXPECT_TRUE(requests.take(next)) << "there is room again";
   EXPECT_TRUE(eventually([&] { return peer.answered == 4098; }));
   gst_pad_set_active(pad.get(), FALSE);
   gst_pad_unlink(pad.get(), entry.get());

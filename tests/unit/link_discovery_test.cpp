@@ -23,7 +23,8 @@ using ::testing::Not;
 
 std::vector<std::string> paths_in(const std::string& table, uid_t user = 1000) {
   std::vector<std::string> paths;
-  for (const auto& place : link::marked_in(table, user)) paths.push_back(std::to_string(place.pid) + " " + place.path);
+  for (const auto& place : link::marked_servers(table, user))
+    paths.push_back(std::to_string(place.pid) + " " + place.path);
   return paths;
 }
 

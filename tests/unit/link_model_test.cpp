@@ -211,7 +211,7 @@ class Model {
           [this](std::uint32_t index) { clients_[index]->woken = true; });
       for (std::uint32_t index = 0; index < setting_.clients; ++index) {
         if (!clients_[index]->said_bye || !fan_.client(index)) continue;
-        if (fan_.client(index)->offers.withdraw()) fail("a client that said goodbye was shown a frame");
+        if (fan_.client(index)->queue.withdraw()) fail("a client that said goodbye was shown a frame");
       }
     }
     serve();
@@ -222,7 +222,7 @@ class Model {
     for (std::uint32_t index = 0; index < setting_.clients; ++index) {
       Client& client = *clients_[index];
       if (client.dead || !fan_.client(index)) continue;
-      if (fan_.client(index)->offers.withdraw()) fail("client " + std::to_string(index) + " sleeps on a frame");
+      if (fan_.client(index)->queue.withdraw()) fail("client " + std::to_string(index) + " sleeps on a frame");
     }
     for (auto& client : clients_) client->server_end = true;
     return true;

@@ -138,11 +138,11 @@ std::vector<std::string> find_links() {
   }
   const std::string table{std::istreambuf_iterator<char>(file), {}};
   std::vector<std::string> paths;
-  for (const link::Place& place : link::marked_in(table, geteuid())) {
-    std::filesystem::path path = place.path;
+  for (const link::FoundServer& server : link::marked_servers(table, geteuid())) {
+    std::filesystem::path path = server.path;
     if (path.is_relative()) {
       std::error_code error;
-      const auto folder = std::filesystem::read_symlink(fmt::format("/proc/{}/cwd", place.pid), error);
+      const auto folder = std::filesystem::read_symlink(fmt::format("/proc/{}/cwd", server.pid), error);
       if (error) continue;  // it has just ended
       path = (folder / path).lexically_normal();
     }
