@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Run a kernel on frame after frame, without GStreamer: views of memory go in, a fence and a block of memory come out.
-// lib/README.md has an example.
+// lib/queue/README.md has an example.
 #pragma once
 
 #include <atomic>
