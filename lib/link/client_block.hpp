@@ -16,10 +16,12 @@
 
 namespace gpumap::link {
 
-/// The words that a server and one of its clients share: no pointers, no locks, zero bytes are a block in which nothing
-/// was offered. Each client has a block of its own, so a liar reaches no other client's words.
+/// The words that a server and one of its clients share, without pointers and locks. A block of zero bytes is one in
+/// which nothing was offered. Each client has a block of its own, so a client that lies reaches no other client's
+/// words.
 ///
-/// A frame's way. Every change is one atomic operation, so whoever dies between two of them leaves a state with a name:
+/// A frame's way. Every change is one atomic operation, so a process that dies between two of them leaves a state that
+/// has a name:
 ///
 ///     server                                   client
 ///     note[slot] = …, shown[slot] = …
@@ -31,16 +33,20 @@ namespace gpumap::link {
 ///     sees returned[slot], which it compares   returns += 1
 ///     with the ticket that it gave out
 ///
-/// There is no cursor: an entry says by itself which ticket it is for. There is no queue of what comes back: a slot has
-/// one word for that, and to say twice that a slot is back says it once.
+/// There is no cursor: each entry holds the ticket that it is for. There is no queue of returned slots: each slot has
+/// one word for that, so a slot that is returned twice counts once.
 ///
 /// Both compare-and-swaps on an entry have the same old value, so one of the two fails. All accesses are seq_cst: the
 /// wake-ups (`asleep`, `wanted`) need one order with the entries, as in a ring's bell.
 ///
-/// Wake-ups, either way, without a system call while the other side is busy:
-///     sleeper: word = 1; look once more; poll() the socket        waker: make it true; word is 1? 1 -> 0, and send a
-///     byte
-/// The sleeper's second look, 100 ms later at most, is what a waker that died or lies costs.
+/// Wake-ups, in both directions, without a system call while the other side is busy:
+///
+///     sleeper                                  waker
+///     word = 1                                 makes the condition true
+///     looks once more                          word is 1: sets it to 0 and sends a message
+///     poll() on the socket
+///
+/// A waker that died or lies delays the sleeper until its second look, 100 ms later at most.
 
 inline constexpr std::uint64_t block_magic = 0x6b6e'696c'2d70'6d67;  // "gmp-link" in memory
 inline constexpr std::uint32_t block_version = 2;
@@ -50,8 +56,8 @@ enum class Offer : std::uint8_t { none = 0, offered = 1, taken = 2, withdrawn = 
 
 enum class Revoked : std::uint64_t { no = 0, cut_off = 1, server_ended = 2 };
 
-/// Serial numbers of `bits` bits that wrap: of two the later one is the one less than half the circle ahead. In use
-/// `bits` is 54 and nothing wraps; the model check uses few.
+/// Serial numbers of `bits` bits that wrap: of two numbers, the one less than half the circle ahead is the later one.
+/// Outside the model check, which uses few bits, `bits` is 54 and nothing wraps.
 template <unsigned bits>
 struct TicketArithmetic {
   static constexpr std::uint64_t mask = (std::uint64_t{1} << bits) - 1;
@@ -78,8 +84,8 @@ struct Entry {
 };
 static_assert(max_slots == 256, "an entry has 8 bits for the slot");
 
-/// What the producer stamped of a frame, ns on CLOCK_MONOTONIC, which both sides share. All 0: it did not stamp. When
-/// it was published is in FrameInfo.
+/// The producer's time stamps of a frame, ns on CLOCK_MONOTONIC, which both sides share. All 0: the producer does not
+/// stamp. The time of the publish is in FrameInfo.
 struct FrameTimes {
   std::int64_t acquired_ns = 0, first_store_ns = 0, last_store_ns = 0;
   std::int64_t due_ns = 0, captured_ns = 0;
@@ -91,8 +97,8 @@ struct FrameTimes {
   }
 };
 
-/// The frame's way up to `published`. Empty where the producer did not stamp it, and where it says what cannot be: a
-/// stamp before the clock's beginning, or after `now_ns`.
+/// The frame's way up to `published`. Empty when the producer did not stamp it, or wrote an impossible time: before the
+/// clock's beginning, or after `now_ns`.
 [[nodiscard]] inline std::optional<FrameRecord> record_of(const FrameInfo& info, const FrameTimes& times,
                                                           std::int64_t now_ns) noexcept {
   const std::array stamps{times.acquired_ns, times.first_store_ns, times.last_store_ns, info.publish_ns};
@@ -102,7 +108,7 @@ struct FrameTimes {
   record.sequence = info.sequence;
   record.bytes = info.bytes;
   std::copy(stamps.begin(), stamps.end(), record.at_ns.begin());
-  // Negative ones, of which differences could overflow, are none.
+  // Differences of negative times could overflow: they count as not known.
   record.due_ns = std::max<std::int64_t>(times.due_ns, 0);
   record.captured_ns = std::max<std::int64_t>(times.captured_ns, 0);
   return record;
@@ -110,7 +116,7 @@ struct FrameTimes {
 static_assert(static_cast<int>(Stamp::acquired) == 0 && static_cast<int>(Stamp::first_store) == 1 &&
               static_cast<int>(Stamp::last_store) == 2 && static_cast<int>(Stamp::published) == 3);
 
-/// What goes with a slot. Written while the slot is nobody's, read by who took it.
+/// What goes with a slot. The server writes it while no client has the slot; the client that takes the slot reads it.
 struct Shown {
   FrameInfo info;
   std::uint64_t messages = 0;    ///< messages that the server sent this client before the frame
@@ -118,7 +124,7 @@ struct Shown {
   FrameTimes times;
 };
 
-/// `Word` is std::atomic<std::uint64_t>; the model check has one that lets its scheduler in before each access.
+/// `Word` is std::atomic<std::uint64_t>; the model check uses a word that calls its scheduler before each access.
 template <typename Word>
 struct BasicClientBlock {
   std::uint64_t magic;
@@ -127,12 +133,12 @@ struct BasicClientBlock {
   std::uint64_t block_bytes;
   std::uint64_t generation;
 
-  alignas(line_bytes) Word revoked;  ///< server: a Revoked: whether what the client holds is no longer its own
-  Word wanted;                       ///< server: 1 while it wants to be woken for what comes back
-  Word urgent;                       ///< server: messages that overtake which it sent
-  alignas(line_bytes) Word asleep;   ///< client: 1 while it sleeps
-  alignas(line_bytes) Word returns;  ///< client: how many slots came back; tells where to look, is not believed
-  Word received;                     ///< client: frames it took, for who watches
+  alignas(line_bytes) Word revoked;              ///< server: a Revoked: whether the client still owns what it holds
+  Word wanted;                                   ///< server: 1 while it wants to be woken for what comes back
+  Word urgent;                                   ///< server: how many messages that overtake it sent
+  alignas(line_bytes) Word asleep;               ///< client: 1 while it sleeps
+  alignas(line_bytes) Word returns;              ///< client: how many slots came back; a hint to look, not trusted
+  Word received;                                 ///< client: frames that it took, for observers
   alignas(line_bytes) Word entry[max_slots];     ///< both
   alignas(line_bytes) Word returned[max_slots];  ///< client
   alignas(line_bytes) Shown shown[max_slots];    ///< server
@@ -147,8 +153,8 @@ static_assert(offsetof(ClientBlock, revoked) == 128 && offsetof(ClientBlock, ent
   return std::bit_ceil(std::uint64_t{slots});
 }
 
-/// Behind the block each slot has max_link_note bytes for its note: written and read when `shown` is. Pages that no
-/// note touches take no memory.
+/// Behind the block each slot has max_link_note bytes for its note, written and read when `shown` is. Pages without a
+/// note take no memory.
 [[nodiscard]] constexpr std::size_t block_bytes(std::uint32_t slots) noexcept {
   return sizeof(ClientBlock) + std::size_t{slots} * max_link_note;
 }
@@ -169,10 +175,11 @@ class Claims {
   Claims(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t slot_bytes, std::uint64_t first_ticket = 0)
       : block_(block), slots_(slots), entries_(entries_for(slots)), slot_bytes_(slot_bytes), next_(first_ticket) {}
 
-  /// Take the oldest frame that is offered. `lie`: the server offered what cannot be; nothing more is to be had of it.
+  /// Take the oldest frame that is offered. `lie`: the server offered an impossible slot; nothing more is taken from
+  /// it.
   [[nodiscard]] Claim claim(Claimed& frame) noexcept {
-    // Each turn moves on, or another CAS than ours did: a server that withdraws as fast as it offers is no reason to
-    // stay, so the turns are bounded.
+    // Each turn moves on, or another CAS than ours did. The turns are bounded, because a server may withdraw as fast as
+    // it offers.
     for (std::uint64_t turn = 0; turn < 4 * entries_; ++turn) {
       Word& word = block_.entry[next_ & (entries_ - 1)];
       std::uint64_t seen = word.load();
@@ -180,7 +187,7 @@ class Claims {
       if (entry.state == Offer::none) return Claim::nothing;
       const std::int64_t ahead = Tickets::ahead(entry.ticket, next_);
       if (ahead < 0) return Claim::nothing;  // of the lap before
-      if (ahead > 0) {                       // withdrawn, and the entry used again: what is left is less than a lap old
+      if (ahead > 0) {  // withdrawn, and the entry reused: the remaining frames are less than a lap old
         next_ = Tickets::next(entry.ticket, Tickets::mask + 2 - entries_);
         continue;
       }
@@ -192,7 +199,7 @@ class Claims {
         frame.slot = entry.slot;
         frame.shown = block_.shown[entry.slot];
         if constexpr (std::is_same_v<Word, std::atomic<std::uint64_t>>) {
-          // From here on only the copy counts: without this the compiler may read the shared bytes again.
+          // From here on only the copy counts: without this the compiler might read the shared bytes again.
           asm volatile("" : "+m"(frame));
         }
         if (frame.shown.info.bytes > slot_bytes_ || frame.shown.note_bytes > max_link_note) return Claim::lie;
@@ -206,7 +213,7 @@ class Claims {
     return Claim::nothing;
   }
 
-  /// The slot's reader is done. True when the server wants to be woken. Nothing for a slot that is not held.
+  /// The slot's reader is done. True when the server wants to be woken. A slot that is not held is ignored.
   [[nodiscard]] bool give_back(std::uint32_t slot) noexcept {
     if (slot >= slots_ || !held_[slot]) return false;
     held_[slot] = false;
@@ -217,7 +224,7 @@ class Claims {
     return block_.wanted.exchange(0) != 0;
   }
 
-  /// Whether claim() may find something. Without the lock of the others' calls, in the thread that claims.
+  /// Whether claim() may find something. Called in the thread that claims, without the lock of the other calls.
   [[nodiscard]] bool may_claim() const noexcept {
     const Entry entry = Entry::of(block_.entry[next_ & (entries_ - 1)].load());
     return entry.state != Offer::none && Tickets::ahead(entry.ticket, next_) >= 0;

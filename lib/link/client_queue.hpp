@@ -9,16 +9,17 @@
 
 namespace gpumap::link {
 
-/// The server's private side of one client's block: which slots the client was shown, and under which ticket. What the
-/// block says is compared with that and never believed. One thread at a time.
+/// The server's private side of one client's block: which slots the client was shown, and under which ticket. The words
+/// of the block are compared with that and never trusted. One thread at a time.
 template <typename Word, typename Tickets = TicketArithmetic<54>>
 class ClientQueue {
  public:
   ClientQueue(BasicClientBlock<Word>& block, std::uint32_t slots, std::uint64_t first_ticket = 0)
       : block_(block), slots_(slots), entries_(entries_for(slots)), next_(first_ticket), oldest_(first_ticket) {}
 
-  /// Show the client a frame. True when it sleeps and is to be woken. `slot` is not shown to it yet. `lost` gets a slot
-  /// that the client had left unread for a whole lap, which only a liar does: it is no longer shown.
+  /// Show the client a frame. True when the client sleeps and must be woken. Precondition: `slot` is not shown to it.
+  /// `lost` gets a slot that the client left unread for a whole lap, which only a client that lies does: that slot is
+  /// no longer shown.
   [[nodiscard]] bool offer(std::uint32_t slot, const Shown& shown, std::optional<std::uint32_t>& lost) noexcept {
     block_.shown[slot] = shown;
     const std::uint64_t at = next_ & (entries_ - 1);
@@ -41,7 +42,7 @@ class ClientQueue {
     return block_.asleep.exchange(0) != 0;
   }
 
-  /// Take back the oldest frame that the client has not taken: it never sees it. Empty where there is none.
+  /// Take back the oldest frame that the client has not taken; the client never sees it. Empty: there is none.
   [[nodiscard]] std::optional<std::uint32_t> withdraw() noexcept {
     for (; oldest_ != next_; oldest_ = Tickets::next(oldest_)) {
       const Slot given = given_[oldest_ & (entries_ - 1)];
@@ -58,7 +59,8 @@ class ClientQueue {
     return std::nullopt;
   }
 
-  /// Call `freed` with each slot that came back. False: the client lies. `look_again`: do not believe its count either.
+  /// Call `freed` with each slot that came back. False: the client lies. `look_again`: also when its count is
+  /// unchanged.
   template <typename Freed>
   [[nodiscard]] bool reclaim(bool look_again, Freed&& freed) noexcept {
     if (count_ == 0) return true;
@@ -77,18 +79,18 @@ class ClientQueue {
     return true;
   }
 
-  /// Ask to be woken when something comes back; then reclaim() once more.
+  /// Ask to be woken when a slot comes back; call reclaim() once more afterwards.
   void want_returns() noexcept {
-    constexpr std::uint32_t most = 64;  // looks that are on their way
+    constexpr std::uint32_t most = 64;  // wake-ups that are under way
     if (block_.wanted.exchange(1) == 0 && looks_ < most) ++looks_;
   }
-  /// A look came. False: none was wanted.
+  /// A wake-up arrived. False: the server had not asked for one.
   [[nodiscard]] bool takes_look() noexcept {
     if (looks_ == 0) return false;
     --looks_;
     return true;
   }
-  /// What the client still holds is no longer its own.
+  /// The client no longer owns what it still holds.
   void revoke(Revoked why) noexcept { block_.revoked.store(static_cast<std::uint64_t>(why)); }
 
   [[nodiscard]] bool shows(std::uint32_t slot) const noexcept { return shown_[slot]; }
@@ -112,13 +114,13 @@ class ClientQueue {
   const std::uint32_t slots_;
   const std::uint64_t entries_;
   std::uint64_t next_;
-  std::uint64_t oldest_;  ///< no frame before it waits to be taken
+  std::uint64_t oldest_;  ///< every frame before it is taken or withdrawn
   std::uint64_t returns_ = 0;
   std::uint32_t count_ = 0;
-  std::uint32_t looks_ = 0;  ///< that were wanted and have not come
+  std::uint32_t looks_ = 0;  ///< wake-ups that were asked for and have not arrived
   std::array<bool, max_slots> shown_{};
   std::array<std::uint64_t, max_slots> tickets_{};
-  std::array<std::uint64_t, max_slots> returned_{};  ///< the words as they were last seen
+  std::array<std::uint64_t, max_slots> returned_{};  ///< the words when they were last read
   std::array<Slot, max_slots> given_{};              ///< what each entry was last used for
 };
 

@@ -12,8 +12,8 @@
 
 namespace gpumap::link {
 
-/// Who has which slot: one bit for each client beside each slot. A slot is free once it has no bit. Private to the
-/// server's process; `Free` is called with each slot that becomes free, once. One thread at a time.
+/// Which client has which slot: each slot has one bit for each client, and is free when no bit is set. Private to the
+/// server's process. `Free` is called once with each slot that becomes free. One thread at a time.
 template <typename Word, typename Free, typename Tickets = TicketArithmetic<54>>
 class FanOut {
  public:
@@ -25,7 +25,8 @@ class FanOut {
     std::uint64_t shown = 0, dropped = 0;  ///< frames
   };
 
-  /// `reserve`: slots that clients which may miss frames never get, so that the producer always has some to write.
+  /// `reserve`: slots that are never given to clients that may miss frames, so that the producer always has some to
+  /// write.
   FanOut(std::uint32_t slots, std::uint32_t reserve, Free free)
       : slots_(slots), reserve_(std::min(reserve, slots - 1)), free_(std::move(free)) {}
 
@@ -33,21 +34,21 @@ class FanOut {
     closing_ &= ~bit(client);
     clients_[client].emplace(block, slots_, leak, first_ticket);
   }
-  /// All that the client was shown comes back.
+  /// The client is gone: all slots that it was shown come back.
   void leave(std::uint32_t client) noexcept {
     if (!clients_[client]) return;
     clients_[client].reset();
     for (std::uint32_t slot = 0; slot < slots_; ++slot) release(slot, client);
   }
-  /// The client leaves, but for what it holds: the frames that it has not taken come back.
+  /// The client leaves and keeps what it holds: the frames that it has not taken come back.
   void stop_offering(std::uint32_t client) noexcept {
     if (!clients_[client]) return;
     closing_ |= bit(client);
     while (const auto slot = clients_[client]->queue.withdraw()) release(*slot, client);
   }
 
-  /// Show a frame in a slot that has no bit to every client that may have it, each by `show(client)`; `wake(client)`
-  /// for those that sleep. Where nobody gets it the slot is free at once.
+  /// Show a frame to every client that may have it, by `show(client)`, and wake those that sleep, by `wake(client)`.
+  /// Precondition: no client has `slot`. When no client gets the frame, the slot is free at once.
   template <typename Show, typename Wake>
   void publish(std::uint32_t slot, const Show& show, const Wake& wake) noexcept {
     busy_[slot] = true;
@@ -68,8 +69,8 @@ class FanOut {
     if (masks_[slot] == 0) end(slot);
   }
 
-  /// Collect what `client` gave back: `came_back(client, slot)` for each, before it is free. False: it lies; nothing
-  /// more is believed of it.
+  /// Collect what `client` gave back, and call `came_back(client, slot)` for each slot before it is free. False: the
+  /// client lies; disconnect it.
   template <typename CameBack>
   [[nodiscard]] bool reclaim(std::uint32_t client, bool look_again, const CameBack& came_back) noexcept {
     return !clients_[client] || clients_[client]->queue.reclaim(look_again, [&](std::uint32_t slot) {
@@ -81,8 +82,8 @@ class FanOut {
     return reclaim(client, look_again, [](std::uint32_t, std::uint32_t) {});
   }
 
-  /// Take back a frame that clients have not taken, the oldest first: of those that asked for it, or of all. True once
-  /// a slot is free.
+  /// Take back frames that clients have not taken, oldest first, until a slot is free: from clients with
+  /// LinkLeak::oldest, or from all. True: a slot is free.
   [[nodiscard]] bool make_room(bool of_all) noexcept {
     const std::uint64_t before = freed_;
     for (bool any = true; any && freed_ == before;) {
@@ -95,7 +96,7 @@ class FanOut {
     return freed_ != before;
   }
 
-  /// All that clients have not taken.
+  /// Take back all frames that clients have not taken.
   void withdraw_all() noexcept {
     for (std::uint32_t index = 0; index < max_link_clients; ++index) {
       if (!clients_[index]) continue;
@@ -128,8 +129,8 @@ class FanOut {
     return true;
   }
 
-  /// A client that may miss frames has at most its share, and never the last slots: else one that sleeps on what it has
-  /// would stop all.
+  /// A client that may miss frames has at most its share, and never the last slots. Otherwise a client that sleeps
+  /// while it holds frames would stop all others.
   [[nodiscard]] bool may_have(Client& client, std::uint32_t index) noexcept {
     const auto sharing = static_cast<std::uint32_t>(std::count_if(
         clients_.begin(), clients_.end(), [](const auto& one) { return one && one->leak != LinkLeak::no; }));

@@ -10,13 +10,13 @@
 namespace gpumap::link {
 namespace {
 
-/// Messages, and bytes, that wait to be taken: the others wait in the socket.
+/// Messages, and their bytes, that wait here to be taken; further ones wait in the socket.
 constexpr std::size_t longest_inbox = 2048;
 constexpr std::size_t largest_inbox = 16 * max_link_message;
-/// So much more before a message that overtakes: a server keeps no more for a client than 1,024 messages, and those
-/// that fill a socket.
+/// How much more room there is before a message that overtakes: a server keeps at most 1,024 messages for a client,
+/// beside those that fill a socket.
 constexpr std::size_t times_for_urgent = 2;
-/// Messages in a row: more than a socket holds, and an end where the server sends them as fast as they are read.
+/// Messages read in a row: more than a socket holds, and bounded, because a server may send as fast as they are read.
 constexpr int messages_a_turn = 1024;
 
 }  // namespace
@@ -71,7 +71,7 @@ void Incoming::take_in(const Message& message) {
   } else if (const auto* data = std::get_if<Data>(&message.body)) {
     take_data(*data);
   } else if (const auto* answer = std::get_if<Answer>(&message.body)) {
-    const auto found = answers.find(answer->head.number);  // who asked may have waited long enough
+    const auto found = answers.find(answer->head.number);  // gone when the caller's deadline has passed
     if (found != answers.end()) found->second.emplace(answer->payload.begin(), answer->payload.end());
   } else if (const auto* bye = std::get_if<Bye>(&message.body)) {
     why = bye->text;

@@ -14,46 +14,48 @@
 
 namespace gpumap::link {
 
-/// What a server sends a consumer by their socket: messages, answers, and why the connection ends.
+/// What a server sends to a consumer through the socket: messages, answers, and why the connection ends.
 /// Thread safety: one thread at a time.
 class Incoming {
  public:
-  /// `socket` outlives it. A message of another server than `generation` ends the connection.
+  /// `socket` must outlive this object. A message with another generation ends the connection.
   Incoming(int socket, std::uint64_t generation);
 
-  /// All that is there, as far as there is room for it. `urgent_sent`: how many messages that overtake the server has
-  /// sent, in its own words: for one that has not come, which may lie behind what waits, there is more room.
+  /// Read all that is there, as far as there is room. `urgent_sent`: how many messages that overtake the server says it
+  /// has sent. While one of them is missing, it may lie behind the messages that wait, so more room is given.
   void read_all(std::uint64_t urgent_sent);
-  /// The connection ends here, for `reason` where none is known.
+  /// End the connection here. `reason` counts when no reason is known yet.
   void hang_up(const std::string& reason);
-  /// Read what nobody will take any more, so that it does not pile up at the server. True: the connection is gone.
+  /// Read and drop what no caller will take any more, so that it does not pile up at the server. True: the connection
+  /// is gone.
   bool discard();
-  /// The oldest message that overtakes. False: there is none.
+  /// Take the oldest message that overtakes. False: there is none.
   [[nodiscard]] bool take_urgent(LinkFrame& frame);
-  /// The oldest one in order. Precondition: there is one in `inbox`.
+  /// Take the oldest message in order. Precondition: `inbox` is not empty.
   void take_letter(LinkFrame& frame);
-  /// Whoever takes messages has done with those that it had. True: it had some.
+  /// The thread that takes messages calls again, so it is done with those that it was given. True: there were some.
   bool begin_call() noexcept;
-  /// How many messages in order were received, taken or not.
+  /// How many messages were received, taken or not.
   [[nodiscard]] std::uint64_t letters() const noexcept { return letters_; }
 
   struct Letter {
     DataHead head;
     std::vector<std::byte> payload;
   };
-  /// How many messages came, were given by next() and the like, and had been when the last of those calls began.
+  /// Messages that were read; that next() and similar calls returned; and that they had returned when the last of those
+  /// calls began.
   struct Progress {
     std::uint64_t read = 0, given = 0, done = 0;
   };
   std::deque<Letter> inbox;
   std::deque<std::vector<std::byte>> urgent;  ///< messages that overtake
   Progress in_order, at_once;
-  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions that somebody waits for
+  std::map<std::uint64_t, std::optional<std::vector<std::byte>>> answers;  ///< of questions whose callers wait
   std::string why;
   bool moved = false;  ///< another server follows
   bool ended_well = false;
-  bool ended = false;    ///< nothing more will be offered; by gone, or by a word of the server, which may stay
-  bool gone = false;     ///< the connection: nobody hears of what comes back any more
+  bool ended = false;    ///< nothing more will be offered: the connection is gone, or the server said so
+  bool gone = false;     ///< the connection is closed: slots can no longer be given back
   bool readable = true;  ///< the socket may have something
 
  private:
@@ -64,8 +66,8 @@ class Incoming {
   const int socket_;
   const std::uint64_t generation_;
   std::uint64_t letters_ = 0;  ///< received
-  Letter unfinished_;          ///< what has come of one in parts, with the head of the last of them
-  std::size_t held_ = 0;       ///< bytes of what waits to be taken
+  Letter unfinished_;          ///< the parts received of a message in parts, with the head of the last part
+  std::size_t held_ = 0;       ///< bytes of the messages that wait to be taken
   std::vector<std::byte> buffer_;
 };
 

@@ -34,7 +34,7 @@ constexpr milliseconds first_pause{10};
 constexpr milliseconds longest_pause{1000};
 constexpr milliseconds time_to_answer{2000};
 constexpr milliseconds cancel_interval{10};
-/// A server that ends for another one refuses, too, for less time.
+/// A server that ends while another one follows also refuses clients, but for less time.
 constexpr std::chrono::seconds time_to_get_place{1};
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
@@ -68,7 +68,7 @@ bool is_cancelled(const LinkConsumerOptions& options) {
   return options.cancel != nullptr && options.cancel->load();
 }
 
-/// Whether something came. A server that is stopped is no reason not to be cancelled.
+/// Whether an answer came. Can be cancelled while the server is suspended.
 bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
   pollfd polled{socket, POLLIN, 0};
   const Deadline end = Clock::now() + time_to_answer;
@@ -80,7 +80,7 @@ bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
   return false;
 }
 
-/// One try. Throws Error(invalid) for what no other try makes better.
+/// One try. Throws Error(invalid) when another try cannot succeed.
 Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   Reply reply;
   UniqueFd socket = link::connect_to(options.path);
@@ -97,7 +97,8 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   const link::Bytes bytes = link::encode(options.generation, hello);
   std::vector<std::byte> buffer(link::largest_message);
   std::size_t got = 0;
-  // A server that is stopped, or dies now, costs a try. One that refuses may have closed already, and has said why.
+  // A server that is suspended, or dies now, costs one try. A server that refuses may have closed the socket already,
+  // and has said why.
   static_cast<void>(link::send_message(socket.get(), bytes));
   auto received = link::Received::nothing;
   if (wait_for_answer(socket.get(), options)) {
@@ -130,7 +131,7 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   return reply;
 }
 
-/// The one that the server's memory is on.
+/// The device that the server's memory is on.
 std::shared_ptr<Device> device_of(const link::MemoryOffer& memory) {
   if (memory.kind != static_cast<std::uint32_t>(link::MemoryKind::opaque)) return Device::open();
   try {
@@ -143,14 +144,14 @@ std::shared_ptr<Device> device_of(const link::MemoryOffer& memory) {
 
 constexpr milliseconds second_look{100};
 constexpr milliseconds return_interval{2};
-/// So long after the last frame the thread looks every return_interval, so that a frame need not wake it.
+/// For this many turns after the last frame the thread looks every return_interval, so that a frame need not wake it.
 constexpr int idle_turns = 50;
-/// A message, and the end of the server, wait for the end of it.
+/// Messages, and the end of the server, are noticed after it only.
 constexpr milliseconds longest_spin{50};
-/// In between the thread asks whether what it waits for can still come.
+/// After this many turns the thread checks whether the fences that it waits for can still signal.
 constexpr int turns_to_check = 10;
 
-/// The thread that calls next() may have read the answer.
+/// The thread that calls next() may have read the answer meanwhile.
 constexpr int look_again_ms = 2;
 
 int poll_time(Deadline deadline) {
@@ -178,7 +179,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect(LinkConsumerOptions options)
   return connect_on(nullptr, std::move(options));
 }
 
-/// Null: on the server's.
+/// `device` null: on the device of the server's memory.
 std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> device, LinkConsumerOptions options) {
   const link::Hello hello = make_hello(options);
   const Deadline end =
@@ -244,7 +245,7 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
   RingOptions ring_options;
   ring_options.slots = welcome.slots;
   ring_options.slot_bytes = welcome.slot_bytes;
-  // The producer's side brought it to where kernels read it.
+  // The producer's side has brought the frames to where kernels read them.
   ring_options.transport = mapping->placement() == Placement::host ? Transport::zero_copy : Transport::bar;
   ring = Ring::create(std::move(device), std::move(mapping), ring_options);
   if (ring->slot_stride() != welcome.slot_stride) {
@@ -263,7 +264,7 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
 }
 
 void LinkConsumer::State::collect() {
-  // Nobody can take any more what pass() left there.
+  // No caller is left that could take the frames that pass() put there.
   if (closing && ring.use_count() == 1) ring->drop_queued();
   try {
     while (claims.held() > (claimed ? 1U : 0U)) {
@@ -272,7 +273,7 @@ void LinkConsumer::State::collect() {
       give_back(std::move(lease));
     }
   } catch (const Error& error) {
-    // The GPU's context is lost: no kernel of this process reads any more, and the server gets all by the hang-up.
+    // The GPU's context is lost: no kernel of this process reads any more, and the hang-up gives the server all slots.
     incoming.hang_up(error.what());
   }
 }
@@ -290,7 +291,7 @@ bool LinkConsumer::State::spin_until(Deadline end) const noexcept {
 }
 
 std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOver& hand_over) {
-  // Messages are read before the claim: where then no frame is there, none was before them.
+  // Messages are read before the claim: when no frame is there afterwards, there was none before them.
   if (incoming.readable || !incoming.answers.empty()) read_incoming();
   if (incoming.take_urgent(frame)) return LinkNext::message;
   if (!claimed) {
@@ -300,7 +301,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
         break;
       case link::Claim::got:
         claimed = next;
-        // Not to be believed any more: the slot may be another frame's by now.
+        // The claim cannot be trusted any more: the slot may have another frame by now.
         if (memory->block().revoked.load() != 0) {
           read_incoming();
           incoming.hang_up("the server took the frames back");
@@ -316,11 +317,11 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   }
   if (claimed && incoming.letters() < claimed->shown.messages) {
     read_incoming();
-    // It was sent ahead of what was read with it: a flush begins before it ends.
+    // A message that overtakes was sent before the messages that were read with it: a flush begins before it ends.
     if (incoming.take_urgent(frame)) return LinkNext::message;
     if (incoming.letters() < claimed->shown.messages) {
-      // What went before the frame is still on its way, or lies in the socket until there is room here, or never comes:
-      // then it makes no sense.
+      // The messages before the frame are still under way, or wait in the socket until there is room here. When the
+      // connection has ended they never come, and the frame makes no sense without them.
       incoming.readable = true;
       if (!incoming.inbox.empty()) {
         incoming.take_letter(frame);
@@ -343,7 +344,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   const std::byte* const note = memory->note(slot);
   frame.note.assign(note, note + claimed->shown.note_bytes);
   frame.stamps.reset();
-  // Where the producer does not stamp, the clock is not read.
+  // The clock is read only when the producer stamps.
   if (const link::FrameTimes& times = claimed->shown.times; times.acquired_ns != 0) {
     frame.stamps = link::record_of(frame.info, times, monotonic_ns());
   }
@@ -359,7 +360,7 @@ std::optional<LinkNext> LinkConsumer::State::take(LinkFrame& frame, const HandOv
   }
 }
 
-/// A fence that can no longer signal says so to who waits for it, be it for a moment.
+/// Waiting for a slot, even briefly, checks its fence: acquire() throws for a fence that can no longer signal.
 void LinkConsumer::State::check_fences(std::unique_lock<std::mutex>& lock) {
   WriteLease lease;
   RingStatus status = RingStatus::timeout;
@@ -393,15 +394,16 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
   std::unique_lock lock(state->mutex);
   for (int idle = 0, turns = 0;;) {
     state->collect();
-    // Whoever met the fault may never call next() again, nor let a lease go: what it has, and is still offered, stops
-    // the producer until the server hears of it.
+    // After a fault the application may never call next() again, nor end a lease. Its slots, and the frames that it is
+    // offered, would stop the producer until the server is told.
     if (const std::string lost = state->ring->device()->lost(); !lost.empty() && !state->incoming.gone) {
       state->incoming.hang_up(lost);
     }
-    // Until it is said, frames are offered that nobody takes.
+    // Until the server knows, it offers frames that no caller takes.
     if (state->closing) state->say_goodbye();
     const bool holds = state->claims.held() > 0;
-    // A server that ends waits for what is held, or leaves it: hung up on, it would write there anew.
+    // A server that ends waits for slots that are held, or leaves them to the client. After a hang-up it would write
+    // into them anew.
     if (state->closing && (!holds || state->incoming.discard())) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);
     state->thread_idle = idle == idle_turns;
@@ -416,7 +418,7 @@ LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(stat
 
 LinkConsumer::~LinkConsumer() {
   if (!state_->process.here()) {
-    new (std::nothrow) std::shared_ptr<State>(state_);  // the parent's: leaked
+    new (std::nothrow) std::shared_ptr<State>(state_);  // belongs to the parent: leaked on purpose
     return;
   }
   std::unique_lock lock(state_->mutex);
@@ -428,8 +430,8 @@ LinkConsumer::~LinkConsumer() {
   state_->collect();
   state_->say_goodbye();
   state_->changed.notify_all();
-  // Where no lease lives, or none counts any more, it is over in no time: the ring then ends here, and not in a thread
-  // that a process may leave behind at its end. Else the thread goes on by itself.
+  // When no lease lives, or the connection is gone, the thread ends at once: the ring then ends here, and not in a
+  // thread that may still run when the process exits. Otherwise the thread continues without this object.
   const Deadline end = Clock::now() + patience_at_end;
   while ((state_->claims.held() == 0 || state_->incoming.gone) && Clock::now() < end) {
     lock.unlock();
@@ -471,17 +473,17 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
   std::unique_lock lock(state->mutex);
   state->begin_call();
   for (bool late = false, found = false;;) {
-    // A frame that was seen goes on first: what came back waits for the next call.
+    // A frame that was seen is handed on first: slots that came back wait for the next call.
     if (!found) state->collect();
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (const auto taken = state->take(frame, hand_over)) return *taken;
     if (state->incoming.ended) {
-      // What the server sent and offered before its end, to the last.
+      // All that the server sent and offered before its end.
       state->incoming.readable = true;
       const auto last = state->take(frame, hand_over);
       return last ? *last : LinkNext::closed;
     }
-    // Not twice for what is nothing: a frame that waits for its messages waits at the socket.
+    // Not after a spin that found a frame: a frame whose messages are missing waits at the socket.
     if (!found && spin.count() > 0) {
       const Deadline end = std::min(deadline, Clock::now() + spin);
       lock.unlock();
@@ -495,7 +497,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
       asleep.store(0);
       return *taken;
     }
-    // Who waits for no time, or spins for all of it, hears of messages and of the end all the same: by one look.
+    // A caller whose deadline has passed, or that spun until then, still looks at the socket once.
     if (late) {
       asleep.store(0);
       return LinkNext::timeout;
@@ -515,7 +517,7 @@ LinkNext LinkConsumer::wait_for(LinkFrame& frame, const std::function<LinkNext(s
     }
     if (polled[0].revents != 0) state->incoming.readable = true;
     if (polled[1].revents != 0) {
-      // All that it sent is in the socket by now.
+      // All that the server sent is in the socket by now.
       state->read_incoming();
       state->incoming.hang_up("the server's process ended");
     }
@@ -581,10 +583,10 @@ LinkNext LinkConsumer::hear(LinkFrame& frame, Deadline deadline) {
     if (state->interrupted.exchange(false)) return LinkNext::interrupted;
     if (state->incoming.readable && !state->incoming.ended) state->read_incoming();
     if (state->incoming.take_urgent(frame)) return LinkNext::message;
-    // Who waits for no time looks once all the same.
+    // A caller whose deadline has passed looks once all the same.
     if (late) return LinkNext::timeout;
     late = Clock::now() >= deadline;
-    // What stays unread would keep poll() from sleeping.
+    // A message that stays unread would keep poll() from sleeping.
     pollfd polled[] = {{state->incoming.readable || state->incoming.ended ? -1 : state->socket.get(), POLLIN, 0},
                        {state->bell.get(), POLLIN, 0}};
     lock.unlock();
@@ -626,13 +628,13 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     lock.lock();
     if (ready <= 0 || place) continue;
     state->read_incoming();
-    // What was read may be what the other thread sleeps for.
+    // The other thread may sleep for what was read here.
     state->ring_bell();
-    // No room for messages: the other thread has to take some first.
+    // There is no room for more messages: the other thread must take some first.
     if (!place && state->incoming.readable) state->changed.wait_for(lock, milliseconds(1));
   }
   const bool came = place.has_value();
-  // Of the two each in its order: what came later may overtake.
+  // Both kinds are counted apart, because later messages may overtake.
   const auto dealt_with = [&, first = state->incoming.in_order.read, second = state->incoming.at_once.read] {
     return state->incoming.in_order.done >= first && state->incoming.at_once.done >= second;
   };

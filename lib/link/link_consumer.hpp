@@ -22,11 +22,11 @@
 
 namespace gpumap {
 
-/// A connection. The consumer's ring has the server's slots under the same numbers: here each of them is under a
-/// WriteLease until the server shows it a frame, which then goes through that ring. So leases, read fences and all that
-/// is done with them are those of any ring.
+/// A connection. The consumer's ring has the server's slots under the same numbers. Each slot is under a WriteLease
+/// here until the server shows a frame in it; the frame then goes through that ring. So leases and read fences are
+/// those of any ring.
 struct LinkConsumer::State {
-  /// What becomes of a frame, whose slot is under its WriteLease.
+  /// Hands a frame on, whose slot is still under its WriteLease.
   using HandOver = std::function<LinkNext(std::uint32_t slot)>;
 
   State(std::shared_ptr<Device> device, LinkConsumerOptions wanted, UniqueFd connection, const link::Welcome& welcome,
@@ -35,22 +35,23 @@ struct LinkConsumer::State {
   State& operator=(const State&) = delete;
 
   // Under `mutex`.
-  /// Slots whose readers and fences are done go back to the server.
+  /// Give slots whose readers and fences are done back to the server.
   void collect();
-  void check_fences(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
+  /// End the connection if the fence of a slot can no longer signal. Unlocks `lock` meanwhile.
+  void check_fences(std::unique_lock<std::mutex>& lock);
   void give_back(WriteLease lease);
   void read_incoming() { incoming.read_all(memory->block().urgent.load()); }
-  /// That this side ends, unless the socket has no room for it: again later, then.
+  /// Tell the server that this side ends. A full socket has no room for that: then it must be called again later.
   void say_goodbye();
-  /// Frames and messages, in their order. Empty: nothing yet.
+  /// Take the next frame or message, in their order. Empty: nothing yet.
   [[nodiscard]] std::optional<LinkNext> take(LinkFrame& frame, const HandOver& hand_over);
   void ring_bell() const noexcept;
   void begin_call();
 
-  /// Until something may be there to claim, or interrupt(); without the lock, in the thread that claims.
+  /// Spin until there may be a frame to claim, or interrupt() was called. Without the lock, in the thread that claims.
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
 
-  /// The thread: gives back what is done while nobody calls next(), and ends the connection. It is never joined, for it
+  /// The thread: gives slots back while no thread calls next(), and ends the connection. It is never joined, because it
   /// may have to wait for a lease; it keeps the state alive.
   static void give_back_until_closed(const std::shared_ptr<State>& state);
   [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off(*memory); }
@@ -64,7 +65,7 @@ struct LinkConsumer::State {
   UniqueFd socket;
   UniqueFd server;  ///< readable when the server's process has ended; may be empty
   UniqueFd bell;    ///< an eventfd of this process alone, for interrupt()
-  /// Shared with who asks whether leases that live longer are cut off.
+  /// Shared with callers that ask whether leases that outlive this object are cut off.
   const std::shared_ptr<link::BlockMemory> memory;
   std::shared_ptr<Ring> ring;
   std::atomic<bool> interrupted{false};
@@ -72,14 +73,14 @@ struct LinkConsumer::State {
   mutable std::mutex mutex;
   std::condition_variable changed;
   link::Claims<std::atomic<std::uint64_t>> claims;
-  std::vector<WriteLease> leases;  ///< of each slot that is not shown
+  std::vector<WriteLease> leases;  ///< of each slot without a frame
   std::optional<link::Claimed> claimed;
   link::Incoming incoming;
   std::uint64_t asked = 0;
   bool thread_idle = false;
   bool closing = false;
   bool said_goodbye = false;
-  std::future<void> thread_over;  ///< ready once the thread has let go of this; for the destructor of the consumer
+  std::future<void> thread_over;  ///< ready once the thread no longer uses this; for the consumer's destructor
 };
 
 }  // namespace gpumap

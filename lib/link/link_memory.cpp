@@ -35,7 +35,7 @@ struct Memfd {
   void* memory = nullptr;
 };
 
-/// A new memfd, mapped and sealed. The mapping stays writable where the seals forbid new ones that are.
+/// A new memfd, mapped and sealed. The mapping stays writable even when the seals forbid new writable mappings.
 Memfd make_memfd(const char* name, std::uint64_t bytes, int seals) {
   UniqueFd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) fail("a memfd", bytes);
@@ -50,7 +50,7 @@ Memfd make_memfd(const char* name, std::uint64_t bytes, int seals) {
   return {std::move(fd), memory};
 }
 
-/// Of a memfd of another process: as large as it said, and it stays so.
+/// Checks that another process's memfd is as large as it said, and that its size is sealed.
 void check_sealed(const UniqueFd& fd, std::uint64_t bytes, const char* what) {
   struct stat found {};
   const int seals = fcntl(fd.get(), F_GET_SEALS);
@@ -62,7 +62,7 @@ void check_sealed(const UniqueFd& fd, std::uint64_t bytes, const char* what) {
   }
 }
 
-/// Host memory in a memfd. Who made it writes; who imports it reads.
+/// Host memory in a memfd. The process that made it writes; processes that import it read.
 class LinkMapping final : public Mapping {
  public:
   explicit LinkMapping(std::size_t bytes) : bytes_(bytes) {
@@ -107,13 +107,13 @@ class LinkMapping final : public Mapping {
   void* memory_ = nullptr;
 };
 
-/// The same file, opened anew where it can be. Descriptors that crossed a socket share one file position with the
-/// server and its other clients, and a software driver's import reads from there: two clients at once would miss its
-/// header. A hardware driver's descriptor is no regular file and stays as it is.
+/// The same file, opened again where that is possible. Descriptors that crossed a socket share one file position with
+/// the server and its other clients. A software driver's import reads from that position, so one of two clients that
+/// import at once would miss the header. A hardware driver's descriptor is no regular file and stays as it is.
 UniqueFd with_own_position(UniqueFd fd) {
   struct stat status {};
   if (fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return fd;
-  // No more than the peer gave: opening anew would make a descriptor writable that it sent to be read.
+  // With no more rights than the peer gave: opened again, a descriptor for reading could become writable.
   const int flags = fcntl(fd.get(), F_GETFL);
   if (flags < 0 || (flags & (O_ACCMODE | O_PATH)) != O_RDWR) return fd;
   UniqueFd own(open(fmt::format("/proc/self/fd/{}", fd.get()).c_str(), O_RDWR | O_CLOEXEC));

@@ -13,24 +13,25 @@
 
 namespace gpumap::link {
 
-/// What to tell a client of the slots' memory, and a descriptor of it. Throws Error(not_supported | io).
+/// The description of the slots' memory for clients, and its descriptor in `fd`. Throws Error(not_supported | io).
 [[nodiscard]] MemoryOffer describe(const Mapping& mapping, UniqueFd& fd);
-/// The memory as `offer`, which is plausible(), describes it. Throws Error(invalid | not_supported | io).
+/// Imports the memory that `offer` describes. Precondition: `offer` is plausible(). Throws Error(invalid |
+/// not_supported | io).
 [[nodiscard]] std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer, UniqueFd fd);
 
-/// A client's block, in a memfd that nobody can shrink or grow. Ownership: owns descriptor and mapping.
+/// A client's block, in a memfd whose size is sealed. Ownership: owns descriptor and mapping.
 class BlockMemory {
  public:
-  /// The server's: a new one. Throws Error(io).
+  /// For the server: a new block. Throws Error(io).
   BlockMemory(std::uint32_t slots, std::uint64_t generation);
-  /// The client's. Throws Error(invalid) unless it is sealed and what the server said.
+  /// For the client: the block that the server made. Throws Error(invalid) unless it is sealed and as described.
   BlockMemory(UniqueFd fd, std::uint32_t slots, std::uint64_t generation);
   ~BlockMemory();
   BlockMemory(const BlockMemory&) = delete;
   BlockMemory& operator=(const BlockMemory&) = delete;
 
   [[nodiscard]] ClientBlock& block() const noexcept { return *block_; }
-  /// Of a slot: max_link_note bytes.
+  /// The note of a slot: max_link_note bytes.
   [[nodiscard]] std::byte* note(std::uint32_t slot) const noexcept {
     return reinterpret_cast<std::byte*>(block_) + block_bytes(slot);
   }

@@ -64,7 +64,7 @@ LinkReport to_report(const link::Message& message, const link::Report& from, pid
   return report;
 }
 
-/// One server that is asked.
+/// A request to one server.
 class Question {
  public:
   explicit Question(const std::string& path) { sight_.path = path; }
@@ -87,12 +87,12 @@ class Question {
     } else if (peer_.pid > 0 && kill(peer_.pid, 0) != 0 && errno == ESRCH) {
       sight_.trouble = fmt::format("process {} has ended, and a child of it holds the socket", peer_.pid);
     } else {
-      // One that refuses may have closed already, and has said why.
+      // A server that refuses may have closed the socket already, and has said why.
       static_cast<void>(link::send_message(socket.get(), link::encode(0, link::Observe{})));
       socket_ = std::move(socket);
     }
   }
-  /// Negative: nothing more is to be heard.
+  /// Negative: the request is over.
   [[nodiscard]] int fd() const noexcept { return socket_.get(); }
   void hear() {
     std::array<std::byte, link::largest_report + 1> buffer;
@@ -143,12 +143,12 @@ std::vector<std::string> find_links() {
     if (path.is_relative()) {
       std::error_code error;
       const auto folder = std::filesystem::read_symlink(fmt::format("/proc/{}/cwd", server.pid), error);
-      if (error) continue;  // it has just ended
+      if (error) continue;  // the process has just ended
       path = (folder / path).lexically_normal();
     }
     paths.push_back(path.string());
   }
-  // A server whose file another one replaced has that one's path.
+  // A server whose file was replaced has the same path as the server that replaced it.
   std::sort(paths.begin(), paths.end());
   paths.erase(std::unique(paths.begin(), paths.end()), paths.end());
   return paths;
@@ -158,7 +158,7 @@ std::vector<LinkSight> observe_links(std::span<const std::string> paths, Deadlin
   std::vector<Question> questions;
   questions.reserve(paths.size());
   for (const std::string& path : paths) questions.emplace_back(path).ask();
-  // Those that are open alone: poll() takes no more rows than this process may have descriptors.
+  // Only open ones: poll() takes no more rows than this process may have descriptors.
   std::vector<pollfd> polled;
   std::vector<Question*> asked;
   for (;;) {

@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds second_look{100};
 constexpr std::size_t longest_backlog = 1024;
-/// As a consumer's.
+/// The same limit as a consumer's.
 constexpr milliseconds longest_spin{50};
 
 std::uint64_t new_generation() {
@@ -122,7 +122,7 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   std::unique_ptr<Client> gone = std::move(clients[index]);
   const std::int64_t began = monotonic_ns();
   Event event{describe(*gone), reason, why, nullptr};
-  // Before the slots are free: who looks after reading must see it.
+  // Before the slots are free: a client that asks after reading must see it.
   if (auto& shown = fan.client(index)) shown->queue.revoke(link::Revoked::cut_off);
   fan.leave(index);
   counters.longest_reclaim_ns = std::max(counters.longest_reclaim_ns, monotonic_ns() - began);
@@ -130,7 +130,7 @@ void LinkServer::State::drop(std::uint32_t index, link::Why why, const std::stri
   if (why == link::Why::lied) ++counters.liars;
   static_cast<void>(
       link::send_message(gone->socket.get(), link::encode_reason(generation, link::MessageType::bye, why, reason)));
-  // The service thread may be polling it: closed by that thread, with the event.
+  // The service thread may be polling the socket, so it closes the socket, with the event.
   shutdown(gone->socket.get(), SHUT_RDWR);
   event.gone = std::move(gone);
   events.push_back(std::move(event));
@@ -149,7 +149,7 @@ LinkClient LinkServer::State::describe(const Client& client) {
 }
 
 void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
-  // What the socket has no room for goes out later, by the service thread; a socket that is gone tells it so.
+  // The service thread sends later what the socket has no room for. It also notices a socket that is gone.
   if (client.backlog.empty() && link::send_message(client.socket.get(), bytes) != link::Sent::full) return;
   client.backlog.push_back(std::move(bytes));
   if (client.backlog.size() > longest_backlog) {
@@ -170,7 +170,7 @@ void LinkServer::State::send_to(Client& client, std::span<const std::byte> paylo
     head.number = ++client.messages;
     head.rest = payload.size();
     deliver(client, link::encode_data(generation, head, part));
-    // Who leaves too much unread is dropped there.
+    // deliver() drops a client that leaves too much unread.
   } while (!payload.empty() && clients[index].get() == &client);
 }
 
@@ -217,7 +217,7 @@ void LinkServer::State::stop() noexcept {
       shown->queue.revoke(link::Revoked::server_ended);
     }
     fan.leave(index);
-    // A child of fork() may have it, too.
+    // A child of fork() may hold the socket, too.
     shutdown(clients[index]->socket.get(), SHUT_RDWR);
     clients[index].reset();
   }
@@ -236,7 +236,7 @@ LinkServer::LinkServer(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 LinkServer::~LinkServer() {
   if (!state_->process.here()) {
-    static_cast<void>(state_.release());  // the thread is the parent's, and so is the file
+    static_cast<void>(state_.release());  // the thread and the file belong to the parent
     return;
   }
   if (!state_->left) state_->drain(state_->end_of_linger(), true);
@@ -302,14 +302,14 @@ RingStatus LinkServer::acquire(WriteLease& lease, WhenFull when_full, Deadline d
     if (when_full != WhenFull::block) return settled(state.ring->acquire(lease, WhenFull::drop_newest));
     if (deadline <= now) return RingStatus::timeout;
     if (!waits) {
-      // Who spins collects by itself: no client, and no thread here, is woken for it.
+      // A caller that spins collects slots itself, so no client and no thread here is woken.
       const auto spin = std::min<std::chrono::nanoseconds>(state.ring->spin(), longest_spin);
       const RingStatus spun = state.spin_for_slot(lease, std::min<Deadline>(deadline, now + spin));
       if (spun != RingStatus::timeout || deadline <= Clock::now()) return settled(spun);
       waits = std::make_unique<Waiting>(state);
     }
     {
-      // In this order: what comes back after the look is told, by a message to the service thread.
+      // In this order: a slot that comes back after the look is reported by a message to the service thread.
       const std::lock_guard lock(state.mutex);
       state.fan.want_returns();
       state.collect(false);
@@ -328,7 +328,7 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
 }
 
 void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
-  // A frame whose upload hangs is dropped: the ring keeps its slot until it is done.
+  // A frame whose upload hangs is dropped: the ring keeps its slot until the upload is done.
   const Fence& written = lease.written();
   if (!written.signalled() && written.wait_for(patience_at_end) != WaitResult::ready) return;
   const std::lock_guard lock(mutex);
@@ -354,8 +354,8 @@ void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
 
 void LinkServer::State::collect_after_frames() {
   collect(false);
-  // Soon somebody may wait for a slot in the ring itself, where nobody collects but the service thread: not who asks
-  // the server, which collects for him. And latencies are as exact as frames are seen to come back early.
+  // A caller may soon wait for a slot at the ring itself, where only the service thread collects. A caller that asks
+  // the server collects itself. Latencies are exact only when slots are seen to come back at once.
   const bool may_wait = !std::exchange(asks_here, false) && fan.busy() + 1 >= ring->slots();
   if (!may_wait && !takes_times()) return;
   fan.want_returns();
@@ -470,7 +470,7 @@ void LinkServer::State::answer(const LinkQuestion& question, std::span<const std
   deliver(*client, link::encode_answer(generation, {question.number}, text));
 }
 
-/// Its backlog may not grow further.
+/// Whether the client's backlog must not grow further.
 bool LinkServer::State::leaves_unread(const std::unique_ptr<Client>& client) {
   return client && client->who.leak == LinkLeak::no && client->backlog.size() > enough_unread;
 }
@@ -528,7 +528,8 @@ bool LinkServer::make_room() {
   return state.fan.make_room(true);
 }
 
-/// Who keeps the oldest frame. One that may miss frames has but its share of the slots: it is asked last.
+/// The clients that hold the oldest frame. Clients that may miss frames have only their share of the slots, so they are
+/// considered last.
 std::uint32_t LinkServer::State::who_stalls(std::uint64_t& oldest) const {
   std::uint32_t may_stall = 0;
   for (const auto& client : clients) {
@@ -551,14 +552,14 @@ bool LinkServer::State::end_stall(Deadline since) {
   const std::uint32_t before = fan.busy();
   collect(true);
   const Deadline now = Clock::now();
-  // Where clients have nothing they keep nobody waiting: what for, and since when, is the producer's affair.
+  // Clients without slots keep nobody waiting: then the producer waits for its own frames.
   if (before == 0) nobody_holds = now;
   const auto waited = now - std::max(since, nobody_holds);
   if (options.stall_limit.count() > 0 && waited >= options.stall_limit) {
     while (fan.busy() == before) {
       std::uint64_t oldest = 0;
       const std::uint32_t holders = who_stalls(oldest);
-      if (holders == 0) break;  // the producer has them all
+      if (holders == 0) break;  // the producer holds all slots
       for (std::uint32_t index = 0; index < max_link_clients; ++index) {
         if ((holders >> index & 1U) == 0) continue;
         drop(index, link::Why::stalled,

@@ -36,7 +36,7 @@ struct LinkAddress::State {
   std::atomic<bool> has_server{false};
 };
 
-/// A server at its address: its own, or one that was taken before. Throws what LinkServer::serve() says.
+/// A server at its address: one of its own, or one that was taken before. Throws as LinkServer::serve().
 class LinkServer::Seat {
  public:
   explicit Seat(const LinkServerOptions& options);
@@ -50,12 +50,12 @@ class LinkServer::Seat {
   const std::shared_ptr<LinkAddress> address_;
 };
 
-/// The part of a server that is not its interface. Locks: `order` before `mutex`; neither is held in a callback.
+/// The private part of a server. Locks: `order` before `mutex`; neither is held in a callback.
 struct LinkServer::State {
   using Word = std::atomic<std::uint64_t>;
 
-  /// What a process may say that nobody wanted: so much at once, and then in each second. What is beyond stays in its
-  /// socket, where it costs this process nothing.
+  /// How many messages a process may send that nobody wanted: a number at once, and a number in each further second.
+  /// The rest stays in its socket, where it costs this process nothing.
   class Allowance {
    public:
     [[nodiscard]] bool any(Deadline now) noexcept {
@@ -74,7 +74,7 @@ struct LinkServer::State {
     double left_ = at_once;
     Deadline filled_{};
   };
-  /// Who was accepted and has not said hello.
+  /// A connection that was accepted and has not said hello.
   struct Newcomer {
     UniqueFd socket;
     link::Peer peer;
@@ -86,21 +86,21 @@ struct LinkServer::State {
     LinkClient who;
     std::unique_ptr<link::BlockMemory> memory;
     std::uint64_t messages = 0;
-    std::deque<link::Bytes> backlog;  ///< what its socket had no room for
+    std::deque<link::Bytes> backlog;  ///< messages that its socket had no room for
     std::uint32_t asked = 0;          ///< questions without an answer
     std::uint64_t timed = 0;          ///< frames that came back while latencies were taken
-    std::uint64_t timed_ns = 0;       ///< the sum of theirs
+    std::uint64_t timed_ns = 0;       ///< the sum of their times
   };
-  /// What was shown to clients, or would have been.
+  /// Frames that were shown to clients, or would have been if there were some.
   struct HandedOn {
     std::uint64_t frames = 0, bytes = 0, unseen = 0;
     std::uint64_t newest = 0;  ///< sequence
   };
-  /// To tell of, and then to close.
+  /// A client came or went: to be reported, and its socket to be closed.
   struct Event {
     LinkClient who;
     std::string reason;
-    link::Why why{};  ///< where somebody is gone
+    link::Why why{};  ///< when it went
     std::unique_ptr<Client> gone;
   };
   struct FreeSlot {
@@ -114,15 +114,15 @@ struct LinkServer::State {
   State& operator=(const State&) = delete;
 
   void show(ReadLease lease, std::span<const std::byte> note = {});  ///< under `order`
-  /// Acquire, and collect meanwhile, without a sleep.
+  /// Acquire without sleeping, and collect meanwhile.
   [[nodiscard]] RingStatus spin_for_slot(WriteLease& lease, Deadline end);
 
   // Under `mutex`.
   void collect(bool look_again);
   void collect_after_frames();
-  /// True: a slot came free.
+  /// True: a slot became free.
   [[nodiscard]] bool end_stall(Deadline since);
-  [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each
+  [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each client
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
   void deliver(Client& client, link::Bytes&& bytes);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
@@ -133,7 +133,7 @@ struct LinkServer::State {
   void take_time(std::uint32_t index, std::uint32_t slot, std::int64_t now_ns) noexcept;
 
   void wake_service() const noexcept;
-  /// Say goodbye, and wait until all messages are out and, `for_frames`, all frames are back.
+  /// Say goodbye, and wait until all messages are sent and, with `for_frames`, all frames are back.
   void drain(Deadline deadline, bool for_frames);
   [[nodiscard]] std::vector<ReadLease> leave(Deadline deadline);
   [[nodiscard]] Deadline end_of_linger() const;
@@ -148,17 +148,17 @@ struct LinkServer::State {
     link::Why why{};
     std::string text;
   };
-  /// A place for a client of `pid`, under `mutex`. Empty: for `refusal` there is none.
+  /// A place for a client of `pid`, under `mutex`. Empty: there is none, for the reason in `refusal`.
   [[nodiscard]] std::optional<std::uint32_t> place_for(pid_t pid, NoPlace& refusal) const;
   void refuse(const Newcomer& newcomer, link::Why why, const std::string& text);
   void listen_to(std::uint32_t index, short revents, bool process_ended);
-  /// Of the client's process; where that is not known, of the client.
+  /// The allowance of the client's process; of the client alone when the process is not known.
   [[nodiscard]] Allowance& allowance_of(const Client& client);
-  /// What `newcomer` says, where it says something. True: it is done with.
+  /// Handle what `newcomer` says, if it says something. True: drop it from the list.
   [[nodiscard]] bool hear(Newcomer& newcomer);
   void make_place(pid_t pid);
   void flush(Client& client);
-  /// To who asked, where it is there still.
+  /// Answer the client that asked, if it is still connected.
   void answer(const LinkQuestion& question, std::span<const std::byte> text);
   void tell();
   void report_to(const Newcomer& observer);
@@ -172,10 +172,10 @@ struct LinkServer::State {
   const link::MemoryOffer memory;
   const Seat seat;
   link::Listener& listener;
-  const UniqueFd mark;  ///< by which observers find the listener; may be empty
+  const UniqueFd mark;  ///< observers find the listener by it; may be empty
   UniqueFd bell;        ///< an eventfd of this process alone, for the service thread
 
-  std::mutex order;  ///< of what is taken from the ring and shown
+  std::mutex order;  ///< held while frames are taken from the ring and shown
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::array<ReadLease, max_slots> leases;
@@ -184,24 +184,25 @@ struct LinkServer::State {
   std::map<std::uint32_t, link::Bytes> kept;
   LinkCounters counters;
   HandedOn handed_on;
-  Deadline watched_until{};  ///< somebody asked for a report lately
+  Deadline watched_until{};  ///< an observer asked for a report lately
   std::vector<Event> events;
   std::vector<LinkQuestion> questions;
-  bool asks_here = false;  ///< slots are acquired from the server, and not from the ring
+  bool asks_here = false;  ///< slots are acquired through the server, not at the ring itself
   bool ending = false;
   bool moves = false;  ///< another server follows
-  bool left = false;   ///< what clients have stays theirs
+  bool left = false;   ///< clients keep what they have
 
   // The service thread's.
   std::list<Newcomer> newcomers;
-  std::map<std::int64_t, Allowance> allowances;  ///< of processes, and below zero of clients
+  std::map<std::int64_t, Allowance> allowances;  ///< key: a process's number, or below 0 a client's
   link::Bytes last_report;
-  Deadline report_until{};  ///< it is young enough
+  Deadline report_until{};  ///< until then last_report is used
 
   std::atomic<bool> stopping{false};
-  std::atomic<std::uint32_t> waiting{0};              ///< producers
-  Deadline nobody_holds{};                            ///< a slot: the last time that end_stall() looked and found so
-  std::atomic<Deadline::duration> no_slot_since{{}};  ///< of acquire(); zero: it had one the last time
+  std::atomic<std::uint32_t> waiting{0};  ///< producers
+  Deadline nobody_holds{};                ///< the last time that end_stall() found that no client holds a slot
+  std::atomic<Deadline::duration> no_slot_since{
+      {}};  ///< since when acquire() finds no slot; zero: it found one the last time
   std::thread service;
 };
 

@@ -26,23 +26,23 @@ namespace {
 
 constexpr int second_look_ms = 100;
 constexpr std::chrono::seconds time_for_hello{1};
-/// Who say nothing. An honest client has said hello when it is accepted, and takes no place.
+/// Connections that have said nothing. A LinkConsumer has said hello when it is accepted, and takes no place.
 constexpr std::size_t max_newcomers = 64;
 constexpr std::ptrdiff_t max_newcomers_of_process = max_link_clients;
 constexpr int accepted_a_turn = 64;
-/// So long a client is not heard that has said more than it may.
+/// For how long the messages of a client that has used up its allowance stay unread.
 constexpr int time_out_ms = 10;
-/// Messages of one client in a row: others have their turn.
+/// Messages read from one client in a row, before other clients have their turn.
 constexpr int messages_a_turn = 64;
-/// More questions of one client than it can have threads that wait for an answer.
+/// Questions of one client without an answer: more than it has threads that wait for one.
 constexpr std::uint32_t max_asked = 64;
 
-/// Places that one process other than the server's may have: of more than one some are left to others.
+/// Places that one process other than the server's may have. Some are left to others, unless there is only one.
 constexpr std::uint32_t places_of_process(std::uint32_t all) {
   return std::max(1U, all * 3 / 4);
 }
 
-/// However many ask, the frames' lock is taken this often at most.
+/// The lock that frames take is taken for reports at most this often, however many observers ask.
 constexpr std::chrono::milliseconds report_age{10};
 /// An observer asks again within this time.
 constexpr std::chrono::seconds watch_time{10};
@@ -54,12 +54,12 @@ std::uint64_t since(std::int64_t then_ns, std::int64_t now_ns) noexcept {
 }  // namespace
 
 void LinkServer::State::serve() {
-  // What is polled, and whose it is: rows of `polled` from first_newcomer on, then two for each client.
+  // Rows of `polled`: the bell, the listener, one for each newcomer, then two for each of `members`.
   std::vector<pollfd> polled;
   std::vector<std::pair<std::uint32_t, const Client*>> members;
-  bool starved = false;  // of descriptors: who connects waits for a turn
+  bool starved = false;  // no descriptor is left: connections wait for one turn
   while (!stopping.load()) {
-    // Somebody who cannot be let in now would keep poll() from sleeping.
+    // A connection that cannot be accepted now would keep poll() from sleeping.
     const bool accepts = !std::exchange(starved, false);
     polled.assign({{bell.get(), POLLIN, 0}, {accepts ? listener.fd() : -1, POLLIN, 0}});
     members.clear();
@@ -78,7 +78,7 @@ void LinkServer::State::serve() {
         times_out = times_out || !may_speak;
         const int wanted = (may_speak ? POLLIN : 0) | (clients[index]->backlog.empty() ? 0 : POLLOUT);
         polled.push_back({clients[index]->socket.get(), static_cast<short>(wanted), 0});
-        polled.push_back({clients[index]->process.get(), POLLIN, 0});  // poll() leaves out what is negative
+        polled.push_back({clients[index]->process.get(), POLLIN, 0});  // poll() ignores negative ones
         members.emplace_back(index, clients[index].get());
       }
     }
@@ -102,7 +102,7 @@ void LinkServer::State::serve() {
       const std::lock_guard lock(mutex);
       collect(ready == 0);
       if (waiting.load() > 0 || takes_times()) {
-        // Once more, so that nothing comes back between the look and the wish to be told.
+        // Once more, so that no slot that comes back between the look and the request is missed.
         fan.want_returns();
         collect(false);
       }
@@ -112,9 +112,9 @@ void LinkServer::State::serve() {
   }
 }
 
-/// False: this process has no descriptor left for one more.
+/// False: this process has no descriptor left for another connection.
 bool LinkServer::State::accept_all() {
-  // Who is refused takes no place, and may come again at once: others have their turn.
+  // A refused connection takes no place and may come again at once, so the turns are bounded.
   for (int turn = 0; turn < accepted_a_turn; ++turn) {
     UniqueFd socket = listener.accept();
     if (!socket) return errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM;
@@ -131,7 +131,7 @@ bool LinkServer::State::accept_all() {
       make_place(newcomer.peer.pid);
       newcomers.push_back(std::move(newcomer));
     } catch (const std::exception&) {
-      // It is gone already.
+      // The connection is gone already.
     }
   }
   return true;
@@ -140,13 +140,13 @@ bool LinkServer::State::accept_all() {
 void LinkServer::State::refuse(const Newcomer& newcomer, link::Why why, const std::string& text) {
   {
     const std::lock_guard lock(mutex);
-    ++counters.refused;  // before it is told: who was refused finds itself counted
+    ++counters.refused;  // before the message: a refused client finds itself counted
   }
   static_cast<void>(
       link::send_message(newcomer.socket.get(), link::encode_reason(generation, link::MessageType::refuse, why, text)));
 }
 
-/// For one more of process `pid`: of those that say nothing the oldest goes, of that process first.
+/// Make room for another connection of process `pid`: the oldest one that says nothing goes, of that process first.
 void LinkServer::State::make_place(pid_t pid) {
   const auto is_of_it = [pid](const Newcomer& one) { return one.peer.pid == pid; };
   if (std::count_if(newcomers.begin(), newcomers.end(), is_of_it) >= max_newcomers_of_process) {
@@ -217,7 +217,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
            "this server lets no client hold up the producer: set leaky=oldest or newest");
     return;
   }
-  // Before there is memory for it: who is refused may come again at once.
+  // Before memory is allocated for it: a refused client may come again at once.
   NoPlace refusal;
   std::optional<std::uint32_t> place;
   {
@@ -273,7 +273,7 @@ void LinkServer::State::admit(Newcomer& newcomer, const link::Hello& hello) {
 void LinkServer::State::listen_to(std::uint32_t index, short revents, bool process_ended) {
   Client& client = *clients[index];
   std::array<std::byte, link::largest_of_client + 1> buffer;
-  // Of one that has hung up nothing more comes, and what it said before is heard.
+  // After a hang-up nothing more arrives, but what the client said before is still read.
   const bool over = (revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
   Allowance& allowance = allowance_of(client);
   const Deadline now = Clock::now();
@@ -305,7 +305,8 @@ void LinkServer::State::listen_to(std::uint32_t index, short revents, bool proce
   if ((revents & POLLOUT) != 0) flush(client);
 }
 
-/// Who asks more than is answered has its questions left out; the application sees to what it tells.
+/// Questions of a client that has too many without an answer are left out. What clients only tell, the application
+/// limits.
 void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
   if (!options.on_question || (ask.head.number != 0 && client.asked >= max_asked)) return;
   if (ask.head.number != 0) ++client.asked;
@@ -357,7 +358,7 @@ void LinkServer::State::report_to(const Newcomer& observer) {
     last_report = make_report(now);
     report_until = now + report_age;
   }
-  // One message into an empty socket. Who does not read it costs its memory until it closes.
+  // One message into an empty socket. An observer that does not read it costs its memory until the socket closes.
   static_cast<void>(link::send_message(observer.socket.get(), last_report));
 }
 
@@ -375,7 +376,7 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
 
   const std::lock_guard lock(mutex);
   ++counters.observed;
-  collect(false);  // who begins to watch takes no times of what came back before
+  collect(false);  // an observer gets no times of slots that came back before it watched
   watched_until = now + watch_time;
   const std::int64_t now_ns = monotonic_ns();
   figures.at_ns = static_cast<std::uint64_t>(now_ns);

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::string_view prefix = "@gpumap-link/";
 
-/// What stands before `end`, which is taken away with it; all that is left where there is no `end`.
+/// Takes the text before `end` away, with `end`; all that is left when there is no `end`.
 std::string_view take_until(std::string_view& text, char end) noexcept {
   const std::size_t at = std::min(text.find(end), text.size());
   const std::string_view first = text.substr(0, at);
@@ -43,7 +43,7 @@ struct Line {
   std::string_view path;
 };
 
-/// Num RefCount Protocol Flags Type St Inode Path: of a SOCK_SEQPACKET socket with a path, else nothing.
+/// A line is "Num RefCount Protocol Flags Type St Inode Path". Empty unless it is a SOCK_SEQPACKET socket with a path.
 std::optional<Line> read_line(std::string_view text) noexcept {
   std::array<std::string_view, 7> words;
   for (std::string_view& word : words) {
@@ -103,7 +103,7 @@ std::vector<FoundServer> marked_servers(std::string_view table, uid_t user) {
   std::vector<FoundServer> servers;
   for (const Mark& mark : marks) {
     const auto found = listeners.find(mark.listener);
-    // One with an abstract name is no server's: those have files, with a mode.
+    // A listener with an abstract name is not a server's: servers have files, with a mode.
     if (found == listeners.end() || found->second.front() == '@') continue;
     servers.push_back({mark.pid, std::string(found->second)});
   }

@@ -54,7 +54,7 @@ bool is_dead(pid_t pid) noexcept {
 /// Listeners of this process, each plus one; 0: a free place.
 std::array<std::atomic<int>, 256> listeners;
 
-/// In a child of fork() a listener would answer for its parent when that has died, and keep its place.
+/// A child of fork() that keeps a listener would answer for its parent after the parent's death, and keep its place.
 void let_go_of_listeners() noexcept {
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   for (auto& listener : listeners) {
@@ -64,7 +64,7 @@ void let_go_of_listeners() noexcept {
   if (nothing >= 0) close(nothing);
 }
 
-/// Beyond the last place a listener stays with children.
+/// Children keep a listener for which there is no place.
 void keep_from_children(int fd) noexcept {
   static const int watching = pthread_atfork(nullptr, nullptr, let_go_of_listeners);
   static_cast<void>(watching);
@@ -84,14 +84,14 @@ bool is_there(const Spot& spot, const std::string& name, struct stat& found) noe
   return fstatat(spot.folder.get(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/// Held from the look at the place until the socket listens there: of several servers that find a dead server's file
-/// one replaces it. Locks the folder and makes no file: a killed process leaves nothing behind that other users cannot
+/// Held from the look at the path until the socket listens there, so that one of several servers replaces a dead
+/// server's file. Locks the folder and makes no file, so that a killed process leaves no file that other users cannot
 /// remove.
 class Lock {
  public:
   explicit Lock(const Spot& spot) : folder_(openat(spot.folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (!folder_) fail("cannot read the folder of", spot.path);
-    // Others hold it for microseconds. A suspended process must not block this one for ever.
+    // Other servers hold it for microseconds. A suspended one must not block this one forever.
     constexpr int turns = 1000;
     for (int turn = 0; flock(folder_.get(), LOCK_EX | LOCK_NB) != 0; ++turn) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail("cannot lock the folder of", spot.path);
@@ -103,7 +103,7 @@ class Lock {
       usleep(1000);
     }
   }
-  /// A child of fork() may keep the descriptor.
+  /// Explicitly, because a child of fork() may keep the descriptor.
   ~Lock() { flock(folder_.get(), LOCK_UN); }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
@@ -112,7 +112,7 @@ class Lock {
   UniqueFd folder_;
 };
 
-/// Unlinks what a dead server left. Under the lock.
+/// Unlinks a dead server's file. Under the lock.
 void clear_place(const Spot& spot) {
   struct stat found {};
   if (!is_there(spot, spot.name, found)) {
@@ -124,7 +124,7 @@ void clear_place(const Spot& spot) {
                 fmt::format("{} is there and is no socket: choose another socket-path", printable(spot.path)));
   }
   const UniqueFd probe = connect_to(spot.path);
-  // A full queue is one of a server, too. Whatever else there is to say of the file is not ours to judge.
+  // A full queue belongs to a server, too. Other errors do not tell whether the file may be removed.
   const bool refused = !probe && (errno == ECONNREFUSED || errno == ENOENT);
   if (!refused) {
     const bool queue_is_full = !probe && errno == EAGAIN;
@@ -140,8 +140,8 @@ void clear_place(const Spot& spot) {
   if (unlinkat(spot.folder.get(), spot.name.c_str(), 0) != 0 && errno != ENOENT) fail("cannot remove", spot.path);
 }
 
-/// The file that bind() made has the mode of the socket, less the process's umask. No path is looked up for it again:
-/// somebody may have put another file, or a link to one, in its place.
+/// The file that bind() made has the mode of the socket without the bits of the process's umask. Its path is not looked
+/// up again, because another user may have put another file, or a link to one, in its place.
 void set_mode(const Spot& spot, mode_t mode) {
   const UniqueFd file(openat(spot.folder.get(), spot.name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
   struct stat found {};
@@ -201,7 +201,7 @@ Listener::Listener(std::string path, mode_t mode) : spot_((static_cast<void>(add
   clear_place(spot_);
   fd_ = make_socket();
   if (!fd_) fail("no socket for", spot_.path);
-  // Before the file is there: it is never there with more than this mode.
+  // Before the file exists, so that it never has more rights than this mode.
   if (fchmod(fd_.get(), mode) != 0) fail("cannot set the mode of", spot_.path);
   if (bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     fail("cannot bind", spot_.path);
@@ -222,7 +222,7 @@ Listener::~Listener() {
   remove_file();
 }
 
-/// Not the file of a server that has taken this place.
+/// Keeps the file of a server that has taken this path meanwhile.
 void Listener::remove_file() noexcept {
   struct stat found {};
   if (inode_ == 0 || !is_there(spot_, spot_.name, found) || found.st_ino != inode_) return;
@@ -278,7 +278,7 @@ Received receive_message(int socket, std::span<std::byte> buffer, std::size_t& b
     message.msg_controllen = control.size();
   }
   ssize_t got = -1;
-  // Where the other end closed with something unread, that is told once, before its last messages.
+  // When the other end closed with messages unread, the kernel reports that once, before its last messages.
   for (int resets = 0; resets < 2; ++resets) {
     do got = recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
@@ -296,7 +296,7 @@ Received receive_message(int socket, std::span<std::byte> buffer, std::size_t& b
       }
     }
   }
-  if (got == 0) return Received::gone;  // nobody sends an empty message
+  if (got == 0) return Received::gone;  // no message is empty
   if ((message.msg_flags & MSG_TRUNC) != 0) return Received::too_long;
   bytes = static_cast<std::size_t>(got);
   if (fds != nullptr && fds->size() < 2 && (message.msg_flags & MSG_CTRUNC) != 0) return Received::no_descriptors;

@@ -10,7 +10,7 @@
 namespace gpumap::link {
 namespace {
 
-/// As much of `text` as may go to a terminal and has room.
+/// As much of `text` as can be printed on a terminal and has room.
 template <std::size_t room>
 std::size_t copy_printable(std::string_view text, std::array<char, room>& to, std::size_t most) noexcept {
   std::size_t length = 0;
@@ -58,7 +58,7 @@ bool sound(const Hello& hello) noexcept {
   return is_leak(hello.leak) && hello.zero == 0 && is_name(hello.name);
 }
 
-/// A time, or a sum of times, that a signed number holds, too.
+/// Whether a time, or a sum of times, also fits into a signed number.
 bool is_time(std::uint64_t ns) noexcept {
   return ns <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 }

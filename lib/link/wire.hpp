@@ -16,24 +16,24 @@
 
 namespace gpumap::link {
 
-/// What crosses the socket. One SOCK_SEQPACKET message is one Header and one body; all have a fixed size but for the
-/// bytes at the end of `data`. Numbers are this machine's: both ends are on it.
+/// What crosses the socket. One SOCK_SEQPACKET message is one Header and one body, which have a fixed size except for
+/// the bytes at the end of `data`. Numbers have this machine's byte order: both ends are on it.
 ///
 ///     client                                              server
-///     connect()                                           accept(): who is it? (SO_PEERCRED, once, by the kernel)
+///     connect()                                           accept(): user and process (SO_PEERCRED, from the kernel)
 ///                                          ◀── refuse     another user; too many; it closes
 ///     hello: leak, name, generation   ──▶                 within a second, or it closes
 ///                                          ◀── refuse     another version or generation, may not stall; it closes
 ///     maps both                            ◀── welcome    with two descriptors: slots' memory, the client's block
-///     knows what holds                     ◀── data …     messages that are kept
+///     knows the current state              ◀── data …     messages that are kept
 ///         ·                                    ·
 ///         ·  frames cross in the block and in the slots, without the socket
 ///         ·                                    ·
 ///     in order, by `before`                ◀── data       a message
 ///     at once                              ◀── data       one that overtakes frames (before = at_once)
 ///                                              data …     a long message, in parts
-///     ask                             ──▶                 for the application: a question, or something to know
-///     whoever asked, by `number`           ◀── answer     nothing for number 0, and where the application has none
+///     ask                             ──▶                 for the application: a question, or information
+///     finds the caller by `number`         ◀── answer     none for number 0; empty where the application has none
 ///     wakes                                ◀── look       only where the client said that it sleeps
 ///     look                            ──▶                 wakes: only where the server said that it wants it
 ///     bye                             ──▶                 shows it no more; what it holds comes back through the block
@@ -50,9 +50,9 @@ namespace gpumap::link {
 ///     the figures                          ◀── report     if there is room for it, at once; it closes. An observer is
 ///                                                         no client: no block, no descriptors, no index
 ///
-/// A client sends hello, look, ask and bye, and no descriptors. An observer sends observe alone. `generation` in each
-/// message is the server's; one that has another is from another time and ends the connection. (In hello: the one that
-/// is wanted, or 0.)
+/// A client sends hello, look, ask and bye, and no descriptors. An observer sends only observe. Each message has the
+/// server's `generation`; a message with another generation ends the connection. In hello it is the generation that the
+/// client wants, or 0.
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
 inline constexpr std::uint16_t wire_version = 4;
@@ -132,10 +132,10 @@ struct Reason {
 
 struct DataHead {
   std::uint64_t number = 0;  ///< 1, 2, … for each client
-  std::uint64_t before = 0;  ///< the ticket of the frame that it precedes, or:
-  std::uint64_t rest = 0;    ///< bytes of the same message that the next ones have: they follow one another
+  std::uint64_t before = 0;  ///< the ticket of the frame that it precedes, or at_once
+  std::uint64_t rest = 0;    ///< bytes of the same message that the following ones carry
 };
-inline constexpr std::size_t max_part = max_link_answer;     ///< bytes of a message that go into one
+inline constexpr std::size_t max_part = max_link_answer;     ///< bytes of an application's message that fit into one
 inline constexpr std::uint64_t at_once = ~std::uint64_t{0};  ///< no ticket: those have 54 bits
 
 /// Ask and answer.
@@ -143,13 +143,13 @@ struct AskHead {
   std::uint64_t number = 0;  ///< 1, 2, … for each client; 0: no answer is wanted
 };
 
-/// What a report says of the ring; ClientFigures follow, `clients` of them, with rising indices. All of it is the
-/// server's private knowledge: of what its clients wrote only their names and policies are in it.
+/// What a report says about the ring. `clients` ClientFigures follow, with rising indices. All figures are the server's
+/// private ones; only names and policies come from clients.
 struct RingFigures {
   std::uint64_t at_ns = 0;   ///< CLOCK_MONOTONIC
-  std::uint64_t frames = 0;  ///< handed on since the server began, to however many clients
+  std::uint64_t frames = 0;  ///< handed on since the server began, counted once for all clients
   std::uint64_t bytes = 0;   ///< of those
-  std::uint64_t unseen = 0;  ///< of those, frames that no client was shown
+  std::uint64_t unseen = 0;  ///< frames of those that no client was shown
   std::uint64_t dropped = 0;
   std::uint64_t slot_bytes = 0;
   std::uint32_t slots = 0;
@@ -220,10 +220,10 @@ struct Message {
   std::variant<Look, Hello, Welcome, Refuse, Data, Bye, Ask, Answer, Observe, Report> body;
 };
 
-/// Empty for what is no message. `other_version` is set where all that is wrong is the version.
+/// Empty when `bytes` are no valid message. `other_version` is set when only the version is wrong.
 [[nodiscard]] std::optional<Message> parse(std::span<const std::byte> bytes, bool* other_version = nullptr) noexcept;
 
-/// A kind of memory that is known, sizes that agree and overflow nowhere.
+/// Whether the kind of memory is known, and the sizes agree and do not overflow.
 [[nodiscard]] bool plausible(const Welcome& welcome) noexcept;
 
 using Bytes = std::vector<std::byte>;
@@ -233,9 +233,9 @@ using Bytes = std::vector<std::byte>;
 [[nodiscard]] Bytes encode(std::uint64_t generation, const Observe& observe);
 /// `ring.clients` is taken from `clients`.
 [[nodiscard]] Bytes encode_report(std::uint64_t generation, RingFigures ring, std::span<const ClientFigures> clients);
-/// As much of `text` as can be printed and has room, in the way of names on the wire.
+/// As much of `text` as can be printed and has room, as a name on the wire.
 [[nodiscard]] std::array<char, name_bytes> to_name(std::string_view text) noexcept;
-/// MessageType::refuse or bye. What is too long or not printable in `text` is left out.
+/// MessageType::refuse or bye. Bytes of `text` beyond the limit, or not printable, are left out.
 [[nodiscard]] Bytes encode_reason(std::uint64_t generation, MessageType type, Why why, std::string_view text);
 [[nodiscard]] Bytes encode_data(std::uint64_t generation, const DataHead& head, std::span<const std::byte> payload);
 
