@@ -7,8 +7,8 @@
 
 namespace gpumap::gst {
 
-/// Calls back once, after a while, in a thread of the system clock. Thread safety: the owner's lock; the call comes
-/// without it, and may come although the alarm was stopped meanwhile, which its number tells.
+/// A one-shot timer: calls back once in a thread of the system clock. Thread safety: the owner's lock protects every
+/// member. The call is made without that lock, and may still be made after stop(): compare its number by is().
 class Alarm {
  public:
   Alarm() = default;
@@ -16,10 +16,10 @@ class Alarm {
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  /// `ring` gets the number of this setting; is() compares it.
+  /// Calls `ring` after this time, with the number of this setting. Replaces an earlier setting.
   void set(GstClockTime after, std::function<void(guint64 number)> ring);
   void stop();
-  /// This setting is the one that holds.
+  /// Whether the setting of this number is the current one.
   [[nodiscard]] bool is(guint64 number) const noexcept { return id_ != nullptr && number == number_; }
 
  private:

@@ -23,7 +23,7 @@ struct Known {
   const End end;
   const GstElement* element;       ///< for comparing only
   GWeakRef ref;                    ///< an element may be on its way out while another thread looks
-  std::weak_ptr<Channel> channel;  ///< that it opened last
+  std::weak_ptr<Channel> channel;  ///< the one that it opened last
 };
 
 std::mutex mutex;
@@ -36,9 +36,9 @@ std::vector<std::unique_ptr<Known>>& all() {
 
 using Ends = std::vector<Ptr<GstElement>>;
 
-/// Those of one kind that `are_wanted`.
+/// The living elements of one kind that `are_wanted`.
 Ends living(End end, const std::function<bool(GstElement*)>& are_wanted) {
-  // The last reference to one may end here, and its end takes the mutex.
+  // The last reference to an element may end here, and finalizing it takes the mutex.
   Ends ends;
   {
     const std::lock_guard lock(mutex);
@@ -64,8 +64,8 @@ Address address_of(GstElement* element) {
   return {channel != nullptr ? channel : "", path != nullptr ? path : ""};
 }
 
-/// Leaves those of `ends` that lie in the innermost bin around `element` that has any of them. The bin; null: none has,
-/// and all are left.
+/// Keeps those of `ends` that lie in the innermost bin around `element` that has any of them. Returns that bin; null:
+/// no bin has any, and all are kept.
 Ptr<GstObject> narrow_to_bin(GstElement* element, Ends& ends) {
   Ptr<GstObject> bin(gst_object_get_parent(GST_OBJECT_CAST(element)));
   for (; bin; bin.reset(gst_object_get_parent(bin.get()))) {
@@ -79,7 +79,7 @@ Ptr<GstObject> narrow_to_bin(GstElement* element, Ends& ends) {
   return bin;
 }
 
-/// A number of the bin's own: another bin may have its address one day. Under the mutex.
+/// A number that no other bin gets: a later bin may have the same address. Under the mutex.
 std::uintptr_t number_of(GstObject* bin) {
   static const GQuark quark = g_quark_from_static_string("gpumap-bin");
   static std::uintptr_t last = 0;
@@ -96,7 +96,7 @@ Known* known_of(const GstElement* element) {
   return found != all().end() ? found->get() : nullptr;
 }
 
-/// The channel that it opened last, if somebody still has it.
+/// The channel that the element opened last, if it still exists.
 std::shared_ptr<Channel> last_channel_of(const GstElement* element) {
   const std::lock_guard lock(mutex);
   const Known* known = known_of(element);
@@ -127,8 +127,9 @@ std::shared_ptr<Channel> channel_of(End end, GstElement* element, const std::str
     return address.channel == name && (end == End::src || address.socket_path.empty());
   });
   const Ptr<GstObject> bin = narrow_to_bin(element, others);
-  // The channel that the other end has opened: it may have been alone in its bin then, or may have lost its peer. One
-  // with a free place goes first. Where all are taken, attaching to the taken one is the error that tells who has it.
+  // The channel that the other end has opened: that element may have been alone in its bin then, or may have lost its
+  // peer. A channel with a free place goes first. When all are taken, attaching to a taken one gives the error that
+  // names its holder.
   std::shared_ptr<Channel> channel;
   for (const Ptr<GstElement>& other : others) {
     auto opened = last_channel_of(other.get());

@@ -11,10 +11,10 @@ namespace gpumap::gst {
 namespace {
 
 constexpr std::int64_t second = 1'000'000'000;
-// From 1900, where NTP counts from, to 1970.
+// From 1900, where NTP begins to count, to 1970.
 constexpr std::int64_t ntp_to_unix = 2'208'988'800 * second;
 
-/// The two clocks are read one after the other. A thread that is stopped in between reads them again.
+/// The two clocks are read one after the other. A thread that was interrupted in between reads them again.
 std::int64_t unix_to_monotonic(std::int64_t time) {
   constexpr std::int64_t usual_gap = 2'000;
   std::int64_t at = 0;
@@ -37,7 +37,7 @@ std::int64_t captured_ns(GstBuffer* buffer) {
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, GST_REFERENCE_TIMESTAMP_META_API_TYPE)) {
     const auto* reference = reinterpret_cast<const GstReferenceTimestampMeta*>(meta);
-    // Beyond 146 years nothing is meant, and sums could overflow.
+    // No time beyond 146 years is meant, and sums could overflow.
     if (reference->timestamp > static_cast<GstClockTime>(G_MAXINT64) / 2 ||
         gst_caps_get_size(reference->reference) == 0)
       continue;

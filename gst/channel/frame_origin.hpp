@@ -7,14 +7,14 @@
 
 namespace gpumap::gst {
 
-/// Where a frame comes from, in time: ns on CLOCK_MONOTONIC; 0: not known.
+/// When a frame was due and when it was captured, ns on CLOCK_MONOTONIC; 0: not known.
 struct FrameOrigin {
   std::int64_t due_ns = 0;
   std::int64_t captured_ns = 0;
 };
 
-/// What `buffer`'s GstReferenceTimestampMeta says, where its reference is the time of day (timestamp/x-unix,
-/// timestamp/x-ntp) or CLOCK_MONOTONIC (timestamp/x-monotonic); 0 for others, whose clocks cannot be compared here.
+/// The time of `buffer`'s GstReferenceTimestampMeta, if its reference is the time of day (timestamp/x-unix,
+/// timestamp/x-ntp) or CLOCK_MONOTONIC (timestamp/x-monotonic); 0 for other clocks, which cannot be compared here.
 [[nodiscard]] std::int64_t captured_ns(GstBuffer* buffer);
 
 /// When the frame's running time in `segment` comes, in ns on CLOCK_MONOTONIC, of a pipeline whose running time is 0 at

@@ -5,7 +5,7 @@ namespace gpumap::gst {
 
 namespace {
 
-/// The pads whose peers this thread is asking, the last one first.
+/// The pads whose peers this thread is asking, innermost first.
 struct Asking {
   const Asking* before;
   const GstPad* pad;

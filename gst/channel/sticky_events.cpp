@@ -5,7 +5,7 @@
 
 namespace gpumap::gst {
 
-bool is_sticky(GstEvent* event) {  // GST_EVENT_IS_STICKY mixes enumerations, which C++20 frowns on
+bool is_sticky(GstEvent* event) {  // GST_EVENT_IS_STICKY mixes enumerations, which is deprecated in C++20
   return (gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_STICKY) != 0;
 }
 
@@ -15,7 +15,7 @@ void StickyEvents::remember(GstEvent* event) {
   ended_ = type == GST_EVENT_EOS;
   if (ended_) return;
   if (type == GST_EVENT_STREAM_START) {
-    // As on a pad: caps and segment hold until others come.
+    // As on a pad, caps and segment hold until new ones come.
     std::erase_if(events_, [](GstEvent* old) {
       const GstEventType kind = GST_EVENT_TYPE(old);
       const bool holds = kind == GST_EVENT_STREAM_START || kind == GST_EVENT_CAPS || kind == GST_EVENT_SEGMENT;

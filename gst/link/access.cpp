@@ -17,7 +17,7 @@ namespace gpumap::gst {
 
 namespace {
 
-/// All of `text`; empty where it is no number, or too large a one.
+/// The number that all of `text` is. Empty: it is no number, or too large.
 template <typename Value>
 std::optional<Value> number_of(std::string_view text, int base) {
   Value value{};
@@ -51,7 +51,7 @@ std::vector<uid_t> users_of(const std::string& text) {
     const std::string name(without_spaces(std::string_view(text).substr(begin, end - begin)));
     auto user = number_of<uid_t>(name, 10);
     if (!user && !name.empty()) user = look_up(name);
-    if (!user || *user == std::numeric_limits<uid_t>::max()) {  // that is nobody's number
+    if (!user || *user == std::numeric_limits<uid_t>::max()) {  // this number means "no user"
       throw Error(
           ErrorCode::invalid,
           fmt::format("allowed-users \"{}\": there is no user \"{}\" here: give names or numbers of users, with "

@@ -8,11 +8,12 @@
 
 namespace gpumap::gst {
 
-/// Who may be at the other end of a socket, as properties say it. Both throw Error(invalid) that names the value.
+// Properties that say which processes may be at the other end of a socket. Both functions throw Error(invalid) with the
+// value.
 
-/// "alice, 1001": names, which are looked up, and numbers. Nobody where it is empty.
+/// Users, by name or number, as in "alice, 1001". Names are looked up. Empty: none.
 [[nodiscard]] std::vector<uid_t> users_of(const std::string& text);
-/// Of a file: "0660", octal.
+/// The mode of a file, octal, as in "0660".
 [[nodiscard]] mode_t mode_of(const std::string& text);
 
 }  // namespace gpumap::gst

@@ -21,9 +21,9 @@ enum class Kind : std::uint8_t { event = 1, layout = 2, no_layout = 3, time = 4 
 
 struct KnownEvent {
   GstEventType type;
-  const char* field;  ///< that it must have, of the type that comes next; null: none
+  const char* field;  ///< required, of the type that follows; null: none
   GType (*field_type)();
-  const char* other_field = nullptr;  ///< the same, of the same type
+  const char* other_field = nullptr;  ///< also required, of the same type
 };
 
 GType type_of_string() {
@@ -68,7 +68,7 @@ bool is_sane(const GstSegment& segment) {
   return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
 }
 
-/// That a field is there with its type, and is something: a string may be none.
+/// Whether a field is there with its type, and is not a null string.
 bool has_value(const GstStructure* structure, const char* field, GType type) {
   const GValue* value = structure != nullptr ? gst_structure_get_value(structure, field) : nullptr;
   if (value == nullptr || !G_VALUE_HOLDS(value, type)) return false;
@@ -86,7 +86,7 @@ bool has_format(const GstStructure* structure) {
          format <= GST_FORMAT_PERCENT;
 }
 
-/// Of a gap or a latency: GStreamer's functions that make such an event take no other.
+/// Whether it is a time for a gap or a latency. GStreamer's functions that make such an event take no other.
 bool is_some_time(const GstStructure* structure, const char* field) {
   return GST_CLOCK_TIME_IS_VALID(g_value_get_uint64(gst_structure_get_value(structure, field)));
 }
@@ -110,7 +110,7 @@ LinkText text_of(GstEvent* event, unsigned* left_out) {
   text.push_back(std::byte{static_cast<unsigned char>(structure != nullptr ? 1 : 0)});
   const unsigned missing = structure != nullptr ? put_structure(text, structure, max_link_message) : 0;
   if (left_out != nullptr) *left_out = missing;
-  // What lacks what such an event has is not sent.
+  // An event that lacks a field of its kind is not sent.
   NewNames none(0);
   if (text.size() > max_link_message || !Ptr<GstEvent>(event_of(text, none))) return {};
   return text;
@@ -144,7 +144,7 @@ GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string
   const KnownEvent* event = known(type);
   if (event == nullptr) return nullptr;
   Ptr<GstStructure> structure(says_something ? take_structure(reader, names, refused) : nullptr);
-  // What holds is kept by its name.
+  // Sticky events of an application are kept by their name.
   const bool has_name = event->type == GST_EVENT_CUSTOM_DOWNSTREAM_STICKY;
   if (!structure && (event->field != nullptr || says_something || has_name)) return nullptr;
   const auto has = [&](const char* field) {
@@ -194,7 +194,7 @@ VideoLayout layout_of(const GstVideoMeta& meta) {
 
 const GstVideoMeta* layout_meta_of(GstBuffer* buffer) {
   const GstVideoMeta* meta = gst_buffer_get_video_meta(buffer);
-  // Of what has no planes there is nothing to say.
+  // Without planes there is no layout.
   const bool plain = meta != nullptr && meta->flags == GST_VIDEO_FRAME_FLAG_NONE && meta->id == 0 && meta->n_planes > 0;
   return plain ? meta : nullptr;
 }
@@ -254,7 +254,7 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
   std::memcpy(&time.base, &text[head], sizeof time.base);
   std::memcpy(&time.stopped, &text[head + sizeof time.base], sizeof time.stopped);
   std::memcpy(&time.ahead, &text[head + sizeof time.base + sizeof time.stopped], sizeof time.ahead);
-  // Sums of them must not overflow: no clock shows more than a hundred years.
+  // Sums of times must not overflow: no clock shows more than a hundred years.
   constexpr auto most = static_cast<GstClockTimeDiff>(100ULL * 366 * 24 * 3600 * GST_SECOND);
   const auto sane = [](GstClockTimeDiff one) { return one > -most && one < most; };
   return sane(time.base) && sane(time.stopped) && sane(time.ahead);
@@ -262,12 +262,12 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
 
 namespace {
 
-/// Bytes that a row of a plane has at least: of the longest of the components that lie in it.
+/// The fewest bytes that a row of a plane has: those of the longest component that lies in it.
 std::uint64_t row_bytes(const GstVideoInfo& usual, std::uint32_t plane, const gint* components) {
   std::uint64_t most = 0;
   for (int n = 0; n < GST_VIDEO_MAX_COMPONENTS && components[n] >= 0; ++n) {
     const auto pixel = static_cast<std::uint64_t>(GST_VIDEO_FORMAT_INFO_PSTRIDE(usual.finfo, components[n]));
-    // Where pixels have no bytes of their own, rows are as GStreamer has them.
+    // When several pixels share bytes, rows are as GStreamer has them.
     if (pixel == 0) return static_cast<std::uint64_t>(GST_VIDEO_INFO_PLANE_STRIDE(&usual, plane));
     const gint pixels = GST_VIDEO_FORMAT_INFO_SCALE_WIDTH(usual.finfo, components[n], GST_VIDEO_INFO_WIDTH(&usual));
     most = std::max(most, pixel * static_cast<std::uint64_t>(pixels));
@@ -275,7 +275,7 @@ std::uint64_t row_bytes(const GstVideoInfo& usual, std::uint32_t plane, const gi
   return most;
 }
 
-/// Of tiles a stride is how many lie beside each other, and above each other: no fewer than usual.
+/// The stride of tiles is how many lie beside each other and above each other: no fewer than usual.
 bool tiles_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
   const auto across = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_X_TILES(stride)); };
   const auto down = [](gint stride) { return static_cast<std::uint64_t>(GST_VIDEO_TILE_Y_TILES(stride)); };
@@ -286,7 +286,7 @@ bool tiles_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout
          across(own) * down(own) <= left / tile;
 }
 
-/// The last row has no bytes behind its pixels, perhaps. Where the stride is negative, the first one lies last.
+/// The last row may have no bytes behind its pixels. When the stride is negative, the first row lies last.
 bool rows_fit(const GstVideoInfo& usual, std::uint32_t plane, const VideoLayout& layout, std::uint64_t left) {
   gint components[GST_VIDEO_MAX_COMPONENTS];
   gst_video_format_info_component(usual.finfo, plane, components);

@@ -32,24 +32,25 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// A producer that is stopped, or is dying, must not stop who asks. A seek may have to open a file anew.
+/// A producer that is suspended or dying must not stop the caller. A seek may have to open a file again.
 constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
-/// A server that starts makes its socket, and lets others at it, in less time.
+/// A server that starts makes its socket, and gives others access, in less time.
 constexpr std::chrono::nanoseconds patience_for_obstacle = 2s;
 
-/// That a src has not come to: a producer that goes on with another ring is followed without it.
+/// Rings that a src has not come to. A producer that continues with another ring is followed without waiting for it.
 constexpr std::size_t max_rings = 4;
 
-/// No frame's: what comes first follows nothing.
+/// No frame has this number: the first one follows no other.
 constexpr std::uint64_t any_sequence = ~std::uint64_t{0};
 
 GstClockTime gst_time(std::int64_t time) {
   return time < 0 ? GST_CLOCK_TIME_NONE : static_cast<GstClockTime>(time);
 }
 
-/// Why nobody will be met at `path`, which nobody serves, until somebody changes what is there. Empty: there may be.
+/// Why no connection to `path`, which has no server, can succeed until a person changes what is there. Empty: it may
+/// succeed.
 std::string obstacle_at(const std::string& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) == 0) {
@@ -68,13 +69,13 @@ std::string obstacle_at(const std::string& path) {
       printable(path), geteuid());
 }
 
-/// What a client may be called.
+/// A client's name for the link.
 std::string link_name(const gchar* name) {
   constexpr std::size_t most = 50;
   return printable(name, {}, most);
 }
 
-/// `carrier` gets times, flags and metas of a frame.
+/// Gives times, flags and metas of a frame to `carrier`.
 void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole, NewNames& names) {
   const FrameInfo& info = frame.info;
   GST_BUFFER_PTS(carrier) = gst_time(info.pts);
@@ -98,7 +99,7 @@ void fill_carrier(GstBuffer* carrier, const LinkFrame& frame, bool after_hole, N
 
 }  // namespace
 
-/// Upstream of the gpumapsink of the moment.
+/// Upstream of the gpumapsink that is connected at the moment.
 class Inlet::Far final : public FarSink {
  public:
   void connect(std::shared_ptr<LinkConsumer> consumer) {
@@ -172,10 +173,10 @@ Inlet::~Inlet() {
   stopping_ = true;
   thread_.join();
   channel_->set_far_sink(nullptr);
-  channel_->detach_sink(false, 0);  // what is queued goes
+  channel_->detach_sink(false, 0);  // drops queued frames
 }
 
-/// A src that takes nothing, as one that is paused, leaves the channel full. A flush comes all the same.
+/// A src that takes nothing, such as a paused one, leaves the channel full. A flush gets through all the same.
 void Inlet::push(GstEvent* event) {
   const Ptr<GstEvent> owned(event);
   while (!stopping_ && !channel_->push_event(event)) {
@@ -206,13 +207,13 @@ void Inlet::hear_what_overtakes() {
     case GST_EVENT_CUSTOM_DOWNSTREAM_OOB:
       read(frame.message);
       break;
-    default:  // nobody sends it so
+    default:  // no gpumapsink sends it at once
       GST_WARNING_OBJECT(src_, "the producer sent an event ahead of its place: left out");
   }
 }
 
-/// A new ring is a new connection, which begins with what holds. In the producer's stream that was said once, and a
-/// segment that comes again has effects: videorate fills up from its start.
+/// A new ring is a new connection, which begins with the kept events. The producer's stream had them once, and a
+/// repeated segment has effects: videorate fills up from its start.
 bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
   const Keeping keeping = keeping_of(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
@@ -231,7 +232,7 @@ bool Inlet::is_told_again(GstEvent* event, std::span<const std::byte> text) {
   return false;
 }
 
-/// Frames are nothing without their caps, or under those that came before.
+/// Frames cannot be used without their caps and segment, or with earlier ones.
 void Inlet::refuse(GstEventType type, const std::string& field) const {
   constexpr std::size_t most = 100;
   if (type == GST_EVENT_CAPS) {
@@ -296,7 +297,7 @@ void Inlet::read(std::span<const std::byte> text) {
       ended_ = false;
       channel_->flush(event);
       return;
-    case GST_EVENT_LATENCY:  // of the producer's pipeline: this one asks anew
+    case GST_EVENT_LATENCY:  // the producer's pipeline has another latency: this pipeline queries it again
       gst_event_unref(event);
       gst_element_post_message(src_, gst_message_new_latency(GST_OBJECT_CAST(src_)));
       return;
@@ -315,7 +316,7 @@ void Inlet::read(std::span<const std::byte> text) {
   push(event);
 }
 
-/// Of a producer that died meanwhile.
+/// Ends the flush of a producer that died meanwhile.
 void Inlet::end_flush() {
   if (std::exchange(flushing_, false)) channel_->flush(gst_event_new_flush_stop(TRUE));
 }
@@ -323,8 +324,8 @@ void Inlet::end_flush() {
 LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::function<void(std::uint32_t)>& before) {
   constexpr auto second_look = 50ms;
   const Ring& ring = *consumer.ring();
-  // What was taken can no longer make room for what is newer. In a flush all goes through: it is on its way out. Of a
-  // producer that ends too, which waits a moment only.
+  // A frame that was taken can no longer make room for a newer one, so only some are taken ahead. In a flush all are
+  // taken, because they will be dropped. So are those of a producer that ends, which waits only for a moment.
   const auto enough = [&] { return !flushing_ && ring.queued() >= max_ahead(ring.slots()) && consumer.why().empty(); };
   if (enough()) {
     channel_->when_src_waits([&consumer] { consumer.interrupt(); });
@@ -335,9 +336,9 @@ LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::functi
   return consumer.pass(frame, before, Clock::now() + second_look);
 }
 
-/// How many frames wait here; the others wait at the producer, which may prefer newer ones.
+/// How many frames wait here. Further frames wait at the producer, which may prefer newer ones.
 std::uint32_t Inlet::max_ahead(std::uint32_t slots) const {
-  constexpr std::uint32_t few = 8;  // of which downstream may have most
+  constexpr std::uint32_t few = 8;  // downstream may hold most of them
   return settings_.leak == LinkLeak::oldest || slots < few ? 1 : slots / 2;
 }
 
@@ -345,15 +346,15 @@ void Inlet::put_way(ChannelRing& ring, std::uint32_t slot, const LinkFrame& fram
   if (!log_ && !frame.stamps) return;
   if (!log_) {
     log_ = traced_log(settings_.path);
-    if (!log_) log_ = LatencyLog::find(settings_.path);  // this process follows that path
+    if (!log_) log_ = LatencyLog::find(settings_.path);  // this process measures that path
     if (!log_) log_ = std::make_shared<LatencyLog>(settings_.path);
     channel_->set_log(log_);
   }
   ring.put_way(slot, frame.stamps.value_or(FrameRecord{}), frame.stamps ? log_ : nullptr);
 }
 
-/// With the layout of frames of `bytes` bytes. Half of a frame's instructions in this thread are these: they are done
-/// behind the frame before.
+/// Makes a carrier with the layout of frames of `bytes` bytes. These are half of this thread's instructions for a
+/// frame, so they run after the frame before.
 void Inlet::prepare_carrier(std::uint64_t bytes) {
   if (blank_ && blank_bytes_ == bytes) return;
   blank_.reset(gst_buffer_new());
@@ -366,7 +367,7 @@ void Inlet::prepare_carrier(std::uint64_t bytes) {
   }
 }
 
-/// Without memory, as a gpumapsink hands it to a gpumapsrc.
+/// A buffer without memory, as a gpumapsink hands it to a gpumapsrc.
 GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   prepare_carrier(frame.info.bytes);
   fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_, names_);
@@ -374,22 +375,22 @@ GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   return blank_.release();
 }
 
-/// False: it is not to be connected again.
+/// False: do not connect again.
 bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   LinkConsumer& consumer = *connection;
   consumer_ = &consumer;
   const auto ring = std::make_shared<ChannelRing>(consumer.ring(), frames_, nullptr);
   ring->expect_ways();
-  // What is queued here, and what downstream has, is the producer's from the moment on at which it says so.
+  // The producer may take back frames that are queued here or that downstream has, from the moment it says so.
   ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
-  // Another producer has another time. That of the one before held for its last frames.
+  // Another producer has another time. The time of the producer before held for its last frames.
   if (!moved_) channel_->set_far_time(std::nullopt);
   channel_->push_ring(ring);
   layout_.reset();
   blank_.reset();
   next_sequence_ = any_sequence;
   LinkFrame frame;
-  // Made once: of a lambda each frame would make one anew, on the heap.
+  // Made once: each frame would turn a lambda into a new function on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
     ring->put(slot, make_carrier(frame));
     put_way(*ring, slot, frame);
@@ -400,7 +401,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
     if (next == LinkNext::message) read(frame.message);
     if (next != LinkNext::frame) continue;
     prepare_carrier(frame.info.bytes);
-    // Nobody takes them any more, and the producer may need their slots.
+    // The src takes no more frames, and the producer may need their slots.
     if (channel_->src_has_enough()) consumer.ring()->drop_queued();
   }
   consumer_ = nullptr;
@@ -419,7 +420,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
 
 void Inlet::lose(const std::string& why) {
   if (stopping_ || ended_) return;
-  // One that has given all that it was to, or stops, has lost nothing.
+  // A src that has enough, or stops, has lost nothing.
   if (settings_.on_lost == OnLost::error && !channel_->src_has_enough() && !is_stopping(src_)) {
     post_error(src_,
                Error(ErrorCode::io, fmt::format("the gpumapsink at socket-path {} went without EOS ({}): see why, "
@@ -429,7 +430,7 @@ void Inlet::lose(const std::string& why) {
   push(gst_event_new_eos());
 }
 
-/// As LinkConsumer::connect(). Who waits for what cannot come is told so, once.
+/// As LinkConsumer::connect(). Posts a warning, once, when a connection cannot succeed.
 std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
   if (options.patience > patience_for_obstacle && !std::exchange(looked_, true)) {
     LinkConsumerOptions first = options;
@@ -476,7 +477,7 @@ void Inlet::run() {
     lose(why_);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
-    // It died between two rings.
+    // The producer died between two rings.
     if (moved_ && !follows && settings_.on_lost != OnLost::wait) {
       lose(error.what());
     } else if (!stopping_) {

@@ -22,7 +22,7 @@
 
 namespace gpumap::gst {
 
-/// What a gpumapsrc makes of a producer that went without EOS.
+/// What a gpumapsrc does when a producer goes without EOS.
 enum class OnLost { wait, eos, error };
 [[nodiscard]] GType on_lost_type();
 
@@ -34,12 +34,12 @@ struct InletSettings {
   std::vector<uid_t> allowed_users{};  ///< LinkConsumerOptions::allowed_users
 };
 
-/// What stands in a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of
-/// another process into the channel, in their order. It has one thread, which connects, and again where the producer
-/// went. Thread safety: one thread at a time.
+/// Takes a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of another
+/// process into the channel, in their order. Its one thread connects, and connects again when the producer is gone.
+/// Thread safety: one thread at a time.
 class Inlet {
  public:
-  /// Of `src`, which outlives it: errors are its.
+  /// `src` must outlive this object and posts its errors.
   Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings settings);
   ~Inlet();
   Inlet(const Inlet&) = delete;
@@ -70,21 +70,21 @@ class Inlet {
   const InletSettings settings_;
   const std::shared_ptr<Far> far_;
   std::optional<VideoLayout> layout_;
-  Ptr<GstBuffer> blank_;  ///< the next frame's carrier, with the layout of one of `blank_bytes_` bytes
+  Ptr<GstBuffer> blank_;  ///< the next frame's carrier, with the layout of a frame of `blank_bytes_` bytes
   std::uint64_t blank_bytes_ = 0;
-  std::shared_ptr<LatencyLog> log_;  ///< from the first frame on that the producer stamped
+  std::shared_ptr<LatencyLog> log_;  ///< from the first frame that the producer stamped on
   std::uint64_t frames_ = 0;
-  std::uint64_t next_sequence_ = 0;  ///< the producer's, of the frame that follows the last one
+  std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;      ///< the producer goes on with another ring
-  bool looked_ = false;     ///< at what is at the path
-  bool told_full_ = false;  ///< that the producer has no place
-  /// What holds of what went into the channel, by its kind and, where there are several, its name.
+  bool moved_ = false;      ///< the producer continues with another ring
+  bool looked_ = false;     ///< obstacle_at() was asked
+  bool told_full_ = false;  ///< the warning that the producer has no place was posted
+  /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
-  LinkConsumer* consumer_ = nullptr;  ///< that is followed
-  std::string why_;                   ///< the last connection is closed
-  NewNames names_;                    ///< of producers
+  LinkConsumer* consumer_ = nullptr;  ///< whose frames follow() takes
+  std::string why_;                   ///< why the last connection is closed
+  NewNames names_;                    ///< of the producers
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What GStreamer 1.24 and later can serialise is written by hand all the same, where it is known what its values may
-// be: GStreamer's readers believe what they read, and 1.22 has none.
+// Metas whose valid values are known are written and read here, although GStreamer 1.24 and later can serialise some of
+// them: GStreamer's readers trust what they read, and 1.22 has none.
 #include "gst/link/meta_text.hpp"
 
 #include <gst/audio/audio.h>
@@ -19,7 +19,7 @@
 namespace gpumap::gst {
 namespace {
 
-// The text is one record after the other: a kind, how many bytes follow, and these.
+// The text is a row of records: a kind, the number of bytes that follow, and these bytes.
 enum class Kind : std::uint8_t {
   audio = 1,
   reference = 2,
@@ -34,21 +34,21 @@ constexpr std::size_t record_head = 1 + sizeof(std::uint32_t);
 
 struct Place {
   std::uint32_t x = 0, y = 0, width = 0, height = 0;
-  /// Sums of them fit into the int that elements calculate with.
+  /// Sums fit into the int that elements calculate with.
   [[nodiscard]] bool is_sane() const {
     constexpr std::uint64_t most = std::numeric_limits<gint>::max();
     return std::uint64_t{x} + width <= most && std::uint64_t{y} + height <= most;
   }
 };
 
-// One pair for each kind: put_…() behind the record's head; false where it cannot be written. take_…() of what such a
-// record has behind its head; false for what is none, or cannot be.
+// One pair of functions for each kind. put_…() writes behind the record's head; false: it cannot be written. take_…()
+// reads behind the record's head; false: it is invalid.
 
 struct AudioHead {
   std::int32_t format = 0, rate = 0, channels = 0, layout = 0;
   std::uint64_t samples = 0;
 };
-constexpr std::int32_t positions = 64;  // that GstAudioInfo has room for
+constexpr std::int32_t positions = 64;  // GstAudioInfo has room for these
 constexpr std::int32_t max_channels = 1024;
 
 bool are_positions(const std::vector<GstAudioChannelPosition>& position) {
@@ -59,7 +59,7 @@ bool are_positions(const std::vector<GstAudioChannelPosition>& position) {
          gst_audio_check_valid_channel_positions(position.data(), static_cast<gint>(position.size()), FALSE) != 0;
 }
 
-/// Each plane lies in the frame, and in no other.
+/// Whether each plane lies in the frame, and no two overlap.
 bool fit(std::vector<gsize> offsets, std::uint64_t plane, std::uint64_t bytes) {
   std::sort(offsets.begin(), offsets.end());
   for (std::size_t channel = 0; channel < offsets.size(); ++channel) {
@@ -105,7 +105,7 @@ bool take_audio(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
   const auto sample = static_cast<std::uint64_t>(GST_AUDIO_INFO_WIDTH(&info)) / 8;
   if (head.samples > bytes / sample / static_cast<std::uint64_t>(head.channels)) return false;
   if (planar && !fit(offsets, head.samples * sample, bytes)) return false;
-  // GStreamer looks at how much memory there is: it is lent meanwhile. Nobody maps it.
+  // GStreamer checks how much memory the buffer has, so it gets some meanwhile, which is never mapped.
   static gint8 nothing = 0;
   gst_buffer_append_memory(
       carrier, gst_memory_new_wrapped(GST_MEMORY_FLAG_READONLY, &nothing, bytes, 0, bytes, nullptr, nullptr));
@@ -148,7 +148,7 @@ struct RegionHead {
   std::int32_t id = 0, parent = 0;
 };
 
-/// How many fields and parameters were left out.
+/// Returns how many fields and parameters were left out.
 unsigned put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta, std::size_t most) {
   unsigned left_out = 0;
   put(text, RegionHead{{meta.x, meta.y, meta.w, meta.h}, meta.id, meta.parent_id});
@@ -156,7 +156,7 @@ unsigned put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta, st
   for (const GList* param = meta.params; param != nullptr; param = param->next) {
     const std::size_t begin = text.size();
     put(text, std::uint32_t{0});
-    // A parameter for which no room is left is left out, and the region crosses.
+    // The region crosses without parameters for which no room is left.
     left_out += put_structure(text, static_cast<const GstStructure*>(param->data), most);
     if (text.size() > most) {
       text.resize(begin);
@@ -249,7 +249,7 @@ bool take_custom(GstBuffer* carrier, Reader& text, NewNames& names) {
   const char* name = text.take_text();
   if (!text.is_whole()) return false;
   const GstMetaInfo* info = gst_meta_get_info(name);
-  if (info == nullptr) return true;  // nobody here knows it
+  if (info == nullptr) return true;  // unknown in this process
   const Ptr<GstStructure> structure(take_structure(text, names));
   if (!structure || gst_meta_info_is_custom(info) == 0) return false;
   GstCustomMeta* meta = gst_buffer_add_custom_meta(carrier, name);
@@ -280,8 +280,8 @@ bool is_written_by_hand(const GstMetaInfo& info) {
          std::find(std::begin(types), std::end(types), info.api) != std::end(types);
 }
 
-/// What the meta's own reader makes of it, GStreamer's or an application's. The lengths ahead of it are checked here:
-/// GStreamer adds them without a look at how large they are.
+/// Calls the meta's own reader, GStreamer's or an application's. The lengths before its bytes are checked here, because
+/// GStreamer adds them without a check of their size.
 bool take_other(GstBuffer* carrier, std::span<const std::byte> text) {
   Reader head(text);
   const auto total = GUINT32_FROM_LE(head.take<guint32>());
@@ -290,7 +290,7 @@ bool take_other(GstBuffer* carrier, std::span<const std::byte> text) {
   (void)head.take<std::uint8_t>();  // a version
   if (!head.is_whole() || total != text.size() || length != std::strlen(name)) return false;
   const GstMetaInfo* info = gst_meta_get_info(name);
-  if (info == nullptr || info->deserialize_func == nullptr) return true;  // nobody here knows it
+  if (info == nullptr || info->deserialize_func == nullptr) return true;  // unknown in this process
   guint32 consumed = 0;
   return !is_written_by_hand(*info) &&
          gst_meta_deserialize(carrier, reinterpret_cast<const guint8*>(text.data()), text.size(), &consumed) != nullptr;
@@ -304,7 +304,7 @@ bool take_other(GstBuffer* /*carrier*/, std::span<const std::byte> /*text*/) {
 }
 #endif
 
-/// In `most` bytes, as far as it can be cut. False: it does not cross.
+/// Writes at most `most` bytes, leaving out fields where the meta allows that. False: it does not cross.
 bool put_record(LinkText& text, GstMeta* meta, std::size_t most, unsigned& fields_left_out) {
   const GType api = meta->info->api;
   text.resize(record_head);

@@ -10,10 +10,10 @@
 namespace gpumap::gst {
 namespace {
 
-/// What GLib's tables take beside the letters.
+/// Bytes that GLib's tables take for a name beside its letters.
 constexpr std::size_t around = 64;
 
-/// Of this process, for as long as it lives, as the names.
+/// What names have cost in this process. As the names, it is never given back.
 class Spent {
  public:
   bool take(std::size_t cost, std::optional<uid_t> user) {
@@ -39,7 +39,7 @@ class Spent {
 
 bool NewNames::admit(const char* name) {
   const std::size_t length = std::strlen(name);
-  if (length == 0) return false;  // GStreamer may know it, all the same
+  if (length == 0) return false;  // although GLib may know the empty name
   if (g_quark_try_string(name) != 0) return true;
   if (length > longest || g_utf8_validate(name, static_cast<gssize>(length), nullptr) == 0) return false;
   static auto* const spent = new Spent;

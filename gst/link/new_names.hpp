@@ -8,37 +8,36 @@
 
 namespace gpumap::gst {
 
-/// How much memory the names of a peer may take in this process. GLib keeps each name of a structure, a field, a
-/// feature of caps or a region for ever: a peer that sends ever new ones would fill the memory. Names that this process
-/// knows cost nothing. Thread safety: one thread at a time.
+/// Limits how much memory the names of a peer take in this process. GLib keeps each name of a structure, a field, a
+/// feature of caps or a region forever, so a peer that keeps sending new names would fill the memory. Names that this
+/// process knows cost nothing. Thread safety: one thread at a time.
 class NewNames {
  public:
-  /// Of one peer.
+  /// For one peer.
   static constexpr std::size_t most_of_peer = std::size_t{256} << 10U;
-  /// Of all clients of one user, which may be one program that starts again and again.
+  /// For all clients of one user, which may be one program that starts again and again.
   static constexpr std::size_t most_of_user = std::size_t{1} << 20U;
-  /// Of all clients, and of all producers again: neither takes what the other needs.
+  /// For all clients together, and the same for all producers, so that neither uses up the other's room.
   static constexpr std::size_t most_of_side = std::size_t{4} << 20U;
   static constexpr std::size_t longest = 255;
 
-  /// Of a producer.
+  /// For a producer.
   explicit NewNames(std::size_t most = most_of_peer) : left_(most) {}
-  /// Of a client of this user.
+  /// For a client of this user.
   static NewNames of_client(uid_t user) {
     NewNames names;
     names.user_ = user;
     return names;
   }
 
-  /// Whether `name` is known, or there is room for it. False for what is longer than `longest`, and for what is no
-  /// text.
+  /// Whether `name` is known, or there is room for it. False when it is longer than `longest`, or no UTF-8.
   [[nodiscard]] bool admit(const char* name);
   /// True once: there was no room for a name.
   [[nodiscard]] bool tells_of_refusal();
 
  private:
   std::size_t left_;
-  std::optional<uid_t> user_;  ///< whose client it is
+  std::optional<uid_t> user_;  ///< the client's user; empty: a producer
   bool refused_ = false, told_ = false;
 };
 

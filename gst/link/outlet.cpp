@@ -29,16 +29,16 @@ using namespace std::chrono_literals;
 
 namespace {
 
-/// What clients gave back is looked for this often while no frame comes.
+/// How often slots that clients gave back are collected while no frame comes.
 constexpr auto idle = 10ms;
 constexpr auto longest_drain = 5s;
 constexpr auto longest_move = 1s;
-/// Of a client that may miss nothing: as long as a gpumapsrc waits for its producer's next ring.
+/// For a client that may miss nothing: as long as a gpumapsrc waits for its producer's next ring.
 constexpr auto longest_whole_move = 5s;
 
 guint signal_ids[2];
 
-/// Whether it may be the same client, of another ring, whose server counts its own.
+/// Whether both may be one client, at the servers of two rings.
 bool is_same(const LinkClient& one, const LinkClient& other) {
   return one.pid == other.pid && one.name == other.name;
 }
@@ -47,9 +47,9 @@ bool has_ended(pid_t pid) {
   return pid > 0 && kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/// Two clocks are read one after the other: a difference below this may be the time in between.
+/// Two clocks are read one after the other: a smaller difference may be the time between the two reads.
 constexpr GstClockTimeDiff clock_error = 2 * GST_MSECOND;
-/// While nothing changes: a clock drifts slowly.
+/// How often the time is checked while nothing changes: a clock drifts slowly.
 constexpr auto between_looks = 10ms;
 
 std::uint32_t key_of(Keeping keeping, std::size_t number = 0) {
@@ -69,7 +69,7 @@ void install_outlet_signals(GObjectClass* klass) {
                                nullptr, G_TYPE_NONE, 4, G_TYPE_UINT, G_TYPE_INT, G_TYPE_STRING, G_TYPE_STRING);
 }
 
-/// The channel calls without a lock: who is inside keeps the outlet, and who comes late finds none.
+/// The channel calls without a lock. A call that is inside keeps the outlet alive; a late call finds none.
 struct Outlet::Door {
   std::shared_mutex mutex;
   Outlet* outlet = nullptr;
@@ -82,7 +82,7 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
       clients_(clients),
       requests_(
           std::make_unique<UpstreamRequests>(sink_, channel_, settings_.upstream_events, [this] { return server(); })) {
-  channel_->set_src_flushing(false);  // the one before may have ended within a flush
+  channel_->set_src_flushing(false);  // the outlet before may have ended within a flush
   channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
   try {
@@ -141,7 +141,7 @@ void Outlet::stop(bool drained) {
   close_door();
   set_server(nullptr);
   settings_.address.reset();
-  requests_.reset();  // which the server's thread calls
+  requests_.reset();  // the server's thread calls it, and has ended
   tell_of_lost("the gpumapsink stopped");
 }
 
@@ -156,7 +156,7 @@ void Outlet::end() {
   changed_.notify_all();
 }
 
-/// The server's where that is free. Under mutex_.
+/// The server's number if that is free, else the lowest free one. Under mutex_.
 guint Outlet::number_for(const LinkClient& client) const {
   const auto is_free = [this](guint number) {
     const auto has_it = [number](const Told& one) { return one.number == number; };
@@ -173,7 +173,7 @@ void Outlet::tell_of_gone(const Told& one, const char* reason) {
   g_signal_emit(sink_, signal_ids[1], 0, one.number, one.client.pid, one.client.name.c_str(), reason);
 }
 
-/// The application counts clients, whatever rings they come to: one that moves to the next ring was never away.
+/// The application counts clients across rings: a client that moves to the next ring does not count as gone.
 void Outlet::tell(const LinkClient& client, const std::string& reason) {
   bool news = true;
   Told one{client, 0};
@@ -206,8 +206,8 @@ void Outlet::tell(const LinkClient& client, const std::string& reason) {
   }
 }
 
-/// Of those that have not come again. Those that are `here` have, and are reported by the server's thread, perhaps
-/// later.
+/// Reports the clients that have not connected again. Clients that are `here` have: the server's thread reports them,
+/// perhaps later.
 void Outlet::tell_of_lost(const char* reason, std::vector<LinkClient> here) {
   std::vector<Told> lost;
   {
@@ -235,10 +235,10 @@ void Outlet::run() {
     try {
       step();
     } catch (const std::exception& error) {
-      // Once: what follows is dropped, and the pipeline is told to stop.
+      // One error: later frames are dropped, and the pipeline is told to stop.
       if (!std::exchange(failed_, true)) post_error(sink_, error);
       set_server(nullptr);
-      settings_.address.reset();  // nobody is to wait there
+      settings_.address.reset();  // no client shall wait there
       tell_of_lost("the gpumapsink has failed");
       end();
     }
@@ -251,19 +251,19 @@ void Outlet::step() {
   std::unique_lock lock(step_);
   left_.remove_if([](const auto& one) { return one.first.expired(); });
   Channel::Next next = channel_->next(Clock::now() + idle);
-  watch_time();  // a pipeline that was started meanwhile has its time now, and its first frame is here
+  watch_time();  // after next(): a pipeline that was started meanwhile has its time before its first frame
   if (next.kind == Channel::Next::Kind::event) {
     forward(next.event, lock);
   } else if (next.kind == Channel::Next::Kind::frame) {
     forward(next, lock);
   } else if (ring_ && channel_->src_ring() == nullptr) {
-    // Memory is short: the next ring has room once this one is gone, here and at the clients.
+    // Memory is short: the next ring has room once this one is gone here and at the clients.
     if (!retire_by_) retire_by_ = Clock::now() + longest_move;
     const auto clients = server_ ? server_->clients() : std::vector<LinkClient>();
     const bool done = std::none_of(clients.begin(), clients.end(), [](const auto& client) { return client.slots > 0; });
     if (done || Clock::now() >= *retire_by_) retire(lock);
   }
-  // What came back with a frame is collected with it.
+  // A frame collects slots that came back; without a frame an empty show() does.
   if (server_ && next.kind != Channel::Next::Kind::frame) server_->show({});
 }
 
@@ -282,11 +282,11 @@ void Outlet::set_server(std::shared_ptr<LinkServer> server) {
 
 void Outlet::end_server(std::shared_ptr<LinkServer> last) {
   if (!last) return;
-  // Who answers a client, or makes room, holds it for a moment, in which it waits for nobody. It is to end here: the
-  // next one needs its path, and it calls this.
+  // Threads that answer a client, or make room, hold the server for a moment, without waiting. The server must end
+  // here: the next one needs its path, and its thread calls this object.
   while (last.use_count() > 1) std::this_thread::sleep_for(50us);
-  // Its ring is done with. What downstream of a client holds, or has queued, may stay there for long, and is the
-  // client's. After a failure the ring goes on, without clients.
+  // No more frames are written to its ring. Frames that are held or queued downstream of a client may stay there for
+  // long, and belong to the client. After a failure the ring continues without clients.
   if (!failed_) left_.emplace_back(ring_, last->leave());
   last.reset();
   const std::lock_guard lock(mutex_);
@@ -296,7 +296,7 @@ void Outlet::end_server(std::shared_ptr<LinkServer> last) {
   clients_ = 0;
 }
 
-/// What is served is no more. Its clients take what they have not, and come again.
+/// Ends the server of the current ring. Its clients take the frames that are left, and connect to the next one.
 void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<LinkServer> last;
   if (server_) {
@@ -308,7 +308,7 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
     server_.swap(last);
     retiring_ = last != nullptr;
   }
-  // Its thread may be in a handler of the application's, which flushes.
+  // The server's thread may be in a handler of the application's, which flushes.
   lock.unlock();
   end_server(std::move(last));
   lock.lock();
@@ -316,7 +316,7 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   retire_by_.reset();
 }
 
-/// So that clients of the last ring miss nothing of this one. A client may have gone for good.
+/// Waits for the clients of the last ring, so that they miss no frame of this one. A client may be gone for good.
 void Outlet::wait_for_moving() {
   const Deadline began = Clock::now();
   const auto all_came = [&] {
@@ -355,14 +355,14 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   lock.lock();
 }
 
-// What goes through: times, events and frames, in their order.
+// Times, events and frames pass, in their order.
 
-/// A frame whose rows a client would look for elsewhere is no picture.
+/// Throws for a frame whose rows do not lie in it: a client would read them from elsewhere.
 void Outlet::check_layouts(GstBuffer* carrier, std::uint64_t bytes) {
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta_filtered(carrier, &state, GST_VIDEO_META_API_TYPE)) {
     const VideoLayout layout = layout_of(*reinterpret_cast<const GstVideoMeta*>(meta));
-    // What has no planes says nothing of them.
+    // A meta without planes says nothing about rows.
     if (layout.planes == 0 || (bytes == checked_bytes_ && layout == checked_layout_)) continue;
     if (!fits(layout, bytes)) {
       throw Error(ErrorCode::not_supported,
@@ -378,14 +378,14 @@ void Outlet::check_layouts(GstBuffer* carrier, std::uint64_t bytes) {
   }
 }
 
-/// Clients are told when the base time changes, or the clock drifts away from the one that all processes have.
+/// Tells clients when the base time changes, or when the clock drifts away from CLOCK_MONOTONIC.
 void Outlet::watch_time() {
   const Channel::SinkTime now = channel_->sink_time();
   const Deadline moment = Clock::now();
   if (time_ && time_->playing && now == sink_time_ && moment < next_look_) return;
   sink_time_ = now;
   next_look_ = moment + between_looks;
-  if (is_stopping(sink_)) return;  // it will play no more: what is left is due when it always was
+  if (is_stopping(sink_)) return;  // it will not play again: the times of the last frames stay as they are
   // In this order: a pipeline that begins to play meanwhile has set its clock and its base time before.
   Channel::FarTime time;
   const bool settled = (now.playing && !is_changing_state(sink_)) || is_in_playing(sink_);
@@ -395,7 +395,7 @@ void Outlet::watch_time() {
   if (time.playing) {
     time.base = static_cast<GstClockTimeDiff>(settled ? base_time_of(sink_) : coming);
   } else {
-    // Its running time will begin, or go on, when it plays, which is now, as far as is known.
+    // The running time begins, or continues, when the pipeline plays. Until then that moment is taken to be now.
     const Ptr<GstElement> pipeline(top_level(sink_));
     const GstClockTime stopped = gst_element_get_start_time(pipeline.get());
     if (GST_CLOCK_TIME_IS_VALID(stopped)) time.stopped = static_cast<GstClockTimeDiff>(stopped);
@@ -409,7 +409,7 @@ void Outlet::watch_time() {
   send(text_of(time), gst::key_of(Keeping::time));
 }
 
-/// What overtakes the frames. Takes it; in the thread that sends it.
+/// An event that overtakes the frames. Takes it; called in the thread that sends it.
 void Outlet::on_event(GstEvent* event) {
   const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
@@ -428,13 +428,13 @@ void Outlet::on_event(GstEvent* event) {
     server->send_at_once(text, flushes ? LinkServer::Unread::send : LinkServer::Unread::skip);
 }
 
-/// The thread that sends what overtakes may be the application's. It waits for a moment, once, and clients that read
-/// nothing, as those that are paused, go without.
+/// The thread that sends an event out of band may be the application's. It waits up to 1 s, once. Clients that read
+/// nothing, such as paused ones, do not get the event.
 void Outlet::give_time_to_read() {
   constexpr auto longest = 1s;
   const Deadline end = gave_time_ ? Deadline{} : Clock::now() + longest;
   do {
-    // Not held for long: a change of ring waits for it.
+    // The server is held briefly, because a change of ring waits for it.
     const auto server = this->server();
     if (!server || server->wait_until_read(std::min<Deadline>(end, Clock::now() + 10ms))) {
       gave_time_ = false;
@@ -450,7 +450,7 @@ void Outlet::forget(std::uint32_t key, LinkServer* server) {
   if (server != nullptr) server->forget(key);
 }
 
-/// The end of a flush: what was on its way is gone, here and at the clients.
+/// The end of a flush: drops frames and events that were under way, here and at the clients.
 void Outlet::flush(GstEvent* event) {
   flushing_ = true;
   channel_->set_src_flushing(true);
@@ -459,7 +459,7 @@ void Outlet::flush(GstEvent* event) {
   ended_base_ = base_time_of(sink_);
   channel_->forget_held();
   const auto server = this->server();
-  // As on a pad.
+  // As on a pad, a flush ends the segment and EOS.
   for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over), server.get());
   if (server) {
     server->withdraw_all();
@@ -473,8 +473,8 @@ void Outlet::flush(GstEvent* event) {
   flushing_ = false;
 }
 
-/// A client that may miss nothing and reads nothing, as one that is paused, is waited for, as for a slot: gaps without
-/// an end are no frames, which wait by themselves.
+/// Waits, as for a slot, for a client that may miss nothing and reads nothing, such as a paused one. Frames wait for a
+/// slot anyway; this is for events without frames, such as endless gaps.
 void Outlet::wait_until_read() {
   Deadline began = Clock::now();
   while (!stopping_ && !flushing_ && !server_->wait_until_read(Clock::now() + 100ms)) {
@@ -494,11 +494,11 @@ void Outlet::send(const LinkText& text, std::uint32_t key) {
   }
 }
 
-/// 0: it is not kept.
+/// The key under which the event is kept; 0: it is not kept.
 std::uint32_t Outlet::key_of(GstEvent* event) {
   const Keeping keeping = keeping_of(event);
   if (keeping != Keeping::tags && keeping != Keeping::custom) return gst::key_of(keeping);
-  // One of each name holds, as on a pad.
+  // As on a pad, the last event of each name holds.
   const std::string name = gst_structure_get_name(gst_event_get_structure(event));
   const auto number = static_cast<std::size_t>(std::find(names_.begin(), names_.end(), name) - names_.begin());
   if (number == names_.size()) names_.push_back(name);
@@ -517,8 +517,8 @@ void Outlet::forget_last_stream() {
   names_.clear();
 }
 
-/// A stream may end without a frame, or begin with a gap: the sink has made a ring for it, and clients that wait at the
-/// path come now. False: a flush came in between, and the event is from before.
+/// A stream may end without a frame, or begin with a gap. The sink has made a ring for it, and clients that wait at the
+/// path connect now. False: a flush came in between, and the event is older than it.
 bool Outlet::serve_without_frame(std::unique_lock<std::mutex>& lock) {
   const std::uint64_t flushes = flushes_;
   const auto ring = channel_->src_ring();
@@ -537,7 +537,8 @@ void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
   const Ptr<GstEvent> owned(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) forget_last_stream();
   const Keeping keeping = keeping_of(event);
-  if (keeping == Keeping::segment) forget(gst::key_of(Keeping::end), server_.get());  // of the last one, which was done
+  if (keeping == Keeping::segment)
+    forget(gst::key_of(Keeping::end), server_.get());  // of the last segment, which has ended
   const bool needs_clients = (keeping == Keeping::none && crosses(GST_EVENT_TYPE(event))) || keeping == Keeping::end;
   if (needs_clients && !serve_without_frame(lock)) return;
   unsigned left_out = 0;
@@ -550,7 +551,7 @@ void Outlet::forward(GstEvent* event, std::unique_lock<std::mutex>& lock) {
                     max_link_message));
   }
   if (text.empty() || left_out > 0) {
-    // Decoders tell of an object with each stream, which is this process's own.
+    // Decoders put an object of this process into each stream-start.
     const bool usual = GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && !text.empty();
     GST_CAT_LEVEL_LOG(GST_CAT_DEFAULT, usual ? GST_LEVEL_INFO : GST_LEVEL_WARNING, sink_,
                       "%s%s does not cross to other processes: %u fields cannot be written in %zu bytes",
@@ -564,7 +565,7 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   if (failed_) return;
   const std::uint64_t flushes = flushes_;
   if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
-  if (flushing_ || flushes != flushes_) return;  // it is from before
+  if (flushing_ || flushes != flushes_) return;  // the frame is older than the flush
   if (frame.carrier) check_layouts(frame.carrier.get(), frame.lease.info().bytes);
   const auto layout = frame.carrier ? layout_of(frame.carrier.get()) : std::nullopt;
   if (layout != layout_) {

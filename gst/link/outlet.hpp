@@ -24,7 +24,7 @@
 namespace gpumap::gst {
 
 struct OutletSettings {
-  std::shared_ptr<LinkAddress> address;  ///< where it serves; taken before there is a frame
+  std::shared_ptr<LinkAddress> address;  ///< where the outlet serves; taken before there is a frame
   bool wait_for_connection = false;
   UpstreamEvents upstream_events = UpstreamEvents::first;
   guint busy_poll_us = 0;                               ///< to spin for the next frame before sleeping
@@ -33,27 +33,27 @@ struct OutletSettings {
   std::vector<uid_t> allowed_users{};                   ///< LinkServerOptions::allowed_users
 };
 
-/// What stands in a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the
-/// channel, in their order, and shows them to other processes. A change of ring is a new server at the same address:
-/// clients come again. It has one thread. Thread safety: one thread at a time.
+/// Takes a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the channel, in
+/// their order, and shows them to other processes. A change of ring is a new server at the same address, to which
+/// clients connect again. It has one thread. Thread safety: one thread at a time.
 class Outlet {
  public:
-  /// Of `sink`, which outlives it: errors are its, and so are the signals client-connected and client-disconnected.
-  /// `clients` is kept as their number.
+  /// `sink` must outlive this object. It posts the errors and emits client-connected and client-disconnected. `clients`
+  /// is kept at the number of clients.
   Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSettings settings, std::atomic<guint>& clients);
   /// `stop(false)`.
   ~Outlet();
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 
-  /// `drained`: after EOS; what is queued still goes out, for some seconds at most.
+  /// `drained`: after EOS; queued frames and events are still sent, for at most 5 s.
   void stop(bool drained);
-  /// EOS has not gone out, for frames before it wait for a client. From any thread.
+  /// Whether EOS has not been sent because frames before it wait for a client. From any thread.
   [[nodiscard]] bool holds_back_end();
 
  private:
   struct Door;
-  /// As the application knows it: `number` stays, while each ring's server counts its clients anew.
+  /// A client as the application knows it: `number` stays, while each ring's server numbers its clients anew.
   struct Told {
     LinkClient client;
     guint number = 0;
@@ -71,7 +71,7 @@ class Outlet {
   void forward(GstEvent* event, std::unique_lock<std::mutex>& lock);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
-  void wait_for_client();                                                      ///< where clients are waited for
+  void wait_for_client();                                                      ///< if the settings ask for that
   void wait_for_moving();
   void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
@@ -90,42 +90,42 @@ class Outlet {
 
   GstElement* const sink_;
   const std::shared_ptr<Channel> channel_;
-  OutletSettings settings_;            ///< without an address once it has failed
-  std::shared_ptr<Ring> ring_;         ///< that is served
-  std::optional<Deadline> retire_by_;  ///< the ring that is served, which the channel has no more
-  std::vector<LinkClient> moving_;     ///< clients of the server before, which come again
-  std::vector<Told> told_;             ///< that are connected; under mutex_
+  OutletSettings settings_;            ///< without an address after a failure
+  std::shared_ptr<Ring> ring_;         ///< the ring that is served
+  std::optional<Deadline> retire_by_;  ///< when the served ring is let go, once the channel has none
+  std::vector<LinkClient> moving_;     ///< clients of the last server, which connect again
+  std::vector<Told> told_;             ///< connected clients; under mutex_
   bool retiring_ = false;              ///< clients go to the next ring; under mutex_
-  std::vector<Told> gone_;             ///< of these, those whose server moved and who have not come again; under mutex_
-  std::vector<LinkText> owed_;         ///< to these: what was sent meanwhile, and is not kept
-  /// What clients still have of rings before, for as long as somebody who still waits for a slot there could get it.
+  std::vector<Told> gone_;             ///< clients of the last server that have not connected again; under mutex_
+  std::vector<LinkText> owed_;         ///< for these: messages that were sent meanwhile and are not kept
+  /// Slots of earlier rings that clients still have, kept for as long as a writer could still get them.
   std::list<std::pair<std::weak_ptr<Ring>, std::vector<ReadLease>>> left_;
   std::shared_ptr<LinkServer> server_;  ///< written by the thread, under mutex_
   std::map<std::uint32_t, LinkText> kept_;
-  std::vector<std::string> names_;  ///< of kept events of which there are several of one type
+  std::vector<std::string> names_;  ///< of kept events that have several names in one type
   std::optional<VideoLayout> layout_;
-  std::optional<VideoLayout> checked_layout_;  ///< fits into frames of `checked_bytes_` bytes
+  std::optional<VideoLayout> checked_layout_;  ///< a layout that fits into frames of `checked_bytes_` bytes
   std::uint64_t checked_bytes_ = 0;
-  std::optional<Channel::FarTime> time_;           ///< that clients were told
-  Channel::SinkTime sink_time_;                    ///< as of then
-  GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< that the last flush ended
-  Deadline next_look_{};                           ///< at it
+  std::optional<Channel::FarTime> time_;           ///< the time that clients know
+  Channel::SinkTime sink_time_;                    ///< at that moment
+  GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
+  Deadline next_look_{};                           ///< when watch_time() looks again
   bool failed_ = false;
   std::uint64_t flushes_ = 0;  ///< under step_
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> flushing_{false};
-  std::atomic<bool> gave_time_{false};  ///< to clients that have read nothing since
-  std::mutex step_;                     ///< held while something is on its way through; before mutex_
+  std::atomic<bool> gave_time_{false};  ///< clients had their time and have read nothing since
+  std::mutex step_;                     ///< held while a frame or event passes; before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool ended_ = false;  ///< EOS went out
+  bool ended_ = false;  ///< EOS was sent
   std::unique_ptr<UpstreamRequests> requests_;
-  std::shared_ptr<Door> door_;  ///< what calls of the channel's come through
+  std::shared_ptr<Door> door_;  ///< the channel's calls go through it
   std::thread thread_;
 };
 
-/// The signals, of the class of gpumapsink.
+/// Installs the signals of gpumapsink's class.
 void install_outlet_signals(GObjectClass* klass);
 
 }  // namespace gpumap::gst

@@ -14,7 +14,7 @@
 namespace gpumap::gst {
 namespace {
 
-/// What a value is. Its bytes follow, after their length.
+/// The kind of a value. Its length and its bytes follow.
 enum class Kind : std::uint8_t {
   boolean = 1,
   signed_char,
@@ -53,9 +53,9 @@ enum class Kind : std::uint8_t {
   sample,
 };
 
-/// More fields than this take a time that grows with their square.
+/// A limit, because the time for fields grows with the square of their number.
 constexpr std::uint32_t most_members = 4096;
-/// Of a message: empty ones take a few bytes there, and hundreds here.
+/// In a message: an empty value takes a few bytes there, and hundreds in memory.
 constexpr std::uint32_t most_values = 16'384;
 
 struct Value {
@@ -68,15 +68,15 @@ struct Value {
   GValue value = G_VALUE_INIT;
 };
 
-/// As GStreamer asserts of the name of a structure.
+/// Whether GStreamer's assertions take it as the name of a structure.
 bool is_structure_name(const char* name) {
-  // Of a "taglist" it complains where a text is empty: tags have a kind of their own.
+  // GStreamer warns when a "taglist" has an empty text: tags have a kind of their own.
   if (g_ascii_isalpha(*name) == 0 || std::strcmp(name, "taglist") == 0) return false;
   return std::all_of(name, name + std::strlen(name),
                      [](char one) { return g_ascii_isalnum(one) != 0 || std::strchr("/-_.:+", one) != nullptr; });
 }
 
-/// And of a feature of caps: letters, a colon, a letter, letters and digits.
+/// The same for a feature of caps: letters, a colon, a letter, letters and digits.
 bool is_feature(const char* name) {
   const char* const colon = std::strchr(name, ':');
   if (colon == nullptr || g_ascii_isalpha(colon[1]) == 0) return false;
@@ -84,7 +84,7 @@ bool is_feature(const char* name) {
          std::all_of(colon + 1, colon + std::strlen(colon), [](char one) { return g_ascii_isalnum(one) != 0; });
 }
 
-/// What GStreamer compares when values come into one list: those of a range are as its ends are. 0: of an empty list.
+/// The type that GStreamer compares when values come into one list: a range has the type of its ends. 0: an empty list.
 GType basic_type(const GValue* value) {
   const GType type = G_VALUE_TYPE(value);
   if (type == GST_TYPE_LIST) {
@@ -103,7 +103,7 @@ class Writer {
  public:
   Writer(LinkText& text, std::size_t most) : text_(text), most_(most) {}
 
-  /// False, with nothing written, where there is no such kind, or no room.
+  /// False, with nothing written: the value has no kind, or no room is left.
   bool value(const GValue* value) {
     const std::size_t begin = text_.size();
     constexpr std::size_t head = 1 + sizeof(std::uint32_t);
@@ -124,7 +124,7 @@ class Writer {
     return written;
   }
 
-  /// A name, how many fields, and these.
+  /// Writes a name, the number of fields, and the fields.
   bool structure(const GstStructure* structure) {
     put(text_, gst_structure_get_name(structure));
     const std::size_t at = text_.size();
@@ -170,7 +170,7 @@ class Writer {
     ++left_out;
   }
 
-  /// What `write` writes, after its length.
+  /// Writes a length, and then what `write` writes.
   template <typename Write>
   bool sized(const Write& write) {
     const std::size_t begin = text_.size();
@@ -221,7 +221,7 @@ class Writer {
         if (g_value_get_string(value) == nullptr) return is(Kind::no_string);
         (void)is(Kind::string);
         put(text_, g_value_get_string(value));
-        return g_utf8_validate(g_value_get_string(value), -1, nullptr) != 0;  // no reader takes another
+        return g_utf8_validate(g_value_get_string(value), -1, nullptr) != 0;  // readers take UTF-8 only
       case G_TYPE_ENUM:
         (void)is(Kind::enumeration);
         put(text_, g_type_name(type));
@@ -374,7 +374,7 @@ class Writer {
 
   void segment(const GstSegment& segment) {
     put(text_, static_cast<std::uint32_t>(segment.flags));
-    // A format that an application has registered is not one of the enumeration's values.
+    // An application's own format is not one of the enumeration's values.
     std::int32_t format = 0;
     static_assert(sizeof format == sizeof segment.format);
     std::memcpy(&format, &segment.format, sizeof format);
@@ -408,8 +408,8 @@ class Writer {
 
   LinkText& text_;
   const std::size_t most_;
-  std::uint32_t fields_ = 0;  ///< of what is being written
-  std::uint32_t values_ = 0;  ///< of all of it
+  std::uint32_t fields_ = 0;  ///< in the structure that is being written
+  std::uint32_t values_ = 0;  ///< in the whole message
   int depth_ = 0;
 };
 
@@ -417,7 +417,7 @@ class Taker {
  public:
   explicit Taker(NewNames& names, std::string* refused = nullptr) : names_(names), refused_(refused) {}
 
-  /// `whole`: null where a field cannot be.
+  /// `whole`: null when a field is invalid; otherwise such a field is left out.
   GstStructure* structure(Reader& text, bool whole) {
     const char* const name = text.take_text();
     const auto fields = text.take<std::uint32_t>();
@@ -435,7 +435,7 @@ class Taker {
       } else if (whole) {
         return refuse(field);
       } else if (depth_ > 0 && refused_ != nullptr) {
-        refused_->clear();  // it is left out, and nothing is lost with it
+        refused_->clear();  // only this field is left out
       }
     }
     return text.is_done() ? made.release() : nullptr;
@@ -461,24 +461,24 @@ class Taker {
   }
 
  private:
-  /// What is to blame is the innermost name.
+  /// Remembers the innermost name, which is the cause.
   std::nullptr_t refuse(const char* name) {
     if (refused_ != nullptr && refused_->empty()) *refused_ = name;
     return nullptr;
   }
 
-  /// What follows, after its length.
+  /// Takes a length, and that many bytes.
   static Reader part(Reader& text) {
     const auto length = text.take<std::uint32_t>();
     return Reader(text.take_bytes(length));
   }
 
-  /// GStreamer complains of a structure's field that is a date of no day.
+  /// GStreamer warns when a structure's field is a null date.
   static bool suits_field(const GValue& value) {
     return !G_VALUE_HOLDS(&value, G_TYPE_DATE) || g_value_get_boxed(&value) != nullptr;
   }
 
-  /// False, behind the value, where it cannot be.
+  /// False, behind the value: it is invalid.
   bool take(Reader& text, GValue& value) {
     const auto kind = text.take<Kind>();
     Reader content = part(text);
@@ -553,8 +553,8 @@ class Taker {
     }
   }
 
-  /// What this process does not know, as a type that another plugin registers, or a value of a newer GStreamer's, is
-  /// its number, as GStreamer's base types have it: caps need not be lost for it.
+  /// A type that this process does not know, such as one of another plugin, or a value of a newer GStreamer becomes a
+  /// number of GStreamer's base types, so that caps are not lost because of it.
   static bool enumerated(Kind kind, Reader& text, GValue& value) {
     const GType type = g_type_from_name(text.take_text());
     const auto first = text.take<std::uint32_t>();
@@ -575,7 +575,7 @@ class Taker {
       if (type != 0 && !G_TYPE_IS_FLAGS(type)) return false;
       g_value_init(&value, type != 0 ? type : G_TYPE_UINT);
       if (type != 0) {
-        // Bits that the type does not know are no value of it.
+        // The type has no value for bits that it does not know.
         auto* known = static_cast<GFlagsClass*>(g_type_class_ref(type));
         g_value_set_flags(&value, first & known->mask);
         g_type_class_unref(known);
@@ -590,7 +590,7 @@ class Taker {
     return true;
   }
 
-  /// As GStreamer makes them.
+  /// As GStreamer makes such values.
   static bool is_fraction(gint numerator, gint denominator) { return denominator > 0 && numerator >= -G_MAXINT; }
   template <typename Number>
   static bool is_range(Number least, Number most, Number step) {
@@ -661,7 +661,7 @@ class Taker {
     return true;
   }
 
-  /// Gives `one`, of `type`, to `value`. False where it is null.
+  /// Gives `one`, of `type`, to `value`. False: it is null.
   template <typename One>
   static bool give(GValue& value, GType type, One* one) {
     if (one == nullptr) return false;
@@ -730,8 +730,8 @@ class Taker {
     return nullptr;
   }
 
-  /// Tags that this process does not know, as those of a newer GStreamer or of an application that registers its own,
-  /// or has with other types, are left out: GStreamer's functions complain of them wherever they are merged.
+  /// Leaves out tags that this process does not know, such as those of a newer GStreamer or of an application, and tags
+  /// of another type than here: GStreamer's functions warn wherever such tags are merged.
   GstTagList* tags(Reader& text) {
     const auto scope = text.take<std::uint8_t>();
     if (!text.is_whole() || scope > GST_TAG_SCOPE_GLOBAL) return nullptr;
@@ -759,7 +759,7 @@ class Taker {
                                           GST_SEGMENT_FLAG_TRICKMODE_FORWARD_PREDICTED |
                                           GST_SEGMENT_FLAG_TRICKMODE_NO_AUDIO;
     read.flags = static_cast<GstSegmentFlags>(text.take<std::uint32_t>() & known_flags);
-    // GStreamer's own: one that a process registers has another number in the next.
+    // GStreamer's own formats only: a registered format has another number in another process.
     const auto format = text.take<std::int32_t>();
     if (format < GST_FORMAT_UNDEFINED || format > GST_FORMAT_PERCENT) return false;
     read.format = static_cast<GstFormat>(format);

@@ -18,12 +18,13 @@ namespace gpumap::gst {
 
 namespace {
 
-/// Of what wants no answer; of what wants one, a client has few at a time, but many clients may have come and gone.
+/// Requests that wait: without an answer, and with one. A client has few of the second kind at a time, but many clients
+/// may have come and gone.
 constexpr std::size_t max_told = 256;
 constexpr std::size_t max_asked = 4096;
 
-/// A seek without a flush waits for streaming threads, which a paused producer holds back, or a client that may miss
-/// nothing and takes nothing.
+/// A seek without a flush waits for streaming threads. They are held back by a paused producer, or by a client that may
+/// miss nothing and takes nothing.
 bool waits_for_streaming(GstEvent* event) {
   if (GST_EVENT_TYPE(event) != GST_EVENT_SEEK) return false;
   GstSeekFlags flags = GST_SEEK_FLAG_NONE;
@@ -36,7 +37,7 @@ bool waits_for_streaming(GstEvent* event) {
 GType upstream_events_type() {
   static const GType type = [] {
     static const GEnumValue values[] = {
-        {static_cast<int>(UpstreamEvents::none), "Nobody's", "none"},
+        {static_cast<int>(UpstreamEvents::none), "None", "none"},
         {static_cast<int>(UpstreamEvents::first), "Those of the client that has been connected longest", "first"},
         {static_cast<int>(UpstreamEvents::all), "Those of every client", "all"},
         {0, nullptr, nullptr},
@@ -94,8 +95,8 @@ bool UpstreamRequests::may_send(const LinkServer& server, const LinkQuestion& qu
                       [&](const LinkClient& one) { return one.connection < question.who.connection; });
 }
 
-/// What a seek's start and stop come to, as gst_segment_do_seek() calculates it of the segment of the moment, which it
-/// asserts to be one: a client need not know that segment, and the producer's program need not like such assertions.
+/// Whether a seek's start and stop make a segment, calculated as gst_segment_do_seek() does from the current one. That
+/// function asserts it: a client need not know the current segment, and must not trigger assertions in the producer.
 bool UpstreamRequests::may_seek(GstEvent* seek) const {
   gdouble rate = 0;
   GstFormat format{};
@@ -113,7 +114,7 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
   const bool known = peer_query(pad, segment.get()) == PeerAnswer::yes;
   if (known) gst_query_parse_segment(segment.get(), nullptr, &now_format, &now[0], &now[1]);
   if (now_format != format) {
-    // It is converted on the way: whole, or by what is not known here.
+    // Elements convert such a seek. Its result is known only when it does not depend on the current segment.
     return rate > 0 && types[0] == GST_SEEK_TYPE_SET && (types[1] == GST_SEEK_TYPE_SET || now[1] == -1);
   }
   gint64 ends[2] = {};
@@ -130,7 +131,7 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
   return ends[1] == -1 || ends[0] <= ends[1];
 }
 
-/// No server is held meanwhile: its end, with the path that the next one needs, waits for nobody.
+/// Holds the server only for the call: the server's end, which frees the path for the next one, must not wait long.
 void UpstreamRequests::answer(const LinkQuestion& question, const LinkText& text) {
   if (const auto server = server_()) server->answer(question, text);
 }
@@ -157,7 +158,7 @@ void UpstreamRequests::run_waiting_seeks() {
   }
 }
 
-/// Takes `seek`. False: another one waits, or no thread can be had.
+/// Takes `seek`. False: another one waits, or the system gives no thread.
 bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEvent* seek) {
   Ptr<GstEvent> owned(seek);
   try {
@@ -180,7 +181,7 @@ bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEv
 
 void UpstreamRequests::handle(const LinkQuestion& question) {
   const auto answer = [&](const LinkText& text) { this->answer(question, text); };
-  // A client that may send nothing leaves nothing here, either: names that it is the first to use would stay.
+  // Nothing is read of a client that may send nothing, because names that it is the first to use would stay.
   const bool may = [&] {
     const auto server = server_();
     return server && may_send(*server, question);
@@ -190,7 +191,7 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
     return answer(answer_of(false));
   }
   constexpr std::size_t most_processes = 4096;
-  if (names_.size() >= most_processes) names_.clear();  // what all of them may take stays
+  if (names_.size() >= most_processes) names_.clear();  // the limit for all of them remains
   NewNames none(0);
   NewNames& names =
       may ? names_.try_emplace(question.who.pid, NewNames::of_client(question.who.uid)).first->second : none;

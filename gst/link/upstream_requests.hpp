@@ -21,23 +21,23 @@
 
 namespace gpumap::gst {
 
-/// Which clients may send events upstream of a gpumapsink: a seek, or QoS, of one changes what all of them get.
+/// Which clients may send events upstream of a gpumapsink: a seek or QoS event of one changes what all of them get.
 enum class UpstreamEvents { none, first, all };
 [[nodiscard]] GType upstream_events_type();
 
-/// Hands on what clients send and ask upstream of a gpumapsink. It has one thread, for a seek may take its time, and
-/// one for seeks without a flush, which wait for the producer's streaming threads: these may wait for another client.
-/// Thread safety: every member from any thread.
+/// Hands on the events and queries that clients send upstream of a gpumapsink. It has one thread, because a seek may
+/// take long, and a second one for seeks without a flush, which wait for the producer's streaming threads: these may
+/// wait for another client. Thread safety: every member from any thread.
 class UpstreamRequests {
  public:
   using FindServer = std::function<std::shared_ptr<LinkServer>()>;
-  /// Of `sink`, which outlives it. `server`: that of the moment, or null; from any thread.
+  /// `sink` must outlive this object. `server` returns the current server, or null; called from any thread.
   UpstreamRequests(GstElement* sink, std::shared_ptr<Channel> channel, UpstreamEvents rule, FindServer server);
   ~UpstreamRequests();
   UpstreamRequests(const UpstreamRequests&) = delete;
   UpstreamRequests& operator=(const UpstreamRequests&) = delete;
 
-  /// Does not wait. False, with `question` as it was: there is very much else, and it is left out.
+  /// Does not wait. False: the queue is full; `question` is unchanged and left out.
   [[nodiscard]] bool take(LinkQuestion& question);
 
  private:
@@ -58,10 +58,10 @@ class UpstreamRequests {
   std::condition_variable changed_;
   std::deque<LinkQuestion> questions_;
   bool stopping_ = false;
-  std::map<pid_t, NewNames> names_;  ///< of each process; the thread's
-  /// The one that waits: another is refused meanwhile, so that one client cannot pile them up. Under mutex_.
+  std::map<pid_t, NewNames> names_;  ///< of each process; used by the thread alone
+  /// The seek that waits. Another one is refused meanwhile, so that one client cannot pile them up. Under mutex_.
   std::optional<std::pair<LinkQuestion, Ptr<GstEvent>>> waiting_seek_;
-  bool seek_waits_ = false;     ///< from when it is left to the other thread until it is answered; under mutex_
+  bool seek_waits_ = false;     ///< from its hand-over to the other thread to its answer; under mutex_
   std::thread waiting_thread_;  ///< from the first such seek on
   std::thread thread_;
 };

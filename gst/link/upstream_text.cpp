@@ -18,7 +18,7 @@ bool is_application_event(GstEventType type) {
   return type == GST_EVENT_NAVIGATION || type == GST_EVENT_RECONFIGURE || type == GST_EVENT_CUSTOM_UPSTREAM;
 }
 
-/// One with all fields that belong to it; null for types that do not cross.
+/// An event with all fields of its type; null for types that do not cross.
 GstEvent* plain_event(GstEventType type) {
   if (type == GST_EVENT_SEEK) {
     return gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_NONE, GST_SEEK_TYPE_NONE, 0, GST_SEEK_TYPE_NONE, 0);
@@ -44,7 +44,7 @@ GstQuery* plain_query(GstQueryType type) {
   }
 }
 
-/// Those values of `from` whose field `to` has, with the same type.
+/// Takes over the values of `from` whose field exists in `to` with the same type.
 void take_over(GstStructure* to, const GstStructure* from) {
   gst_structure_foreach(
       from,
@@ -59,7 +59,7 @@ void take_over(GstStructure* to, const GstStructure* from) {
       to);
 }
 
-/// In `most` bytes, as far as it has room.
+/// Writes at most `most` bytes; fields without room are left out.
 LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStructure* structure, std::size_t most,
                unsigned* left_out = nullptr) {
   LinkText text;
@@ -72,7 +72,7 @@ LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStr
   return text;
 }
 
-/// As gst_event_new_seek() and gst_segment_do_seek() assert.
+/// Whether gst_event_new_seek() and gst_segment_do_seek() would take it.
 bool is_sane_seek(GstEvent* event) {
   gdouble rate = 0;
   GstSeekFlags flags{};
@@ -89,7 +89,7 @@ bool is_sane_seek(GstEvent* event) {
   return !both || std::max<gint64>(start, 0) <= std::max<gint64>(stop, 0);
 }
 
-/// Elements calculate with it, and assert that it has a time.
+/// Elements calculate with its time, and assert that there is one.
 bool is_sane_qos(GstEvent* event) {
   gdouble proportion = 0;
   GstClockTime timestamp = 0;
@@ -103,7 +103,7 @@ bool is_sane(GstEvent* event) {
   return GST_EVENT_TYPE(event) != GST_EVENT_QOS || is_sane_qos(event);
 }
 
-/// Of a question. Elements assert that there is a format.
+/// Whether it is valid as a question. Elements assert that there is a format.
 bool may_be_asked(GstQuery* query) {
   GstFormat format = GST_FORMAT_TIME;
   GstFormat to = GST_FORMAT_TIME;
@@ -132,14 +132,14 @@ bool may_be_asked(GstQuery* query) {
   return is_format(format) && is_format(to);
 }
 
-/// Of an answer: elements and pipelines add latencies of their own, and assert that there is one.
+/// Whether it is valid as an answer. Elements and pipelines add latencies of their own, and assert that there is one.
 bool is_sane(GstQuery* query) {
   if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) return true;
   GstClockTime min = 0;
   GstClockTime max = 0;
   gst_query_parse_latency(query, nullptr, &min, &max);
   constexpr GstClockTime most = GstClockTime{100} * 366 * 24 * 3600 * GST_SECOND;
-  // A least latency above the most there can be is what pipelines warn of, and no lie.
+  // A minimum above the maximum is valid: pipelines warn about it.
   return min < most && (!GST_CLOCK_TIME_IS_VALID(max) || max < most);
 }
 
@@ -149,7 +149,7 @@ struct Read {
   Ptr<GstStructure> structure;
 };
 
-/// False for what write() did not write.
+/// False when write() did not write it.
 bool read(std::span<const std::byte> text, Read& read, NewNames& names) {
   Reader reader(text);
   read.kind = reader.take<Kind>();
@@ -181,7 +181,7 @@ GstQuery* query_of(Read& read) {
   const auto type = static_cast<GstQueryType>(read.type);
   if (type == GST_QUERY_CUSTOM && read.structure) return gst_query_new_custom(type, read.structure.release());
   GstQuery* query = plain_query(type);
-  // All that a latency has is an answer.
+  // A latency query has answers only.
   if (query != nullptr && type != GST_QUERY_LATENCY && read.structure) {
     take_over(gst_query_writable_structure(query), read.structure.get());
   }
@@ -222,7 +222,7 @@ LinkText answer_of(bool handled, GstQuery* query) {
   unsigned left_out = 0;
   const GstStructure* const structure = handled ? gst_query_get_structure(query) : nullptr;
   const LinkText text = write(Kind::answer, handled ? 1 : 0, 0, structure, max_link_answer, &left_out);
-  return left_out == 0 ? text : answer_of(false);  // an answer is whole
+  return left_out == 0 ? text : answer_of(false);  // an answer crosses whole or not at all
 }
 
 bool read_answer(std::span<const std::byte> text) {

@@ -11,24 +11,24 @@
 
 namespace gpumap::gst {
 
-// What a gpumapsrc sends and asks upstream in another process, as bytes. Neither side believes the other: of what is
-// read only those fields are taken over that such an event or query has, with values of their types.
+// Events and queries that a gpumapsrc sends upstream in another process, as bytes. Neither side trusts the other: only
+// the fields that such an event or query has are taken over, with values of their types.
 
-/// Seeks, QoS, navigation, reconfigure and those of the application. Empty for others.
+/// Seeks, QoS, navigation, reconfigure and an application's events. Empty for others.
 [[nodiscard]] LinkText text_of_upstream(GstEvent* event);
-/// Position, duration, seeking, latency, segment, convert and those of the application. Empty for others.
+/// Position, duration, seeking, latency, segment, convert and an application's queries. Empty for others.
 [[nodiscard]] LinkText text_of(GstQuery* query);
 
-/// What was asked for; at most one of the two is not null.
+/// An event or a query; at most one of the two is not null.
 struct UpstreamAsked {
   GstEvent* event = nullptr;  ///< transfer full
   GstQuery* query = nullptr;  ///< transfer full
 };
 [[nodiscard]] UpstreamAsked asked_of(std::span<const std::byte> text, NewNames& names);
-/// Whether it can be an event: without a look at what it says.
+/// Whether the text is an event, without a check of its content.
 [[nodiscard]] bool says_event(std::span<const std::byte> text);
 
-/// What became of an event, and of a query with what was answered: nothing, where that has no room.
+/// Whether an event was handled; and a query, with its answer. An answer that has no room counts as not handled.
 [[nodiscard]] LinkText answer_of(bool handled);
 [[nodiscard]] LinkText answer_of(bool handled, GstQuery* query);
 [[nodiscard]] bool read_answer(std::span<const std::byte> text);
