@@ -19,15 +19,15 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 namespace gpumap::gst {
 namespace {
 
-/// So many events between two frames, and gaps become one; so many, and upstream waits. A full ring holds frames back,
-/// but events without frames (GAP, tags of a stream that no one takes) would grow without end.
+/// From this many waiting events on, gaps are joined; from max_events on, upstream waits. A full ring holds frames
+/// back, but events without frames (GAP, tags of a stream that is not taken) would grow without end.
 constexpr std::size_t many_events = 64;
 constexpr std::size_t max_events = 4096;
 
 using Names = std::set<std::pair<GstEventType, std::string>>;
 
-/// As on a pad, of tags and of an application's sticky events the last one of each name holds in a stream. `later`:
-/// those behind `event` in its stream.
+/// Whether a later event replaces it. As on a pad, the last tag event and the last sticky event of an application with
+/// a name hold in a stream. `later`: the names of events behind `event` in its stream.
 bool is_superseded(GstEvent* event, Names& later) {
   if (event == nullptr) return false;
   const GstEventType type = GST_EVENT_TYPE(event);
@@ -49,7 +49,7 @@ void ChannelRing::put_way(std::uint32_t slot, const FrameRecord& begun, std::sha
   ways_[slot] = {begun, std::move(log)};
 }
 
-/// Here it was only received: what went before is the other process's, and so is its number.
+/// In this process the frame was only received: its earlier stamps and its number are the other process's.
 std::shared_ptr<FrameTrace> ChannelRing::follow(const ReadLease& lease, Way way) {
   const auto here = way.log ? lease.stamps() : std::nullopt;
   if (!here) return nullptr;
@@ -84,7 +84,7 @@ void ChannelRing::put(std::uint32_t slot, GstBuffer* carrier) {
 
 GstBuffer* ChannelRing::take(std::uint32_t slot) {
   GstBuffer* carrier = carriers_[slot].exchange(nullptr, std::memory_order_acq_rel);
-  // It was written on the producer's core: its lines come together now, not one after the other as each is looked at.
+  // The producer's core wrote it: its lines are fetched together now, instead of one after the other on first use.
   constexpr std::size_t line = 64, lines = 5;
   for (std::size_t i = 0; i < lines; ++i) __builtin_prefetch(reinterpret_cast<const std::byte*>(carrier) + i * line);
   return carrier;
@@ -131,7 +131,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     sink_ = sink;
     kept.swap(kept_);
     end_of_keeping_.stop();
-    if (delivered_.ended()) forget_delivered();  // caps hold on the pad that they came to
+    if (delivered_.ended()) forget_delivered();  // caps hold only on the pad that received them
     if (src_ == nullptr) drop_all_locked(false);
   }
   return true;
@@ -146,8 +146,8 @@ void Channel::detach_sink(bool drained, GstClockTime linger) {
   if (src_ == nullptr) keep_or_drop();
 }
 
-/// Both elements have left, the sink at the end of its stream. A src that began to take this stream and left had its
-/// chance: the next one may have nothing to do with it.
+/// Both elements have left, the sink at the end of its stream. When a src has begun to take this stream, the rest is
+/// dropped: the next src may belong to another stream.
 void Channel::keep_or_drop() {
   if (current_ || !delivered_.empty()) {
     drop_all_locked(false);
@@ -162,7 +162,7 @@ void Channel::keep_or_drop() {
 }
 
 void Channel::end_keeping(guint64 number) {
-  std::shared_ptr<Channel> kept;  // let go behind the lock
+  std::shared_ptr<Channel> kept;  // released after the lock
   const std::lock_guard lock(mutex_);
   if (!end_of_keeping_.is(number)) return;
   kept.swap(kept_);
@@ -186,14 +186,14 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
   interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
   flow_ = GST_FLOW_OK;
-  // Whatever an earlier src took of the stream's state comes first again. Of a stream that is over only what still
-  // holds when the next one begins.
+  // The stream's state that an earlier src took comes first again. After EOS only events that still hold when the next
+  // stream begins do.
   owed_ = delivered_.ended();
   if (!owed_) show_again();
   return true;
 }
 
-/// What a src took of the stream's state comes again, ahead of all that is queued. Under mutex_.
+/// The stream's state that a src took comes again, before all that is queued. Under mutex_.
 void Channel::show_again() {
   owed_ = false;
   delivered_.give_back([this](GstEvent* event) { items_.push_front({0, event, nullptr}); });
@@ -215,20 +215,20 @@ std::uint32_t Channel::slots() const {
 }
 
 void Channel::set_downstream_flow(GstFlowReturn flow, bool of_this_stream) noexcept {
-  // Under the lock: the sink's side, which sees the flow at once, may begin another stream, which takes the lock to
-  // reset it, and whose frames are not to be dropped.
+  // Under the lock: the sink's side sees the flow at once and may begin another stream, which resets the flow under the
+  // lock, and whose frames must not be dropped.
   const std::lock_guard lock(mutex_);
-  // The src leaves out what is left of this stream by itself: the next one waits behind it already.
+  // The next stream waits already, and the src itself skips the rest of this one.
   if (of_this_stream &&
       std::any_of(items_.begin(), items_.end(), [](const Item& item) { return begins_stream(item.event); })) {
     return;
   }
   enough_ = of_this_stream;
   flow_.store(flow, std::memory_order_relaxed);
-  // The element that is linked next gets the frames that wait here, as behind a queue.
+  // An element that is linked later gets the frames that wait here, as behind a queue.
   if (flow == GST_FLOW_OK || flow == GST_FLOW_NOT_LINKED) return;
-  // A sink that waits for a slot would wait for ever: no one takes frames any more. Behind the flow, so that none
-  // begins to wait after this.
+  // A sink that waits for a slot would wait forever, because no frame is taken any more. After the flow is set, so that
+  // no sink begins to wait later.
   if (current_) current_->ring().drop_queued();
 }
 
@@ -307,7 +307,7 @@ void Channel::flush(GstEvent* event) {
     flush_open_ = starts;
     if (starts) flush_seen_ = on_event_ != nullptr;
   }
-  // A src that came within the flush, and what follows it: they may wait, with locks that FLUSH_STOP takes.
+  // A src that came within the flush, and elements behind it, may wait with locks that FLUSH_STOP takes.
   if (unseen) pass(gst_event_new_flush_start());
   if (!starts) {
     drop_all(true);
@@ -316,7 +316,7 @@ void Channel::flush(GstEvent* event) {
   pass(event);
 }
 
-/// The pads of a sink that stops let no FLUSH_STOP through: the src would wait for it for ever.
+/// The pads of a sink that stops let no FLUSH_STOP through, and the src would wait for it forever.
 void Channel::end_flush() {
   {
     const std::lock_guard lock(mutex_);
@@ -386,7 +386,7 @@ bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)
     const std::lock_guard lock(mutex_);
     ++seeks_;
   }
-  // Stopped, a source would refuse the seek.
+  // A stopped source would refuse the seek.
   const bool stops = is_stopping(sink.get());
   if (stops) gst_event_unref(event);
   const bool done = !stops && push(event);
@@ -410,7 +410,7 @@ void Channel::tell_latency() {
   if (sink != nullptr && src != nullptr && !same_pipeline(sink, src)) {
     gst_element_post_message(src, gst_message_new_latency(GST_OBJECT_CAST(src)));
   }
-  // In another process it is told as what overtakes the queue.
+  // Another process receives it as an event that overtakes the queue.
   if (sink != nullptr && src == nullptr) pass(gst_event_new_latency(0));
   gst_clear_object(&sink);
   gst_clear_object(&src);
@@ -462,7 +462,7 @@ void Channel::when_src_waits(std::function<void()> call) {
   tells_waiting_ = when_src_waits_ != nullptr;
 }
 
-/// Paused, the sink lets through what the src's side needs to preroll, and need not guess when.
+/// A paused sink lets frames through that the src's side needs to preroll. This tells it when.
 void Channel::begin_to_wait() {
   if (src_waits_since_.load(std::memory_order_relaxed) == 0) {
     src_waits_since_.store(g_get_monotonic_time(), std::memory_order_release);
@@ -486,7 +486,7 @@ std::shared_ptr<Ring> Channel::src_ring() const {
 // What waits in a channel: events and changes of ring among the frames, in their order, from the sink's side in and to
 // the src's side out.
 
-/// Downstream may want what comes now, whatever it had enough of.
+/// Whether downstream may want frames again after this event, even if it had enough.
 bool Channel::begins_stream(const GstEvent* event) {
   return event != nullptr &&
          (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START || GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT);
@@ -495,7 +495,7 @@ bool Channel::begins_stream(const GstEvent* event) {
 void Channel::add(Item item) {
   {
     const std::lock_guard lock(mutex_);
-    // In one go with the event: said in between, "enough" of the last stream would hold for this one.
+    // Together with the event: "enough" of the last stream, set in between, would hold for this one.
     if (begins_stream(item.event) && enough_.exchange(false)) flow_.store(GST_FLOW_OK, std::memory_order_relaxed);
     if (newest_) item.before = newest_->ring().published();
     if (item.event == nullptr) newest_ = item.channel_ring;
@@ -529,7 +529,7 @@ bool Channel::push_event(GstEvent* event) {
   return true;
 }
 
-/// Make the last event in the queue span this gap as well, where it is a gap with no frame behind it.
+/// Makes the last event in the queue span this gap as well, if it is a gap with no frame behind it.
 bool Channel::join_gap(GstEvent* gap) {
   const std::lock_guard lock(mutex_);
   if (items_.empty()) return false;
@@ -592,7 +592,7 @@ void Channel::drop_all_locked(bool keep_sticky) {
     if (owed_) show_again();
     return;
   }
-  // The stream is over: let its memory go, and do not show its state to the next one's src.
+  // The stream is over: its memory is released, and its state is not shown to the src of the next one.
   forget_delivered();
   items_.clear();
   pending_ = 0;
@@ -647,7 +647,7 @@ Channel::Next Channel::take_next(Deadline deadline) {
           }
           delivered_.remember(item.event);
           if (owed_ && GST_EVENT_TYPE(item.event) == GST_EVENT_STREAM_START) {
-            // It stands in its place among what holds.
+            // The new stream-start is among the delivered events, in its place.
             gst_event_unref(item.event);
             show_again();
             continue;
@@ -677,7 +677,7 @@ Channel::Next Channel::take_next(Deadline deadline) {
     if (status == RingStatus::ok) {
       if (pending_.load(std::memory_order_acquire) != 0) {
         const std::lock_guard lock(mutex_);
-        // Meanwhile the sink may have stopped and begun anew: what it cut off is dropped.
+        // The sink may have stopped and started meanwhile: a frame from before is dropped.
         if (current_ == channel_ring) held_ = std::move(lease);
         continue;
       }

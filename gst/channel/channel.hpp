@@ -23,11 +23,11 @@
 
 namespace gpumap::gst {
 
-/// A ring and, beside each slot, the GstBuffer without memory that carries its timestamps, flags and metas across.
+/// A ring and, for each slot, the GstBuffer without memory that carries the frame's timestamps, flags and metas.
 class ChannelRing {
  public:
-  /// `first`: frames that the channel's sink published on the rings before this one. `log`: where the ways of its
-  /// frames go, which the ring stamps then; null: nowhere.
+  /// `first`: how many frames the channel's sink published on earlier rings. `log`: receives the ways of frames, which
+  /// the ring then stamps; null: they are not stamped.
   ChannelRing(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log);
   ~ChannelRing();
   ChannelRing(const ChannelRing&) = delete;
@@ -36,17 +36,17 @@ class ChannelRing {
   [[nodiscard]] Ring& ring() const noexcept { return *ring_; }
   [[nodiscard]] const std::shared_ptr<Ring>& shared_ring() const noexcept { return ring_; }
   [[nodiscard]] const std::shared_ptr<Loans>& loans() const noexcept { return loans_; }
-  /// Of a frame on its channel: a ring counts its own only.
+  /// The frame's number on its channel; a ring counts only its own frames.
   [[nodiscard]] std::uint64_t sequence(const ReadLease& lease) const noexcept { return first_ + lease.info().sequence; }
   /// Takes `carrier`. Ordered by the ring: called before the publish of `slot` ...
   void put(std::uint32_t slot, GstBuffer* carrier);
   /// ... and after its receive. Transfer full.
   [[nodiscard]] GstBuffer* take(std::uint32_t slot);
-  /// The ways of its frames began in another process: put_way() tells which, and where they go.
+  /// The ways of the frames began in another process: put_way() gives their beginning and their log.
   void expect_ways() { ways_.resize(carriers_.size()); }
-  /// Ahead of the publish of `slot`, as put(). A null log: the frame is not followed.
+  /// Called before the publish of `slot`, as put(). A null log: the frame is not followed.
   void put_way(std::uint32_t slot, const FrameRecord& begun, std::shared_ptr<LatencyLog> log);
-  /// The way of a frame that was just received; null where it is not followed. One thread at a time.
+  /// The way of a frame that was just received; null: it is not followed. One thread at a time.
   [[nodiscard]] std::shared_ptr<FrameTrace> follow(const ReadLease& lease);
 
  private:
@@ -60,32 +60,32 @@ class ChannelRing {
     std::shared_ptr<LatencyLog> log;
   };
   [[nodiscard]] std::shared_ptr<FrameTrace> follow(const ReadLease& lease, Way way);
-  std::vector<Way> ways_;       ///< of each slot; ordered by the ring, as the carriers
-  bool followed_ = false;       ///< one of those
-  std::uint64_t expected_ = 0;  ///< the ring's sequence of the next frame, when none is dropped
+  std::vector<Way> ways_;       ///< one for each slot; ordered by the ring, as the carriers
+  bool followed_ = false;       ///< a frame of ways_ was followed
+  std::uint64_t expected_ = 0;  ///< the ring's sequence of the next frame, if none is dropped
 };
 
-/// What stands for the sink, and for what is upstream of it, where that is in another process. Any thread.
+/// Stands for the sink, and for the elements upstream of it, when these are in another process. Any thread.
 class FarSink {
  public:
   FarSink() = default;
   virtual ~FarSink() = default;
   FarSink(const FarSink&) = delete;
   FarSink& operator=(const FarSink&) = delete;
-  [[nodiscard]] virtual bool send(GstEvent* event) = 0;  ///< upstream; takes it. False: nobody did anything with it.
+  [[nodiscard]] virtual bool send(GstEvent* event) = 0;  ///< upstream; takes it. False: it was not handled.
   [[nodiscard]] virtual bool query(GstQuery* query) = 0;
 };
 
-/// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring; events and changes of ring wait
-/// beside it, each with the sequence of the frame that it precedes, so that order is kept without a lock on the frames'
-/// path. Thread safety: every member from any thread; next() from one thread at a time.
+/// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring. Events and changes of ring wait
+/// beside it, each with the sequence of the frame that it precedes, so frames need no lock to keep the order. Thread
+/// safety: every member from any thread; next() from one thread at a time.
 class Channel : public std::enable_shared_from_this<Channel> {
  public:
-  /// What the src side does with what overtakes the queue: flushes, and events that are not serialized. Takes the
+  /// The src side's handler of events that overtake the queue: flushes, and events that are not serialized. Takes the
   /// event. Called in the thread that sends it.
   using EventHandler = std::function<void(GstEvent*)>;
 
-  /// `bin`: the number of the bin that both ends are in, see channel_of(); 0: they may be anywhere in the process.
+  /// `bin`: the number of the bin that has both ends, see channel_of(); 0: they may be anywhere in the process.
   [[nodiscard]] static std::shared_ptr<Channel> open(const std::string& name, std::uintptr_t bin = 0);
   explicit Channel(std::string name) : name_(std::move(name)) {}
   ~Channel();
@@ -94,35 +94,38 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
-  // Sink side. False: the side is taken; `holder` gets the name of the element that has it. What the sink before left
-  // and no src is there to take is dropped.
+  // Sink side.
+  /// False: the side is taken; `holder` gets the name of the element that has it. Without a src, frames and events that
+  /// the sink before left are dropped.
   [[nodiscard]] bool attach_sink(GstElement* sink, std::string& holder);
-  /// `drained`: after EOS, what is queued still goes to the src; else it is dropped. Of a stream that no src has seen
-  /// yet it waits here, even once both elements are gone, until a src or another sink comes, but for `linger` at most.
+  /// `drained`: after EOS, queued frames and events still go to the src; otherwise they are dropped. Those of a stream
+  /// that no src has seen yet wait here, even when both elements are gone, until a src or another sink comes, for
+  /// `linger` at most.
   void detach_sink(bool drained, GstClockTime linger);
   void push_ring(const std::shared_ptr<ChannelRing>& channel_ring);
-  [[nodiscard]] std::size_t rings_waiting() const;  ///< that the src has not come to
+  [[nodiscard]] std::size_t rings_waiting() const;  ///< rings that the src has not come to
   void retire_ring();                               ///< let its memory go once its last frame has been taken
-  /// Adds a reference. False: too many events wait already, try again once frames have been taken.
+  /// Adds a reference. False: too many events wait already; try again once frames have been taken.
   [[nodiscard]] bool push_event(GstEvent* event);
-  /// Within a flush: what it will drop at its end is dropped now.
+  /// Within a flush: drops now what the end of the flush will drop.
   void make_room_in_flush() { drop_all(true); }
   void flush(GstEvent* event);  ///< FLUSH_START or FLUSH_STOP; takes it
-  void pass(GstEvent* event);   ///< one that is not serialized, past all that is queued; takes it
-  /// An event goes upstream of the sink, by `push`, which takes it. No lock is held meanwhile: a seek waits for
+  void pass(GstEvent* event);   ///< an event that is not serialized, past the queue; takes it
+  /// Sends an event upstream of the sink by `push`, which takes it. No lock is held meanwhile: a seek waits for
   /// streaming threads, and these may wait for a change of state.
   [[nodiscard]] bool send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push);
-  /// Wait for the seeks of send_upstream(). A source that is stopped and started while it seeks would wait for its
-  /// streaming thread, which has begun anew, until the pipeline plays.
+  /// Waits for the seeks of send_upstream(). A source that is stopped and started while it seeks would wait for its new
+  /// streaming thread until the pipeline plays.
   void await_seeks(Deadline deadline);
-  /// The sink's pipeline has another latency now: tell the src's, where that is another pipeline.
+  /// The sink's pipeline has another latency now: tells the src's pipeline, if that is another one.
   void tell_latency();
-  /// What downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
+  /// The flow that downstream of the src last returned: the sink hands EOS and errors on to its own upstream.
   [[nodiscard]] GstFlowReturn downstream_flow() const noexcept { return flow_.load(std::memory_order_relaxed); }
 
-  /// Call `call` once in the src's thread, the next time that it has nothing left to take; null: not any more.
+  /// Calls `call` once, in the src's thread, when the src next has nothing to take; null: cancels that.
   void when_src_waits(std::function<void()> call);
-  /// It takes no frames any more: it had enough, or failed; not where nothing is linked, or only for this stream.
+  /// Whether the src takes no more frames: downstream had enough, or failed. False when nothing is linked, or when it
+  /// is only so for this stream.
   [[nodiscard]] bool src_has_enough() const noexcept {
     const GstFlowReturn flow = downstream_flow();
     return flow != GST_FLOW_OK && flow != GST_FLOW_NOT_LINKED && !enough_.load(std::memory_order_relaxed);
@@ -130,25 +133,26 @@ class Channel : public std::enable_shared_from_this<Channel> {
 
   void set_far_sink(std::shared_ptr<FarSink> far);
   [[nodiscard]] std::shared_ptr<FarSink> far_sink() const;
-  /// What overtakes the queue goes there where no src is attached; null: nowhere.
+  /// Receives events that overtake the queue while no src is attached; null: they are dropped.
   void set_event_handler(EventHandler on_event);
-  /// Who can free slots of frames that left the ring for other processes; each is false where no slot came free.
+  /// Calls that free slots of frames that left the ring for other processes. Each returns false when no slot was freed.
   struct FarSlots {
-    std::function<bool()> make_room;                ///< by dropping the oldest that nobody has taken
-    std::function<bool(Deadline since)> end_stall;  ///< from who keeps them, where none was to be had since then
+    std::function<bool()> make_room;  ///< drops the oldest frame that no client has taken
+    std::function<bool(Deadline since)>
+        end_stall;  ///< disconnects clients that hold slots, if none was free since then
   };
-  void set_far_slots(FarSlots far);  ///< with empty ones: nobody
-  /// False: there is nobody, or no slot came free.
+  void set_far_slots(FarSlots far);  ///< with empty functions: there are no such slots
+  /// False: there are no such calls, or no slot was freed.
   [[nodiscard]] bool make_room() const;
   [[nodiscard]] bool end_stall(Deadline since) const;
 
-  /// Each side says when it starts and stops playing: only in between is its base time worth reading.
+  /// Each side says when it starts and stops playing: its base time is valid only in between.
   void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
   void set_src_playing(bool playing) noexcept { src_playing_.store(playing, std::memory_order_release); }
   [[nodiscard]] bool sink_playing() const noexcept { return sink_playing_.load(std::memory_order_acquire); }
   [[nodiscard]] bool src_playing() const noexcept { return src_playing_.load(std::memory_order_acquire); }
 
-  /// What the sink's running time counts from; nothing of it where there is no sink.
+  /// From when the sink's running time counts; as constructed when there is no sink.
   struct SinkTime {
     const GstElement* sink = nullptr;  ///< for comparing only
     GstClockTime base = GST_CLOCK_TIME_NONE;
@@ -156,46 +160,46 @@ class Channel : public std::enable_shared_from_this<Channel> {
     bool operator==(const SinkTime&) const = default;
   };
   [[nodiscard]] SinkTime sink_time() const;
-  /// The same of a sink in another process.
+  /// The same for a sink in another process.
   struct FarTime {
     bool playing = false;
-    GstClockTimeDiff base = 0;     ///< the base time, while it plays
+    GstClockTimeDiff base = 0;     ///< base time while playing
     GstClockTimeDiff stopped = 0;  ///< the running time at which it stopped
-    GstClockTimeDiff ahead = 0;    ///< of its clock to CLOCK_MONOTONIC
+    GstClockTimeDiff ahead = 0;    ///< how far its clock is ahead of CLOCK_MONOTONIC
     bool operator==(const FarTime&) const = default;
   };
-  void set_far_time(const std::optional<FarTime>& time);  ///< nothing: that sink is gone
+  void set_far_time(const std::optional<FarTime>& time);  ///< empty: that sink is gone
   [[nodiscard]] std::optional<FarTime> far_time() const;
 
-  /// Of the ring that the sink puts frames into now; 0 where there is none.
+  /// Slots of the ring that the sink puts frames into now; 0: there is no ring.
   [[nodiscard]] std::uint32_t slots() const;
-  /// How many more slots than are set the ring should have, for downstream of the src keeps so many.
+  /// How many slots the ring should have beyond the property's, because downstream of the src keeps that many.
   [[nodiscard]] std::uint32_t kept_slots() const noexcept { return kept_slots_.load(std::memory_order_relaxed); }
   void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
 
   // Src side.
-  /// The pad behind which caps are decided (borrowed), from READY on: upstream of the sink may ask before the src
-  /// starts. The first one stays until it is withdrawn, or another src attaches.
+  /// The pad behind which caps are decided (borrowed), from READY on: upstream of the sink may query caps before the
+  /// src starts. The first pad stays until it is withdrawn, or another src attaches.
   void announce_src_pad(GstPad* pad);
   void withdraw_src_pad(GstPad* pad);
   [[nodiscard]] GstPad* src_pad() const;  ///< transfer full, or null
   [[nodiscard]] bool attach_src(GstElement* src, GstPad* pad, EventHandler on_event, std::string& holder);
   void detach_src();
-  /// `of_this_stream`: the next stream or segment is welcome again.
+  /// `of_this_stream`: the flow holds for this stream only; the next stream or segment resets it.
   void set_downstream_flow(GstFlowReturn flow, bool of_this_stream = false) noexcept;
-  /// Something is linked behind the src again. False where the flow has changed since: it stays, as after an end.
+  /// An element is linked behind the src again. False: the flow has changed since then, and stays as it is.
   [[nodiscard]] bool relinked() noexcept;
   void set_src_flushing(bool flushing);
-  /// For how long the src has been waiting for a frame, with none on its way; empty where it does not.
+  /// For how long the src has been waiting for a frame; empty: it does not wait.
   [[nodiscard]] std::optional<std::chrono::microseconds> src_waits() const noexcept;
-  void forget_held();    ///< a frame from before a flush; while next() is not called
-  void interrupt_src();  ///< next() returns `interrupted` once: the src has something else to look at
+  void forget_held();    ///< drops a frame from before a flush; while next() is not called
+  void interrupt_src();  ///< next() returns `interrupted` once
   void set_src_spin(std::chrono::nanoseconds spin);
-  /// Where the ways of the channel's frames go; null where they are not followed.
+  /// The log that receives the ways of the channel's frames; null: they are not followed.
   void set_log(std::shared_ptr<LatencyLog> log);
   [[nodiscard]] std::shared_ptr<LatencyLog> log() const;
   enum class Linked { yes, or_not };
-  /// Whether the src is in the sink's pipeline: there the sinks behind it do what a sink does for its bin. From the
+  /// Whether the src is in the sink's pipeline. Then the sinks behind the src do for the bin what a sink does. From the
   /// src's READY on.
   [[nodiscard]] bool has_src_beside(Linked linked) const;
   /// The other side's element, transfer full, or null.
@@ -207,20 +211,21 @@ class Channel : public std::enable_shared_from_this<Channel> {
     ReadLease lease;                    ///< frame
     std::uint64_t sequence = 0;         ///< frame: its number on the channel
     Ptr<GstBuffer> carrier;             ///< frame
-    std::shared_ptr<FrameTrace> trace;  ///< frame; null where its way is not followed
-    std::shared_ptr<Loans> loans;       ///< frame: where its slot counts as lent to downstream
-    bool after_hole = false;            ///< frame: some before it are missing
+    std::shared_ptr<FrameTrace> trace;  ///< frame; null: its way is not followed
+    std::shared_ptr<Loans> loans;       ///< frame: counts its slot as lent to downstream
+    bool after_hole = false;            ///< frame: frames before it are missing
     GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
-  /// That frames come from now; null where there is none. Of the last frame of next(), in the thread that called it.
+  /// The ring that frames come from now; null: there is none. In the thread that calls next(): the ring of its last
+  /// frame.
   [[nodiscard]] std::shared_ptr<Ring> src_ring() const;
 
  private:
   struct Item {
-    std::uint64_t before = 0;                   ///< goes out ahead of this sequence of the ring in front of it
+    std::uint64_t before = 0;                   ///< delivered before this sequence of the ring in front of it
     GstEvent* event = nullptr;                  ///< or:
-    std::shared_ptr<ChannelRing> channel_ring;  ///< or: frames come from this one from now on; neither: from none
+    std::shared_ptr<ChannelRing> channel_ring;  ///< or: the ring of the following frames; neither: there is none
   };
 
   [[nodiscard]] static bool begins_stream(const GstEvent* event);
@@ -253,27 +258,27 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<std::size_t> pending_{0};
   std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring
   std::shared_ptr<ChannelRing> current_;  ///< the src side's ring
-  StickyEvents delivered_;                ///< that a src took: a src that comes later needs them too
-  bool owed_ = false;                     ///< to a src that came after EOS: what was delivered and still holds
-  ReadLease held_;                        ///< received from current_, but events go first
+  StickyEvents delivered_;                ///< taken by a src; a src that comes later needs them, too
+  bool owed_ = false;                     ///< a src that came after EOS still needs the events that hold
+  ReadLease held_;                        ///< received from current_, but events precede it
   bool src_flushing_ = false;
   bool interrupted_ = false;
   int seeks_ = 0;                  ///< under way upstream of the sink
-  std::shared_ptr<Channel> kept_;  ///< itself, while what is queued waits and no element holds it
-  GstClockTime linger_ = 0;        ///< how long it may
+  std::shared_ptr<Channel> kept_;  ///< itself, while queued frames wait and no element holds it
+  GstClockTime linger_ = 0;        ///< how long they wait
   Alarm end_of_keeping_;
-  std::uint64_t next_sequence_ = 0;   ///< the src's: of the frame that follows the last one
-  std::atomic<bool> flushed_{false};  ///< since the src took a frame
+  std::uint64_t next_sequence_ = 0;   ///< the src's: the number of the frame after the last one
+  std::atomic<bool> flushed_{false};  ///< a flush ended since the src took a frame
   bool flush_open_ = false;           ///< a FLUSH_START without its FLUSH_STOP
-  bool flush_seen_ = false;           ///< the src got it
+  bool flush_seen_ = false;           ///< the src received it
   std::chrono::nanoseconds src_spin_{0};
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
-  std::atomic<bool> enough_{false};  ///< flow_ is of this stream
+  std::atomic<bool> enough_{false};  ///< flow_ holds for this stream only
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
   std::function<void()> when_src_waits_;
   std::atomic<bool> tells_waiting_{false};
-  std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not
+  std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not wait
   std::atomic<std::uint32_t> kept_slots_{0};
 };
 

@@ -105,9 +105,9 @@ bool same_pipeline(GstElement* one, GstElement* other) {
 
 namespace {
 
-/// Whether the calling thread has the state lock of `element`. The lock is recursive, so a try of this thread's own
-/// succeeds as well where the lock is free: another thread has to try, too. Where that fails and this thread's own does
-/// not, a third thread may have had the lock and given it back in between, but hardly at each of so many tries.
+/// Whether the calling thread has the state lock of `element`. The lock is recursive, so a try by this thread succeeds
+/// also when the lock is free, and another thread must try, too. When the other thread's try fails and this thread's
+/// succeeds, a third thread may have released the lock in between, but hardly at each of `tries`.
 bool has_state_lock(GstElement* element) {
   constexpr int tries = 8;
   const auto is_free = [](gpointer at) -> gpointer {
@@ -117,13 +117,13 @@ bool has_state_lock(GstElement* element) {
   };
   for (int i = 0; i < tries; ++i) {
     GThread* other = g_thread_try_new("gpumap-state", is_free, element, nullptr);
-    if (other == nullptr || g_thread_join(other) != nullptr) return false;  // without a thread nobody knows
+    if (other == nullptr || g_thread_join(other) != nullptr) return false;  // without a thread it cannot be known
     if (is_free(element) == nullptr) return false;
   }
   return true;
 }
 
-/// How a sink that is to play, and its bin, stand.
+/// The states of a sink that is to play, and of its bin.
 struct Standing {
   bool plays, waits;  ///< for a frame to commit its state with
   bool bin_plays, bin_waits;
@@ -136,7 +136,7 @@ Standing standing_of(GstElement* sink) {
   now.waits = GST_STATE_PENDING(sink) != GST_STATE_VOID_PENDING;
   GST_OBJECT_UNLOCK(sink);
   const Ptr<GstObject> bin(gst_object_get_parent(GST_OBJECT_CAST(sink)));
-  if (!bin) return {.plays = true};  // it was taken out
+  if (!bin) return {.plays = true};  // it was removed from its bin
   GST_OBJECT_LOCK(bin.get());
   now.bin_plays = GST_STATE(bin.get()) == GST_STATE_PLAYING;
   now.bin_waits = GST_STATE_PENDING(bin.get()) != GST_STATE_VOID_PENDING;
@@ -144,7 +144,7 @@ Standing standing_of(GstElement* sink) {
   return now;
 }
 
-/// Sinks that are to play in `bin`, and in the bins in it.
+/// Finds sinks that are to play in `bin`, and in the bins in it.
 void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
   std::vector<Ptr<GstElement>> children;
   GST_OBJECT_LOCK(bin);
@@ -156,7 +156,7 @@ void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
   for (Ptr<GstElement>& child : children) {
     if (GST_IS_BIN(child.get())) find_sinks(GST_BIN(child.get()), sinks);
     GST_OBJECT_LOCK(child.get());
-    // What was set to PAUSED on purpose has that as its target.
+    // A sink that was set to PAUSED on purpose has that as its target.
     const bool is_to_play = GST_STATE(child.get()) >= GST_STATE_PAUSED &&
                             GST_STATE_TARGET(child.get()) == GST_STATE_PLAYING &&
                             !GST_OBJECT_FLAG_IS_SET(child.get(), GST_ELEMENT_FLAG_LOCKED_STATE);
@@ -165,8 +165,8 @@ void find_sinks(GstBin* bin, std::vector<Ptr<GstElement>>& sinks) {
   }
 }
 
-/// Where the change to PLAYING came in the middle of a flush, a GstBaseSink waits for a frame to commit its state with,
-/// and takes none for that. False: another thread has the lock; it may be in the sink's render().
+/// When the change to PLAYING came in the middle of a flush, a GstBaseSink waits for a frame to commit its state, but
+/// does not use the next one for that. False: another thread has the lock; it may be in the sink's render().
 bool mend_preroll(GstElement* element) {
   if (!GST_IS_BASE_SINK(element)) return true;
   GstBaseSink* sink = GST_BASE_SINK(element);
@@ -188,29 +188,29 @@ bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
 
 namespace {
 
-/// True: all is as it should be. Waits for no lock, and holds none where it posts.
+/// True: all sinks play. Waits for no lock, and holds none while it posts.
 bool mend_states(GstElement* element) {
   const Ptr<GstElement> top(top_level(element));
   if (!GST_IS_BIN(top.get()) || is_stopping(top.get())) return true;
   if (GST_STATE_TRYLOCK(top.get()) == FALSE) return false;
-  // A change of state that begins from here on sets each sink anew.
+  // A change of state that begins after this sets each sink anew.
   GST_STATE_UNLOCK(top.get());
   std::vector<Ptr<GstElement>> sinks;
   find_sinks(GST_BIN(top.get()), sinks);
   bool all = true;
   for (const Ptr<GstElement>& sink : sinks) {
-    // Each message may change how the next sink stands, and the second one of a sink what was true before the first.
+    // Each message may change the state of the next sink, and a sink's first message its state before the second.
     Standing now = standing_of(sink.get());
     all = all && now.plays && !now.bin_waits;
     if (now.waits) all = mend_preroll(sink.get()) && all;
     GstObject* const from = GST_OBJECT_CAST(sink.get());
     // The bin has not noticed: it waits for nothing.
     if (!now.plays && now.bin_plays && !now.bin_waits) {
-      GST_INFO_OBJECT(from, "lost its state in a flush: its bin is told again");
+      GST_INFO_OBJECT(from, "lost its state in a flush: its bin is informed");
       gst_element_post_message(sink.get(), gst_message_new_async_start(from));
       now = standing_of(sink.get());
     }
-    // It has a frame, and its bin may wait to hear that. One that waits says so itself.
+    // The sink has a frame, and its bin may wait for that message. A sink that waits for a frame posts it itself.
     if (!now.waits && (!now.plays || now.bin_waits)) {
       gst_element_post_message(sink.get(), gst_message_new_async_done(from, GST_CLOCK_TIME_NONE));
     }
@@ -224,7 +224,7 @@ struct Later {
   gint64 until_us;
 };
 
-/// Look again after a while, in the thread of the system clock.
+/// Looks again after `pause`, in the thread of the system clock.
 void mend_later(GstElement* element, GstClockTime pause, gint64 until_us) {
   constexpr GstClockTime longest = GST_SECOND;
   if (g_get_monotonic_time() > until_us) return;
