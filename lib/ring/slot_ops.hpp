@@ -22,7 +22,7 @@ namespace gpumap::ring {
 ///                                                      receive       ~ReadLease
 ///
 /// A slot whose reader is done is freed even while its WriteLease lives: the producer's side, which alone hands out
-/// slots, knows its own leases (writers.hpp) and keeps such a slot back.
+/// slots, knows its own leases (ring_state.hpp) and keeps such a slot back.
 ///
 /// Lines that one frame moves between two cores, where each side has a thread that spins and slots are a power of two
 /// that come back in order:

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "ring/bell.hpp"
+#include "ring/ring_state.hpp"
 #include "ring/slot_queue.hpp"
-#include "ring/writers.hpp"
 #include "ring_foreign.hpp"
 #include "ring_helpers.hpp"
 
