@@ -13,6 +13,7 @@
 
 #include "device/cuda_clock.hpp"
 #include "device/cuda_partitions.hpp"
+#include "device/cuda_timeline.hpp"
 #include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 
@@ -181,46 +182,46 @@ CudaContext::CleanupScope::~CleanupScope() {
   if (current_) driver_.cuCtxPopCurrent(&popped);
 }
 
-void CudaContext::mark_stuck(const Fence& end, const std::string& kernel) const {
-  if (end.signalled()) return;
-  const std::lock_guard lock(stuck_mutex_);
-  stuck_.push_back({end.timeline(), end.value(), kernel});
-  may_be_stuck_ = true;
+void CudaContext::add(const std::shared_ptr<CudaTimeline>& timeline) const {
+  const std::lock_guard lock(timelines_mutex_);
+  std::erase_if(timelines_, [](const auto& one) { return one.expired(); });
+  timelines_.push_back(timeline);
 }
 
-std::string CudaContext::stuck_kernel() const {
-  if (!may_be_stuck_) return {};
-  std::unique_lock lock(stuck_mutex_);
-  const std::vector<Stuck> known = stuck_;
-  lock.unlock();  // what a timeline does when it goes asks here again
-  for (const Stuck& one : known) {
-    if (const auto timeline = one.timeline.lock(); timeline && timeline->completed() < one.until) return one.kernel;
-  }
-  lock.lock();
-  if (stuck_.size() == known.size()) {
-    stuck_.clear();
-    may_be_stuck_ = false;
-  }
-  return {};
-}
-
-bool CudaContext::stuck() const noexcept {
+bool CudaContext::settles(std::chrono::nanoseconds longest) const noexcept {
+  const auto until = Clock::now() + longest;
   try {
-    return !stuck_kernel().empty();
+    if (stuck()) return false;
+    std::vector<std::shared_ptr<CudaTimeline>> all;
+    {
+      const std::lock_guard lock(timelines_mutex_);
+      for (const auto& one : timelines_) {
+        if (auto timeline = one.lock()) all.push_back(std::move(timeline));
+      }
+    }
+    bool settled = true;
+    for (const auto& timeline : all) {
+      const Fence end(timeline, timeline->due());
+      if (end.wait_for(until - Clock::now()) == WaitResult::ready) continue;
+      end.give_up({});
+      settled = false;
+    }
+    return settled;
   } catch (const std::exception&) {
-    return true;
+    return true;  // the device is lost: nothing runs on it any more
   }
 }
 
 void CudaContext::wait_while_stuck(std::chrono::nanoseconds longest) const {
   constexpr std::chrono::milliseconds step(2);
   const auto until = Clock::now() + longest;
-  for (std::string kernel = stuck_kernel(); !kernel.empty(); kernel = stuck_kernel()) {
+  static_cast<void>(settles(longest));
+  for (std::string work = stuck_.running(); !work.empty(); work = stuck_.running()) {
     if (Clock::now() >= until) {
       throw Error(ErrorCode::io,
-                  fmt::format("kernel {} still runs on {} {} s after others wanted to load code, which the driver does "
-                              "once that kernel has ended: start the process anew, and have that kernel end",
-                              kernel, gpu_name_, std::chrono::duration<double>(longest).count()));
+                  fmt::format("{} still runs on {} {} s after others wanted to load code, which the driver does once "
+                              "that has ended: start the process anew, and have that end",
+                              work, gpu_name_, std::chrono::duration<double>(longest).count()));
     }
     std::this_thread::sleep_for(step);
   }

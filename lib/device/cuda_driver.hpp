@@ -13,12 +13,13 @@
 #include "device/cuda_api.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/health.hpp"
-#include "gpumap/fence.hpp"
+#include "device/stuck_work.hpp"
 
 namespace gpumap {
 
 class CudaClock;
 class CudaPartitions;
+class CudaTimeline;
 class Residents;
 
 namespace cuda {
@@ -95,11 +96,16 @@ class CudaContext {
   /// "launching kernel invert".
   void check(CUresult result, std::string_view what) const;
 
-  /// A kernel may never end, and is waited for no longer; `end` is when it does. Calls of the driver that free memory
-  /// or load code wait for all kernels of the context: until then memory stays allocated, and loads wait here first.
-  void mark_stuck(const Fence& end, const std::string& kernel) const;
-  [[nodiscard]] bool stuck() const noexcept;
-  /// Wait for it, for `longest` at most; then throw Error(io) that names the kernel.
+  /// Calls of the driver that free memory or load code wait for all kernels of the context. While one runs that was
+  /// given up, memory stays allocated.
+  [[nodiscard]] StuckWork& stuck_work() const noexcept { return stuck_; }
+  [[nodiscard]] bool stuck() const noexcept { return stuck_.any(); }
+  /// Queues' work counts from here on as what such a call may wait for.
+  void add(const std::shared_ptr<CudaTimeline>& timeline) const;
+  /// Before such a call: wait until all that was submitted so far has ended, for `longest` at most. False: some of it
+  /// still runs, and is given up.
+  [[nodiscard]] bool settles(std::chrono::nanoseconds longest) const noexcept;
+  /// Before code is loaded: the same, and for what was given up before; after `longest` throw Error(io) that names it.
   void wait_while_stuck(std::chrono::nanoseconds longest) const;
 
   /// Copy between device memory and ordinary host memory, each way on a private stream; block.
@@ -113,13 +119,7 @@ class CudaContext {
   [[nodiscard]] Residents& residents() const noexcept { return *residents_; }
 
  private:
-  struct Stuck {
-    std::weak_ptr<Timeline> timeline;
-    std::uint64_t until;
-    std::string kernel;
-  };
   void release() noexcept;
-  [[nodiscard]] std::string stuck_kernel() const;  ///< empty: none
 
   const cuda::Driver& driver_;
   std::string gpu_name_;
@@ -133,9 +133,9 @@ class CudaContext {
   std::unique_ptr<CudaClock> clock_;
   std::unique_ptr<CudaPartitions> partitions_;
   std::unique_ptr<Residents> residents_;
-  mutable std::atomic<bool> may_be_stuck_{false};
-  mutable std::mutex stuck_mutex_;
-  mutable std::vector<Stuck> stuck_;
+  mutable StuckWork stuck_;
+  mutable std::mutex timelines_mutex_;
+  mutable std::vector<std::weak_ptr<CudaTimeline>> timelines_;
 };
 
 }  // namespace gpumap

@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
+#include <exception>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "device/cuda_free.hpp"
 #include "gpumap/error.hpp"
 
 namespace gpumap {
@@ -37,12 +40,8 @@ class WordTimeline final : public CudaTimeline {
 
   ~WordTimeline() override {
     // Freed memory must not be written: let the stream's last signal come first.
-    if (const CudaContext::CleanupScope scope(context_); scope) {
-      // Ends: the queue, which is gone, waited for all but that.
-      context_.driver().cuStreamSynchronize(stream());
-      const Residents::Absence absence(context_.residents());
-      context_.driver().cuMemFreeHost(word_);
-    }
+    if (!drain(patience_at_end)) return;
+    if (const CudaFreeScope scope(context_); scope) context_.driver().cuMemFreeHost(word_);
   }
 
   [[nodiscard]] std::uint64_t completed() override {
@@ -51,7 +50,7 @@ class WordTimeline final : public CudaTimeline {
 
   [[nodiscard]] CUdeviceptr word() const noexcept override { return address_; }
 
-  void signal(std::uint64_t value) override {
+  void raise(std::uint64_t value) override {
     // The default flags put a system-wide memory barrier before the write: who sees the value sees the work's results.
     context_.check(context_.driver().cuStreamWriteValue64(stream(), address_, value, CU_STREAM_WRITE_VALUE_DEFAULT),
                    "signalling a timeline");
@@ -97,7 +96,7 @@ class EventTimeline final : public CudaTimeline {
     return completed_;
   }
 
-  void signal(std::uint64_t value) override {
+  void raise(std::uint64_t value) override {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) {
       CUevent event = nullptr;
@@ -164,9 +163,47 @@ void CudaTimeline::check() {
   if (result != CUDA_ERROR_NOT_READY) context_.check(result, "running kernels");
 }
 
+bool CudaTimeline::drain(std::chrono::nanoseconds longest) const noexcept {
+  constexpr std::chrono::microseconds longest_sleep{200};
+  try {
+    const CudaContext::Scope scope(context_);
+    const auto until = Clock::now() + longest;
+    for (std::chrono::nanoseconds sleep{0}; context_.driver().cuStreamQuery(stream_) == CUDA_ERROR_NOT_READY;
+         sleep = std::min<std::chrono::nanoseconds>(sleep * 2 + std::chrono::microseconds(1), longest_sleep)) {
+      if (Clock::now() >= until) return false;
+      std::this_thread::sleep_for(sleep);
+    }
+  } catch (const std::exception&) {
+    // The device is lost: nothing runs on it any more.
+  }
+  return true;
+}
+
+bool end_stream(const std::shared_ptr<CudaTimeline>& timeline, std::uint64_t submitted,
+                const std::string& work) noexcept {
+  timeline->end_demand();
+  if (timeline->drain(patience_at_end)) return true;
+  try {
+    const CudaContext::Scope scope(timeline->context());
+    timeline->signal(submitted + 1);
+    Fence(timeline, submitted + 1).give_up(work);
+    keep_for_good(timeline);
+  } catch (const std::exception&) {
+    return true;  // the device is lost: nothing runs on it any more
+  }
+  return false;
+}
+
 std::shared_ptr<CudaTimeline> create_cuda_timeline(std::shared_ptr<GpuDevice> device, const CudaQueueOptions& options) {
-  if (device->cuda()->stream_memory()) return std::make_shared<WordTimeline>(std::move(device), options);
-  return std::make_shared<EventTimeline>(std::move(device), options);
+  const CudaContext& context = *device->cuda();
+  std::shared_ptr<CudaTimeline> made;
+  if (context.stream_memory()) {
+    made = std::make_shared<WordTimeline>(std::move(device), options);
+  } else {
+    made = std::make_shared<EventTimeline>(std::move(device), options);
+  }
+  context.add(made);
+  return made;
 }
 
 }  // namespace gpumap

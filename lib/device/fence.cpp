@@ -2,6 +2,7 @@
 #include "gpumap/fence.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -57,12 +58,38 @@ WaitResult Fence::wait(const std::atomic<bool>& cancel, Deadline deadline, std::
   return WaitResult::ready;
 }
 
-void keep_for_good(std::shared_ptr<const void> what) {
+void Fence::give_up(const std::string& work) const noexcept {
+  try {
+    if (timeline_) timeline_->give_up(*this, work);
+  } catch (const std::exception&) {
+    // The device is lost, or there is no memory to write it down.
+  }
+}
+
+namespace {
+
+struct Kept {
+  std::mutex mutex;
+  std::vector<std::shared_ptr<const void>> things;
+};
+
+Kept& kept() noexcept {
   // Never destroyed, but reachable: leak checkers see that it is meant.
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(what));
+  static auto* const made = new Kept;
+  return *made;
+}
+
+}  // namespace
+
+void keep_for_good(std::shared_ptr<const void> what) {
+  if (!what) return;
+  const std::lock_guard lock(kept().mutex);
+  kept().things.push_back(std::move(what));
+}
+
+std::size_t kept_for_good() noexcept {
+  const std::lock_guard lock(kept().mutex);
+  return kept().things.size();
 }
 
 }  // namespace gpumap

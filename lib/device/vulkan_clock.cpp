@@ -3,21 +3,27 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 
+#include "gpumap/fence.hpp"
 #include "gpumap/latency.hpp"
 
 namespace gpumap {
 
 VulkanClock::~VulkanClock() {
   try {
-    constexpr std::uint64_t look_again_ns = 100'000'000;
-    while (unfinished_ && !context_.health().lost()) {
-      if (context_.device().waitForFences(*fence_, VK_TRUE, look_again_ns) == vk::Result::eSuccess) return;
-    }
+    constexpr std::uint64_t patience_ns = std::chrono::nanoseconds(patience_at_end).count();
+    if (!unfinished_ || context_.health().lost()) return;
+    if (context_.device().waitForFences(*fence_, VK_TRUE, patience_ns) == vk::Result::eSuccess) return;
   } catch (const std::exception&) {
     return;  // lost: nothing of it runs any more
   }
+  // The GPU may still come to it: it stays for good.
+  static_cast<void>(fence_.release());
+  static_cast<void>(commands_.release());
+  static_cast<void>(query_.release());
+  static_cast<void>(pool_.release());
 }
 
 void VulkanClock::start() {

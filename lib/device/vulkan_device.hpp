@@ -13,6 +13,7 @@
 
 #include "device/budget.hpp"
 #include "device/health.hpp"
+#include "device/stuck_work.hpp"
 #include "device/vulkan_instance.hpp"
 
 namespace gpumap {
@@ -50,6 +51,8 @@ class VulkanContext {
   [[nodiscard]] VulkanClock& clock() noexcept { return *clock_; }
   [[nodiscard]] const Health& health() const noexcept { return *health_; }
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// While some of it runs, memory stays allocated.
+  [[nodiscard]] StuckWork& stuck_work() const noexcept { return stuck_; }
 
   /// vkQueueSubmit under the queue's mutex: one VkQueue serves every gpumap Queue of the process.
   void submit(const vk::SubmitInfo& info, vk::Fence fence = {});
@@ -84,6 +87,7 @@ class VulkanContext {
   vk::raii::Queue queue_{nullptr};
   Budget window_{window_limit_variable};
   std::unique_ptr<VulkanClock> clock_;
+  mutable StuckWork stuck_;
   mutable std::mutex retired_mutex_;
   mutable std::deque<vk::raii::Semaphore> retired_;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "device/vulkan_timeline.hpp"
 
+#include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace gpumap {
@@ -36,18 +38,22 @@ void VulkanTimeline::check() {
   }
 }
 
-bool VulkanTimeline::drain(std::uint64_t value) noexcept {
-  constexpr std::uint64_t look_again_ns = 100'000'000;
+bool VulkanTimeline::drain(std::uint64_t value, std::chrono::nanoseconds longest) noexcept {
+  constexpr std::chrono::nanoseconds look_again = std::chrono::milliseconds(100);
+  const auto until = Clock::now() + longest;
   try {
     const vk::Semaphore semaphore = *semaphore_;
     const vk::SemaphoreWaitInfo info({}, semaphore, value);
     while (!context_.health().lost()) {
-      if (context_.device().waitSemaphores(info, look_again_ns) == vk::Result::eSuccess) return true;
+      const auto left = std::max(until - Clock::now(), Clock::duration::zero());
+      const auto wait = static_cast<std::uint64_t>(std::min<std::chrono::nanoseconds>(left, look_again).count());
+      if (context_.device().waitSemaphores(info, wait) == vk::Result::eSuccess) return true;
+      if (left == Clock::duration::zero()) return false;
     }
   } catch (const std::exception&) {
-    return false;
+    // The device is lost: nothing runs on it any more.
   }
-  return false;
+  return true;
 }
 
 }  // namespace gpumap

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "device/gpu_device.hpp"
@@ -23,11 +25,13 @@ class VulkanTimeline final : public Timeline {
 
   [[nodiscard]] std::uint64_t completed() override;
   void check() override;
+  void give_up(const Fence& end, const std::string& work) override { context_.stuck_work().note(end, work); }
 
   [[nodiscard]] const VulkanContext& context() const noexcept { return context_; }
   [[nodiscard]] vk::Semaphore semaphore() const noexcept { return *semaphore_; }
-  /// Block until `value` is reached; false once the device is lost. For destructors: never throws.
-  [[nodiscard]] bool drain(std::uint64_t value) noexcept;
+  /// Block until `value` is reached, for `longest` at most; false: it is not. For destructors: never throws, and is
+  /// true once the device is lost.
+  [[nodiscard]] bool drain(std::uint64_t value, std::chrono::nanoseconds longest) noexcept;
 
  private:
   const std::shared_ptr<GpuDevice> device_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 #include "gpumap/error.hpp"
 
@@ -45,10 +46,8 @@ CudaModule::CudaModule(std::shared_ptr<GpuDevice> device, std::string name, cons
 }
 
 CudaModule::~CudaModule() {
-  if (const CudaContext::CleanupScope scope(context()); scope && handle_ != nullptr) {
-    const Residents::Absence absence(context().residents());
-    context().driver().cuModuleUnload(handle_);
-  }
+  if (handle_ == nullptr) return;
+  if (const CudaFreeScope scope(context()); scope) context().driver().cuModuleUnload(handle_);
 }
 
 CUfunction CudaModule::find(const std::string& function) const {

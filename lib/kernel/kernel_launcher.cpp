@@ -139,12 +139,7 @@ bool KernelLauncher::end() noexcept {
       queue_.reset();  // before what its launches use
       return all_done_ = true;
     }
-    const auto device = std::dynamic_pointer_cast<GpuDevice>(device_);
-    if (device && device->cuda() != nullptr && backend_ == Backend::cuda) {
-      for (const Fence& fence : {last_, all}) device->cuda()->mark_stuck(fence, name_);
-    }
-    std::fprintf(stderr, "gpumap: kernel %s still runs 5 s after its end: what it uses stays allocated\n",
-                 printable(name_).c_str());
+    for (const Fence& fence : {last_, all}) fence.give_up("kernel " + name_);
     keep_for_good(std::shared_ptr<Program>(std::move(program_)));
     keep_for_good(device_pool_);
     keep_for_good(host_pool_);

@@ -32,6 +32,7 @@ BlockPool::~BlockPool() {
       std::fprintf(stderr,
                    "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
                    bytes_);
+      for (const Fence& reader : block.readers) reader.give_up({});
       keep_for_good(block.mapping);
     } catch (const std::exception&) {
       // The device is lost: nothing runs on it any more.

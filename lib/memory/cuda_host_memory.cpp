@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "device/cuda_driver.hpp"
+#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 #include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
@@ -36,10 +37,7 @@ class CudaHostMapping final : public GpuMapping {
 
   ~CudaHostMapping() override {
     const TimedStep step(MappingStep::free);
-    if (const CudaContext::CleanupScope scope(context_); scope) {
-      const Residents::Absence absence(context_.residents());
-      context_.driver().cuMemFreeHost(host_);
-    }
+    if (const CudaFreeScope scope(context_); scope) context_.driver().cuMemFreeHost(host_);
   }
 
   [[nodiscard]] std::byte* host() const noexcept override { return host_; }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
 #include "memory/mapping_steps.hpp"
 
@@ -40,6 +41,7 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
   try {
     context_.check(driver.cuExternalMemoryGetMappedBuffer(&address_, memory_, &range), "mapping Vulkan memory");
   } catch (...) {
+    const Residents::Absence absence(context_.residents());
     release();
     throw;
   }
@@ -48,12 +50,11 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
 CudaImport::~CudaImport() {
   const TimedStep step(MappingStep::drop_import);
   const OneAtATime lock = one_at_a_time();
-  if (const CudaContext::CleanupScope scope(context_); scope) release();
+  if (const CudaFreeScope scope(context_); scope) release();
 }
 
 void CudaImport::release() noexcept {
   const auto& driver = context_.driver();
-  const Residents::Absence absence(context_.residents());
   if (address_ != 0) driver.cuMemFree(address_);
   driver.cuDestroyExternalMemory(memory_);
 }

@@ -2,10 +2,13 @@
 #include "memory/vulkan_allocation.hpp"
 
 #include <fmt/format.h>
+#include <memory>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/fence.hpp"
 #include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
 
@@ -77,7 +80,8 @@ Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
 }  // namespace
 
 VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes,
-                                   bool require_coherent) {
+                                   bool require_coherent)
+    : stuck(&context.stuck_work()) {
   TimedStep step(MappingStep::allocate);
   context.health().check();
   if (bytes > context.max_allocation()) {
@@ -150,7 +154,7 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
   }
 }
 
-VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) {
+VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) : stuck(&context.stuck_work()) {
   TimedStep step(MappingStep::allocate);
   context.health().check();
   const auto refuse = [&context](const std::string& what) {
@@ -200,6 +204,10 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) {
 VulkanAllocation::~VulkanAllocation() {
   if (!*memory) return;  // moved from
   const TimedStep step(MappingStep::free);
+  if (stuck->any()) {
+    keep_for_good(std::make_shared<const VulkanAllocation>(std::move(*this)));
+    return;
+  }
   buffer.clear();
   memory.clear();  // which unmaps it too
 }

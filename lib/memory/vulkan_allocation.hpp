@@ -15,6 +15,7 @@ namespace gpumap {
 
 /// One buffer on dedicated memory of its own, mapped where its placement has a host side.
 struct VulkanAllocation {
+  const StuckWork* stuck;  ///< of its context
   Budget::Share share;  ///< of the BAR window for Placement::bar, of page-locked memory for Placement::host
   vk::raii::DeviceMemory memory{nullptr};
   vk::raii::Buffer buffer{nullptr};  ///< declared after its memory: destroyed before it
@@ -26,10 +27,11 @@ struct VulkanAllocation {
   bool coherent = false;
   bool exportable = false;
 
-  /// For Placement::bar, device or host. Throws Error(no_memory | not_supported | device_lost).
+  /// `context` outlives it. For Placement::bar, device or host. Throws Error(no_memory | not_supported | device_lost).
   VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes, bool require_coherent);
   /// Import what another process exported, and map it. Takes the descriptor. Throws Error(invalid | no_memory | …).
   VulkanAllocation(VulkanContext& context, MemoryExport& from);
+  /// Frees it; where the context has work that was given up, which may use it, it stays for good.
   ~VulkanAllocation();
   VulkanAllocation(VulkanAllocation&&) = default;
   VulkanAllocation& operator=(VulkanAllocation&&) = default;

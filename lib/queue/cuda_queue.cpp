@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "device/cuda_span.hpp"
@@ -28,10 +29,11 @@ class CudaQueue final : public Queue {
         graph_(context_, timeline_->multiprocessors() == 0) {}
 
   ~CudaQueue() override {
-    // A lost context answers at once.
+    if (!end_stream(timeline_, submitted_, last_kernel_.empty() ? std::string() : "kernel " + last_kernel_)) {
+      for (const Awaited& one : awaited_) keep_for_good(one.timeline);
+      return;
+    }
     if (const CudaContext::CleanupScope scope(context_); scope) {
-      // Ends: the launching thread waits before, as long as it wants to, or keeps the queue (KernelLauncher::end()).
-      context_.driver().cuStreamSynchronize(timeline_->stream());
       if (crossing_ != nullptr) context_.driver().cuEventDestroy(crossing_);
       graph_.destroy();
     }
@@ -64,6 +66,7 @@ class CudaQueue final : public Queue {
     const CudaContext::Scope scope(context_);
     void* arguments[] = {const_cast<gpumap_frame*>(&frame)};  // which is read, before the call returns
     dirty_ = true;
+    last_kernel_ = kernel.name();
     if (graph_.launch(*cuda_kernel, grid, arguments, timeline_->stream())) return;
     const auto& [blocks, threads] = grid;
     const CUresult result = context_.driver().cuLaunchKernel(
@@ -182,6 +185,7 @@ class CudaQueue final : public Queue {
   std::optional<CudaContext::Scope> current_;
   std::shared_ptr<CudaSpans> spans_;  // null until asked for
   CUevent crossing_ = nullptr;        // likewise: from stream to stream
+  std::string last_kernel_;           // its name
   std::uint64_t submitted_ = 0;
   bool dirty_ = false;  // something was asked for since the last submit
 };

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,14 +52,13 @@ class ResidentQueue final : public Queue {
     try {
       const std::lock_guard lock(mutex_);
       leave();
-      if (const CudaContext::CleanupScope scope(context_); scope) {
-        // Ends: as for a CudaQueue.
-        context_.driver().cuStreamSynchronize(timeline_->stream());
-      }
     } catch (const std::exception&) {
-      // The device is lost: nothing runs on it any more.
+      // It was told to leave, and what it uses could not be written down.
     }
-    stay_.end();
+    if (end_stream(timeline_, posted_, last_kernel_.empty() ? std::string() : "kernel " + last_kernel_)) return;
+    keep_for_good(turns_.memory());
+    for (Used& one : used_) keep_for_good(std::move(one.what));
+    for (Awaited& one : awaited_) keep_for_good(std::move(one.timeline));
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::cuda; }
@@ -97,6 +97,7 @@ class ResidentQueue final : public Queue {
     device_->check_alive();
     make_room();
     const std::lock_guard lock(mutex_);
+    last_kernel_ = kernel.name();
     come(*resident, grid);
     gpumap_turn turn = turn_of(GPUMAP_TURN_RUN);
     turn.function = resident->index();
@@ -216,7 +217,7 @@ class ResidentQueue final : public Queue {
   /// Where find_room() has seen to room.
   void put(const gpumap_turn& turn, std::size_t bytes) noexcept {
     turns_.put(posted_, turn, bytes);
-    ++posted_;
+    timeline_->note_due(++posted_);
   }
 
   /// `kernel` is on the GPU, in blocks as `grid` has them and as many as help.
@@ -302,6 +303,7 @@ class ResidentQueue final : public Queue {
   std::vector<Awaited> awaited_;  ///< by the next turn
   std::vector<Used> used_;
   bool stream_used_ = false;  ///< since the last submit(), and no kernel came
+  std::string last_kernel_;   ///< its name
   Watcher watcher_;
 };
 

@@ -28,6 +28,7 @@ class TurnRing {
   void put(std::uint64_t number, const gpumap_turn& turn, std::size_t bytes) noexcept;
   /// For a kernel that comes and begins with turn `first`. Its parts are to be zeros then.
   [[nodiscard]] gpumap_residence residence(std::uint64_t first, std::uint64_t done) const;
+  [[nodiscard]] const std::shared_ptr<Mapping>& memory() const noexcept { return memory_; }
   /// Where the doorbell is, and why: for people.
   [[nodiscard]] const std::string& doorbell() const noexcept { return doorbell_; }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -53,7 +54,19 @@ class VulkanQueue final : public Queue {
   }
 
   ~VulkanQueue() override {
-    if (submitted_ != 0) static_cast<void>(timeline_->drain(submitted_));
+    if (submitted_ == 0 || timeline_->drain(submitted_, patience_at_end)) return;
+    // All that the GPU may use, before a wait for it may take for ever.
+    struct Used {
+      std::shared_ptr<GpuDevice> device;
+      std::shared_ptr<VulkanTimeline> timeline;
+      std::shared_ptr<VulkanSpans> spans;
+      VulkanArguments arguments;
+      vk::raii::CommandPool pool;
+      std::deque<Batch> batches;
+    };
+    keep_for_good(std::make_shared<const Used>(
+        Used{device_, timeline_, std::move(spans_), std::move(arguments_), std::move(pool_), std::move(in_flight_)}));
+    Fence(timeline_, submitted_).give_up(last_kernel_.empty() ? std::string() : "kernel " + last_kernel_);
   }
 
   [[nodiscard]] Backend backend() const noexcept override { return Backend::vulkan; }
@@ -81,6 +94,7 @@ class VulkanQueue final : public Queue {
     try {
       Batch& batch = recording();
       batch.owners.push_back(shader.owner());
+      last_kernel_ = kernel.name();
       const auto block = arguments_.store(frame);
       batch.arguments.push_back(block);
       const std::uint64_t address = arguments_.address(block);
@@ -261,6 +275,7 @@ class VulkanQueue final : public Queue {
   std::deque<Batch> in_flight_;
   Batch current_;
   bool recording_ = false;
+  std::string last_kernel_;  // its name
   std::vector<vk::Semaphore> wait_semaphores_;
   std::vector<std::uint64_t> wait_values_;
   std::uint64_t submitted_ = 0;  // of the timeline, what the last batch brings that was submitted

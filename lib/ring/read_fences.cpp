@@ -40,6 +40,11 @@ void ReadFences::check() {
   if (timeline) timeline->check();
 }
 
+void ReadFences::give_up() {
+  const std::lock_guard guard(lock_);
+  for (const Fence& fence : fences_) fence.give_up({});
+}
+
 PendingSlots::PendingSlots(std::uint32_t slots) : fences_(std::make_unique<ReadFences[]>(slots)) {
   slots_.reserve(slots);
 }

@@ -22,6 +22,8 @@ class ReadFences {
   [[nodiscard]] bool drain();
   /// Throws Error(device_lost) when a fence that is still to come can no longer signal.
   void check();
+  /// Nobody waits for them any more: Fence::give_up().
+  void give_up();
 
  private:
   std::atomic<std::uint32_t> count_{0};

@@ -102,8 +102,14 @@ TEST_P(CudaQueueTest, KeepsWhatItsStreamIsStillToWaitFor) {
 
   std::atomic<bool> third_done{false};
   const auto third = create_cuda_queue(device_);
-  EXPECT_EQ(queue->wait(work(*third, third_done), test::never), WaitResult::ready);
-  third_done = true;
+  const Fence third_work = work(*third, third_done);
+  std::thread ends([&third_done] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    third_done = true;
+  });
+  // It lets go of the timeline, and for that waits for what runs.
+  EXPECT_EQ(queue->wait(third_work, test::never), WaitResult::ready);
+  ends.join();
   EXPECT_TRUE(timeline.expired()) << "kept for ever";
 }
 
@@ -156,6 +162,37 @@ TEST_P(CudaQueueTest, AContextThatFailsHalfwayLeavesNothing) {
     EXPECT_TRUE(fake_cuda::contexts.empty());
     ASSERT_LT(made, 20);
   }
+}
+
+// Work that does not end: its queue goes all the same, and until it has ended nothing is freed that it may use.
+TEST_P(CudaQueueTest, GoesWhileItsWorkDoesNotEnd) {
+  const std::size_t kept = kept_for_good();
+  std::atomic<bool> ends{false};
+  auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+  auto other = create_cuda_queue(device_);
+  auto queue = create_cuda_queue(device_);
+  const std::size_t streams = fake_cuda::streams.count(), blocks = fake_cuda::host_blocks.count();
+  Fence end = work(*queue, ends);
+  queue.reset();
+  EXPECT_FALSE(end.signalled());
+  EXPECT_TRUE(device_->cuda()->stuck());
+  EXPECT_GT(kept_for_good(), kept);
+  memory.reset();
+  other.reset();
+  EXPECT_EQ(fake_cuda::streams.count(), streams);
+  EXPECT_EQ(fake_cuda::host_blocks.count(), blocks);
+  ends = true;
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
+  const Deadline latest = Clock::now() + std::chrono::minutes(1);
+  while (device_->cuda()->stuck() && Clock::now() < latest) std::this_thread::yield();
+  EXPECT_FALSE(device_->cuda()->stuck());
+  memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+  memory.reset();
+  EXPECT_EQ(fake_cuda::host_blocks.count(), blocks) << "as before";
+  // What stayed goes, too.
+  end = {};
+  device_.reset();
+  fake_cuda::reset();
 }
 
 INSTANTIATE_TEST_SUITE_P(StreamMemory, CudaQueueTest, ::testing::Values(true));

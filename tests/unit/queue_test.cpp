@@ -98,6 +98,35 @@ TEST(Finish, EndsWhenCancelled) {
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
+// A queue whose work does not end goes all the same, and until it has ended no memory is freed that it may use.
+TEST(QueueEnd, ComesThoughItsWorkDoesNotEnd) {
+  const auto device = Device::open();
+  VulkanContext& context = *std::dynamic_pointer_cast<GpuDevice>(device)->vulkan();
+  auto queue = device->create_queue(Backend::vulkan);
+  auto memory = device->allocate({.placement = Placement::host, .bytes = 1000}, Backend::vulkan);
+  std::fill_n(memory->host(), 1000, std::byte{7});
+  std::byte* const host = memory->host();
+  Gate gate(device);
+  EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+  queue->clear(*memory, 0, 500);
+  const Fence end = queue->submit();
+  const std::size_t kept = kept_for_good();
+  queue.reset();
+  EXPECT_FALSE(end.signalled());
+  EXPECT_TRUE(context.stuck_work().any());
+  EXPECT_EQ(kept_for_good(), kept + 1) << "what it uses of its own";
+  memory.reset();
+  EXPECT_EQ(kept_for_good(), kept + 2) << "what was asked of it";
+  gate.open();
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
+  EXPECT_EQ(host[499], std::byte{0});
+  EXPECT_EQ(host[500], std::byte{7});
+  EXPECT_FALSE(context.stuck_work().any());
+  device->allocate({.placement = Placement::host, .bytes = 1000}, Backend::vulkan).reset();
+  EXPECT_EQ(kept_for_good(), kept + 2) << "as before";
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
 // A frame that was given up may have left a wait for what fills it, which may never come.
 TEST(LauncherEnd, ComesBehindAllThatItsQueueHas) {
   const auto device = Device::open();

@@ -273,12 +273,40 @@ TEST_F(ResidentOrder, AQueueThatWasWaitedForEndsBeforeIt) {
       while (!goes_on) std::this_thread::yield();
     });
     EXPECT_EQ(resident->wait(other->submit(), never), WaitResult::ready);
-    put(*resident, kernel, n);
-    goes_on = true;
+    std::thread ends([&goes_on] {
+      std::this_thread::sleep_for(2ms);
+      goes_on = true;
+    });
+    put(*resident, kernel, n);  // which lets go of the one before, and waits for what runs
+    ends.join();
     other.reset();
     ASSERT_TRUE(done(resident->submit()));
   }
   EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2, 3, 4}));
+}
+
+// A frame that does not end: the queue goes all the same, and its turns stay where the kernel looks for them.
+TEST_F(ResidentOrder, GoesWhileAFrameDoesNotEnd) {
+  const MadeUpKernel kernel(body());
+  auto resident = queue(2);
+  const std::size_t blocks = fake_cuda::host_blocks.count(), kept = kept_for_good();
+  gate = 0;
+  put(*resident, kernel, 0);
+  Fence end = resident->submit();
+  resident.reset();
+  EXPECT_FALSE(end.signalled());
+  EXPECT_TRUE(device_->cuda()->stuck());
+  EXPECT_GE(kept_for_good(), kept + 3) << "the timeline, the turns and the kernel";
+  EXPECT_EQ(fake_cuda::host_blocks.count(), blocks);
+  gate = ~std::uint64_t{0};
+  EXPECT_TRUE(done(end));
+  const Deadline latest = Clock::now() + patience;
+  while ((device_->cuda()->stuck() || present != 0) && Clock::now() < latest) std::this_thread::yield();
+  EXPECT_FALSE(device_->cuda()->stuck()) << "it left, as it was told to";
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0}));
+  end = {};
+  device_.reset();
+  fake_cuda::reset();
 }
 
 TEST_F(ResidentOrder, SaysWhereItsDoorbellIs) {

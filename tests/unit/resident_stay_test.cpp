@@ -298,14 +298,14 @@ TEST_F(ResidentOrder, LeavesWhileItsRingIsFull) {
   const auto query = table.cuStreamQuery;
   static decltype(table.cuMemFreeHost) free_host = nullptr;
   free_host = table.cuMemFreeHost;
-  table.cuStreamQuery = [](CUstream) {
+  table.cuStreamQuery = [](CUstream stream) {
     ++asked;
     std::unique_lock lock(driver, std::try_to_lock);
     if (!lock) {
       ++kept_waiting;
       lock.lock();
     }
-    return CUDA_ERROR_NOT_READY;
+    return fake_cuda::of(stream).empty() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
   };
   table.cuMemFreeHost = [](void* memory) {
     const std::lock_guard lock(driver);
@@ -314,14 +314,18 @@ TEST_F(ResidentOrder, LeavesWhileItsRingIsFull) {
   {
     const MadeUpKernel kernel(body());
     const auto resident = queue(2);
-    auto memory = device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda);
+    void* memory = nullptr;
+    ASSERT_EQ(table.cuMemHostAlloc(&memory, 64, 0), CUDA_SUCCESS);
     gate = 0;
     std::thread frames([&] {
       for (std::uint64_t n = 0; n < 100; ++n) put(*resident, kernel, n);
       EXPECT_TRUE(done(resident->submit()));
     });
     while (asked == 0 || present == 0) std::this_thread::yield();  // it waits for a slot
-    std::thread frees_it([&memory] { memory.reset(); });
+    std::thread frees_it([&] {
+      const Residents::Absence absence(device_->cuda()->residents());
+      table.cuMemFreeHost(memory);
+    });
     while (kept_waiting == 0) std::this_thread::yield();
     gate = ~std::uint64_t{0};
     frees_it.join();

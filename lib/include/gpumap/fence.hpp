@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "gpumap/export.hpp"
@@ -16,6 +18,8 @@ using Deadline = Clock::time_point;
 inline constexpr Deadline no_deadline = Deadline::max();
 
 enum class WaitResult { ready, timeout, cancelled };
+
+class Fence;
 
 /// A counter that a GPU queue raises as its work completes; it only grows.
 /// Thread safety: every member may be called from any thread.
@@ -31,6 +35,9 @@ class GPUMAP_API Timeline {
 
   /// Throws Error(device_lost) when the work behind this timeline can no longer complete. Costs a driver call.
   virtual void check() = 0;
+
+  /// See Fence::give_up(); `end` is a fence of this timeline. What has no memory of its own to keep does nothing.
+  virtual void give_up(const Fence& /*end*/, const std::string& /*work*/) {}
 };
 
 /// A point on a timeline. Default-constructed, it has always been signalled. Cheap to copy; keeps its timeline alive.
@@ -50,6 +57,12 @@ class GPUMAP_API Fence {
   WaitResult wait_for(std::chrono::nanoseconds longest,  // NOLINT(*-use-nodiscard)
                       std::chrono::nanoseconds spin = std::chrono::microseconds(50)) const;
 
+  /// Tell the GPU's context that nobody waits for this fence any more, because the work before it may never end: until
+  /// it has ended nothing is freed there, neither memory nor code, and standard error tells so once. `work` names it:
+  /// "kernel blur.cu"; empty: its name is not known. The caller keeps the timeline, by keep_for_good() or otherwise.
+  /// Nothing where the fence has signalled. For destructors: with no memory left it does nothing.
+  void give_up(const std::string& work) const noexcept;
+
   [[nodiscard]] const std::shared_ptr<Timeline>& timeline() const noexcept { return timeline_; }
   [[nodiscard]] std::uint64_t value() const noexcept { return value_; }
 
@@ -64,5 +77,7 @@ inline constexpr std::chrono::seconds patience_at_end{5};
 /// Keep for the life of the process what running GPU work uses, where waiting for that work may take for ever: memory
 /// freed under a kernel, or its code unloaded, faults the context of the whole process. Thread-safe.
 GPUMAP_API void keep_for_good(std::shared_ptr<const void> what);
+/// How many things were kept so. Thread-safe.
+[[nodiscard]] GPUMAP_API std::size_t kept_for_good() noexcept;
 
 }  // namespace gpumap

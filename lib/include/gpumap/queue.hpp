@@ -37,7 +37,7 @@ class GPUMAP_API QueueCancelled : public std::exception {
 
 /// GPU work in order: a CUDA stream, or a Vulkan command stream. Work is asynchronous; what is submitted after a
 /// publish sees the published bytes. Thread safety: one thread at a time for each queue; queues are independent.
-/// Errors: Error(device_lost) once a kernel of this process faulted. Destruction waits for the work in flight.
+/// Errors: Error(device_lost) once a kernel of this process faulted. Destruction waits for the work for 5 s at most.
 class GPUMAP_API Queue {
  public:
   Queue() = default;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/cuda_driver.hpp"
+#include "device/cuda_free.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/gpu_device.hpp"
 #include "queue/queues.hpp"
@@ -74,7 +75,8 @@ class CudaFft final : public Fft {
     static_cast<void>(plan(1));
   }
   ~CudaFft() override {
-    if (const CudaContext::CleanupScope scope(*device_->cuda()); scope) {
+    // What a plan holds is freed with it.
+    if (const CudaFreeScope scope(*device_->cuda()); scope) {
       for (const auto& [batch, plan] : plans_) library_.destroy(plan);
     }
   }

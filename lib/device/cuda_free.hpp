@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "device/cuda_driver.hpp"
+#include "device/resident_registry.hpp"
+
+namespace gpumap {
+
+/// For calls of the driver that wait until the GPU runs nothing (Residents::Absence), in destructors: kernels that stay
+/// leave for them, and all that was submitted before is waited for, for patience_at_end at most. False where some of it
+/// still runs, and where the context is lost: then what was to be freed stays. Never throws.
+class CudaFreeScope {
+ public:
+  explicit CudaFreeScope(const CudaContext& context) noexcept
+      : absence_(context.residents()), scope_(settled(context)) {}
+  [[nodiscard]] explicit operator bool() const noexcept { return static_cast<bool>(scope_); }
+
+ private:
+  /// Work that does not end is given up, by which the scope is false.
+  static const CudaContext& settled(const CudaContext& context) noexcept {
+    static_cast<void>(context.settles(patience_at_end));
+    return context;
+  }
+
+  const Residents::Absence absence_;
+  const CudaContext::CleanupScope scope_;
+};
+
+}  // namespace gpumap

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+#include "device/stuck_work.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+
+#include "gpumap/printable.hpp"
+
+namespace gpumap {
+namespace {
+
+constexpr const char* nameless = "work of a queue";
+
+}  // namespace
+
+void StuckWork::note(const Fence& end, const std::string& work) {
+  if (end.signalled()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    may_run_ = true;
+    for (One& known : noted_) {
+      if (known.timeline.lock() != end.timeline()) continue;
+      known.until = std::max(known.until, end.value());
+      if (!work.empty()) known.work = work;
+      return;
+    }
+    noted_.push_back({end.timeline(), end.value(), work.empty() ? nameless : work});
+  }
+  std::fprintf(stderr,
+               "gpumap: %s still runs %d s after others began to wait for its end: what it uses stays allocated\n",
+               printable(work.empty() ? nameless : work).c_str(), static_cast<int>(patience_at_end.count()));
+}
+
+std::string StuckWork::running() const {
+  if (!may_run_) return {};
+  std::unique_lock lock(mutex_);
+  const std::vector<One> known = noted_;
+  lock.unlock();  // what a timeline does when it goes asks here again
+  for (const One& one : known) {
+    if (const auto timeline = one.timeline.lock(); timeline && timeline->completed() < one.until) return one.work;
+  }
+  lock.lock();
+  if (noted_.size() == known.size()) {
+    noted_.clear();
+    may_run_ = false;
+  }
+  return {};
+}
+
+bool StuckWork::any() const noexcept {
+  try {
+    return !running().empty();
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+}  // namespace gpumap
