@@ -10,21 +10,22 @@ namespace gpumap {
 Residents::Residents(std::uint32_t multiprocessors)
     : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
 
-bool Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares) {
+Residents::Room Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares) {
   std::unique_lock lock(mutex_);
   // The driver answers such a call within milliseconds of the last guest's leaving. One that takes longer waits for a
   // kernel that no guest runs, and may never return.
   changed_.wait_for(lock, std::chrono::seconds(10), [this] { return absences_ == 0; });
   std::uint64_t all = multiprocessors;
-  bool mixed = !shares && shares_ != 0;
+  const bool demanded = clusters_ != 0 || (!shares && shares_ != 0);
+  bool mixed = false;
   for (const Present& one : present_) {
     all += one.multiprocessors;
     mixed = mixed || one.shares != shares;
   }
-  const bool crowded = all >= multiprocessors_ || mixed || clusters_ != 0;
+  const bool crowded = all >= multiprocessors_ || mixed || demanded;
   if (crowded) ask_all_to_leave();
   present_.push_back({&guest, multiprocessors, shares});
-  return crowded;
+  return demanded ? Room::demanded : crowded ? Room::crowded : Room::free;
 }
 
 void Residents::ask_all_to_leave() const noexcept {

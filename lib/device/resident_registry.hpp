@@ -28,12 +28,18 @@ class Residents {
 
   explicit Residents(std::uint32_t multiprocessors);
 
+  /// What a guest that comes finds.
+  enum class Room {
+    free,      ///< it may stay, and wait on the GPU for others
+    crowded,   ///< it may stand where others have to run: it may stay, and does not wait on the GPU for anybody
+    demanded,  ///< crowded, and a Demand needs what it stands on: it leaves behind each submission, for what is
+               ///< launched behind its frames can begin only then
+  };
   /// Before a guest's kernel is launched, on so many multiprocessors at most, which can all be its own when it is
-  /// alone; `shares` where they are those of a share. Waits while an Absence lasts, for 10 s at most. Where it might
-  /// stand where somebody else has to run, asks the others to leave, and is true: then the guest is not to wait on the
-  /// GPU for anybody. That is so where all together leave no multiprocessor free, and where there is a Demand that it
-  /// may be in the way of.
-  [[nodiscard]] bool come(Guest& guest, std::uint32_t multiprocessors, bool shares);
+  /// alone; `shares` where they are those of a share. Waits while an Absence lasts, for 10 s at most. Where there is
+  /// not room for all, because together they leave no multiprocessor free or because of a Demand, asks the others to
+  /// leave.
+  [[nodiscard]] Room come(Guest& guest, std::uint32_t multiprocessors, bool shares);
   /// It was told to leave, or was not launched. From here on nobody asks it.
   void leave(Guest& guest) noexcept;
 

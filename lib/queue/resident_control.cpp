@@ -55,7 +55,7 @@ void Stay::prepare(const ResidentKernel& kernel, const Grid& grid) {
   threads_ = grid.threads;
   room_ = room_for(kernel);
   blocks_ = std::min(wanted(grid), room_);
-  crowded_ = residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0);
+  found_ = residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0);
 }
 
 /// Blocks that can be there at a time: a turn waits for all of them.

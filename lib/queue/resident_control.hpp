@@ -35,7 +35,9 @@ class Stay final : private Residents::Guest {
   std::shared_ptr<const void> end() noexcept;
 
   /// It came, or comes, where others may find no multiprocessor for it: it is not to wait for any on the GPU.
-  [[nodiscard]] bool is_crowded() const noexcept { return crowded_; }
+  [[nodiscard]] bool is_crowded() const noexcept { return found_ != Residents::Room::free; }
+  /// Others have to run just where it is: it leaves behind each submission.
+  [[nodiscard]] bool is_demanded() const noexcept { return found_ == Residents::Room::demanded; }
   [[nodiscard]] bool is_asked_to_leave() const noexcept { return asked_; }
   void note_use() noexcept { used_ = true; }
   /// Idle or there for long enough, or asked to leave. `posted`: its timeline's value when nothing is left to do.
@@ -62,7 +64,7 @@ class Stay final : private Residents::Guest {
   Clock::time_point came_, idle_look_;  ///< when it came, and when it may be found idle
   std::array<std::uint32_t, 3> threads_{};
   std::uint32_t blocks_ = 0, room_ = 0;  ///< of what is there: blocks, and how many could be
-  bool crowded_ = false;
+  Residents::Room found_ = Residents::Room::free;  ///< when it came
   bool used_ = false;  ///< since the last look
 };
 

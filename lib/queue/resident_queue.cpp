@@ -145,6 +145,7 @@ class ResidentQueue final : public Queue {
       timeline_->signal(++posted_);
       stream_used_ = false;
     }
+    if (stay_.is_demanded()) leave();
     return {timeline_, posted_};
   }
 

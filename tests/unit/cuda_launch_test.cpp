@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/resident_registry.hpp"
 #include "device/vulkan_device.hpp"
 #include "driver_calls.hpp"
 #include "fake_cuda_launch.hpp"
@@ -214,6 +215,24 @@ TEST_F(CudaLaunchTest, AKernelThatDoesNotEndHoldsNobodyUp) {
   for (auto* graphs : {&fake_cuda::graphs, &fake_cuda::made_graphs}) {
     graphs->end([](const fake_cuda::Launch* graph) { delete graph; });
   }
+}
+
+// A share needs room as long as something may be launched on it, and not as long as somebody has a fence of it.
+TEST_F(CudaLaunchTest, TheDemandOfAShareEndsWithItsQueue) {
+  class Guest final : public Residents::Guest {
+    void ask_to_leave() noexcept override {}
+  } guest;
+  Residents& residents = device_->cuda()->residents();
+  const fake_cuda::Kernel kernel([](const gpumap_frame&) {});
+  auto queue = queue_of({.sm_share = 0.25});
+  queue->launch(kernel, {}, numbered(1));
+  const Fence fence = queue->submit();
+  EXPECT_EQ(residents.come(guest, 0, false), Residents::Room::demanded);
+  residents.leave(guest);
+  queue.reset();
+  EXPECT_TRUE(fence.signalled());
+  EXPECT_EQ(residents.come(guest, 0, false), Residents::Room::free);
+  residents.leave(guest);
 }
 
 TEST_F(CudaLaunchTest, PriorityIsTheStreams) {

@@ -233,42 +233,75 @@ class Notes final : public Residents::Guest {
 TEST(ResidentsTest, MakesRoomForSharesAndClusters) {
   Residents residents(132);
   Notes one, other;
-  EXPECT_FALSE(residents.come(one, 131, false));
+  using Room = Residents::Room;
+  EXPECT_EQ(Room::free, residents.come(one, 131, false));
   {
     const Residents::Demand share(residents, Residents::Needs::share);
     EXPECT_EQ(one.asked, 1) << "from now on it may stand where the share is";
     residents.leave(one);
-    EXPECT_TRUE(residents.come(one, 1, false));
+    EXPECT_EQ(Room::demanded, residents.come(one, 1, false));
     residents.leave(one);
     // Guests of shares have theirs, and are in nobody's way.
-    EXPECT_FALSE(residents.come(one, 9, true));
-    EXPECT_FALSE(residents.come(other, 100, true));
+    EXPECT_EQ(Room::free, residents.come(one, 9, true));
+    EXPECT_EQ(Room::free, residents.come(other, 100, true));
     residents.leave(other);
     // One without makes it leave: their multiprocessors may be the same.
-    EXPECT_TRUE(residents.come(other, 2, false));
+    EXPECT_EQ(Room::demanded, residents.come(other, 2, false));
     EXPECT_EQ(one.asked, 2);
     residents.leave(one);
-    EXPECT_TRUE(residents.come(one, 9, true));
+    EXPECT_EQ(Room::crowded, residents.come(one, 9, true));
     EXPECT_EQ(other.asked, 1);
     residents.leave(one);
     residents.leave(other);
-    EXPECT_TRUE(residents.come(one, 132, true)) << "a share of all of them";
+    EXPECT_EQ(Room::crowded, residents.come(one, 132, true)) << "a share of all of them";
     residents.leave(one);
   }
-  EXPECT_FALSE(residents.come(one, 120, false));
+  EXPECT_EQ(Room::free, residents.come(one, 120, false));
   {
     const Residents::Demand cluster(residents, Residents::Needs::cluster);
     EXPECT_EQ(one.asked, 3);
-    EXPECT_TRUE(residents.come(other, 1, true));
+    EXPECT_EQ(Room::demanded, residents.come(other, 1, true));
     residents.leave(other);
     residents.leave(one);
-    EXPECT_TRUE(residents.come(one, 120, false));
+    EXPECT_EQ(Room::demanded, residents.come(one, 120, false));
     residents.leave(one);
   }
-  EXPECT_FALSE(residents.come(one, 120, false));
-  EXPECT_FALSE(residents.come(other, 11, false));
+  EXPECT_EQ(Room::free, residents.come(one, 120, false));
+  EXPECT_EQ(Room::free, residents.come(other, 11, false));
   residents.leave(other);
-  EXPECT_TRUE(residents.come(other, 12, false));
+  EXPECT_EQ(Room::crowded, residents.come(other, 12, false));
+}
+
+// One without a share, before what is launched on a share: that needs multiprocessors that it stands on, and begins
+// behind its frames. It is not to stay there until it is idle.
+TEST_F(ResidentOrder, LeavesBehindEachSubmissionWhereAShareNeedsRoom) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(multiprocessors - 1);
+  put(*resident, kernel, 0, 2);
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(present, 1) << "nobody needs room yet";
+  auto share = std::make_unique<Residents::Demand>(device_->cuda()->residents(), Residents::Needs::share);
+  // What is launched on the share begins once no kernel stays.
+  const auto launched = create_cuda_queue(device_);
+  std::atomic<int> began{0};
+  for (std::uint64_t n = 1; n < 6; ++n) {
+    put(*resident, kernel, n, 2);
+    EXPECT_EQ(launched->wait(resident->submit(), never), WaitResult::ready);
+    fake_cuda::of(stream_of(*launched)).push([&began] {
+      for (const Deadline end = Clock::now() + patience; Clock::now() < end; std::this_thread::yield()) {
+        if (held != 0) continue;
+        ++began;
+        return;
+      }
+    });
+    ASSERT_TRUE(done(launched->submit()));
+    ASSERT_EQ(began, static_cast<int>(n));
+  }
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0, 1, 2, 3, 4, 5}));
+  share.reset();
+  put(*resident, kernel, 6, 2);
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(present, 1) << "nobody needs room any more";
 }
 
 // Nor two that have all of them together, where the second waits for the first.
