@@ -82,6 +82,15 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            "#include \"mine.h\"\n" + one + "if (x) return; mine(); }",
            "#include \"mine.h\"\n" + one + "MINE(x); __syncthreads(); }",
            "#include <cooperative_groups.h>\n" + one + "if (x) return; }",
+           "#define JOIN(a, b) a##b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
+           "#define JOIN(a, b) a /* */ %:%: /* */ b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
+           "#define JOIN(a, b) a \\\n ## \\\n b\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
+           "#define LEAVE(b) ret##b\n" + one + "if (x) LEAVE(urn); __syncthreads(); }",
+           "#define LEAVE ret##urn\n" + one + "if (x) LEAVE; __syncthreads(); }",
+           "#define JOIN(a, b, c) a##b##c\n" + one + "if (x) JOIN(re, tu, rn); __syncthreads(); }",
+           "#define JOIN(a, ...) a##__VA_ARGS__\n" + one + "if (x) JOIN(ret, urn); __syncthreads(); }",
+           "#define JOIN(a, b) a##b\n" + one + "if (x) return; JOIN(__sync, threads)(); }",
+           "#define JOIN(a, b) a##b\n" + one + "if (x) JOIN(ret, urn); JOIN(__sync, threads)(); }",
            one + "if (x == '\"') return; s = \"//\"; __syncthreads(); }",
        }) {
     EXPECT_THAT(refusal(cuda(both)), HasSubstr("threads end early")) << both;
@@ -99,6 +108,10 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "__syncthreads(); printf(\"exit code\"); }",
            one + "if (x) return; asm volatile(\"add.u32 %0, %1, 1;\\n\\t\" : \"=r\"(exit) : \"r\"(x)); }",
            "#include \"mine.h\"\n" + one + "x = mine(); }",
+           "#define NAMED(x) table_##x\n" + one + "__syncthreads(); NAMED(one) = 1; }",
+           "#define NAMED(x) x##_of_two\n" + one + "if (x) return; NAMED(one) = 1; }",
+           "#define LOG(text, ...) printf(text, ##__VA_ARGS__)\n" + one + "__syncthreads(); LOG(\"%d\", 1); }",
+           "#define TEXT(x) #x\n" + one + "__syncthreads(); printf(TEXT(x)); }",
        }) {
     EXPECT_EQ(refusal(cuda(fine)), "") << fine;
   }

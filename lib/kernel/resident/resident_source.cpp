@@ -44,7 +44,7 @@ constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// A name, a keyword or a number of a source, one of ( ) { } ; : #, or what is between the quotes of a string
+/// A name, a keyword or a number of a source, one of ( ) { } ; : # ##, or what is between the quotes of a string
 struct Word {
   std::string_view text;
   bool quoted = false;
@@ -58,6 +58,17 @@ class Words {
     while (at_ < code_.size()) read();
   }
   [[nodiscard]] const std::vector<Word>& all() const noexcept { return words_; }
+  /// Nothing but blanks and comments of one line are between a word and the one behind it.
+  [[nodiscard]] bool touch(const Word& word, const Word& next) const noexcept {
+    const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());
+    std::string_view between = code_.substr(at, static_cast<std::size_t>(next.text.data() - code_.data()) - at);
+    while (!between.empty()) {
+      const std::size_t comment = between.starts_with("/*") ? between.find("*/", 2) : between.npos;
+      if (comment == between.npos && between[0] != ' ' && between[0] != '\t') return false;
+      between.remove_prefix(comment == between.npos ? 1 : comment + 2);
+    }
+    return true;
+  }
   /// Up to the end of its line.
   [[nodiscard]] std::string_view behind(const Word& word) const noexcept {
     const auto at = static_cast<std::size_t>(word.text.data() + word.text.size() - code_.data());
@@ -106,6 +117,12 @@ class Words {
       }
     } else {
       if (begins_line_ && (c == '#' || comes("%:"))) directive_ = true;
+      if (const std::size_t pastes = comes("##") ? 2 : comes("%:%:") ? 4 : 0; pastes != 0) {
+        words_.push_back({code_.substr(at_, pastes), false, directive_});
+        begins_line_ = false;
+        at_ += pastes;
+        return;
+      }
       if (c == '\n') directive_ = false;
       if (std::string_view("(){};:#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
@@ -152,6 +169,16 @@ bool is_wait(std::string_view word) noexcept {
 
 bool is_ptx_wait(std::string_view word) noexcept {
   return std::ranges::find(ptx_waits, word) != ptx_waits.end();
+}
+
+/// A word of which `part` is a part may be an end or a wait: macros that put words together (##) hide what they make.
+bool may_hide(std::string_view part) noexcept {
+  constexpr std::array<std::string_view, 12> others{
+      "return", "goto",    "asm",        "__asm__",         "__syncthreads", "__syncwarp",
+      "_sync",  "__shfl_", "__nvvm_bar", "__pipeline_wait", "__global__",    "global",
+  };
+  const auto has = [part](std::string_view word) { return word.find(part) != word.npos; };
+  return std::ranges::any_of(others, has) || std::ranges::any_of(waits, has);
 }
 
 /// `text` of asm(), as words of PTX.
@@ -238,6 +265,7 @@ class Search {
     }
     const std::filesystem::path file = source.name;
     read(source.code, file.parent_path());
+    if (unknown_ == pasted && found_.by.empty() && found_.wait.empty()) found_ = {unknown_, unknown_};
     if (!unknown_.empty() && found_.by.empty() != found_.wait.empty()) {
       (found_.by.empty() ? found_.by : found_.wait) = unknown_;
     }
@@ -251,9 +279,12 @@ class Search {
     const Words read(code);
     const std::vector<Word>& words = read.all();
     std::size_t kernel_ends = 0;
+    std::size_t macro = 0;  // the `define` of a line that pastes
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto& [text, quoted, directive] = words[i];
       if (quoted) continue;
+      if (directive && text == "define") macro = i;
+      if (directive && (text == "##" || text == "%:%:") && pastes(read, macro, i)) unknown_ = pasted;
       const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
       const bool begins_kernel = text == "__global__" || (text == "global" && is_of_attribute(words, i));
       if (begins_kernel && directive) by_macro_ = true;
@@ -267,6 +298,26 @@ class Search {
         include(text, read.behind(words[i]), folder);
       }
     }
+  }
+
+  /// The ## at word `at`, of the macro whose `define` is word `macro`, may make any word: what it puts together are
+  /// parameters, or parts of what is looked for.
+  [[nodiscard]] static bool pastes(const Words& read, std::size_t macro, std::size_t at) {
+    const std::vector<Word>& words = read.all();
+    if (at == 0 || at + 1 >= words.size()) return false;
+    const Word &before = words[at - 1], &after = words[at + 1];
+    // Else one side is no name: what comes of it is none either.
+    if (!read.touch(before, words[at]) || !read.touch(words[at], after)) return false;
+    const auto any_word = [&](const Word& word) {
+      if (word.quoted || !is_of_name(word.text[0])) return word.text == "##" || word.text == "%:%:";
+      if (word.text == "__VA_ARGS__" || may_hide(word.text)) return true;
+      if (macro + 2 >= words.size() || words[macro + 2].text != "(") return false;
+      for (std::size_t i = macro + 3; i < at && words[i].text != ")"; ++i) {
+        if (words[i].text == word.text) return true;
+      }
+      return false;
+    };
+    return any_word(before) && any_word(after);
   }
 
   void read_asm(const std::optional<std::string>& text) {
@@ -319,10 +370,11 @@ class Search {
   }
 
   static constexpr std::size_t most_files = 100;
+  static constexpr std::string_view pasted = "a ## that may make any word";
   const KernelSource& source_;
   EarlyEnd found_;
   std::string exit_;
-  std::string unknown_;  ///< "#include": of something that cannot be looked at
+  std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
   std::set<std::filesystem::path> files_;
   bool by_macro_ = false;  ///< a macro begins kernels: where they end is unknown
 };
