@@ -23,8 +23,18 @@ const std::shared_ptr<Mapping>& FrameHistory::room(std::size_t bytes) {
   if (memory && memory->bytes() >= bytes) return memory;
   // Half as much again each time, so that what is outgrown by frames of rising sizes stays within twice what is used.
   const std::size_t wanted = std::max({bytes, memory ? memory->bytes() / 2 * 3 : 0, std::size_t{16}});
+  const auto allocate = [this](std::size_t room) {
+    return device_->allocate({.placement = Placement::device, .bytes = room}, backend_);
+  };
   try {
-    auto larger = device_->allocate({.placement = Placement::device, .bytes = (wanted + 15) / 16 * 16}, backend_);
+    std::shared_ptr<Mapping> larger;
+    try {
+      larger = allocate((wanted + 15) / 16 * 16);
+    } catch (const Error& error) {
+      // Room for frames to come is not worth this one.
+      if (error.code() != ErrorCode::no_memory || wanted == bytes || bytes == 0) throw;
+      larger = allocate(bytes);
+    }
     if (memory) outgrown_.push_back(std::move(memory));
     memory = std::move(larger);
   } catch (const Error& error) {

@@ -123,17 +123,25 @@ Tables::Loaded Tables::load(const Table& table) const {
     const std::size_t got = read_some(what, file.descriptor, staging->host(), wanted);
     staging->flush(0, got);
     queue->copy(*staging, 0, *made.memory, at, got);
-    if (queue->submit().wait(ends_, Clock::now() + longest_copy) != WaitResult::ready) {
+    const Fence copied = queue->submit();
+    WaitResult waited = copied.wait(ends_, Clock::now() + longest_copy);
+    const bool cancelled = waited == WaitResult::cancelled;
+    // Nobody wants the table any more. As a rule the copy ends within milliseconds, and what it uses can go.
+    if (cancelled) waited = copied.wait_for(patience_at_end);
+    if (waited != WaitResult::ready) {
+      copied.give_up(what);
       for (const std::shared_ptr<const void>& used :
            {std::shared_ptr<const void>(made.memory), std::shared_ptr<const void>(staging),
             std::shared_ptr<const void>(queue)}) {
         keep_for_good(used);
       }
+      const auto patience = cancelled ? patience_at_end : longest_copy;
       throw Error(
           ErrorCode::io,
           fmt::format("{}: the GPU has not taken {} bytes of it for {} s: a kernel on it does not end: end that one",
-                      what, got, longest_copy.count()));
+                      what, got, patience.count()));
     }
+    if (cancelled) throw Error(ErrorCode::io, fmt::format("{}: given up, as its kernel ends", what));
     at += got;
     if (got < wanted) break;
   }

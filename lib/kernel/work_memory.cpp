@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "gpumap/error.hpp"
+
 namespace gpumap {
 
 std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
@@ -13,7 +15,17 @@ std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
       wanted = std::max(wanted, (memory_->bytes() / 2 * 3 + 15) / 16 * 16);
       memory_.reset();
     }
-    memory_ = device_->allocate({.placement = Placement::device, .bytes = wanted}, backend_);
+    const auto allocate = [this](std::uint64_t room) {
+      return device_->allocate({.placement = Placement::device, .bytes = room}, backend_);
+    };
+    try {
+      memory_ = allocate(wanted);
+    } catch (const Error& error) {
+      // Room for frames to come is not worth this one.
+      const std::uint64_t least = std::max<std::uint64_t>(bytes, 1);
+      if (error.code() != ErrorCode::no_memory || wanted == least) throw;
+      memory_ = allocate(least);
+    }
   }
   return memory_->address(backend_);
 }

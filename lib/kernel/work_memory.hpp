@@ -17,8 +17,8 @@ class WorkMemory {
   WorkMemory(std::shared_ptr<Device> device, Backend backend) : device_(std::move(device)), backend_(backend) {}
 
   /// The address of at least `bytes` bytes, for what is launched on `queue` from here on. Where it has to grow it waits
-  /// for what uses it, and takes half as much again, so that frames of rising sizes seldom wait. Throws QueueCancelled,
-  /// Error(no_memory | device_lost).
+  /// for what uses it, and takes half as much again, so that frames of rising sizes seldom wait; where there is not
+  /// that much, just `bytes`. Throws QueueCancelled, Error(no_memory | device_lost); then there is none.
   [[nodiscard]] std::uint64_t ready(Queue& queue, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t address() const { return memory_ ? memory_->address(backend_) : 0; }
   [[nodiscard]] std::uint64_t bytes() const { return memory_ ? memory_->bytes() : 0; }

@@ -8,8 +8,8 @@ namespace gpumap {
 
 std::uint64_t DeviceTable::ready(Queue& queue) {
   const std::size_t bytes = values_.size() * sizeof(float);
+  if (!staging_.empty()) std::erase_if(staging_, [](const Staging& one) { return one.copied.signalled(); });
   if (!stale_) return memory_.address();
-  std::erase_if(staging_, [](const Staging& one) { return one.copied.signalled(); });
   const std::uint64_t address = memory_.ready(queue, bytes);
   const auto staging = device_->allocate({.placement = Placement::host, .bytes = bytes}, backend_);
   std::memcpy(staging->host(), values_.data(), bytes);
