@@ -38,6 +38,7 @@ Checker::~Checker() {
     ends_ = true;
   }
   changed_.notify_all();
+  // Ends: the thread looks at ends_ after each frame, and only calculates.
   if (thread_.joinable()) thread_.join();
 }
 

@@ -281,7 +281,9 @@ void Loop::stop() {
   answered_.stop();
   checked_.stop();
   gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
+  // Ends: both gates are stopped, and the pad of a pipeline in NULL takes nothing more.
   if (driving_.joinable()) driving_.join();
+  // Ends: the same.
   if (following_.joinable()) following_.join();
   gst_pad_set_active(pad_.get(), FALSE);
   if (pool_) gst_buffer_pool_set_active(pool_.get(), FALSE);

@@ -23,6 +23,7 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t)>& work
       for (std::size_t i = worker; i < count; i += workers) work(i);
     });
   }
+  // Ends: each has its part of `count` calls, which calculate.
   for (std::thread& thread : threads) thread.join();
 }
 

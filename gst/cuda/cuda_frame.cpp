@@ -38,6 +38,7 @@ CudaLoans::~CudaLoans() {
     ended_ = true;
   }
   changed_.notify_all();
+  // Ends: the thread looks at ended_ every 2 ms, and asks fences without waiting for them.
   if (watcher_.joinable()) watcher_.join();
 }
 

@@ -95,6 +95,7 @@ Ticker::~Ticker() {
     ends_ = true;
   }
   changed_.notify_all();
+  // Ends: the thread looks at ends_ after each report.
   if (thread_.joinable()) thread_.join();
   call_(true);
 }

@@ -171,6 +171,7 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
 
 Inlet::~Inlet() {
   stopping_ = true;
+  // Ends: each wait of the thread has a limit, and it looks at stopping_ then.
   thread_.join();
   channel_->set_far_sink(nullptr);
   channel_->detach_sink(false, 0);  // drops queued frames

@@ -137,6 +137,7 @@ void Outlet::stop(bool drained) {
   stopping_ = true;
   channel_->set_event_handler(nullptr);
   channel_->set_far_slots({});
+  // Ends: each wait of the thread has a limit, and it looks at stopping_ then.
   thread_.join();
   close_door();
   set_server(nullptr);

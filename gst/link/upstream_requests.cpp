@@ -61,7 +61,9 @@ UpstreamRequests::~UpstreamRequests() {
     stopping_ = true;
   }
   changed_.notify_all();
+  // Ends: the thread looks at stopping_ after each question, which is answered within upstream's own calls.
   thread_.join();
+  // Ends: likewise, after a client's seek.
   if (waiting_thread_.joinable()) waiting_thread_.join();
 }
 

@@ -79,6 +79,7 @@ Helpers::~Helpers() {
     helper->call.fetch_add(1, std::memory_order_release);
     helper->call.notify_one();
   }
+  // Ends: a helper copies its part, and looks at stop_ when it is called.
   for (const auto& helper : crew_) helper->thread.join();
 }
 

@@ -41,6 +41,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
   next_look_ = now + 100ms;
   if (compiling_.valid()) {
     if (compiling_.wait_for(0s) != std::future_status::ready) return {};
+    // Ends: it is ready.
     return compiling_.get();
   }
   const std::optional<FileStamp> before = std::exchange(seen_, FileStamp::of(settings_.location));

@@ -174,6 +174,7 @@ std::string Tables::refresh(const Fence& launched) {
   if (now < next_look_ || is_busy(loading_)) return {};
   next_look_ = now + 100ms;
   if (loading_.valid()) {
+    // Ends: it is not busy.
     Loaded loaded = loading_.get();
     // Of a version that changed while it was read nothing is known: the next look finds what came of it.
     if (loaded.changed) tables_[loading_table_].taken.reset();

@@ -209,6 +209,7 @@ std::vector<ReadLease> LinkServer::State::leave(Deadline deadline) {
 void LinkServer::State::stop() noexcept {
   stopping = true;
   wake_service();
+  // Ends: the thread is woken, and does not wait for any client.
   if (service.joinable()) service.join();
   const std::lock_guard lock(mutex);
   for (std::uint32_t index = 0; index < max_link_clients; ++index) {

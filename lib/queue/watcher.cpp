@@ -33,6 +33,7 @@ void Watcher::stop() noexcept {
     ends_ = true;
   }
   changed_.notify_all();
+  // Ends: the thread looks at ends_ after each look.
   thread_.join();
 }
 

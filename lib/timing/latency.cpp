@@ -276,6 +276,7 @@ LatencyLog::~LatencyLog() {
     ends_ = true;
   }
   reader_->ending.notify_all();
+  // Ends: the thread looks at ends_ after each interval, and asks spans without waiting for them.
   if (reader_->thread.joinable()) reader_->thread.join();
 }
 

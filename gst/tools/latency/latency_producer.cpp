@@ -97,6 +97,7 @@ void Producer::start() {
 void Producer::stop() {
   gate_.stop();
   if (pad_) gst_pad_set_active(pad_.get(), FALSE);
+  // Ends: the gate is stopped, and the pad takes nothing more.
   if (thread_.joinable()) thread_.join();
   if (pool_) gst_buffer_pool_set_active(pool_.get(), FALSE);
   pool_.reset();

@@ -21,6 +21,7 @@ Team::~Team() {
   over_ = true;
   generation_.fetch_add(1);
   generation_.notify_all();
+  // Ends: a helper copies its part, and looks at over_ when it is called.
   for (std::thread& helper : helpers_) helper.join();
 }
 
