@@ -512,6 +512,7 @@ Ring::State::~State() {
           std::fprintf(stderr,
                        "gpumap: GPU work still reads slot %u of a ring 5 s after its end: %zu bytes stay allocated\n",
                        slot, mapping->bytes());
+          for (; slot < limits.slots; ++slot) pending.fences(slot).give_up();
           keep_for_good(mapping);
           return;
         }

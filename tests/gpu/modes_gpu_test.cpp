@@ -281,45 +281,82 @@ TEST_P(Modes, ThreeInARow) {
   EXPECT_EQ(stat_text(pipeline.element("three"), "mode"), "launch");
 }
 
-// What is launched on a share needs just the multiprocessors that one which stays may stand on, and a cluster several
-// at a time: neither waits for the other.
-TEST_P(Modes, BehindAShareAndACluster) {
-  if (mode() != "resident") GTEST_SKIP() << "what is launched stands in nobody's way";
-  const std::string cluster = folder_.add(
-      "cluster.cu",
-      "// gpumap: block 128\n// gpumap: grid 16\n#include <gpumap/kernel.h>\n"
-      "extern \"C\" __global__ void __cluster_dims__(8, 1, 1) cluster(gpumap_frame frame) {\n"
-      "  for (gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x; i < frame.in.bytes; i += 128 * gridDim.x) {\n"
-      "    ((gpumap_u8*)frame.out.plane[0])[i] = ((const gpumap_u8*)frame.in.plane[0])[i] + 1;\n  }\n}\n");
-  struct Case {
-    std::string first;
-    const char* blocks;
-    bool of_share;
-  };
-  for (const Case& one : {Case{kernel_in("launch", mixing, "name=first sm-share=0.07"), "131", true},
-                          Case{"gpumapkernel name=first location=" + cluster + " ", "120", false}}) {
-    Pipeline pipeline(
-        line(one.first + "! " + kernel(mixing, std::string("name=kernel resident-blocks=") + one.blocks)));
-    if (!pipeline.reach(GST_STATE_READY) || pipeline.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-      // An older driver, or a GPU without clusters.
-      std::printf("%s: %s\n", one.first.c_str(), pipeline.wait(5s).c_str());
-      continue;
-    }
-    Mixed first, second;
-    for (unsigned i = 0; i < times(300, 20); i += 3) {
-      for (unsigned k = i; k < i + 3; ++k) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(k), k)));
-      for (unsigned k = i; k < i + 3; ++k) {
-        Data expected = any_frame(k);
-        if (one.of_share) {
-          expected = first.next(expected);
-        } else {
-          for (std::byte& byte : expected) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 1);
-        }
-        ASSERT_EQ(next_of(pipeline), second.next(expected)) << "frame " << k;
+/// A kernel that stays beside another one that needs just the multiprocessors that it may stand on, or several at a
+/// time: one launched on a share, and one of clusters.
+class BesideAShareAndACluster : public Modes {
+ protected:
+  /// Frames through both, in this order.
+  void frames_through(bool stays_first) {
+    if (mode() != "resident") GTEST_SKIP() << "what is launched stands in nobody's way";
+    const std::string cluster = folder_.add(
+        "cluster.cu",
+        "// gpumap: block 128\n// gpumap: grid 16\n#include <gpumap/kernel.h>\n"
+        "extern \"C\" __global__ void __cluster_dims__(8, 1, 1) cluster(gpumap_frame frame) {\n"
+        "  for (gpumap_u64 i = 128ull * blockIdx.x + threadIdx.x; i < frame.in.bytes; i += 128 * gridDim.x) {\n"
+        "    ((gpumap_u8*)frame.out.plane[0])[i] = ((const gpumap_u8*)frame.in.plane[0])[i] + 1;\n  }\n}\n");
+    struct Case {
+      std::string other;
+      const char* blocks;
+      bool of_share;
+    };
+    for (const Case& one : {Case{kernel_in("launch", mixing, "name=other sm-share=0.07"), "131", true},
+                            Case{"gpumapkernel name=other location=" + cluster + " ", "120", false}}) {
+      const std::string stays = kernel(mixing, std::string("name=kernel resident-blocks=") + one.blocks);
+      Pipeline pipeline(line(stays_first ? stays + "! " + one.other : one.other + "! " + stays));
+      if (!pipeline.reach(GST_STATE_READY) || pipeline.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+        // An older driver, or a GPU without clusters.
+        std::printf("%s: %s\n", one.other.c_str(), pipeline.wait(5s).c_str());
+        continue;
       }
+      Mixed mixed, shared;
+      const auto through_other = [&](Data frame) {
+        if (one.of_share) return shared.next(frame);
+        for (std::byte& byte : frame) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 1);
+        return frame;
+      };
+      for (unsigned i = 0; i < times(300, 20); i += 3) {
+        for (unsigned k = i; k < i + 3; ++k) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(k), k)));
+        for (unsigned k = i; k < i + 3; ++k) {
+          const Data expected =
+              stays_first ? through_other(mixed.next(any_frame(k))) : mixed.next(through_other(any_frame(k)));
+          ASSERT_EQ(next_of(pipeline), expected) << "frame " << k;
+        }
+      }
+      expect_mode(pipeline);
     }
-    expect_mode(pipeline);
   }
+};
+INSTANTIATE_TEST_SUITE_P(Gpu, BesideAShareAndACluster, testing::Values("launch", "resident"), mode_name);
+
+// It comes, and may stand where the other one still has to run before its frame is there.
+TEST_P(BesideAShareAndACluster, BehindAShareAndACluster) {
+  frames_through(false);
+}
+
+// The other one begins behind its frames: it is not to stay there.
+TEST_P(BesideAShareAndACluster, BeforeAShareAndACluster) {
+  frames_through(true);
+}
+
+// The share comes while the kernel stays, and frames go on.
+TEST_P(BesideAShareAndACluster, BeforeAShareThatComesLater) {
+  if (mode() != "resident") GTEST_SKIP() << "what is launched stands in nobody's way";
+  Pipeline first(line(kernel(mixing, "name=kernel resident-blocks=131")));
+  ASSERT_NE(first.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Mixed mixed;
+  for (unsigned i = 0; i < 10; ++i) ASSERT_EQ(through(first, any_frame(i)), mixed.next(any_frame(i)));
+  for (unsigned turn = 0; turn < 2; ++turn) {
+    Pipeline second(line(kernel_in("launch", mixing, "name=other sm-share=0.07")));
+    if (!second.reach(GST_STATE_READY) || second.set_state(GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
+      GTEST_SKIP() << second.wait(5s);
+    }
+    Mixed shared;
+    for (unsigned i = 0; i < times(300, 20); ++i) {
+      ASSERT_EQ(through(first, any_frame(i)), mixed.next(any_frame(i))) << "frame " << i;
+      ASSERT_EQ(through(second, any_frame(i)), shared.next(any_frame(i))) << "frame " << i << " on the share";
+    }
+  }
+  expect_mode(first);
 }
 
 TEST_P(Modes, OnAShareOfTheGpu) {

@@ -4,10 +4,12 @@
 #include <gmock/gmock.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend_bench.hpp"
@@ -19,16 +21,23 @@
 namespace gpumap {
 namespace {
 
-/// Each block of a page that is a whole kernel in GLSL.
-std::vector<std::string> kernels_of(const std::filesystem::path& page) {
+/// Where the pages are: a machine with a GPU may have the programs alone, and names the folder.
+std::filesystem::path pages() {
+  const char* const named = std::getenv("GPUMAP_PAGES");
+  return named != nullptr ? std::filesystem::path(named) : std::filesystem::path(GPUMAP_EXAMPLES).parent_path();
+}
+
+/// Each block of a page that is a whole kernel, in GLSL or in CUDA C++.
+std::vector<std::string> kernels_of(const std::filesystem::path& page, Backend backend) {
   std::ifstream file(page);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const std::string opening = "```glsl\n";
+  const std::string opening = backend == Backend::cuda ? "```c++\n" : "```glsl\n";
   std::vector<std::string> made;
   for (std::size_t at = text.find(opening); at != text.npos; at = text.find(opening, at)) {
     at += opening.size();
     const std::size_t end = text.find("```", at);
-    made.push_back(text.substr(at, end - at));
+    std::string code = text.substr(at, end - at);
+    if (backend != Backend::cuda || code.find("__global__") != code.npos) made.push_back(std::move(code));
     at = end;
   }
   return made;
@@ -60,19 +69,25 @@ FrameLayout output_of(const std::string& declared, const FrameLayout& in) {
 }
 
 class PageKernels : public BackendTest {};
+#ifdef GPUMAP_TEST_GPU
+const bool needs_gpu = (BackendTest::accept_software = false, true);
+INSTANTIATE_TEST_SUITE_P(Gpu, PageKernels, ::testing::Values(Backend::cuda, Backend::vulkan));
+#else
 INSTANTIATE_TEST_SUITE_P(Vulkan, PageKernels, ::testing::Values(Backend::vulkan));
+#endif
 
 TEST_P(PageKernels, StayWithinTheirBounds) {
   const TemporaryFolder folder;
-  const std::filesystem::path root = std::filesystem::path(GPUMAP_EXAMPLES).parent_path();
+  const std::filesystem::path root = pages();
+  if (!std::filesystem::exists(root / "lib/kernel/README.md")) GTEST_SKIP() << "no pages here: GPUMAP_PAGES names none";
   std::ofstream(folder.path() / "curve.u8") << std::string(256, 'c');
   std::size_t kernels = 0;
   for (const char* page : {"README.md", "lib/kernel/README.md"}) {
-    for (const std::string& code : kernels_of(root / page)) {
+    for (const std::string& code : kernels_of(root / page, GetParam())) {
       SCOPED_TRACE(code);
       ++kernels;
       KernelSettings settings;
-      settings.location = folder.path() / "page.comp";
+      settings.location = folder.path() / (GetParam() == Backend::cuda ? "page.cu" : "page.comp");
       settings.backend = GetParam();
       settings.check_bounds = true;
       std::ofstream(settings.location) << code;
@@ -106,7 +121,7 @@ TEST_P(PageKernels, StayWithinTheirBounds) {
       }
     }
   }
-  EXPECT_GE(kernels, 7U);
+  EXPECT_GE(kernels, GetParam() == Backend::cuda ? 1U : 7U);
 }
 
 }  // namespace

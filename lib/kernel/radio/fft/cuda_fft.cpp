@@ -7,6 +7,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -68,6 +69,9 @@ const Cufft* cufft() {
   return library;
 }
 
+/// To plan, the driver waits until the GPU runs nothing: for work that does not end nobody waits there.
+constexpr std::chrono::seconds longest_before_planning{60};
+
 class CudaFft final : public Fft {
  public:
   CudaFft(std::shared_ptr<GpuDevice> device, const Cufft& library, std::uint32_t size)
@@ -104,6 +108,7 @@ class CudaFft final : public Fft {
 
   CufftHandle plan(int batch) {
     if (const auto found = plans_.find(batch); found != plans_.end()) return found->second;
+    device_->cuda()->wait_while_stuck(longest_before_planning);
     const CudaContext::Scope scope(*device_->cuda());
     CufftHandle made = 0;
     int size = static_cast<int>(size_);
