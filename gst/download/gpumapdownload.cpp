@@ -18,7 +18,7 @@
  *   videoconvert ! jpegenc ! multifilesink location=frame.jpg
  * ]| The GPU converts frames, DMA fetches the next ones while the CPU compresses.
  *
- * Since: 0.2
+ * Since: 0.1
  */
 #include "gst/download/gpumapdownload.hpp"
 

@@ -19,7 +19,7 @@
  *   gpumapkernel kernel=convert ! video/x-raw,format=RGBA ! pngenc ! filesink location=frame.png
  * ]| One frame of NV12 to a PNG; the GPU converts the colours.
  *
- * Since: 0.2
+ * Since: 0.1
  */
 #include "gst/upload/gpumapupload.hpp"
 
@@ -71,7 +71,7 @@ struct UploadState {
                       return SrcOutput::Moment{.flushing = GST_PAD_IS_FLUSHING(sinkpad) != 0, .playing = playing};
                     }}) {}
 
-  /// Whoever cannot be asked may give anything.
+  /// An upstream that cannot be asked may give anything.
   static bool upstream_gives(GstPad* sinkpad, GstCaps* wanted) {
     const Ptr<GstQuery> query(gst_query_new_caps(wanted));
     if (gpumap::gst::peer_query(sinkpad, query.get()) != PeerAnswer::yes) return true;

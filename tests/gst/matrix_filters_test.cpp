@@ -79,8 +79,9 @@ std::vector<Case> of_branches() {
                               "fakesink name=out " +
                               source + "$MAP ! c."},
       {"into audiomixer", sound + "$MAP ! audiomixer name=m ! fakesink name=out " + sound + "$MAP ! m."},
-      {"from deinterleave", sound + "audio/x-raw,channels=2,rate=44100 ! deinterleave name=d d.src_0 ! $MAP ! "
-                                    "fakesink name=out d.src_1 ! $MAP ! fakesink",
+      {"from deinterleave",
+       sound + "audio/x-raw,channels=2,rate=44100 ! deinterleave name=d d.src_0 ! $MAP ! "
+               "fakesink name=out d.src_1 ! $MAP ! fakesink",
        "", Compared::bytes, true},
       {"spectrum beside", sound + "tee name=t t. ! queue ! $MAP ! audioconvert ! fakesink name=out t. ! queue ! "
                                   "spectrum ! fakesink"},

@@ -34,8 +34,8 @@ TEST(PluginFile, InspectListsTheElements) {
   int status = -1;
   const std::string text = output_of("gst-inspect-1.0 " + std::string(path) + " 2>&1", status);
   EXPECT_EQ(status, 0) << text;
-  for (const char* expected :
-       {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumaplatency", "4 features", "MIT", "gpumap"}) {
+  for (const char* expected : {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumapupload", "gpumapdownload",
+                               "gpumaplatency", "6 features", "MIT", "gpumap"}) {
     EXPECT_THAT(text, HasSubstr(expected));
   }
   EXPECT_THAT(text, testing::ContainsRegex("License +MIT"));
@@ -130,7 +130,7 @@ std::string text_of_property(GstElement* element, GParamSpec* spec) {
 
 // All are set before any is read: two that shared a member would show the same.
 TEST(PluginFile, PropertiesKeepWhatTheyAreSetToAndNullIsTheDefault) {
-  for (const char* name : {"gpumapsink", "gpumapsrc", "gpumapkernel"}) {
+  for (const char* name : {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumapupload", "gpumapdownload"}) {
     const Element element(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make(name, nullptr))));
     const Element fresh(GST_ELEMENT(gst_object_ref_sink(gst_element_factory_make(name, nullptr))));
     guint count = 0;
