@@ -134,13 +134,14 @@ class BellTimeline final : public gpumap::CudaTimeline {
     gpumap::store_fence();
   }
   [[nodiscard]] std::uint64_t completed() override { return rung_; }
-  void signal(std::uint64_t value) override { ring(value); }
   void make_wait(gpumap::CUstream stream, std::uint64_t value) override {
     context_.check(context_.driver().cuStreamWaitValue64(stream, address_, value, gpumap::CU_STREAM_WAIT_VALUE_GEQ),
                    "waiting for a doorbell");
   }
 
  private:
+  void raise(std::uint64_t value) override { ring(value); }
+
   volatile std::uint64_t* word_;
   const std::uint64_t address_;
   std::uint64_t rung_ = 0;
