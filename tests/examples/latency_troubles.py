@@ -42,6 +42,23 @@ def pipeline(line, *arguments, status=0):
     return run("--transports", "bar", "--count", "40", "--pipeline", line, *arguments, status=status)
 
 
+def frames_that_are_only_counted():
+    for transport in ("bar", "upload"):
+        case, said = run("--transports", transport, "--frames", "64B", "--count", "300", "--without-stamps",
+                         "--in-flight", "0", "--kernel", "identity+identity", "--output", "gpu")
+        assert case["frames"] == 300 and case["sent"] == 302 and case["cut_off"] == 0, case
+        assert case["times"]["whole"]["count"] == 0 and "a second" in said, said
+        assert abs(case["frames_per_s"] * case["seconds"] - 300) < 1e-6 and case["cpu_ns_a_frame"] > 0, case
+
+
+def a_kernel_that_stays():
+    case, _ = run("--transports", "upload", "--frames", "64B", "--count", "3", "--mode", "resident")
+    if json.loads(JSON.read_text())["machine"]["backend"] == "cuda":
+        assert case["frames"] == 3 and case["mode"] == "resident" and "mode=resident" in case["line"], case
+    else:
+        assert case["frames"] == 0 and "in CUDA only" in case["not_here"], case
+
+
 def what_is_told_before_measuring():
     began = time.monotonic()
     case, said = pipeline("videotestsrc ! {sink}", status=2)
@@ -57,7 +74,8 @@ def what_is_told_before_measuring():
             wrong = subprocess.run([PROGRAM, option, value, "--html", PAGE], capture_output=True, text=True,
                                    timeout=PATIENCE, check=False)
             assert wrong.returncode == 2 and option in wrong.stderr and not PAGE.exists(), wrong
-    for option, value in (("--frames", "1080p"), ("--upstream", "copy"), ("--kernel", "identity")):
+    for option, value in (("--frames", "1080p"), ("--upstream", "copy"), ("--kernel", "identity"), ("--mode", "launch"),
+                          ("--output", "gpu")):
         wrong = subprocess.run([PROGRAM, "--pipeline", "videotestsrc ! {sink} {src} ! fakesink", option, value, "--html",
                                 PAGE], capture_output=True, text=True, timeout=PATIENCE, check=False)
         assert wrong.returncode == 2 and f"{option} excludes --pipeline" in wrong.stderr, wrong
@@ -266,7 +284,7 @@ def an_end_by_the_user():
 for trouble in (what_is_told_before_measuring, pipelines_that_fail, frames_without_memory, frames_that_are_dropped,
                 each_output_is_tried, as_many_in_flight_as_are_told, a_src_that_is_late, a_plan_that_is_not_shifted,
                 lateness_is_what_the_clock_says, deadlines_that_are_missed, a_rate_that_is_slow, a_producer_that_sleeps,
-                an_end_by_the_user):
+                frames_that_are_only_counted, a_kernel_that_stays, an_end_by_the_user):
     trouble()
     print(trouble.__name__, "ok", flush=True)
 for file in FOLDER.iterdir():

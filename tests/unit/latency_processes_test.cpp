@@ -46,7 +46,7 @@ std::string error_of(const Options& options) {
 TEST(ProcessesOption, IsOneTwoOrBoth) {
   Options options;
   fill_in_defaults(options);
-  EXPECT_EQ(options.transports.size(), 5U);
+  EXPECT_EQ(options.transports.size(), 6U) << "four of gpumap, upload and the rival";
   for (const Case& one : cases_of(options)) EXPECT_EQ(one.processes, 1U);
 
   options = {};

@@ -190,6 +190,37 @@ TEST(LatencyOptions, LetTheSameKernelRunBehindTheRival) {
   EXPECT_THAT(rival("none"), AllOf(HasSubstr(upload), Not(HasSubstr("gpumapkernel"))));
 }
 
+TEST(LatencyOptions, LetAnUploadGoInOneThread) {
+  Options options;
+  options.kernel = "a.cu+checksum";
+  const Case upload{.frame = parse_frame("4KiB"), .transport = "upload", .spin = true, .resident = true};
+  const std::string line = own_line(upload, options, 10);
+  EXPECT_THAT(line, testing::StartsWith("gpumapupload name=latency-sink device=auto slots=8 busy-poll=1000 stamps=true "
+                                        "! gpumapkernel device=auto location=\"a.cu\" mode=resident ! gpumapkernel "
+                                        "device=auto kernel=checksum mode=resident ! capsfilter"));
+  EXPECT_THAT(line, AllOf(HasSubstr("octet-stream(memory:GPUMap)"), Not(HasSubstr("{")), Not(HasSubstr("gpumapsrc"))));
+  EXPECT_EQ(upload.title(), "upload, spin, resident");
+  options.output = "host";
+  EXPECT_THAT(own_line(upload, options, 10), Not(HasSubstr("memory:")));
+  options.output = "gpu";
+  options.kernel = "identity";
+  EXPECT_THAT(own_line(upload, options, 10),
+              HasSubstr("kernel=identity mode=resident ! capsfilter caps=\"video/x-raw("));
+}
+
+TEST(LatencyOptions, MeasureKernelsThatStayInTurns) {
+  Options options;
+  options.frames = {"64B"};
+  options.transports = {"bar", "cudaupload"};
+  options.fences = {"spin"};
+  options.modes = {"launch", "resident"};
+  options.rate = 60;
+  fill_in_defaults(options);
+  std::vector<std::string> titles;
+  for (const Case& one : cases_of(options)) titles.push_back(one.title());
+  EXPECT_THAT(titles, ElementsAre("bar, spin", "bar, spin, resident", "cudaupload, spin"));
+}
+
 TEST(LatencyOptions, LetTheRivalBeAsPunctual) {
   Options options;
   options.frames = {"1080p"};

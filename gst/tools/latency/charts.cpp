@@ -148,9 +148,12 @@ std::string case_colour(const Json& one) {
   // A report of two processes has no transport but bar: the next one's colour is free.
   if (processes_of(one) == 2) return "var(--case1)";
   std::vector<std::string> known = transport_names();
+  known.emplace_back(upload_name);
   known.emplace_back(rival_name);
   const auto at = std::find(known.begin(), known.end(), one.at("transport").get<std::string>());
-  return fmt::format("var(--case{})", at - known.begin());
+  // A kernel that stays has another colour than the same case without.
+  constexpr std::ptrdiff_t colours = 7;
+  return fmt::format("var(--case{})", (at - known.begin() + (one.value("mode", "") == "resident" ? 3 : 0)) % colours);
 }
 
 std::string cause_of(const Json& outlier) {

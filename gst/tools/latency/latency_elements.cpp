@@ -107,13 +107,13 @@ std::string missing_elements() {
 }
 
 std::string why_not_here(const Case& which, const Options& options) {
+  if (!which.has_ring() && !options.pipeline.empty()) return "it stands beside pipelines of our own only";
   if (!which.is_rival()) {
     if (options.upstream == "videotestsrc" && options.pipeline.empty() && !which.frame.is_video()) {
       return "videotestsrc makes no blocks of bytes: use --upstream in-place or copy";
     }
     return {};
   }
-  if (!options.pipeline.empty()) return "it stands beside pipelines of our own only";
   if (as_rgba(which.frame, 0).empty()) return "it takes video, and this size makes no RGBA picture";
   if (options.upstream == "videotestsrc" && !which.frame.is_video()) return "videotestsrc makes no blocks of bytes";
   const Ptr<GstElement> upload(gst_element_factory_make("cudaupload", nullptr));

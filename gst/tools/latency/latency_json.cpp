@@ -146,6 +146,7 @@ Json describe_options(const Options& options, const std::vector<std::string>& co
           {"upstream", options.pipeline.empty() ? options.upstream : ""},
           {"kernel", options.pipeline.empty() ? options.kernel : ""},
           {"count", options.count},
+          {"stamps", options.stamps},
           {"rounds", options.rounds},
           {"warmup", options.warmup},
           {"rate", options.rate},
@@ -162,6 +163,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"bytes", outcome.which.frame.bytes},
             {"transport", outcome.which.transport},
             {"fence", outcome.which.fence()},
+            {"mode", outcome.which.resident ? "resident" : "launch"},
             {"processes", outcome.which.processes},
             {"producer_pids", outcome.producer_pids},
             {"consumer_pid", ::getpid()},
@@ -174,7 +176,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"rounds_asked", outcome.rounds_asked},
             {"warmup", outcome.warmup},
             {"sent", outcome.sent},
-            {"frames", frames.frames()},
+            {"frames", frames.frames() + outcome.unstamped},
             {"negative_times", frames.negative_times()},
             {"dropped", outcome.dropped},
             {"without_result", frames.without_result()},
@@ -189,6 +191,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"seconds", outcome.seconds}};
   if (outcome.cpu_frames > 0) {
     made["cpu_ns_a_frame"] = static_cast<double>(outcome.cpu_ns) / static_cast<double>(outcome.cpu_frames);
+    made["frames_per_s"] = static_cast<double>(outcome.cpu_frames) / outcome.seconds;
   }
   if (frames.paced()) made["missed_deadlines"] = frames.missed_deadlines();
   made["times"] = times_of(frames);
@@ -207,7 +210,8 @@ Json compare_processes(const Json& cases) {
     if (two.at("processes") != 2) continue;
     const auto same = [&](const Json& one) {
       return one.at("processes") == 1 && one.at("frame") == two.at("frame") &&
-             one.at("transport") == two.at("transport") && one.at("fence") == two.at("fence");
+             one.at("transport") == two.at("transport") && one.at("fence") == two.at("fence") &&
+             one.at("mode") == two.at("mode");
     };
     const auto one = std::find_if(cases.begin(), cases.end(), same);
     // What failed on its way is no measure of what the way costs.
@@ -218,6 +222,7 @@ Json compare_processes(const Json& cases) {
     made.push_back({{"frame", two.at("frame")},
                     {"transport", two.at("transport")},
                     {"fence", two.at("fence")},
+                    {"mode", two.at("mode")},
                     {"one_p50", near.at("p50")},
                     {"one_p99", near.at("p99")},
                     {"two_p50", far.at("p50")},

@@ -31,7 +31,7 @@ namespace {
 
 constexpr const char* description =
     "Measures where the time of a frame goes on its way from a GStreamer element into a GPU kernel: once for\n"
-    "each size, transport and fence mode, in turns, so that a drift of the machine hits all alike. Writes a\n"
+    "each size, transport, fence and kernel mode, in turns, so that a drift of the machine hits all alike. Writes a\n"
     "table, and a page that needs nothing but a browser.\n\n"
     "The default kernel is checksum: it reads each byte of the frame where it lies and gives 8 bytes that the\n"
     "CPU waits for, so that \"until the result is visible\" has no copy of a result in it. --kernel identity (or\n"
@@ -86,11 +86,16 @@ void add_options(CLI::App& app, Options& options) {
   std::vector<std::string> transports = transport_names();
   transports.emplace_back("auto");
   const std::string of_transports =
-      fmt::format("Of {}, and {} as a rival [all]", fmt::join(transports, ", "), rival_name);
+      fmt::format("Of {}; {}: gpumapupload in their place, in one thread; {}: a rival [all but auto]",
+                  fmt::join(transports, ", "), upload_name, rival_name);
+  transports.emplace_back(upload_name);
   transports.emplace_back(rival_name);
   list("--transports", options.transports, of_transports.c_str())->check(CLI::IsMember(transports));
   list("--fence", options.fences, "sleep: both sides of the ring sleep for each other; spin: they poll [sleep]")
       ->check(CLI::IsMember({"sleep", "spin"}));
+  CLI::Option* mode = list("--mode", options.modes,
+                           "Of the kernels: launch: for each frame; resident: they stay on the GPU, in CUDA [launch]")
+                          ->check(CLI::IsMember({"launch", "resident"}));
   list("--processes", options.processes,
        "1: all in one process; 2: gpumapsink in one, gpumapsrc in another; 1,2: in turns, and what the second costs "
        "[1]");
@@ -102,9 +107,16 @@ void add_options(CLI::App& app, Options& options) {
           ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
           ->capture_default_str();
   CLI::Option* kernel =
-      app.add_option("--kernel", options.kernel, "Built-in kernel at the end, or none")->capture_default_str();
-  app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it")
-      ->excludes(frames, upstream, kernel);
+      app.add_option("--kernel", options.kernel,
+                     "Built-in kernel at the end, a file with one, several in a row as in NAME+FILE, or none")
+          ->capture_default_str();
+  CLI::Option* output =
+      app.add_option("--output", options.output,
+                     "Where frames end: gpu, or host, which is waited for [gpu for checksum and files, else host]")
+          ->check(CLI::IsMember({"gpu", "host"}));
+  CLI::Option* pipeline =
+      app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it")
+          ->excludes(frames, upstream, mode, kernel, output);
   app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address")->capture_default_str();
   app.add_option("--count", options.count, "Frames of each case, all rounds together [1000; 200 on a software device]")
       ->check(CLI::Range(1.0, 1e12));
@@ -142,6 +154,10 @@ void add_options(CLI::App& app, Options& options) {
       ->needs(html)
       ->excludes(json, csv);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  CLI::Option* unstamped =
+      app.add_flag("!--without-stamps", options.stamps,
+                   "Time no frame, only count: frames a second and CPU time without the stamps' cost");
+  unstamped->excludes(pipeline);
   app.add_flag("--brief", options.brief, "No table of stages on the terminal");
   app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
 }
@@ -223,6 +239,9 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   for (const Case& which : cases) {
     outcomes.push_back(std::make_unique<Outcome>(which, options.paced()));
     outcomes.back()->not_here = why_not_here(which, options);
+    if (which.resident && report["machine"]["backend"] != "cuda") {
+      outcomes.back()->not_here = "a kernel stays on the GPU in CUDA only";
+    }
     outcomes.back()->rounds_asked = options.rounds;
     outcomes.back()->warmup = warmup_of(which, options);
     if (options.paced()) outcomes.back()->collector.pace(std::llround(1e9 / options.rate));

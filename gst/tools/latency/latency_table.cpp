@@ -55,7 +55,7 @@ std::string rows_of(const Json& one) {
     for (const Column& column : columns) made += fmt::format(" {:>10}", microseconds(times.at(column.key)));
     made += '\n';
   }
-  return made + std::string(title_width + 1, ' ') + wrap(counts_of(one), title_width + 1);
+  return made + wrap(fmt::format("{:<{}} {}", title, title_width, counts_of(one)), title_width + 1);
 }
 
 std::string overview(const Json& report, const std::string& mark) {
@@ -161,7 +161,7 @@ std::string csv_field(std::string_view text) {
 
 std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   using gpumap::Total;
-  std::string made = "frame,transport,fence,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
+  std::string made = "frame,transport,fence,mode,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
   for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
     made += fmt::format(",{}_at_ns", to_string(static_cast<gpumap::Stamp>(i)));
   }
@@ -176,8 +176,8 @@ std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   const auto known = [](std::int64_t time) { return time == 0 ? std::nullopt : std::optional(time); };
   for (const auto& outcome : outcomes) {
     const Case& which = outcome->which;
-    const std::string head = fmt::format("{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
-                                         which.fence(), which.processes);
+    const std::string head = fmt::format("{},{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
+                                         which.fence(), which.resident ? "resident" : "launch", which.processes);
     for (const auto& [round, frame] : outcome->collector.kept()) {
       fmt::format_to(out, "{},{},{},{}", head, round, frame.sequence, frame.bytes);
       for (const std::int64_t time : {frame.due_ns, frame.captured_ns, frame.gpu_error_ns}) add(known(time));

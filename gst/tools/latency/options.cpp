@@ -86,6 +86,21 @@ std::string part_of(const std::string& file) {
   return regular && !file.starts_with("/dev/") && !file.starts_with("/proc/") ? file + ".part" : file;
 }
 
+/// What gpumapsink and gpumapupload have in common.
+std::string slots_of(const Case& which, const Options& options) {
+  return fmt::format("device={} slots={} busy-poll={} stamps={}", options.device, options.slots,
+                     which.spin ? options.spin_us : 0, options.stamps);
+}
+
+/// A built-in kernel's name has no ending.
+bool is_file(std::string_view kernel) {
+  return kernel.find_first_of("./") != std::string_view::npos;
+}
+
+std::string kernel_property(std::string_view kernel) {
+  return is_file(kernel) ? fmt::format("location=\"{}\"", kernel) : fmt::format("kernel={}", kernel);
+}
+
 }  // namespace
 
 FrameKind parse_frame(const std::string& text) {
@@ -141,7 +156,7 @@ std::vector<std::string> transport_names() {
 }
 
 void fill_in_defaults(Options& options) {
-  for (auto* const list : {&options.frames, &options.transports, &options.fences, &options.processes}) {
+  for (auto* const list : {&options.frames, &options.transports, &options.fences, &options.modes, &options.processes}) {
     std::vector<std::string> once;
     for (const std::string& one : *list) {
       if (std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
@@ -151,10 +166,14 @@ void fill_in_defaults(Options& options) {
   const bool two = std::find(options.processes.begin(), options.processes.end(), "2") != options.processes.end();
   if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
   if (options.fences.empty()) options.fences = {"sleep"};
+  if (options.modes.empty()) options.modes = {"launch"};
   if (options.processes.empty()) options.processes = {"1"};
   if (options.transports.empty()) {
     options.transports = two ? std::vector<std::string>{"bar"} : transport_names();
-    if (!two && options.pipeline.empty()) options.transports.emplace_back(rival_name);
+    if (!two && options.pipeline.empty()) {
+      options.transports.emplace_back(upload_name);
+      options.transports.emplace_back(rival_name);
+    }
   }
   if (options.html_file.empty() && options.json_file.empty() && options.csv_file.empty()) {
     options.html_file = "gpumap-latency.html";
@@ -193,22 +212,23 @@ std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
   for (const FrameKind& frame : frames) {
     for (const std::string& transport : options.transports) {
+      Case one{.frame = frame, .transport = transport};
       // The rival has no ring whose two sides could spin. What is paced spins until a frame is due, so that it is as
       // punctual as what it is compared with.
-      if (transport == rival_name) {
-        if (!options.paced()) {
-          cases.push_back({.frame = frame, .transport = transport});
-          continue;
-        }
-        for (const std::string& fence : options.fences) {
-          cases.push_back({.frame = frame, .transport = transport, .spin = fence == "spin"});
-        }
+      if (one.is_rival() && !options.paced()) {
+        cases.push_back(one);
         continue;
       }
       for (const std::string& fence : options.fences) {
-        for (const std::string& number : options.processes) {
-          cases.push_back(
-              {.frame = frame, .transport = transport, .spin = fence == "spin", .processes = number == "2" ? 2U : 1U});
+        one.spin = fence == "spin";
+        for (const std::string& mode : options.modes) {
+          // Its frames are ordered by CUDA's streams, and a kernel that stays is on none.
+          if (one.is_rival() && &mode != &options.modes.front()) continue;
+          one.resident = mode == "resident" && !one.is_rival();
+          for (const std::string& number : options.processes) {
+            one.processes = number == "2" ? 2U : 1U;
+            cases.push_back(one);
+          }
         }
       }
     }
@@ -241,45 +261,54 @@ SplitLine split(const std::string& line) {
 }
 
 std::string expand(const std::string& line, const Case& which, const Options& options, const std::string& meeting) {
-  const unsigned busy_poll = which.spin ? options.spin_us : 0;
   std::string where = "channel=" + meeting;
   if (which.processes == 2) {
     where = "socket-path=\"";
     for (const char c : meeting) where += c == '"' || c == '\\' ? std::string{'\\', c} : std::string{c};
     where += '"';
   }
+  const unsigned busy_poll = which.spin ? options.spin_us : 0;
   std::string made = line;
   // No frame is lost because nobody has connected yet: all that are sent are measured.
-  replace_all(made, "{sink}",
-              fmt::format("gpumapsink name=latency-sink {}{} device={} transport={} slots={} busy-poll={} stamps=true",
-                          where, which.processes == 2 ? " wait-for-connection=true" : "", options.device,
-                          which.transport, options.slots, busy_poll));
+  replace_all(
+      made, "{sink}",
+      fmt::format("gpumapsink name=latency-sink {}{} transport={} {}", where,
+                  which.processes == 2 ? " wait-for-connection=true" : "", which.transport, slots_of(which, options)));
   replace_all(made, "{src}", fmt::format("gpumapsrc name=latency-src {} busy-poll={}", where, busy_poll));
   return made;
 }
 
 std::string own_line(const Case& which, const Options& options, std::size_t frames) {
-  // It plays before there is a frame: then running time 0 is known, from which it is told when each frame is due.
-  const std::string sink = "{sink} async=false  {src} ! ";
-  const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
   std::string line;
   if (options.upstream == "videotestsrc") {
     line = fmt::format("videotestsrc pattern=black is-live={} num-buffers={} ! {} ! ", options.paced(), frames,
                        caps_of(which.frame, options.rate));
   }
-  line += which.is_rival() ? "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! " : sink;
+  if (which.is_rival()) {
+    line += "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! ";
+  } else if (which.is_upload()) {
+    line += fmt::format("gpumapupload name=latency-sink {} ! ", slots_of(which, options));
+  } else {
+    // It plays before there is a frame: then running time 0 is known, from which it is told when each frame is due.
+    line += "{sink} async=false  {src} ! ";
+  }
+  const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
   if (options.kernel == "none") return line + end;
-  line += fmt::format("gpumapkernel device={} kernel={} ! ", options.device, options.kernel);
+  std::string_view last;
+  for (std::string_view left = options.kernel; !left.empty();) {
+    last = left.substr(0, left.find('+'));
+    left.remove_prefix(std::min(left.size(), last.size() + 1));
+    line += fmt::format("gpumapkernel device={} {} mode={} ! ", options.device, kernel_property(last),
+                        which.resident ? "resident" : "launch");
+  }
   // A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were
   // only looked at are to stay where they are.
-  if (options.kernel != "checksum") {
-    line += "capsfilter caps=\"video/x-raw;audio/x-raw;application/octet-stream;application/x-tensor\" ! ";
-  } else {
-    line +=
-        "capsfilter "
-        "caps=\"video/x-raw(memory:GPUMap);audio/x-raw(memory:GPUMap);application/octet-stream(memory:GPUMap)\" ! ";
+  const bool on_gpu = options.output.empty() ? last == "checksum" || is_file(last) : options.output == "gpu";
+  std::string caps;
+  for (const char* media : {"video/x-raw", "audio/x-raw", "application/octet-stream", "application/x-tensor"}) {
+    caps += fmt::format("{}{}{}", caps.empty() ? "" : ";", media, on_gpu ? "(memory:GPUMap)" : "");
   }
-  return line + end;
+  return line + fmt::format("capsfilter caps=\"{}\" ! ", caps) + end;
 }
 
 void check_writable(const std::vector<std::string>& files) {

@@ -34,10 +34,11 @@ struct FrameKind {
 [[nodiscard]] std::string as_rgba(const FrameKind& kind, double rate);
 
 struct Options {
-  std::vector<std::string> frames, transports, fences, processes;
+  std::vector<std::string> frames, transports, fences, modes, processes;
   std::string upstream = "in-place";
-  std::string kernel = "checksum";
-  std::string pipeline;  ///< the user's line; empty: one of our own
+  std::string kernel = "checksum";  ///< a built-in, a file, several of these in a row with + between, or none
+  std::string output;               ///< gpu or host; empty: by the kernel
+  std::string pipeline;             ///< the user's line; empty: one of our own
   std::string device = "auto";
   std::size_t count = 0;  ///< of each case, all rounds together; 0: by the device
   std::size_t warmup = 20;
@@ -51,6 +52,7 @@ struct Options {
   double timeout_s = 10;
   std::string html_file, json_file, csv_file, from_file, commit;
   bool brief = false;
+  bool stamps = true;  ///< else frames are only counted
   bool as_producer = false;
 
   [[nodiscard]] bool paced() const noexcept { return rate > 0; }
@@ -61,25 +63,32 @@ struct Options {
 
 /// GStreamer's own element, in the place of gpumapsink and gpumapsrc.
 inline constexpr const char* rival_name = "cudaupload";
+/// gpumapupload, in the same place.
+inline constexpr const char* upload_name = "upload";
 /// Those of gpumap, but for auto, which is one of them.
 [[nodiscard]] std::vector<std::string> transport_names();
 
 /// One line of the comparison.
 struct Case {
   FrameKind frame;
-  std::string transport;  ///< of gpumapsink, or the rival's name
+  std::string transport;  ///< of gpumapsink, or upload_name, or the rival's name
   bool spin = false;
+  bool resident = false;   ///< the kernels stay on the GPU
   unsigned processes = 1;  ///< 2: gpumapsink and what is before it have one of their own
   [[nodiscard]] bool is_rival() const noexcept { return transport == rival_name; }
+  [[nodiscard]] bool is_upload() const noexcept { return transport == upload_name; }
+  /// gpumapsink and gpumapsrc.
+  [[nodiscard]] bool has_ring() const noexcept { return !is_rival() && !is_upload(); }
   /// As it is told: the rival has no ring whose sides could sleep or spin, but what feeds it spins until a frame is
   /// due.
   [[nodiscard]] const char* fence() const noexcept { return spin ? "spin" : is_rival() ? "" : "sleep"; }
   [[nodiscard]] std::string title() const {
-    return transport + (spin ? ", spin" : "") + (processes == 2 ? ", 2 processes" : "");
+    return transport + (spin ? ", spin" : "") + (resident ? ", resident" : "") +
+           (processes == 2 ? ", 2 processes" : "");
   }
 };
 
-/// What was not asked for and depends on the rest: sizes, transports, fence modes, numbers of processes, files.
+/// What was not asked for and depends on the rest: sizes, transports, modes, numbers of processes, files.
 void fill_in_defaults(Options& options);
 /// All that is asked for, frame sizes outermost. Throws UsageError.
 [[nodiscard]] std::vector<Case> cases_of(const Options& options);

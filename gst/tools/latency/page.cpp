@@ -16,10 +16,10 @@ constexpr std::string_view style = R"css(
 :root{color-scheme:light dark;--bg:#fff;--text:#1b1f24;--dim:#6a737d;--line:#d8dee4;--panel:#f6f8fa;--bad:#c8102e;
 --stage0:#b0b8c0;--stage1:#0072b2;--stage2:#56b4e9;--stage3:#e69f00;--stage4:#f0c75e;--stage5:#cc79a7;--stage6:#009e73;
 --stage7:#d55e00;--stage8:#8a8f98;--case0:#0060c0;--case1:#c65d00;--case2:#008a64;--case3:#9250b8;--case4:#b03060;
---case5:#606060}
+--case5:#606060;--case6:#8a6d00}
 @media(prefers-color-scheme:dark){:root{--bg:#0f1318;--text:#e6edf3;--dim:#98a2ad;--line:#30373f;--panel:#171c23;
 --bad:#ff6b7a;--stage0:#5c6670;--stage1:#3d9be0;--stage8:#747b85;--case0:#5aa9ff;--case1:#ff9d4d;--case2:#3fd0a4;
---case3:#c79bf0;--case4:#f08cb0;--case5:#b0b0b0}}
+--case3:#c79bf0;--case4:#f08cb0;--case5:#b0b0b0;--case6:#d9c04a}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1040px;padding:16px;background:var(--bg);color:var(--text);
 font:15px/1.45 system-ui,sans-serif}

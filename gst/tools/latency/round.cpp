@@ -26,7 +26,6 @@ namespace {
 // 400,000 a second have room between two times.
 constexpr std::int64_t look_ns = 5'000'000;
 constexpr unsigned looks_a_fetch = 4;
-constexpr std::size_t max_records = 8192;
 constexpr std::int64_t far_start_ns = 30'000'000'000;
 
 }  // namespace
@@ -39,7 +38,12 @@ Round::Round(Outcome& outcome, const Options& options, unsigned number, std::siz
       frames_(frames + warmup_) {
   static unsigned channels = 0;
   if (outcome.which.processes == 2) far_ = std::make_unique<FarProducer>(outcome.which.spin);
-  log_ = gpumap::LatencyLog::of_channel(far_ ? far_->socket_path() : fmt::format("gpumap-latency-{}", ++channels));
+  follow(far_ ? far_->socket_path() : fmt::format("gpumap-latency-{}", ++channels));
+}
+
+void Round::follow(const std::string& channel) {
+  constexpr std::size_t max_records = 8192;
+  log_ = gpumap::LatencyLog::of_channel(channel);
   log_->keep_frames(max_records);
 }
 
@@ -178,7 +182,8 @@ void Round::finish() {
   auto events = watch_.take();
   events.insert(events.end(), far_events_.begin(), far_events_.end());
   const std::uint64_t came = std::max<std::uint64_t>(summary.frames, outcome_.collector.frames_of_round()) + dropped;
-  outcome_.collector.end_round(events, dropped, entered() - std::min(entered(), came));
+  const std::uint64_t never_came = options_.stamps ? entered() - std::min(entered(), came) : 0;
+  outcome_.collector.end_round(events, dropped, never_came);
 }
 
 void Round::run() {
@@ -200,10 +205,15 @@ void Round::run() {
     outcome_.cpu_ns += cpu_.of_others_ns() - cpu_began_ns_;
     outcome_.seconds += static_cast<double>(gpumap::monotonic_ns() - began_ns_) / 1e9;
   }
+  if (Gate* const gate = this->gate(); gate != nullptr) arrived_ = gate->count();
   tear_down();
   finish();
   outcome_.sent += entered();
-  const std::uint64_t came = outcome_.collector.frames() - before;
+  std::uint64_t came = outcome_.collector.frames() - before;
+  if (!options_.stamps) {
+    came = arrived_ - std::min<std::uint64_t>(arrived_, warmup_);
+    outcome_.unstamped += came;
+  }
   if (began_ns_ != 0) outcome_.cpu_frames += came;
   if (came == 0 && outcome_.error.empty() && interrupted == 0) {
     const std::size_t all = outcome_.collector.frames_of_round();

@@ -34,9 +34,10 @@ struct Outcome {
   std::vector<int> producer_pids;  ///< the process that the producer had in each round
   std::int64_t cpu_ns = 0;         ///< of both processes, over `cpu_frames`
   std::uint64_t cpu_frames = 0;
-  double seconds = 0;         ///< over which those frames came
-  unsigned rounds = 0;        ///< that ran to their end
-  unsigned rounds_asked = 0;  ///< that were to
+  std::uint64_t unstamped = 0;  ///< frames that counted with --without-stamps
+  double seconds = 0;           ///< over which those frames came
+  unsigned rounds = 0;          ///< that ran to their end
+  unsigned rounds_asked = 0;    ///< that were to
 };
 
 /// The signal that ended the run before its time, set by its handler; 0: none did.

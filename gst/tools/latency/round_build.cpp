@@ -35,6 +35,12 @@ void Round::build_line() {
   outcome_.line = far_ ? far + " & gst-launch-1.0 " + near : near;  // as a shell starts both
   Line made = make_line(near, watch_);
   pipeline_ = std::move(made.pipeline);
+  if (which.is_upload()) {
+    // Its channel has its name, which is known by now.
+    const auto upload = element("latency-sink");
+    const Ptr<gchar> path(gst_object_get_path_string(GST_OBJECT(upload.get())));
+    follow(path.get());
+  }
   bus_ = std::move(made.bus);
   if (far_) start_far_producer(far);
 }
@@ -88,7 +94,7 @@ void Round::watch_end() {
   const auto end = element("latency-end");
   probe(end.get(), "sink", [](GstPad*, GstPadProbeInfo*, gpointer user) {
     auto& self = *static_cast<Round*>(user);
-    if (self.outcome_.which.is_rival()) {
+    if (self.outcome_.which.is_rival() && self.options_.stamps) {
       mark(self.rival_, Stamp::visible);
       self.log_->add(self.rival_);
     }

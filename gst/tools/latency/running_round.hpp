@@ -33,6 +33,7 @@ class Round {
   void run();
 
  private:
+  void follow(const std::string& channel);  ///< its frames are those that count
   void build();
   void build_line();
   void link_producer(GstElement* sink);
@@ -82,6 +83,7 @@ class Round {
   std::atomic<std::size_t> entered_{0};  ///< with two processes: that came to this one
   std::atomic<std::int64_t> cpu_began_ns_{0}, began_ns_{0};
   bool src_is_late_ = false;
+  std::uint64_t arrived_ = 0;      ///< at the end of a line of our own
   std::uint64_t given_up_ = 0;     ///< frames, by leaky=newest
   std::vector<Event> far_events_;  ///< of the producer's process
 };

@@ -61,6 +61,7 @@ std::string headline_of(const Json& report) {
 std::string title_of(const Json& one) {
   const auto fence = one.at("fence").get<std::string>();
   return one.at("transport").get<std::string>() + (fence.empty() ? "" : ", " + fence) +
+         (one.value("mode", "launch") == "resident" ? ", resident" : "") +
          (processes_of(one) == 2 ? ", 2 processes" : "");
 }
 
@@ -122,7 +123,8 @@ std::string counts_of(const Json& one) {
     made += ", " + plural(one.at("missed_deadlines"), "missed deadline");
   }
   if (one.contains("cpu_ns_a_frame")) {
-    made += fmt::format(", CPU {} us a frame", microseconds(one.at("cpu_ns_a_frame")));
+    made += fmt::format(", {:.0f} a second, CPU {} us a frame", one.value("frames_per_s", 0.0),
+                        microseconds(one.at("cpu_ns_a_frame")));
   }
   made += ", " + plural(one.at("context_switches"), "context switch", "es");
   if (one.at("copied_frames") > 0) made += fmt::format(", {} copied", one.at("copied_frames").get<std::uint64_t>());
@@ -137,7 +139,7 @@ std::string counts_of(const Json& one) {
     made += fmt::format(", {} more came too fast to look at", one.at("not_looked_at").get<std::uint64_t>());
   }
   const auto used = one.at("used").get<std::string>();
-  if (!used.empty() && used != one.at("transport").get<std::string>()) made += ", gpumapsink used " + used;
+  if (!used.empty() && used != one.at("transport").get<std::string>()) made += ", its slots are " + used;
   return made;
 }
 
@@ -210,6 +212,9 @@ std::vector<std::string> caveats_of(const Json& report) {
         "are of one clock, CPU times and context switches of both together. A case that failed is compared with "
         "nothing.");
   }
+  if (!report.at("options").value("stamps", true)) {
+    made.emplace_back("Without stamps: frames were counted, and none was timed.");
+  }
   made.emplace_back(
       "P99.9 of fewer than 1,000 frames is their maximum, as P99 is of fewer than 100. Percentiles are within 1%. CPU "
       "time is the whole process's, filling or copying frames included, "
@@ -220,7 +225,7 @@ std::vector<std::string> caveats_of(const Json& report) {
   for (const auto& one : report.at("cases")) {
     rival = rival || (one.at("rival").get<bool>() && one.at("frames") > 0);
     const auto none = [&](const char* stage) { return one.at("times").at(stage).at("count") == 0; };
-    without_result = without_result || (one.at("frames") > 0 && none("notice") && none("kernel"));
+    without_result = without_result || (!none("whole") && none("notice") && none("kernel"));
     without_gpu_times = without_gpu_times || (!one.at("rival").get<bool>() && !none("notice") && none("kernel"));
   }
   if (without_result) {
