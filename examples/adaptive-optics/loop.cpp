@@ -121,20 +121,21 @@ Loop::Loop(const LoopOptions& options, Telescope& telescope, const std::shared_p
   }
   const std::string description = fmt::format(
       "gpumapsink name=sensor busy-poll={0}  gpumapsrc busy-poll={0} ! gpumapkernel name=kernel params=actuators={1} "
-      "grid={2} mode={3} resident-blocks={4} ! application/x-mirror-commands ! fakesink name=mirror sync=false "
+      "mode={2} resident-blocks={3} ! application/x-mirror-commands ! fakesink name=mirror sync=false "
       "async=false",
-      options.busy_poll_us, options.size.actuators, options.size.modes, options.mode, options.resident_blocks);
+      options.busy_poll_us, options.size.actuators, options.mode, options.resident_blocks);
   GError* error = nullptr;
   pipeline_.reset(gst_parse_launch(description.c_str(), &error));
   const Owned<GError> owned(error);
   if (error != nullptr) throw std::runtime_error(fmt::format("{} (is GST_PLUGIN_PATH set?)", error->message));
 
-  const std::string files = fmt::format(
-      "corners={},reconstructor={},modes={}", write_table(options.folder / "corners.u32", tables->corners).string(),
-      write_table(options.folder / "reconstructor.f32", tables->reconstructor.numbers).string(),
-      write_table(options.folder / "modes.f32", tables->modes.numbers).string());
+  const std::string declare =
+      fmt::format("table corners={}; table reconstructor={}; table modes={}; grid {}",
+                  write_table(options.folder / "corners.u32", tables->corners).string(),
+                  write_table(options.folder / "reconstructor.f32", tables->reconstructor.numbers).string(),
+                  write_table(options.folder / "modes.f32", tables->modes.numbers).string(), options.size.modes);
   const Owned<GstElement> kernel(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "kernel"));
-  g_object_set(kernel.get(), "location", options.kernel.c_str(), "tables", files.c_str(), nullptr);
+  g_object_set(kernel.get(), "location", options.kernel.c_str(), "declare", declare.c_str(), nullptr);
 
   const Owned<GstElement> mirror(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "mirror"));
   const Owned<GstPad> commands(gst_element_get_static_pad(mirror.get(), "sink"));

@@ -94,46 +94,14 @@ std::vector<Property> kernel_properties() {
                                 "; a file of yours: as it declares",
                             &Settings::params, mutable_playing),
            note_params),
+      then(of.optional_text("declare",
+                            "Declaration lines for a file of yours, in place of its own of the same word, separated by "
+                            "';' or line ends, as in output video/x-raw,format=GRAY8; state 4096; table "
+                            "weights=/path/of/file",
+                            &Settings::declare),
+           adopt_parameters),
       of.choice("backend", "What runs a built-in kernel", &Settings::backend, backend_type()),
       of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
-      of.optional_text("block", "Threads in a block, as in 32x8 (unset: as the file declares, else chosen)",
-                       &Settings::block),
-      of.optional_text(
-          "grid",
-          "Number of blocks, as in 60x135 (unset: as the file declares, else enough to give each pixel, sample or "
-          "byte a thread)",
-          &Settings::grid),
-      of.number("shared-bytes", "Bytes of dynamic shared memory for a block, in CUDA (0: as the file declares)",
-                &Settings::shared_bytes),
-      of.number("state-bytes", "Bytes of memory that the kernel keeps from frame to frame (0: as the file declares)",
-                &Settings::state_bytes),
-      of.optional_text("tables",
-                       "Files of numbers for the kernel in a file, as in weights=/path/of/file,other=/path; loaded "
-                       "again when they change",
-                       &Settings::tables),
-      of.number("history", "Previous frames that the kernel sees (0: as the file declares)", &Settings::history, 0,
-                GPUMAP_MAX_HISTORY),
-      of.optional_text("input-caps",
-                       "What the kernel takes, as in video/x-raw,format=GRAY8 (unset: as the file declares, else "
-                       "anything)",
-                       &Settings::input_caps),
-      of.optional_text("output-caps",
-                       "What the kernel gives, as in video/x-raw,format=GRAY8,width={width/2},height={height/2} "
-                       "(unset: as the file declares, else as the input); fields left out are the input's; "
-                       "\"unchanged\": it only looks at the frame",
-                       &Settings::output_caps),
-      of.optional_text(
-          "output-bytes",
-          "Bytes of a frame whose size the caps do not tell, as in bytes/2 (unset: as the file declares, else as "
-          "the input)",
-          &Settings::output_bytes),
-      of.optional_text("output-may",
-                       "What the kernel may do by what it writes at frame.given: drop, shorten or drop,shorten (unset: "
-                       "as the file declares)",
-                       &Settings::output_may),
-      of.number("result-words",
-                "Words of 64 bits in the kernel's result block, from 32 on (0: as the file declares, else 32)",
-                &Settings::result_words, 0, GPUMAP_MAX_RESULT_WORDS),
       of.optional_text("include-path", "Folders for what the file includes, separated by ':'", &Settings::include_path),
       of.optional_text("defines", "Macros for the file, as in RADIUS=3,FAST", &Settings::defines),
       of.flag("reload", "Compile the file again when it changes, keeping the previous kernel where it does not compile",

@@ -56,7 +56,7 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
   auto program = Program::load(device_, plan, settings.mode);
   program->set_params(settings.params);
   if (check_) check_(plan);
-  auto tables = tables_of(plan, settings, device_);
+  auto tables = tables_of(plan, device_);
   params_ = settings.params;
   check_output_may(plan);
   adopt(std::move(plan), std::move(program), std::move(tables));
@@ -114,7 +114,7 @@ bool KernelLauncher::launch_instead() {
   if (check_) check_(plan);
   auto program = Program::load(device_, plan, settings.mode);
   program->set_params(params());
-  auto tables = tables_of(plan, settings, device_);
+  auto tables = tables_of(plan, device_);
   adopt(std::move(plan), std::move(program), std::move(tables));
   if (settings_.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
   begin();

@@ -27,22 +27,9 @@ const Builtin* builtin_of(const KernelSettings& settings) {
   }
   // What is for files alone.
   const std::pair<const char*, std::string> of_files[] = {
-      {"function", settings.function},
-      {"block", settings.block},
-      {"grid", settings.grid},
-      {"shared-bytes", settings.shared_bytes != 0 ? std::to_string(settings.shared_bytes) : ""},
-      {"state-bytes", settings.state_bytes != 0 ? std::to_string(settings.state_bytes) : ""},
-      {"tables", settings.tables},
-      {"history", settings.history != 0 ? std::to_string(settings.history) : ""},
-      {"input-caps", settings.input_caps},
-      {"output-caps", settings.output_caps},
-      {"output-bytes", settings.output_bytes},
-      {"output-may", settings.output_may},
-      {"result-words", settings.result_words != 0 ? std::to_string(settings.result_words) : ""},
-      {"include-path", settings.include_path},
-      {"defines", settings.defines},
-      {"reload", settings.reload ? "true" : ""},
-      {"check-bounds", settings.check_bounds ? "true" : ""},
+      {"function", settings.function},           {"declare", settings.declare},
+      {"include-path", settings.include_path},   {"defines", settings.defines},
+      {"reload", settings.reload ? "true" : ""}, {"check-bounds", settings.check_bounds ? "true" : ""},
   };
   for (const auto& [property, value] : of_files) {
     if (value.empty()) continue;
@@ -67,53 +54,28 @@ KernelSource file_of(const KernelSettings& settings) {
   return source;
 }
 
-/// What the file's lines say.
-Declaration lines_of(const KernelSource& source) {
-  if (source.language != Language::cuda && source.language != Language::glsl) return {};
+/// What the file's lines say, and the property `declare` in their place.
+Declaration lines_of(const KernelSource& source, const std::string& declare) {
+  const bool has_lines = source.language == Language::cuda || source.language == Language::glsl;
   try {
-    return parse_declaration(source.code);
+    return parse_declaration(has_lines ? source.code : std::string_view(), declare);
   } catch (const Error& error) {
     throw Error(error.code(), fmt::format("kernel {}: {}", source.name, error.what()));
   }
 }
 
-/// Parse the text of a property; what is wrong with it is said of that.
-template <typename Parse>
-auto property(const char* name, const std::string& text, Parse parse) {
-  try {
-    return parse(text);
-  } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", name, error.what()));
+/// The kernel in a file, with what it and the properties declare.
+void plan_file(KernelPlan& plan, const KernelSettings& settings) {
+  plan.source = file_of(settings);
+  plan.declaration = lines_of(plan.source, settings.declare);
+  if (!settings.function.empty()) {
+    try {
+      plan.declaration.functions = parse_functions(settings.function);
+    } catch (const Error& error) {
+      throw Error(error.code(), fmt::format("function: {}", error.what()));
+    }
   }
-}
-
-/// What properties say comes before what the file does.
-void apply_properties(KernelPlan& plan, const KernelSettings& settings) {
-  Declaration& declaration = plan.declaration;
-  if (!settings.function.empty()) declaration.functions = property("function", settings.function, parse_functions);
-  if (!settings.block.empty()) declaration.block = property("block", settings.block, parse_dimensions);
-  if (!settings.grid.empty()) declaration.grid = property("grid", settings.grid, parse_dimensions);
-  if (settings.shared_bytes != 0) declaration.shared_bytes = settings.shared_bytes;
-  if (settings.state_bytes != 0) declaration.state_bytes = settings.state_bytes;
-  if (settings.history != 0) declaration.history = settings.history;
-  if (!settings.input_caps.empty()) declaration.input = settings.input_caps;
-  if (!settings.output_caps.empty()) {
-    property("output-caps", settings.output_caps, [&](const std::string& text) {
-      declare_output(declaration, text);
-      check_view(declaration);
-    });
-  }
-  if (!settings.output_bytes.empty()) declaration.output_bytes = settings.output_bytes;
-  if (!settings.output_may.empty()) {
-    declaration.output_may = property("output-may", settings.output_may, parse_output_may);
-  }
-  if (settings.result_words != 0) {
-    property("result-words", std::to_string(settings.result_words), [&](const std::string& /*text*/) {
-      declare_result_words(declaration, settings.result_words);
-      check_results(declaration);
-    });
-  }
-  declare_launch(plan.source, declaration);
+  declare_launch(plan.source, plan.declaration);
 }
 
 /// Whether the kernel is to stay on the GPU. Throws Error(not_supported) where it must and cannot.
@@ -151,9 +113,7 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
     plan.source = source_of(*plan.builtin, settings.backend.value_or(device.default_backend()));
     plan.declaration = declaration_of(*plan.builtin);
   } else {
-    plan.source = file_of(settings);
-    plan.declaration = lines_of(plan.source);
-    apply_properties(plan, settings);
+    plan_file(plan, settings);
   }
   const KernelSource& source = plan.source;
   const Backend backend = backend_of(source.language);
@@ -184,7 +144,7 @@ std::optional<std::vector<DeclaredParameter>> parameters_of(const KernelSettings
     if (builtin == nullptr) return std::vector<DeclaredParameter>();
     declaration = declaration_of(*builtin);
   } else {
-    declaration = lines_of(load_kernel_file(settings.location));
+    declaration = lines_of(load_kernel_file(settings.location), settings.declare);
   }
   if (declaration.params.empty() && !declaration.takes_none) return std::nullopt;
   return std::move(declaration.params);
@@ -196,16 +156,13 @@ Declaration declaration_of(const KernelSettings& settings) {
     return builtin != nullptr ? declaration_of(*builtin) : Declaration();
   }
   KernelPlan plan;
-  plan.declaration = lines_of(load_kernel_file(settings.location));
-  apply_properties(plan, settings);
+  plan_file(plan, settings);
   return std::move(plan.declaration);
 }
 
-std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const KernelSettings& settings,
-                                  const std::shared_ptr<Device>& device) {
-  if (plan.declaration.tables.empty() && settings.tables.empty()) return nullptr;
-  return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables,
-                                  settings.tables);
+std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const std::shared_ptr<Device>& device) {
+  if (plan.declaration.tables.empty()) return nullptr;
+  return std::make_unique<Tables>(device, backend_of(plan.source.language), plan.source.name, plan.declaration.tables);
 }
 
 }  // namespace gpumap

@@ -27,7 +27,7 @@ KernelReload::News KernelReload::compile() const {
     news.plan = plan_of(settings_, *device_);
     if (check_) check_(news.plan);
     auto program = Program::load(device_, news.plan, settings_.mode);
-    news.tables = tables_of(news.plan, settings_, device_);
+    news.tables = tables_of(news.plan, device_);
     news.program = std::move(program);  // last: without one the rest counts for nothing
   } catch (const std::exception& error) {
     news.problem = fmt::format("{}: keeping the previous kernel", error.what());

@@ -56,12 +56,12 @@ std::size_t OutputSize::of(const FrameInput& in, const FrameLayout& in_layout, c
       throw Error(
           ErrorCode::invalid,
           fmt::format("kernel {}: an output of {} bytes (\"{}\") has no room for the picture that its caps say, "
-                      "which takes {}: leave the line bytes and output-bytes out",
+                      "which takes {}: leave the line bytes out",
                       name_, bytes, declared_, needed));
     }
     if (bytes > max_output_bytes) {
       throw Error(ErrorCode::invalid, fmt::format("kernel {}: an output of {} bytes (\"{}\"): no memory has room for "
-                                                  "it: lower the line bytes, or output-bytes",
+                                                  "it: lower the line bytes",
                                                   name_, bytes, declared_));
     }
     return bytes;

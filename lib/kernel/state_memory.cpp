@@ -17,7 +17,7 @@ StateMemory::StateMemory(Device& device, Backend backend, std::size_t bytes, boo
     memory_ = device.allocate({.placement = Placement::device, .bytes = std::max(whole_, whole_ + guard)}, backend);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
-    throw with_remedy(error, "lower the state that the kernel asks for (state-bytes)");
+    throw with_remedy(error, "lower the line state");
   }
 }
 

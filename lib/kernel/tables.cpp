@@ -13,7 +13,6 @@
 #include "gpumap/error.hpp"
 #include "gpumap/queue.hpp"
 #include "gpumap/start_thread.hpp"
-#include "kernel/source/declared_tables.hpp"
 
 namespace gpumap {
 namespace {
@@ -36,7 +35,7 @@ File open_file(const std::string& what, const std::filesystem::path& path) {
   };
   // Without waiting for who writes into a pipe.
   UniqueFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (descriptor.get() < 0) fail(fmt::format("{}: check the path in tables", std::strerror(errno)));
+  if (descriptor.get() < 0) fail(fmt::format("{}: check the path in the line table", std::strerror(errno)));
   struct stat found {};
   if (fstat(descriptor.get(), &found) != 0) fail(std::strerror(errno));
   if (!S_ISREG(found.st_mode)) {
@@ -84,14 +83,18 @@ bool is_busy(const std::future<Result>& future) {
 
 }  // namespace
 
-Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
-               std::string_view files)
+Tables::Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared)
     : device_(std::move(device)), backend_(backend), kernel_(std::move(kernel)) {
-  for (auto& [table, path] : match_tables(kernel_, std::move(declared), parse_table_files(files))) {
-    tables_.push_back({.declared = std::move(table), .path = std::move(path), .taken = {}, .seen = {}, .content = {}});
+  for (DeclaredTable& table : declared) {
+    if (table.path.empty()) {
+      throw Error(ErrorCode::invalid,
+                  fmt::format("kernel {}: its table '{}' has no file: set declare=\"table {}=/path/of/file\"", kernel_,
+                              table.name, table.name));
+    }
+    tables_.push_back({.declared = std::move(table), .taken = {}, .seen = {}, .content = {}});
   }
   for (Table& table : tables_) {
-    table.seen = table.taken = FileStamp::of(table.path);
+    table.seen = table.taken = FileStamp::of(table.declared.path);
     table.content = load(table);
     if (table.content.changed) table.taken.reset();
   }
@@ -102,8 +105,8 @@ Tables::~Tables() {
 }
 
 Tables::Loaded Tables::load(const Table& table) const {
-  const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.path.string());
-  const File file = open_file(what, table.path);
+  const std::string what = fmt::format("kernel {}: table {}: {}", kernel_, table.declared.name, table.declared.path);
+  const File file = open_file(what, table.declared.path);
   const auto bytes = static_cast<std::uint64_t>(file.stamp.bytes);
   Loaded made;
   made.count = count_elements(what, table.declared, bytes);
@@ -145,7 +148,7 @@ Tables::Loaded Tables::load(const Table& table) const {
     at += got;
     if (got < wanted) break;
   }
-  const auto now = FileStamp::of(table.path);
+  const auto now = FileStamp::of(table.declared.path);
   made.changed = at != bytes || (now && *now != file.stamp);
   if (at != bytes) {
     throw Error(ErrorCode::io, fmt::format("{} ended after {} bytes of {}: it is being written: write another file, "
@@ -184,7 +187,7 @@ std::string Tables::refresh(const Fence& launched) {
   }
   for (std::size_t i = 0; i < tables_.size(); ++i) {
     Table& table = tables_[i];
-    const auto before = std::exchange(table.seen, FileStamp::of(table.path));
+    const auto before = std::exchange(table.seen, FileStamp::of(table.declared.path));
     // A file that is being written changes from one look to the next; one that is replaced may be missing for a while.
     if (loading_.valid() || !table.seen || table.seen == table.taken || table.seen != before) continue;
     table.taken = table.seen;
@@ -195,7 +198,7 @@ std::string Tables::refresh(const Fence& launched) {
       } catch (const std::exception& error) {
         Loaded none;
         none.problem = error.what();
-        none.changed = FileStamp::of(table.path) != table.taken;
+        none.changed = FileStamp::of(table.declared.path) != table.taken;
         return none;
       }
     };

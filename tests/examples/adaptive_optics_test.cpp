@@ -40,16 +40,16 @@ class AdaptiveOptics : public Example {
     const std::filesystem::path path = folder_ / name;
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(sizeof(T) * numbers.size()));
-    return fmt::format("{}={}", name, path.string());
+    return fmt::format("table {}={}", name, path.string());
   }
   /// The pipeline that the example runs; with `grid` 0 as many blocks as the file says.
   [[nodiscard]] std::string line(const Tables& tables, std::size_t grid) const {
     return on_new_channel(fmt::format(
         "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel location={} "
-        "tables=\"{},{},{}\" params=actuators={} {} ! application/x-mirror-commands ! appsink name=out sync=false",
+        "declare=\"{};{};{}{}\" params=actuators={} ! application/x-mirror-commands ! appsink name=out sync=false",
         kernel("adaptive-optics/commands"), file("corners", tables.corners),
-        file("reconstructor", tables.reconstructor.numbers), file("modes", tables.modes.numbers), tables.modes.rows,
-        grid == 0 ? "" : fmt::format("grid={}", grid)));
+        file("reconstructor", tables.reconstructor.numbers), file("modes", tables.modes.numbers),
+        grid == 0 ? "" : fmt::format(";grid {}", grid), tables.modes.rows));
   }
 
   std::filesystem::path folder_;

@@ -13,16 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::pair<std::string_view, std::uint64_t> variables[] = {
       {"width", 1917}, {"height", 1}, {"bytes", 1ULL << 63}};
-  try {
-    for (const auto& [name, path] : gpumap::parse_table_files(text)) {
-      if (name.empty() || path.empty()) __builtin_trap();
-    }
-  } catch (const gpumap::Error&) {
-    // As below.
-  }
-  for (const bool as_expression : {false, true}) {
+  enum class Text { source, property, both, expression };
+  for (const Text is : {Text::source, Text::property, Text::both, Text::expression}) {
     try {
-      if (as_expression) {
+      if (is == Text::expression) {
         for (const std::string_view name : gpumap::variables_in(text)) {
           if (name.empty()) __builtin_trap();
         }
@@ -30,7 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         (void)gpumap::evaluate(text, variables);
         continue;
       }
-      const gpumap::Declaration declaration = gpumap::parse_declaration(text);
+      const gpumap::Declaration declaration =
+          gpumap::parse_declaration(is == Text::property ? "" : text, is == Text::source ? "" : text);
       if (declaration.results.size() > declaration.result_words) __builtin_trap();
       if (declaration.result_words < GPUMAP_RESULT_WORDS || declaration.result_words > GPUMAP_MAX_RESULT_WORDS) {
         __builtin_trap();

@@ -78,8 +78,8 @@ TEST_F(KernelInputsGpu, NumbersTablesAndHistory) {
     Pipeline pipeline(on_new_channel(
         std::string("appsrc name=in format=time ! gpumapsink slots=2 sync=false $CHANNEL gpumapsrc $CHANNEL ! ") +
         before + "gpumapkernel name=kernel location=" + kernel +
-        " tables=weights=" + std::filesystem::path(kernel).replace_filename("weights").string() +
-        " params=scale=-9007199254740993,offset=4503599627370497 ! appsink name=out sync=false"));
+        " declare=\"table weights=" + std::filesystem::path(kernel).replace_filename("weights").string() +
+        "\" params=scale=-9007199254740993,offset=4503599627370497 ! appsink name=out sync=false"));
     gst_app_src_set_caps(pipeline.appsrc(), caps.get());
     ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE)
         << pipeline.wait(std::chrono::seconds(1));

@@ -86,6 +86,11 @@ TEST(OwnKernel, ChildrenAreTheParametersThatThereAre) {
   EXPECT_EQ(value_of(kernel.get(), "taps[1]::value"), 7);
   g_object_set(proxy, "params", "taps=[8,9]", nullptr);
   EXPECT_EQ(value_of(kernel.get(), "taps[1]::value"), 9);
+  // Those of the property `declare` are there instead.
+  g_object_set(proxy, "declare", "params speed=4", nullptr);
+  EXPECT_EQ(value_of(kernel.get(), "speed::value"), 4);
+  EXPECT_EQ(gst_child_proxy_get_children_count(proxy), 1U);
+  g_object_set(proxy, "declare", nullptr, "params", nullptr, nullptr);
   // And those of another kernel are others.
   g_object_set(proxy, "location", nullptr, "kernel", "spectrum", nullptr);
   EXPECT_EQ(gst_child_proxy_get_child_by_name(proxy, "gain"), nullptr);

@@ -72,7 +72,7 @@ TEST_F(KernelHistory, OfBlocksOfAnySize) {
 
 TEST_F(KernelHistory, ThePropertyComesBeforeTheFile) {
   const KernelFile file(std::string("// gpumap: history 3\n") + tells);
-  Frames frames("history=8 location=" + file.path());
+  Frames frames("declare=\"history 8\" location=" + file.path());
   max_past_ = 8;
   for (int i = 0; i < 20; ++i) expect_past(frames, std::to_string(i));
 }
@@ -268,7 +268,8 @@ TEST(KernelHistoryErrors, AreToldAtTheStart) {
   const KernelFile file(std::string("// gpumap: history 9\n") + tells);
   EXPECT_THAT(start_error("location=" + file.path()),
               HasSubstr("a history of 9 frames: a kernel sees at most 8; keep what it needs of more in its state"));
-  EXPECT_THAT(start_error("kernel=identity history=2"), HasSubstr("history=2 is for a kernel of yours"));
+  EXPECT_THAT(start_error("kernel=identity declare=\"history 2\""),
+              HasSubstr("declare=history 2 is for a kernel of yours"));
 }
 
 }  // namespace

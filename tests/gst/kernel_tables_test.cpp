@@ -48,9 +48,11 @@ bool shows(const Data& frame, const std::vector<std::uint32_t>& table) {
 class KernelTables : public testing::Test {
  protected:
   KernelTables() : file_(std::string("// gpumap: table weights uint32\n") + shows_first) {}
-  [[nodiscard]] std::string weights() const { return file_.beside("weights=a,b.u32"); }  // a name with both separators
+  [[nodiscard]] std::string weights() const {
+    return file_.beside("weights=a;b,c.u32");
+  }  // a name with what separates others
   [[nodiscard]] std::string options() const {
-    return "location=" + file_.path() + " tables=\"weights=" + weights() + "\"";
+    return "location=" + file_.path() + " declare=\"table weights=" + weights() + "\"";
   }
   /// The next warning while frames go on.
   std::string warning(Frames& frames) {
@@ -203,9 +205,9 @@ TEST_F(KernelTables, SeveralOfAllTypesAndFixedLengths) {
   replace_file(file.beside("s"), shorts, sizeof shorts);
   replace_file(file.beside("r"), reals, sizeof reals);
   // In any order: the file's counts.
-  const std::string tables = "shorts=" + file.beside("s") + ", reals=" + file.beside("r") +
-                             ",bytes=" + file.beside("b") + ",halves=" + file.beside("h");
-  Frames frames("location=" + file.path() + " tables=\"" + tables + "\"");
+  const std::string tables = "table shorts=" + file.beside("s") + "; table reals=" + file.beside("r") +
+                             ";table bytes=" + file.beside("b") + ";table halves=" + file.beside("h");
+  Frames frames("location=" + file.path() + " declare=\"" + tables + "\"");
   const Data data = frames.run(random_data(77, 4));
   EXPECT_EQ(value_at<std::uint64_t>(data, 0), 4097U);
   EXPECT_EQ(value_at<std::uint64_t>(data, 8), 3U);
@@ -221,7 +223,7 @@ TEST_F(KernelTables, OfAFileThatDeclaresNoneAreBytes) {
   const KernelFile file(shows_first);
   const auto table = random_table(100, 8);
   replace_table(file.beside("any"), table);
-  Frames frames("location=" + file.path() + " tables=other=" + file.beside("any"));
+  Frames frames("location=" + file.path() + " declare=\"table other=" + file.beside("any") + "\"");
   EXPECT_EQ(value_at<std::uint32_t>(frames.run(random_data(64, 4)), 0), 400U);
 }
 
@@ -244,8 +246,8 @@ TEST_F(KernelTables, GoWithTheirKernel) {
 
 TEST_F(KernelTables, ErrorsAtTheStart) {
   EXPECT_THAT(start_error("location=" + file_.path()),
-              HasSubstr("its table 'weights' has no file: set tables=\"weights=/path/of/file\""));
-  EXPECT_THAT(start_error(options()), AllOf(HasSubstr("No such file"), HasSubstr("check the path in tables")));
+              HasSubstr("its table 'weights' has no file: set declare=\"table weights=/path/of/file\""));
+  EXPECT_THAT(start_error(options()), AllOf(HasSubstr("No such file"), HasSubstr("check the path in the line table")));
   ASSERT_EQ(mkfifo(weights().c_str(), 0600), 0);
   EXPECT_THAT(start_error(options()), HasSubstr("is a pipe or a device: name a file"));
   std::filesystem::remove(weights());
@@ -256,12 +258,13 @@ TEST_F(KernelTables, ErrorsAtTheStart) {
   EXPECT_THAT(start_error(options()), HasSubstr("has 7 bytes, no multiple of the 4 that a u32 takes"));
   std::filesystem::resize_file(weights(), (std::uintmax_t{1} << 30U) + 4);  // a hole: it takes no room
   EXPECT_THAT(start_error(options()), HasSubstr("has 1073741828 bytes, and a table has at most 1073741824"));
-  EXPECT_THAT(start_error(options() + " kernel=identity tables=\"weights=" + weights() + ",speed=/x\""),
-              HasSubstr("has no table 'speed': it has weights"));
-  EXPECT_THAT(start_error("kernel=identity tables=a=/x"), HasSubstr("tables=a=/x is for a kernel of yours"));
+  EXPECT_THAT(start_error(options() + " kernel=identity declare=\"table weights=" + weights() + ";table speed=/x\""),
+              HasSubstr("declare: the kernel has no table \"speed\": name one of weights"));
+  EXPECT_THAT(start_error("kernel=identity declare=\"table a=/x\""),
+              HasSubstr("declare=table a=/x is for a kernel of yours"));
   const KernelFile fixed(std::string("// gpumap: table weights f32 8\n") + shows_first);
   replace_table(fixed.beside("w"), random_table(7, 1));
-  EXPECT_THAT(start_error("location=" + fixed.path() + " tables=weights=" + fixed.beside("w")),
+  EXPECT_THAT(start_error("location=" + fixed.path() + " declare=\"table weights=" + fixed.beside("w") + "\""),
               HasSubstr("has 7 elements of 4 bytes (f32), and 8 are declared"));
 }
 

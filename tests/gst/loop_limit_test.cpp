@@ -92,7 +92,7 @@ TEST_F(LoopLimit, OfLoopsIsToldOnce) {
 }
 
 TEST_F(LoopLimit, IsToldOnceWhereTheGridAskedForReachesIt) {
-  const bool right = play("grid=1");
+  const bool right = play("declare=\"grid 1\"");
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr("1 thread(s) in its grid for 76800"), HasSubstr("65535 turns"),
                                            HasSubstr("a grid of 2 threads or more"))));
   // Another driver may well go on to the end.
@@ -100,7 +100,7 @@ TEST_F(LoopLimit, IsToldOnceWhereTheGridAskedForReachesIt) {
 }
 
 TEST_F(LoopLimit, IsNotToldWhereItIsFar) {
-  for (const char* grid : {"grid=2", "grid=3x2", ""}) {
+  for (const char* grid : {"declare=\"grid 2\"", "declare=\"grid 3x2\"", ""}) {
     EXPECT_TRUE(play(grid)) << grid;
     EXPECT_THAT(warnings_, IsEmpty()) << grid;
   }

@@ -29,7 +29,7 @@ TEST(MemoryChoice, KernelsNameIt) {
   std::ofstream(own) << "#version 460\n#include <gpumap.glsl>\nvoid main() {}\n";
   for (const std::string& kernel :
        {std::string("kernel=identity"), std::string("kernel=checksum"), std::string("kernel=convert"),
-        "location=" + own, "location=" + own + " output-caps=video/x-raw,format=GRAY8"}) {
+        "location=" + own, "location=" + own + " declare=\"output video/x-raw,format=GRAY8\""}) {
     for (const char* way : {"", "queue ! ", "identity ! ", "capsfilter caps=video/x-raw(ANY) ! ", "tee ! queue ! "}) {
       for (const char* end : {"", " ! fakesink", " ! video/x-raw ! fakesink"}) {
         const std::string description = std::string(way) + "gpumapkernel " + kernel + end;

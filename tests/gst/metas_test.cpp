@@ -179,7 +179,7 @@ TEST(Metas, PlanarAudioKeepsItsPlanes) {
       {"kernel=identity", true},
       {"kernel=checksum", true},
       {"location=" GPUMAP_EXAMPLES "/kernels/invert.comp", true},
-      {"location=" GPUMAP_EXAMPLES "/kernels/invert.comp output-caps=application/x-other", false},
+      {"location=" GPUMAP_EXAMPLES "/kernels/invert.comp declare=\"output application/x-other\"", false},
   };
   for (const auto& [options, kept] : cases) {
     for (const char* memory : {"", "(memory:GPUMap)"}) {

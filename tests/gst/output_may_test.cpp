@@ -280,7 +280,7 @@ TEST(Given, ThreadsCountInTheWord) {
   std::ofstream(compiled, std::ios::binary) << compile_glsl(load_kernel_file(source.path()));
   for (const std::string& file : {source.path(), compiled}) {
     Pipeline pipeline(
-        stream_of(bytes_caps, "output-may=drop,shorten output-bytes=4*bytes result-words=64 location=" + file));
+        stream_of(bytes_caps, "declare=\"output-may drop,shorten; bytes 4*bytes; result-words 64\" location=" + file));
     ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
     std::vector<std::vector<std::uint32_t>> expected, got;
     for (std::uint64_t i = 0; i < 30; ++i) {
@@ -336,12 +336,16 @@ TEST(Given, ErrorsNameTheFigures) {
       {bytes_caps, none.path(), "gives 0 bytes of an output of 100, which is to drop the frame"},
       {bytes_caps, silent.path(), "declares output-may and never writes to frame.given"},
       {bytes_caps, unchanged.path(), "unchanged cannot be shortened"},
-      {gray_caps, three.path() + " output-may=shorten", "every frame of these caps has 2924 bytes: leave shorten out"},
-      {"video/x-bayer,format=bggr,width=10,height=10,framerate=1/1", three.path() + " output-may=shorten",
+      {gray_caps, three.path() + " declare=\"output-may shorten\"",
+       "every frame of these caps has 2924 bytes: leave shorten out"},
+      {"video/x-bayer,format=bggr,width=10,height=10,framerate=1/1", three.path() + " declare=\"output-may shorten\"",
        "cannot be shortened"},
-      {audio, three.path() + " output-may=shorten", "wrote 3 to frame.given, no multiple of the 2 bytes of a sample"},
-      {bytes_caps, three.path() + " output-may=vanish", "output-may: an output may not \"vanish\""},
-      {bytes_caps, three.path() + " output-may=drop late-results=true", "late-results is true: leave one of them out"},
+      {audio, three.path() + " declare=\"output-may shorten\"",
+       "wrote 3 to frame.given, no multiple of the 2 bytes of a sample"},
+      {bytes_caps, three.path() + " declare=\"output-may vanish\"",
+       "declare: output-may: an output may not \"vanish\""},
+      {bytes_caps, three.path() + " declare=\"output-may drop\" late-results=true",
+       "late-results is true: leave one of them out"},
   };
   for (const auto& [caps, file, message] : cases) {
     Pipeline pipeline(stream_of(caps, "location=" + file));
@@ -349,8 +353,8 @@ TEST(Given, ErrorsNameTheFigures) {
     EXPECT_THAT(pipeline.run(), HasSubstr(message)) << file;
     EXPECT_EQ(pipeline.culprit(), "kernel");
   }
-  Pipeline built_in(stream_of(bytes_caps, "output-may=drop"));
-  EXPECT_THAT(built_in.run(), HasSubstr("output-may=drop is for a kernel of yours"));
+  Pipeline built_in(stream_of(bytes_caps, "declare=\"output-may drop\""));
+  EXPECT_THAT(built_in.run(), HasSubstr("declare=output-may drop is for a kernel of yours"));
 }
 
 }  // namespace

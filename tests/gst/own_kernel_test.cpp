@@ -27,9 +27,9 @@ TEST(OwnKernel, GivesWhatItsFileDeclares) {
   }
 }
 
-TEST(OwnKernel, PropertiesComeBeforeTheFile) {
+TEST(OwnKernel, ThePropertyComesBeforeTheFile) {
   const ShaderFile file(gray(halved, input_pixel));
-  Own own("location=" + file.path() + " output-caps=\"video/x-raw,format=GRAY8,width=8,height={height-40}\"");
+  Own own("location=" + file.path() + " declare=\"output video/x-raw,format=GRAY8,width=8,height={height-40}\"");
   const Sample sample = own.frame();
   ASSERT_TRUE(sample) << own.pipeline().wait(1s);
   EXPECT_THAT(caps_of(sample), testing::AllOf(HasSubstr("width=(int)8"), HasSubstr("height=(int)3")));
@@ -52,7 +52,7 @@ TEST(OwnKernel, CapsAndCodeAreOfOneVersion) {
   EXPECT_THAT(own.bytes(), testing::AllOf(testing::SizeIs(68 * 5), testing::Each(std::byte{9})));
   // Neither another file nor another property counts before the next start.
   file.write(gray("// gpumap: output video/x-raw,format=GRAY8,width=200,height=200\n", "11u"));
-  g_object_set(own.pipeline().element("kernel"), "location", "elsewhere.comp", "output-caps", "video/x-raw,width=12",
+  g_object_set(own.pipeline().element("kernel"), "location", "elsewhere.comp", "declare", "output video/x-raw,width=12",
                nullptr);
   EXPECT_EQ(shown(), 68);
   ASSERT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_reconfigure()));
@@ -94,7 +94,7 @@ TEST(OwnKernel, TakesWhatItsFileDeclares) {
   Own refused("location=" + other.path());
   push(refused.pipeline().appsrc(), new_buffer(random_data(Own::frame_bytes, 1)));
   EXPECT_THAT(refused.pipeline().run(), testing::AllOf(HasSubstr("GRAY8"), HasSubstr("I420")));
-  Own overruled("location=" + other.path() + " input-caps=video/x-raw,format=GRAY8");
+  Own overruled("location=" + other.path() + " declare=\"input video/x-raw,format=GRAY8;video/x-raw,format=RGB\"");
   EXPECT_TRUE(overruled.frame()) << overruled.pipeline().wait(1s);
 }
 
@@ -118,17 +118,18 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + wrong_caps.path(), "no variable 'depth' here: there are width, height, rate, channels"},
       {"location=" + no_caps.path(), "output caps \"7\" cannot be read"},
       {"location=" + no_input.path(), "input caps \"7\" cannot be read"},
-      {"location=" + sees_bytes.path() + " output-caps=converted",
-       "output-caps: \"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
-      {"location=" + fine.path() + " block=3y", "block: \"3y\" is no dimension"},
+      {"location=" + sees_bytes.path() + " declare=\"output converted\"",
+       "\"output converted\" is for a kernel that sees pictures, and this one declares \"view bytes\""},
+      {"location=" + fine.path() + " declare=\"grid 7; block 3y\"", "declare: block: \"3y\" is no dimension"},
       {"location=" + fine.path() + " function=a,,b", "function: \"a,,b\": a name is missing"},
-      {"location=" + fine.path() + " shared-bytes=64", "dynamic shared memory is CUDA's"},
+      {"location=" + fine.path() + " declare=\"shared 64\"", "dynamic shared memory is CUDA's"},
       {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
-      {"location=" + fine.path() + " output-bytes=1/0", "division by zero"},
-      {"location=" + fine.path() + " state-bytes=900000000000", "lower the state that the kernel asks for"},
-      {"location=" + fine.path() + " state-bytes=18446744073709551615", "lower the state that the kernel asks for"},
-      {"kernel=blend grid=3", "no built-in kernel \"blend\": choose one of identity"},
-      {"kernel=convert grid=3", "grid=3 is for a kernel of yours in a file, and kernel=convert is built in"},
+      {"location=" + fine.path() + " declare=\"bytes 1/0\"", "division by zero"},
+      {"location=" + fine.path() + " declare=\"state 900000000000\"", "lower the line state"},
+      {"location=" + fine.path() + " declare=\"state 18446744073709551615\"", "lower the line state"},
+      {"kernel=blend declare=\"grid 3\"", "no built-in kernel \"blend\": choose one of identity"},
+      {"kernel=convert declare=\"grid 3\"",
+       "declare=grid 3 is for a kernel of yours in a file, and kernel=convert is built in"},
   };
   for (const auto& [options, message] : cases) {
     Own own(options);
@@ -143,17 +144,18 @@ TEST(OwnKernel, OutputsHaveRoomForTheirPicture) {
   const ShaderFile pixels(gray("", "1u"));
   const std::string at = "location=" + pixels.path();
   const std::pair<std::string, const char*> cases[] = {
-      {at + " output-bytes=100",
+      {at + " declare=\"bytes 100\"",
        "output of 100 bytes (\"100\") has no room for the picture that its caps say, which "
        "takes 2924"},
-      {at + " output-bytes=2923", "has no room"},
-      {at + " output-bytes=16 output-caps=video/x-raw,format=RGBA,width=1920,height=1080", "takes 8294400"},
-      {at + " output-bytes=16 output-caps=video/x-bayer,format=bggr,width=40,height=4", "takes 160"},
-      {at + " output-bytes=16 output-caps=application/x-tensor,width=4,height=4", "takes 192"},
-      {at + " output-bytes=18446744073709551615 check-bounds=true", "no memory has room for it"},
-      {at + " output-caps=\"video/x-raw,format=GRAY8,width={width/100}\"", "its width has to be from 1 to 32767"},
-      {at + " output-caps=video/x-raw,format=GRAY8,width=100000,height=100000", "its width has to be from 1 to 32767"},
-      {at + " output-caps=\"application/x-tensor,width=7,height={0}\"", "its height has to be from 1 to"},
+      {at + " declare=\"bytes 2923\"", "has no room"},
+      {at + " declare=\"bytes 16; output video/x-raw,format=RGBA,width=1920,height=1080\"", "takes 8294400"},
+      {at + " declare=\"bytes 16; output video/x-bayer,format=bggr,width=40,height=4\"", "takes 160"},
+      {at + " declare=\"bytes 16; output application/x-tensor,width=4,height=4\"", "takes 192"},
+      {at + " declare=\"bytes 18446744073709551615\" check-bounds=true", "no memory has room for it"},
+      {at + " declare=\"output video/x-raw,format=GRAY8,width={width/100}\"", "its width has to be from 1 to 32767"},
+      {at + " declare=\"output video/x-raw,format=GRAY8,width=100000,height=100000\"",
+       "its width has to be from 1 to 32767"},
+      {at + " declare=\"output application/x-tensor,width=7,height={0}\"", "its height has to be from 1 to"},
   };
   for (const auto& [options, message] : cases) {
     Own own(options);
@@ -161,7 +163,7 @@ TEST(OwnKernel, OutputsHaveRoomForTheirPicture) {
     EXPECT_THAT(own.pipeline().run(), HasSubstr(message)) << options;
   }
   for (const char* enough : {"2924", "2*bytes", "width*height+129"}) {
-    Own own(at + " output-bytes=" + enough);
+    Own own(at + " declare=\"bytes " + enough + "\"");
     EXPECT_GE(own.bytes().size(), Own::frame_bytes) << enough;
   }
 }

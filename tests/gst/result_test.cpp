@@ -180,8 +180,8 @@ TEST_F(Result, BlocksOfManyWords) {
   const Shader declared("// gpumap: result-words 4096\n" + fill), plain(fill);
   for (const auto& [options, count] : {std::pair{declared.path(), 4096U},
                                        {plain.path(), 32U},
-                                       {plain.path() + " result-words=1000", 1000U},
-                                       {declared.path() + " result-words=33", 33U}}) {
+                                       {plain.path() + " declare=\"result-words 1000\"", 1000U},
+                                       {declared.path() + " declare=\"result-words 33\"", 33U}}) {
     SCOPED_TRACE(options);
     start("gpumapkernel location=" + options + " ! ");
     for (std::size_t frame = 0; frame < 3; ++frame) {
@@ -198,9 +198,10 @@ TEST_F(Result, BlocksOfManyWords) {
     }
     EXPECT_EQ(messages().size(), 3U);
   }
-  Pipeline refused(
-      on_new_channel("gpumapsrc $CHANNEL ! gpumapkernel result-words=31 location=" + plain.path() + " ! fakesink"));
-  EXPECT_THAT(refused.run(), testing::HasSubstr("result-words: a result block of 31 words: choose from 32 to 4096"));
+  Pipeline refused(on_new_channel(
+      "gpumapsrc $CHANNEL ! gpumapkernel declare=\"result-words 31\" location=" + plain.path() + " ! fakesink"));
+  EXPECT_THAT(refused.run(),
+              testing::HasSubstr("declare: result-words: a result block of 31 words: choose from 32 to 4096"));
 }
 
 TEST_F(Result, NothingWrittenIsNothingTold) {

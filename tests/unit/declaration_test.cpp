@@ -66,7 +66,7 @@ TEST(Declaration, EveryKey) {
   EXPECT_EQ(none.block[0], 0U);
   EXPECT_FALSE(none.output_may);
   EXPECT_EQ(none.result_words, std::uint32_t{GPUMAP_RESULT_WORDS});
-  EXPECT_EQ(parse_output_may("drop"), (OutputMay{.drop = true}));
+  EXPECT_EQ(parse_declaration("// gpumap: output-may drop").output_may, (OutputMay{.drop = true}));
 }
 
 TEST(Declaration, WhatTheBuiltInsSayOfThemselves) {
@@ -85,9 +85,70 @@ TEST(Declaration, WhatTheBuiltInsSayOfThemselves) {
   EXPECT_TRUE(converts.converted && converts.output.empty() && !converts.on_bytes && !converts.unchanged);
   EXPECT_EQ(converts.work, Work::item);
   EXPECT_NE(looks, converts);
-  Declaration overruled = converts;
-  declare_output(overruled, "unchanged");
-  EXPECT_TRUE(overruled.unchanged && !overruled.converted);
+}
+
+/// A kernel of the user's, what the property `declare` says, and the lines with which a kernel would say both.
+struct Declared {
+  const char* code;
+  const char* declare;
+  const char* both;
+};
+
+TEST(Declaration, ThePropertyReplacesLinesOfTheSameWord) {
+  const Declared cases[] = {
+      {"", "", ""},
+      {"", "output video/x-raw,format=GRAY8; state 4096",
+       "// gpumap: output video/x-raw,format=GRAY8\n// gpumap: state 4096"},
+      {"// gpumap: state 16 self-clearing\n// gpumap: grid 3\n", ";; state\t4096 ;;block 7x2;",
+       "// gpumap: state 4096\n// gpumap: grid 3\n// gpumap: block 7x2"},
+      {"// gpumap: output converted\n// gpumap: history 3", "\r\n  output unchanged\r\n\n\thistory 5\n",
+       "// gpumap: output unchanged\n// gpumap: history 5"},
+      {"// gpumap: params none", "params gain=2,count:u32=5 in [1,9]", "// gpumap: params gain=2,count:u32=5 in [1,9]"},
+      {"// gpumap: params gain=2", "params none", "// gpumap: params none"},
+      {"// gpumap: results a=f16", "results a=u64", "// gpumap: results a=u64"},
+      // The ';' between caps, in a text and in a path are theirs.
+      {"", "input video/x-raw,format=GRAY8;audio/x-raw(memory:A), rate=7; grid 3",
+       "// gpumap: input video/x-raw,format=GRAY8;audio/x-raw(memory:A), rate=7\n// gpumap: grid 3"},
+      {"", "output application/x-text,say=\"one; state 7\"; state 9",
+       "// gpumap: output application/x-text,say=\"one; state 7\"\n// gpumap: state 9"},
+      {"", "table t u8=/a;b=c,d e.bin ;table u u16=f",
+       "// gpumap: table t u8=/a;b=c,d e.bin\n// gpumap: table u u16=f"},
+      // In the order of the source.
+      {"// gpumap: table a f32 7\n// gpumap: table b u16", "table b=/b; table a = /a; table c u8=/c",
+       "// gpumap: table a f32 7=/a\n// gpumap: table b u16=/b\n// gpumap: table c u8=/c"},
+      {"// gpumap: table a f32 7=/old\n", "table a=/new", "// gpumap: table a f32 7=/new"},
+      {"// gpumap: table a f32 7=/old\n", "table a u8=/new", "// gpumap: table a u8=/new"},
+      {"", "table a=/a;table b=/b", "// gpumap: table a u8=/a\n// gpumap: table b u8=/b"},
+      {"// gpumap: output-tensor a f32 1\n// gpumap: output-tensor b f32 2\n// gpumap: input-tensor b u8 3",
+       "output-tensor b u8 4;output-tensor c u8 5",
+       "// gpumap: output-tensor a f32 1\n// gpumap: output-tensor b u8 4\n// gpumap: output-tensor c u8 5\n"
+       "// gpumap: input-tensor b u8 3"},
+  };
+  for (const auto& [code, declare, both] : cases) {
+    EXPECT_EQ(parse_declaration(code, declare), parse_declaration(both)) << code << " and " << declare;
+  }
+}
+
+TEST(Declaration, ErrorsNameTheProperty) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"state 4096; grdi 3", "declare: no declaration \"grdi\": write one of params, functions"},
+      {"grid 3y", "declare: grid: \"3y\" is no dimension, as in 32x8: write a whole number from 1"},
+      {"state 4096, grid 3", "declare: state: no state \"grid 3\": write self-clearing"},
+      {"output", "declare: output without a value: write it behind the word"},
+      {"video/x-raw,format=GRAY8", "declare: no declaration \"video/x-raw,format=GRAY8\""},
+      {"state 1;state 2", "declare: state is declared twice"},
+      {"table weights f32=/a;table weights=/b", "declare: table \"weights\" is declared twice"},
+      {"table speed=/a", "declare: the kernel has no table \"speed\": name one of weights"},
+      {"table weights=", "declare: table: \"weights uint32=\" is no table"},
+  };
+  const std::string code = "// gpumap: table weights uint32\n";
+  for (const auto& [declare, message] : cases) {
+    EXPECT_THAT(error_of([&, text = declare] { return parse_declaration(code, text); }), HasSubstr(message)) << declare;
+  }
+  EXPECT_THAT(error_of([] { return parse_declaration("// gpumap: state 1\n\n// gpumap: state 2", "state 3"); }),
+              HasSubstr("line 3: // gpumap: state is declared twice"));
+  EXPECT_THAT(error_of([] { return parse_declaration("// gpumap: view bytes", "output converted"); }),
+              HasSubstr("\"output converted\" is for a kernel that sees pictures"));
 }
 
 TEST(Declaration, BytesThatAKernelGives) {
@@ -115,11 +176,11 @@ TEST(Declaration, NamesOfTemplates) {
 
 TEST(Declaration, ErrorsNameTheLine) {
   const std::pair<const char*, const char*> cases[] = {
-      {"\n\n// gpumap: gain 2\n", "line 3: // gpumap: no declaration \"gain\": there are params, functions"},
-      {"// gpumap: params gain\n", "line 1: // gpumap: parameters: column 5: expected '='"},
+      {"\n\n// gpumap: gain 2\n", "line 3: // gpumap: no declaration \"gain\": write one of params, functions"},
+      {"// gpumap: params gain\n", "line 1: // gpumap: params: parameters: column 5: expected '='"},
       {"// gpumap: params a[1]=2\n", "\"a[1]\": declare the whole list"},
       {"// gpumap: params\n", "params without a value"},
-      {"// gpumap:\n", " without a value"},
+      {"// gpumap:\n", "no declaration \"\""},
       {"// gpumap: functions a,,b\n", "a name is missing"},
       {"// gpumap: block 32x0\n", "\"0\" is no dimension"},
       {"// gpumap: block 1x2x3x4\n", "more than three dimensions"},

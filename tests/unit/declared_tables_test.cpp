@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT
-// The lines `table` and `history` of a kernel of the user's, and the files that are given for tables.
+// The lines `table` and `history` of a kernel of the user's.
 #include <gmock/gmock.h>
 
 #include "error_of.hpp"
+#include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.h"
-#include "gpumap/tables.hpp"
 
 namespace gpumap {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::Pair;
 
 std::string line(const std::string& text) {
   return "// gpumap: " + text + "\n";
@@ -38,7 +36,9 @@ TEST(DeclaredTables, LinesThatAreWrong) {
   for (int i = 0; i < 9; ++i) nine += line("table t" + std::to_string(i) + " f32");
   const std::pair<std::string, const char*> cases[] = {
       {line("table weights"), "\"weights\" is no table: write a name, a type and"},
-      {line("table we=ights f32"), "is no table"},
+      {line("table we/ights f32"), "is no table"},
+      {line("table weights="), "is no table"},
+      {line("table =/a"), "is no table"},
       {line("table weights f32 3 4"), "is no table"},
       {line("table weights float"), "no type \"float\": choose one of u8, i8,"},
       {line("table weights f32 0"), "\"0\" is no number of elements: write a whole number from 1 to 268435456"},
@@ -46,7 +46,7 @@ TEST(DeclaredTables, LinesThatAreWrong) {
       {line("table weights f32 -1"), "is no number of elements"},
       {line("table weights f32 99999999999999999999"), "is no number of elements"},
       {line("table a f32") + line("table a u8"), "line 2: // gpumap: table \"a\" is declared twice"},
-      {nine, "line 9: // gpumap: 9 tables: a kernel has at most 8"},
+      {nine, "line 9: // gpumap: table: 9 tables: a kernel has at most 8"},
       {line("table"), "table without a value"},
       {line("history 9"), "a history of 9 frames: a kernel sees at most 8; keep what it needs of more in its state"},
       {line("history -1"), "\"-1\" is no number of frames"},
@@ -57,17 +57,12 @@ TEST(DeclaredTables, LinesThatAreWrong) {
   }
 }
 
-TEST(TableFiles, NamesAndPaths) {
-  EXPECT_THAT(parse_table_files(""), ElementsAre());
-  EXPECT_THAT(parse_table_files(" "), ElementsAre());
-  EXPECT_THAT(parse_table_files("weights=/a b/c.bin, lut=d"),
-              ElementsAre(Pair("weights", "/a b/c.bin"), Pair("lut", "d")));
-  EXPECT_THAT(parse_table_files("w=/with,comma/and=sign,x=y,,z"),
-              ElementsAre(Pair("w", "/with,comma/and=sign"), Pair("x", "y,,z")));
-  EXPECT_THAT(error_of([] { return parse_table_files("/path"); }), HasSubstr("write name=/path/of/file"));
-  EXPECT_THAT(error_of([] { return parse_table_files(",a=b"); }), HasSubstr("write name=/path/of/file"));
-  EXPECT_THAT(error_of([] { return parse_table_files("a=,b=c"); }), HasSubstr("'a' has no path"));
-  EXPECT_THAT(error_of([] { return parse_table_files("a=x,b=y,a=z"); }), HasSubstr("'a' is given twice"));
+TEST(DeclaredTables, PathsAreKeptAsTheyAre) {
+  const Declaration declaration =
+      parse_declaration(line("table weights = /a b/with,comma=sign;c ") + line("table lut f32 3=d"));
+  ASSERT_EQ(declaration.tables.size(), 2U);
+  EXPECT_EQ(declaration.tables[0], (DeclaredTable{"weights", NumberType::u8, {}, "/a b/with,comma=sign;c"}));
+  EXPECT_EQ(declaration.tables[1], (DeclaredTable{"lut", NumberType::f32, 3, "d"}));
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_P(PageKernels, StayWithinTheirBounds) {
       settings.check_bounds = true;
       std::ofstream(settings.location) << code;
       const Declaration declaration = parse_declaration(code);
-      if (!declaration.tables.empty()) settings.tables = "curve=" + (folder.path() / "curve.u8").string();
+      if (!declaration.tables.empty()) settings.declare = "table curve=" + (folder.path() / "curve.u8").string();
       KernelLauncher launcher(settings, bench_->device());
       for (const auto& [width, height] : {std::pair{2U, 2U}, {7U, 4099U}, {639U, 481U}}) {
         const FrameLayout layout = picture(GPUMAP_FORMAT_GRAY8, width, height, 1);

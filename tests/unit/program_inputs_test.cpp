@@ -100,8 +100,8 @@ TEST_P(ProgramInputsTest, TablesComeAndAreReplaced) {
   auto table = random_table(70001, 1);
   replace(path, table);
   const std::string kernel = "inputs";
-  Tables tables(bench_->device(), GetParam(), kernel, {{.name = "weights", .type = NumberType::u32, .count = {}}},
-                "weights=" + path.string());
+  Tables tables(bench_->device(), GetParam(), kernel,
+                {{.name = "weights", .type = NumberType::u32, .count = {}, .path = path.string()}});
   const auto reader =
       program("", "k == 0 ? frame.tables[0].count : ((unsigned*)frame.tables[0].address)[frame.tables[0].count - k]",
               "k == 0u ? frame.tables[0].count : uint64_t(load_u32(frame.tables[0].address + "
@@ -150,10 +150,11 @@ class HandRaised final : public Timeline {
 TEST_P(ProgramInputsTest, AReplacedTableStaysForWhatWasLaunched) {
   const auto path = folder_.path() / "t";
   replace(path, random_table(100, 1));
-  Tables tables(bench_->device(), GetParam(), "inputs", {}, "t=" + path.string());
+  Tables tables(bench_->device(), GetParam(), "inputs",
+                {{.name = "t", .type = NumberType::u8, .count = {}, .path = path.string()}});
   gpumap_frame before{};
   tables.lend(before);
-  EXPECT_EQ(before.tables[0].count, 400U) << "where none is declared, bytes";
+  EXPECT_EQ(before.tables[0].count, 400U);
   const auto timeline = std::make_shared<HandRaised>();
   const long users = timeline.use_count();
   replace(path, random_table(50, 2));

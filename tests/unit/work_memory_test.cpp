@@ -118,8 +118,9 @@ TEST(TablesTest, LetGoOfWhatIsBeingCopiedAsTheyEnd) {
   std::ofstream(path) << "one";
   const auto device = std::make_shared<SmallDevice>();
   device->timeline->reached = 1;
-  auto tables =
-      std::make_unique<Tables>(device, Backend::vulkan, "a kernel", std::vector<DeclaredTable>(), "t=" + path.string());
+  auto tables = std::make_unique<Tables>(
+      device, Backend::vulkan, "a kernel",
+      std::vector{DeclaredTable{.name = "t", .type = NumberType::u8, .count = {}, .path = path.string()}});
   ASSERT_EQ(device->staging.size(), 1U);
   EXPECT_TRUE(device->staging[0].expired());
   const std::size_t kept = kept_for_good();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 //
-// What a kernel's source declares, in comment lines of its own:
+// What a kernel declares, in comment lines of its source or by the property `declare`:
 //
 //   // gpumap: params gain=1,taps=[0.25,0.5,0.25]     names and initial values, in the order of frame.params
 //   // gpumap: params count:u32=5 in [1,100],at:f64=0 types and limits of such
 //   // gpumap: params none                            it takes none
 //   // gpumap: functions blur,sharpen                 run one after the other, each on what the one before wrote
-//   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number), by itself
+//   // gpumap: table weights float32 256              a file of so many numbers (left out: of any number)
+//   // gpumap: table weights float32 256=/a/file      the same, and which one it is
 //   // gpumap: history 3                              the last frames before, at frame.past
 //   // gpumap: block 32x8                             threads of a block (workgroup), else chosen
 //   // gpumap: grid 120x68                            blocks, else enough to give each pixel, sample or byte a thread
@@ -72,6 +73,7 @@ struct DeclaredTable {
   std::string name;
   NumberType type = NumberType::u8;
   std::optional<std::uint64_t> count;  ///< of elements; empty: as many as the file has
+  std::string path;                    ///< empty: not said
   [[nodiscard]] bool operator==(const DeclaredTable&) const = default;
 };
 
@@ -144,25 +146,14 @@ struct Declaration {
 /// By name: letters, '_' and '.', and digits but at the start; "params.taps[1]" also has an index.
 using Variables = std::span<const std::pair<std::string_view, std::uint64_t>>;
 
-/// Thread-safe, as all that follows. Throws Error(invalid) naming the line and the column or the words that are known.
-[[nodiscard]] GPUMAP_API Declaration parse_declaration(std::string_view code);
+/// What the source `code` declares, and lines of the same kind in `declare`, as in "output unchanged; state 4096".
+/// There, a line end separates them, or a ';' outside quotes with a word of letters and '-', then a blank or the end,
+/// behind it: so the ';' between caps does not. Such a line replaces that of the source with the same word; of words
+/// that may repeat (`table`, `input-tensor`, `output-tensor`) with the same name, too. "table NAME=PATH" leaves the
+/// type that the source declares, and is of bytes where the source declares no table. Thread-safe, as all that follows.
+/// Throws Error(invalid) naming the line and the column or the words that are known.
+[[nodiscard]] GPUMAP_API Declaration parse_declaration(std::string_view code, std::string_view declare = {});
 
-/// What the line `output` says, put into `declaration`.
-GPUMAP_API void declare_output(Declaration& declaration, std::string_view value);
-
-/// What the line `message` says. Throws Error(invalid) for what cannot be the name of a message.
-[[nodiscard]] GPUMAP_API std::string parse_message_name(std::string_view text);
-/// Throws Error(invalid) where these are more than GPUMAP_MAX_HISTORY.
-GPUMAP_API void check_history(std::uint32_t frames);
-/// "drop", "shorten" or "drop,shorten". Throws Error(invalid).
-[[nodiscard]] GPUMAP_API OutputMay parse_output_may(std::string_view text);
-/// What the line `result-words` says, or a property in its place, put into `declaration`. Throws Error(invalid) for
-/// fewer words than GPUMAP_RESULT_WORDS and more than GPUMAP_MAX_RESULT_WORDS.
-GPUMAP_API void declare_result_words(Declaration& declaration, std::uint64_t words);
-/// Throws Error(invalid) where more results are named than there are words.
-GPUMAP_API void check_results(const Declaration& declaration);
-/// Throws Error(invalid) for what is for pictures, of a kernel that sees bytes alone.
-GPUMAP_API void check_view(const Declaration& declaration);
 /// How many bytes of an output of `bytes` go on, where the kernel wrote `said` to frame.given; empty: none, the frame
 /// is dropped. Throws Error(invalid), which names `kernel`, for what `may` does not allow.
 [[nodiscard]] GPUMAP_API std::optional<std::size_t> bytes_given(const OutputMay& may, std::string_view kernel,
@@ -174,8 +165,6 @@ GPUMAP_API void check_view(const Declaration& declaration);
 /// "1x100x4"; `?` for 0.
 [[nodiscard]] GPUMAP_API std::string dims_text(std::span<const std::uint64_t> dims);
 
-/// "32x8" or "32x8x4" or "256". Throws Error(invalid), also for a dimension of 0.
-[[nodiscard]] GPUMAP_API std::array<std::uint32_t, 3> parse_dimensions(std::string_view text);
 /// "one,other". Throws Error(invalid) for an empty name.
 [[nodiscard]] GPUMAP_API std::vector<std::string> parse_names(std::string_view text);
 /// "blur<5,2>,sharpen": the arguments of a template are not names of their own. Throws as parse_names().

@@ -22,27 +22,18 @@ enum class KernelMode {
   automatic,  ///< resident where that can be
 };
 
-/// What a user asks for: which kernel, and how it is to run. What the file declares holds where a member is
-/// left empty or 0. In messages a member has the name of gpumapkernel's property: `shared_bytes` is "shared-bytes".
+/// What a user asks for: which kernel, and how it is to run. In messages a member has the name of gpumapkernel's
+/// property: `check_bounds` is "check-bounds".
 struct KernelSettings {
   std::string kernel = "identity";  ///< a built-in, unless `location` is set
   std::string location;
-  std::string function;  ///< or several, run in sequence: "one,other"
+  std::string function;  ///< or several, run in sequence: "one,other". Before what is declared
   std::string params;
-  std::string tables;         ///< "weights=/path,other=/path"
-  std::uint32_t history = 0;  ///< frames
+  std::string declare;  ///< lines before those of the file: see parse_declaration()
   std::string device = "auto";
   std::optional<Backend> backend;  ///< empty: the device's own
-  std::string block, grid;         ///< as in "32x8"
-  std::uint32_t shared_bytes = 0;
-  std::uint64_t state_bytes = 0;
-  std::string input_caps;
-  std::string output_caps;   ///< with {expressions}, or "unchanged"
-  std::string output_bytes;  ///< an expression
-  std::string output_may;    ///< "drop,shorten"
-  std::uint32_t result_words = 0;
-  std::string include_path;  ///< folders, separated by ':'
-  std::string defines;       ///< "NAME,OTHER=2"
+  std::string include_path;        ///< folders, separated by ':'
+  std::string defines;             ///< "NAME,OTHER=2"
   bool reload = false;
   bool check_bounds = false;
   bool late_results = false;
@@ -78,8 +69,8 @@ struct KernelPlan {
 /// For a backend that `device` has. Throws Error(invalid | io | not_supported).
 [[nodiscard]] GPUMAP_API KernelPlan plan_of(const KernelSettings& settings, const Device& device);
 
-/// The tables that the kernel declares, or that the settings give it; null where there are none. Throws as Tables.
-[[nodiscard]] GPUMAP_API std::unique_ptr<Tables> tables_of(const KernelPlan& plan, const KernelSettings& settings,
+/// The tables that the kernel declares; null where there are none. Throws as Tables.
+[[nodiscard]] GPUMAP_API std::unique_ptr<Tables> tables_of(const KernelPlan& plan,
                                                            const std::shared_ptr<Device>& device);
 
 }  // namespace gpumap

@@ -23,11 +23,6 @@
 
 namespace gpumap {
 
-/// What "weights=/path/file,other=/path" says. A comma ends a path only where another name and '=' follow. Throws
-/// Error(invalid).
-[[nodiscard]] GPUMAP_API std::vector<std::pair<std::string, std::filesystem::path>> parse_table_files(
-    std::string_view text);
-
 /// Files of numbers that a kernel of the user's reads, in device memory, loaded again when they change: in a thread of
 /// its own, into new memory, so that what was launched goes on with what it has.
 /// Ownership: keeps the device open; the owner waits for what was launched with it before it destroys this. Thread
@@ -37,11 +32,9 @@ class GPUMAP_API Tables {
   /// A larger file is refused.
   static constexpr std::uint64_t max_bytes = std::uint64_t{1} << 30U;
 
-  /// Load each of `declared` from the file that `files` names for it (see parse_table_files()); where none is declared,
-  /// bytes, in the order of `files`. `kernel` is for messages. Throws Error(invalid) for names that do not go together
+  /// Load each of `declared` from its file. `kernel` is for messages. Throws Error(invalid) for a table without a path
   /// and for files of a wrong size, Error(io) for what cannot be read, Error(no_memory | device_lost).
-  Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared,
-         std::string_view files);
+  Tables(std::shared_ptr<Device> device, Backend backend, std::string kernel, std::vector<DeclaredTable> declared);
   ~Tables();
   Tables(const Tables&) = delete;
   Tables& operator=(const Tables&) = delete;
@@ -63,7 +56,6 @@ class GPUMAP_API Tables {
   };
   struct Table {
     DeclaredTable declared;
-    std::filesystem::path path;
     std::optional<FileStamp> taken;  ///< the version that is loaded, or was refused
     std::optional<FileStamp> seen;   ///< at the last look
     Loaded content;

@@ -76,7 +76,7 @@ std::string parse_tensor_id(std::string_view text) {
               fmt::format("\"{}\" is no name for a tensor: write letters, digits, '-', '_' and '.'", text));
 }
 
-DeclaredTensor parse_declared_tensor(std::string_view text, const std::vector<DeclaredTensor>& before, bool any) {
+DeclaredTensor parse_declared_tensor(std::string_view text, bool any) {
   std::string_view rest = text;
   DeclaredTensor made;
   const std::string_view id = take_word(rest);
@@ -93,13 +93,6 @@ DeclaredTensor parse_declared_tensor(std::string_view text, const std::vector<De
   if (made.dims.size() > GPUMAP_MAX_TENSOR_DIMS) {
     throw Error(ErrorCode::invalid, fmt::format("tensor \"{}\" has {} dimensions: {} are the most", made.id,
                                                 made.dims.size(), GPUMAP_MAX_TENSOR_DIMS));
-  }
-  if (std::any_of(before.begin(), before.end(), [&](const DeclaredTensor& one) { return one.id == made.id; })) {
-    throw Error(ErrorCode::invalid, fmt::format("tensor \"{}\" is declared twice", made.id));
-  }
-  if (before.size() == GPUMAP_MAX_TENSORS) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} tensors: a kernel has at most {} a side", before.size() + 1, GPUMAP_MAX_TENSORS));
   }
   return made;
 }
