@@ -240,6 +240,8 @@ void Outlet::run() {
       if (!std::exchange(failed_, true)) post_error(sink_, error);
       set_server(nullptr);
       settings_.address.reset();  // no client shall wait there
+      moving_.clear();
+      owed_.clear();
       tell_of_lost("the gpumapsink has failed");
       end();
     }

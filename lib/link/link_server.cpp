@@ -148,9 +148,19 @@ LinkClient LinkServer::State::describe(const Client& client) {
   return who;
 }
 
+void LinkServer::State::refuse_long_message(const Client& client, std::size_t bytes) {
+  drop(client.who.index, link::Why::stalled,
+       fmt::format("its socket has no room for a message of {} bytes ({} bytes): raise net.core.wmem_max to {} or more",
+                   bytes, link::make_room(client.socket.get()), 2 * link::largest_message));
+}
+
 void LinkServer::State::deliver(Client& client, link::Bytes&& bytes) {
   // The service thread sends later what the socket has no room for. It also notices a socket that is gone.
-  if (client.backlog.empty() && link::send_message(client.socket.get(), bytes) != link::Sent::full) return;
+  if (client.backlog.empty()) {
+    const link::Sent sent = link::send_message(client.socket.get(), bytes);
+    if (sent == link::Sent::too_long) refuse_long_message(client, bytes.size());
+    if (sent != link::Sent::full) return;
+  }
   client.backlog.push_back(std::move(bytes));
   if (client.backlog.size() > longest_backlog) {
     drop(client.who.index, link::Why::stalled, fmt::format("it left {} messages unread", longest_backlog));
@@ -331,8 +341,13 @@ void LinkServer::publish(WriteLease& lease, const FrameInfo& info) {
 void LinkServer::State::show(ReadLease lease, std::span<const std::byte> note) {
   // A frame whose upload hangs is dropped: the ring keeps its slot until the upload is done.
   const Fence& written = lease.written();
-  if (!written.signalled() && written.wait_for(patience_at_end) != WaitResult::ready) return;
+  const bool hangs = !written.signalled() && written.wait_for(patience_at_end) != WaitResult::ready;
   const std::lock_guard lock(mutex);
+  if (hangs) {
+    ++handed_on.frames;
+    ++handed_on.unseen;
+    return;
+  }
   const std::uint32_t slot = lease.slot();
   link::Shown shown{lease.info(), 0, note.size(), link::FrameTimes::of(lease.stamps())};
   ++handed_on.frames;

@@ -124,6 +124,7 @@ struct LinkServer::State {
   [[nodiscard]] bool end_stall(Deadline since);
   [[nodiscard]] std::uint32_t who_stalls(std::uint64_t& oldest) const;  ///< one bit for each client
   void drop(std::uint32_t index, link::Why why, const std::string& reason);
+  void refuse_long_message(const Client& client, std::size_t bytes);  ///< drops the client
   void deliver(Client& client, link::Bytes&& bytes);
   [[nodiscard]] static bool leaves_unread(const std::unique_ptr<Client>& client);
   void send_to(Client& client, std::span<const std::byte> payload, bool at_once = false);

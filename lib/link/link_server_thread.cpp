@@ -315,7 +315,12 @@ void LinkServer::State::take_question(Client& client, const link::Ask& ask) {
 
 void LinkServer::State::flush(Client& client) {
   while (!client.backlog.empty()) {
-    if (link::send_message(client.socket.get(), client.backlog.front()) == link::Sent::full) return;
+    const link::Sent sent = link::send_message(client.socket.get(), client.backlog.front());
+    if (sent == link::Sent::full) return;
+    if (sent == link::Sent::too_long) {
+      refuse_long_message(client, client.backlog.front().size());
+      return;
+    }
     client.backlog.pop_front();
   }
 }

@@ -21,6 +21,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
+#include "link/wire.hpp"
 
 namespace gpumap::link {
 namespace {
@@ -44,7 +45,9 @@ sockaddr_un address_of(const std::string& path) {
 }
 
 UniqueFd make_socket() {
-  return UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (fd) make_room(fd.get());
+  return fd;
 }
 
 bool is_dead(pid_t pid) noexcept {
@@ -230,7 +233,9 @@ void Listener::remove_file() noexcept {
 }
 
 UniqueFd Listener::accept() const noexcept {
-  return UniqueFd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  UniqueFd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd) make_room(fd.get());
+  return fd;
 }
 
 UniqueFd connect_to(const std::string& path) {
@@ -242,6 +247,16 @@ UniqueFd connect_to(const std::string& path) {
     errno = cause;
   }
   return fd;
+}
+
+int make_room(int socket) noexcept {
+  // The kernel adds what it needs to keep a message.
+  constexpr int wanted = 2 * static_cast<int>(largest_message);
+  int room = 0;
+  socklen_t length = sizeof room;
+  const auto look = [&] { return getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &room, &length) == 0 ? room : 0; };
+  if (look() < wanted && setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted) == 0) look();
+  return room;
 }
 
 Sent send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds) noexcept {
@@ -262,7 +277,17 @@ Sent send_message(int socket, std::span<const std::byte> bytes, std::span<const 
   for (;;) {
     if (sendmsg(socket, &message, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return Sent::ok;
     if (errno == EINTR) continue;
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ? Sent::full : Sent::gone;
+    switch (errno) {
+      case EAGAIN:
+      case ENOBUFS:
+      case ENOMEM:
+      case ETOOMANYREFS:  // too many descriptors are under way
+        return Sent::full;
+      case EMSGSIZE:
+        return Sent::too_long;
+      default:
+        return Sent::gone;
+    }
   }
 }
 

@@ -66,7 +66,12 @@ class Listener {
 /// Throws Error(invalid) for a path that is too long. Never blocks.
 [[nodiscard]] UniqueFd connect_to(const std::string& path);
 
-enum class Sent { ok, full, gone };
+/// The bytes that a socket of this process has room for, as the kernel counts them: more than the largest message where
+/// the system allows it (net.core.wmem_max).
+int make_room(int socket) noexcept;
+
+/// too_long: the socket never has room for this message.
+enum class Sent { ok, full, gone, too_long };
 /// Never blocks and raises no signal, even if the other end changes the socket's flags.
 [[nodiscard]] Sent send_message(int socket, std::span<const std::byte> bytes, std::span<const int> fds = {}) noexcept;
 

@@ -302,6 +302,21 @@ TEST_F(LinkSocket, NothingBlocksWhateverThePeerDoes) {
   EXPECT_EQ(link::receive_message(server.get(), buffer, bytes), link::Received::too_long);
 }
 
+TEST_F(LinkSocket, ALongMessageThatNeverFitsIsNoLostConnection) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()), 0);
+  const UniqueFd client(ends[0]);
+  const UniqueFd server(ends[1]);
+  constexpr int small = 4096;
+  ASSERT_EQ(setsockopt(client.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+  const link::Bytes message(link::largest_message);
+  EXPECT_EQ(link::send_message(client.get(), message), link::Sent::too_long);
+  EXPECT_EQ(link::send_message(client.get(), link::Bytes(5)), link::Sent::ok);
+  // As the sockets of the link have it, whatever net.core.wmem_default is.
+  EXPECT_GT(link::make_room(client.get()), static_cast<int>(link::largest_message));
+  EXPECT_EQ(link::send_message(client.get(), message), link::Sent::ok);
+}
+
 TEST_F(LinkSocket, LastWordsAreHeardThoughSomethingWasUnread) {
   const Listener listener(path, 0600);
   const UniqueFd client = link::connect_to(path);
