@@ -12,6 +12,8 @@
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/slot_copier.hpp"
+#include "gst/gpumap/gstgpumapallocator-private.h"
+#include "gst/memory/open_memory.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 #define GST_CAT_DEFAULT gpumap_memory_debug
@@ -222,15 +224,15 @@ struct Memory {
   FrameMemory* bytes;  ///< owned, but by a part: there the parent's
 };
 
-struct GstGpumapAllocator {
-  GstAllocator base;
+struct FrameAllocator {
+  GstGpumapAllocator base;
   AllocateSlot* allocate;
 };
-struct GstGpumapAllocatorClass {
-  GstAllocatorClass base;
+struct FrameAllocatorClass {
+  GstGpumapAllocatorClass base;
 };
 
-G_DEFINE_TYPE(GstGpumapAllocator, gpumap_allocator, GST_TYPE_ALLOCATOR)
+G_DEFINE_TYPE(FrameAllocator, frame_allocator, gst_gpumap_allocator_get_type())
 
 /// Takes `bytes` where there is no parent.
 GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, FrameMemory* bytes, gsize maxsize, gsize offset, gsize size,
@@ -265,7 +267,7 @@ GstMemory* memory_share(GstMemory* base, gssize offset, gssize size) {
 }
 
 GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* params) {
-  auto* allocator = reinterpret_cast<GstGpumapAllocator*>(base);
+  auto* allocator = reinterpret_cast<FrameAllocator*>(base);
   // A slot starts where the frame starts: a prefix cannot be had in one. Nor is there anything in it but what upstream
   // writes: zeros behind that would cost a write of their own.
   const bool zeros = params->padding != 0 && (params->flags & GST_MEMORY_FLAG_ZERO_PADDED) != 0;
@@ -284,21 +286,21 @@ void allocator_free(GstAllocator* /*allocator*/, GstMemory* base) {
   g_free(memory);
 }
 
-void gpumap_allocator_finalize(GObject* object) {
-  delete reinterpret_cast<GstGpumapAllocator*>(object)->allocate;
-  G_OBJECT_CLASS(gpumap_allocator_parent_class)->finalize(object);
+void frame_allocator_finalize(GObject* object) {
+  delete reinterpret_cast<FrameAllocator*>(object)->allocate;
+  G_OBJECT_CLASS(frame_allocator_parent_class)->finalize(object);
 }
 
-void gpumap_allocator_class_init(GstGpumapAllocatorClass* klass) {
+void frame_allocator_class_init(FrameAllocatorClass* klass) {
   GST_DEBUG_CATEGORY_INIT(gpumap_memory_debug, "gpumapmemory", 0, "gpumap memory");
-  G_OBJECT_CLASS(klass)->finalize = gpumap_allocator_finalize;
-  klass->base.alloc = allocator_alloc;
-  klass->base.free = allocator_free;
+  G_OBJECT_CLASS(klass)->finalize = frame_allocator_finalize;
+  klass->base.parent_class.alloc = allocator_alloc;
+  klass->base.parent_class.free = allocator_free;
+  open_memory(&klass->base);
 }
 
-void gpumap_allocator_init(GstGpumapAllocator* self) {
+void frame_allocator_init(FrameAllocator* self) {
   GstAllocator* base = GST_ALLOCATOR_CAST(self);
-  base->mem_type = "GPUMapMemory";
   base->mem_map_full = memory_map;
   base->mem_unmap_full = memory_unmap;
   base->mem_share = memory_share;
@@ -308,7 +310,7 @@ void gpumap_allocator_init(GstGpumapAllocator* self) {
 }  // namespace
 
 GstAllocator* allocator_new(AllocateSlot allocate) {
-  auto* self = static_cast<GstGpumapAllocator*>(g_object_new(gpumap_allocator_get_type(), nullptr));
+  auto* self = static_cast<FrameAllocator*>(g_object_new(frame_allocator_get_type(), nullptr));
   if (allocate) {
     self->allocate = new AllocateSlot(std::move(allocate));
     // Without this flag gst_buffer_new_allocate() asks it for memory, which is what it is for.
@@ -325,7 +327,7 @@ GstMemory* memory_new(GstAllocator* allocator, std::unique_ptr<FrameMemory> byte
 
 FrameMemory* frame_memory(GstMemory* memory) {
   if (memory == nullptr || memory->allocator == nullptr ||
-      G_OBJECT_TYPE(memory->allocator) != gpumap_allocator_get_type()) {
+      G_OBJECT_TYPE(memory->allocator) != frame_allocator_get_type()) {
     return nullptr;
   }
   return reinterpret_cast<Memory*>(memory)->bytes;

@@ -65,6 +65,7 @@ class FrameMemory final : public FrameHolder {
   void set_loan(Loans::Loan loan) noexcept { loan_ = std::move(loan); }
   /// Its producer writes there anew, for it waited too long: map() fails, and kernels are to leave it out.
   [[nodiscard]] bool recalled() const { return loan_.recalled(); }
+  void check_recall() const;  ///< throws Error(io) where it is recalled
   /// A stamp of the slot's frame, where this is its slot.
   void stamp(Stamp stamp, std::int64_t at_ns) const noexcept override;
 
@@ -98,7 +99,6 @@ class FrameMemory final : public FrameHolder {
   std::byte* locate(GstMapFlags flags);
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
-  void check_recall() const;
   void await_written() const;
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends

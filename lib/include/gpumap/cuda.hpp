@@ -3,11 +3,13 @@
 // takes no cuda.h.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
+#include "gpumap/fence.hpp"
 #include "gpumap/queue.hpp"
 
 namespace gpumap {
@@ -45,5 +47,13 @@ struct CudaQueueOptions {
 GPUMAP_API void wait_for_cuda_stream(Queue& queue, void* stream);
 /// The other way round: what `stream` is given from here on starts after all that the queue was given. Throws likewise.
 GPUMAP_API void let_cuda_stream_wait(Queue& queue, void* stream);
+
+/// What `stream`, a CUstream of the device's context (null: CUDA's default one), is given from here on starts after
+/// `fence`: the GPU waits for CUDA work, the CPU for work of another back end. False: that took longer than `longest`.
+/// Thread-safe. Throws Error(not_supported) where there is no CUDA, Error(invalid | device_lost).
+[[nodiscard]] GPUMAP_API bool let_cuda_stream_wait(Device& device, const Fence& fence, void* stream,
+                                                   std::chrono::nanoseconds longest);
+/// Signals once all is done that such a `stream` has now. Thread-safe. Throws likewise.
+[[nodiscard]] GPUMAP_API Fence fence_of_cuda_stream(Device& device, void* stream);
 
 }  // namespace gpumap
