@@ -140,8 +140,21 @@ void ask_no_tensors(GstQuery* query, const DeclaredCaps& declared) {
   gst_caps_unref(answer);
 }
 
+/// Before the start, while a pipeline is built: a refused link could not say why, which the start and the first caps
+/// can.
+void answer_anything(GstQuery* query) {
+  GstCaps* filter = nullptr;
+  gst_query_parse_caps(query, &filter);
+  const Ptr<GstCaps> answer(filter != nullptr ? gst_caps_ref(filter) : gst_caps_new_any());
+  gst_query_set_caps_result(query, answer.get());
+}
+
 gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* query) {
   KernelState& state = state_of(trans);
+  if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && !runner_of(trans)) {
+    answer_anything(query);
+    return TRUE;
+  }
   if (direction == GST_PAD_SINK && answer_reads_gpu_memory(query)) return TRUE;
   if (direction == GST_PAD_SRC && asks_for_gpu_memory(query)) {
     const auto runner = runner_of(trans);
@@ -156,7 +169,7 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
   if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY && answered != 0) add_latency(*query, trans);
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && direction == GST_PAD_SINK && answered != 0) {
     const auto runner = runner_of(trans);
-    if (runner) correct_caps(trans, query);
+    correct_caps(trans, query);
     ask_no_tensors(query, caps_in_force(settings_in_force(trans, runner.get()), runner.get()));
   }
   return answered;

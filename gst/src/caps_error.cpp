@@ -64,15 +64,33 @@ std::vector<std::string> kinds(const GstCaps* takes, const GstStructure* ours) {
   return all;
 }
 
+/// No structure is of our media type, though there are some.
+bool taken_media_differ(const GstCaps* takes, const GstStructure* ours) {
+  for (guint i = 0; i < gst_caps_get_size(takes); ++i) {
+    if (gst_structure_has_name(gst_caps_get_structure(takes, i), gst_structure_get_name(ours))) return false;
+  }
+  return gst_caps_get_size(takes) != 0;
+}
+
+/// Encoded streams carry bytes that tell a reader nothing.
+Ptr<GstCaps> without_headers(const GstCaps* caps) {
+  GstCaps* copy = gst_caps_copy(caps);
+  gst_structure_remove_fields(gst_caps_get_structure(copy, 0), "codec_data", "streamheader", nullptr);
+  return Ptr<GstCaps>(copy);
+}
+
 }  // namespace
 
 std::string refusal_text(GstPad* pad, const GstCaps* caps, const ElementNames& names) {
   const GstStructure* ours = gst_caps_get_structure(caps, 0);
   const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad, nullptr));
   const auto taken = kinds(takes.get(), ours);
+  const bool is_other_media = taken_media_differ(takes.get(), ours);
   const char* remedy = "the element that makes that (videoconvert, audioconvert, a decoder)";
-  if (gst_structure_has_name(ours, "video/x-raw")) remedy = "videoconvert";
-  if (gst_structure_has_name(ours, "audio/x-raw")) remedy = "audioconvert";
+  if (gst_structure_has_name(ours, "video/x-raw"))
+    remedy = is_other_media ? "what makes that of video" : "videoconvert";
+  if (gst_structure_has_name(ours, "audio/x-raw"))
+    remedy = is_other_media ? "what makes that of audio" : "audioconvert";
   if (gst_structure_has_name(ours, bytes_name)) remedy = "the element that knows the bytes (rawvideoparse, a decoder)";
   std::string advice = fmt::format("put {} before {}", remedy, names.takes);
   // No element of GStreamer's joins single fields to a picture.
@@ -80,7 +98,7 @@ std::string refusal_text(GstPad* pad, const GstCaps* caps, const ElementNames& n
     advice = "set upstream to give both fields in one frame (interlace-mode=interleaved)";
   }
   return fmt::format("what follows {} does not take {}; it takes {}: {}", names.gives,
-                     text_of(gst_caps_to_string(caps)),
+                     text_of(gst_caps_to_string(without_headers(caps).get())),
                      taken.empty() ? "nothing" : fmt::format("{}", fmt::join(taken, "; or ")), advice);
 }
 

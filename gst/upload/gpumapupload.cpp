@@ -89,6 +89,7 @@ struct UploadState {
   // Of the streaming thread.
   SrcOutput output;
   GstSegment segment{};
+  bool refused = false;  ///< downstream refused these caps, which has been told
 };
 
 struct GstGpumapUpload {
@@ -128,10 +129,13 @@ GstFlowReturn negotiate(GstGpumapUpload* self) {
   if (gst_pad_check_reconfigure(self->srcpad) != 0) state.output.reconsider();
   if (state.output.negotiate()) {
     state.channel->set_kept_slots(std::max(state.channel->kept_slots(), state.output.kept_buffers()));
+    state.refused = false;
     return GST_FLOW_OK;
   }
   if (GST_PAD_IS_FLUSHING(self->srcpad) || gpumap::gst::is_stopping(&self->element)) return GST_FLOW_FLUSHING;
-  GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", gpumap::gst::message_of(state.output.refusal()).c_str()), (nullptr));
+  if (!std::exchange(state.refused, true)) {
+    GST_ELEMENT_ERROR(self, STREAM, FORMAT, ("%s", gpumap::gst::message_of(state.output.refusal()).c_str()), (nullptr));
+  }
   return GST_FLOW_NOT_NEGOTIATED;
 }
 
@@ -179,6 +183,7 @@ bool take_caps(GstGpumapUpload* self, GstEvent* event) {
   gst_event_parse_caps(event, &caps);
   if (gpumap::gst::is_system_caps(caps)) {
     self->state->output.set_caps(caps);
+    self->state->refused = false;
     return true;
   }
   GST_ELEMENT_ERROR(self, STREAM, WRONG_TYPE,
@@ -271,6 +276,7 @@ void start(GstGpumapUpload* self) {
   state.channel = std::move(channel);
   state.output.begin({.elements = {.takes = "gpumapupload", .gives = "gpumapupload"}, .where = {}});
   gst_segment_init(&state.segment, GST_FORMAT_UNDEFINED);
+  state.refused = false;
 }
 
 void set_playing(GstElement* element, bool playing) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Whatever is asked wrongly ends in one element error that names the cause, the figure and the remedy; the process
 // lives, and what is asked rightly afterwards runs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -191,6 +192,28 @@ TEST_F(Errors, RefusedCapsNameTheRemedy) {
                      "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
   EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, YUY2"),
                                     HasSubstr("put videoconvert before gpumapsink")));
+}
+
+// A link that is refused could not say why: elements link, and those that do not fit say so at the start.
+TEST_F(Errors, WhatDoesNotFitAKernelIsSaidAtTheStart) {
+  const struct {
+    const char* upstream;
+    const char* kernel;
+    const char* taken;
+    const char* remedy;
+  } cases[] = {
+      {"videotestsrc num-buffers=2 ! pngenc ! ", "convert", "video/x-raw", "put the element that makes that"},
+      {"videotestsrc num-buffers=2 ! ", "iq-power", "audio/x-raw", "put what makes that of video before gpumap"},
+      {"audiotestsrc num-buffers=2 ! ", "convert", "video/x-raw", "put what makes that of audio before gpumap"},
+  };
+  for (const auto& one : cases) {
+    for (const char* way : {"gpumapupload ! ", "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "}) {
+      Pipeline pipeline(
+          on_new_channel(fmt::format("{}{}gpumapkernel kernel={} ! fakesink", one.upstream, way, one.kernel)));
+      EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("what follows gpumap"), HasSubstr(one.taken), HasSubstr(one.remedy)))
+          << way << one.kernel;
+    }
+  }
 }
 
 // Bytes without caps, and a downstream that wants some: an error, not a stream that stands still.

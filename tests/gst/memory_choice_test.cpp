@@ -16,7 +16,8 @@ namespace {
 
 /// Whether what is behind `name` in `description` names memory:GPUMap for these caps.
 bool names(const std::string& description, const char* caps) {
-  const Pipeline pipeline("identity name=before ! " + description);
+  Pipeline pipeline("identity name=before ! " + description);
+  pipeline.set_state(GST_STATE_PAUSED);  // before that a kernel takes anything, so that it can be linked
   const Pad pad(gst_element_get_static_pad(pipeline.element("before"), "src"));
   return peer_names_gpu_memory(pad.get(), new_caps(caps).get());
 }
