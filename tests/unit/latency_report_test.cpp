@@ -180,20 +180,22 @@ TEST(LatencyOptions, PutElementsInTheirPlaces) {
 TEST(LatencyOptions, LetTheSameKernelRunBehindTheRival) {
   Options options;
   const auto rival = [&](const char* kernel) {
-    options.kernel = kernel;
-    return own_line({.frame = parse_frame("1080p"), .transport = "cudaupload"}, options, 10);
+    return own_line({.frame = parse_frame("1080p"), .transport = "cudaupload", .kernel = kernel}, options, 10);
   };
   // Asked for by its caps: without, cudaupload may pass frames on as they are.
   const char* upload = "cudaupload name=latency-sink ! video/x-raw(memory:CUDAMemory) ! ";
   EXPECT_THAT(rival("checksum"), AllOf(HasSubstr(std::string(upload) + "gpumapkernel"), HasSubstr("kernel=checksum")));
   EXPECT_THAT(rival("identity"), AllOf(HasSubstr(upload), HasSubstr("kernel=identity"), HasSubstr("capsfilter")));
   EXPECT_THAT(rival("none"), AllOf(HasSubstr(upload), Not(HasSubstr("gpumapkernel"))));
+  options.output = "video/x-raw(memory:CUDAMemory),format=RGBA";
+  EXPECT_THAT(rival("gst:cudaconvert"), HasSubstr(std::string(upload) + "cudaconvert ! capsfilter caps=\"video/x-raw("
+                                                                        "memory:CUDAMemory),format=RGBA\" ! fakesink"));
 }
 
 TEST(LatencyOptions, LetAnUploadGoInOneThread) {
   Options options;
-  options.kernel = "a.cu+checksum";
-  const Case upload{.frame = parse_frame("4KiB"), .transport = "upload", .spin = true, .resident = true};
+  Case upload{.frame = parse_frame("4KiB"), .transport = "upload", .spin = true, .resident = true};
+  upload.kernel = "a.cu+checksum";
   const std::string line = own_line(upload, options, 10);
   EXPECT_THAT(line, testing::StartsWith("gpumapupload name=latency-sink device=auto slots=8 busy-poll=1000 stamps=true "
                                         "! gpumapkernel device=auto location=\"a.cu\" mode=resident ! gpumapkernel "
@@ -203,7 +205,7 @@ TEST(LatencyOptions, LetAnUploadGoInOneThread) {
   options.output = "host";
   EXPECT_THAT(own_line(upload, options, 10), Not(HasSubstr("memory:")));
   options.output = "gpu";
-  options.kernel = "identity";
+  upload.kernel = "identity";
   EXPECT_THAT(own_line(upload, options, 10),
               HasSubstr("kernel=identity mode=resident ! capsfilter caps=\"video/x-raw("));
 }
@@ -219,6 +221,9 @@ TEST(LatencyOptions, MeasureKernelsThatStayInTurns) {
   std::vector<std::string> titles;
   for (const Case& one : cases_of(options)) titles.push_back(one.title());
   EXPECT_THAT(titles, ElementsAre("bar, spin", "bar, spin, resident", "cudaupload, spin"));
+  options.kernels = {"checksum", "identity"};
+  EXPECT_EQ(cases_of(options).size(), 6U);
+  EXPECT_EQ(cases_of(options)[3].title(), "bar, spin, resident, identity");
 }
 
 TEST(LatencyOptions, LetTheRivalBeAsPunctual) {

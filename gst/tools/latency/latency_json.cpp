@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -144,7 +145,7 @@ Json describe_options(const Options& options, const std::vector<std::string>& co
   return {{"command_line", command_line},
           {"pipeline", options.pipeline},
           {"upstream", options.pipeline.empty() ? options.upstream : ""},
-          {"kernel", options.pipeline.empty() ? options.kernel : ""},
+          {"kernel", options.pipeline.empty() ? fmt::format("{}", fmt::join(options.kernels, ", ")) : ""},
           {"count", options.count},
           {"stamps", options.stamps},
           {"rounds", options.rounds},
@@ -164,6 +165,8 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
             {"transport", outcome.which.transport},
             {"fence", outcome.which.fence()},
             {"mode", outcome.which.resident ? "resident" : "launch"},
+            {"kernel", outcome.which.kernel_title()},
+            {"names_kernel", outcome.which.names_kernel},
             {"processes", outcome.which.processes},
             {"producer_pids", outcome.producer_pids},
             {"consumer_pid", ::getpid()},
@@ -211,7 +214,7 @@ Json compare_processes(const Json& cases) {
     const auto same = [&](const Json& one) {
       return one.at("processes") == 1 && one.at("frame") == two.at("frame") &&
              one.at("transport") == two.at("transport") && one.at("fence") == two.at("fence") &&
-             one.at("mode") == two.at("mode");
+             one.at("mode") == two.at("mode") && one.at("kernel") == two.at("kernel");
     };
     const auto one = std::find_if(cases.begin(), cases.end(), same);
     // What failed on its way is no measure of what the way costs.
@@ -223,6 +226,8 @@ Json compare_processes(const Json& cases) {
                     {"transport", two.at("transport")},
                     {"fence", two.at("fence")},
                     {"mode", two.at("mode")},
+                    {"kernel", two.at("kernel")},
+                    {"names_kernel", two.at("names_kernel")},
                     {"one_p50", near.at("p50")},
                     {"one_p99", near.at("p99")},
                     {"two_p50", far.at("p50")},

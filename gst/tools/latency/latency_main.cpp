@@ -107,13 +107,15 @@ void add_options(CLI::App& app, Options& options) {
           ->check(CLI::IsMember({"in-place", "copy", "videotestsrc"}))
           ->capture_default_str();
   CLI::Option* kernel =
-      app.add_option("--kernel", options.kernel,
-                     "Built-in kernel at the end, a file with one, several in a row as in NAME+FILE, or none")
-          ->capture_default_str();
-  CLI::Option* output =
-      app.add_option("--output", options.output,
-                     "Where frames end: gpu, or host, which is waited for [gpu for checksum and files, else host]")
-          ->check(CLI::IsMember({"gpu", "host"}));
+      list("--kernel", options.kernels,
+           "At the end: a built-in, a file with one, gst:ELEMENT, several in a row as in NAME+FILE, or "
+           "none [checksum]");
+  CLI::Option* output = app.add_option(
+      "--output", options.output,
+      "Where frames end: gpu; host, which is waited for; or caps [gpu for checksum and files, else host]");
+  output->check([](const std::string& text) {
+    return text == "gpu" || text == "host" || text.find('/') != std::string::npos ? "" : "it is gpu, host or caps";
+  });
   CLI::Option* pipeline =
       app.add_option("--pipeline", options.pipeline, "A gst-launch line of yours, with {sink} and {src} in it")
           ->excludes(frames, upstream, mode, kernel, output);

@@ -64,19 +64,20 @@ std::string overview(const Json& report, const std::string& mark) {
   const auto frames = frames_of(report);
   std::string made = fmt::format("\n{}: {}; us, P50 and P99{}\n", headline, explain(headline), mark);
   bool broken = false;
+  std::vector<std::string> titles;
+  std::size_t width = title_width;
+  for (const auto& one : report.at("cases")) {
+    const std::string title = title_of(one);
+    if (std::find(titles.begin(), titles.end(), title) == titles.end()) titles.push_back(title);
+    width = std::max(width, title.size());
+  }
   for (std::size_t first = 0; first < frames.size(); first += frames_a_block) {
     const std::size_t last = std::min(first + frames_a_block, frames.size());
-    made += fmt::format("{:<{}}", "", title_width);
+    made += fmt::format("{:<{}}", "", width);
     for (std::size_t i = first; i < last; ++i) made += fmt::format(" {:>19}", frames[i]);
     made += '\n';
-    std::vector<std::string> titles;
-    for (const auto& one : report.at("cases")) {
-      if (const auto title = title_of(one); std::find(titles.begin(), titles.end(), title) == titles.end()) {
-        titles.push_back(title);
-      }
-    }
     for (const std::string& title : titles) {
-      made += fmt::format("{:<{}}", title, title_width);
+      made += fmt::format("{:<{}}", title, width);
       for (std::size_t i = first; i < last; ++i) {
         std::string cell;
         for (const auto& one : report.at("cases")) {
@@ -161,7 +162,7 @@ std::string csv_field(std::string_view text) {
 
 std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   using gpumap::Total;
-  std::string made = "frame,transport,fence,mode,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
+  std::string made = "frame,transport,fence,mode,kernel,processes,round,sequence,bytes,due_ns,captured_ns,gpu_error_ns";
   for (std::size_t i = 0; i < gpumap::stamp_count; ++i) {
     made += fmt::format(",{}_at_ns", to_string(static_cast<gpumap::Stamp>(i)));
   }
@@ -176,8 +177,9 @@ std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes) {
   const auto known = [](std::int64_t time) { return time == 0 ? std::nullopt : std::optional(time); };
   for (const auto& outcome : outcomes) {
     const Case& which = outcome->which;
-    const std::string head = fmt::format("{},{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport),
-                                         which.fence(), which.resident ? "resident" : "launch", which.processes);
+    const std::string head =
+        fmt::format("{},{},{},{},{},{}", csv_field(which.frame.name), csv_field(which.transport), which.fence(),
+                    which.resident ? "resident" : "launch", csv_field(which.kernel), which.processes);
     for (const auto& [round, frame] : outcome->collector.kept()) {
       fmt::format_to(out, "{},{},{},{}", head, round, frame.sequence, frame.bytes);
       for (const std::int64_t time : {frame.due_ns, frame.captured_ns, frame.gpu_error_ns}) add(known(time));

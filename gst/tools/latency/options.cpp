@@ -92,13 +92,48 @@ std::string slots_of(const Case& which, const Options& options) {
                      which.spin ? options.spin_us : 0, options.stamps);
 }
 
+/// `one` in all modes.
+void add_cases(std::vector<Case>& cases, Case one, const Options& options) {
+  // The rival has no ring whose two sides could spin. What is paced spins until a frame is due, so that it is as
+  // punctual as what it is compared with.
+  const std::vector<std::string> never{"sleep"};
+  // CUDA's streams order the rival's frames, and a kernel that stays is on none.
+  const std::vector<std::string> launched{"launch"};
+  for (const std::string& fence : one.is_rival() && !options.paced() ? never : options.fences) {
+    one.spin = fence == "spin";
+    for (const std::string& mode : one.is_rival() ? launched : options.modes) {
+      one.resident = mode == "resident";
+      for (const std::string& number : options.processes) {
+        one.processes = number == "2" ? 2U : 1U;
+        cases.push_back(one);
+      }
+    }
+  }
+}
+
 /// A built-in kernel's name has no ending.
 bool is_file(std::string_view kernel) {
   return kernel.find_first_of("./") != std::string_view::npos;
 }
 
-std::string kernel_property(std::string_view kernel) {
-  return is_file(kernel) ? fmt::format("location=\"{}\"", kernel) : fmt::format("kernel={}", kernel);
+std::string kernel_element(std::string_view kernel, const Case& which, const Options& options) {
+  constexpr std::string_view element = "gst:";
+  if (kernel.starts_with(element)) return std::string(kernel.substr(element.size()));
+  return fmt::format("gpumapkernel device={} {} mode={}", options.device,
+                     is_file(kernel) ? fmt::format("location=\"{}\"", kernel) : fmt::format("kernel={}", kernel),
+                     which.resident ? "resident" : "launch");
+}
+
+/// A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were
+/// only looked at are to stay where they are.
+std::string output_caps(std::string_view kernel, const Options& options) {
+  if (options.output.find('/') != std::string::npos) return options.output;
+  const bool on_gpu = options.output.empty() ? kernel == "checksum" || is_file(kernel) : options.output == "gpu";
+  std::string caps;
+  for (const char* media : {"video/x-raw", "audio/x-raw", "application/octet-stream", "application/x-tensor"}) {
+    caps += fmt::format("{}{}{}", caps.empty() ? "" : ";", media, on_gpu ? "(memory:GPUMap)" : "");
+  }
+  return caps;
 }
 
 }  // namespace
@@ -155,8 +190,19 @@ std::vector<std::string> transport_names() {
   return names;
 }
 
+std::string Case::kernel_title() const {
+  std::string made;
+  for (std::string_view left = kernel; !left.empty();) {
+    const std::string_view one = left.substr(0, left.find('+'));
+    left.remove_prefix(std::min(left.size(), one.size() + 1));
+    made += (made.empty() ? "" : "+") + (is_file(one) ? std::filesystem::path(one).stem().string() : std::string(one));
+  }
+  return made;
+}
+
 void fill_in_defaults(Options& options) {
-  for (auto* const list : {&options.frames, &options.transports, &options.fences, &options.modes, &options.processes}) {
+  for (auto* const list :
+       {&options.frames, &options.transports, &options.fences, &options.modes, &options.kernels, &options.processes}) {
     std::vector<std::string> once;
     for (const std::string& one : *list) {
       if (std::find(once.begin(), once.end(), one) == once.end()) once.push_back(one);
@@ -167,6 +213,7 @@ void fill_in_defaults(Options& options) {
   if (options.frames.empty()) options.frames = {"4KiB", "1080p"};
   if (options.fences.empty()) options.fences = {"sleep"};
   if (options.modes.empty()) options.modes = {"launch"};
+  if (options.kernels.empty()) options.kernels = {"checksum"};
   if (options.processes.empty()) options.processes = {"1"};
   if (options.transports.empty()) {
     options.transports = two ? std::vector<std::string>{"bar"} : transport_names();
@@ -212,24 +259,11 @@ std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
   for (const FrameKind& frame : frames) {
     for (const std::string& transport : options.transports) {
-      Case one{.frame = frame, .transport = transport};
-      // The rival has no ring whose two sides could spin. What is paced spins until a frame is due, so that it is as
-      // punctual as what it is compared with.
-      if (one.is_rival() && !options.paced()) {
-        cases.push_back(one);
-        continue;
-      }
-      for (const std::string& fence : options.fences) {
-        one.spin = fence == "spin";
-        for (const std::string& mode : options.modes) {
-          // Its frames are ordered by CUDA's streams, and a kernel that stays is on none.
-          if (one.is_rival() && &mode != &options.modes.front()) continue;
-          one.resident = mode == "resident" && !one.is_rival();
-          for (const std::string& number : options.processes) {
-            one.processes = number == "2" ? 2U : 1U;
-            cases.push_back(one);
-          }
-        }
+      for (const std::string& kernel : options.kernels) {
+        add_cases(
+            cases,
+            {.frame = frame, .transport = transport, .kernel = kernel, .names_kernel = options.kernels.size() > 1},
+            options);
       }
     }
   }
@@ -293,22 +327,14 @@ std::string own_line(const Case& which, const Options& options, std::size_t fram
     line += "{sink} async=false  {src} ! ";
   }
   const std::string end = "fakesink name=latency-end sync=false async=false enable-last-sample=false";
-  if (options.kernel == "none") return line + end;
+  if (which.kernel == "none") return line + end;
   std::string_view last;
-  for (std::string_view left = options.kernel; !left.empty();) {
+  for (std::string_view left = which.kernel; !left.empty();) {
     last = left.substr(0, left.find('+'));
     left.remove_prefix(std::min(left.size(), last.size() + 1));
-    line += fmt::format("gpumapkernel device={} {} mode={} ! ", options.device, kernel_property(last),
-                        which.resident ? "resident" : "launch");
+    line += kernel_element(last, which, options) + " ! ";
   }
-  // A kernel without a result of its own is waited for when its output is to be in ordinary memory. Frames that were
-  // only looked at are to stay where they are.
-  const bool on_gpu = options.output.empty() ? last == "checksum" || is_file(last) : options.output == "gpu";
-  std::string caps;
-  for (const char* media : {"video/x-raw", "audio/x-raw", "application/octet-stream", "application/x-tensor"}) {
-    caps += fmt::format("{}{}{}", caps.empty() ? "" : ";", media, on_gpu ? "(memory:GPUMap)" : "");
-  }
-  return line + fmt::format("capsfilter caps=\"{}\" ! ", caps) + end;
+  return line + fmt::format("capsfilter caps=\"{}\" ! ", output_caps(last, options)) + end;
 }
 
 void check_writable(const std::vector<std::string>& files) {

@@ -34,11 +34,10 @@ struct FrameKind {
 [[nodiscard]] std::string as_rgba(const FrameKind& kind, double rate);
 
 struct Options {
-  std::vector<std::string> frames, transports, fences, modes, processes;
+  std::vector<std::string> frames, transports, fences, modes, kernels, processes;
   std::string upstream = "in-place";
-  std::string kernel = "checksum";  ///< a built-in, a file, several of these in a row with + between, or none
-  std::string output;               ///< gpu or host; empty: by the kernel
-  std::string pipeline;             ///< the user's line; empty: one of our own
+  std::string output;    ///< gpu, host or caps; empty: by the kernel
+  std::string pipeline;  ///< the user's line; empty: one of our own
   std::string device = "auto";
   std::size_t count = 0;  ///< of each case, all rounds together; 0: by the device
   std::size_t warmup = 20;
@@ -73,18 +72,22 @@ struct Case {
   FrameKind frame;
   std::string transport;  ///< of gpumapsink, or upload_name, or the rival's name
   bool spin = false;
-  bool resident = false;   ///< the kernels stay on the GPU
-  unsigned processes = 1;  ///< 2: gpumapsink and what is before it have one of their own
+  bool resident = false;            ///< the kernels stay on the GPU
+  std::string kernel = "checksum";  ///< a built-in, a file, gst:ELEMENT, several of these with + between, or none
+  bool names_kernel = false;        ///< there are others
+  unsigned processes = 1;           ///< 2: gpumapsink and what is before it have one of their own
   [[nodiscard]] bool is_rival() const noexcept { return transport == rival_name; }
   [[nodiscard]] bool is_upload() const noexcept { return transport == upload_name; }
   /// gpumapsink and gpumapsrc.
   [[nodiscard]] bool has_ring() const noexcept { return !is_rival() && !is_upload(); }
+  /// Without folders and endings.
+  [[nodiscard]] std::string kernel_title() const;
   /// As it is told: the rival has no ring whose sides could sleep or spin, but what feeds it spins until a frame is
   /// due.
   [[nodiscard]] const char* fence() const noexcept { return spin ? "spin" : is_rival() ? "" : "sleep"; }
   [[nodiscard]] std::string title() const {
     return transport + (spin ? ", spin" : "") + (resident ? ", resident" : "") +
-           (processes == 2 ? ", 2 processes" : "");
+           (names_kernel ? ", " + kernel_title() : "") + (processes == 2 ? ", 2 processes" : "");
   }
 };
 

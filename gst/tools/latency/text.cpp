@@ -62,6 +62,7 @@ std::string title_of(const Json& one) {
   const auto fence = one.at("fence").get<std::string>();
   return one.at("transport").get<std::string>() + (fence.empty() ? "" : ", " + fence) +
          (one.value("mode", "launch") == "resident" ? ", resident" : "") +
+         (one.value("names_kernel", false) ? ", " + one.at("kernel").get<std::string>() : "") +
          (processes_of(one) == 2 ? ", 2 processes" : "");
 }
 

@@ -214,7 +214,7 @@ nlohmann::json run_frame(Context& context) {
   }
   report.extra["source_bytes"] = source.mapping().bytes();
   report.not_measured = {"more than one frame in flight: these are times of one, not frames a second",
-                         "GStreamer, the ring and the plugin around it: see first-light-bench",
+                         "GStreamer, the ring and the plugin around it: see gpumap-latency",
                          "a kernel's own work, beyond reading each byte once under 'checksum'",
                          "CPU time that helper threads spin away after the frame is done",
                          "zero-copy under 'nothing': a kernel that reads nothing brings nothing over PCIe"};

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tables.py FOLDER: the tables of README.md from what tests/bench/run left there, and the targets: what, the limit, the
+figure, and whether it is met. What is not there is "not measured"."""
+import json
+import pathlib
+import re
+import sys
+
+FOLDER = pathlib.Path(sys.argv[1])
+TARGETS = []
+
+
+def load(name):
+    try:
+        return json.loads((FOLDER / f"{name}.json").read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def target(what, limit, figure, met=None, note=""):
+    verdict = "" if met is None else "met" if met else "missed"
+    TARGETS.append((what, limit, figure or "not measured", verdict, note))
+
+
+def at_most(what, limit, value, form="{:.1f}", note="", unit=""):
+    shown = None if value is None else form.format(value) + unit
+    target(what, f"<= {limit}{unit}", shown, None if value is None else value <= limit, note)
+
+
+def at_least(what, limit, value, form="{:.0f}"):
+    target(what, f">= {limit:,}", None if value is None else form.format(value), None if value is None else value >= limit)
+
+
+def ratio(one, other):
+    return one / other if one and other else None
+
+
+def table(title, columns, rows):
+    if not rows:
+        return
+    print(f"\n{title}\n\n| {' | '.join(columns)} |\n|{'---|' * len(columns)}")
+    for row in rows:
+        print(f"| {' | '.join(str(cell) for cell in row)} |")
+
+
+def us(value, digits=3):
+    """As README writes times: three digits."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 99.5 else f"{value:.{max(0, digits - len(str(int(value))))}f}"
+
+
+# ---- gpumap-latency's reports
+
+def case(report, transport, frame=None, mode="launch", kernel=None):
+    for one in report.get("cases", []):
+        if (one["transport"] == transport and one["mode"] == mode and one["frames"] > 0
+                and frame in (None, one["frame"]) and kernel in (None, one["kernel"])):
+            return one
+    return {}
+
+
+def time_of(one, row="result", percentile="p50"):
+    time = one.get("times", {}).get(row, {})
+    return time[percentile] / 1000 if time.get("count") else None
+
+
+WAYS = {"bar": "three elements", "upload": "`gpumapupload`"}
+
+
+def small_frames():
+    small, many = load("small"), load("ten-million")
+    columns = ["us", *(f"{kernel}: {name}" for kernel in ("nothing", "copy_seen") for name in ("P50", "P99", "P99.9"))]
+    rows = []
+    for way, mode in [(way, mode) for way in WAYS for mode in ("launch", "resident")] + [("cudaupload", "launch")]:
+        cells = [us(time_of(case(small, way, None, mode, kernel), "result", percentile))
+                 for kernel in ("nothing", "copy_seen") for percentile in ("p50", "p99", "p999")]
+        if any(cells):
+            rows.append([f"{WAYS.get(way, way)}, {'resident' if mode == 'resident' else 'launched'}", *cells])
+    table("Small frames: last store to result seen, 4,032 bytes, one in flight", columns, rows)
+    limits = {("bar", "launch"): (10, 0.35), ("bar", "resident"): (4.5, 0.15),
+              ("upload", "launch"): (9, 0.30), ("upload", "resident"): (5.5, 0.15)}
+    for (way, mode), (limit, of_rival) in limits.items():
+        for kernel in ("nothing", "copy_seen"):
+            ours = time_of(case(small, way, None, mode, kernel))
+            rival = time_of(case(small, "cudaupload", None, "launch", kernel))
+            what = f"4 KiB, {WAYS[way]}, {'resident' if mode == 'resident' else 'launched'}, {kernel}"
+            at_most(f"{what}: P50", limit, ours, unit=" us")
+            at_most(f"{what}: over cudaupload", of_rival, ratio(ours, rival), "{:.3f}",
+                    f"cudaupload: {rival:.1f} us" if rival else "")
+    one = case(many, "bar", None, "resident")
+    at_most("4 KiB, resident: P99.9", 10, time_of(one, "result", "p999"), unit=" us",
+            note=f"of {one['frames']:,} frames: P50 {time_of(one):.1f}, P99 {time_of(one, 'result', 'p99'):.1f}, "
+                 f"max {time_of(one, 'result', 'max'):.0f}" if one else "")
+    two = time_of(case(small, "bar", None, "resident", "nothing+nothing"))
+    first = time_of(case(small, "bar", None, "resident", "nothing"))
+    more = two - first if first and two else None
+    bells = [one["median_us"] for mode in load("bells").get("modes", []) if mode["mode"] == "pingpong"
+             for one in mode["rows"] if one["path"] == "BAR" and one["bytes"] == 4]
+    at_most("a second resident element over a bare 4-byte doorbell", 1.05, ratio(more, bells[0] if bells else None),
+            "{:.2f}", f"{more:.2f} us more, {bells[0]:.2f} us bare" if more and bells else "")
+
+
+def rates():
+    report = load("rates")
+    for way in WAYS:
+        for mode, limit in (("launch", 150_000), ("resident", 350_000)):
+            for frame in ("64B", "4KiB"):
+                rate = case(report, way, frame, mode).get("frames_per_s")
+                what = f"{frame} frames/s, {WAYS[way]}, {'resident' if mode == 'resident' else 'launched'}"
+                if frame == "64B":
+                    at_least(what, limit, rate)
+                elif rate:
+                    target(what, "", f"{rate:.0f}")
+
+
+def copied():
+    report = load("copy")
+    rows = []
+    for one in report.get("cases", []):
+        if one["frames"]:
+            rows.append([one["frame"], one["transport"], us(time_of(one, "write")), us(time_of(one, "through")),
+                         us(one["cpu_ns_a_frame"] / 1000)])
+    table("Frames of upstream's own memory, us: until taken (`write`), until the result (`through`), CPU time of a frame",
+          ["size", "way", "write", "through", "CPU"], rows)
+    rival = case(report, "cudaupload", "1080p")
+    for way in ("bar", "pinned"):
+        ours = case(report, way, "1080p")
+        at_most(f"a copied 1080p frame, {way}, over cudaupload", 0.5, ratio(time_of(ours, "through"),
+                                                                          time_of(rival, "through")), "{:.2f}")
+        cpu = ratio(ours.get("cpu_ns_a_frame"), rival.get("cpu_ns_a_frame"))
+        at_most(f"its CPU time, {way}, over cudaupload", 1, cpu, "{:.2f}",
+                f"{ours['cpu_ns_a_frame'] / 1000:.0f} us" if cpu else "")
+    video = load("video")
+    for way in WAYS:
+        rate = ratio(case(video, way).get("frames_per_s"), case(video, "cudaupload").get("frames_per_s"))
+        if rate:
+            at_least(f"1080p frames/s of videotestsrc, {WAYS[way]}, over cudaupload", 3, rate, "{:.2f}")
+    one, other = (time_of(case(load("element"), "cudaupload", None, "launch", kernel), "notice")
+                  for kernel in ("convert", "gst:cudaconvert"))
+    if one and other:
+        target("`convert` behind cudaupload over cudaconvert", "", f"{one / other:.2f}", note=f"{one:.1f}, {other:.1f} us")
+
+
+# ---- gpumap-bench's and the others'
+
+def one_frame():
+    modes = [mode for mode in load("frame").get("modes", []) if mode["mode"] == "frame"]
+    rows = modes[0]["rows"] if modes else []
+    sizes = sorted({row["bytes"] for row in rows})
+    made = {}
+    for row in rows:
+        made.setdefault((row["detail"], f"{row['path']}, {row['threads']}"), {})[row["bytes"]] = us(row["median_us"])
+    table("One frame: median us", ["way", *(f"{size:,}" for size in sizes)],
+          [[f"{path} ({detail})", *(cells.get(size, "") for size in sizes)] for (detail, path), cells in made.items()])
+
+
+def stores():
+    for mode in load("bells").get("modes", []):
+        if mode["mode"] != "bw":
+            continue
+        for size in sorted({one["bytes"] for one in mode["rows"]}):
+            warm = {one["path"]: one["median_us"] for one in mode["rows"]
+                    if one["bytes"] == size and one["detail"] == "warm" and one["threads"] == 1}
+            bare = [time for path, time in warm.items() if path.startswith("bare loop") or path == "bar, memcpy"]
+            best = ratio(min(bare) if bare else None, warm.get("bar"))
+            target(f"copy of {size} B, best bare loop or memcpy over it", ">= 0.97", f"{best:.2f}" if best else None,
+                   best >= 0.97 if best else None)
+
+
+def kernels():
+    rows = [[one["what"], us(one["time"]["median_us"]), f"{one['beside']}: {us(one['beside_time']['median_us'])}",
+             f"{one['ratio']:.2f}"] for one in load("kernels").get("rows", [])]
+    launch = load("launch")
+    rows += [[f"a launch, {one['way']}", f"{us(one['seen']['median_us'])} ({us(one['launched']['median_us'])})", "", ""]
+             for one in launch.get("ways", [])]
+    table("Kernels and launches, us (in brackets until the call returns)", ["what", "gpumap", "beside it", "ratio"], rows)
+    for one in load("kernels").get("rows", []):
+        at_most(f"{one['what']}, over {one['beside']}", round(one["at_most"], 2), one["ratio"], "{:.2f}")
+    seen = {one["case"]: one.get("seen") for one in launch.get("beside", [])}
+    full = seen.get("beside a full GPU")
+    for name, key in (("launched", "sm-share=0.125, beside sm-share=0.875"),
+                      ("resident", "it stays, sm-share=0.125, beside sm-share=0.875")):
+        ours = seen.get(key)
+        at_most(f"P99 beside a full GPU, sm-share, {name}", 20, ours["p99_us"] if ours else None, unit=" us")
+        at_most("  over what it is without a share", 0.02, ours["p99_us"] / full["p99_us"] if ours and full else None,
+                "{:.4f}")
+
+
+def links():
+    link, rows = load("link"), []
+    if "rate" in link:
+        rate, cost = link["rate"], {one["consumers"]: one for one in link["cost"]}
+        more = (cost[4]["publish"]["median_us"] - cost[1]["publish"]["median_us"]) / 3 * 1000
+        rows = [["64-byte frames, million a second; within one process",
+                 f"{rate['two_processes_per_s']['median'] / 1e6:.2f}; {rate['one_process_per_s']['median'] / 1e6:.2f}"],
+                ["`publish()` with one consumer, ns; each further one",
+                 f"{cost[1]['publish']['median_us'] * 1000:.0f}; {more:.0f}"],
+                ["1080p over bare stores; consumer sleeps, spins", "; ".join(
+                    f"{link['copy'][one]['over_bare']['median']:.2f}" for one in ("consumer_sleeps", "consumer_spins"))]]
+    table("Between processes", ["what", "figure"], rows)
+    if rows:
+        at_least("64-byte frames a second between processes", 1_000_000, rate["two_processes_per_s"]["median"])
+        at_most("each further consumer, ns", 100, more, "{:.0f}")
+    # link-rivals' own table is what README shows of it.
+    text = FOLDER / "rivals.txt"
+    print("\n" + text.read_text() if text.exists() else "")
+    floor = load("stall")
+    if floor:
+        target(f"{floor['frame_us']:.0f} us of a thread that only spins: P99.9", "", f"{floor['frame']['p999_us']:.1f} us",
+               note=f"of {floor['frames']:,}: P99 {floor['frame']['p99_us']:.1f}, max {floor['frame']['max_us']:.0f}")
+
+
+def loop():
+    number = r"([\d,']+)"
+    for folder, name in (("loop.txt", ""), ("loop-loaded.txt", " beside 8 busy processes")):
+        try:
+            text = (FOLDER / folder).read_text()
+        except OSError:
+            text = ""
+        for part in re.split(r"^kernel  +", text, flags=re.M)[1:] or [""]:
+            stays = "stays" in part.split("\n")[0]
+            found = {key: re.search(pattern, part, flags=re.M) for key, pattern in {
+                "frames": rf"^frames +{number}", "rate": rf"rate +{number} frames",
+                "jitter": r"jitter +([\d.]+) us", "late": rf"late +{number} frames"}.items()}
+            value = {key: float(match.group(1).replace(",", "").replace("'", "")) if match else None
+                     for key, match in found.items()}
+            what = f"loop, {'resident' if stays else 'launched'}{name}"
+            at_least(f"{what}: frames/s", 20_000, value["rate"])
+            at_most(f"{what}: jitter RMS", 2, value["jitter"], unit=" us")
+            late = value["late"] / value["frames"] * 1e6 if value["frames"] and value["late"] is not None else None
+            at_most(f"{what}: over 50 us late, in 10^6", 1, late,
+                    note=f"{value['late']:.0f} of {value['frames']:.0f}" if late is not None else "")
+
+
+def main():
+    machine, commit = load("small").get("machine", {}), load("small").get("commit", "")
+    if machine.get("software"):
+        print("software: these are no figures of a GPU")
+    for part in (one_frame, small_frames, rates, copied, stores, kernels, links, loop):
+        part()
+    if machine:
+        print(f"{machine['device']}, {machine['driver']}, {machine['cpu']}, {commit or 'no commit named'}")
+    widths = [max(len(one[i]) for one in TARGETS) for i in range(4)]
+    for one in TARGETS:
+        print(("  ".join(text.ljust(width) for text, width in zip(one, widths)) + "  " + one[4]).rstrip())
+
+
+if __name__ == "__main__":
+    main()
