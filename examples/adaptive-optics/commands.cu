@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: MIT
 //
-// From the pixels of a Shack-Hartmann wavefront sensor to the commands of a deformable mirror, for GRAY16_LE: slopes of
-// each lit subaperture, a product with the reconstructor (slopes to modes), and one with the mirror's modes (modes to
-// commands), in float32. Sizes are those of the tables. commands.comp is the twin for compute shaders.
+// From the pixels of a wavefront sensor (GRAY16_LE) to the commands of a deformable mirror: what each pixel in the light
+// measures, a product with the reconstructor (to modes), and one with the mirror's modes (to commands), in float32.
+// Sizes are those of the tables. commands.comp is the twin for compute shaders.
 //
-// Where each lit subaperture begins: its first column in the low 16 bits, its first row in the high ones. It has 2x2
-// pixels.
+// Which pixels: the column in the low 16 bits, the row in the high ones. Both matrices lie row by row, filled up with
+// zeros to a multiple of 32 numbers: each row begins with a cache line.
 // gpumap: input video/x-raw,format=GRAY16_LE
-// gpumap: table corners uint32
-//
-// Both matrices lie row by row. Rows are filled up with zeros to a multiple of 32 numbers: each begins with a cache
-// line. A row of the first has a number for each slope across, each slope down and a constant 1, whose number takes
-// away what the slopes of a flat wavefront give. It has a row for each mode, the second one for each actuator.
+// gpumap: table pixels uint32
 // gpumap: table reconstructor float32
 // gpumap: table modes float32
-//
 // gpumap: functions measure,reconstruct,command
 // gpumap: params actuators:u32=1833 in [1,65536]
 // gpumap: output application/x-mirror-commands
@@ -23,48 +18,38 @@
 // Measurements, and behind them modes, go from function to function here. What fills their last line stays zero.
 // gpumap: state 32768
 //
-// As many blocks as the reconstructor has rows, each of as many threads as reduce() adds up.
+// As many blocks as the reconstructor has rows.
 // gpumap: block 128
 // gpumap: grid 1089
 #include <gpumap/kernel.h>
 
-constexpr gpumap_u32 threads = 128;
-constexpr gpumap_u32 warp = 32;
-constexpr gpumap_u32 warps = threads / warp;
+constexpr gpumap_u32 threads = 128, warp = 32, warps = threads / warp;
+
+__device__ gpumap_u32 in_lines(gpumap_u32 numbers) { return (numbers + 31) / 32 * 32; }
 
 struct Sizes {
-  gpumap_u32 subapertures, columns, modes, mode_columns, actuators;
+  gpumap_u32 pixels, columns, modes, actuators;
+  float *measured, *amplitudes;
 
   __device__ explicit Sizes(const gpumap_frame& frame)
-      : subapertures(static_cast<gpumap_u32>(frame.tables[0].count)),
-        columns(in_lines(2 * subapertures + 1)),
+      : pixels(static_cast<gpumap_u32>(frame.tables[0].count)),
+        columns(in_lines(pixels)),
         modes(static_cast<gpumap_u32>(frame.tables[1].count / columns)),
-        mode_columns(in_lines(modes)),
-        actuators(static_cast<gpumap_u32>(frame.out.bytes / sizeof(float))) {}
-
- private:
-  __device__ static gpumap_u32 in_lines(gpumap_u32 numbers) { return (numbers + 31) / 32 * 32; }
+        actuators(static_cast<gpumap_u32>(frame.out.bytes / sizeof(float))),
+        measured(reinterpret_cast<float*>(frame.state)),
+        amplitudes(measured + columns) {}
 };
-
-__device__ float* measurements_of(const gpumap_frame& frame) {
-  return reinterpret_cast<float*>(frame.state);
-}
-
-__device__ float* amplitudes_of(const gpumap_frame& frame, const Sizes& sizes) {
-  return measurements_of(frame) + sizes.columns;
-}
 
 // What one of `team` threads has of the product of a row and a vector, sixteen bytes at a time. A row of a matrix is
 // read once a frame: it stays in the L2, and leaves the L1 to the vector, which all rows share.
-__device__ float part_of_product(const float* row, const float* vector, gpumap_u32 columns, gpumap_u32 member,
+__device__ float part_of_product(gpumap_u64 row, const float* vector, gpumap_u32 columns, gpumap_u32 member,
                                  gpumap_u32 team) {
   const float4* row4 = reinterpret_cast<const float4*>(row);
   const float4* vector4 = reinterpret_cast<const float4*>(vector);
   float4 sum = {0, 0, 0, 0};
 #pragma unroll 8
   for (gpumap_u32 i = member; i < columns / 4; i += team) {
-    const float4 a = __ldcg(row4 + i);
-    const float4 b = vector4[i];
+    const float4 a = __ldcg(row4 + i), b = vector4[i];
     sum.x += a.x * b.x;
     sum.y += a.y * b.y;
     sum.z += a.z * b.z;
@@ -74,31 +59,16 @@ __device__ float part_of_product(const float* row, const float* vector, gpumap_u
 }
 
 __device__ float sum_of_warp(float value) {
-  for (gpumap_u32 distance = warp / 2; distance > 0; distance /= 2) {
-    value += __shfl_xor_sync(0xFFFFFFFFu, value, static_cast<int>(distance));
-  }
+  for (int distance = warp / 2; distance > 0; distance /= 2) value += __shfl_xor_sync(0xFFFFFFFFu, value, distance);
   return value;
 }
 
-// Where the light of a subaperture lies, from -1 to 1 across and down: sums of four pixels are whole numbers, which a
-// float holds, so the division is all that rounds. A dark one counts as in the middle.
 extern "C" __global__ void measure(gpumap_frame frame) {
   const Sizes sizes(frame);
-  const gpumap_u32* corners = reinterpret_cast<const gpumap_u32*>(frame.tables[0].address);
-  float* slopes = measurements_of(frame);
-  const gpumap_u32 first = blockIdx.x * threads + threadIdx.x;
-  if (first == 0) slopes[2 * sizes.subapertures] = 1;
-  for (gpumap_u32 i = first; i < sizes.subapertures; i += gridDim.x * threads) {
-    const gpumap_u32 corner = corners[i];
-    const gpumap_u64 at = frame.in.plane[0] + 1ull * (corner >> 16) * frame.in.stride[0] + 2 * (corner & 0xFFFF);
-    // Subapertures begin at even columns, and rows at multiples of 4 bytes: two pixels are one word.
-    const ushort2 above = *reinterpret_cast<const ushort2*>(at);
-    const ushort2 below = *reinterpret_cast<const ushort2*>(at + frame.in.stride[0]);
-    const int left = above.x + below.x, right = above.y + below.y;
-    const int upper = above.x + above.y, lower = below.x + below.y;
-    const float light = static_cast<float>(max(left + right, 1));
-    slopes[i] = static_cast<float>(right - left) / light;
-    slopes[sizes.subapertures + i] = static_cast<float>(lower - upper) / light;
+  const gpumap_u32* pixels = reinterpret_cast<const gpumap_u32*>(frame.tables[0].address);
+  for (gpumap_u32 i = blockIdx.x * threads + threadIdx.x; i < sizes.pixels; i += gridDim.x * threads) {
+    const gpumap_u64 at = frame.in.plane[0] + 1ull * (pixels[i] >> 16) * frame.in.stride[0] + 2 * (pixels[i] & 0xFFFF);
+    sizes.measured[i] = static_cast<float>(*reinterpret_cast<const unsigned short*>(at) - 32768);
   }
 }
 
@@ -106,15 +76,12 @@ extern "C" __global__ void measure(gpumap_frame frame) {
 extern "C" __global__ void reconstruct(gpumap_frame frame) {
   __shared__ float of_warps[warps];
   const Sizes sizes(frame);
-  const float* matrix = reinterpret_cast<const float*>(frame.tables[1].address);
   for (gpumap_u32 row = blockIdx.x; row < sizes.modes; row += gridDim.x) {
-    const float part = sum_of_warp(part_of_product(matrix + 1ull * row * sizes.columns, measurements_of(frame),
+    const float part = sum_of_warp(part_of_product(frame.tables[1].address + 4ull * row * sizes.columns, sizes.measured,
                                                    sizes.columns, threadIdx.x, threads));
     if (threadIdx.x % warp == 0) of_warps[threadIdx.x / warp] = part;
     __syncthreads();
-    if (threadIdx.x == 0) {
-      amplitudes_of(frame, sizes)[row] = (of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3]);
-    }
+    if (threadIdx.x == 0) sizes.amplitudes[row] = (of_warps[0] + of_warps[1]) + (of_warps[2] + of_warps[3]);
     __syncthreads();  // before the next row's parts take their place
   }
 }
@@ -122,11 +89,10 @@ extern "C" __global__ void reconstruct(gpumap_frame frame) {
 // A warp for each row, which is short: no thread waits for one of another warp.
 extern "C" __global__ void command(gpumap_frame frame) {
   const Sizes sizes(frame);
-  const float* matrix = reinterpret_cast<const float*>(frame.tables[2].address);
-  float* commands = reinterpret_cast<float*>(frame.out.plane[0]);
+  const gpumap_u32 columns = in_lines(sizes.modes);
   for (gpumap_u32 row = blockIdx.x * warps + threadIdx.x / warp; row < sizes.actuators; row += gridDim.x * warps) {
-    const float sum = sum_of_warp(part_of_product(matrix + 1ull * row * sizes.mode_columns, amplitudes_of(frame, sizes),
-                                                  sizes.mode_columns, threadIdx.x % warp, warp));
-    if (threadIdx.x % warp == 0) commands[row] = sum;
+    const float sum = sum_of_warp(part_of_product(frame.tables[2].address + 4ull * row * columns, sizes.amplitudes,
+                                                  columns, threadIdx.x % warp, warp));
+    if (threadIdx.x % warp == 0) reinterpret_cast<float*>(frame.out.plane[0])[row] = sum;
   }
 }

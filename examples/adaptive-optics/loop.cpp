@@ -1,339 +1,310 @@
 // SPDX-License-Identifier: MIT
-#include "loop.hpp"
-
-#include <fmt/format.h>
+//
+// The loop through gpumapsink, gpumapsrc and gpumapkernel: pixels in, commands out, and back to the mirror; and what a
+// run amounts to. Started by the command `run` beside it.
 #include <gst/gst.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
-#include <exception>
+#include <CLI/CLI.hpp>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <stdexcept>
-#include <thread>
-#include <utility>
-#include <vector>
+#include <map>
+#include <optional>
 
 #include "checker.hpp"
-#include "counter.hpp"
-
-namespace adaptive_optics {
+#include "gpumap/latency.hpp"
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using namespace adaptive_optics;
 
-struct Unref {
-  void operator()(GstMessage* message) const { gst_message_unref(message); }
-  void operator()(GstCaps* caps) const { gst_caps_unref(caps); }
-  void operator()(GstQuery* query) const { gst_query_unref(query); }
-  void operator()(GstStructure* structure) const { gst_structure_free(structure); }
-  void operator()(GError* error) const { g_error_free(error); }
-  template <typename T>
-  void operator()(T* object) const {
-    gst_object_unref(object);
-  }
+/// Frames at the beginning whose times do not count: memory is made, clocks rise, and the loop closes.
+constexpr std::uint64_t warm_up = 100;
+std::atomic<bool> interrupted{false};
+
+struct Options {
+  std::filesystem::path kernel, out = ".";
+  std::string size = "extreme";
+  std::optional<std::uint64_t> frames;
+  std::optional<double> seconds;
+  std::vector<std::string> modes{"launch"};
+  unsigned blocks = 528, load = 0;
 };
-template <typename T>
-using Owned = std::unique_ptr<T, Unref>;
-
-std::int64_t now_ns() {
-  return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
-}
 
 /// One frame on its way around the loop.
 struct Frame {
   std::vector<std::uint16_t> pixels;
   std::vector<float> commands;
   Wavefront wavefront{};
-  std::int64_t stored_ns = 0;  ///< the last pixel was
-  std::int64_t seen_ns = 0;    ///< the commands were, by the CPU
+  std::int64_t sent_ns = 0, seen_ns = 0;  ///< handed to gpumapsink; its commands in the CPU's memory
 };
-// As many frames may wait to be checked.
-constexpr std::size_t kept_frames = 64;
 
-template <typename T>
-std::filesystem::path write_table(const std::filesystem::path& file, const std::vector<T>& numbers) {
-  std::ofstream out(file, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(numbers.data()), static_cast<std::streamsize>(numbers.size() * sizeof(T)));
-  if (!out.flush()) throw std::runtime_error("cannot write " + file.string());
-  return std::filesystem::absolute(file);
-}
-
-std::string error_on(GstBus* bus, GstClockTime patience) {
-  const Owned<GstMessage> message(gst_bus_timed_pop_filtered(bus, patience, GST_MESSAGE_ERROR));
-  if (!message) return {};
-  GError* error = nullptr;
-  gst_message_parse_error(message.get(), &error, nullptr);
-  const Owned<GError> owned(error);
-  return fmt::format("{}: {}", GST_MESSAGE_SRC_NAME(message.get()), error->message);
-}
-
-/// The pipeline, and what each of three threads does: the telescope's (drive), the pipeline's (answer), and one that
-/// checks what went around (follow). Counters say how far each has come; a frame belongs to one of them at a time.
+/// The pipeline. The thread that calls is the sensor's, which sends; the pipeline's own brings commands.
 class Loop {
  public:
-  Loop(const LoopOptions& options, Telescope& telescope, const std::shared_ptr<const Tables>& tables);
-  ~Loop() { stop(); }
+  Loop(const std::string& description, const Size& size, unsigned spin_us) : spin_ns_(1000 * spin_us) {
+    for (Frame& one : frames_) {
+      one.pixels.resize(static_cast<std::size_t>(size.width()) * size.height());
+      one.commands.resize(size.actuators);
+    }
+    GError* error = nullptr;
+    pipeline_ = gst_parse_launch(description.c_str(), &error);
+    if (error != nullptr) throw std::runtime_error(fmt::format("{} (is GST_PLUGIN_PATH set?)", error->message));
+    bus_ = gst_element_get_bus(pipeline_);
+    sensor_ = gst_bin_get_by_name(GST_BIN(pipeline_), "sensor");
+    GstElement* mirror = gst_bin_get_by_name(GST_BIN(pipeline_), "mirror");
+    gst_pad_add_probe(GST_PAD(mirror->sinkpads->data), GST_PAD_PROBE_TYPE_BUFFER, answer, this, nullptr);
+    gst_object_unref(mirror);
+    gst_pad_link(pad_, GST_PAD(sensor_->sinkpads->data));
+    gst_pad_set_active(pad_, TRUE);
+    check(gst_element_set_state(pipeline_, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE);
+    GstSegment segment;
+    gst_segment_init(&segment, GST_FORMAT_TIME);
+    GstCaps* caps =
+        gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, "GRAY16_LE", "width", G_TYPE_INT, size.width(),
+                            "height", G_TYPE_INT, size.height(), "framerate", GST_TYPE_FRACTION, 0, 1, nullptr);
+    gst_pad_push_event(pad_, gst_event_new_stream_start("wavefront-sensor"));
+    gst_pad_push_event(pad_, gst_event_new_caps(caps));
+    gst_pad_push_event(pad_, gst_event_new_segment(&segment));
+    gst_caps_unref(caps);
+  }
+  ~Loop() {
+    gst_element_set_state(pipeline_, GST_STATE_NULL);
+    gst_pad_set_active(pad_, FALSE);
+    for (gpointer object : {gpointer(sensor_), gpointer(bus_), gpointer(pad_), gpointer(pipeline_)}) {
+      gst_object_unref(object);
+    }
+  }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  LoopFigures run(const std::atomic<bool>& interrupted, const std::function<void(std::uint64_t)>& progress);
-
- private:
-  void drive();
-  void follow();
-  static GstPadProbeReturn answer(GstPad* pad, GstPadProbeInfo* info, gpointer loop);
-
-  void negotiate();
-  void send(Frame& exposed);
-  [[nodiscard]] bool is_over(std::uint64_t number) const;
-  void fail(const std::string& why);
-  [[nodiscard]] std::string failure() const;
-  /// In a thread of its own; what it throws is the loop's failure.
-  std::thread start(void (Loop::*work)());
-  void stop();
-
   [[nodiscard]] Frame& frame(std::uint64_t number) { return frames_[number % frames_.size()]; }
 
-  const LoopOptions& options_;
-  Telescope& telescope_;
-  Checker checker_;
-  std::vector<Frame> frames_;
-  Owned<GstElement> pipeline_;
-  Owned<GstPad> pad_;
-  Owned<GstBufferPool> pool_;
-
-  Counter answered_, checked_;
-  std::atomic<bool> asked_to_end_{false}, done_{false}, failed_{false};
-  Clock::time_point warm_;  ///< when the first frame that counts was sent; of drive()
-  LoopFigures figures_;
-  mutable std::mutex mutex_;
-  std::string failure_;
-  std::thread driving_, following_;
-};
-
-Loop::Loop(const LoopOptions& options, Telescope& telescope, const std::shared_ptr<const Tables>& tables)
-    : options_(options), telescope_(telescope), checker_(tables, options.size.width()), frames_(kept_frames) {
-  for (Frame& one : frames_) {
-    one.pixels.resize(options.size.pixels());
-    one.commands.resize(static_cast<std::size_t>(options.size.actuators));
+  /// gpumapsink copies the pixels into GPU memory.
+  void send(Frame& exposed) {
+    GstBuffer* buffer = gst_buffer_new_memdup(exposed.pixels.data(), 2 * exposed.pixels.size());
+    exposed.sent_ns = gpumap::monotonic_ns();
+    check(gst_pad_push(pad_, buffer) == GST_FLOW_OK);
   }
-  const std::string description = fmt::format(
-      "gpumapsink name=sensor busy-poll={0}  gpumapsrc busy-poll={0} ! gpumapkernel name=kernel params=actuators={1} "
-      "mode={2} resident-blocks={3} ! application/x-mirror-commands ! fakesink name=mirror sync=false "
-      "async=false",
-      options.busy_poll_us, options.size.actuators, options.mode, options.resident_blocks);
-  GError* error = nullptr;
-  pipeline_.reset(gst_parse_launch(description.c_str(), &error));
-  const Owned<GError> owned(error);
-  if (error != nullptr) throw std::runtime_error(fmt::format("{} (is GST_PLUGIN_PATH set?)", error->message));
 
-  const std::string declare =
-      fmt::format("table corners={}; table reconstructor={}; table modes={}; grid {}",
-                  write_table(options.folder / "corners.u32", tables->corners).string(),
-                  write_table(options.folder / "reconstructor.f32", tables->reconstructor.numbers).string(),
-                  write_table(options.folder / "modes.f32", tables->modes.numbers).string(), options.size.modes);
-  const Owned<GstElement> kernel(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "kernel"));
-  g_object_set(kernel.get(), "location", options.kernel.c_str(), "declare", declare.c_str(), nullptr);
-
-  const Owned<GstElement> mirror(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "mirror"));
-  const Owned<GstPad> commands(gst_element_get_static_pad(mirror.get(), "sink"));
-  gst_pad_add_probe(commands.get(), GST_PAD_PROBE_TYPE_BUFFER, answer, this, nullptr);
-  // The sensor is a pad of our own: its thread is the one that sends.
-  const Owned<GstElement> sensor(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "sensor"));
-  const Owned<GstPad> pixels(gst_element_get_static_pad(sensor.get(), "sink"));
-  pad_.reset(GST_PAD(gst_object_ref_sink(gst_pad_new("pixels", GST_PAD_SRC))));
-  if (gst_pad_link(pad_.get(), pixels.get()) != GST_PAD_LINK_OK) throw std::runtime_error("gpumapsink takes no pixels");
-  gst_pad_set_active(pad_.get(), TRUE);
-}
-
-/// Caps, and memory of the ring to write pixels into.
-void Loop::negotiate() {
-  const int width = options_.size.width();
-  const Owned<GstCaps> caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, "GRAY16_LE", "width",
-                                                G_TYPE_INT, width, "height", G_TYPE_INT, width, "framerate",
-                                                GST_TYPE_FRACTION, 0, 1, nullptr));
-  GstSegment segment;
-  gst_segment_init(&segment, GST_FORMAT_TIME);
-  gst_pad_push_event(pad_.get(), gst_event_new_stream_start("wavefront-sensor"));
-  gst_pad_push_event(pad_.get(), gst_event_new_caps(caps.get()));
-  gst_pad_push_event(pad_.get(), gst_event_new_segment(&segment));
-  const Owned<GstQuery> query(gst_query_new_allocation(caps.get(), TRUE));
-  if (!gst_pad_peer_query(pad_.get(), query.get()) || gst_query_get_n_allocation_pools(query.get()) == 0) {
-    throw std::runtime_error("gpumapsink offers no memory for pixels");
+  /// Until so many frames have come back: first awake, then asleep. Throws what an element said of an error.
+  void wait_for(std::uint64_t count) {
+    const std::int64_t until = gpumap::monotonic_ns() + spin_ns_;
+    // Ends: a frame comes back, or an element posts an error, at the latest when the kernel's `timeout` is over.
+    while (answered_ < count) {
+      if (gpumap::monotonic_ns() > until) throw_error(20 * GST_USECOND);
+    }
+    const std::size_t wanted = 4 * frames_[0].commands.size();
+    if (count == 0 || bytes_ == wanted) return;
+    throw std::runtime_error(fmt::format("{} bytes of commands came, not {}", bytes_.load(), wanted));
   }
-  GstBufferPool* pool = nullptr;
-  guint bytes = 0;
-  guint least = 0;
-  guint most = 0;
-  gst_query_parse_nth_allocation_pool(query.get(), 0, &pool, &bytes, &least, &most);
-  pool_.reset(pool);
-  if (!pool_) throw std::runtime_error("gpumapsink offers no memory for pixels");
-  GstStructure* config = gst_buffer_pool_get_config(pool_.get());
-  gst_buffer_pool_config_set_params(config, caps.get(), bytes, least, most);
-  if (!gst_buffer_pool_set_config(pool_.get(), config) || !gst_buffer_pool_set_active(pool_.get(), TRUE)) {
-    throw std::runtime_error("gpumapsink's memory for pixels cannot be had");
-  }
-}
 
-/// The sensor is read out: pixels go straight into GPU memory.
-void Loop::send(Frame& exposed) {
-  GstBuffer* buffer = nullptr;
-  if (gst_buffer_pool_acquire_buffer(pool_.get(), &buffer, nullptr) != GST_FLOW_OK) {
-    throw std::runtime_error("gpumapsink has no slot for a frame");
+  /// Device and transport.
+  [[nodiscard]] std::string told() const {
+    GstStructure* stats = nullptr;
+    g_object_get(sensor_, "stats", &stats, nullptr);
+    const std::string text =
+        fmt::format("{}, {}", gst_structure_get_string(stats, "device"), gst_structure_get_string(stats, "transport"));
+    gst_structure_free(stats);
+    return text;
   }
-  GstMapInfo map;
-  if (!gst_buffer_map(buffer, &map, GST_MAP_WRITE)) {
-    gst_buffer_unref(buffer);
-    throw std::runtime_error("a slot cannot be mapped");
+
+ private:
+  void throw_error(GstClockTime patience) {
+    GstMessage* message = gst_bus_timed_pop_filtered(bus_, patience, GST_MESSAGE_ERROR);
+    if (message == nullptr) return;
+    GError* error = nullptr;
+    gst_message_parse_error(message, &error, nullptr);
+    throw std::runtime_error(fmt::format("{}: {}", GST_MESSAGE_SRC_NAME(message), error->message));
   }
-  const std::size_t bytes = exposed.pixels.size() * sizeof(std::uint16_t);
-  std::memcpy(map.data, exposed.pixels.data(), std::min<std::size_t>(bytes, map.size));
-  exposed.stored_ns = now_ns();
-  gst_buffer_unmap(buffer, &map);
-  const GstFlowReturn flow = gst_pad_push(pad_.get(), buffer);
-  if (flow != GST_FLOW_OK)
-    throw std::runtime_error(fmt::format("gpumapsink took no frame: {}", gst_flow_get_name(flow)));
-}
-
-bool Loop::is_over(std::uint64_t number) const {
-  if (asked_to_end_ || (options_.frames && number >= *options_.frames)) return true;
-  return options_.seconds && number > warm_up &&
-         Clock::now() - warm_ >= std::chrono::duration<double>(*options_.seconds);
-}
-
-/// While the GPU works on one frame, the sensor takes the light of the next one: what comes of a frame moves the mirror
-/// before the frame after the next.
-void Loop::drive() {
-  const std::chrono::microseconds spin(options_.busy_poll_us);
-  negotiate();
-  std::uint64_t number = 0;
-  for (; !is_over(number); ++number) {
-    if (number >= frames_.size() && !checked_.wait_for(number - frames_.size() + 1)) return;
-    Frame& now = frame(number);
-    now.wavefront = telescope_.expose(now.pixels);
-    if (!answered_.wait_for(number, spin)) return;
-    if (number > 0) telescope_.correct(frame(number - 1).commands);
-    if (number == warm_up) warm_ = Clock::now();
-    send(now);
+  /// What an element says tells more than what came of it here.
+  void check(bool done) {
+    if (done) return;
+    throw_error(200 * GST_MSECOND);
+    throw std::runtime_error("the pipeline takes no frames: GST_DEBUG=3 says more");
   }
-  if (!checked_.wait_for(number)) return;
-  checker_.finish();
-  done_ = true;
-}
 
-GstPadProbeReturn Loop::answer(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer loop) {
-  auto& self = *static_cast<Loop*>(loop);
-  Frame& sent = self.frame(self.answered_.count());
-  const std::size_t bytes = sent.commands.size() * sizeof(float);
-  const std::size_t got = gst_buffer_extract(GST_PAD_PROBE_INFO_BUFFER(info), 0, sent.commands.data(), bytes);
-  sent.seen_ns = now_ns();
-  if (got != bytes) {
-    self.fail(fmt::format("{} bytes of commands came, not {}", got, bytes));
+  static GstPadProbeReturn answer(GstPad* /*pad*/, GstPadProbeInfo* info, gpointer loop) {
+    auto& self = *static_cast<Loop*>(loop);
+    Frame& sent = self.frame(self.answered_);
+    const std::size_t bytes = 4 * sent.commands.size();
+    self.bytes_ = gst_buffer_extract(GST_PAD_PROBE_INFO_BUFFER(info), 0, sent.commands.data(), bytes);
+    sent.seen_ns = gpumap::monotonic_ns();
+    ++self.answered_;
     return GST_PAD_PROBE_OK;
   }
-  self.answered_.advance();
-  return GST_PAD_PROBE_OK;
-}
 
-void Loop::follow() {
-  std::int64_t began_ns = 0;
-  for (std::uint64_t number = 0; answered_.wait_for(number + 1); ++number) {
-    const Frame& came = frame(number);
-    checker_.check(number, came.pixels, came.commands);
-    figures_.wavefronts.add(number, came.wavefront);
-    if (number == warm_up) began_ns = came.stored_ns;
-    if (number >= warm_up) {
-      figures_.latencies.add(came.seen_ns - came.stored_ns);
-      figures_.seconds = static_cast<double>(came.seen_ns - began_ns) / 1e9;
-    }
-    checked_.advance();
+  const std::int64_t spin_ns_;
+  GstElement *pipeline_ = nullptr, *sensor_ = nullptr;
+  GstBus* bus_ = nullptr;
+  GstPad* pad_ = GST_PAD(gst_object_ref_sink(gst_pad_new("pixels", GST_PAD_SRC)));
+  std::array<Frame, 2> frames_;
+  std::atomic<std::size_t> bytes_{0};       ///< of the last commands
+  std::atomic<std::uint64_t> answered_{0};  ///< frames that came back
+};
+
+/// Processes that keep a CPU and its caches busy each, until this one ends.
+void make_load(unsigned processes) {
+  for (unsigned i = 0; i < processes; ++i) {
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error(fmt::format("--load: the system refuses process {}", i + 1));
+    if (child > 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::signal(SIGINT, SIG_IGN);                                             // Ctrl-C is for the parent
+    static std::array<volatile std::uint32_t, std::size_t{1} << 20U> memory;  // more than a core's own caches hold
+    for (std::size_t at = 0;; at += 16) memory[at % memory.size()] = memory[at % memory.size()] + 1;
   }
 }
 
-void Loop::fail(const std::string& why) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (failure_.empty()) failure_ = why;
-  }
-  failed_ = true;
-  answered_.stop();
-  checked_.stop();
+void write(const std::filesystem::path& path, const void* bytes, std::size_t count) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(count));
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
-std::string Loop::failure() const {
-  const std::lock_guard lock(mutex_);
-  return failure_;
-}
-
-std::thread Loop::start(void (Loop::*work)()) {
-  return std::thread([this, work] {
-    try {
-      (this->*work)();
-    } catch (const std::exception& error) {
-      fail(error.what());
-    }
-  });
-}
-
-void Loop::stop() {
-  asked_to_end_ = true;
-  answered_.stop();
-  checked_.stop();
-  gst_element_set_state(pipeline_.get(), GST_STATE_NULL);
-  // Ends: both gates are stopped, and the pad of a pipeline in NULL takes nothing more.
-  if (driving_.joinable()) driving_.join();
-  // Ends: the same.
-  if (following_.joinable()) following_.join();
-  gst_pad_set_active(pad_.get(), FALSE);
-  if (pool_) gst_buffer_pool_set_active(pool_.get(), FALSE);
-  pool_.reset();
-}
-
-LoopFigures Loop::run(const std::atomic<bool>& interrupted, const std::function<void(std::uint64_t)>& progress) {
-  const Owned<GstBus> bus(gst_element_get_bus(pipeline_.get()));
-  if (gst_element_set_state(pipeline_.get(), GST_STATE_PLAYING) == GST_STATE_CHANGE_FAILURE) {
-    const std::string why = error_on(bus.get(), 0);
-    throw std::runtime_error(why.empty() ? "the pipeline does not start" : why);
-  }
-  following_ = start(&Loop::follow);
-  driving_ = start(&Loop::drive);
-  while (!done_ && !failed_) {
-    // What an element says of an error tells more than what came of it in these threads.
-    const std::string error = error_on(bus.get(), 20 * GST_MSECOND);
-    if (!error.empty()) throw std::runtime_error(error);
-    if (interrupted) asked_to_end_ = true;
-    progress(checked_.count());
-  }
-  if (const std::string error = error_on(bus.get(), failed_ ? 200 * GST_MSECOND : 0); !error.empty()) {
-    throw std::runtime_error(error);
-  }
-  if (failed_) throw std::runtime_error(failure());
-
-  const Owned<GstElement> sensor(gst_bin_get_by_name(GST_BIN(pipeline_.get()), "sensor"));
-  GstStructure* raw = nullptr;
-  g_object_get(sensor.get(), "stats", &raw, nullptr);
-  const Owned<GstStructure> stats(raw);
-  const auto text = [&](const char* field) {
-    const char* value = gst_structure_get_string(stats.get(), field);
-    return std::string(value != nullptr ? value : "?");
+void run(const Options& options) {
+  make_load(options.load);  // before there are threads
+  gst_init(nullptr, nullptr);
+  struct sigaction action {};
+  action.sa_handler = [](int /*signal*/) { interrupted = true; };  // a second one ends the program
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  std::string told;
+  const auto tell = [&](const std::string& line) {
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    told += line + '\n';
+    write(options.out / "summary.txt", told.data(), told.size());
   };
-  figures_.device = text("device");
-  figures_.transport = text("transport");
-  stop();
-  figures_.frames = checked_.count();
-  figures_.checks_all = checker_.checks_all();
-  figures_.checked_frames = checker_.frames();
-  figures_.worst_of_bound = checker_.worst_of_bound();
-  return std::move(figures_);
+
+  const bool small = options.size == "small";
+  const Size size = small ? small_size : extreme_size;
+  const unsigned spin_us = small ? 0 : 1000;
+  const std::uint64_t frames = options.seconds ? ~0ULL : options.frames.value_or(small ? 2000 : 1'000'000);
+  Telescope telescope(size, 1);
+  const Tables tables = telescope.calibrate();
+  tell(fmt::format("system           {} pixels in the light, {} modes, {} actuators", size.measurements, size.modes(),
+                   size.actuators));
+  std::string declare = fmt::format("grid {}", size.modes());
+  const auto add_table = [&](const char* name, const auto& numbers) {
+    const auto path = std::filesystem::absolute(options.out / name);
+    write(path, numbers.data(), numbers.size() * sizeof numbers[0]);
+    declare += fmt::format("; table {}={}", name, path.string());
+  };
+  add_table("pixels", tables.pixels);
+  add_table("reconstructor", tables.reconstructor.numbers);
+  add_table("modes", tables.modes.numbers);
+
+  for (const std::string& mode : options.modes) {
+    if (interrupted) break;
+    tell(fmt::format("kernel           {}, {}{}", options.kernel.filename().string(),
+                     mode == "resident" ? "which stays on the GPU" : "launched for each frame",
+                     options.load > 0 ? fmt::format(", beside {} busy processes", options.load) : ""));
+    Loop loop(
+        fmt::format("gpumapsink name=sensor busy-poll={0}  gpumapsrc busy-poll={0} ! gpumapkernel location=\"{1}\" "
+                    "declare=\"{2}\" params=actuators={3} mode={4} resident-blocks={5} ! "
+                    "application/x-mirror-commands ! fakesink name=mirror sync=false async=false",
+                    spin_us, options.kernel.string(), declare, size.actuators, mode, options.blocks),
+        size, spin_us);
+    Checker checker{tables, size.width()};
+    gpumap::Histogram times;
+    std::string wavefronts;
+    double air = 0, residual = 0, seconds = 0;
+    std::int64_t began_ns = 0;
+    std::uint64_t number = 0, next_told = 0;
+    const auto account = [&](std::uint64_t of) {
+      const Frame& came = loop.frame(of);
+      checker.check(of, came.pixels, came.commands);
+      if (of >= next_told) {  // each of the first frames, then ever fewer; from 1 on, as the axis is logarithmic
+        wavefronts += fmt::format("{} {:.5g} {:.5g}\n", of + 1, came.wavefront.of_air, came.wavefront.residual);
+        next_told = of + 1 + of / 200;
+      }
+      if (of == warm_up) began_ns = came.sent_ns;
+      if (of < warm_up) return;
+      times.add(came.seen_ns - came.sent_ns);
+      air += std::pow(came.wavefront.of_air, 2);
+      residual += std::pow(came.wavefront.residual, 2);
+      seconds = 1e-9 * static_cast<double>(came.seen_ns - began_ns);
+    };
+    // While the GPU works on one frame, the sensor takes the light of the next one: what comes of a frame moves the
+    // mirror before the frame after the next.
+    for (; number < frames && !interrupted && seconds < options.seconds.value_or(HUGE_VAL); ++number) {
+      Frame& now = loop.frame(number);
+      now.wavefront = telescope.expose(now.pixels);
+      loop.wait_for(number);
+      if (number > 0) telescope.correct(loop.frame(number - 1).commands);
+      loop.send(now);
+      if (number > 0) account(number - 1);
+      if (number % 256 == 0 && isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K  {} frames\r", number);
+    }
+    loop.wait_for(number);
+    if (number > 0) account(number - 1);
+    checker.finish();
+    if (interrupted) tell(fmt::format("Ended by the user after {} frames.", number));
+    if (number <= warm_up) throw std::runtime_error(fmt::format("no figures: {} frames do not count", warm_up));
+
+    const gpumap::Percentiles found = times.percentiles();
+    const auto counted = static_cast<double>(found.count);
+    const auto us = [](auto ns) { return static_cast<double>(ns) / 1000; };
+    double squares = 0;
+    std::map<long, std::uint64_t> columns;  // of what lies within 2% of a time
+    for (const auto& [time_ns, count] : times.counts()) {
+      squares += static_cast<double>(count) * std::pow(static_cast<double>(time_ns) - found.mean, 2);
+      columns[std::lround(std::log(us(time_ns)) / std::log(1.02))] += count;
+    }
+    std::string lines;
+    for (const auto& [column, count] : columns) lines += fmt::format("{:.4g} {}\n", std::pow(1.02, column), count);
+    write(options.out / fmt::format("latency-{}.txt", mode), lines.data(), lines.size());
+    write(options.out / "wavefront.txt", wavefronts.data(), wavefronts.size());
+    tell(fmt::format("device           {}", loop.told()));
+    tell(fmt::format("frames           {} in {:.2f} s, {} before them do not count", found.count, seconds, warm_up));
+    tell(fmt::format("rate             {:.0f} frames/s", counted / seconds));
+    tell(fmt::format("latency          P50 {:.1f} us, P99 {:.1f} us, P99.9 {:.1f} us, max {:.1f} us", us(found.p50),
+                     us(found.p99), us(found.p999), us(found.max)));
+    tell(fmt::format("jitter           {:.2f} us RMS", us(std::sqrt(squares / counted))));
+    tell(fmt::format(
+        "checked          each command of {}{} frames: the largest error of a command is {:.4f} of its bound",
+        checker.checks_each() ? "all " : "", checker.frames, checker.worst_of_bound));
+    tell(fmt::format("wavefront error  {:.0f} nm RMS with a flat mirror, {:.0f} nm RMS with the loop closed",
+                     std::sqrt(air / counted), std::sqrt(residual / counted)));
+  }
 }
 
 }  // namespace
 
-LoopFigures run_loop(const LoopOptions& options, Telescope& telescope, const std::shared_ptr<const Tables>& tables,
-                     const std::atomic<bool>& interrupted, const std::function<void(std::uint64_t)>& progress) {
-  return Loop(options, telescope, tables).run(interrupted, progress);
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Close a loop of adaptive optics through the GPU: pixels to measurements to modes to commands.");
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  app.add_option("--out", options.out, "Folder for the results")->check(CLI::ExistingDirectory);
+  app.add_option("--kernel", options.kernel, "commands.cu or commands.comp")->check(CLI::ExistingFile)->required();
+  app.add_option("--size", options.size, "extreme: 6827 x 1089 and 1089 x 1833; small: 227 x 49 and 49 x 89 [extreme]")
+      ->check(CLI::IsMember({"extreme", "small"}));
+  auto* frames = app.add_option("--frames", options.frames, "Frames to run for [1000000; of small 2000]");
+  frames->check(CLI::Range(std::uint64_t{200}, std::uint64_t{1} << 40U));
+  app.add_option("--seconds", options.seconds, "Seconds to run for, instead of a number of frames")
+      ->excludes(frames)
+      ->check([](const std::string& text) {  // a range would take NaN
+        return std::string(std::strtod(text.c_str(), nullptr) >= 0.1 ? "" : "write a number from 0.1 on");
+      });
+  app.add_option("--mode", options.modes, "How frames come to the kernel, in turn: launch,resident [launch]")
+      ->delimiter(',')
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->check(CLI::IsMember({"launch", "resident"}));
+  app.add_option("--blocks", options.blocks, "Blocks of a kernel that stays [528: 4 for a multiprocessor of an H100]")
+      ->check(CLI::Range(0U, 65535U));
+  app.add_option("--load", options.load, "Processes beside it that keep a CPU busy each [0]")
+      ->check(CLI::Range(0U, 4096U));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpumap-adaptive-optics: {}\n", error.what());
+    return 1;
+  }
+  return 0;
 }
-
-}  // namespace adaptive_optics

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// What stands around the loop: air, a deformable mirror and a Shack-Hartmann sensor, simulated. Lengths of light are
-// nm, those along the pupil are subapertures.
+// What stands around the loop, simulated: air, a deformable mirror, and a sensor of the wavefront that is left; and the
+// matrices that a calibration of them makes. Lengths are nm, places are pixels of the sensor.
 #pragma once
 
 #include <cstddef>
@@ -12,41 +12,36 @@
 
 namespace adaptive_optics {
 
-/// How large a system is. Lit subapertures and actuators are those nearest to the middle of their grid.
+/// How large a system is. The mirror's grid has an actuator at every other pixel, across and down.
 struct Size {
-  int across;            ///< subapertures in a row of the sensor
-  int subapertures;      ///< lit ones
-  int actuators_across;  ///< of the mirror's grid, which covers the sensor's
-  int actuators;
-  int modes;
+  int actuators_across, actuators;  ///< of the grid, and how many there are: those nearest to its middle
+  int measurements;                 ///< pixels that the light reaches, likewise
+  int modes_across;
 
-  /// Slopes across, slopes down, and the constant 1 behind them.
-  [[nodiscard]] std::size_t measurements() const { return 2 * static_cast<std::size_t>(subapertures) + 1; }
-  [[nodiscard]] int width() const { return 2 * across; }  ///< pixels of a frame, which is square
-  [[nodiscard]] std::size_t pixels() const {
-    return static_cast<std::size_t>(width()) * static_cast<std::size_t>(width());
-  }
+  [[nodiscard]] int modes() const { return modes_across * modes_across; }
+  [[nodiscard]] int width() const { return 2 * actuators_across; }  ///< pixels of a row; the last one is in the dark
+  [[nodiscard]] int height() const { return 2 * actuators_across - 1; }
+};
+/// 6827 measurements, 1089 modes, 1833 actuators: the README says where these numbers are from.
+inline constexpr Size extreme_size{49, 1833, 6827, 33};
+inline constexpr Size small_size{11, 89, 227, 7};
+
+/// Row by row in float32; rows are filled up with zeros to a multiple of 32 numbers, as the kernels want them.
+struct Matrix {
+  Matrix(std::size_t row_count, std::size_t column_count)
+      : rows(row_count), columns(column_count), stride((column_count + 31) / 32 * 32), numbers(rows * stride) {}
+  [[nodiscard]] float* row(std::size_t index) { return numbers.data() + index * stride; }
+  [[nodiscard]] const float* row(std::size_t index) const { return numbers.data() + index * stride; }
+
+  std::size_t rows, columns, stride;
+  std::vector<float> numbers;
 };
 
-/// 6827 measurements, 1089 modes, 1833 actuators: the README says where these numbers are from.
-inline constexpr Size extreme_size{
-    .across = 67, .subapertures = 3413, .actuators_across = 49, .actuators = 1833, .modes = 1089};
-inline constexpr Size small_size{
-    .across = 13, .subapertures = 113, .actuators_across = 9, .actuators = 57, .modes = 47};
-
-/// Those of a grid of `across` x `across` that are nearest to its middle, as indices row by row, in rising order.
-[[nodiscard]] std::vector<int> nearest_to_middle(int across, int count);
-
-/// Numbers of std::mt19937 are the same everywhere; those of the distributions are not.
-class Random {
- public:
-  explicit Random(std::uint32_t seed) : generator_(seed) {}
-  double uniform() { return static_cast<double>(generator_()) / 4294967296.0; }  ///< from 0 to 1
-  double normal();                                                               ///< mean 0, deviation 1, close enough
-  std::uint32_t bits() { return static_cast<std::uint32_t>(generator_()); }
-
- private:
-  std::mt19937 generator_;
+/// What the kernels read.
+struct Tables {
+  std::vector<std::uint32_t> pixels;  ///< those that the light reaches: column, row << 16
+  Matrix reconstructor;               ///< modes x measurements
+  Matrix modes;                       ///< actuators x modes
 };
 
 /// Root mean square over the pupil, without the mean, in nm.
@@ -58,49 +53,30 @@ struct Wavefront {
 /// Thread safety: one thread at a time.
 class Telescope {
  public:
-  /// The same `seed` makes the same air, noise and sensor.
+  /// The same `seed` makes the same air and noise.
   Telescope(const Size& size, std::uint32_t seed);
 
-  /// The next frame: the wind has blown on, the mirror is as it is. `pixels` gets Size::pixels() of them.
+  /// Modes are the smoothest cosines on the mirror's grid; the reconstructor finds their amplitudes by least squares.
+  /// Some seconds for extreme_size.
+  [[nodiscard]] Tables calibrate();
+  /// The next frame: the wind has blown on, the mirror is as it is. A pixel shows the wavefront there, as 32768 and 2
+  /// for each nm, with noise.
   Wavefront expose(std::span<std::uint16_t> pixels);
   /// Moves the mirror by a part of `commands`, one for each actuator in nm, against the wavefront that they describe.
   void correct(std::span<const float> commands);
 
-  /// The slopes, across and then down, that the mirror alone would make by `commands`: what a calibration measures.
-  [[nodiscard]] std::vector<float> slopes_of(std::span<const float> commands);
-  /// The slopes that the sensor has of a flat wavefront: no lens lies quite over its four pixels.
-  [[nodiscard]] std::vector<float> flat_slopes() const;
-  /// Where subapertures begin, as the kernel's table `corners` says it.
-  [[nodiscard]] std::vector<std::uint32_t> corners() const;
-
  private:
-  void blow();
+  double uniform() { return static_cast<double>(random_()) / 4294967296.0; }  ///< from 0 to 1
+  void make_air();
   void shape_mirror(std::span<const float> commands);
-  void take_slopes(const std::vector<float>& phase);
-  [[nodiscard]] float deviation(const std::vector<float>& phase) const;
 
   Size size_;
-  std::vector<int> lit_;
-  std::size_t side_;  ///< corners of subapertures in a row: one more than there are subapertures
-  Random random_;
-  // One number a corner.
-  std::vector<float> air_, mirror_, left_;
-  std::vector<float> pupil_;  ///< 1 where a lit subaperture has the corner
-  double corners_lit_ = 0;
-  // One number a subaperture of the grid.
-  std::vector<float> across_, down_, light_, flat_across_, flat_down_;
-  std::vector<std::uint32_t> above_, below_;  ///< a row of them: its two rows of pixels
-  // The mirror: its commands, their grid, and where corners lie on it.
-  std::vector<float> commands_, grid_, line_;
-  std::vector<std::size_t>
-      follows_;  ///< which command a place of the grid has: its own, or beside the pupil the nearest
-  std::vector<int> before_;
-  std::vector<float> share_;
-  // The air is a ribbon that is blown over the pupil and comes again.
-  std::vector<float> ribbon_;
-  std::size_t ribbon_row_;
+  std::mt19937 random_;           ///< its numbers are the same everywhere; those of the distributions are not
+  std::vector<int> lit_, moved_;  ///< pixels in the light, and those with an actuator
+  std::vector<float> pupil_, air_, mirror_;  ///< a number a pixel; `pupil_`: 1 in the light
+  std::vector<float> commands_, noise_;
+  std::vector<float> ribbon_;  ///< air that is blown over the pupil and comes again
   double blown_ = 0;
-  std::vector<float> noise_;
 };
 
 }  // namespace adaptive_optics
