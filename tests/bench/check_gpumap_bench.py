@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-MODES = {"bw", "api", "frame", "lat", "pingpong"}
+MODES = {"stalls", "ring", "link", "bw", "api", "frame", "launch", "pingpong", "kernels", "spans"}
+DRAWN = {"bw", "api", "frame", "pingpong"}
 PATHS = {
     "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download",
            "CPU reads of the BAR"},
@@ -50,7 +51,7 @@ def check_mode(mode):
         # A resident kernel needs a core of its own here, and a busy machine may have none to give.
         assert name == "pingpong" and len(mode["not_measured"]) > 2, name
         return
-    assert mode["plots"], name
+    assert name not in DRAWN or mode["plots"], name
     for row in mode["rows"]:
         check_row(name, row)
     paths = {row["path"] for row in mode["rows"]}
@@ -82,6 +83,66 @@ def check_api(mode):
     assert drawn == set().union(*LIVES.values()), drawn
 
 
+def check_spread(each):
+    assert 0 < each["min"] <= each["median"] <= each["max"], each
+
+
+def check_link(mode):
+    """That no frame is missing or wrong it sees to by itself: then it fails. Here: nobody is woken twice."""
+    for name in ("one_process_per_s", "two_processes_per_s", "ratio"):
+        check_spread(mode["rate"][name])
+    assert [row["consumers"] for row in mode["cost"]] == [1, 2, 4], mode["cost"]
+    for row in mode["cost"]:
+        check_spread(row["publish_median_ns_of_rounds"])
+        assert 0 < row["publish_ns"] and row["wakes_a_frame"] <= row["consumers"], row
+    for name in ("bare", "consumer_sleeps", "consumer_spins"):
+        check_spread(mode["copy"][name]["gb_per_s"])
+        check_spread(mode["copy"][name]["over_bare"])
+    assert mode["copy"]["bytes"] == 3110400 and mode["copy"]["store_kernel"], mode["copy"]
+    for row in mode["wakes"]:
+        # One for each sleeper at most; how many sleep is the scheduler's.
+        assert 0 < row["wakes_a_frame"] <= row["consumers"], row
+
+
+def check_launch(mode):
+    rows = {(row["path"], row["detail"]): row for row in mode["rows"]}
+    ways = {path for path, detail in rows if detail == "seen"}
+    assert ways == {"in Vulkan", "in Vulkan, GPU times"}, ways
+    for way in ways:
+        assert 0 < rows[way, "returned"]["min_us"] <= rows[way, "seen"]["min_us"], rows
+
+
+def check_kernels(mode):
+    beginnings = ["convert, 1080p NV12 to RGBA", "convert, 1080p NV12 to planar", "convert, 1080p NV12 to 224x224",
+                  "spectrum, ", "FFT, 64 x 1024", "FFT, 1 x", "three functions"]
+    assert len(mode["rows"]) == 2 * len(beginnings), mode["rows"]
+    for beginning, ours, beside in zip(beginnings, mode["rows"][::2], mode["rows"][1::2]):
+        assert ours["detail"] == beside["detail"] and ours["detail"].startswith(beginning), ours
+        assert not ours["rival"] and beside["rival"] and ours["against"] == beside["path"], (ours, beside)
+        assert abs(ours["ratio"] - ours["median_us"] / beside["median_us"]) < 1e-6 * ours["ratio"], (ours, beside)
+
+
+def check_ring(mode):
+    paths = [(row["path"], row["detail"]) for row in mode["rows"]]
+    assert {detail for path, detail in paths if path == "two threads"} == {"2 slots", "8 slots", "256 slots"}, paths
+    assert {detail for path, detail in paths if path == "publish() to receive()"} == {"both spin", "consumer sleeps"}, paths
+
+
+def check_spans(mode):
+    assert [row["path"] for row in mode["rows"]] == ["a launch", "begin and end a span", "read a span"], mode["rows"]
+
+
+def check_stalls(mode):
+    stops = mode["stops"][0]
+    rates = [one["times_a_second"] for one in stops["stops"]]
+    assert stops["threads"] == 2 and rates == sorted(rates, reverse=True), stops
+    assert mode["rows"][0]["min_us"] >= 7 and mode["rows"][0]["max_us"] < stops["longest_us"] * 20 + 20, mode
+
+
+CHECKS = {"api": check_api, "link": check_link, "launch": check_launch, "kernels": check_kernels, "ring": check_ring,
+          "spans": check_spans, "stalls": check_stalls}
+
+
 def check_no_gnuplot(bench, folder):
     """Without gnuplot: the JSON all the same, and a word on how to get it."""
     file = folder / "without.json"
@@ -100,13 +161,15 @@ def check_no_gnuplot(bench, folder):
 def check_what_is_written(bench, folder):
     """What was measured is written, whatever becomes of the rest, and what cannot be is told first."""
     file = folder / "odd.json"
-    subprocess.run([bench, "bw", "--quick", "--threads", "1", "--sizes", "16777217", "--json", file], check=True)
+    subprocess.run([bench, "bw", "--quick", "--threads", "1", "--sizes", "66,16777217", "--json", file], check=True)
     assert json.loads(file.read_text())["modes"][0]["rows"], "no rows of an odd size"
     with open("/dev/full", "w", encoding="utf-8") as full:
         ran = subprocess.run([bench, "api", "--quick", "--json", file], stdout=full, stderr=subprocess.PIPE, text=True)
     assert ran.returncode == 1 and json.loads(file.read_text())["modes"][0]["mode"] == "api", ran
-    ran = subprocess.run([bench, "api", "lat", "--quick", "--sizes", "66", "--json", file], capture_output=True, text=True)
-    assert ran.returncode == 1 and [mode["mode"] for mode in json.loads(file.read_text())["modes"]] == ["api"], ran
+    # No figure of CUDA without it, and what was measured before is there.
+    ran = subprocess.run([bench, "stalls", "frame", "--quick", "--backend", "cuda", "--json", file], capture_output=True,
+                         text=True)
+    assert ran.returncode == 1 and [mode["mode"] for mode in json.loads(file.read_text())["modes"]] == ["stalls"], ran
     ran = subprocess.run([bench, "api", "--quick", "--json", "/nowhere/b.json"], capture_output=True, text=True)
     assert ran.returncode == 1 and "nothing was measured" in ran.stderr and not ran.stdout, ran
     ran = subprocess.run([bench, "--nothing"], capture_output=True, text=True)
@@ -127,8 +190,7 @@ def main():
     assert {mode["mode"] for mode in report["modes"]} == MODES, [mode["mode"] for mode in report["modes"]]
     for mode in report["modes"]:
         check_mode(mode)
-        if mode["mode"] == "api":
-            check_api(mode)
+        CHECKS.get(mode["mode"], lambda _: None)(mode)
     assert report["software"] and report["device"] and report["driver"] and report["cpu"], report.keys()
     assert report["commit"] == "0123456"
     assert all("met" not in target for target in report["targets"]), "software was judged"

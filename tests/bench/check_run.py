@@ -27,13 +27,17 @@ def case(transport, us, mode="launch", kernel="nothing", frame="64x42", **more):
             "times": dict.fromkeys(("result", "through", "write", "notice"), times), **more}
 
 
+def row(path, detail, us=7.53, p99=18.5, **more):
+    return {"path": path, "detail": detail, "median_us": us, "p99_us": p99, "p999_us": 8.76, "max_us": 321.0,
+            "times": 1000, **more}
+
+
 with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     assert "not measured" in the(tables_of(folder), "4 KiB, three elements, resident, copy_seen: P50")
 
     # As a GPU's run would leave it, with figures that no default makes.
     machine = {"device": "made up", "driver": "1", "cpu": "3", "software": False}
-    seen = {"median_us": 7.53, "p99_us": 18.5, "p999_us": 8.76, "max_us": 321.0}
     for file, content in {
         "small": {"machine": machine, "commit": "", "cases": [
             case("bar", 10.94), case("bar", 7.53, "resident"), case("bar", 9.37, "resident", "nothing+nothing"),
@@ -44,17 +48,18 @@ with tempfile.TemporaryDirectory() as name:
         "copy": {"cases": [case("bar", 100.0, frame="1080p", cpu_ns_a_frame=550000.0),
                            case("cudaupload", 400.0, frame="1080p", cpu_ns_a_frame=500000.0)]},
         "element": {"cases": [case("cudaupload", 46.0, kernel="convert"), case("cudaupload", 63.0, kernel="gst:cudaconvert")]},
-        "stall": {"frame_us": 7.0, "frames": 1000, "frame": seen},
         "bells": {"modes": [
-            {"mode": "pingpong", "rows": [{"path": "BAR", "bytes": 4, "median_us": 1.75}]},
+            {"mode": "pingpong", "rows": [{"path": "BAR", "detail": "4-byte doorbell", "median_us": 1.75}]},
             {"mode": "bw", "rows": [{"path": one, "bytes": 64, "detail": "warm", "threads": 1, "median_us": us}
                                     for one, us in (("bar", 0.2), ("bare loop, avx2", 0.19), ("bar, memcpy", 0.3))]}]},
-        "kernels": {"rows": [{"what": "convert", "time": seen, "beside": "a copy", "beside_time": seen, "ratio": 0.78,
-                              "at_most": 1 / 0.7}]},
-        "launch": {"ways": [{"way": "by a graph", "seen": seen, "launched": seen}], "beside": [
-            {"case": "beside a full GPU", "seen": {"p99_us": 2000.0}},
-            {"case": "sm-share=0.125, beside sm-share=0.875", "error": "too little"},
-            {"case": "it stays, sm-share=0.125, beside sm-share=0.875", "seen": seen}]}}.items():
+        "library": {"targets": [{"claim": "convert, over a copy", "bound": 1 / 0.7, "value": 0.78}], "modes": [
+            {"mode": "stalls", "rows": [row("threads that spin", "7 us of work")]},
+            {"mode": "ring", "rows": [row("publish() to receive()", "both spin", 0.279),
+                                      row("two threads", "256 slots", 0.279)]},
+            {"mode": "kernels", "rows": [row("gpumap", "convert", ratio=0.78), row("a copy", "convert", 9.65)]},
+            {"mode": "launch", "rows": [
+                row("by a graph", "seen"), row("by a graph", "returned", 3.25), row("beside a full GPU", "beside", p99=2000),
+                row("it stays, sm-share=0.125, beside sm-share=0.875", "beside")]}]}}.items():
         (folder / f"{file}.json").write_text(json.dumps(content))
     (folder / "loop.txt").write_text(
         "kernel           commands.cu, launched for each frame, busy-poll=1000\n"
@@ -67,7 +72,10 @@ with tempfile.TemporaryDirectory() as name:
     for begin, figure, verdict in (
             ("| three elements, launched |", "| 10.9 | 17.1 | 9.87 |", ""),
             ("| 1080p | bar |", "| 100 | 100 | 550 |", ""),
-            ("| a launch, by a graph |", "| 7.53 (7.53) |", ""),
+            ("| a launch, by a graph |", "| 7.53 (3.25) |", ""),
+            ("| convert |", "| 7.53 | a copy: 9.65 | 0.78 |", ""),
+            ("ring: publish to receive, P50, ns", "279", "met"),
+            ("ring: empty slots a second, of 256", "3584229", "missed"),
             ("4 KiB, three elements, launched, nothing: P50", "10.9 us", "missed"),
             ("4 KiB, `gpumapupload`, resident, nothing: P50", "5.2 us", "met"),
             ("4 KiB, three elements, launched, nothing: over cudaupload", "0.291", "met"),

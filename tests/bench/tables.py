@@ -96,10 +96,9 @@ def small_frames():
     two = time_of(case(small, "bar", None, "resident", "nothing+nothing"))
     first = time_of(case(small, "bar", None, "resident", "nothing"))
     more = two - first if first and two else None
-    bells = [one["median_us"] for mode in load("bells").get("modes", []) if mode["mode"] == "pingpong"
-             for one in mode["rows"] if one["path"] == "BAR" and one["bytes"] == 4]
-    at_most("a second resident element over a bare 4-byte doorbell", 1.05, ratio(more, bells[0] if bells else None),
-            "{:.2f}", f"{more:.2f} us more, {bells[0]:.2f} us bare" if more and bells else "")
+    bell = measured("pingpong", "bells")[1].get(("BAR", "4-byte doorbell"), {}).get("median_us")
+    at_most("a second resident element over a bare 4-byte doorbell", 1.05, ratio(more, bell),
+            "{:.2f}", f"{more:.2f} us more, {bell:.2f} us bare" if more and bell else "")
 
 
 def rates():
@@ -145,9 +144,16 @@ def copied():
 
 # ---- gpumap-bench's and the others'
 
+def measured(name, report="library"):
+    """A mode's report; its rows by path and detail."""
+    for one in load(report).get("modes", []):
+        if one["mode"] == name:
+            return one, {(row["path"], row["detail"]): row for row in one["rows"]}
+    return {}, {}
+
+
 def one_frame():
-    modes = [mode for mode in load("frame").get("modes", []) if mode["mode"] == "frame"]
-    rows = modes[0]["rows"] if modes else []
+    rows = measured("frame", "frame")[0].get("rows", [])
     sizes = sorted({row["bytes"] for row in rows})
     made = {}
     for row in rows:
@@ -157,28 +163,27 @@ def one_frame():
 
 
 def stores():
-    for mode in load("bells").get("modes", []):
-        if mode["mode"] != "bw":
-            continue
-        for size in sorted({one["bytes"] for one in mode["rows"]}):
-            warm = {one["path"]: one["median_us"] for one in mode["rows"]
-                    if one["bytes"] == size and one["detail"] == "warm" and one["threads"] == 1}
-            bare = [time for path, time in warm.items() if path.startswith("bare loop") or path == "bar, memcpy"]
-            best = ratio(min(bare) if bare else None, warm.get("bar"))
-            target(f"copy of {size} B, best bare loop or memcpy over it", ">= 0.97", f"{best:.2f}" if best else None,
-                   best >= 0.97 if best else None)
+    rows = measured("bw", "bells")[0].get("rows", [])
+    for size in sorted({one["bytes"] for one in rows}):
+        warm = {one["path"]: one["median_us"] for one in rows
+                if one["bytes"] == size and one["detail"] == "warm" and one["threads"] == 1}
+        bare = [time for path, time in warm.items() if path.startswith("bare loop") or path == "bar, memcpy"]
+        best = ratio(min(bare) if bare else None, warm.get("bar"))
+        target(f"copy of {size} B, best bare loop or memcpy over it", ">= 0.97", f"{best:.2f}" if best else None,
+               best >= 0.97 if best else None)
 
 
 def kernels():
-    rows = [[one["what"], us(one["time"]["median_us"]), f"{one['beside']}: {us(one['beside_time']['median_us'])}",
-             f"{one['ratio']:.2f}"] for one in load("kernels").get("rows", [])]
-    launch = load("launch")
-    rows += [[f"a launch, {one['way']}", f"{us(one['seen']['median_us'])} ({us(one['launched']['median_us'])})", "", ""]
-             for one in launch.get("ways", [])]
+    timed = measured("kernels")[0].get("rows", [])
+    rows = [[ours["detail"], us(ours["median_us"]), f"{other['path']}: {us(other['median_us'])}", f"{ours['ratio']:.2f}"]
+            for ours, other in zip(timed[::2], timed[1::2])]
+    launches = measured("launch")[1]
+    rows += [[f"a launch, {path}", f"{us(row['median_us'])} ({us(launches[path, 'returned']['median_us'])})", "", ""]
+             for (path, detail), row in launches.items() if detail == "seen"]
     table("Kernels and launches, us (in brackets until the call returns)", ["what", "gpumap", "beside it", "ratio"], rows)
-    for one in load("kernels").get("rows", []):
-        at_most(f"{one['what']}, over {one['beside']}", round(one["at_most"], 2), one["ratio"], "{:.2f}")
-    seen = {one["case"]: one.get("seen") for one in launch.get("beside", [])}
+    for one in load("library").get("targets", []):
+        at_most(one["claim"], round(one["bound"], 2), one["value"], "{:.2f}")
+    seen = {path: row for (path, detail), row in launches.items() if detail == "beside"}
     full = seen.get("beside a full GPU")
     for name, key in (("launched", "sm-share=0.125, beside sm-share=0.875"),
                       ("resident", "it stays, sm-share=0.125, beside sm-share=0.875")):
@@ -189,14 +194,14 @@ def kernels():
 
 
 def links():
-    link, rows = load("link"), []
+    link, rows = measured("link")[0], []
     if "rate" in link:
         rate, cost = link["rate"], {one["consumers"]: one for one in link["cost"]}
-        more = (cost[4]["publish"]["median_us"] - cost[1]["publish"]["median_us"]) / 3 * 1000
+        more = cost[4]["more_publish_ns_each"]
         rows = [["64-byte frames, million a second; within one process",
                  f"{rate['two_processes_per_s']['median'] / 1e6:.2f}; {rate['one_process_per_s']['median'] / 1e6:.2f}"],
                 ["`publish()` with one consumer, ns; each further one",
-                 f"{cost[1]['publish']['median_us'] * 1000:.0f}; {more:.0f}"],
+                 f"{cost[1]['publish_ns']:.0f}; {more:.0f}"],
                 ["1080p over bare stores; consumer sleeps, spins", "; ".join(
                     f"{link['copy'][one]['over_bare']['median']:.2f}" for one in ("consumer_sleeps", "consumer_spins"))]]
     table("Between processes", ["what", "figure"], rows)
@@ -206,10 +211,15 @@ def links():
     # link-rivals' own table is what README shows of it.
     text = FOLDER / "rivals.txt"
     print("\n" + text.read_text() if text.exists() else "")
-    floor = load("stall")
+    floor = measured("stalls")[1].get(("threads that spin", "7 us of work"))
     if floor:
-        target(f"{floor['frame_us']:.0f} us of a thread that only spins: P99.9", "", f"{floor['frame']['p999_us']:.1f} us",
-               note=f"of {floor['frames']:,}: P99 {floor['frame']['p99_us']:.1f}, max {floor['frame']['max_us']:.0f}")
+        target("7 us of a thread that only spins: P99.9", "", f"{floor['p999_us']:.1f} us",
+               note=f"of {floor['times']:,}: P99 {floor['p99_us']:.1f}, max {floor['max_us']:.0f}")
+    ring = measured("ring")[1]
+    hand_over = ring.get(("publish() to receive()", "both spin"), {}).get("median_us")
+    at_most("ring: publish to receive, P50, ns", 300, hand_over and hand_over * 1000, "{:.0f}")
+    frame = ring.get(("two threads", "256 slots"), {}).get("median_us")
+    at_least("ring: empty slots a second, of 256", 4_000_000, frame and 1e6 / frame)
 
 
 def loop():

@@ -109,8 +109,15 @@ struct ModeReport {
 [[nodiscard]] nlohmann::json run_bw(Context& context);
 [[nodiscard]] nlohmann::json run_api(Context& context);
 [[nodiscard]] nlohmann::json run_frame(Context& context);
-[[nodiscard]] nlohmann::json run_lat(Context& context);
 [[nodiscard]] nlohmann::json run_pingpong(Context& context);
+[[nodiscard]] nlohmann::json run_launch(Context& context);
+[[nodiscard]] nlohmann::json run_kernels(Context& context);
+[[nodiscard]] nlohmann::json run_spans(Context& context);
+[[nodiscard]] nlohmann::json run_ring(Context& context);
+[[nodiscard]] nlohmann::json run_link(Context& context);
+[[nodiscard]] nlohmann::json run_stalls(Context& context);
+/// A consumer of run_link(), in a process of its own, until the server ends. What it returns is the exit status.
+[[nodiscard]] int consume(const std::vector<std::string>& words);
 
 void print_table(const nlohmann::json& mode, bool software);
 /// Through gnuplot. Throws std::runtime_error that tells how to get it.

@@ -48,8 +48,9 @@ struct Mode {
   nlohmann::json (*run)(Context&);
 };
 constexpr std::array modes{
-    Mode{"bw", run_bw},   Mode{"api", run_api},           Mode{"frame", run_frame},
-    Mode{"lat", run_lat}, Mode{"pingpong", run_pingpong},
+    Mode{"stalls", run_stalls},   Mode{"ring", run_ring},   Mode{"link", run_link},     Mode{"bw", run_bw},
+    Mode{"api", run_api},         Mode{"frame", run_frame}, Mode{"launch", run_launch}, Mode{"pingpong", run_pingpong},
+    Mode{"kernels", run_kernels}, Mode{"spans", run_spans},
 };
 
 std::vector<std::string> mode_names() {
@@ -192,6 +193,8 @@ int main(int argc, char** argv) {
   CLI::Option* svg = app.add_option("--svg", options.svg_file, "Draw them there, with gnuplot");
   app.add_option("--from", options.from_file, "Measure nothing: draw the JSON of an earlier run")->needs(svg);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
+  std::vector<std::string> consumer;
+  app.add_option("--consume", consumer)->expected(5)->group("");  // what mode link starts; in no --help
   app.add_flag("--check", options.check, "On a GPU, exit 1 when a target is missed");
   try {
     app.parse(argc, argv);
@@ -199,6 +202,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
+    if (!consumer.empty()) return bench::consume(consumer);
     return options.from_file.empty() ? bench::run(options) : bench::draw(options);
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpumap-bench: {}\n", gpumap::printable(error.what(), "\n\t"));

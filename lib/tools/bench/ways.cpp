@@ -31,7 +31,13 @@ Ways::Ways(const Context& context, Gpu& gpu, Source& origin, Copiers& copiers, s
                  [copier = kernels_[i].get()](auto... arguments) { copier->copy(arguments...); });
     }
     for (const BareStore& store : bare_stores()) {
-      add_stores(fmt::format("bare loop, {}", store.name), 1, true, warm, store.copy);
+      add_stores(fmt::format("bare loop, {}", store.name), 1, true, warm,
+                 [copy = store.copy](std::byte* to, const std::byte* from, std::size_t bytes) {
+                   constexpr std::size_t line = 64;
+                   const std::size_t whole = bytes / line * line;
+                   copy(to, from, whole);
+                   if (whole != bytes) std::memcpy(to + whole, from + whole, bytes - whole);
+                 });
     }
     add({.path = "host-to-host memcpy",
          .rival = true,

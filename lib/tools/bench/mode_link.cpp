@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What a link between processes costs, through the library alone, without GStreamer:
+// link: what a link between processes costs, through the library alone, without GStreamer:
 //   rate    frames of 64 bytes a second, both sides spinning, from one thread to another and from one process to
 //   another cost    what the producer pays for each further consumer: its time in LinkServer::acquire() and publish()
 //   copy    1080p NV12 copied into the slots of a link, beside the same stores into the same memory without one
@@ -14,23 +14,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstring>
-#include <fstream>
-#include <iostream>
 #include <system_error>
 #include <thread>
 
-#include "../unit/fake_device.hpp"
-#include "../unit/temporary_folder.hpp"
-#include "figures.hpp"
+#include "../../../tests/unit/fake_device.hpp"
+#include "../../../tests/unit/temporary_folder.hpp"
+#include "bench.hpp"
 #include "gpumap/copy.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/link.hpp"
 
+namespace bench {
 namespace {
 
 using namespace gpumap;  // NOLINT
@@ -40,14 +38,13 @@ constexpr auto patience = 60s;
 constexpr std::size_t small_bytes = 64;
 constexpr std::size_t picture_bytes = 1920 * 1080 * 3 / 2;
 
-struct Options {
-  std::vector<std::string> cases{"rate", "cost", "copy", "wakes"};
-  std::string device = "host", json, commit, path;
-  unsigned slots = 64, rounds = 5, rate_frames = 1'000'000, cost_frames = 50'000, copy_frames = 300, wake_frames = 500;
-  int memory = -1;  ///< of a consumer that this program starts, as what follows
-  unsigned number = 0, spin_us = 0;
-  std::uint64_t frames = 0;
+constexpr unsigned slots = 64;
+
+struct Frames {
+  unsigned rounds, rate, cost, copy, wakes;
 };
+constexpr Frames many{.rounds = 5, .rate = 1'000'000, .cost = 50'000, .copy = 300, .wakes = 500};
+constexpr Frames few{.rounds = 2, .rate = 3001, .cost = 501, .copy = 5, .wakes = 20};
 
 /// What one consumer tells; shared by the processes.
 struct Taken {
@@ -56,11 +53,11 @@ struct Taken {
   /// Called for each frame: the clock is read for the first and the last alone.
   void add(std::uint64_t number, const std::byte* content, std::uint64_t all) {
     const std::uint64_t seen = frames.load(std::memory_order_relaxed);
-    if (seen == 0) first_ns = bench::now_ns();
+    if (seen == 0) first_ns = now_ns();
     std::uint64_t written = seen;
     if (content != nullptr) std::memcpy(&written, content, sizeof written);
     if (number != seen || written != seen) wrong.fetch_add(1, std::memory_order_relaxed);
-    if (seen + 1 == all) last_ns = bench::now_ns();
+    if (seen + 1 == all) last_ns = now_ns();
     frames.store(seen + 1, std::memory_order_release);
   }
   [[nodiscard]] double per_second() const {
@@ -71,7 +68,7 @@ using Shared = std::array<Taken, max_link_clients>;
 
 Shared& shared_memory(int& descriptor) {
   if (descriptor < 0) {
-    descriptor = memfd_create("link-bench", 0);  // the others inherit it
+    descriptor = memfd_create("gpumap-bench", 0);  // the others inherit it
     if (descriptor < 0 || ftruncate(descriptor, sizeof(Shared)) != 0) {
       throw std::system_error(errno, std::generic_category(), "no shared memory");
     }
@@ -81,59 +78,26 @@ Shared& shared_memory(int& descriptor) {
   return *static_cast<Shared*>(memory);
 }
 
-std::shared_ptr<Device> open_device(const Options& options) {
-  if (options.device == "host") return std::make_shared<test::FakeDevice>();
-  return Device::open(options.device);
-}
-
-std::shared_ptr<Ring> make_ring(const Options& options, std::uint32_t slots, std::size_t bytes) {
-  RingOptions made{.slots = slots, .slot_bytes = bytes, .transport = Transport::bar, .spin = 50ms};
-  if (options.device != "host") return Ring::create(open_device(options), made);
-  made.transport = Transport::zero_copy;
+/// In ordinary memory, which other processes map.
+std::shared_ptr<Ring> make_ring(std::uint32_t number, std::size_t bytes) {
   const std::size_t stride = (bytes + 4095) / 4096 * 4096;
-  return Ring::create(open_device(options), make_link_memory(stride * slots), made);
+  return Ring::create(std::make_shared<test::FakeDevice>(), make_link_memory(stride * number),
+                      {.slots = number, .slot_bytes = bytes, .transport = Transport::zero_copy, .spin = 50ms});
 }
 
-/// Null where the CPU must not read the slots.
-const std::byte* readable(const Ring& ring, const ReadLease& lease) {
-  const Mapping& mapping = *ring.mapping();
-  return mapping.cpu_readable() ? mapping.host() + lease.offset() : nullptr;
-}
-
-/// A consumer, until the server ends.
-int consume(const Options& options, Taken& taken) {
-  LinkConsumerOptions how;
-  how.path = options.path;
-  how.leak = LinkLeak::no;
-  how.spin = std::chrono::microseconds(options.spin_us);
-  how.patience = patience;
-  const auto consumer = LinkConsumer::connect(open_device(options), how);
-  ReadLease lease;
-  LinkFrame frame;
-  for (;;) {
-    const LinkNext next = consumer->next(lease, frame, Clock::now() + patience);
-    if (next == LinkNext::closed) return 0;
-    if (next != LinkNext::frame) return 2;
-    taken.add(frame.info.sequence, readable(*consumer->ring(), lease), options.frames);
-  }
+const std::byte* content_of(const Ring& ring, const ReadLease& lease) {
+  return ring.mapping()->host() + lease.offset();
 }
 
 class Process {
  public:
-  Process(const Options& options, const std::string& path, unsigned number, std::uint64_t frames,
-          std::chrono::microseconds spin) {
-    std::vector<std::string> words{"link-bench",
-                                   "--path",
+  Process(int memory, const std::string& path, unsigned number, std::uint64_t frames, std::chrono::microseconds spin) {
+    std::vector<std::string> words{"gpumap-bench",
+                                   "--consume",
                                    path,
-                                   "--device",
-                                   options.device,
-                                   "--memory",
-                                   std::to_string(options.memory),
-                                   "--number",
+                                   std::to_string(memory),
                                    std::to_string(number),
-                                   "--frames",
                                    std::to_string(frames),
-                                   "--spin-us",
                                    std::to_string(spin.count())};
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -162,7 +126,7 @@ class Process {
 /// A server with so many consumers in other processes, for `frames` frames.
 class Served {
  public:
-  Served(const Options& options, Shared& shared, std::shared_ptr<Ring> ring, unsigned consumers, std::uint64_t frames,
+  Served(int memory, Shared& shared, std::shared_ptr<Ring> ring, unsigned consumers, std::uint64_t frames,
          std::chrono::microseconds spin)
       : shared_(shared), frames_(frames), ring_(std::move(ring)) {
     LinkServerOptions how;
@@ -171,7 +135,7 @@ class Served {
     server_ = LinkServer::serve(ring_, how);
     for (Taken& one : shared) new (&one) Taken{};
     for (unsigned n = 0; n < consumers; ++n) {
-      processes_.push_back(std::make_unique<Process>(options, how.path, n, frames, spin));
+      processes_.push_back(std::make_unique<Process>(memory, how.path, n, frames, spin));
     }
     for (const Deadline end = Clock::now() + patience; server_->clients().size() < consumers;) {
       if (Clock::now() > end) throw std::runtime_error("the consumers do not come");
@@ -231,37 +195,18 @@ nlohmann::json spread(const std::vector<double>& all) {
   return {{"median", median(all)}, {"min", *std::ranges::min_element(all)}, {"max", *std::ranges::max_element(all)}};
 }
 
-class Bench {
+class Links {
  public:
-  Bench(Options& options, Shared& shared) : options_(options), shared_(shared) {}
+  explicit Links(const Frames& frames) : frames_(frames), shared_(shared_memory(memory_)) {}
 
-  nlohmann::json run() {
-    nlohmann::json report{{"benchmark", "link"},
-                          {"cpu", bench::cpu_name()},
-                          {"commit", options_.commit},
-                          {"device", options_.device},
-                          {"slots", options_.slots},
-                          {"rounds", options_.rounds},
-                          {"cores", std::thread::hardware_concurrency()}};
-    fmt::print("{}, {} cores\n", bench::cpu_name(), std::thread::hardware_concurrency());
-    for (const std::string& one : options_.cases) {
-      if (one == "rate") report[one] = rate();
-      if (one == "cost") report[one] = cost();
-      if (one == "copy") report[one] = copy();
-      if (one == "wakes") report[one] = wakes();
-    }
-    return report;
-  }
-
- private:
   double rate_of_ring() {
-    const auto ring = make_ring(options_, options_.slots, small_bytes);
-    const unsigned frames = options_.rate_frames;
+    const auto ring = make_ring(slots, small_bytes);
+    const unsigned frames = frames_.rate;
     new (&shared_[0]) Taken{};
     std::thread consumer([&] {
       ReadLease lease;
       while (ring->receive(lease) == RingStatus::ok) {
-        shared_[0].add(lease.info().sequence, readable(*ring, lease), frames);
+        shared_[0].add(lease.info().sequence, content_of(*ring, lease), frames);
       }
     });
     for (std::uint64_t n = 0; n < frames; ++n) {
@@ -276,8 +221,8 @@ class Bench {
     return shared_[0].per_second();
   }
   double rate_of_link() {
-    Served served(options_, shared_, make_ring(options_, options_.slots, small_bytes), 1, options_.rate_frames, 50ms);
-    for (std::uint64_t n = 0; n < options_.rate_frames; ++n) {
+    Served served(memory_, shared_, make_ring(slots, small_bytes), 1, frames_.rate, 50ms);
+    for (std::uint64_t n = 0; n < frames_.rate; ++n) {
       WriteLease lease = served.acquire();
       write_small(lease, n);
       served.server().publish(lease, {.bytes = small_bytes});
@@ -287,7 +232,7 @@ class Bench {
   }
   nlohmann::json rate() {
     std::vector<double> one, two, ratio;
-    for (unsigned round = 0; round < options_.rounds; ++round) {
+    for (unsigned round = 0; round < frames_.rounds; ++round) {
       one.push_back(rate_of_ring());
       two.push_back(rate_of_link());
       ratio.push_back(two.back() / one.back());
@@ -299,7 +244,7 @@ class Bench {
                  figures["min"].get<double>() / 1e6, figures["max"].get<double>() / 1e6);
     }
     fmt::print("{:<16} {:>6.2f}\n", "ratio", median(ratio));
-    return {{"frames", options_.rate_frames},
+    return {{"frames", frames_.rate},
             {"one_process_per_s", spread(one)},
             {"two_processes_per_s", spread(two)},
             {"ratio", spread(ratio)}};
@@ -312,65 +257,61 @@ class Bench {
     std::vector<double> medians{};  ///< of publish, of each round
   };
   void cost_of(Cost& cost) {
-    const unsigned frames = options_.cost_frames;
+    const unsigned frames = frames_.cost;
     // A consumer that finds nothing for this time sleeps: there may be more consumers than cores. Waking them is in few
     // of the times.
-    Served served(options_, shared_, make_ring(options_, options_.slots, small_bytes), cost.consumers, frames, 200us);
+    Served served(memory_, shared_, make_ring(slots, small_bytes), cost.consumers, frames, 200us);
     std::vector<std::int64_t> ns;
     for (std::uint64_t n = 0; n < frames; ++n) {
-      const std::int64_t before = bench::now_ns();
+      const std::int64_t before = now_ns();
       WriteLease lease = served.acquire();
-      const std::int64_t acquired = bench::now_ns();
+      const std::int64_t acquired = now_ns();
       write_small(lease, n);
-      const std::int64_t written = bench::now_ns();
+      const std::int64_t written = now_ns();
       served.server().publish(lease, {.bytes = small_bytes});
-      ns.push_back(bench::now_ns() - written);
+      ns.push_back(now_ns() - written);
       cost.acquire_ns.push_back(acquired - before);
       cost.both_ns.push_back(acquired - before + ns.back());
     }
     cost.wakes += served.server().counters().wakes;
     served.finish();
     cost.publish_ns.insert(cost.publish_ns.end(), ns.begin(), ns.end());
-    cost.medians.push_back(bench::summarise(ns).median_us * 1e3);
+    cost.medians.push_back(summarise(ns).median_us * 1e3);
   }
-  nlohmann::json cost() {
+  nlohmann::json cost(std::vector<Row>& rows) {
     std::vector<Cost> costs{{1}, {2}, {4}};
-    for (unsigned round = 0; round < options_.rounds; ++round) {
+    for (unsigned round = 0; round < frames_.rounds; ++round) {
       for (Cost& one : costs) cost_of(one);
     }
-    fmt::print("\nns of the producer a frame, consumers busy: median, more for each further consumer, P90\n");
-    fmt::print("{:<10} {:>8} {:>6} {:>6} {:>20} {:>6} {:>6} {:>12}\n", "consumers", "publish", "more", "P90",
-               "acquire and publish", "more", "P90", "wakes/frame");
-    nlohmann::json rows = nlohmann::json::array();
-    double first_publish = 0, first_both = 0;
+    nlohmann::json made = nlohmann::json::array();
+    double first_us = 0;
     for (Cost& one : costs) {
-      const auto acquire = bench::summarise(one.acquire_ns), publish = bench::summarise(one.publish_ns),
-                 both = bench::summarise(one.both_ns);
-      if (one.consumers == 1) first_publish = publish.median_us, first_both = both.median_us;
-      const double others = std::max(1U, one.consumers - 1);
-      const double more_publish = (publish.median_us - first_publish) * 1e3 / others;
-      const double more_both = (both.median_us - first_both) * 1e3 / others;
+      const auto add = [&](const char* detail, std::vector<std::int64_t>& ns) {
+        rows.push_back({.path = fmt::format("consumers: {}", one.consumers),
+                        .detail = detail,
+                        .bytes = small_bytes,
+                        .time = summarise(ns),
+                        .rate = false});
+      };
       const double wakes = static_cast<double>(one.wakes) / static_cast<double>(one.publish_ns.size());
-      fmt::print("{:<10} {:>8.0f} {:>6.0f} {:>6.0f} {:>20.0f} {:>6.0f} {:>6.0f} {:>12.4f}\n", one.consumers,
-                 publish.median_us * 1e3, more_publish, publish.p90_us * 1e3, both.median_us * 1e3, more_both,
-                 both.p90_us * 1e3, wakes);
-      rows.push_back({{"consumers", one.consumers},
-                      {"frames", one.publish_ns.size()},
-                      {"acquire", bench::to_json(acquire)},
-                      {"publish", bench::to_json(publish)},
-                      {"both", bench::to_json(both)},
+      add("acquire", one.acquire_ns);
+      add("both", one.both_ns);
+      add("publish", one.publish_ns);
+      const double publish_us = rows.back().time.median_us;
+      if (one.consumers == 1) first_us = publish_us;
+      made.push_back({{"consumers", one.consumers},
                       {"publish_median_ns_of_rounds", spread(one.medians)},
-                      {"more_publish_ns_each", more_publish},
-                      {"more_both_ns_each", more_both},
+                      {"publish_ns", publish_us * 1e3},
+                      {"more_publish_ns_each", (publish_us - first_us) * 1e3 / std::max(1U, one.consumers - 1)},
                       {"wakes_a_frame", wakes}});
     }
-    return rows;
+    return made;
   }
 
   nlohmann::json copy() {
     // More than a cache holds, as a camera's frames are.
     std::vector<std::vector<std::byte>> sources(8, std::vector<std::byte>(picture_bytes, std::byte{1}));
-    const unsigned frames = options_.copy_frames;
+    const unsigned frames = frames_.copy;
     const auto gb_per_s = [&](std::int64_t ns) {
       return static_cast<double>(picture_bytes) * frames / static_cast<double>(ns);
     };
@@ -384,21 +325,21 @@ class Bench {
     const auto bare = [&](const std::shared_ptr<Ring>& ring) {
       std::int64_t began = 0;
       for (unsigned n = 0; n < frames + 8; ++n) {
-        if (n == 8) began = bench::now_ns();
+        if (n == 8) began = now_ns();
         fill(ring->mapping()->host() + n % 8 * ring->slot_stride(), n);
       }
-      return gb_per_s(bench::now_ns() - began);
+      return gb_per_s(now_ns() - began);
     };
     const auto linked = [&](const std::shared_ptr<Ring>& ring, std::chrono::microseconds spin) {
-      Served served(options_, shared_, ring, 1, frames + 8, spin);
+      Served served(memory_, shared_, ring, 1, frames + 8, spin);
       std::int64_t began = 0;
       for (unsigned n = 0; n < frames + 8; ++n) {
-        if (n == 8) began = bench::now_ns();
+        if (n == 8) began = now_ns();
         WriteLease lease = served.acquire();
         fill(lease.host(), n);
         served.server().publish(lease, {.bytes = picture_bytes});
       }
-      const double result = gb_per_s(bench::now_ns() - began);
+      const double result = gb_per_s(now_ns() - began);
       served.finish();
       return result;
     };
@@ -409,10 +350,10 @@ class Bench {
     };
     Way ways[] = {
         {"bare", "bare stores"}, {"consumer_sleeps", "consumer sleeps"}, {"consumer_spins", "consumer spins"}};
-    for (unsigned round = 0; round < options_.rounds; ++round) {
-      ways[0].gb_per_s.push_back(bare(make_ring(options_, 8, picture_bytes)));
-      ways[1].gb_per_s.push_back(linked(make_ring(options_, 8, picture_bytes), 0us));
-      ways[2].gb_per_s.push_back(linked(make_ring(options_, 8, picture_bytes), 50ms));
+    for (unsigned round = 0; round < frames_.rounds; ++round) {
+      ways[0].gb_per_s.push_back(bare(make_ring(8, picture_bytes)));
+      ways[1].gb_per_s.push_back(linked(make_ring(8, picture_bytes), 0us));
+      ways[2].gb_per_s.push_back(linked(make_ring(8, picture_bytes), 50ms));
       for (Way& way : ways) way.ratio.push_back(way.gb_per_s.back() / ways[0].gb_per_s.back());
     }
     nlohmann::json made{{"frames", frames}, {"bytes", picture_bytes}, {"store_kernel", stream_copy_name()}};
@@ -431,8 +372,8 @@ class Bench {
     nlohmann::json rows = nlohmann::json::array();
     fmt::print("\nwakes a frame, consumers sleep between frames\n");
     for (const unsigned consumers : {1U, 2U, 4U}) {
-      const unsigned frames = options_.wake_frames;
-      Served served(options_, shared_, make_ring(options_, options_.slots, small_bytes), consumers, frames, 0us);
+      const unsigned frames = frames_.wakes;
+      Served served(memory_, shared_, make_ring(slots, small_bytes), consumers, frames, 0us);
       for (std::uint64_t n = 0; n < frames; ++n) {
         served.await(n);
         std::this_thread::sleep_for(1ms);
@@ -448,48 +389,45 @@ class Bench {
     return rows;
   }
 
-  Options& options_;
+  const Frames& frames_;
+  int memory_ = -1;
   Shared& shared_;
 };
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app{"What a link between processes costs, through the library alone"};
-  Options options;
-  app.add_option("--cases", options.cases, "Which of rate, cost, copy and wakes (all)")
-      ->check(CLI::IsMember({"rate", "cost", "copy", "wakes"}));
-  app.add_option("--device", options.device, "Whose memory: host, or a GPU: auto, an index, a UUID or a PCI address");
-  app.add_option("--slots", options.slots, "Slots of the rings for small frames")->check(CLI::Range(4, 256));
-  app.add_option("--rounds", options.rounds, "Rounds, in which the ways take turns")->check(CLI::Range(1, 1000));
-  const auto count = [&app](const char* name, unsigned& frames, const char* text) {
-    app.add_option(name, frames, text)->check(CLI::Range(2, 1'000'000'000));
-  };
-  count("--rate-frames", options.rate_frames, "Frames of a round of rate");
-  count("--cost-frames", options.cost_frames, "Frames of a round of cost");
-  count("--copy-frames", options.copy_frames, "Frames of a round of copy");
-  count("--wake-frames", options.wake_frames, "Frames of wakes");
-  app.add_option("--json", options.json, "Write the figures there");
-  app.add_option("--commit", options.commit, "Commit to note in the JSON");
-  app.add_option("--path", options.path)->group("");  // from here on: of the processes that it starts
-  app.add_option("--memory", options.memory)->group("");
-  app.add_option("--number", options.number)->group("");
-  app.add_option("--frames", options.frames)->group("");
-  app.add_option("--spin-us", options.spin_us)->group("");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    Shared& shared = shared_memory(options.memory);
-    if (!options.path.empty()) {
-      prctl(PR_SET_PDEATHSIG, SIGKILL);
-      return consume(options, shared.at(options.number));
-    }
-    const nlohmann::json report = Bench(options, shared).run();
-    if (options.json.empty()) return 0;
-    if (!(std::ofstream(options.json) << report.dump(2) << '\n'))
-      throw std::runtime_error(options.json + ": cannot write");
-  } catch (const std::exception& error) {
-    std::cerr << "link-bench: " << error.what() << '\n';
-    return 1;
+int consume(const std::vector<std::string>& words) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  int memory = std::stoi(words.at(1));
+  Taken& taken = shared_memory(memory).at(std::stoul(words.at(2)));
+  const std::uint64_t frames = std::stoull(words.at(3));
+  LinkConsumerOptions how;
+  how.path = words.at(0);
+  how.leak = LinkLeak::no;
+  how.spin = std::chrono::microseconds(std::stoul(words.at(4)));
+  how.patience = patience;
+  const auto consumer = LinkConsumer::connect(std::make_shared<test::FakeDevice>(), how);
+  ReadLease lease;
+  LinkFrame frame;
+  for (;;) {
+    const LinkNext next = consumer->next(lease, frame, Clock::now() + patience);
+    if (next == LinkNext::closed) return 0;
+    if (next != LinkNext::frame) return 2;
+    taken.add(frame.info.sequence, content_of(*consumer->ring(), lease), frames);
   }
-  return 0;
 }
+
+nlohmann::json run_link(Context& context) {
+  Links links(context.options.quick ? few : many);
+  ModeReport report{.mode = "link",
+                    .what = "a link between processes, in ordinary memory: the producer's time a frame"};
+  report.not_measured = {"kernels, and the elements: see gpumap-latency --processes 2",
+                         "means without the scheduler, where there are fewer cores than processes that spin"};
+  report.extra["rate"] = links.rate();
+  report.extra["cost"] = links.cost(report.rows);
+  report.extra["copy"] = links.copy();
+  report.extra["wakes"] = links.wakes();
+  return make_report(report);
+}
+
+}  // namespace bench

@@ -1,32 +1,24 @@
 // SPDX-License-Identifier: MIT
-// What the kernels cost beside what they cannot be faster than: `convert` beside a copy of as many bytes, `spectrum`
+// kernels: what they cost beside what they cannot be faster than: `convert` beside a copy of as many bytes, `spectrum`
 // beside the transform in it, a chain of functions beside each of them alone. Both sides of a pair are timed by turns.
 // Time is from the first launch of a batch until the CPU sees the last one done, divided by their number; memory
 // rotates over more than a GPU's caches hold. Not measured: bringing frames to the GPU (gpumap-bench does that), and
 // GStreamer.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <cstdlib>
-#include <fstream>
+#include <cstring>
 #include <functional>
 #include <random>
 
-#include "figures.hpp"
-#include "gpumap/device.hpp"
-#include "gpumap/error.hpp"
+#include "bench.hpp"
 #include "gpumap/program.hpp"
 #include "kernel/radio/fft/fft.hpp"
 
+namespace bench {
 namespace {
 
-using bench::Summary;
 using gpumap::Backend;
-
-struct Options {
-  std::string device = "auto", backend = "auto", json_file, commit;
-  unsigned batches = 0, launches = 0;  // 0: by device
-};
 
 /// Pieces of device memory of one size, filled with random bytes, handed out in turn.
 class Rotating {
@@ -62,25 +54,16 @@ struct Size {
   gpumap_u32 width = 1920, height = 1080;
 };
 
-class Bench {
+class Kernels {
  public:
-  explicit Bench(const Options& options)
-      : device_(gpumap::Device::open(options.device)),
-        backend_(options.backend == "auto"   ? device_->default_backend()
-                 : options.backend == "cuda" ? Backend::cuda
-                                             : Backend::vulkan),
-        queue_(device_->create_queue(backend_)),
-        batches_(options.batches != 0 ? options.batches
-                 : software()         ? 3
-                                      : 50),
-        launches_(options.launches != 0 ? options.launches
-                  : software()          ? 1
-                                        : 50) {}
-
-  [[nodiscard]] bool software() const { return device_->info().software; }
-  [[nodiscard]] const gpumap::DeviceInfo& info() const { return device_->info(); }
-  [[nodiscard]] Backend backend() const { return backend_; }
-  [[nodiscard]] const nlohmann::json& rows() const { return rows_; }
+  explicit Kernels(Context& context, ModeReport& report)
+      : context_(context),
+        report_(report),
+        device_(context.device),
+        backend_(context.backend),
+        queue_(context.create_queue()),
+        batches_(context.small() ? 3 : 50),
+        launches_(context.small() ? 1 : 50) {}
 
   void convert(const std::string& name, gpumap_u32 format, std::size_t pixel_bytes, unsigned planes, Size out_size = {},
                double most = 1 / 0.7) {
@@ -118,7 +101,7 @@ class Bench {
   }
 
   void spectrum() {
-    const unsigned size = software() ? 1U << 14U : gpumap::Fft::max_points;
+    const unsigned size = context_.software() ? 1U << 14U : gpumap::Fft::max_points;
     const std::size_t bytes = std::size_t{size} * 2 * sizeof(float);
     const gpumap::Builtin& builtin = *gpumap::find_builtin("spectrum");
     const auto program = gpumap::Program::load(device_, builtin, backend_);
@@ -205,7 +188,7 @@ class Bench {
   }
 
  private:
-  [[nodiscard]] std::size_t cache_bytes() const { return std::size_t{software() ? 16U : 256U} << 20U; }
+  [[nodiscard]] std::size_t cache_bytes() const { return std::size_t{context_.software() ? 16U : 256U} << 20U; }
 
   [[nodiscard]] gpumap::KernelSource chain_source() const {
     gpumap::KernelSource source;
@@ -230,12 +213,10 @@ class Bench {
   }
 
   std::int64_t batch(const Work& work) {
-    const std::int64_t began = bench::now_ns();
+    const std::int64_t began = now_ns();
     for (unsigned i = 0; i < launches_; ++i) work();
-    const gpumap::Fence done = queue_->submit();
-    if (!bench::spin_until([&] { return done.signalled(); }))
-      throw std::runtime_error("a kernel did not end in ten seconds");
-    return (bench::now_ns() - began) / launches_;
+    poll(queue_->submit());
+    return now_ns() - began;
   }
 
   /// `most`: what ours may take, in times of the other.
@@ -247,76 +228,39 @@ class Bench {
       our_ns.push_back(batch(ours));
       other_ns.push_back(batch(other));
     }
-    const Summary our = bench::summarise(our_ns), beside = bench::summarise(other_ns);
-    const double ratio = our.median_us / beside.median_us;
-    fmt::print(
-        "{:<42} {:>10.2f} {:>10.2f} {:>10.2f}\n  {:<40} {:>10.2f} {:>10.2f} {:>10.2f} {:>7.2f} (at most {:.2f})\n",
-        name, our.median_us, our.p90_us, our.min_us, other_name, beside.median_us, beside.p90_us, beside.min_us, ratio,
-        most);
-    rows_.push_back({{"what", name},
-                     {"time", bench::to_json(our)},
-                     {"beside", other_name},
-                     {"beside_time", bench::to_json(beside)},
-                     {"ratio", ratio},
-                     {"at_most", most},
-                     {"within", ratio <= most}});
+    const auto add = [&](const std::string& path, bool rival, std::vector<std::int64_t>& ns) {
+      report_.rows.push_back({.path = path, .detail = name, .rival = rival, .time = summarise(ns), .rate = false});
+      report_.rows.back().time /= launches_;
+    };
+    add("gpumap", false, our_ns);
+    add(other_name, true, other_ns);
+    const double ratio = report_.rows[report_.rows.size() - 2].time.median_us / report_.rows.back().time.median_us;
+    context_.targets.push_back({.claim = name + ", over " + other_name, .value = ratio, .bound = most});
   }
 
+  Context& context_;
+  ModeReport& report_;
   std::shared_ptr<gpumap::Device> device_;
   Backend backend_;
   std::unique_ptr<gpumap::Queue> queue_;
   unsigned batches_, launches_;
-  nlohmann::json rows_ = nlohmann::json::array();
 };
-
-int run(const Options& options) {
-  Bench bench(options);
-  const gpumap::DeviceInfo& info = bench.info();
-  const std::string backend = bench.backend() == Backend::cuda ? "cuda" : "vulkan";
-  fmt::print("{}{}, through {}\n{}\n\nus a frame{:<32} {:>10} {:>10} {:>10} {:>7}\n", info.name,
-             info.software ? " (software: these are no figures of a GPU)" : "", backend, bench::cpu_name(), "",
-             "median", "P90", "min", "ratio");
-  bench.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
-  bench.convert("planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3);
-  bench.convert("224x224, planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3, {.width = 224, .height = 224}, 4.0);
-  bench.spectrum();
-  bench.transform(1024, 64);
-  bench.transform(bench.software() ? 1U << 14U : gpumap::Fft::max_points, 1);
-  bench.chain();
-  if (options.json_file.empty()) return 0;
-  std::ofstream out(options.json_file);
-  out << nlohmann::json{{"benchmark", "kernel"},
-                        {"device", info.name},
-                        {"software", info.software},
-                        {"vulkan_driver", info.vulkan_driver},
-                        {"cuda_driver", info.cuda_driver},
-                        {"backend", backend},
-                        {"cpu", bench::cpu_name()},
-                        {"commit", options.commit},
-                        {"rows", bench.rows()}}
-             .dump(2)
-      << '\n';
-  if (!out.flush()) throw std::runtime_error("cannot write " + options.json_file);
-  return 0;
-}
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  CLI::App app{"What gpumap's kernels cost beside what they cannot be faster than"};
-  Options options;
-  app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address");
-  app.add_option("--backend", options.backend, "What runs the kernels")
-      ->check(CLI::IsMember({"auto", "cuda", "vulkan"}));
-  app.add_option("--batches", options.batches, "Batches that are timed (0: 50, in software 3)");
-  app.add_option("--launches", options.launches, "Launches in a batch (0: 50, in software 1)");
-  app.add_option("--json", options.json_file, "Write the figures there");
-  app.add_option("--commit", options.commit, "Commit to note in the JSON");
-  CLI11_PARSE(app, argc, argv);
-  try {
-    return run(options);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "kernel-bench: {}\n", error.what());
-    return 1;
-  }
+nlohmann::json run_kernels(Context& context) {
+  ModeReport report{.mode = "kernels", .what = "a frame, of batches of launches back to back, in cold memory"};
+  report.not_measured = {"bringing frames to the GPU", "GStreamer"};
+  Kernels kernels(context, report);
+  kernels.convert("RGBA", GPUMAP_FORMAT_RGBA, 4, 1);
+  kernels.convert("planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3);
+  kernels.convert("224x224, planar float32", GPUMAP_FORMAT_RGB_F32_PLANAR, 4, 3, {.width = 224, .height = 224}, 4.0);
+  kernels.spectrum();
+  kernels.transform(1024, 64);
+  kernels.transform(context.software() ? 1U << 14U : gpumap::Fft::max_points, 1);
+  kernels.chain();
+  set_ratios(report.rows);
+  return make_report(report);
 }
+
+}  // namespace bench
