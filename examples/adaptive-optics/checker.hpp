@@ -17,17 +17,17 @@
 
 namespace adaptive_optics {
 
-/// What a check found: the command that is farthest from what it should be, by its own bound.
+/// The command that is farthest from what it should be, by its own bound; wrong where the error is more than that.
 struct Finding {
-  double error_of_bound = 0;  ///< its error over the bound; above 1 it is wrong
-  std::size_t command = 0;    ///< which one
+  double error_of_bound = 0;
+  std::size_t command = 0;  ///< which one
   double value = 0, expected = 0, bound = 0;
 };
 
 /// A sum of products, each of which is rounded `n` times in all, in its product and in additions, is wrong by at most
 /// this times the sum of their magnitudes, whatever their order (Higham, Accuracy and Stability of Numerical
 /// Algorithms, section 3.1). Of the kernels' sums: a thread takes every `team`-th four numbers into four sums, adds
-/// these (2), and the team's threads add theirs in halves.
+/// these (2), and the team's threads add theirs in halves: fewer where the team is larger.
 inline double rounding_of(const Matrix& matrix, int team) {
   const double n = (1 + std::ceil(static_cast<double>(matrix.stride / 4) / team) + 2 + std::log2(team)) / (1 << 24);
   return n / (1 - n);

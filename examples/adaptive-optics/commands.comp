@@ -16,41 +16,12 @@
 #include <gpumap.glsl>
 
 const uint threads = 128u;
-// How many threads share a row of the second matrix, which is short. Subgroups differ from device to device.
-const uint few = 32u;
+shared float parts[threads];
 
 uint in_lines(uint numbers) { return (numbers + 31u) / 32u * 32u; }
 uint pixels() { return uint(frame.tables[0].count); }
 uint modes() { return uint(frame.tables[1].count) / in_lines(pixels()); }
 uint64_t amplitudes() { return frame.state + 4ul * uint64_t(in_lines(pixels())); }
-
-// What one of `team` threads has of the product of a row of matrix `table` and a vector, sixteen bytes at a time. With
-// as many workgroups as rows that is a turn for each 128 numbers: far from the 65,535 after which lavapipe ends a
-// thread's loops.
-float part_of_product(uint table, uint row, uint64_t vector, uint columns, uint member, uint team) {
-  const uint64_t numbers = frame.tables[table].address + 4ul * uint64_t(row) * uint64_t(columns);
-  vec4 sum = vec4(0.0);
-  for (uint i = member; i < columns / 4u; i += team) {
-    sum += load_f32x4(numbers + 16ul * uint64_t(i)) * load_f32x4(vector + 16ul * uint64_t(i));
-  }
-  return (sum.x + sum.y) + (sum.z + sum.w);
-}
-
-shared float parts[threads];
-
-// The sum over each `team` of threads that follow one another, a power of two; all threads have to come here.
-float sum_of_team(float part, uint team) {
-  const uint within = gl_LocalInvocationIndex;
-  parts[within] = part;
-  for (uint distance = team / 2u; distance > 0u; distance /= 2u) {
-    barrier();
-    if (within % team < distance) parts[within] += parts[within + distance];
-  }
-  barrier();
-  const float sum = parts[within / team * team];
-  barrier();  // before the next parts take their place
-  return sum;
-}
 
 void measure() {
   for (uint i = gl_WorkGroupID.x * threads + gl_LocalInvocationIndex; i < pixels(); i += gl_NumWorkGroups.x * threads) {
@@ -61,22 +32,27 @@ void measure() {
   }
 }
 
-void reconstruct() {
-  for (uint row = gl_WorkGroupID.x; row < modes(); row += gl_NumWorkGroups.x) {
-    const float part = part_of_product(1u, row, frame.state, in_lines(pixels()), gl_LocalInvocationIndex, threads);
-    const float sum = sum_of_team(part, threads);
-    if (gl_LocalInvocationIndex == 0u) store_f32(amplitudes() + 4ul * uint64_t(row), sum);
+// A matrix and a vector: a workgroup for each row, sixteen bytes a thread at a time. With as many workgroups as rows that
+// is a turn for each 512 numbers: far from the 65,535 after which lavapipe ends a thread's loops.
+void multiply(uint table, uint rows, uint columns, uint64_t vector, uint64_t to) {
+  const uint member = gl_LocalInvocationIndex;
+  for (uint row = gl_WorkGroupID.x; row < rows; row += gl_NumWorkGroups.x) {
+    const uint64_t numbers = frame.tables[table].address + 4ul * uint64_t(row) * uint64_t(columns);
+    vec4 sum = vec4(0.0);
+    for (uint i = member; i < columns / 4u; i += threads) {
+      sum += load_f32x4(numbers + 16ul * uint64_t(i)) * load_f32x4(vector + 16ul * uint64_t(i));
+    }
+    parts[member] = (sum.x + sum.y) + (sum.z + sum.w);
+    for (uint distance = threads / 2u; distance > 0u; distance /= 2u) {
+      barrier();
+      if (member < distance) parts[member] += parts[member + distance];
+    }
+    if (member == 0u) store_f32(to + 4ul * uint64_t(row), parts[0]);
+    barrier();  // before the next row's parts take their place
   }
 }
 
-// Threads of a workgroup go on together, as barriers ask: the last rows may be none.
+void reconstruct() { multiply(1u, modes(), in_lines(pixels()), frame.state, amplitudes()); }
 void command() {
-  const uint rows = threads / few, actuators = uint(frame.out_view.bytes) / 4u;
-  for (uint first = gl_WorkGroupID.x * rows; first < actuators; first += gl_NumWorkGroups.x * rows) {
-    const uint row = first + gl_LocalInvocationIndex / few, member = gl_LocalInvocationIndex % few;
-    float part = 0.0;
-    if (row < actuators) part = part_of_product(2u, row, amplitudes(), in_lines(modes()), member, few);
-    const float sum = sum_of_team(part, few);
-    if (row < actuators && member == 0u) store_f32(frame.out_view.plane[0] + 4ul * uint64_t(row), sum);
-  }
+  multiply(2u, uint(frame.out_view.bytes) / 4u, in_lines(modes()), amplitudes(), frame.out_view.plane[0]);
 }

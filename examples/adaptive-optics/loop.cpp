@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <optional>
 
 #include "checker.hpp"
 #include "gpumap/latency.hpp"
@@ -29,8 +28,7 @@ std::atomic<bool> interrupted{false};
 struct Options {
   std::filesystem::path kernel, out = ".";
   std::string size = "extreme";
-  std::optional<std::uint64_t> frames;
-  std::optional<double> seconds;
+  std::uint64_t frames = 0;  ///< 0: by the size
   std::vector<std::string> modes{"launch"};
   unsigned blocks = 528, load = 0;
 };
@@ -55,11 +53,12 @@ class Loop {
     pipeline_ = gst_parse_launch(description.c_str(), &error);
     if (error != nullptr) throw std::runtime_error(fmt::format("{} (is GST_PLUGIN_PATH set?)", error->message));
     bus_ = gst_element_get_bus(pipeline_);
-    sensor_ = gst_bin_get_by_name(GST_BIN(pipeline_), "sensor");
-    GstElement* mirror = gst_bin_get_by_name(GST_BIN(pipeline_), "mirror");
+    GstElement *sensor = gst_bin_get_by_name(GST_BIN(pipeline_), "sensor"),
+               *mirror = gst_bin_get_by_name(GST_BIN(pipeline_), "mirror");
     gst_pad_add_probe(GST_PAD(mirror->sinkpads->data), GST_PAD_PROBE_TYPE_BUFFER, answer, this, nullptr);
+    gst_pad_link(pad_, GST_PAD(sensor->sinkpads->data));
     gst_object_unref(mirror);
-    gst_pad_link(pad_, GST_PAD(sensor_->sinkpads->data));
+    gst_object_unref(sensor);
     gst_pad_set_active(pad_, TRUE);
     check(gst_element_set_state(pipeline_, GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE);
     GstSegment segment;
@@ -75,9 +74,7 @@ class Loop {
   ~Loop() {
     gst_element_set_state(pipeline_, GST_STATE_NULL);
     gst_pad_set_active(pad_, FALSE);
-    for (gpointer object : {gpointer(sensor_), gpointer(bus_), gpointer(pad_), gpointer(pipeline_)}) {
-      gst_object_unref(object);
-    }
+    for (gpointer object : {gpointer(bus_), gpointer(pad_), gpointer(pipeline_)}) gst_object_unref(object);
   }
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
@@ -101,16 +98,6 @@ class Loop {
     const std::size_t wanted = 4 * frames_[0].commands.size();
     if (count == 0 || bytes_ == wanted) return;
     throw std::runtime_error(fmt::format("{} bytes of commands came, not {}", bytes_.load(), wanted));
-  }
-
-  /// Device and transport.
-  [[nodiscard]] std::string told() const {
-    GstStructure* stats = nullptr;
-    g_object_get(sensor_, "stats", &stats, nullptr);
-    const std::string text =
-        fmt::format("{}, {}", gst_structure_get_string(stats, "device"), gst_structure_get_string(stats, "transport"));
-    gst_structure_free(stats);
-    return text;
   }
 
  private:
@@ -139,7 +126,7 @@ class Loop {
   }
 
   const std::int64_t spin_ns_;
-  GstElement *pipeline_ = nullptr, *sensor_ = nullptr;
+  GstElement* pipeline_ = nullptr;
   GstBus* bus_ = nullptr;
   GstPad* pad_ = GST_PAD(gst_object_ref_sink(gst_pad_new("pixels", GST_PAD_SRC)));
   std::array<Frame, 2> frames_;
@@ -184,7 +171,7 @@ void run(const Options& options) {
   const bool small = options.size == "small";
   const Size size = small ? small_size : extreme_size;
   const unsigned spin_us = small ? 0 : 1000;
-  const std::uint64_t frames = options.seconds ? ~0ULL : options.frames.value_or(small ? 2000 : 1'000'000);
+  const std::uint64_t frames = options.frames != 0 ? options.frames : small ? 2000 : 1'000'000;
   Telescope telescope(size, 1);
   const Tables tables = telescope.calibrate();
   tell(fmt::format("system           {} pixels in the light, {} modes, {} actuators", size.measurements, size.modes(),
@@ -216,33 +203,31 @@ void run(const Options& options) {
     double air = 0, residual = 0, seconds = 0;
     std::int64_t began_ns = 0;
     std::uint64_t number = 0, next_told = 0;
-    const auto account = [&](std::uint64_t of) {
-      const Frame& came = loop.frame(of);
-      checker.check(of, came.pixels, came.commands);
-      if (of >= next_told) {  // each of the first frames, then ever fewer; from 1 on, as the axis is logarithmic
-        wavefronts += fmt::format("{} {:.5g} {:.5g}\n", of + 1, came.wavefront.of_air, came.wavefront.residual);
-        next_told = of + 1 + of / 200;
+    // While the GPU works on one frame, the sensor takes the light of the next one: what comes of a frame moves the
+    // mirror before the frame after the next.
+    for (bool over = false; !over; ++number) {
+      over = number == frames || interrupted;
+      Frame& next = loop.frame(number);
+      if (!over) next.wavefront = telescope.expose(next.pixels);
+      loop.wait_for(number);
+      const Frame& came = loop.frame(number + 1);  // of two: the one before
+      if (number > 0) telescope.correct(came.commands);
+      if (!over) loop.send(next);
+      if (number == 0) continue;
+      checker.check(number - 1, came.pixels, came.commands);
+      if (number >= next_told) {  // each of the first frames, then ever fewer
+        wavefronts += fmt::format("{} {:.5g} {:.5g}\n", number, came.wavefront.of_air, came.wavefront.residual);
+        next_told = number + 1 + number / 200;
       }
-      if (of == warm_up) began_ns = came.sent_ns;
-      if (of < warm_up) return;
+      if (number <= warm_up) continue;
+      if (began_ns == 0) began_ns = came.sent_ns;
       times.add(came.seen_ns - came.sent_ns);
       air += std::pow(came.wavefront.of_air, 2);
       residual += std::pow(came.wavefront.residual, 2);
       seconds = 1e-9 * static_cast<double>(came.seen_ns - began_ns);
-    };
-    // While the GPU works on one frame, the sensor takes the light of the next one: what comes of a frame moves the
-    // mirror before the frame after the next.
-    for (; number < frames && !interrupted && seconds < options.seconds.value_or(HUGE_VAL); ++number) {
-      Frame& now = loop.frame(number);
-      now.wavefront = telescope.expose(now.pixels);
-      loop.wait_for(number);
-      if (number > 0) telescope.correct(loop.frame(number - 1).commands);
-      loop.send(now);
-      if (number > 0) account(number - 1);
       if (number % 256 == 0 && isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K  {} frames\r", number);
     }
-    loop.wait_for(number);
-    if (number > 0) account(number - 1);
+    --number;
     checker.finish();
     if (interrupted) tell(fmt::format("Ended by the user after {} frames.", number));
     if (number <= warm_up) throw std::runtime_error(fmt::format("no figures: {} frames do not count", warm_up));
@@ -251,21 +236,23 @@ void run(const Options& options) {
     const auto counted = static_cast<double>(found.count);
     const auto us = [](auto ns) { return static_cast<double>(ns) / 1000; };
     double squares = 0;
+    std::uint64_t late = 0;
     std::map<long, std::uint64_t> columns;  // of what lies within 2% of a time
     for (const auto& [time_ns, count] : times.counts()) {
       squares += static_cast<double>(count) * std::pow(static_cast<double>(time_ns) - found.mean, 2);
+      if (time_ns > found.p50 + 50'000) late += count;
       columns[std::lround(std::log(us(time_ns)) / std::log(1.02))] += count;
     }
     std::string lines;
     for (const auto& [column, count] : columns) lines += fmt::format("{:.4g} {}\n", std::pow(1.02, column), count);
     write(options.out / fmt::format("latency-{}.txt", mode), lines.data(), lines.size());
     write(options.out / "wavefront.txt", wavefronts.data(), wavefronts.size());
-    tell(fmt::format("device           {}", loop.told()));
     tell(fmt::format("frames           {} in {:.2f} s, {} before them do not count", found.count, seconds, warm_up));
     tell(fmt::format("rate             {:.0f} frames/s", counted / seconds));
     tell(fmt::format("latency          P50 {:.1f} us, P99 {:.1f} us, P99.9 {:.1f} us, max {:.1f} us", us(found.p50),
                      us(found.p99), us(found.p999), us(found.max)));
     tell(fmt::format("jitter           {:.2f} us RMS", us(std::sqrt(squares / counted))));
+    tell(fmt::format("late             {} frames came more than 50 us after the median", late));
     tell(fmt::format(
         "checked          each command of {}{} frames: the largest error of a command is {:.4f} of its bound",
         checker.checks_each() ? "all " : "", checker.frames, checker.worst_of_bound));
@@ -284,13 +271,8 @@ int main(int argc, char** argv) {
   app.add_option("--kernel", options.kernel, "commands.cu or commands.comp")->check(CLI::ExistingFile)->required();
   app.add_option("--size", options.size, "extreme: 6827 x 1089 and 1089 x 1833; small: 227 x 49 and 49 x 89 [extreme]")
       ->check(CLI::IsMember({"extreme", "small"}));
-  auto* frames = app.add_option("--frames", options.frames, "Frames to run for [1000000; of small 2000]");
-  frames->check(CLI::Range(std::uint64_t{200}, std::uint64_t{1} << 40U));
-  app.add_option("--seconds", options.seconds, "Seconds to run for, instead of a number of frames")
-      ->excludes(frames)
-      ->check([](const std::string& text) {  // a range would take NaN
-        return std::string(std::strtod(text.c_str(), nullptr) >= 0.1 ? "" : "write a number from 0.1 on");
-      });
+  app.add_option("--frames", options.frames, "Frames to run for [1000000; of small 2000]")
+      ->check(CLI::Range(std::uint64_t{200}, std::uint64_t{1} << 40U));
   app.add_option("--mode", options.modes, "How frames come to the kernel, in turn: launch,resident [launch]")
       ->delimiter(',')
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -65,11 +65,7 @@ Telescope::Telescope(const Size& size, std::uint32_t seed)
       noise_(pupil_.size() + noise_offsets) {
   for (const int pixel : lit_) pupil_[pixel] = 1;
   make_air();
-  for (float& one : noise_) {
-    double sum = -6;  // close to a normal distribution
-    for (int i = 0; i < 12; ++i) sum += uniform();
-    one = static_cast<float>(noise_nm * sum);
-  }
+  for (float& one : noise_) one = static_cast<float>(noise_nm * std::sqrt(12.0) * (uniform() - 0.5));
 }
 
 /// Kolmogorov's air as a sum of plane waves whose periods divide the ribbon's length.

@@ -80,9 +80,7 @@ class Terminal:
 
 
 def options_that_are_wrong():
-    for arguments, why in ((("--frames", "10"), "--frames"), (("--seconds", "-1"), "--seconds"),
-                           (("--seconds", "nan"), "--seconds: write a number from 0.1 on"),
-                           (("--frames", "500", "--seconds", "1"), "--frames excludes --seconds"),
+    for arguments, why in ((("--frames", "10"), "--frames"), (("--frames", "many"), "--frames"),
                            (("--size", "middling"), "middling not in"), (("--load", "many"), "--load"),
                            (("--out", "/nowhere"), "/nowhere"), (("--nothing",), "--nothing")):
         done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -94,9 +92,8 @@ def commands_that_are_wrong():
     """Kernels that are off by a little: the reference sees it."""
     text = KERNEL.read_text(encoding="utf-8")
     for number, (right, wrong, what) in enumerate((
-            ("store_f32(frame.out_view.plane[0] + 4ul * uint64_t(row), sum)",
-             "store_f32(frame.out_view.plane[0] + 4ul * uint64_t(row), sum * 1.0001)", "frame 0: "),
-            ("sum += load_f32x4(numbers", "if (i + 32u < columns / 4u) sum += load_f32x4(numbers", "frame 0: "),
+            ("uint64_t(row), parts[0])", "uint64_t(row), parts[0] * 1.0001)", "frame 0: "),
+            ("sum += load_f32x4(numbers", "if (i + 16u < columns / 4u) sum += load_f32x4(numbers", "frame 0: "),
             ("- 32768)", "- 32768 + int(i & 1u))", "frame 0: "),
             # From some frame on: also of a long run each is checked.
             ("pixel >> 16)", "(frame.sequence == 321ul ? 0u : pixel) >> 16)", "frame 321: "))):
@@ -119,7 +116,7 @@ def kernels_that_fail():
 
 def an_end_by_the_user():
     for number in (signal.SIGINT, signal.SIGTERM):
-        terminal = Terminal("--seconds", "1000", "--load", "2")
+        terminal = Terminal("--frames", "100000000", "--load", "2")
         until(lambda: terminal.frames() > 300)
         busy = children_of(terminal.process.pid)
         assert len(busy) == 2, busy
@@ -134,7 +131,7 @@ def an_end_by_the_user():
 
 
 def an_end_by_force():
-    terminal = Terminal("--seconds", "1000", "--load", "3")
+    terminal = Terminal("--frames", "100000000", "--load", "3")
     until(lambda: terminal.frames() > 0)
     busy = children_of(terminal.process.pid)
     assert len(busy) == 3, busy
@@ -144,17 +141,7 @@ def an_end_by_force():
     until(lambda: not any(runs(child) for child in busy))
 
 
-def a_time_instead_of_a_number():
-    began = time.monotonic()
-    said = run("--seconds", "3")
-    assert time.monotonic() - began >= 3, said
-    # From the first frame's last pixel to the last frame's commands: a busy machine may wait before and behind these.
-    seconds = re.search(r"^frames +[\d,]+ in ([\d.]+) s", said, re.M)
-    assert seconds and float(seconds[1]) >= 1, said
-
-
-for trouble in (options_that_are_wrong, commands_that_are_wrong, kernels_that_fail, an_end_by_the_user, an_end_by_force,
-                a_time_instead_of_a_number):
+for trouble in (options_that_are_wrong, commands_that_are_wrong, kernels_that_fail, an_end_by_the_user, an_end_by_force):
     trouble()
     print(trouble.__name__, "ok", flush=True)
 for file in FOLDER.iterdir():
