@@ -30,6 +30,11 @@ bool is_cuda_only(const GstCaps* caps) {
          all_features(caps, [](const GstCapsFeatures* features) { return has_feature(features, cuda_feature_name); });
 }
 
+GstCaps* in_cuda_memory(const GstCaps* caps) {
+  const Ptr<GstCaps> ours(with_feature(caps, true));
+  return gpu_caps_as(ours.get(), {cuda_feature_name}, cuda_caps);
+}
+
 GstCaps* offer_cuda(GstCaps* caps) {
   if (gst_caps_is_any(caps)) return caps;
   const Ptr<GstCaps> given(caps);

@@ -31,11 +31,14 @@
   X(CUresult, CuStreamSynchronize, CUstream stream)
 
 /// Optional group, from GStreamer 1.24 on: memory names a stream, on which work may be under way.
-#define GPUMAP_GST_CUDA_STREAMS(X)                                     \
-  X(GstCudaStream*, gst_cuda_memory_get_stream, GstCudaMemory* memory) \
-  X(CUstream, gst_cuda_stream_get_handle, GstCudaStream* stream)       \
-  X(GstCudaStream*, gst_cuda_stream_new, GstCudaContext* context)      \
-  X(void, gst_cuda_stream_unref, GstCudaStream* stream)                \
+#define GPUMAP_GST_CUDA_STREAMS(X)                                                                                     \
+  X(GstCudaStream*, gst_cuda_memory_get_stream, GstCudaMemory* memory)                                                 \
+  X(CUstream, gst_cuda_stream_get_handle, GstCudaStream* stream)                                                       \
+  X(GstCudaStream*, gst_cuda_stream_new, GstCudaContext* context)                                                      \
+  X(GstCudaStream*, gst_cuda_stream_ref, GstCudaStream* stream)                                                        \
+  X(void, gst_cuda_stream_unref, GstCudaStream* stream)                                                                \
+  X(GstMemory*, gst_cuda_allocator_alloc_wrapped, GstCudaAllocator* allocator, GstCudaContext* context,                \
+    GstCudaStream* stream, const GstVideoInfo* layout, unsigned long long address, gpointer user, GDestroyNotify gone) \
   X(void, gst_buffer_pool_config_set_cuda_stream, GstStructure* config, GstCudaStream* stream)
 
 /// Optional group, from GStreamer 1.26 on: a pool says whether it allocates in a stream's order.
@@ -77,6 +80,8 @@ struct CUDA_MEMCPY2D {
 struct GstCudaContext;
 /// From GStreamer 1.24 on.
 struct GstCudaStream;
+/// A GstAllocator; null is the library's own.
+struct GstCudaAllocator;
 
 /// How each begins; libgstcuda makes them. The context is borrowed.
 struct GstCudaMemory {

@@ -85,9 +85,10 @@ GstCaps* system_only(const GstCaps* caps) {
   return only(caps, is_system_memory);
 }
 
-GstCaps* from_either_memory(const GstCaps* caps) {
-  Ptr<GstCaps> kept(only(caps, [](const GstCapsFeatures* features) {
-    return is_system_memory(features) || has_feature(features, feature_name);
+GstCaps* from_either_memory(const GstCaps* caps, const char* third) {
+  Ptr<GstCaps> kept(only(caps, [third](const GstCapsFeatures* features) {
+    return is_system_memory(features) || has_feature(features, feature_name) ||
+           (third != nullptr && has_feature(features, third));
   }));
   if (gst_caps_is_any(kept.get())) return kept.release();
   // What both memories have is there once, in the same order.

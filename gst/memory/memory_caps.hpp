@@ -29,8 +29,9 @@ inline constexpr const char* feature_name = "memory:GPUMap";
 [[nodiscard]] GstCaps* with_feature(const GstCaps* caps, bool gpu);
 /// `caps`, which are not ANY, in either of the two memories (transfer full), GPUMap first.
 [[nodiscard]] GstCaps* in_either_memory(const GstCaps* caps);
-/// The structures of `caps` (transfer full) that are for one of the two memories, as for system memory.
-[[nodiscard]] GstCaps* from_either_memory(const GstCaps* caps);
+/// The structures of `caps` (transfer full) that are for one of the two memories, or for a `third` one by the name of
+/// its feature, as for system memory.
+[[nodiscard]] GstCaps* from_either_memory(const GstCaps* caps, const char* third = nullptr);
 /// The structures of `caps` (transfer full) that are for system memory.
 [[nodiscard]] GstCaps* system_only(const GstCaps* caps);
 /// The structures of `caps` (transfer full), which are not ANY, that have the memory feature, or have it not.

@@ -17,6 +17,7 @@ namespace {
 
 struct PoolState {
   std::shared_ptr<SinkCore> core;
+  guint row_bytes = 1;  ///< of a row, or a multiple, where upstream knows GstVideoMeta
   GstAllocator* allocator = nullptr;
   GstVideoInfo info;
   gsize bytes = 0;
@@ -54,12 +55,16 @@ gboolean pool_set_config(GstBufferPool* pool, GstStructure* config) {
     GST_WARNING_OBJECT(pool, "not a configuration for raw video: %" GST_PTR_FORMAT, static_cast<void*>(config));
     return FALSE;
   }
-  if (gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT)) {
+  const bool asked = gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_ALIGNMENT) != 0;
+  const bool knows_meta = gst_buffer_pool_config_has_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META) != 0;
+  const guint row_bytes = knows_meta ? state.row_bytes : 1;
+  if (asked || row_bytes > 1) {
     GstVideoAlignment alignment;
     gst_video_alignment_reset(&alignment);  // who asks for the option need not say which: GStreamer 1.28's videotestsrc
-    gst_buffer_pool_config_get_video_alignment(config, &alignment);
+    if (asked) gst_buffer_pool_config_get_video_alignment(config, &alignment);
+    for (guint& plane : alignment.stride_align) plane = std::max(plane, row_bytes - 1);
     if (!gst_video_info_align(&state.info, &alignment)) return FALSE;
-    gst_buffer_pool_config_set_video_alignment(config, &alignment);
+    if (asked) gst_buffer_pool_config_set_video_alignment(config, &alignment);
   }
   state.bytes = std::max<gsize>(size, state.info.size);
   // The ring blocks when it is empty, so the number of buffers needs no second bound here.
@@ -183,9 +188,10 @@ void gpumap_pool_init(GstGpumapPool* self) {
 
 }  // namespace
 
-GstBufferPool* pool_new(std::shared_ptr<SinkCore> core) {
+GstBufferPool* pool_new(std::shared_ptr<SinkCore> core, guint row_bytes) {
   auto* self = static_cast<GstGpumapPool*>(g_object_new(gpumap_pool_get_type(), nullptr));
   self->state->core = std::move(core);
+  self->state->row_bytes = row_bytes;
   return GST_BUFFER_POOL(gst_object_ref_sink(self));
 }
 

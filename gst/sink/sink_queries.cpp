@@ -7,6 +7,8 @@
 
 #include "gst/channel/peer_query.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/cuda_slots.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/pool.hpp"
@@ -20,11 +22,11 @@ namespace {
 Ptr<GstCaps> taken_downstream(GstPad* srcpad, GstCaps* offered) {
   if (srcpad == nullptr || gst_pad_is_linked(srcpad) == 0) return nullptr;
   // As a filter, so that the order in which upstream prefers its formats holds, as through a queue.
-  const Ptr<GstCaps> filter(gst_caps_is_any(offered) ? nullptr : in_either_memory(offered));
+  const Ptr<GstCaps> filter(gst_caps_is_any(offered) ? nullptr : offer_cuda(in_either_memory(offered)));
   const Ptr<GstQuery> query(gst_query_new_caps(filter.get()));
   GstCaps* takes = nullptr;
   if (peer_query(srcpad, query.get()) == PeerAnswer::yes) gst_query_parse_caps_result(query.get(), &takes);
-  return Ptr<GstCaps>(takes != nullptr ? from_either_memory(takes) : nullptr);
+  return Ptr<GstCaps>(takes != nullptr ? from_either_memory(takes, cuda_feature_name) : nullptr);
 }
 
 /// What upstream names in its question is what it can give: it is not asked in turn, for it may hold locks.
@@ -33,6 +35,21 @@ Ptr<GstCaps> taken(GstPad* srcpad, GstCaps* filter) {
   Ptr<GstCaps> takes = taken_downstream(srcpad, offered.get());
   if (takes && !gst_caps_is_any(takes.get()) && !gst_caps_is_empty(takes.get())) return takes;
   return offered;
+}
+
+/// What follows takes raw video of `caps` in CUDA memory, by name and not because it takes anything.
+bool goes_to_cuda(const SinkCore& core, const GstCaps* caps) {
+  const auto channel = core.channel();
+  const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
+  if (!srcpad || gst_pad_is_linked(srcpad.get()) == 0) return false;
+  const auto takes = [&](const Ptr<GstCaps>& asked) {
+    const Ptr<GstQuery> query(gst_query_new_caps(asked.get()));
+    GstCaps* answer = nullptr;
+    if (peer_query(srcpad.get(), query.get()) == PeerAnswer::yes) gst_query_parse_caps_result(query.get(), &answer);
+    return answer != nullptr && gst_caps_can_intersect(answer, asked.get()) != 0;
+  };
+  const Ptr<GstCaps> cuda(in_cuda_memory(caps));
+  return !gst_caps_is_empty(cuda.get()) && takes(cuda) && !takes(Ptr<GstCaps>(with_feature(caps, true)));
 }
 
 }  // namespace
@@ -52,7 +69,7 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
       gst_query_add_allocation_pool(query, nullptr, bytes, 0, 0);
       return;
     }
-    const Ptr<GstBufferPool> pool(pool_new(core.shared_from_this()));
+    const Ptr<GstBufferPool> pool(pool_new(core.shared_from_this(), goes_to_cuda(core, caps) ? cuda_row_bytes : 1));
     GstStructure* config = gst_buffer_pool_get_config(pool.get());
     gst_buffer_pool_config_set_params(config, caps, bytes, 0, 0);
     if (gst_buffer_pool_set_config(pool.get(), config)) gst_query_add_allocation_pool(query, pool.get(), bytes, 0, 0);

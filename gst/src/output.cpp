@@ -10,6 +10,8 @@
 
 #include "gpumap/error.hpp"
 #include "gst/channel/pipeline_state.hpp"
+#include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/memory/gpumap_memory.hpp"
@@ -71,6 +73,8 @@ void SrcOutput::reset() {
   awaits_caps_ = false;
   plain_for_branch_ = false;
   gpu_ = false;
+  cuda_ = false;
+  cuda_slots_.reset();
   kernel_behind_ = false;
   video_ = false;
   reads_video_meta_ = false;
@@ -104,6 +108,16 @@ bool SrcOutput::negotiate() {
   const Ptr<GstCaps> gpu(with_feature(upstream_, true));
   const Ptr<GstCaps> plain(with_feature(upstream_, false));
   gpu_ = peer_names_gpu_memory(pad_, upstream_);
+  cuda_ = !gpu_ && prefers_cuda(plain.get());
+  if (cuda_) {
+    const Ptr<GstCaps> cuda(in_cuda_memory(plain.get()));
+    cuda_slots_.forget_pool();
+    awaits_caps_ = false;
+    negotiated_ = agreed_ = push_caps(cuda.get());
+    GST_INFO_OBJECT(pad_, "%" GST_PTR_FORMAT ", downstream keeps %u buffers", static_cast<void*>(cuda.get()),
+                    kept_buffers_);
+    return negotiated_;
+  }
   // Pushing them would not tell: a sticky event counts as sent even where downstream refuses it.
   if (!gpu_ && gst_pad_is_linked(pad_) && !peer_takes(pad_, plain.get())) {
     // Downstream wants others now, which upstream hears of, but it has agreed to these for what was made before.
@@ -126,6 +140,34 @@ bool SrcOutput::negotiate() {
   return negotiated_;
 }
 
+std::shared_ptr<Device> SrcOutput::device() const noexcept {
+  try {
+    return Device::open(hooks_.device());
+  } catch (const std::exception&) {
+    return nullptr;  // the element that has the slots says what is wrong
+  }
+}
+
+/// Downstream names CUDA memory. Where it takes others, too, it gets it only where it can be had.
+bool SrcOutput::prefers_cuda(GstCaps* plain) const {
+  const Ptr<GstCaps> cuda(in_cuda_memory(plain));
+  if (gst_caps_is_empty(cuda.get()) || !peer_names_memory(pad_, cuda.get(), cuda_feature_name)) return false;
+  if (!peer_takes(pad_, plain)) return true;
+  const auto gpu = device();
+  return gpu != nullptr && cuda_obstacle(*gpu, Backend::cuda).empty();
+}
+
+bool SrcOutput::answer_context(GstQuery* query) {
+  const gchar* type = nullptr;
+  if (GST_QUERY_TYPE(query) != GST_QUERY_CONTEXT) return false;
+  gst_query_parse_context_type(query, &type);
+  if (g_strcmp0(type, cuda_context_type) != 0) return false;
+  const auto gpu = device();
+  if (gpu == nullptr || !answer_cuda_context(element_, query, *gpu)) return false;
+  if (!context_told_.exchange(true)) post_cuda_context(element_, *gpu);
+  return true;
+}
+
 /// Whether plain caps, which were chosen for one branch of a tee, still suit. That is asked under them: they would go
 /// to and fro at each change of a branch. An element that is new there may not answer before it has caps.
 bool SrcOutput::stays_plain(GstCaps* plain) {
@@ -140,7 +182,7 @@ bool SrcOutput::stays_plain(GstCaps* plain) {
 
 bool SrcOutput::await_caps() {
   if (upstream_ == nullptr || !agreed_) return false;
-  const Ptr<GstCaps> sent(with_feature(upstream_, gpu_));
+  const Ptr<GstCaps> sent(cuda_ ? in_cuda_memory(upstream_) : with_feature(upstream_, gpu_));
   const Ptr<GstCaps> allowed(gst_pad_peer_query_caps(pad_, sent.get()));
   awaits_caps_ = gst_caps_is_empty(allowed.get()) && upstream_gives_others();
   return awaits_caps_;
@@ -148,7 +190,7 @@ bool SrcOutput::await_caps() {
 
 bool SrcOutput::upstream_gives_others() const {
   const Ptr<GstCaps> takes(gst_pad_peer_query_caps(pad_, nullptr));
-  const Ptr<GstCaps> wanted(from_either_memory(takes.get()));
+  const Ptr<GstCaps> wanted(from_either_memory(takes.get(), cuda_feature_name));
   return !gst_caps_is_empty(wanted.get()) && hooks_.upstream_gives(wanted.get());
 }
 
@@ -256,7 +298,7 @@ void SrcOutput::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
                   more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : ""));
 }
 
-GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
+GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
   GstMemory* copied = memory == Memory::copy ? copy_of(frame.lease, bytes) : nullptr;
   GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
@@ -279,7 +321,8 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) const {
   return fit(buffer);
 }
 
-GstBuffer* SrcOutput::fit(GstBuffer* buffer) const {
+GstBuffer* SrcOutput::fit(GstBuffer* buffer) {
+  if (cuda_) return cuda_slots_.convert(buffer, info_, pad_);
   return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
 }
 
@@ -288,7 +331,8 @@ GstBuffer* SrcOutput::fit(GstBuffer* buffer) const {
 GstPadProbeReturn SrcOutput::fit_at_last(GstPadProbeInfo& info) {
   if (gst_pad_is_linked(pad_) == 0 || gst_pad_check_reconfigure(pad_) == 0) return GST_PAD_PROBE_OK;
   reconsider();
-  if (negotiate()) {
+  // What was made for an element of CUDA's no other element of ours can read.
+  if (negotiate() && (cuda_ || !is_cuda_memory(gst_buffer_peek_memory(GST_BUFFER_CAST(info.data), 0)))) {
     try {
       info.data = fit(GST_BUFFER_CAST(std::exchange(info.data, nullptr)));
       return GST_PAD_PROBE_OK;

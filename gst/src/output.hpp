@@ -11,7 +11,9 @@
 #include <string>
 #include <utility>
 
+#include "gpumap/device.hpp"
 #include "gst/channel/channel.hpp"
+#include "gst/cuda/cuda_slots.hpp"
 #include "gst/src/caps_error.hpp"
 
 namespace gpumap::gst {
@@ -29,6 +31,7 @@ class SrcOutput {
     /// Whether upstream can give anything of `wanted`, which is in system memory.
     std::function<bool(GstCaps* wanted)> upstream_gives;
     std::function<Moment()> moment;
+    std::function<std::string()> device;  ///< which GPU has the slots, as Device::open() takes it; from any thread
   };
   /// The ring, in messages.
   struct RingNames {
@@ -55,7 +58,8 @@ class SrcOutput {
     keeps_ = false;
   }
   void forget_keeping() noexcept { keeps_ = false; }  ///< a flush gave back what downstream kept
-  /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else the plain caps, and push them. An
+  /// Where caps have changed, choose `memory:GPUMap` where downstream names it, else `memory:CUDAMemory` where it names
+  /// that and there is CUDA (or takes nothing else), else the plain caps, and push them. An
   /// upstream that named none (filesrc) has bytes: downstream gets no caps, or those of bytes where it names
   /// memory:GPUMap. False when downstream takes neither; refusal() then says why.
   [[nodiscard]] bool negotiate();
@@ -68,7 +72,7 @@ class SrcOutput {
   [[nodiscard]] bool await_caps();
   [[nodiscard]] bool has_caps() const noexcept { return upstream_ != nullptr; }
   /// Some of downstream reads GPU memory: it could do nothing with a copy in host memory.
-  [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_ || kernel_behind_; }
+  [[nodiscard]] bool needs_gpu_memory() const noexcept { return gpu_ || cuda_ || kernel_behind_; }
   /// Every frame lies in GPU memory. From any thread.
   [[nodiscard]] bool gives_gpu_caps() const noexcept { return gpu_; }
   /// How many buffers downstream keeps, as it says itself in the ALLOCATION query for the caps of the moment.
@@ -80,9 +84,13 @@ class SrcOutput {
   [[nodiscard]] Memory memory_for(const Channel::Next& frame, Channel& channel);
   /// Frames that left as copies since the start. From any thread.
   [[nodiscard]] guint64 host_copies() const noexcept { return host_copies_.load(std::memory_order_relaxed); }
+  /// Frames that were copied within the GPU, into CUDA memory, since the start. From any thread.
+  [[nodiscard]] guint64 gpu_copies() const noexcept { return cuda_slots_.copies(); }
+  /// Answer a CONTEXT query of a CUDA element downstream. False for any other query. From any thread.
+  [[nodiscard]] bool answer_context(GstQuery* query);
   /// Make the buffer (transfer full): the frame's carrier (which may be null) plus its slot, or a copy of that in host
   /// memory. Throws Error.
-  [[nodiscard]] GstBuffer* wrap(Channel::Next&& frame, Memory memory) const;
+  [[nodiscard]] GstBuffer* wrap(Channel::Next&& frame, Memory memory);
   /// Push a buffer of wrap() (taken), as the downstream of the last moment reads it. OK where that downstream changed
   /// while the frame was under way and refused it: the frame is lost, see take_loss(). Throws Error.
   [[nodiscard]] GstFlowReturn push(GstBuffer* buffer);
@@ -91,14 +99,16 @@ class SrcOutput {
   void note_loss() noexcept { lost_one_ = true; }
 
  private:
-  [[nodiscard]] GstBuffer* fit(GstBuffer* buffer) const;
+  [[nodiscard]] GstBuffer* fit(GstBuffer* buffer);
+  [[nodiscard]] std::shared_ptr<Device> device() const noexcept;
+  [[nodiscard]] bool prefers_cuda(GstCaps* plain) const;
   [[nodiscard]] GstPadProbeReturn fit_at_last(GstPadProbeInfo& info);
   [[nodiscard]] bool waits_for_return(Loans& loans) const;
   void tell_of_keeping(const Channel::Next& frame, bool more_slots);
   [[nodiscard]] bool push_caps(GstCaps* caps);
   bool ask_allocation(GstCaps* caps);  ///< false: downstream does not answer
   [[nodiscard]] bool stays_plain(GstCaps* plain);
-  [[nodiscard]] bool default_layout_only() const noexcept { return video_ && !gpu_ && !reads_video_meta_; }
+  [[nodiscard]] bool default_layout_only() const noexcept { return video_ && !gpu_ && !cuda_ && !reads_video_meta_; }
 
   [[nodiscard]] bool upstream_gives_others() const;
 
@@ -113,6 +123,9 @@ class SrcOutput {
   bool plain_for_branch_ = false;  ///< though another branch of a tee names GPU memory
   GstVideoInfo info_{};
   std::atomic<bool> gpu_{false};
+  bool cuda_ = false;  ///< frames go as memory of libgstcuda's
+  CudaSlots cuda_slots_;
+  std::atomic<bool> context_told_{false};
   bool kernel_behind_ = false;     ///< a gpumapkernel follows, whatever the caps
   bool video_ = false;             ///< info_ holds
   bool reads_video_meta_ = false;  ///< downstream does

@@ -3,6 +3,7 @@
 
 #include "gst/channel/ends.hpp"
 #include "gst/channel/peer_query.hpp"
+#include "gst/cuda/cuda_caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/src_stream.hpp"
@@ -52,13 +53,13 @@ gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
   return TRUE;
 }
 
-/// The media types in `caps`, in either memory (transfer full).
+/// The media types in `caps`, in every memory (transfer full).
 GstCaps* media_types_of(const GstCaps* caps) {
   GstCaps* all = of_each_structure(caps, [](GstCaps* made, const GstStructure* structure, const auto*) {
     gst_caps_append_structure(made, gst_structure_new_empty(gst_structure_get_name(structure)));
   });
   const Ptr<GstCaps> types(gst_caps_merge(gst_caps_new_empty(), all));  // each once
-  return in_either_memory(types.get());
+  return offer_cuda(in_either_memory(types.get()));
 }
 
 }  // namespace
@@ -69,8 +70,8 @@ gboolean answer_caps(GstPad* pad, GstPad* sinkpad, GstQuery* query) {
   if (peer_query(sinkpad, upstream.get()) == PeerAnswer::yes) gst_query_parse_caps_result(upstream.get(), &given);
   Ptr<GstCaps> answer(given == nullptr || gst_caps_is_any(given) ? gst_caps_new_any() : media_types_of(given));
   if (const Ptr<GstCaps> now{gst_pad_get_current_caps(pad)}) {
-    const Ptr<GstCaps> plain(from_either_memory(now.get()));
-    answer.reset(gst_caps_merge(in_either_memory(plain.get()), answer.release()));
+    const Ptr<GstCaps> plain(from_either_memory(now.get(), cuda_feature_name));
+    answer.reset(gst_caps_merge(offer_cuda(in_either_memory(plain.get())), answer.release()));
   }
   GstCaps* filter = nullptr;
   gst_query_parse_caps(query, &filter);
@@ -97,6 +98,9 @@ gboolean answer_src_query(SrcStream& stream, const SrcSettings& settings, GstPad
     case GST_QUERY_ACCEPT_CAPS:
     case GST_QUERY_ALLOCATION:
       break;
+    case GST_QUERY_CONTEXT:
+      if (stream.answer_context(query)) return TRUE;
+      return static_cast<gboolean>(ask_upstream(stream, pad, query));
     default:
       if (asks_for_gpu_memory(query)) return static_cast<gboolean>(stream.gives_gpu_memory());
       // upstream's to answer, as through a queue

@@ -27,13 +27,32 @@ SrcStream::SrcStream(GstElement* element, GstPad* pad)
                    [this] {
                      const std::lock_guard lock(mutex_);
                      return SrcOutput::Moment{.flushing = flushing_ != 0, .playing = playing_};
-                   }}),
+                   },
+               .device = [this] { return device(); }}),
       shift_(element) {}
 
 SrcStream::~SrcStream() {
   withdraw();
   gst_clear_event(&segment_);
   gst_clear_event(&eos_);
+}
+
+std::string SrcStream::device() {
+  Ptr<GstPad> far(far_pad());
+  if (!far) {
+    // Not started: whom it will meet.
+    gchar* channel = nullptr;
+    gchar* socket_path = nullptr;
+    g_object_get(element_, "channel", &channel, "socket-path", &socket_path, nullptr);
+    const Ptr<gchar> name(channel);
+    const Ptr<gchar> path(socket_path);
+    far.reset(pad_of_sole_sink(element_, channel != nullptr ? channel : "", socket_path != nullptr ? socket_path : ""));
+  }
+  const Ptr<GstElement> sink(far ? gst_pad_get_parent_element(far.get()) : nullptr);
+  gchar* selector = nullptr;
+  if (sink) g_object_get(sink.get(), "device", &selector, nullptr);
+  const Ptr<gchar> owned(selector);
+  return selector != nullptr ? selector : "auto";
 }
 
 void SrcStream::announce(const std::string& channel) {
@@ -103,10 +122,10 @@ GstStructure* SrcStream::stats() {
     const std::lock_guard lock(mutex_);
     loans = loans_;
   }
-  GstStructure* made =
-      gst_structure_new("gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes",
-                        G_TYPE_UINT64, bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT,
-                        loans ? loans->count() : 0, "host-copies", G_TYPE_UINT64, output_.host_copies(), nullptr);
+  GstStructure* made = gst_structure_new(
+      "gpumapsrc-stats", "frames", G_TYPE_UINT64, frames_.load(std::memory_order_relaxed), "bytes", G_TYPE_UINT64,
+      bytes_.load(std::memory_order_relaxed), "kept-slots", G_TYPE_UINT, loans ? loans->count() : 0, "host-copies",
+      G_TYPE_UINT64, output_.host_copies(), "gpu-copies", G_TYPE_UINT64, output_.gpu_copies(), nullptr);
   if (const auto channel = this->channel()) add_latency(made, channel->log().get());
   return made;
 }

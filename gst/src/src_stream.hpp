@@ -77,6 +77,8 @@ class SrcStream {
   [[nodiscard]] bool gives_gpu_memory() const {
     return gst_pad_needs_reconfigure(pad_) != 0 || output_.gives_gpu_caps();
   }
+  /// See SrcOutput::answer_context(). From any thread.
+  [[nodiscard]] bool answer_context(GstQuery* query) { return output_.answer_context(query); }
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 
@@ -126,6 +128,8 @@ class SrcStream {
   void tell_of_no_thread() const;
 
   [[nodiscard]] std::shared_ptr<Channel> channel();
+  /// Which GPU has the slots, as far as the sink says.
+  [[nodiscard]] std::string device();
   /// The sink is in the pipeline of this element.
   [[nodiscard]] bool has_sink_beside();
 

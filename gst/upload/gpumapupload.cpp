@@ -69,6 +69,13 @@ struct UploadState {
                 .moment =
                     [this, sinkpad] {
                       return SrcOutput::Moment{.flushing = GST_PAD_IS_FLUSHING(sinkpad) != 0, .playing = playing};
+                    },
+                .device =
+                    [this, element] {
+                      GST_OBJECT_LOCK(element);
+                      std::string selector = settings.device;
+                      GST_OBJECT_UNLOCK(element);
+                      return selector;
                     }}) {}
 
   /// An upstream that cannot be asked may give anything.
@@ -245,6 +252,7 @@ gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (gpumap::gst::asks_for_gpu_memory(query)) {
     return static_cast<gboolean>(gst_pad_needs_reconfigure(pad) != 0 || self->state->output.gives_gpu_caps());
   }
+  if (self->state->output.answer_context(query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && gst_pad_is_linked(self->sinkpad) != 0) {
     return gpumap::gst::answer_caps(pad, self->sinkpad, query);
   }
@@ -308,7 +316,8 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
 GstStructure* stats(GObject* upload) {
   const UploadState& state = state_of(upload);
   GstStructure* made = state.core->stats("gpumapupload-stats");
-  gst_structure_set(made, "host-copies", G_TYPE_UINT64, state.output.host_copies(), nullptr);
+  gst_structure_set(made, "host-copies", G_TYPE_UINT64, state.output.host_copies(), "gpu-copies", G_TYPE_UINT64,
+                    state.output.gpu_copies(), nullptr);
   return made;
 }
 
@@ -320,6 +329,7 @@ std::vector<Property> upload_properties() {
   table.push_back(gpumap::gst::statistics(
       "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
       "copy-threads, copy-kernel; host-copies: frames that downstream got in host memory because it keeps so many; "
+      "gpu-copies: frames that were copied within the GPU, into CUDA memory; "
       "with stamps: latency",
       stats));
   return table;

@@ -216,6 +216,17 @@ TEST_F(Errors, WhatDoesNotFitAKernelIsSaidAtTheStart) {
   }
 }
 
+// Nobody gets CUDA memory where there is none: who takes nothing else is told why, others get what they take, too.
+TEST_F(Errors, CudaMemoryWhereThereIsNone) {
+  for (const char* way : {"gpumapupload ! ", "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! "}) {
+    Pipeline pipeline(on_new_channel(std::string(source) + way + "video/x-raw(memory:CUDAMemory) ! fakesink"));
+    EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("takes memory:CUDAMemory only"), HasSubstr("has no CUDA here"))) << way;
+    Pipeline either(on_new_channel(std::string(source) + way +
+                                   "capsfilter caps=video/x-raw(memory:CUDAMemory);video/x-raw ! fakesink"));
+    EXPECT_EQ(either.run(), "eos") << way;
+  }
+}
+
 // Bytes without caps, and a downstream that wants some: an error, not a stream that stands still.
 TEST_F(Errors, BytesWhereVideoIsWanted) {
   Pipeline pipeline(

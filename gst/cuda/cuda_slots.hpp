@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+#include <gst/video/video.h>
+
+#include <atomic>
+#include <memory>
+
+#include "gpumap/device.hpp"
+#include "gpumap/queue.hpp"
+#include "gst/cuda/cuda_library.hpp"
+#include "gst/cuda/gst_cuda_memory.hpp"
+
+namespace gpumap::gst {
+
+/// Slots as memory of GStreamer's own CUDA elements (libgstcuda): the slot itself, which is read-only and is lent until
+/// all that was put on its memory's stream before the memory goes has ended. Where that cannot be, a copy within the
+/// GPU: with GStreamer before 1.24, and where rows and planes do not lie as CUDA's textures take them, or as libgstcuda
+/// copies them for the CPU.
+/// Thread safety: one thread at a time, copies() from any.
+class CudaSlots {
+ public:
+  CudaSlots() = default;
+  ~CudaSlots();
+  CudaSlots(const CudaSlots&) = delete;
+  CudaSlots& operator=(const CudaSlots&) = delete;
+
+  /// Other caps, or another downstream: it may have another pool.
+  void forget_pool() noexcept { pool_.reset(); }
+  /// Let go of what belongs to a device. At the end of a stream.
+  void reset() noexcept;
+
+  /// `buffer` (taken), a slot with a picture of `info`, whose GstVideoMeta says how it lies where that is not the
+  /// default layout; transfer full. It is returned as it is where it has CUDA memory already. `peer_of` is the pad
+  /// whose downstream is asked for a pool where a copy is to be made. Throws Error(not_supported) where there is no
+  /// CUDA, Error(no_memory | io | device_lost).
+  [[nodiscard]] GstBuffer* convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
+  [[nodiscard]] guint64 copies() const noexcept { return copies_.load(std::memory_order_relaxed); }
+
+ private:
+  void open(const std::shared_ptr<Device>& device);
+  [[nodiscard]] GstMemory* wrap(GstMemory* slot, const GstVideoInfo& layout) const;
+  [[nodiscard]] GstBuffer* copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
+
+  std::shared_ptr<Device> device_;
+  GstCudaStream* stream_ = nullptr;
+  std::unique_ptr<Queue> queue_;  ///< for copies, from the first one on
+  CudaPool pool_;
+  std::atomic<guint64> copies_{0};
+};
+
+/// Rows of this many bytes, or a multiple, are what CUDA's textures take: for pools whose slots go to CUDA's elements.
+inline constexpr guint cuda_row_bytes = 512;
+
+}  // namespace gpumap::gst
