@@ -85,7 +85,7 @@ class GpumapMemory : public CudaPipeline {
   static std::string filled_by(const std::string& elements) {
     return fmt::format(
         "appsrc name=in caps=application/x-bytes ! {} ! application/x-bytes(memory:GPUMap) ! "
-        "appsink name=out sync=false wait-on-eos=false",
+        "appsink name=out sync=false wait-on-eos=false enable-last-sample=false",
         elements);
   }
   static GstMemory* memory_of(const Sample& sample) {
@@ -144,6 +144,7 @@ TEST_F(GpumapMemory, StreamsWaitForWhatFillsTheMemory) {
   const KernelFolder folder;
   const std::string slow =
       folder.add("slow.cu",
+                 "#include <gpumap/grid.h>\n"
                  "#include <gpumap/kernel.h>\n"
                  "extern \"C\" __global__ void slow(gpumap_frame frame) {\n"
                  "  const long long began = clock64();\n"
