@@ -53,9 +53,8 @@ void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
   FrameMemory* holder = frame_memory(memory);
   if (memory == nullptr || holder == nullptr) {
     throw Error(ErrorCode::invalid,
-                "a frame that is not in GPU memory reached gpumapkernel: put gpumapsink and gpumapsrc before it, with "
-                "nothing between gpumapsrc and gpumapkernel that changes frames on the CPU, nor a gpumapkernel whose "
-                "tee also feeds an element on the CPU");
+                "a frame that is not in GPU memory reached gpumapkernel: put gpumapupload before it (or gpumapsink and "
+                "gpumapsrc), with nothing between the two that changes frames on the CPU");
   }
   const Backend backend = launcher_->backend();
   FrameInput& frame = input.frame;

@@ -89,7 +89,7 @@ std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) 
   FrameTarget& to = made->to;
   switch (output_) {
     case FramesIn::host:
-      to.place = Place::host;
+      to.place = kernel_behind_ ? Place::device : Place::host;
       break;
     case FramesIn::ours:
       to.place = Place::device;

@@ -87,7 +87,7 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
   // Plain caps are fine: behind a tee whose other branch is on the CPU, the frames still lie in GPU memory.
   if (!is_gpu_caps(in) && !is_cuda_caps(in) && !is_vulkan_caps(in) && !is_system_caps(in)) {
     GST_ELEMENT_ERROR(trans, STREAM, WRONG_TYPE,
-                      ("gpumapkernel takes memory:GPUMap: put gpumapsink and gpumapsrc before it"),
+                      ("gpumapkernel takes memory:GPUMap: put gpumapupload before it (or gpumapsink and gpumapsrc)"),
                       ("caps %s", message_of(Ptr<gchar>(gst_caps_to_string(in)).get()).c_str()));
     state_of(trans).caps_refused = true;
     return FALSE;
@@ -159,7 +159,7 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
   if (direction == GST_PAD_SRC && asks_for_gpu_memory(query)) {
     const auto runner = runner_of(trans);
     return static_cast<gboolean>(state.downstream_changed || gst_pad_needs_reconfigure(trans->srcpad) != 0 ||
-                                 (runner && runner->output() == FramesIn::ours));
+                                 (runner && runner->gives_gpu_memory()));
   }
   if (GST_QUERY_TYPE(query) == GST_QUERY_CONTEXT) {
     const KernelSettings settings = settings_of(trans);

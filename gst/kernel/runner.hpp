@@ -44,6 +44,13 @@ class KernelRunner {
   void set_caps(const GstCaps* in, const GstCaps* out);
   /// Whether what follows knows raw video in GStreamer's default layout alone.
   void set_default_layout_only(bool only) noexcept { default_layout_only_ = only; }
+  /// A gpumapkernel is among what takes the output under plain caps, behind a tee: it lies in GPU memory all the same,
+  /// where the others map it.
+  void set_kernel_behind(bool behind) noexcept { kernel_behind_ = behind; }
+  /// Whether frames go out in memory of ours on the GPU. From any thread.
+  [[nodiscard]] bool gives_gpu_memory() const noexcept {
+    return output_ == FramesIn::ours || (output_ == FramesIn::host && kernel_behind_);
+  }
   /// `out` (both transfer full) as what follows knows it. Throws Error.
   [[nodiscard]] GstBuffer* as_downstream_reads(GstBuffer* out) const;
   [[nodiscard]] FramesIn input() const noexcept { return input_; }    ///< of the caps; from any thread
@@ -183,6 +190,7 @@ class KernelRunner {
   VulkanFrames vulkan_;
   std::uint64_t foreign_sequence_ = 0;  ///< frames in memory of others have no channel that counts them
   bool default_layout_only_ = false;
+  std::atomic<bool> kernel_behind_{false};
   Continuity continuity_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give

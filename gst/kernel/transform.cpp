@@ -53,9 +53,13 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   if (!state_of(trans).downstream_changed.exchange(false)) return;
   GstCaps* caps = gst_pad_get_current_caps(trans->srcpad);
   if (caps == nullptr) return;
-  const bool default_only = is_system_caps(caps) && !peer_reads_video_meta(trans->srcpad, caps);
-  GST_DEBUG_OBJECT(trans, "downstream %s", default_only ? "gets frames without padding" : "gets frames as they are");
+  const bool plain = is_system_caps(caps);
+  const bool default_only = plain && !peer_reads_video_meta(trans->srcpad, caps);
+  const bool kernel_behind = plain && peer_reads_gpu_memory(trans->srcpad);
+  GST_DEBUG_OBJECT(trans, "downstream gets frames %s, in %s memory", default_only ? "without padding" : "as they are",
+                   kernel_behind || !plain ? "GPU" : "ordinary");
   runner.set_default_layout_only(default_only);
+  runner.set_kernel_behind(kernel_behind);
   runner.vulkan().drop_pool();  // who follows now may be on another device
   gst_caps_unref(caps);
 }

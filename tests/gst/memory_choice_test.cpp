@@ -119,6 +119,45 @@ TEST(MemoryChoice, OneTeeFeedsAKernelAndAnElementOnTheCpu) {
   }
 }
 
+// So behind a kernel: what it gives stays on the GPU for the second one, and the CPU fetches it.
+TEST(MemoryChoice, OneTeeBehindAKernelFeedsAKernelAndAnElementOnTheCpu) {
+  for (const auto& [kernel, format] : {std::pair{"identity", "I420"}, {"convert ! video/x-raw,format=RGBA", "NV12"}}) {
+    SCOPED_TRACE(kernel);
+    const auto made = [&, kernel = std::string(kernel)](const std::string& after) {
+      return on_new_channel(
+          "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=" + kernel +
+          " ! " + after);
+    };
+    Pipeline pipeline(
+        made("tee name=t ! queue ! gpumapkernel name=second kernel=checksum ! fakesink sync=false async=false "
+             "t. ! queue ! video/x-raw ! appsink name=out sync=false"));
+    Pipeline alone(made("appsink name=out sync=false"));
+    const Caps caps = video_caps(format, 322, 8);
+    for (Pipeline* one : {&pipeline, &alone}) {
+      gst_app_src_set_caps(one->appsrc(), caps.get());
+      ASSERT_NE(one->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    }
+    std::vector<std::uint64_t> checksums;
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      const Data data = random_data(frame_bytes(caps.get()), i);
+      for (Pipeline* one : {&pipeline, &alone}) push(one->appsrc(), new_buffer(data, i * GST_MSECOND));
+      const Sample sample = pull(pipeline.appsink());
+      const Sample wanted = pull(alone.appsink());
+      ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+      ASSERT_NE(wanted, nullptr) << alone.wait(1ms);
+      EXPECT_TRUE(is_system_caps(gst_sample_get_caps(sample.get())));
+      const Data seen = data_of(gst_sample_get_buffer(sample.get()));
+      EXPECT_EQ(seen, data_of(gst_sample_get_buffer(wanted.get()))) << i;
+      checksums.push_back(checksum_of(seen));
+    }
+    gst_app_src_end_of_stream(pipeline.appsrc());
+    ASSERT_EQ(pipeline.wait(), "eos");
+    std::vector<std::uint64_t> results;
+    for (const Result& result : pipeline.results()) results.push_back(result.checksum);
+    EXPECT_EQ(results, checksums);
+  }
+}
+
 // An element that listens to caps would begin anew at each change of a branch.
 TEST(MemoryChoice, CapsForATeeDoNotGoToAndFro) {
   Pipeline pipeline(
@@ -174,7 +213,7 @@ TEST(MemoryChoice, AloneAKernelGetsGpuMemory) {
 
 TEST(MemoryChoice, FramesInOrdinaryMemoryAreAnError) {
   Pipeline pipeline("videotestsrc ! video/x-raw,format=RGB,width=33,height=7 ! gpumapkernel name=kernel ! fakesink");
-  EXPECT_THAT(pipeline.run(), ::testing::HasSubstr("put gpumapsink and gpumapsrc before it"));
+  EXPECT_THAT(pipeline.run(), ::testing::HasSubstr("put gpumapupload before it"));
   EXPECT_EQ(pipeline.culprit(), "kernel");
 }
 
