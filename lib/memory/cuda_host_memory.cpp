@@ -7,7 +7,6 @@
 #include "device/cuda_driver.hpp"
 #include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
-#include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
 
 namespace gpumap {
@@ -18,7 +17,6 @@ class CudaHostMapping final : public GpuMapping {
  public:
   CudaHostMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)
       : GpuMapping(std::move(device), options), context_(*device_->cuda()), share_(reserve_page_locked(options.bytes)) {
-    const TimedStep step(MappingStep::allocate);
     set_memory_coherent(true);
     const auto& driver = context_.driver();
     const CudaContext::Scope scope(context_);
@@ -36,7 +34,6 @@ class CudaHostMapping final : public GpuMapping {
   }
 
   ~CudaHostMapping() override {
-    const TimedStep step(MappingStep::free);
     if (const CudaFreeScope scope(context_); scope) context_.driver().cuMemFreeHost(host_);
   }
 

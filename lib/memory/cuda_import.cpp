@@ -6,7 +6,6 @@
 
 #include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
-#include "memory/mapping_steps.hpp"
 
 namespace gpumap {
 
@@ -48,7 +47,6 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
 }
 
 CudaImport::~CudaImport() {
-  const TimedStep step(MappingStep::drop_import);
   const OneAtATime lock = one_at_a_time();
   if (const CudaFreeScope scope(context_); scope) release();
 }

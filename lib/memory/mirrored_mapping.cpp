@@ -12,7 +12,6 @@
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "memory/mapping_steps.hpp"
 #include "memory/vulkan_staging.hpp"
 
 namespace gpumap {
@@ -74,7 +73,6 @@ class PageableMapping final : public MirroredMapping {
  public:
   PageableMapping(std::shared_ptr<GpuDevice> device, const MappingOptions& options)
       : MirroredMapping(std::move(device), options) {
-    const TimedStep step(MappingStep::allocate);
     constexpr std::size_t page = 4096;
     host_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (options.bytes + page - 1) / page * page)));
     if (!host_) {
@@ -82,11 +80,6 @@ class PageableMapping final : public MirroredMapping {
                   "lower slots or slot-size");
     }
     set_memory_coherent(true);
-  }
-
-  ~PageableMapping() override {
-    const TimedStep step(MappingStep::free);
-    host_.reset();
   }
 
   [[nodiscard]] std::byte* host() const noexcept override { return host_.get(); }

@@ -9,7 +9,6 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/fence.hpp"
-#include "memory/mapping_steps.hpp"
 #include "memory/page_locked.hpp"
 
 namespace gpumap {
@@ -82,7 +81,6 @@ Budget::Share reserve_window(VulkanContext& context, std::uint64_t bytes) {
 VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, std::uint64_t bytes,
                                    bool require_coherent)
     : stuck(&context.stuck_work()) {
-  TimedStep step(MappingStep::allocate);
   context.health().check();
   if (bytes > context.max_allocation()) {
     throw Error(ErrorCode::no_memory,
@@ -134,7 +132,6 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     coherent = static_cast<bool>(properties & Property::eHostCoherent);
     address = context.device().getBufferAddress({*buffer});
     if (placement != Placement::device) {
-      step.next(MappingStep::map);
       host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
     }
   } catch (const vk::SystemError& error) {
@@ -155,7 +152,6 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
 }
 
 VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) : stuck(&context.stuck_work()) {
-  TimedStep step(MappingStep::allocate);
   context.health().check();
   const auto refuse = [&context](const std::string& what) {
     throw Error(ErrorCode::invalid, fmt::format("{}: memory of another process {}: use the same driver on both sides",
@@ -194,7 +190,6 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) :
     memory_type = from.memory_type;
     coherent = static_cast<bool>(types.memoryTypes[memory_type].propertyFlags & Property::eHostCoherent);
     address = context.device().getBufferAddress({*buffer});
-    step.next(MappingStep::map);
     host = static_cast<std::byte*>(memory.mapMemory(0, VK_WHOLE_SIZE));
   } catch (const vk::SystemError& error) {
     context.fail(error, fmt::format("importing {} of another process", format_bytes(from.allocation_bytes)));
@@ -203,7 +198,6 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, MemoryExport& from) :
 
 VulkanAllocation::~VulkanAllocation() {
   if (!*memory) return;  // moved from
-  const TimedStep step(MappingStep::free);
   if (stuck->any()) {
     keep_for_good(std::make_shared<const VulkanAllocation>(std::move(*this)));
     return;

@@ -11,7 +11,6 @@
 #include "memory/bar_read.hpp"
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "memory/mapping_steps.hpp"
 #include "memory/vulkan_allocation.hpp"
 #include "memory/vulkan_staging.hpp"
 
@@ -56,7 +55,6 @@ class VulkanMapping final : public GpuMapping {
   }
 
   void import_to_cuda(UniqueFd fd) {
-    const TimedStep step(MappingStep::import_to_cuda);
     import_ = std::make_unique<CudaImport>(*device_->cuda(), std::move(fd), allocation_.memory_bytes);
   }
 

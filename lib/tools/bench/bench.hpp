@@ -10,7 +10,6 @@
 #include <gpumap/kernel.hpp>
 #include <gpumap/memory.hpp>
 #include <gpumap/queue.hpp>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -89,12 +88,8 @@ struct Series {
 struct Plot {
   std::string title, x_label, y_label;
   bool log_x = true, log_y = true;
-  enum class Style { lines, bars } style = Style::lines;  ///< bars: x doubles from one to the next
   std::vector<Series> series{};
 };
-
-/// Counts by powers of two: bucket b holds [2^b, 2^(b+1)) ns.
-[[nodiscard]] std::map<unsigned, std::size_t> log2_buckets(const std::vector<std::int64_t>& ns);
 
 struct ModeReport {
   std::string mode, what;  ///< "frame", and in a sentence what its times are
@@ -107,7 +102,6 @@ struct ModeReport {
 
 // The modes. They throw gpumap::Error, or std::runtime_error for bytes that arrived changed.
 [[nodiscard]] nlohmann::json run_bw(Context& context);
-[[nodiscard]] nlohmann::json run_api(Context& context);
 [[nodiscard]] nlohmann::json run_frame(Context& context);
 [[nodiscard]] nlohmann::json run_pingpong(Context& context);
 [[nodiscard]] nlohmann::json run_launch(Context& context);

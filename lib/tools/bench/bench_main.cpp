@@ -48,9 +48,11 @@ struct Mode {
   nlohmann::json (*run)(Context&);
 };
 constexpr std::array modes{
-    Mode{"stalls", run_stalls},   Mode{"ring", run_ring},   Mode{"link", run_link},     Mode{"bw", run_bw},
-    Mode{"api", run_api},         Mode{"frame", run_frame}, Mode{"launch", run_launch}, Mode{"pingpong", run_pingpong},
-    Mode{"kernels", run_kernels}, Mode{"spans", run_spans},
+    Mode{"stalls", run_stalls},     Mode{"ring", run_ring},
+    Mode{"link", run_link},         Mode{"bw", run_bw},
+    Mode{"frame", run_frame},       Mode{"launch", run_launch},
+    Mode{"pingpong", run_pingpong}, Mode{"kernels", run_kernels},
+    Mode{"spans", run_spans},
 };
 
 std::vector<std::string> mode_names() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
-#include <bit>
-
 #include "bench.hpp"
 
 namespace bench {
@@ -28,13 +26,8 @@ nlohmann::json to_json(const Row& row) {
 }
 
 nlohmann::json to_json(const Plot& plot) {
-  nlohmann::json made{{"title", plot.title},
-                      {"x_label", plot.x_label},
-                      {"y_label", plot.y_label},
-                      {"log_x", plot.log_x},
-                      {"log_y", plot.log_y},
-                      {"style", plot.style == Plot::Style::lines ? "lines" : "bars"},
-                      {"series", nlohmann::json::array()}};
+  nlohmann::json made{{"title", plot.title}, {"x_label", plot.x_label}, {"y_label", plot.y_label},
+                      {"log_x", plot.log_x}, {"log_y", plot.log_y},     {"series", nlohmann::json::array()}};
   for (const Series& series : plot.series) {
     if (!series.points.empty()) made["series"].push_back({{"name", series.name}, {"points", series.points}});
   }
@@ -59,14 +52,6 @@ void set_ratios(std::vector<Row>& rows) {
       row.against = other.threads > 1 ? fmt::format("{}, {} threads", other.path, other.threads) : other.path;
     }
   }
-}
-
-std::map<unsigned, std::size_t> log2_buckets(const std::vector<std::int64_t>& ns) {
-  std::map<unsigned, std::size_t> counts;
-  for (const std::int64_t time : ns) {
-    ++counts[static_cast<unsigned>(std::bit_width(static_cast<std::uint64_t>(time > 0 ? time : 1)) - 1)];
-  }
-  return counts;
 }
 
 nlohmann::json make_report(const ModeReport& report) {

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -37,18 +35,14 @@ std::string literal(const std::string& text) {
 class Panel {
  public:
   Panel(const nlohmann::json& plot, std::string title, int number)
-      : plot_(plot), title_(std::move(title)), number_(number), bars_(plot.at("style") == "bars") {}
+      : plot_(plot), title_(std::move(title)), number_(number) {}
 
   std::string draw() {
     add("reset\nset grid\nset title {}\nset xlabel {}\nset ylabel {}\n", literal(title_),
         literal(plot_.at("x_label").get<std::string>()), literal(plot_.at("y_label").get<std::string>()));
     add("set key at graph 1.02, graph 1 left top vertical Left reverse samplen 2 font ',11'\nset format y '%g'\n"
         "set lmargin 9\nset rmargin 28\n");
-    if (bars_) {
-      set_bar_axis();
-    } else {
-      set_line_axes();
-    }
+    set_line_axes();
     if (plot_.at("log_y").get<bool>()) {
       add("set logscale y\n");
     } else {
@@ -62,8 +56,8 @@ class Panel {
       // What the project adds is drawn thick.
       const bool ours = name == "bar" || name.rfind("bar,", 0) == 0 || name.rfind("BAR,", 0) == 0;
       add("{}{} with {} lc rgb '{}' title {}", separator, block(i),
-          bars_ ? "boxes fill solid 0.7" : fmt::format("linespoints pt {} ps 0.6 lw {}", i + 4, ours ? 3.0 : 1.2),
-          colours[i % colours.size()], literal(name));
+          fmt::format("linespoints pt {} ps 0.6 lw {}", i + 4, ours ? 3.0 : 1.2), colours[i % colours.size()],
+          literal(name));
       separator = ", ";
     }
     add("\n");
@@ -83,33 +77,10 @@ class Panel {
     if (plot_.at("x_label") == "bytes") add("set format x '%.0b %BB'\nset xtics 1,4 rotate by -35 font ',10'\n");
   }
 
-  /// Clusters around whole numbers, one for each power of two.
-  void set_bar_axis() {
-    std::map<int, double> buckets;
-    for (const auto& series : plot_.at("series")) {
-      for (const auto& point : series.at("points"))
-        buckets[power(point.at(0).get<double>())] = point.at(0).get<double>();
-    }
-    if (buckets.empty()) return;
-    std::string tics;
-    for (const auto& [at, start] : buckets) tics += fmt::format("{}'{}' {}", tics.empty() ? "" : ",", label(start), at);
-    add("set xtics ({}) rotate by -35 font ',10'\nset boxwidth {}\nset xrange [{}:{}]\n", tics, width(),
-        buckets.begin()->first - 1, buckets.rbegin()->first + 1);
-  }
-  [[nodiscard]] static std::string label(double start) {
-    constexpr double long_enough = 100;
-    return start >= long_enough ? fmt::format("{:.0f}", start) : fmt::format("{:.3g}", start);
-  }
-  [[nodiscard]] static int power(double start) { return static_cast<int>(std::lround(std::log2(start))); }
-  [[nodiscard]] double width() const { return 0.85 / static_cast<double>(plot_.at("series").size()); }
-
   void add_data(const nlohmann::json& series, std::size_t i) {
     add("{} << EOD\n", block(i));
-    const double shift =
-        (static_cast<double>(i) - static_cast<double>(series.size() - 1) / 2) * width();  // beside the others
     for (const auto& point : series[i].at("points")) {
-      const auto x = point.at(0).get<double>();
-      add("{} {}\n", bars_ ? power(x) + shift : x, point.at(1).get<double>());
+      add("{} {}\n", point.at(0).get<double>(), point.at(1).get<double>());
     }
     add("EOD\n");
   }
@@ -117,7 +88,6 @@ class Panel {
   const nlohmann::json& plot_;
   std::string title_;
   int number_;
-  bool bars_;
   std::string script_;
 };
 
