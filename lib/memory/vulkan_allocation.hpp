@@ -16,7 +16,7 @@ namespace gpumap {
 /// One buffer on dedicated memory of its own, mapped where its placement has a host side.
 struct VulkanAllocation {
   const StuckWork* stuck;  ///< of its context
-  Budget::Share share;  ///< of the BAR window for Placement::bar, of page-locked memory for Placement::host
+  Budget::Share share;     ///< of the BAR window for Placement::bar, of page-locked memory for Placement::host
   vk::raii::DeviceMemory memory{nullptr};
   vk::raii::Buffer buffer{nullptr};  ///< declared after its memory: destroyed before it
   std::uint64_t memory_bytes = 0;    ///< of the VkDeviceMemory

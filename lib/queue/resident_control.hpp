@@ -63,9 +63,9 @@ class Stay final : private Residents::Guest {
   std::shared_ptr<const void> owner_;   ///< of the kernel that is on the GPU; null: none
   Clock::time_point came_, idle_look_;  ///< when it came, and when it may be found idle
   std::array<std::uint32_t, 3> threads_{};
-  std::uint32_t blocks_ = 0, room_ = 0;  ///< of what is there: blocks, and how many could be
+  std::uint32_t blocks_ = 0, room_ = 0;            ///< of what is there: blocks, and how many could be
   Residents::Room found_ = Residents::Room::free;  ///< when it came
-  bool used_ = false;  ///< since the last look
+  bool used_ = false;                              ///< since the last look
 };
 
 }  // namespace gpumap
