@@ -33,9 +33,18 @@ struct Crop {
 [[nodiscard]] GstCaps* transform_converted_caps(const DeclaredCaps& declared, const std::string& params,
                                                 GstPadDirection direction, const GstCaps* caps);
 
+/// What of `others` has the format that the kernel makes first where downstream leaves a choice (transfer full): with
+/// colours and alpha rather than without, and RGB rather than YUV. Of another kernel's, or of tensors, all.
+[[nodiscard]] GstCaps* prefer_format(const DeclaredCaps& declared, GstCaps* others);
+
+/// Throws Error(invalid) where `out`, of a kernel that converts, says that chroma lies where it is not made.
+void check_chroma_site(const DeclaredCaps& declared, const GstCaps* in, const GstCaps* out);
+
 /// Say of the output `out` of a kernel that converts, which downstream left open, what primaries and transfer function
-/// it has: those of the input, where that says so, in full range. Where they are the input's, hand its
-/// mastering-display-info and content-light-level on, too. Of another kernel's nothing.
+/// it has: those of the input, where that says so. RGB and GRAY8 have full range; YUV keeps the input's matrix and
+/// range where that is YUV, too. Where primaries and transfer function are the input's, hand its
+/// mastering-display-info and content-light-level on. Say where chroma lies that pixels share. Of another kernel's
+/// output say nothing.
 void add_colorimetry(const DeclaredCaps& declared, const GstCaps* in, GstCaps* out);
 
 }  // namespace gpumap::gst

@@ -223,10 +223,11 @@ GstCaps* of_each(const GstCaps* one, StructureOf structure_of) {
 
 }  // namespace
 
-DeclaredCaps caps_of(const Declaration& declaration) {
+DeclaredCaps caps_of(const Declaration& declaration, bool builtin) {
   DeclaredCaps caps{.input = declaration.input,
                     .output = declaration.output,
                     .converted = declaration.converted,
+                    .builtin = builtin,
                     .tensors = declaration.output_tensors,
                     .tensor_group = declaration.tensor_group};
   const std::vector<std::string_view> mentioned = variables_in(caps.output);
@@ -265,7 +266,7 @@ std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& 
 
 DeclaredCaps declared_caps(const KernelSettings& settings) {
   try {
-    DeclaredCaps declared = caps_of(declaration_of(settings));
+    DeclaredCaps declared = caps_of(declaration_of(settings), settings.location.empty());
     if (!settings.location.empty()) check_declared_caps(declared, settings.params);
     return declared;
   } catch (const Error&) {

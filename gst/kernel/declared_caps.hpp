@@ -19,6 +19,7 @@ struct DeclaredCaps {
   std::string input;       ///< empty: any
   std::string output;      ///< empty: as the input
   bool converted = false;  ///< instead of `output`: see converted_caps.hpp
+  bool builtin = false;    ///< not of the user's
   /// Of which `output` or a crop is made; empty where it is of none.
   std::vector<DeclaredParameter> params;
   std::vector<DeclaredTensor> tensors;  ///< that go with each frame: see tensor_caps.hpp
@@ -27,7 +28,7 @@ struct DeclaredCaps {
   /// The same caps come of both: initial values and limits of other parameters than those in question may differ.
   [[nodiscard]] bool operator==(const DeclaredCaps& other) const;
 };
-[[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration);
+[[nodiscard]] DeclaredCaps caps_of(const Declaration& declaration, bool builtin = false);
 /// What the kernel takes and gives. Reads its file; what is wrong with that is told when it is to run.
 [[nodiscard]] DeclaredCaps declared_caps(const KernelSettings& settings);
 

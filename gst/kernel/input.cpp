@@ -44,6 +44,9 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
   frame.pts = time_or_none(GST_BUFFER_PTS(in));
   frame.duration = time_or_none(GST_BUFFER_DURATION(in));
   frame.by_field = in_format_.has_chroma_by_field(in);
+  if (declared_.converted) {
+    frame.by_field = (frame.by_field || out_format_.has_chroma_by_field(in)) && out_format_.has_room_by_field();
+  }
   frame.trace = trace_of(in);
   return made;
 }

@@ -61,7 +61,7 @@ GstCaps* fixate_caps(GstBaseTransform* trans, GstPadDirection direction, GstCaps
   const DeclaredCaps declared = caps_in_force(settings, runner.get());
   GST_DEBUG_OBJECT(trans, "for %" GST_PTR_FORMAT " downstream takes %" GST_PTR_FORMAT, static_cast<void*>(caps),
                    static_cast<void*>(others));
-  others = nearest_memory(trans->srcpad, others);
+  others = prefer_format(declared, nearest_memory(trans->srcpad, others));
   others = gst_caps_make_writable(fixate_size(declared, settings.params, caps, others));
   fixate_rate(others, caps);
   others = gst_caps_make_writable(kernel_parent_class()->fixate_caps(trans, direction, caps, others));

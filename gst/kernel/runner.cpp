@@ -36,7 +36,7 @@ std::unique_ptr<KernelLauncher> load(const KernelSettings& settings, std::shared
   const auto declared = std::make_shared<std::optional<DeclaredCaps>>();
   // A later version of the file is checked in a thread of its own: what it shares with this is written once, before.
   const PlanCheck check = [declared, params = settings.params, late = settings.late_results](const KernelPlan& plan) {
-    DeclaredCaps caps = caps_of(plan.declaration);
+    DeclaredCaps caps = caps_of(plan.declaration, plan.builtin != nullptr);
     check_declared_caps(caps, params);
     check_analytics(plan.source.name, plan.declaration, late);
     if (!*declared) {
@@ -111,12 +111,14 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   vulkan_.set_caps(in, out);
   check_picture_size(in);
   check_picture_size(out);
+  check_chroma_site(declared_, in, out);
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
   tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
   const auto [rate, scale] = frame_rate_of(in);
-  launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale);
+  launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
+                        out_format_.color_from_rgb());
   in_caps_.reset(gst_caps_copy(in));
   out_caps_.reset(gst_caps_copy(out));
   begin();

@@ -45,6 +45,16 @@ gpumap_u32 video_format(GstVideoFormat format) {
       return GPUMAP_FORMAT_GRAY8;
     case GST_VIDEO_FORMAT_GRAY16_LE:
       return GPUMAP_FORMAT_GRAY16;
+    case GST_VIDEO_FORMAT_Y42B:
+      return GPUMAP_FORMAT_Y42B;
+    case GST_VIDEO_FORMAT_Y444:
+      return GPUMAP_FORMAT_Y444;
+    case GST_VIDEO_FORMAT_I420_10LE:
+      return GPUMAP_FORMAT_I420_10;
+    case GST_VIDEO_FORMAT_Y444_10LE:
+      return GPUMAP_FORMAT_Y444_10;
+    case GST_VIDEO_FORMAT_P016_LE:
+      return GPUMAP_FORMAT_P016;
     default:
       return GPUMAP_FORMAT_VIDEO_OTHER;
   }
@@ -63,6 +73,12 @@ gpumap_u32 audio_format(GstAudioFormat format) {
     default:
       return GPUMAP_FORMAT_AUDIO_OTHER;
   }
+}
+
+/// Up to the last row of chroma, in a picture of `height` rows each of whose fields has its own, in turns.
+std::size_t chroma_rows_by_field(std::size_t height) {
+  const std::size_t upper = ((height + 1) / 2 + 1) / 2, lower = (height / 2 + 1) / 2;
+  return std::max(2 * upper - 1, 2 * lower);
 }
 
 std::size_t round_up_4(std::size_t count) {
@@ -158,7 +174,7 @@ void FrameFormat::set_picture(gpumap_u32 format, const GstStructure* size_of, st
   bytes_per_sample_ = 0;
 }
 
-gpumap_color FrameFormat::color() const noexcept {
+std::pair<ColorMatrix, ColorRange> FrameFormat::colorimetry() const noexcept {
   const GstVideoColorimetry& colorimetry = video_info_.colorimetry;
   ColorMatrix matrix = ColorMatrix::bt601;
   switch (colorimetry.matrix) {
@@ -180,19 +196,39 @@ gpumap_color FrameFormat::color() const noexcept {
     default:
       break;
   }
-  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_) || GST_VIDEO_INFO_IS_GRAY(&video_info_)) matrix = ColorMatrix::rgb;
+  const bool is_gray = video_ && GST_VIDEO_INFO_IS_GRAY(&video_info_);
+  if (!video_ || GST_VIDEO_INFO_IS_RGB(&video_info_)) matrix = ColorMatrix::rgb;
+  if (is_gray && matrix == ColorMatrix::rgb) matrix = ColorMatrix::bt601;
   const bool limited = colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ||
-                       (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb);
-  return color_matrix(matrix, limited ? ColorRange::limited : ColorRange::full, bits_);
+                       (colorimetry.range == GST_VIDEO_COLOR_RANGE_UNKNOWN && matrix != ColorMatrix::rgb && !is_gray);
+  return {matrix, limited ? ColorRange::limited : ColorRange::full};
+}
+
+gpumap_color FrameFormat::color() const noexcept {
+  const auto [matrix, range] = colorimetry();
+  // Of brightness alone there are three alike.
+  return color_matrix(video_ && GST_VIDEO_INFO_IS_GRAY(&video_info_) ? ColorMatrix::rgb : matrix, range, bits_);
+}
+
+gpumap_color FrameFormat::color_from_rgb() const noexcept {
+  const auto [matrix, range] = colorimetry();
+  return gpumap::color_from_rgb(matrix, range, bits_);
 }
 
 bool FrameFormat::has_chroma_by_field(const GstBuffer* frame) const noexcept {
-  if (format_ != GPUMAP_FORMAT_NV12 && format_ != GPUMAP_FORMAT_I420 && format_ != GPUMAP_FORMAT_P010) return false;
-  // GStreamer lays P010 out without the last row of the second field's chroma where these are odd in number.
-  if (format_ == GPUMAP_FORMAT_P010 && height_ % 4 == 2) return false;
+  const bool is_known = video_ && format_ != GPUMAP_FORMAT_VIDEO_OTHER;
+  if (!is_known || GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, 1) == GST_VIDEO_INFO_HEIGHT(&video_info_)) return false;
+  if (!has_room_by_field()) return false;
   const GstVideoInterlaceMode mode = GST_VIDEO_INFO_INTERLACE_MODE(&video_info_);
   if (mode == GST_VIDEO_INTERLACE_MODE_MIXED) return GST_BUFFER_FLAG_IS_SET(frame, GST_VIDEO_BUFFER_FLAG_INTERLACED);
   return mode == GST_VIDEO_INTERLACE_MODE_INTERLEAVED;
+}
+
+bool FrameFormat::has_room_by_field() const noexcept {
+  if (!video_ || GST_VIDEO_INFO_N_PLANES(&video_info_) < 2) return true;
+  const bool is_last = GST_VIDEO_INFO_N_PLANES(&video_info_) == 2;
+  const std::size_t end = is_last ? video_info_.size : video_info_.offset[2];
+  return end - video_info_.offset[1] >= chroma_rows_by_field(height_) * static_cast<std::size_t>(video_info_.stride[1]);
 }
 
 std::optional<std::size_t> FrameFormat::end_of_tiles(const GstVideoMeta& meta, std::size_t bytes) const {
@@ -220,9 +256,8 @@ std::optional<std::size_t> FrameFormat::end_of_rows(const GstVideoMeta& meta, st
     std::size_t length = palette_bytes;
     if (plane != 1 || !GST_VIDEO_FORMAT_INFO_HAS_PALETTE(video_info_.finfo)) {
       auto rows = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_HEIGHT(&video_info_, component));
-      // Where chroma is kept by field, each field has its own half of the rows: an even number in all.
-      const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && format_ != GPUMAP_FORMAT_P010;
-      if (rows < height_ && is_by_field) rows += rows % 2;
+      const bool is_by_field = GST_VIDEO_INFO_IS_INTERLACED(&video_info_) && has_room_by_field();
+      if (rows < height_ && is_by_field) rows = chroma_rows_by_field(height_);
       auto row_bytes = static_cast<std::size_t>(GST_VIDEO_INFO_COMP_WIDTH(&video_info_, component)) *
                        static_cast<std::size_t>(GST_VIDEO_INFO_COMP_PSTRIDE(&video_info_, component));
       if (format_ == GPUMAP_FORMAT_V210) row_bytes = (std::size_t{width_} + 5) / 6 * 16;  // no whole bytes a pixel

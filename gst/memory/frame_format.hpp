@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <utility>
 
+#include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel_launcher.hpp"
 
@@ -39,9 +41,15 @@ class FrameFormat {
   [[nodiscard]] std::size_t image_bytes() const noexcept { return image_bytes_; }
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
+  /// For video output: how red, green and blue become its components.
+  [[nodiscard]] gpumap_color color_from_rgb() const noexcept;
 
   /// True where `frame` is interlaced and two rows of the same field, not of the same picture, share a row of chroma.
   [[nodiscard]] bool has_chroma_by_field(const GstBuffer* frame) const noexcept;
+
+  /// Whether GStreamer's layout has room for rows of chroma that belong to a field each: of P010 and P016 it leaves the
+  /// last one out where those of a field are odd in number.
+  [[nodiscard]] bool has_room_by_field() const noexcept;
 
   /// Where the last row of the picture ends as `meta` lays it out. Throws Error(invalid) where that is beyond `bytes`
   /// bytes: planes and strides come from upstream, and a kernel follows them unchecked.
@@ -51,6 +59,8 @@ class FrameFormat {
   [[nodiscard]] gpumap_view view(std::uint64_t address, std::size_t bytes, const GstVideoMeta* meta) const;
 
  private:
+  /// How video components relate to red, green and blue.
+  [[nodiscard]] std::pair<ColorMatrix, ColorRange> colorimetry() const noexcept;
   void read_video(const GstCaps* caps);
   void read_audio(const GstCaps* caps);
   void read_bayer(const GstStructure* structure);

@@ -57,6 +57,11 @@ const uint GPUMAP_FORMAT_BAYER16_BGGR = 18;
 const uint GPUMAP_FORMAT_BAYER16_GBRG = 19;
 const uint GPUMAP_FORMAT_BAYER16_GRBG = 20;
 const uint GPUMAP_FORMAT_BAYER16_RGGB = 21;
+const uint GPUMAP_FORMAT_Y42B = 22;
+const uint GPUMAP_FORMAT_Y444 = 23;
+const uint GPUMAP_FORMAT_I420_10 = 24;
+const uint GPUMAP_FORMAT_Y444_10 = 25;
+const uint GPUMAP_FORMAT_P016 = 26;
 const uint GPUMAP_FORMAT_VIDEO_OTHER = 63;
 const uint GPUMAP_FORMAT_RGB_F32_PLANAR = 64;
 const uint GPUMAP_FORMAT_RGB_F16_PLANAR = 65;
@@ -131,6 +136,8 @@ struct gpumap_frame {
 
   gpumap_tensor in_tensors[GPUMAP_MAX_TENSORS];
   gpumap_tensor out_tensors[GPUMAP_MAX_TENSORS];
+
+  gpumap_color out_color;
 };
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer gpumap_frame_at {

@@ -239,10 +239,12 @@ std::string KernelLauncher::refresh_tables() {
 }
 
 void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color,
-                                std::uint32_t frame_rate, std::uint32_t frame_rate_scale) {
+                                std::uint32_t frame_rate, std::uint32_t frame_rate_scale,
+                                const gpumap_color& out_color) {
   in_ = in;
   out_ = out;
   frame_.color = color;
+  frame_.out_color = out_color;
   frame_.frame_rate = frame_rate;
   frame_.frame_rate_scale = frame_rate_scale;
   check_shortening(declaration_);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <optional>
+#include <string_view>
 
 #include "builtin_reference.hpp"
 #include "gpumap/color.hpp"
@@ -49,14 +51,22 @@ struct Conversion {
   }
 };
 
-/// The bytes of `sample` against the reference.
+/// The bytes of `sample` against the reference. `coding` is of outputs in formats of luma.
 void expect_picture(const Layout& in, const Data& data, const gpumap_color& color, const reference::Crop& crop,
-                    const Layout& out, GstSample* sample, const std::array<float, 6>& params) {
+                    const Layout& out, GstSample* sample, const std::array<float, 6>& params,
+                    const std::optional<reference::Coding>& coding = {}) {
   const Data got = data_of(gst_sample_get_buffer(sample));
   ASSERT_EQ(got.size(), out.bytes);
   double worst = 0;
   for (std::size_t y = 0; y < out.height; ++y) {
     for (std::size_t x = 0; x < out.width; ++x) {
+      if (coding) {
+        const auto rgb_at = [&](std::size_t column, std::size_t row) {
+          return reference::wide_rgb(color, reference::resampled(in, data, crop, column, row, out.width, out.height));
+        };
+        worst = std::max(worst, reference::luma_difference(out, got, *coding, x, y, rgb_at));
+        continue;
+      }
       const auto component = reference::resampled(in, data, crop, x, y, out.width, out.height);
       const auto rgb = reference::rgb(color, component);
       for (std::size_t c = 0; c < 4; ++c) {
@@ -82,12 +92,36 @@ struct Output {
   const char* caps;
   std::uint32_t format;
   bool rows_of_4;
+  std::optional<reference::Coding> coding = {};
 };
+/// As GStreamer lays it out.
+Layout layout_of(const Output& output, std::uint32_t width, std::uint32_t height) {
+  if (!output.coding) return packed(output.format, width, height, output.rows_of_4);
+  GstVideoInfo info;
+  const std::string_view caps = output.caps;
+  const std::string name(caps.substr(caps.find('=') + 1));
+  gst_video_info_set_format(&info, gst_video_format_from_string(name.c_str()), width, height);
+  Layout layout{.format = output.format, .width = width, .height = height, .planes = {}, .bytes = info.size};
+  for (guint i = 0; i < GST_VIDEO_INFO_N_PLANES(&info); ++i) {
+    layout.planes.push_back({info.offset[i], 0, 0, static_cast<std::size_t>(info.stride[i])});
+  }
+  return layout;
+}
 constexpr std::array outputs{
     Output{"video/x-raw,format=RGBA", GPUMAP_FORMAT_RGBA, true},
     Output{"video/x-raw,format=BGRA", GPUMAP_FORMAT_BGRA, true},
     Output{"video/x-raw,format=RGB", GPUMAP_FORMAT_RGB, true},
-    Output{"video/x-raw,format=GRAY8", GPUMAP_FORMAT_GRAY8, true},
+    Output{"video/x-raw,format=GRAY8", GPUMAP_FORMAT_GRAY8, true, reference::Coding{}},
+    Output{"video/x-raw,format=NV12", GPUMAP_FORMAT_NV12, true,
+           reference::Coding{ColorMatrix::bt709, ColorRange::limited, 8, 2, 2}},
+    Output{"video/x-raw,format=I420", GPUMAP_FORMAT_I420, true,
+           reference::Coding{ColorMatrix::bt709, ColorRange::limited, 8, 2, 2}},
+    Output{"video/x-raw,format=P010_10LE", GPUMAP_FORMAT_P010, true,
+           reference::Coding{ColorMatrix::bt709, ColorRange::limited, 10, 2, 2}},
+    Output{"video/x-raw,format=YUY2", GPUMAP_FORMAT_YUY2, true,
+           reference::Coding{ColorMatrix::bt709, ColorRange::limited, 8, 2, 1}},
+    Output{"video/x-raw,format=Y444", GPUMAP_FORMAT_Y444, true,
+           reference::Coding{ColorMatrix::bt709, ColorRange::limited}},
     Output{"application/x-tensor,type=float32,layout=chw", GPUMAP_FORMAT_RGB_F32_PLANAR, false},
     Output{"application/x-tensor,type=float16,layout=chw", GPUMAP_FORMAT_RGB_F16_PLANAR, false},
     Output{"application/x-tensor,type=uint8,layout=chw", GPUMAP_FORMAT_RGB_U8_PLANAR, false},
@@ -113,8 +147,8 @@ TEST(Capture, EveryOutputAtEverySize) {
                               .error = {}};
         const Sample sample = conversion.run(data);
         ASSERT_NE(sample, nullptr) << conversion.error;
-        expect_picture(in, data, color, {0, 0, 34, 21}, packed(output.format, width, height, output.rows_of_4),
-                       sample.get(), {0.5F, 0.25F, 0.125F, 2, 1, -3});
+        expect_picture(in, data, color, {0, 0, 34, 21}, layout_of(output, width, height), sample.get(),
+                       {0.5F, 0.25F, 0.125F, 2, 1, -3}, output.coding);
       }
     }
   }

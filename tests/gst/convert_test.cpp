@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 // kernel=convert through the pipeline against plain C++: every format, colorimetry, output and memory, odd sizes,
 // padded strides.
+#include <gmock/gmock.h>
+
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <tuple>
 
 #include "builtin_reference.hpp"
 #include "gpumap/color.hpp"
@@ -111,6 +114,45 @@ void expect_tensor(const Image& image, const reference::Layout& layout, const Da
   EXPECT_LE(worst, 1e-4) << image.format << " " << image.width << "x" << image.height << " " << image.colorimetry;
 }
 
+/// What the caps of an output in a format of luma say of its colours, as the standards have it.
+reference::Coding coding_of(const GstVideoInfo& info) {
+  reference::Coding coding;
+  const auto matrix = info.colorimetry.matrix;
+  coding.matrix = matrix == GST_VIDEO_COLOR_MATRIX_BT709    ? ColorMatrix::bt709
+                  : matrix == GST_VIDEO_COLOR_MATRIX_BT2020 ? ColorMatrix::bt2020
+                                                            : ColorMatrix::bt601;
+  coding.range = info.colorimetry.range == GST_VIDEO_COLOR_RANGE_16_235 ? ColorRange::limited : ColorRange::full;
+  coding.bits = GST_VIDEO_INFO_COMP_DEPTH(&info, 0);
+  coding.across = std::size_t{1} << GST_VIDEO_FORMAT_INFO_W_SUB(info.finfo, 1);
+  coding.down = std::size_t{1} << GST_VIDEO_FORMAT_INFO_H_SUB(info.finfo, 1);
+  return coding;
+}
+
+constexpr std::array luma_formats{std::pair{"NV12", GPUMAP_FORMAT_NV12},      std::pair{"I420", GPUMAP_FORMAT_I420},
+                                  std::pair{"P010_10LE", GPUMAP_FORMAT_P010}, std::pair{"YUY2", GPUMAP_FORMAT_YUY2},
+                                  std::pair{"Y444", GPUMAP_FORMAT_Y444},      std::pair{"GRAY8", GPUMAP_FORMAT_GRAY8}};
+
+/// `sample`, of an output in the format of luma `id`, against the reference by what its own caps say.
+void expect_luma(const Image& image, const reference::Layout& layout, const Data& in, GstSample* sample,
+                 gpumap_format id) {
+  const GstVideoInfo info = info_of(gst_sample_get_caps(sample));
+  const Image made{GST_VIDEO_INFO_NAME(&info), static_cast<std::uint32_t>(id), image.width, image.height, "", {}, {}};
+  const reference::Layout out = layout_of(made, info);
+  const Data got = data_of(gst_sample_get_buffer(sample));
+  ASSERT_EQ(got.size(), info.size);
+  const gpumap_color color = color_matrix(image.matrix, image.range, bits_of(image));
+  const auto rgb_at = [&](std::size_t x, std::size_t y) {
+    return reference::wide_rgb(color, reference::components(layout, in, x, y));
+  };
+  double worst = 0;
+  for (std::size_t y = 0; y < out.height; ++y) {
+    for (std::size_t x = 0; x < out.width; ++x) {
+      worst = std::max(worst, reference::luma_difference(out, got, coding_of(info), x, y, rgb_at));
+    }
+  }
+  EXPECT_LE(worst, 0.01) << image.format << " " << image.width << "x" << image.height << " " << image.colorimetry;
+}
+
 constexpr const char* mean_and_scale = "params=\"mean=[0.485,0.456,0.406],scale=[4,4.5,5]\"";
 
 class Convert : public testing::TestWithParam<Image> {};
@@ -144,6 +186,36 @@ TEST_P(Convert, ToEveryOutput) {
   }
 }
 
+TEST_P(Convert, ToEveryFormatOfLuma) {
+  const Image& image = GetParam();
+  const Caps caps = caps_of(image);
+  const GstVideoInfo info = info_of(caps.get());
+  const reference::Layout layout = layout_of(image, info);
+  const Data in = random_data(info.size, info.size + 1);
+  // Of two formats all, else every third; in their own colours, and in others.
+  const bool all = image.width == 33 && (image.format == "NV12" || image.format == "RGB");
+  constexpr std::array others{",colorimetry=bt709", ",colorimetry=1:3:5:1", ",colorimetry=1:4:16:3",
+                              ",colorimetry=bt2020"};
+  std::size_t turn = info.size;
+  for (const auto& [format, id] : luma_formats) {
+    if (++turn % 3 != 0 && !all) continue;
+    for (const char* colorimetry : {"", others[turn % others.size()]}) {
+      const std::string to = "video/x-raw,format=" + std::string(format) + colorimetry;
+      SCOPED_TRACE(to);
+      const Sample sample = convert(caps, info, in, to, false);
+      ASSERT_NE(sample, nullptr);
+      expect_luma(image, layout, in, sample.get(), id);
+      const GstStructure* made = gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0);
+      const gchar* site = gst_structure_get_string(made, "chroma-site");
+      const bool shares = GST_VIDEO_FORMAT_INFO_W_SUB(info_of(gst_sample_get_caps(sample.get())).finfo, 1) != 0;
+      const bool shared = GST_VIDEO_FORMAT_INFO_W_SUB(info.finfo, 1) != 0;
+      EXPECT_STREQ(site, shares && !shared ? "jpeg" : nullptr);
+      // Full HD is long enough in one.
+      if (image.width > 1000) break;
+    }
+  }
+}
+
 // The same picture with rows and planes further apart, as decoders leave them.
 TEST_P(Convert, PaddedRowsGiveTheSame) {
   const Image& image = GetParam();
@@ -165,6 +237,166 @@ TEST_P(Convert, PaddedRowsGiveTheSame) {
   const Sample tensor = convert(caps, padded, in, "application/x-tensor", true, mean_and_scale);
   ASSERT_NE(tensor, nullptr);
   expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
+}
+
+// From one layout to another that has the same components, nothing changes, whether RGB has such a colour or not.
+TEST(ConvertLayout, ComponentsStayAsTheyAre) {
+  struct Pair {
+    Image from;
+    const char* to;
+    gpumap_format id;
+  };
+  const auto image = [](const char* format, gpumap_format id, int width, int height) {
+    return Image{
+        format, static_cast<std::uint32_t>(id), width, height, "bt709", ColorMatrix::bt709, ColorRange::limited};
+  };
+  for (const auto& [width, height] : {std::pair{33, 7}, {1, 1}, {64, 48}, {7, 10}}) {
+    for (const char* mode : {"progressive", "interleaved"}) {
+      for (const Pair& pair :
+           {Pair{image("NV12", GPUMAP_FORMAT_NV12, width, height), "I420", GPUMAP_FORMAT_I420},
+            {image("I420", GPUMAP_FORMAT_I420, width, height), "NV12", GPUMAP_FORMAT_NV12},
+            {image("NV12", GPUMAP_FORMAT_NV12, width, height), "Y444", GPUMAP_FORMAT_Y444},
+            {image("NV12", GPUMAP_FORMAT_NV12, width, height), "YUY2", GPUMAP_FORMAT_YUY2},
+            {image("I420_10LE", GPUMAP_FORMAT_I420_10, width, height), "P010_10LE", GPUMAP_FORMAT_P010},
+            {image("UYVY", GPUMAP_FORMAT_UYVY, width, height), "YUY2", GPUMAP_FORMAT_YUY2},
+            {image("Y42B", GPUMAP_FORMAT_Y42B, width, height), "YUY2", GPUMAP_FORMAT_YUY2},
+            {image("Y444", GPUMAP_FORMAT_Y444, width, height), "Y444", GPUMAP_FORMAT_Y444}}) {
+        SCOPED_TRACE(testing::Message() << pair.from.format << " to " << pair.to << ", " << mode << " " << height);
+        // GStreamer's layout of P010 has no room for that.
+        const bool interlaced = std::string_view(mode) == "interleaved";
+        if (interlaced && pair.id == GPUMAP_FORMAT_P010 && height % 4 == 2) continue;
+        const Caps caps = caps_of(pair.from);
+        gst_caps_set_simple(caps.get(), "interlace-mode", G_TYPE_STRING, mode, "chroma-site", G_TYPE_STRING, "mpeg2",
+                            nullptr);
+        const GstVideoInfo info = info_of(caps.get());
+        reference::Layout layout = layout_of(pair.from, info);
+        const Data in = random_data(info.size, info.size + 3);
+        const Sample sample = convert(caps, info, in, std::string("video/x-raw,format=") + pair.to, false, "",
+                                      static_cast<GstBufferFlags>(interlaced ? GST_VIDEO_BUFFER_FLAG_INTERLACED : 0));
+        ASSERT_NE(sample, nullptr);
+        const GstVideoInfo made = info_of(gst_sample_get_caps(sample.get()));
+        Image to = pair.from;
+        to.id = pair.id;
+        reference::Layout out = layout_of(to, made);
+        layout.interlaced = out.interlaced = interlaced;
+        const Data got = data_of(gst_sample_get_buffer(sample.get()));
+        ASSERT_EQ(got.size(), made.size);
+        bool same = true;
+        for (std::size_t y = 0; y < out.height; ++y) {
+          for (std::size_t x = 0; x < out.width; ++x) {
+            const auto expected = reference::components(layout, in, x, y);
+            same = same && reference::components(out, got, x, y) == expected;
+          }
+        }
+        EXPECT_TRUE(same);
+        EXPECT_EQ(made.colorimetry.matrix, GST_VIDEO_COLOR_MATRIX_BT709);
+        EXPECT_EQ(made.colorimetry.range, GST_VIDEO_COLOR_RANGE_16_235);
+        const bool shares = GST_VIDEO_FORMAT_INFO_W_SUB(made.finfo, 1) != 0;
+        EXPECT_EQ(made.chroma_site == GST_VIDEO_CHROMA_SITE_MPEG2, shares);
+      }
+    }
+  }
+}
+
+// An encoder or a screen that takes RGB gets that, as ever; one that does not gets what it takes, and colours before
+// gray.
+TEST(ConvertCaps, PrefersRgbAndColours) {
+  const Caps caps = video_caps("BGR", 64, 48);
+  const GstVideoInfo info = info_of(caps.get());
+  const Data in = random_data(info.size, 1);
+  for (const auto& [to, expected] : {std::pair{"video/x-raw", "RGBA"},
+                                     {"video/x-raw,format={Y444,I420,NV12,RGB}", "RGB"},
+                                     {"\"video/x-raw,format=I420;video/x-raw,format={GRAY8,BGRA}\"", "BGRA"},
+                                     {"video/x-raw,format={GRAY8,Y444,I420,NV12}", "NV12"},
+                                     {"video/x-raw,format={Y444,Y42B,I420,YV12}", "I420"},
+                                     {"video/x-raw,format={YV12,Y444,YUY2,UYVY}", "YUY2"},
+                                     {"video/x-raw,format={P010_10LE,Y444}", "P010_10LE"},
+                                     {"video/x-raw,format={GRAY8,GRAY16_LE}", "GRAY8"},
+                                     {"video/x-raw(memory:GPUMap),format={NV12,RGBA}", "RGBA"}}) {
+    SCOPED_TRACE(to);
+    const Sample sample = convert(caps, info, in, to, false);
+    ASSERT_NE(sample, nullptr);
+    EXPECT_STREQ(gst_structure_get_string(gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0), "format"),
+                 expected);
+  }
+}
+
+// A recording of RGB plays everywhere: 4:2:0, not 4:4:4.
+TEST(ConvertCaps, EncodersGetWhatTheyTake) {
+  for (const auto& [encoder, format, profile] :
+       {std::tuple{"x264enc", "NV12", "high"}, {"openh264enc", "I420", "constrained-baseline"}}) {
+    GstElementFactory* factory = gst_element_factory_find(encoder);
+    if (factory == nullptr) continue;
+    gst_object_unref(factory);
+    for (const std::string to : {"", "video/x-raw,format={NV12,I420} ! "}) {
+      SCOPED_TRACE(to + encoder);
+      Pipeline pipeline(
+          on_new_channel("videotestsrc num-buffers=3 pattern=smpte ! video/x-raw,format=BGRA,width=322,height=242 ! "
+                         "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! " +
+                         to + encoder + " name=encoder ! h264parse ! appsink name=out sync=false"));
+      EXPECT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      const Sample sample = pull(pipeline.appsink());
+      ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+      const GstStructure* made = gst_caps_get_structure(gst_sample_get_caps(sample.get()), 0);
+      EXPECT_STREQ(gst_structure_get_string(made, "profile"), profile);
+      EXPECT_STREQ(gst_structure_get_string(made, "chroma-format"), "4:2:0");
+      const Ptr<GstPad> pad(gst_element_get_static_pad(pipeline.element("encoder"), "sink"));
+      const Caps taken(gst_pad_get_current_caps(pad.get()));
+      ASSERT_NE(taken, nullptr);
+      EXPECT_STREQ(gst_structure_get_string(gst_caps_get_structure(taken.get(), 0), "format"), format);
+    }
+  }
+}
+
+TEST(ConvertCaps, RefusesAnotherChromaSite) {
+  Pipeline pipeline(on_new_channel(
+      "videotestsrc num-buffers=1 ! video/x-raw,format=RGBA,width=64,height=48 ! gpumapsink $CHANNEL "
+      "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! video/x-raw,format=NV12,chroma-site=mpeg2 ! fakesink"));
+  pipeline.set_state(GST_STATE_PLAYING);
+  EXPECT_THAT(pipeline.wait(),
+              testing::HasSubstr("asks for chroma-site=mpeg2, and of this input it makes chroma-site=jpeg"));
+}
+
+// RGB becomes the YUV that GStreamer expects of such a size, in limited range, unless downstream asks for another.
+TEST(ConvertCaps, SaysWhichYuvItIs) {
+  struct Case {
+    int width, height;
+    const char *in, *to, *made;
+  };
+  for (const Case& test : {Case{64, 48, "1:1:7:1", "video/x-raw,format=NV12", "2:4:7:1"},
+                           {1280, 720, "1:1:7:1", "video/x-raw,format=I420", "2:3:7:1"},
+                           {1280, 720, "1:1:7:1", "video/x-raw,format=I420,colorimetry=bt601", "bt601"},
+                           {64, 48, "1:1:14:7", "video/x-raw,format=P010_10LE,colorimetry=1:6:14:7", "1:6:14:7"}}) {
+    SCOPED_TRACE(testing::Message() << test.height << " " << test.to);
+    const Image image{"RGB", GPUMAP_FORMAT_RGB, test.width, test.height, test.in, ColorMatrix::rgb, ColorRange::full};
+    const Caps caps = caps_of(image);
+    const GstVideoInfo info = info_of(caps.get());
+    const Sample sample = convert(caps, info, random_data(info.size, 4), test.to, false);
+    ASSERT_NE(sample, nullptr);
+    GstVideoColorimetry expected;
+    ASSERT_TRUE(gst_video_colorimetry_from_string(&expected, test.made));
+    const GstVideoInfo made = info_of(gst_sample_get_caps(sample.get()));
+    EXPECT_TRUE(gst_video_colorimetry_is_equal(&made.colorimetry, &expected))
+        << gst_video_colorimetry_to_string(&made.colorimetry);
+  }
+}
+
+// Limited RGB is asked for by its colorimetry.
+TEST(ConvertCaps, MakesLimitedRgbWhereThatIsAskedFor) {
+  const Image image{"RGB", GPUMAP_FORMAT_RGB, 33, 7, "1:1:7:1", ColorMatrix::rgb, ColorRange::full};
+  const Caps caps = caps_of(image);
+  const GstVideoInfo info = info_of(caps.get());
+  const Data in = random_data(info.size, 6);
+  const Sample sample = convert(caps, info, in, "video/x-raw,format=RGB,colorimetry=2:1:7:1", false);
+  ASSERT_NE(sample, nullptr);
+  const Data got = data_of(gst_sample_get_buffer(sample.get()));
+  ASSERT_EQ(got.size(), in.size());
+  for (std::size_t y = 0; y < 7; ++y) {
+    for (std::size_t x = 0; x < 99; ++x) {
+      const std::size_t at = y * static_cast<std::size_t>(info.stride[0]) + x;
+      EXPECT_NEAR(std::to_integer<int>(got[at]), 16 + 219 * std::to_integer<int>(in[at]) / 255.0, 0.51);
+    }
+  }
 }
 
 /// What convert makes of a picture of this size and pixels for a downstream that takes `to`: its width and height.
@@ -209,8 +441,11 @@ TEST(ConvertInterlaced, ChromaIsKeptByField) {
   for (const char* mode : {"interleaved", "mixed", "progressive"}) {
     for (const bool flagged : {true, false}) {
       for (const int height : {1, 2, 3, 5, 8, 14, 1080}) {
-        for (const auto& [format, id] :
-             {std::pair{"NV12", GPUMAP_FORMAT_NV12}, {"I420", GPUMAP_FORMAT_I420}, {"P010_10LE", GPUMAP_FORMAT_P010}}) {
+        for (const auto& [format, id] : {std::pair{"NV12", GPUMAP_FORMAT_NV12},
+                                         {"I420", GPUMAP_FORMAT_I420},
+                                         {"P010_10LE", GPUMAP_FORMAT_P010},
+                                         {"I420_10LE", GPUMAP_FORMAT_I420_10},
+                                         {"P016_LE", GPUMAP_FORMAT_P016}}) {
           SCOPED_TRACE(testing::Message() << format << " " << mode << " " << flagged << " " << height);
           const Image image{
               format, static_cast<std::uint32_t>(id), 34, height, "bt601", ColorMatrix::bt601, ColorRange::limited};
@@ -221,7 +456,8 @@ TEST(ConvertInterlaced, ChromaIsKeptByField) {
           const std::string_view kind(mode);
           layout.interlaced = kind == "interleaved" || (kind == "mixed" && flagged);
           // GStreamer's layout has no room for it.
-          if (id == GPUMAP_FORMAT_P010 && height % 4 == 2) layout.interlaced = false;
+          const bool semi_planar = id == GPUMAP_FORMAT_P010 || id == GPUMAP_FORMAT_P016;
+          if (semi_planar && height % 4 == 2) layout.interlaced = false;
           const Data in = random_data(info.size, info.size);
           const auto flags = static_cast<GstBufferFlags>(flagged ? GST_VIDEO_BUFFER_FLAG_INTERLACED : 0);
           const Sample rgba = convert(caps, info, in, "video/x-raw,format=RGBA", height % 2 == 0, "", flags);
@@ -309,6 +545,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Image{"P010_10LE", GPUMAP_FORMAT_P010, 641, 361, "1:3:5:1", ColorMatrix::bt709, ColorRange::full},
                     Image{"v210", GPUMAP_FORMAT_V210, 49, 7, "bt709", ColorMatrix::bt709, ColorRange::limited},
                     Image{"Y210", GPUMAP_FORMAT_Y210, 33, 7, "bt709", ColorMatrix::bt709, ColorRange::limited},
+                    Image{"Y42B", GPUMAP_FORMAT_Y42B, 33, 7, "bt709", ColorMatrix::bt709, ColorRange::limited},
+                    Image{"Y42B", GPUMAP_FORMAT_Y42B, 640, 3, "1:4:0:0", ColorMatrix::bt601, ColorRange::full},
+                    Image{"Y444", GPUMAP_FORMAT_Y444, 33, 7, "bt601", ColorMatrix::bt601, ColorRange::limited},
+                    Image{"I420_10LE", GPUMAP_FORMAT_I420_10, 33, 7, "bt2020-10", ColorMatrix::bt2020,
+                          ColorRange::limited},
+                    Image{"Y444_10LE", GPUMAP_FORMAT_Y444_10, 31, 9, "1:6:14:7", ColorMatrix::bt2020, ColorRange::full},
+                    Image{"P016_LE", GPUMAP_FORMAT_P016, 33, 7, "bt709", ColorMatrix::bt709, ColorRange::limited},
                     Image{"GRAY8", GPUMAP_FORMAT_GRAY8, 33, 7, "1:4:0:0", ColorMatrix::rgb, ColorRange::full},
                     Image{"GRAY16_LE", GPUMAP_FORMAT_GRAY16, 33, 7, "2:4:0:0", ColorMatrix::rgb, ColorRange::limited}),
     [](const auto& test) {

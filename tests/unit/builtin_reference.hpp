@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
 
 namespace gpumap::reference {
@@ -98,7 +99,20 @@ inline Layout layout(std::uint32_t format, std::uint32_t width, std::uint32_t he
       add(std::size_t{3} * width, height);
       break;
     case GPUMAP_FORMAT_P010:
+    case GPUMAP_FORMAT_P016:
       add(std::size_t{2} * width, height), add(4 * half_width, half_height);
+      break;
+    case GPUMAP_FORMAT_I420_10:
+      add(std::size_t{2} * width, height), add(2 * half_width, half_height), add(2 * half_width, half_height);
+      break;
+    case GPUMAP_FORMAT_Y42B:
+      add(width, height), add(half_width, height), add(half_width, height);
+      break;
+    case GPUMAP_FORMAT_Y444:
+      add(width, height), add(width, height), add(width, height);
+      break;
+    case GPUMAP_FORMAT_Y444_10:
+      add(std::size_t{2} * width, height), add(std::size_t{2} * width, height), add(std::size_t{2} * width, height);
       break;
     case GPUMAP_FORMAT_V210:
       add((std::size_t{width} + 5) / 6 * 16, height);
@@ -179,6 +193,9 @@ inline std::array<double, 4> components(const Layout& layout, Bytes bytes, std::
   const auto ten = [&](std::size_t plane, std::size_t column, std::size_t row) {
     return std::floor(at16(plane, column, row) / 64);
   };
+  const auto low_ten = [&](std::size_t plane, std::size_t column, std::size_t row) {
+    return std::fmod(at16(plane, column, row), 1024);
+  };
   // One of the components of v210: the three of a word at bits 0, 10 and 20.
   const auto packed = [&](std::size_t index) -> double {
     const std::size_t column = index / 3 * 4;
@@ -197,6 +214,16 @@ inline std::array<double, 4> components(const Layout& layout, Bytes bytes, std::
       return {at(0, 2 * x + 1, y), at(0, x / 2 * 4, y), at(0, x / 2 * 4 + 2, y), 255};
     case GPUMAP_FORMAT_P010:
       return {ten(0, x, y), ten(1, x / 2 * 2, chroma_y), ten(1, x / 2 * 2 + 1, chroma_y), 255};
+    case GPUMAP_FORMAT_P016:
+      return {at16(0, x, y), at16(1, x / 2 * 2, chroma_y), at16(1, x / 2 * 2 + 1, chroma_y), 255};
+    case GPUMAP_FORMAT_I420_10:
+      return {low_ten(0, x, y), low_ten(1, x / 2, chroma_y), low_ten(2, x / 2, chroma_y), 255};
+    case GPUMAP_FORMAT_Y42B:
+      return {at(0, x, y), at(1, x / 2, y), at(2, x / 2, y), 255};
+    case GPUMAP_FORMAT_Y444:
+      return {at(0, x, y), at(1, x, y), at(2, x, y), 255};
+    case GPUMAP_FORMAT_Y444_10:
+      return {low_ten(0, x, y), low_ten(1, x, y), low_ten(2, x, y), 255};
     case GPUMAP_FORMAT_Y210:
       return {ten(0, 2 * x, y), ten(0, x / 2 * 4 + 1, y), ten(0, x / 2 * 4 + 3, y), 255};
     case GPUMAP_FORMAT_V210:
@@ -259,16 +286,73 @@ inline std::array<double, 4> resampled(const Layout& layout, Bytes bytes, const 
   return sum;
 }
 
-/// Red, green and blue, 0 to 255.
-inline std::array<double, 3> rgb(const gpumap_color& color, const std::array<double, 4>& component) {
+/// Red, green and blue, 0 to 255 and, of what no RGB has, beyond.
+inline std::array<double, 3> wide_rgb(const gpumap_color& color, const std::array<double, 4>& component) {
   std::array<double, 3> rgb{};
   for (std::size_t row = 0; row < 3; ++row) {
     for (std::size_t i = 0; i < 3; ++i) {
       rgb[row] += double{color.matrix[3 * row + i]} * (component[i] - double{color.offset[i]});
     }
-    rgb[row] = std::clamp(rgb[row], 0.0, 255.0);
   }
   return rgb;
+}
+
+/// Red, green and blue, 0 to 255.
+inline std::array<double, 3> rgb(const gpumap_color& color, const std::array<double, 4>& component) {
+  std::array<double, 3> rgb = wide_rgb(color, component);
+  for (double& value : rgb) value = std::clamp(value, 0.0, 255.0);
+  return rgb;
+}
+
+/// How a format of luma codes colours.
+struct Coding {
+  ColorMatrix matrix = ColorMatrix::bt601;
+  ColorRange range = ColorRange::full;
+  unsigned bits = 8;
+  std::size_t across = 1, down = 1;  ///< pixels side by side, and rows, that share their chroma
+};
+
+/// Y, Cb and Cr by the standards' definitions, of red, green and blue of 0 to 255.
+inline std::array<double, 3> coded(const Coding& coding, const std::array<double, 3>& rgb) {
+  double red = 0.299, blue = 0.114;
+  if (coding.matrix == ColorMatrix::bt709) red = 0.2126, blue = 0.0722;
+  if (coding.matrix == ColorMatrix::bt2020) red = 0.2627, blue = 0.0593;
+  const double r = rgb[0] / 255, g = rgb[1] / 255, b = rgb[2] / 255;
+  const double luma = red * r + (1 - red - blue) * g + blue * b;
+  const double cb = (b - luma) / (2 * (1 - blue)), cr = (r - luma) / (2 * (1 - red));
+  const double step = std::exp2(coding.bits - 8), most = std::exp2(coding.bits) - 1;
+  if (coding.range == ColorRange::full) {
+    return {most * luma, most * cb + (most + 1) / 2, most * cr + (most + 1) / 2};
+  }
+  return {(219 * luma + 16) * step, (224 * cb + 128) * step, (224 * cr + 128) * step};
+}
+
+/// How far pixel (x, y) of an output in a format of luma lies from what `rgb_at(x, y)` would give, red, green and blue
+/// that may lie beyond 0 to 255; beyond rounding, in counts of 255.
+template <typename RgbAt>
+double luma_difference(const Layout& out, Bytes output, const Coding& coding, std::size_t x, std::size_t y,
+                       RgbAt rgb_at) {
+  const auto got = components(out, output, x, y);
+  std::array<double, 3> expected{}, sum{};
+  double count = 0;
+  for (std::size_t row = y / coding.down * coding.down; row < (y / coding.down + 1) * coding.down; ++row) {
+    for (std::size_t column = x / coding.across * coding.across; column < (x / coding.across + 1) * coding.across;
+         ++column) {
+      if (row >= out.height || column >= out.width) continue;
+      const auto values = coded(coding, rgb_at(column, row));
+      for (std::size_t i = 0; i < 3; ++i) sum[i] += values[i];
+      if (row == y && column == x) expected[0] = values[0];
+      ++count;
+    }
+  }
+  expected[1] = sum[1] / count, expected[2] = sum[2] / count;
+  const double most = std::exp2(coding.bits) - 1;
+  double worst = 0;
+  for (std::size_t i = 0; i < (out.format == GPUMAP_FORMAT_GRAY8 ? 1U : 3U); ++i) {
+    const double beyond = std::abs(got[i] - std::clamp(expected[i], 0.0, most)) - 0.5;
+    if (!(beyond <= worst)) worst = beyond;
+  }
+  return worst / std::exp2(coding.bits - 8);
 }
 
 /// The value of a float16.
@@ -311,8 +395,6 @@ inline double difference(const Layout& out, const std::byte* output, std::size_t
     return std::abs(value - exact) / std::abs(scale) * 255.0;
   }
   switch (out.format) {
-    case GPUMAP_FORMAT_GRAY8:
-      return c != 0 ? 0.0 : rounded(byte(0, x), 0.299 * rgba[0] + 0.587 * rgba[1] + 0.114 * rgba[2]);
     case GPUMAP_FORMAT_RGB:
       return c == 3 ? 0.0 : rounded(byte(0, 3 * x + c), rgba[c]);
     case GPUMAP_FORMAT_BGRA:

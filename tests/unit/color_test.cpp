@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The matrices from YUV to RGB, against the standards' definitions.
+// The matrices from YUV to RGB and back, against the standards' definitions.
 #include "gpumap/color.hpp"
 
 #include <gmock/gmock.h>
@@ -35,6 +35,50 @@ TEST(Color, EveryMatrixUndoesItsDefinition) {
       for (std::size_t c = 0; c < 3; ++c) {
         EXPECT_NEAR(limited[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
         EXPECT_NEAR(full[c], rgb[c], 1e-3) << static_cast<int>(of.matrix);
+      }
+    }
+  }
+}
+
+/// What becomes of red, green and blue by `color`, as gpumap_frame::out_color has it.
+std::array<double, 3> applied(const gpumap_color& color, const std::array<double, 3>& rgb) {
+  std::array<double, 3> made{};
+  for (std::size_t row = 0; row < 3; ++row) {
+    made[row] = double{color.offset[row]};
+    for (std::size_t i = 0; i < 3; ++i) made[row] += double{color.matrix[3 * row + i]} * rgb[i];
+  }
+  return made;
+}
+
+TEST(Color, FromRgbIsTheDefinition) {
+  for (const auto matrix : {ColorMatrix::bt601, ColorMatrix::bt709, ColorMatrix::bt2020}) {
+    for (const auto range : {ColorRange::limited, ColorRange::full}) {
+      for (const unsigned bits : {8U, 10U, 16U}) {
+        const gpumap_color color = color_from_rgb(matrix, range, bits);
+        for (const auto& rgb : {std::array{0.0, 0.0, 0.0}, {255.0, 255.0, 255.0}, {200.0, 10.0, 100.0}}) {
+          const auto made = applied(color, rgb);
+          const auto expected = reference::coded({matrix, range, bits}, rgb);
+          for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(made[c], expected[c], std::exp2(bits) * 1e-6);
+        }
+      }
+    }
+  }
+  // 8-bit codes of pure red.
+  EXPECT_THAT(applied(color_from_rgb(ColorMatrix::bt601, ColorRange::limited), {255, 0, 0}),
+              ElementsAre(testing::DoubleNear(81, 0.5), testing::DoubleNear(90, 0.5), testing::DoubleNear(240, 0.5)));
+  EXPECT_THAT(applied(color_from_rgb(ColorMatrix::bt709, ColorRange::limited), {255, 0, 0}),
+              ElementsAre(testing::DoubleNear(63, 0.5), testing::DoubleNear(102, 0.5), testing::DoubleNear(240, 0.5)));
+}
+
+TEST(Color, FromRgbAndBackIsTheSame) {
+  for (const auto matrix : {ColorMatrix::bt601, ColorMatrix::bt709, ColorMatrix::bt2020, ColorMatrix::smpte240m,
+                            ColorMatrix::fcc, ColorMatrix::rgb}) {
+    for (const auto range : {ColorRange::limited, ColorRange::full}) {
+      for (const unsigned bits : {8U, 10U, 16U}) {
+        const std::array rgb{37.0, 201.0, 118.0};
+        const auto made = applied(color_from_rgb(matrix, range, bits), rgb);
+        const auto back = reference::rgb(color_matrix(matrix, range, bits), {made[0], made[1], made[2], 0});
+        for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(back[c], rgb[c], 1e-3);
       }
     }
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // `convert` against plain C++ in double.
 #include <cstring>
+#include <optional>
 #include <sstream>
 
 #include "builtin_cases.hpp"
@@ -19,12 +20,14 @@ constexpr std::array input_formats{
     GPUMAP_FORMAT_P010,         GPUMAP_FORMAT_V210,         GPUMAP_FORMAT_Y210,         GPUMAP_FORMAT_GRAY8,
     GPUMAP_FORMAT_GRAY16,       GPUMAP_FORMAT_BAYER8_BGGR,  GPUMAP_FORMAT_BAYER8_GBRG,  GPUMAP_FORMAT_BAYER8_GRBG,
     GPUMAP_FORMAT_BAYER8_RGGB,  GPUMAP_FORMAT_BAYER16_BGGR, GPUMAP_FORMAT_BAYER16_GBRG, GPUMAP_FORMAT_BAYER16_GRBG,
-    GPUMAP_FORMAT_BAYER16_RGGB,
+    GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_Y42B,         GPUMAP_FORMAT_Y444,         GPUMAP_FORMAT_I420_10,
+    GPUMAP_FORMAT_Y444_10,      GPUMAP_FORMAT_P016,
 };
 constexpr std::array output_formats{
     GPUMAP_FORMAT_RGBA,           GPUMAP_FORMAT_BGRA,           GPUMAP_FORMAT_RGB,           GPUMAP_FORMAT_GRAY8,
     GPUMAP_FORMAT_RGB_F32_PLANAR, GPUMAP_FORMAT_RGB_F16_PLANAR, GPUMAP_FORMAT_RGB_U8_PLANAR, GPUMAP_FORMAT_RGB_F32,
-    GPUMAP_FORMAT_RGB_F16,        GPUMAP_FORMAT_RGB_U8,
+    GPUMAP_FORMAT_RGB_F16,        GPUMAP_FORMAT_RGB_U8,         GPUMAP_FORMAT_NV12,          GPUMAP_FORMAT_I420,
+    GPUMAP_FORMAT_P010,           GPUMAP_FORMAT_YUY2,           GPUMAP_FORMAT_Y444,
 };
 
 /// The first byte outside the image's rows that is no longer poison; empty when there is none.
@@ -44,9 +47,40 @@ unsigned bits_of(std::uint32_t format) {
     case GPUMAP_FORMAT_P010:
     case GPUMAP_FORMAT_V210:
     case GPUMAP_FORMAT_Y210:
+    case GPUMAP_FORMAT_I420_10:
+    case GPUMAP_FORMAT_Y444_10:
       return 10;
+    case GPUMAP_FORMAT_GRAY16:
+    case GPUMAP_FORMAT_P016:
+    case GPUMAP_FORMAT_BAYER16_BGGR:
+    case GPUMAP_FORMAT_BAYER16_GBRG:
+    case GPUMAP_FORMAT_BAYER16_GRBG:
+    case GPUMAP_FORMAT_BAYER16_RGGB:
+      return 16;
     default:
-      return format == GPUMAP_FORMAT_GRAY16 || format >= GPUMAP_FORMAT_BAYER16_BGGR ? 16 : 8;
+      return 8;
+  }
+}
+
+/// Of an output, another one with each `turn`; empty: it is of red, green and blue.
+std::optional<Coding> coding_of(std::uint32_t format, std::size_t turn) {
+  const Coding coding{std::array{ColorMatrix::bt601, ColorMatrix::bt709, ColorMatrix::bt2020}[turn / 2 % 3],
+                      turn % 2 == 0 ? ColorRange::limited : ColorRange::full, bits_of(format)};
+  const auto shared = [&](std::size_t across, std::size_t down) {
+    return Coding{coding.matrix, coding.range, coding.bits, across, down};
+  };
+  switch (format) {
+    case GPUMAP_FORMAT_NV12:
+    case GPUMAP_FORMAT_I420:
+    case GPUMAP_FORMAT_P010:
+      return shared(2, 2);
+    case GPUMAP_FORMAT_YUY2:
+      return shared(2, 1);
+    case GPUMAP_FORMAT_Y444:
+    case GPUMAP_FORMAT_GRAY8:
+      return coding;
+    default:
+      return {};
   }
 }
 
@@ -56,14 +90,24 @@ std::array<double, 4> with_alpha(const std::array<double, 3>& rgb, double alpha)
 
 /// The largest difference to the reference beyond what rounding to the output's format makes, in counts of 255.
 double worst_difference(const Layout& in, Bytes input, const Crop& crop, const Layout& out, const std::byte* output,
-                        const gpumap_frame& frame) {
+                        const gpumap_frame& frame, const std::optional<Coding>& coding = {}) {
   const bool same =
       crop.width == in.width && crop.height == in.height && out.width == in.width && out.height == in.height;
+  const auto component_at = [&](std::size_t x, std::size_t y) {
+    return same ? components(in, input, x, y) : resampled(in, input, crop, x, y, out.width, out.height);
+  };
   double worst = 0.0;
   for (std::size_t y = 0; y < out.height; ++y) {
     for (std::size_t x = 0; x < out.width; ++x) {
-      const auto component =
-          same ? components(in, input, x, y) : resampled(in, input, crop, x, y, out.width, out.height);
+      if (coding) {
+        const auto rgb_at = [&](std::size_t column, std::size_t row) {
+          return wide_rgb(frame.color, component_at(column, row));
+        };
+        const double found = luma_difference(out, Bytes(output, out.bytes), *coding, x, y, rgb_at);
+        if (!(found <= worst)) worst = found;
+        continue;
+      }
+      const auto component = component_at(x, y);
       const auto expected = with_alpha(rgb(frame.color, component), component[3]);
       for (std::size_t c = 0; c < 4; ++c) {
         const double found = difference(out, output, x, y, c, expected, frame.params);
@@ -86,6 +130,20 @@ std::string described(const Layout& in, const Layout& out) {
   return text.str();
 }
 
+/// As the kernel itself takes it: one matrix for both colours, and what is added then in the params from 14 on.
+gpumap_frame recolored(const gpumap_frame& frame) {
+  gpumap_frame made = frame;
+  for (int row = 0; row < 3; ++row) {
+    made.params[14 + row] = frame.out_color.offset[row];
+    const float* out = frame.out_color.matrix + 3 * row;
+    for (int column = 0; column < 3; ++column) {
+      const float* in = frame.color.matrix + column;
+      made.color.matrix[3 * row + column] = out[0] * in[0] + out[1] * in[3] + out[2] * in[6];
+    }
+  }
+  return made;
+}
+
 /// `program`: null for the kernel that knows every format.
 void check_convert(Bench& bench, const Layout& in, const Layout& out, const gpumap_color& color,
                    Program* program = nullptr, const Crop* crop = nullptr) {
@@ -95,6 +153,9 @@ void check_convert(Bench& bench, const Layout& in, const Layout& out, const gpum
   frame.in = in.view(bench.in());
   frame.out = out.view(bench.out());
   frame.color = color;
+  const std::optional<Coding> coding = coding_of(out.format, in.width + out.height + in.format);
+  frame.out_color = coding ? color_from_rgb(coding->matrix, coding->range, coding->bits)
+                           : color_from_rgb(ColorMatrix::rgb, ColorRange::full);
   std::string params = mean_and_scale;
   if (crop != nullptr) {
     std::ostringstream text;
@@ -107,7 +168,7 @@ void check_convert(Bench& bench, const Layout& in, const Layout& out, const gpum
     program->begin(in.view(0), out.view(0));
     bench.run(*program, frame);
   } else {
-    bench.run(bench.builtin("convert"), frame);
+    bench.run(bench.builtin("convert"), recolored(frame));
   }
 
   SCOPED_TRACE(described(in, out));
@@ -117,7 +178,7 @@ void check_convert(Bench& bench, const Layout& in, const Layout& out, const gpum
     if (shown.width == 0) shown.width = in.width - shown.x;
     if (shown.height == 0) shown.height = in.height - shown.y;
   }
-  EXPECT_LE(worst_difference(in, input, shown, out, bench.output(), frame), stated_error);
+  EXPECT_LE(worst_difference(in, input, shown, out, bench.output(), frame, coding), stated_error);
   EXPECT_EQ(written_outside(out, bench.output()), "");
 }
 
@@ -154,6 +215,9 @@ TEST_P(BuiltinTest, ConvertIsTheSameWhereFormatsAreFixed) {
   };
   for (const auto format : input_formats) check(format, GPUMAP_FORMAT_RGB_F32_PLANAR);
   for (const auto output : output_formats) check(GPUMAP_FORMAT_NV12, output);
+  for (const auto output : {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_P010, GPUMAP_FORMAT_YUY2}) {
+    check(GPUMAP_FORMAT_RGBA, output);
+  }
 }
 
 TEST_P(BuiltinTest, ConvertFullSizeFrames) {
@@ -235,6 +299,12 @@ TEST_P(BuiltinTest, ConvertMakesSmallPicturesOfLargeOnes) {
       Case{GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_F32_PLANAR, 9, 5000, 3, 2, false, {}},
       Case{GPUMAP_FORMAT_BGRA, GPUMAP_FORMAT_RGBA, 800, 600, 7, 3, true, {101, 33, 600, 500}},
       Case{GPUMAP_FORMAT_RGB, GPUMAP_FORMAT_GRAY8, 640, 480, 7, 1000, false, {3, 1, 637, 0}},
+      Case{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_NV12, 1917, 1081, 15, 17, true, {}},
+      Case{GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_I420, 1917, 1081, 33, 21, false, {}},
+      Case{GPUMAP_FORMAT_Y444, GPUMAP_FORMAT_P010, 32767, 9, 2, 2, true, {}},
+      Case{GPUMAP_FORMAT_GRAY8, GPUMAP_FORMAT_YUY2, 32767, 5, 2, 1, true, {}},
+      Case{GPUMAP_FORMAT_Y42B, GPUMAP_FORMAT_Y444, 5, 32767, 1, 3, false, {}},
+      Case{GPUMAP_FORMAT_BGR, GPUMAP_FORMAT_NV12, 32761, 3, 32761, 1, true, {}},
   };
   for (const Case& test : cases) {
     const auto program = Program::load(bench_->device(), *find_builtin("convert"), GetParam());
@@ -263,6 +333,7 @@ TEST_P(BuiltinTest, ConvertResizesColoursByWhatTheyCover) {
       frame.in = in.view(bench_->in());
       frame.out = out.view(bench_->out());
       frame.color = color_matrix(ColorMatrix::rgb, ColorRange::full);
+      frame.out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full);
       program->begin(in.view(0), out.view(0));
       bench_->run(*program, frame);
       std::array<int, 4> pixel{};
@@ -289,6 +360,7 @@ TEST_P(BuiltinTest, ConvertKeepsAFlatPicture) {
     frame.in = in.view(bench_->in());
     frame.out = out.view(bench_->out());
     frame.color = color_matrix(ColorMatrix::rgb, ColorRange::full);
+    frame.out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full);
     apply_parameters(*find_builtin("convert"), "", frame.params);
     program->begin(in.view(0), out.view(0));
     bench_->run(*program, frame);

@@ -81,7 +81,11 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
                                         {GPUMAP_FORMAT_BGRA, GPUMAP_FORMAT_RGB_U8, ConvertPass::across},
                                         {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGB_F32_PLANAR, ConvertPass::down},
                                         {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGB_F32_PLANAR, ConvertPass::across},
-                                        {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, ConvertPass::same}}) {
+                                        {GPUMAP_FORMAT_BAYER16_RGGB, GPUMAP_FORMAT_RGB_U8, ConvertPass::same},
+                                        {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_NV12, ConvertPass::same},
+                                        {GPUMAP_FORMAT_I420_10, GPUMAP_FORMAT_P010, ConvertPass::resampled},
+                                        {GPUMAP_FORMAT_P016, GPUMAP_FORMAT_I420, ConvertPass::across},
+                                        {GPUMAP_FORMAT_Y444, GPUMAP_FORMAT_YUY2, ConvertPass::across}}) {
     sources.push_back(convert_source(variant, Backend::cuda));
   }
   for (KernelSource& source : TwoPassSpectrum::sources(1048576, GPUMAP_FORMAT_U8)) sources.push_back(std::move(source));
@@ -265,6 +269,7 @@ TEST_F(NvrtcTest, TheDeviceCompilerSeesTheSameLayout) {
   SAME_OFFSET(in_tensors[1].dims[7]);
   SAME_OFFSET(in_tensors[7].rank);
   SAME_OFFSET(out_tensors[7].count);
+  SAME_OFFSET(out_color.offset);
 #undef SAME_OFFSET
   code += "static_assert(sizeof(gpumap_frame) == " + std::to_string(sizeof(gpumap_frame)) + ");\n";
   code += "extern \"C\" __global__ void f(gpumap_frame) {}\n";

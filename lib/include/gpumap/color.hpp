@@ -17,4 +17,7 @@ enum class ColorRange { limited, full };
 /// gpumap_color.
 [[nodiscard]] GPUMAP_API gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
 
+/// The other way around: red, green and blue of 0 to 255 to components of `bits`, as gpumap_frame::out_color.
+[[nodiscard]] GPUMAP_API gpumap_color color_from_rgb(ColorMatrix matrix, ColorRange range, unsigned bits = 8) noexcept;
+
 }  // namespace gpumap

@@ -63,6 +63,12 @@ enum gpumap_format {
   GPUMAP_FORMAT_BAYER16_GBRG = 19,
   GPUMAP_FORMAT_BAYER16_GRBG = 20,
   GPUMAP_FORMAT_BAYER16_RGGB = 21,
+  /* video in planes: 8 bit, 10 bit in the low bits of 16, 16 bit */
+  GPUMAP_FORMAT_Y42B = 22,
+  GPUMAP_FORMAT_Y444 = 23,
+  GPUMAP_FORMAT_I420_10 = 24,
+  GPUMAP_FORMAT_Y444_10 = 25,
+  GPUMAP_FORMAT_P016 = 26,
   GPUMAP_FORMAT_VIDEO_OTHER = 63,
   /* tensors of RGB, of float32, float16 or 8 bit: height x width samples in each of three planes */
   GPUMAP_FORMAT_RGB_F32_PLANAR = 64,
@@ -164,6 +170,10 @@ typedef struct gpumap_frame {
      them too. The latter are zero before each frame. */
   gpumap_tensor in_tensors[GPUMAP_MAX_TENSORS];
   gpumap_tensor out_tensors[GPUMAP_MAX_TENSORS];
+
+  /* The other way around, of the output: ycbcr = matrix * rgb + offset, of rgb in 0..255. Of RGB and tensors the
+   * identity, or the reduction of range. */
+  gpumap_color out_color;
 #endif
 } gpumap_frame;
 

@@ -16,6 +16,7 @@
 
 #include "gpumap/block_pool.hpp"
 #include "gpumap/bounds_check.hpp"
+#include "gpumap/color.hpp"
 #include "gpumap/device.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/export.hpp"
@@ -116,9 +117,11 @@ class GPUMAP_API KernelLauncher {
   /// be launched any more.
   bool end() noexcept;
 
-  /// A stream begins whose frames are like this. Throws Error(invalid) where the kernel does not go with them.
+  /// A stream begins whose frames are like this; `color` and `out_color` as gpumap_frame has them. Throws
+  /// Error(invalid) where the kernel does not go with them.
   void set_stream(const FrameLayout& in, const FrameLayout& out, const gpumap_color& color = {},
-                  std::uint32_t frame_rate = 0, std::uint32_t frame_rate_scale = 1);
+                  std::uint32_t frame_rate = 0, std::uint32_t frame_rate_scale = 1,
+                  const gpumap_color& out_color = color_from_rgb(ColorMatrix::rgb, ColorRange::full));
   /// What the kernel keeps from frame to frame is as new.
   void begin();
   /// The next frame begins with a sample: bytes are missing before it. Else a frame may end within a sample, which the

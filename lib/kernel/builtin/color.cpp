@@ -59,4 +59,29 @@ gpumap_color color_matrix(ColorMatrix matrix, ColorRange range, unsigned bits) n
   return color;
 }
 
+gpumap_color color_from_rgb(ColorMatrix matrix, ColorRange range, unsigned bits) noexcept {
+  gpumap_color color = color_matrix(matrix, range, bits);
+  const bool limited = range == ColorRange::limited;
+  const double unit = 1U << (bits - 8);
+  const double full_scale = ((1U << bits) - 1U) / 255.0;
+  const double luma_scale = limited ? unit * 219.0 / 255.0 : full_scale;
+  const double chroma_scale = limited ? unit * 224.0 / 255.0 : full_scale;
+  if (matrix == ColorMatrix::rgb) {
+    for (float& factor : color.matrix) factor = factor != 0 ? static_cast<float>(luma_scale) : 0;
+    return color;
+  }
+  const auto [red, blue] = weights_of(matrix);
+  const double green = 1.0 - red - blue;
+  const double cb = chroma_scale / (2.0 * (1.0 - blue)), cr = chroma_scale / (2.0 * (1.0 - red));
+  const double rows[9] = {
+      luma_scale * red,  luma_scale * green,
+      luma_scale * blue,  //
+      -cb * red,         -cb * green,
+      cb * (1.0 - blue),  //
+      cr * (1.0 - red),  -cr * green,        -cr * blue,
+  };
+  for (int i = 0; i < 9; ++i) color.matrix[i] = static_cast<float>(rows[i]);
+  return color;
+}
+
 }  // namespace gpumap

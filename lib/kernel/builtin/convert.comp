@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Video, or a part of it, to video of another format or size, or to a tensor; to a much smaller size that is for
 // convert_down and convert_across. A thread makes 4 neighbouring pixels of a
-// row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
-// in the code.
+// row, or of two rows that share their chroma. Right for any grid, size and stride. Formats may be known when this is
+// compiled: what is not needed is then not in the code. color goes from the input's colours to the output's, where
+// params 14 to 16 are added.
 // gpumap: params mean=[0,0,0],scale=[1,1,1],crop=[0,0,0,0]
 // gpumap: work quad
 // gpumap: output converted
@@ -10,6 +11,7 @@
 #version 460
 #include <gpumap.glsl>
 #include <gpumap_color.glsl>
+#include <gpumap_components.glsl>
 #include <gpumap_pixels.glsl>
 #include <gpumap_taps.glsl>
 #include <gpumap_tensors.glsl>
@@ -46,13 +48,11 @@ vec4 resampled(gpumap_view from, uvec2 origin, gpumap_taps across, gpumap_taps d
 void main() {
   const gpumap_view from = frame.in_view;
   const gpumap_view to = frame.out_view;
-  if (IN_FORMAT < GPUMAP_FORMAT_NV12 || IN_FORMAT > GPUMAP_FORMAT_BAYER16_RGGB || from.width == 0u ||
-      from.height == 0u) {
+  if (IN_FORMAT < GPUMAP_FORMAT_NV12 || IN_FORMAT > GPUMAP_FORMAT_P016 || from.width == 0u || from.height == 0u) {
     return;
   }
   // The launching code has checked the crop; what lies outside the picture is not read all the same.
-  const uvec2 origin =
-      min(uvec2(frame.params[6], frame.params[7]), uvec2(from.width, from.height) - uvec2(1u));
+  const uvec2 origin = min(uvec2(frame.params[6], frame.params[7]), uvec2(from.width, from.height) - uvec2(1u));
   const uvec2 most = uvec2(from.width, from.height) - origin;
   uvec2 size = uvec2(frame.params[8], frame.params[9]);
   if (size.x == 0u || size.x > most.x) size.x = most.x;
@@ -61,24 +61,34 @@ void main() {
   const gpumap_color color = frame.color;
   const vec3 mean = vec3(frame.params[0], frame.params[1], frame.params[2]);
   const vec3 scale = vec3(frame.params[3], frame.params[4], frame.params[5]);
+  const vec4 base = vec4(frame.params[14], frame.params[15], frame.params[16], 0.0);
   const uint quads = to.width / 4u + uint(to.width % 4u != 0u);
+  const uint unit = gpumap_unit_height(OUT_FORMAT);
   const uvec2 step = gl_NumWorkGroups.xy * gl_WorkGroupSize.xy;
-  for (uint y = gl_GlobalInvocationID.y; y < to.height; y += step.y) {
+  for (uint y = unit * gl_GlobalInvocationID.y; y < to.height; y += unit * step.y) {
     for (uint q = gl_GlobalInvocationID.x; q < quads; q += step.x) {
-      const uint x = 4u * q, count = min(4u, to.width - x);
-      vec4 pixel[4];
-      if (RESAMPLES) {
-        const gpumap_taps down = gpumap_taps_of(y, size.y, to.height);
-        for (uint i = 0u; i < 4u; ++i) {
-          // Beyond the row's end: its last pixel again, which is not stored.
-          const gpumap_taps across = gpumap_taps_of(min(x + i, to.width - 1u), size.x, to.width);
-          pixel[i] = resampled(from, origin, across, down);
+      const uint x = 4u * q, count = min(4u, to.width - x), rows = min(unit, to.height - y);
+      vec4 pixel[2][4];
+      for (uint row = 0u; row < unit; ++row) {
+        // Beyond the picture: its last row, and the row's last pixel, again, which are not stored.
+        const uint at = min(y + row, to.height - 1u);
+        if (RESAMPLES) {
+          const gpumap_taps down = gpumap_taps_of(at, size.y, to.height);
+          for (uint i = 0u; i < 4u; ++i) {
+            const gpumap_taps across = gpumap_taps_of(min(x + i, to.width - 1u), size.x, to.width);
+            pixel[row][i] = resampled(from, origin, across, down);
+          }
+        } else {
+          gpumap_load_pixels(from, IN_FORMAT, x, at, count, pixel[row]);
         }
-      } else {
-        gpumap_load_pixels(from, IN_FORMAT, x, y, count, pixel);
+        for (uint i = 0u; i < 4u; ++i) pixel[row][i] = gpumap_recolored(color, base, pixel[row][i]);
       }
-      for (uint i = 0u; i < 4u; ++i) pixel[i] = gpumap_in_rgb(color, pixel[i]);
-      gpumap_store_pixels(to, OUT_FORMAT, x, y, count, pixel, mean, scale);
+      if (gpumap_has_luma(OUT_FORMAT)) {
+        gpumap_store_components(to, OUT_FORMAT, x, y, count, rows, pixel[0], pixel[1]);
+      } else {
+        for (uint i = 0u; i < 4u; ++i) pixel[0][i] = gpumap_cut_off(pixel[0][i]);
+        gpumap_store_pixels(to, OUT_FORMAT, x, y, count, pixel[0], mean, scale);
+      }
     }
   }
 }

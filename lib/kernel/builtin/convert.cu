@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Video, or a part of it, to video of another format or size, or to a tensor; to a much smaller size that is for
 // convert_down and convert_across. A thread makes 4 neighbouring pixels of a
-// row. Right for any grid, size and stride. Formats may be known when this is compiled: what is not needed is then not
-// in the code.
+// row, or of two rows that share their chroma. Right for any grid, size and stride. Formats may be known when this is
+// compiled: what is not needed is then not in the code. color goes from the input's colours to the output's, where
+// params 14 to 16 are added.
 // gpumap: params mean=[0,0,0],scale=[1,1,1],crop=[0,0,0,0]
 // gpumap: work quad
 // gpumap: output converted
 // gpumap: launch per-field
 #include <gpumap/color.h>
+#include <gpumap/components.h>
 #include <gpumap/kernel.h>
 #include <gpumap/pixels.h>
 #include <gpumap/taps.h>
@@ -47,8 +49,7 @@ __device__ float4 resampled(const gpumap_frame& frame, gpumap_u32 left, gpumap_u
 }
 
 extern "C" __global__ void convert(gpumap_frame frame) {
-  if (IN_FORMAT < GPUMAP_FORMAT_NV12 || IN_FORMAT > GPUMAP_FORMAT_BAYER16_RGGB || frame.in.width == 0 ||
-      frame.in.height == 0) {
+  if (IN_FORMAT < GPUMAP_FORMAT_NV12 || IN_FORMAT > GPUMAP_FORMAT_P016 || frame.in.width == 0 || frame.in.height == 0) {
     return;
   }
   // The launching code has checked the crop; what lies outside the picture is not read all the same.
@@ -58,23 +59,34 @@ extern "C" __global__ void convert(gpumap_frame frame) {
   if (width == 0 || width > frame.in.width - left) width = frame.in.width - left;
   if (height == 0 || height > frame.in.height - top) height = frame.in.height - top;
 
+  const float4 base = make_float4(frame.params[14], frame.params[15], frame.params[16], 0.0f);
   const gpumap_u32 quads = frame.out.width / 4 + (frame.out.width % 4 != 0);
-  for (gpumap_u32 y = blockIdx.y * blockDim.y + threadIdx.y; y < frame.out.height; y += gridDim.y * blockDim.y) {
+  const gpumap_u32 unit = gpumap_unit_height(OUT_FORMAT);
+  for (gpumap_u32 y = unit * (blockIdx.y * blockDim.y + threadIdx.y); y < frame.out.height;
+       y += unit * gridDim.y * blockDim.y) {
     for (gpumap_u32 q = blockIdx.x * blockDim.x + threadIdx.x; q < quads; q += gridDim.x * blockDim.x) {
-      const gpumap_u32 x = 4 * q, count = min(4u, frame.out.width - x);
-      float4 pixel[4];
-      if (RESAMPLES) {
-        const gpumap_taps down = gpumap_taps_of(y, height, frame.out.height);
-        for (gpumap_u32 i = 0; i < 4; ++i) {
-          // Beyond the row's end: its last pixel again, which is not stored.
-          const gpumap_taps across = gpumap_taps_of(min(x + i, frame.out.width - 1), width, frame.out.width);
-          pixel[i] = resampled(frame, left, top, across, down);
+      const gpumap_u32 x = 4 * q, count = min(4u, frame.out.width - x), rows = min(unit, frame.out.height - y);
+      float4 pixel[2][4];
+      for (gpumap_u32 row = 0; row < unit; ++row) {
+        // Beyond the picture: its last row, and the row's last pixel, again, which are not stored.
+        const gpumap_u32 at = min(y + row, frame.out.height - 1);
+        if (RESAMPLES) {
+          const gpumap_taps down = gpumap_taps_of(at, height, frame.out.height);
+          for (gpumap_u32 i = 0; i < 4; ++i) {
+            const gpumap_taps across = gpumap_taps_of(min(x + i, frame.out.width - 1), width, frame.out.width);
+            pixel[row][i] = resampled(frame, left, top, across, down);
+          }
+        } else {
+          gpumap_load_pixels(frame.in, IN_FORMAT, x, at, count, pixel[row]);
         }
-      } else {
-        gpumap_load_pixels(frame.in, IN_FORMAT, x, y, count, pixel);
+        for (gpumap_u32 i = 0; i < 4; ++i) pixel[row][i] = gpumap_recolored(frame.color, base, pixel[row][i]);
       }
-      for (gpumap_u32 i = 0; i < 4; ++i) pixel[i] = gpumap_in_rgb(frame.color, pixel[i]);
-      gpumap_store_pixels(frame.out, OUT_FORMAT, x, y, count, pixel, frame.params);
+      if (gpumap_has_luma(OUT_FORMAT)) {
+        gpumap_store_components(frame.out, OUT_FORMAT, x, y, count, rows, pixel[0], pixel[1]);
+      } else {
+        for (gpumap_u32 i = 0; i < 4; ++i) pixel[0][i] = gpumap_cut_off(pixel[0][i]);
+        gpumap_store_pixels(frame.out, OUT_FORMAT, x, y, count, pixel[0], frame.params);
+      }
     }
   }
 }

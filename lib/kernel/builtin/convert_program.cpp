@@ -23,6 +23,7 @@ constexpr std::uint32_t largest_size = 32767;  // weights are counted in 32 bits
 
 // Of the passes down and across: see convert_down.cu.
 constexpr std::size_t taps_begin = 10, taps_end = 11, first_row = 12, all_rows = 13;
+constexpr std::size_t base_first = 14;  // what is added to the output's components
 // Loads of 4 pixels for an output pixel, of which a thread makes 4: beyond that, two passes are faster.
 constexpr std::uint32_t max_loads = 16;
 // Rows of the input that a thread of the first pass goes through in a launch. A load has up to 70 turns of loops, where
@@ -74,6 +75,27 @@ std::uint32_t reach_of(std::uint32_t from, std::uint32_t to) {
   return 2 * std::max((from + to - 1) / to, 1U);
 }
 
+/// For the kernels, which see no out_color: color goes from the input's colours on to the output's, nothing cut off
+/// between them, and params say what is added then.
+void recolor(gpumap_frame& frame) {
+  const gpumap_color &in = frame.color, &out = frame.out_color;
+  gpumap_color both{{}, {in.offset[0], in.offset[1], in.offset[2]}};
+  for (std::size_t row = 0; row < 3; ++row) {
+    for (std::size_t column = 0; column < 3; ++column) {
+      double sum = 0;
+      for (std::size_t i = 0; i < 3; ++i) sum += double{out.matrix[3 * row + i]} * double{in.matrix[3 * i + column]};
+      both.matrix[3 * row + column] = static_cast<float>(sum);
+    }
+    frame.params[base_first + row] = out.offset[row];
+  }
+  frame.color = both;
+}
+
+/// Whether two rows of `format` share their chroma, in planes behind the first.
+bool has_half_rows(gpumap_u32 format) noexcept {
+  return format == GPUMAP_FORMAT_NV12 || format == GPUMAP_FORMAT_I420 || format == GPUMAP_FORMAT_P010;
+}
+
 class ConvertProgram final : public Program {
  public:
   ConvertProgram(std::shared_ptr<Device> device, Backend backend)
@@ -97,6 +119,7 @@ class ConvertProgram final : public Program {
     }
     gpumap_frame given = frame;
     std::copy(params_.begin(), params_.end(), std::begin(given.params));
+    recolor(given);
     if (across_) {
       run_in_two_passes(queue, given);
     } else {
@@ -146,8 +169,8 @@ class ConvertProgram final : public Program {
   void run_in_two_passes(Queue& queue, const gpumap_frame& frame) {
     const std::uint32_t quads = (crop_.x % 4 + crop_.width + 3) / 4;
     const std::uint64_t stride = 4 * pixel_bytes * quads;
-    const auto rows =
-        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(max_between_bytes / stride, 1, frame.out.height));
+    // An even number, for rows that share their chroma; there is room for 64 at least.
+    const auto rows = std::min(static_cast<std::uint32_t>(max_between_bytes / stride) & ~1U, frame.out.height);
     gpumap_frame down = frame, across = frame;
     down.out = {};
     down.out.plane[0] = between_.ready(queue, rows * stride);
@@ -166,7 +189,8 @@ class ConvertProgram final : public Program {
         queue.launch(*kernel_, kernel_->grid_for(down), down);
       }
       for (std::size_t i = 0; i < GPUMAP_MAX_PLANES; ++i) {
-        across.out.plane[i] = frame.out.plane[i] + std::uint64_t{row} * frame.out.stride[i];
+        const std::uint32_t first = i != 0 && has_half_rows(frame.out.format) ? row / 2 : row;
+        across.out.plane[i] = frame.out.plane[i] + std::uint64_t{first} * frame.out.stride[i];
       }
       queue.launch(*across_, across_->grid_for(across), across);
     }

@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: MIT
 // <gpumap_words.glsl>: bytes and 16-bit numbers from and to any address, as whole words where that is aligned.
-// gpumap/words.h is its twin.
+// gpumap/words.h is its twin. Both begin with the words that are the same in the two languages by macros: color.h,
+// components.h and pixels.h are written in these.
 #ifndef GPUMAP_WORDS_GLSL
 #define GPUMAP_WORDS_GLSL
 
 #include <gpumap.glsl>
+
+#define GPUMAP_FUNCTION
+#define GPUMAP_FROM(type, name) type name
+#define GPUMAP_TO(type, name) out type name
+#define GPUMAP_FOUR(type, name) type name[4]
+#define GPUMAP_TO_FOUR(type, name) out type name[4]
+#define gpumap_u32 uint
+#define gpumap_u64 uint64_t
+#define gpumap_f32x4 vec4
+#define gpumap_u32x4 uvec4
+#define gpumap_u16x4 uvec4
+#define gpumap_make_f32x4 vec4
+#define gpumap_load_u32x4 load_u32x4
+
+// The address of row y of a plane.
+uint64_t gpumap_row(gpumap_view view, uint plane, uint y) {
+  return view.plane[plane] + uint64_t(y) * uint64_t(view.stride[plane]);
+}
 
 // `count` bytes, 0 to 4, from `address`, which may be any, the first one lowest; 0 for the rest. Touches no byte beyond
 // them.

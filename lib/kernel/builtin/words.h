@@ -1,11 +1,37 @@
 /* SPDX-License-Identifier: MIT
  * Given to NVRTC as <gpumap/words.h>: bytes and 16-bit numbers from and to any address, as whole words where that is
- * aligned. gpumap_words.glsl is its twin.
+ * aligned. gpumap_words.glsl is its twin. Both begin with the words that are the same in the two languages by macros:
+ * color.h, components.h and pixels.h are written in these.
  */
 #ifndef GPUMAP_WORDS_H
 #define GPUMAP_WORDS_H
 
 #include <gpumap/kernel.h>
+
+#define GPUMAP_FUNCTION __device__ inline
+#define GPUMAP_FROM(type, name) const type& name     /* a parameter that is read */
+#define GPUMAP_TO(type, name) type& name             /* one that is written */
+#define GPUMAP_FOUR(type, name) const type(&name)[4] /* four that are read */
+#define GPUMAP_TO_FOUR(type, name) type(&name)[4]    /* four that are written */
+#define gpumap_f32x4 float4
+#define gpumap_u32x4 uint4
+#define gpumap_u16x4 ushort4
+#define gpumap_make_f32x4 make_float4
+
+// Whether `address` is a multiple of `bytes`, a power of two.
+__device__ inline bool gpumap_aligned(gpumap_u64 address, gpumap_u32 bytes) {
+  return (address & (bytes - 1)) == 0;
+}
+
+// The address of row y of a plane.
+__device__ inline gpumap_u64 gpumap_row(const gpumap_view& view, gpumap_u32 plane, gpumap_u32 y) {
+  return view.plane[plane] + static_cast<gpumap_u64>(y) * view.stride[plane];
+}
+
+// From an address that is a multiple of 16.
+__device__ inline uint4 gpumap_load_u32x4(gpumap_u64 address) {
+  return *reinterpret_cast<const uint4*>(address);
+}
 
 // `count` bytes, 0 to 4, from `address`, which may be any, the first one lowest; 0 for the rest. Touches no byte beyond
 // them.

@@ -23,11 +23,12 @@ namespace gpumap {
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
-constexpr std::array<OwnHeader, 16> own_headers{{
+constexpr std::array<OwnHeader, 17> own_headers{{
     {"gpumap/kernel.h", embedded::kernel_h},
     {"gpumap/grid.h", embedded::grid_h},
     {"gpumap/samples.h", embedded::samples_h},
     {"gpumap/bayer.h", embedded::bayer_h},
+    {"gpumap/components.h", embedded::components_h},
     {"gpumap/color.h", embedded::color_h},
     {"gpumap/pixels.h", embedded::pixels_h},
     {"gpumap/sums.h", embedded::sums_h},
@@ -137,7 +138,8 @@ std::vector<std::string> include_options(const KernelSource& source) {
 
 /// True where the source shows that the kernel names nothing that GPUMAP_SHORT_FRAME leaves out of gpumap_frame.
 bool takes_short_frame(const KernelSource& source) {
-  constexpr std::array fields{"gpumap_param_", "numbers", "tables", "past", "given", "result_words", "_tensors"};
+  constexpr std::array fields{"gpumap_param_", "numbers",      "tables",   "past",
+                              "given",         "result_words", "_tensors", "out_color"};
   return std::none_of(fields.begin(), fields.end(), [&source](std::string_view field) {
     const auto names = [field](const std::string& define) { return define.find(field) != define.npos; };
     return ResultBlocks::may_name(source, field) || std::any_of(source.defines.begin(), source.defines.end(), names);

@@ -20,12 +20,13 @@
 namespace gpumap {
 namespace {
 
-constexpr std::array<OwnHeader, 10> memory_files{{
+constexpr std::array<OwnHeader, 11> memory_files{{
     {"gpumap.glsl", embedded::gpumap_glsl},
     {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
     {"gpumap_bayer.glsl", embedded::gpumap_bayer_glsl},
-    {"gpumap_color.glsl", embedded::gpumap_color_glsl},
-    {"gpumap_pixels.glsl", embedded::gpumap_pixels_glsl},
+    {"gpumap_components.glsl", embedded::components_h},
+    {"gpumap_color.glsl", embedded::color_h},
+    {"gpumap_pixels.glsl", embedded::pixels_h},
     {"gpumap_sums.glsl", embedded::gpumap_sums_glsl},
     {"gpumap_taps.glsl", embedded::gpumap_taps_glsl},
     {"gpumap_tensors.glsl", embedded::gpumap_tensors_glsl},
