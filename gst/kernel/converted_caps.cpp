@@ -22,11 +22,11 @@ namespace gpumap::gst {
 namespace {
 
 constexpr const char* loaded_formats =
-    "{ NV12, I420, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBA, BGRA, P010_10LE, P016_LE, I420_10LE, Y444_10LE, v210, Y210, "
-    "GRAY8, GRAY16_LE }";
+    "NV12, I420, Y42B, Y444, YUY2, UYVY, RGB, BGR, RGBA, BGRA, P010_10LE, P016_LE, I420_10LE, Y444_10LE, v210, Y210, "
+    "GRAY8, GRAY16_LE";
 constexpr const char* bayer_formats =
-    "{ bggr, gbrg, grbg, rggb, bggr10le, gbrg10le, grbg10le, rggb10le, bggr12le, gbrg12le, grbg12le, rggb12le, "
-    "bggr14le, gbrg14le, grbg14le, rggb14le, bggr16le, gbrg16le, grbg16le, rggb16le }";
+    "bggr, gbrg, grbg, rggb, bggr10le, gbrg10le, grbg10le, rggb10le, bggr12le, gbrg12le, grbg12le, rggb12le, "
+    "bggr14le, gbrg14le, grbg14le, rggb14le, bggr16le, gbrg16le, grbg16le, rggb16le";
 // In order of preference; of a kernel of the user's the first three and the last.
 constexpr std::array stored_formats{"RGBA", "BGRA", "RGB", "NV12", "I420", "P010_10LE", "YUY2", "Y444", "GRAY8"};
 
@@ -80,9 +80,9 @@ void set_size(GstStructure* made, const GstStructure* from, const char* name, co
 std::string stored_by(const DeclaredCaps& declared) {
   std::string formats;
   for (const char* format : stored_formats) {
-    if (stores(declared, format)) formats += (formats.empty() ? "{ " : ", ") + std::string(format);
+    if (stores(declared, format)) formats += (formats.empty() ? "" : ", ") + std::string(format);
   }
-  return formats + " }";
+  return formats;
 }
 
 /// A picture by another name and with other formats: what belongs to the old ones goes.
@@ -91,7 +91,7 @@ GstStructure* as_picture(const GstStructure* from, const char* name, const char*
   set_size(made, from, "width", resizing.crop.width, resizing.width, resizing.to_output);
   set_size(made, from, "height", resizing.crop.height, resizing.height, resizing.to_output);
   copy_fields(made, from, {"framerate"});
-  if (formats != nullptr) set_from_string(made, "format", GST_TYPE_LIST, formats);
+  if (formats != nullptr) set_from_string(made, "format", GST_TYPE_LIST, fmt::format("{{ {} }}", formats).c_str());
   return made;
 }
 
@@ -143,6 +143,10 @@ Ptr<GstCaps> only_declared(const DeclaredCaps& declared, Ptr<GstCaps> caps) {
 }
 
 }  // namespace
+
+std::string formats_of_convert() {
+  return fmt::format("takes {} and Bayer, gives {} and tensors", loaded_formats, stored_by({.builtin = true}));
+}
 
 std::optional<Crop> crop_of(const DeclaredCaps& declared, const std::string& params) {
   if (!declared.converted) return std::nullopt;

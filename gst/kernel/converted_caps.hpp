@@ -15,6 +15,9 @@
 
 namespace gpumap::gst {
 
+/// Of the built-in: "takes NV12, ... and Bayer, gives RGBA, ... and tensors".
+[[nodiscard]] std::string formats_of_convert();
+
 /// What is shown of one axis: `length` pixels from `start` on, where 0 goes to the edge.
 struct CropAxis {
   gint start = 0, length = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/kernel/kernel_properties.hpp"
 
+#include "gst/kernel/converted_caps.hpp"
 #include "gst/kernel/kernel_element.hpp"
 
 namespace gpumap::gst {
@@ -79,7 +80,9 @@ std::vector<Property> kernel_properties() {
   using Settings = KernelSettings;
   const PropertiesOf<Settings> of([](GObject* kernel) -> Settings& { return state_of(kernel).settings; });
   return {
-      then(of.text("kernel", "Built-in kernel that runs, unless location is set: " + names_of_builtins(),
+      then(of.text("kernel",
+                   "Built-in kernel that runs, unless location is set: " + names_of_builtins() + ". convert " +
+                       formats_of_convert(),
                    &Settings::kernel),
            adopt_parameters),
       then(of.optional_text("location", "File with a kernel of yours: .cu, .ptx, .cubin, .comp or .spv",

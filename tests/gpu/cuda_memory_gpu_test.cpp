@@ -28,7 +28,8 @@ TEST_F(CudaMemory, HoldsWhatOrdinaryMemoryHolds) {
   std::uint64_t seed = 0;
   for (const auto& [width, height] : sizes) {
     for (const char* in : {"NV12", "I420", "YUY2", "RGB", "P010_10LE", "GRAY8"}) {
-      for (const char* out : {"RGBA", "BGRA", "RGB"}) {
+      for (const char* out : {"RGBA", "BGRA", "RGB", "NV12", "I420", "P010_10LE", "Y444"}) {
+        if (!fits(out, height)) continue;
         SCOPED_TRACE(testing::Message() << in << " to " << out << ' ' << width << 'x' << height);
         const Caps caps = video_caps(in, width, height);
         const Data frame = random_data(frame_bytes(caps.get()), ++seed);

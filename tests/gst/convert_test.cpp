@@ -321,6 +321,18 @@ TEST(ConvertCaps, PrefersRgbAndColours) {
   }
 }
 
+TEST(ConvertCaps, AreListedByInspect) {
+  Pipeline pipeline("gpumapkernel name=kernel ! fakesink");
+  const std::string blurb =
+      g_param_spec_get_blurb(g_object_class_find_property(G_OBJECT_GET_CLASS(pipeline.element("kernel")), "kernel"));
+  const std::size_t gives = blurb.find(", gives ");
+  ASSERT_NE(gives, std::string::npos) << blurb;
+  for (const char* format : {"NV12", "Y42B", "Y444", "I420_10LE", "P016_LE", "Y444_10LE", "GRAY16_LE", "Bayer"}) {
+    EXPECT_THAT(blurb.substr(0, gives), testing::HasSubstr(format));
+  }
+  for (const auto& [format, id] : luma_formats) EXPECT_THAT(blurb.substr(gives), testing::HasSubstr(format));
+}
+
 // A recording of RGB plays everywhere: 4:2:0, not 4:4:4.
 TEST(ConvertCaps, EncodersGetWhatTheyTake) {
   for (const auto& [encoder, format, profile] :
