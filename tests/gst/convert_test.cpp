@@ -134,10 +134,11 @@ constexpr std::array luma_formats{std::pair{"NV12", GPUMAP_FORMAT_NV12},      st
 
 /// `sample`, of an output in the format of luma `id`, against the reference by what its own caps say.
 void expect_luma(const Image& image, const reference::Layout& layout, const Data& in, GstSample* sample,
-                 gpumap_format id) {
+                 gpumap_format id, bool interlaced = false) {
   const GstVideoInfo info = info_of(gst_sample_get_caps(sample));
   const Image made{GST_VIDEO_INFO_NAME(&info), static_cast<std::uint32_t>(id), image.width, image.height, "", {}, {}};
-  const reference::Layout out = layout_of(made, info);
+  reference::Layout out = layout_of(made, info);
+  out.interlaced = interlaced;
   const Data got = data_of(gst_sample_get_buffer(sample));
   ASSERT_EQ(got.size(), info.size);
   const gpumap_color color = color_matrix(image.matrix, image.range, bits_of(image));
@@ -478,6 +479,40 @@ TEST(ConvertInterlaced, ChromaIsKeptByField) {
           const Sample tensor = convert(caps, info, in, "application/x-tensor", false, mean_and_scale, flags);
           ASSERT_NE(tensor, nullptr);
           expect_tensor(image, layout, in, gst_sample_get_buffer(tensor.get()));
+        }
+      }
+    }
+  }
+}
+
+// The same of chroma that is made, whatever it is made of.
+TEST(ConvertInterlaced, ChromaIsMadeByField) {
+  for (const char* mode : {"interleaved", "mixed", "progressive"}) {
+    for (const int height : {1, 2, 3, 5, 6, 8, 11}) {
+      for (const auto& [format, in_id] :
+           {std::pair{"RGBA", GPUMAP_FORMAT_RGBA}, {"YUY2", GPUMAP_FORMAT_YUY2}, {"NV12", GPUMAP_FORMAT_NV12}}) {
+        for (const auto& [to, id] : {luma_formats[0], luma_formats[1], luma_formats[2], luma_formats[3]}) {
+          SCOPED_TRACE(testing::Message() << format << " to " << to << ", " << mode << " " << height);
+          const bool rgb = in_id == GPUMAP_FORMAT_RGBA;
+          const Image image{format,
+                            static_cast<std::uint32_t>(in_id),
+                            13,
+                            height,
+                            rgb ? "sRGB" : "bt601",
+                            rgb ? ColorMatrix::rgb : ColorMatrix::bt601,
+                            rgb ? ColorRange::full : ColorRange::limited};
+          const Caps caps = caps_of(image);
+          gst_caps_set_simple(caps.get(), "interlace-mode", G_TYPE_STRING, mode, nullptr);
+          const GstVideoInfo info = info_of(caps.get());
+          reference::Layout layout = layout_of(image, info);
+          // GStreamer's layout of P010 has no room for it.
+          const bool fields = std::string_view(mode) != "progressive" && (id != GPUMAP_FORMAT_P010 || height % 4 != 2);
+          layout.interlaced = fields;
+          const Data in = random_data(info.size, info.size);
+          const Sample sample = convert(caps, info, in, std::string("video/x-raw,format=") + to, false, "",
+                                        static_cast<GstBufferFlags>(GST_VIDEO_BUFFER_FLAG_INTERLACED));
+          ASSERT_NE(sample, nullptr);
+          expect_luma(image, layout, in, sample.get(), id, fields);
         }
       }
     }

@@ -205,6 +205,40 @@ TEST(DeclaredCaps, AUsersKernelMayConvert) {
   }
 }
 
+TEST(DeclaredCaps, AUsersKernelMakesYuvAsConvertDoes) {
+  const KernelFile file(
+      "// gpumap: output video/x-raw,format=NV12\n"
+      "#include <gpumap_color.glsl>\n#include <gpumap_components.glsl>\n#include <gpumap_pixels.glsl>\n"
+      "void main() {\n"
+      "  uint x = 4 * gl_GlobalInvocationID.x, y = 2 * gl_GlobalInvocationID.y;\n"
+      "  if (x >= frame.out_view.width || y >= frame.out_view.height) return;\n"
+      "  uint count = min(4u, frame.out_view.width - x), rows = min(2u, frame.out_view.height - y);\n"
+      "  vec4 pixel[2][4];\n"
+      "  for (uint row = 0u; row < rows; ++row) {\n"
+      "    gpumap_load_pixels(frame.in_view, frame.in_view.format, x, y + row, count, pixel[row]);\n"
+      "    for (uint i = 0u; i < 4u; ++i) {\n"
+      "      pixel[row][i] = gpumap_of_rgb(frame.out_color, gpumap_in_rgb(frame.color, pixel[row][i]));\n"
+      "    }\n"
+      "  }\n"
+      "  gpumap_store_components(frame.out_view, frame.out_view.format, x, y, count, rows, pixel[0], pixel[1]);\n"
+      "}\n");
+  const std::string caps = "video/x-raw,format=RGB,width=11,height=7,framerate=1/1";
+  const Data in = random_data(36 * 7, 12);
+  Frames own("location=" + file.path(), caps);
+  Frames convert("kernel=convert ! video/x-raw,format=NV12", caps);
+  const Data made = own.run(in);
+  EXPECT_EQ(made.size(), 12U * 8 + 12U * 4);
+  // What lies between the rows is no one's.
+  const auto picture = [](Data bytes) {
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+      const bool luma = at < 12U * 8;
+      if ((luma && at % 12 >= 11) || (luma && at >= 12U * 7)) bytes[at] = std::byte{0};
+    }
+    return bytes;
+  };
+  EXPECT_EQ(picture(made), picture(convert.run(in)));
+}
+
 TEST(DeclaredCaps, ACropIsWhatAKernelThatConvertsShows) {
   const DeclaredCaps kernel = declared("// gpumap: params gain=1,crop=[0,0,8,0]\n// gpumap: output converted\n");
   EXPECT_EQ(crop_of(kernel, "gain=2")->width.shown_of(20), 8);

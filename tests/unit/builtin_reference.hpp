@@ -335,12 +335,14 @@ double luma_difference(const Layout& out, Bytes output, const Coding& coding, st
   const auto got = components(out, output, x, y);
   std::array<double, 3> expected{}, sum{};
   double count = 0;
-  for (std::size_t row = y / coding.down * coding.down; row < (y / coding.down + 1) * coding.down; ++row) {
+  for (std::size_t i = 0; i < coding.down; ++i) {
+    const bool by_field = out.interlaced && coding.down == 2;
+    const std::size_t row = by_field ? y / 4 * 4 + y % 2 + 2 * i : y / coding.down * coding.down + i;
     for (std::size_t column = x / coding.across * coding.across; column < (x / coding.across + 1) * coding.across;
          ++column) {
       if (row >= out.height || column >= out.width) continue;
       const auto values = coded(coding, rgb_at(column, row));
-      for (std::size_t i = 0; i < 3; ++i) sum[i] += values[i];
+      for (std::size_t c = 0; c < 3; ++c) sum[c] += values[c];
       if (row == y && column == x) expected[0] = values[0];
       ++count;
     }

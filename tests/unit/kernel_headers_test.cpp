@@ -60,6 +60,7 @@ TEST(KernelHeaders, ReadAndWritePixels) {
                              .name = "pixels.comp",
                              .code = R"(#version 460
 #include <gpumap_color.glsl>
+#include <gpumap_components.glsl>
 #include <gpumap_pixels.glsl>
 #include <gpumap_tensors.glsl>
 void main() {
@@ -70,6 +71,8 @@ void main() {
   gpumap_load_pixels(frame.in_view, frame.in_view.format, x, y, count, pixel);
   for (int i = 0; i < 4; ++i) pixel[i] = gpumap_in_rgb(frame.color, pixel[i]);
   gpumap_store_pixels(frame.out_view, frame.out_view.format, x, y, count, pixel, vec3(0.0), vec3(1.0));
+  for (int i = 0; i < 4; ++i) pixel[i] = gpumap_of_rgb(frame.out_color, pixel[i]);
+  gpumap_store_components(frame.out_view, frame.out_view.format, x, y, count, 1u, pixel, pixel);
 })",
                              .function = {}})
                    .empty());
@@ -78,6 +81,7 @@ void main() {
                                .name = "pixels.cu",
                                .code = R"(
 #include <gpumap/color.h>
+#include <gpumap/components.h>
 #include <gpumap/pixels.h>
 #include <gpumap/tensors.h>
 extern "C" __global__ void rgb(gpumap_frame frame) {
@@ -89,6 +93,8 @@ extern "C" __global__ void rgb(gpumap_frame frame) {
   for (int i = 0; i < 4; ++i) pixel[i] = gpumap_in_rgb(frame.color, pixel[i]);
   const float plain[6] = {0, 0, 0, 1, 1, 1};
   gpumap_store_pixels(frame.out, frame.out.format, x, y, count, pixel, plain);
+  for (int i = 0; i < 4; ++i) pixel[i] = gpumap_of_rgb(frame.out_color, pixel[i]);
+  gpumap_store_components(frame.out, frame.out.format, x, y, count, 1, pixel, pixel);
 })",
                                .function = {}},
                               "sm_90")
