@@ -194,19 +194,18 @@ def kernels():
 
 
 def links():
-    link, rows = measured("link")[0], []
-    if "rate" in link:
-        rate, cost = link["rate"], {one["consumers"]: one for one in link["cost"]}
-        more = cost[4]["more_publish_ns_each"]
-        rows = [["64-byte frames, million a second; within one process",
-                 f"{rate['two_processes_per_s']['median'] / 1e6:.2f}; {rate['one_process_per_s']['median'] / 1e6:.2f}"],
+    (link, timed), rows = measured("link"), []
+    if link:
+        one, two = (1 / timed[path, "rate"]["median_us"] for path in ("one process", "two processes"))
+        more = link["cost"][-1]["more_publish_ns_each"]
+        rows = [["64-byte frames, million a second; within one process", f"{two:.2f}; {one:.2f}"],
                 ["`publish()` with one consumer, ns; each further one",
-                 f"{cost[1]['publish_ns']:.0f}; {more:.0f}"],
-                ["1080p over bare stores; consumer sleeps, spins", "; ".join(
-                    f"{link['copy'][one]['over_bare']['median']:.2f}" for one in ("consumer_sleeps", "consumer_spins"))]]
+                 f"{timed['consumers: 1', 'publish']['median_us'] * 1000:.0f}; {more:.0f}"],
+                ["1080p over bare stores, time; consumer sleeps, spins", "; ".join(
+                    f"{timed[path, 'copy']['ratio']:.2f}" for path in ("consumer sleeps", "consumer spins"))]]
     table("Between processes", ["what", "figure"], rows)
     if rows:
-        at_least("64-byte frames a second between processes", 1_000_000, rate["two_processes_per_s"]["median"])
+        at_least("64-byte frames a second between processes", 1_000_000, two * 1e6)
         at_most("each further consumer, ns", 100, more, "{:.0f}")
     # link-rivals' own table is what README shows of it.
     text = FOLDER / "rivals.txt"

@@ -187,17 +187,9 @@ void write_small(const WriteLease& lease, std::uint64_t number) {
   std::memcpy(lease.host(), content.data(), small_bytes);
 }
 
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-  return all[all.size() / 2];
-}
-nlohmann::json spread(const std::vector<double>& all) {
-  return {{"median", median(all)}, {"min", *std::ranges::min_element(all)}, {"max", *std::ranges::max_element(all)}};
-}
-
 class Links {
  public:
-  explicit Links(const Frames& frames) : frames_(frames), shared_(shared_memory(memory_)) {}
+  Links(const Frames& frames, ModeReport& report) : frames_(frames), report_(report), shared_(shared_memory(memory_)) {}
 
   double rate_of_ring() {
     const auto ring = make_ring(slots, small_bytes);
@@ -230,31 +222,22 @@ class Links {
     served.finish();
     return shared_[0].per_second();
   }
-  nlohmann::json rate() {
-    std::vector<double> one, two, ratio;
+  /// Both sides spin. A row's times are of a frame, each of a round.
+  void rate() {
+    std::vector<std::int64_t> one, two;
+    const auto a_frame = [](double per_second) { return static_cast<std::int64_t>(1e12 / per_second); };  // ps
     for (unsigned round = 0; round < frames_.rounds; ++round) {
-      one.push_back(rate_of_ring());
-      two.push_back(rate_of_link());
-      ratio.push_back(two.back() / one.back());
+      one.push_back(a_frame(rate_of_ring()));
+      two.push_back(a_frame(rate_of_link()));
     }
-    fmt::print("\n64-byte frames a second, both sides spinning: median (slowest to fastest round)\n");
-    for (const auto& [name, all] : {std::pair{"one process", &one}, {"two processes", &two}}) {
-      const auto figures = spread(*all);
-      fmt::print("{:<16} {:>6.2f} million ({:.2f} to {:.2f})\n", name, figures["median"].get<double>() / 1e6,
-                 figures["min"].get<double>() / 1e6, figures["max"].get<double>() / 1e6);
-    }
-    fmt::print("{:<16} {:>6.2f}\n", "ratio", median(ratio));
-    return {{"frames", frames_.rate},
-            {"one_process_per_s", spread(one)},
-            {"two_processes_per_s", spread(two)},
-            {"ratio", spread(ratio)}};
+    add("one process", "rate", small_bytes, one, true).time /= 1000;
+    add("two processes", "rate", small_bytes, two, false).time /= 1000;
   }
 
   struct Cost {
     unsigned consumers;
     std::vector<std::int64_t> acquire_ns{}, publish_ns{}, both_ns{};
     std::uint64_t wakes = 0;
-    std::vector<double> medians{};  ///< of publish, of each round
   };
   void cost_of(Cost& cost) {
     const unsigned frames = frames_.cost;
@@ -276,45 +259,32 @@ class Links {
     cost.wakes += served.server().counters().wakes;
     served.finish();
     cost.publish_ns.insert(cost.publish_ns.end(), ns.begin(), ns.end());
-    cost.medians.push_back(summarise(ns).median_us * 1e3);
   }
-  nlohmann::json cost(std::vector<Row>& rows) {
+  void cost() {
     std::vector<Cost> costs{{1}, {2}, {4}};
     for (unsigned round = 0; round < frames_.rounds; ++round) {
       for (Cost& one : costs) cost_of(one);
     }
-    nlohmann::json made = nlohmann::json::array();
     double first_us = 0;
     for (Cost& one : costs) {
-      const auto add = [&](const char* detail, std::vector<std::int64_t>& ns) {
-        rows.push_back({.path = fmt::format("consumers: {}", one.consumers),
-                        .detail = detail,
-                        .bytes = small_bytes,
-                        .time = summarise(ns),
-                        .rate = false});
-      };
-      const double wakes = static_cast<double>(one.wakes) / static_cast<double>(one.publish_ns.size());
-      add("acquire", one.acquire_ns);
-      add("both", one.both_ns);
-      add("publish", one.publish_ns);
-      const double publish_us = rows.back().time.median_us;
+      const std::string path = fmt::format("consumers: {}", one.consumers);
+      const double frames = static_cast<double>(one.publish_ns.size());
+      add(path, "acquire", small_bytes, one.acquire_ns, false);
+      add(path, "both", small_bytes, one.both_ns, false);
+      const double publish_us = add(path, "publish", small_bytes, one.publish_ns, false).time.median_us;
       if (one.consumers == 1) first_us = publish_us;
-      made.push_back({{"consumers", one.consumers},
-                      {"publish_median_ns_of_rounds", spread(one.medians)},
-                      {"publish_ns", publish_us * 1e3},
-                      {"more_publish_ns_each", (publish_us - first_us) * 1e3 / std::max(1U, one.consumers - 1)},
-                      {"wakes_a_frame", wakes}});
+      report_.extra["cost"].push_back(
+          {{"consumers", one.consumers},
+           {"more_publish_ns_each", (publish_us - first_us) * 1e3 / std::max(1U, one.consumers - 1)},
+           {"wakes_a_frame", static_cast<double>(one.wakes) / frames}});
     }
-    return made;
   }
 
-  nlohmann::json copy() {
+  /// Times are of a frame, each of a round.
+  void copy() {
     // More than a cache holds, as a camera's frames are.
     std::vector<std::vector<std::byte>> sources(8, std::vector<std::byte>(picture_bytes, std::byte{1}));
     const unsigned frames = frames_.copy;
-    const auto gb_per_s = [&](std::int64_t ns) {
-      return static_cast<double>(picture_bytes) * frames / static_cast<double>(ns);
-    };
     const auto fill = [&](std::byte* to, std::uint64_t n) {
       std::vector<std::byte>& from = sources[n % sources.size()];
       std::memcpy(from.data(), &n, sizeof n);
@@ -328,7 +298,7 @@ class Links {
         if (n == 8) began = now_ns();
         fill(ring->mapping()->host() + n % 8 * ring->slot_stride(), n);
       }
-      return gb_per_s(now_ns() - began);
+      return (now_ns() - began) / frames;
     };
     const auto linked = [&](const std::shared_ptr<Ring>& ring, std::chrono::microseconds spin) {
       Served served(memory_, shared_, ring, 1, frames + 8, spin);
@@ -339,38 +309,24 @@ class Links {
         fill(lease.host(), n);
         served.server().publish(lease, {.bytes = picture_bytes});
       }
-      const double result = gb_per_s(now_ns() - began);
+      const std::int64_t result = (now_ns() - began) / frames;
       served.finish();
       return result;
     };
-    struct Way {
-      const char* name;
-      const char* text;
-      std::vector<double> gb_per_s{}, ratio{};
-    };
-    Way ways[] = {
-        {"bare", "bare stores"}, {"consumer_sleeps", "consumer sleeps"}, {"consumer_spins", "consumer spins"}};
+    std::vector<std::int64_t> alone, sleeping, spinning;
     for (unsigned round = 0; round < frames_.rounds; ++round) {
-      ways[0].gb_per_s.push_back(bare(make_ring(8, picture_bytes)));
-      ways[1].gb_per_s.push_back(linked(make_ring(8, picture_bytes), 0us));
-      ways[2].gb_per_s.push_back(linked(make_ring(8, picture_bytes), 50ms));
-      for (Way& way : ways) way.ratio.push_back(way.gb_per_s.back() / ways[0].gb_per_s.back());
+      alone.push_back(bare(make_ring(8, picture_bytes)));
+      sleeping.push_back(linked(make_ring(8, picture_bytes), 0us));
+      spinning.push_back(linked(make_ring(8, picture_bytes), 50ms));
     }
-    nlohmann::json made{{"frames", frames}, {"bytes", picture_bytes}, {"store_kernel", stream_copy_name()}};
-    fmt::print("\n1080p NV12 copied by one thread, {}: GB/s, median (slowest to fastest round), over bare stores\n",
-               stream_copy_name());
-    for (const Way& way : ways) {
-      const auto figures = spread(way.gb_per_s);
-      fmt::print("{:<16} {:>6.2f} ({:.2f} to {:.2f}) {:>6.2f}\n", way.text, figures["median"].get<double>(),
-                 figures["min"].get<double>(), figures["max"].get<double>(), median(way.ratio));
-      made[way.name] = {{"gb_per_s", figures}, {"over_bare", spread(way.ratio)}};
-    }
-    return made;
+    add("bare stores", "copy", picture_bytes, alone, true).rate = true;
+    add("consumer sleeps", "copy", picture_bytes, sleeping, false).rate = true;
+    add("consumer spins", "copy", picture_bytes, spinning, false).rate = true;
+    report_.extra["store_kernel"] = stream_copy_name();
   }
 
-  nlohmann::json wakes() {
-    nlohmann::json rows = nlohmann::json::array();
-    fmt::print("\nwakes a frame, consumers sleep between frames\n");
+  /// Consumers sleep between frames.
+  void wakes() {
     for (const unsigned consumers : {1U, 2U, 4U}) {
       const unsigned frames = frames_.wakes;
       Served served(memory_, shared_, make_ring(slots, small_bytes), consumers, frames, 0us);
@@ -383,13 +339,19 @@ class Links {
       }
       const double a_frame = static_cast<double>(served.server().counters().wakes) / frames;
       served.finish();
-      fmt::print("{} consumers: {:.3f}, {:.3f} each\n", consumers, a_frame, a_frame / consumers);
-      rows.push_back({{"consumers", consumers}, {"frames", frames}, {"wakes_a_frame", a_frame}});
+      report_.extra["wakes"].push_back({{"consumers", consumers}, {"frames", frames}, {"wakes_a_frame", a_frame}});
     }
-    return rows;
+  }
+
+ private:
+  Row& add(const std::string& path, const char* detail, std::size_t bytes, std::vector<std::int64_t>& ns, bool rival) {
+    report_.rows.push_back(
+        {.path = path, .detail = detail, .bytes = bytes, .rival = rival, .time = summarise(ns), .rate = false});
+    return report_.rows.back();
   }
 
   const Frames& frames_;
+  ModeReport& report_;
   int memory_ = -1;
   Shared& shared_;
 };
@@ -418,15 +380,18 @@ int consume(const std::vector<std::string>& words) {
 }
 
 nlohmann::json run_link(Context& context) {
-  Links links(context.options.quick ? few : many);
   ModeReport report{.mode = "link",
-                    .what = "a link between processes, in ordinary memory: the producer's time a frame"};
+                    .what =
+                        "a link between processes, in ordinary memory, a frame: by rate, of the producer's calls, and "
+                        "of 1080p copied by it"};
   report.not_measured = {"kernels, and the elements: see gpumap-latency --processes 2",
                          "means without the scheduler, where there are fewer cores than processes that spin"};
-  report.extra["rate"] = links.rate();
-  report.extra["cost"] = links.cost(report.rows);
-  report.extra["copy"] = links.copy();
-  report.extra["wakes"] = links.wakes();
+  Links links(context.options.quick ? few : many, report);
+  links.rate();
+  links.cost();
+  links.copy();
+  links.wakes();
+  set_ratios(report.rows);
   return make_report(report);
 }
 

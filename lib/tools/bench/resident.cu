@@ -7,7 +7,6 @@
 //   duration                ns without a bell after which a resident kernel ends
 //
 // The kernel ends when the doorbell says all ones, and when nobody rings: it never runs for ever.
-#include <gpumap/grid.h>
 #include <gpumap/kernel.h>
 
 __device__ gpumap_u64 now_ns() {

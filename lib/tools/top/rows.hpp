@@ -33,7 +33,5 @@ struct RingRow {
 
 /// `text` for a terminal: what is no UTF-8 or would move its cursor is '?'.
 [[nodiscard]] std::string visible(const std::string& text);
-/// Its first `lines` lines, each of `columns` characters at most.
-[[nodiscard]] std::string cut(const std::string& text, std::size_t lines, std::size_t columns);
 
 }  // namespace gpumap::top

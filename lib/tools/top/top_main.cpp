@@ -1,31 +1,25 @@
 // SPDX-License-Identifier: MIT
 // gpumap-top: the rings that are served at sockets, and who takes frames from them.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <gpumap/error.hpp>
 #include <gpumap/link_report.hpp>
 #include <gpumap/printable.hpp>
-#include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "rows.hpp"
-#include "screen.hpp"
 
 namespace {
 
@@ -70,88 +64,27 @@ std::string page(const std::vector<top::RingRow>& rows, const Options& options) 
                      clients, clients == 1 ? "" : "s", options.interval_s, top::to_table(rows));
 }
 
-/// While a Screen is to be left as it was: what ends the program, or concerns the terminal, is taken up between two
-/// looks only. Elsewhere signals do what they do to any program, also to one whose output nobody reads.
-class Signals {
- public:
-  Signals() {
-    sigemptyset(&set_);
-    for (const int one : {SIGINT, SIGTERM, SIGHUP, SIGTSTP, SIGWINCH}) sigaddset(&set_, one);
-    sigprocmask(SIG_BLOCK, &set_, nullptr);
-  }
-  /// The signal that came before `deadline`, or 0.
-  [[nodiscard]] int wait_until(Deadline deadline) const {
-    for (;;) {
-      const auto left = std::max<nanoseconds>(deadline - Clock::now(), nanoseconds(0));
-      const timespec time{static_cast<time_t>(left.count() / 1'000'000'000),
-                          static_cast<long>(left.count() % 1'000'000'000)};
-      const int number = sigtimedwait(&set_, nullptr, &time);
-      if (number > 0 || errno == EAGAIN) return std::max(number, 0);
-    }
-  }
-
- private:
-  sigset_t set_{};
-};
-
-/// False: a signal says to end.
-bool sleep_until(Deadline deadline, const Signals& signals, std::unique_ptr<top::Screen>& screen,
-                 const std::string& shown) {
-  while (const int signal = signals.wait_until(deadline)) {
-    if (signal == SIGWINCH) {
-      if (screen) screen->show(shown);
-    } else if (signal == SIGTSTP) {
-      const bool had_screen = screen != nullptr;
-      screen.reset();
-      raise(SIGSTOP);
-      if (had_screen) {
-        screen = std::make_unique<top::Screen>();
-        screen->show(shown);
-      }
-    } else {
-      return false;
-    }
-  }
-  return true;
-}
-
 /// False: nobody reads any more.
 bool print(const std::string& text) {
-  if (top::print(text)) return true;
+  if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return true;
   if (errno == EPIPE) return false;
   throw Error(ErrorCode::io, fmt::format("standard output takes no more: {}", std::strerror(errno)));
 }
 
 void run(const Options& options) {
-  const bool single = options.json || options.once;
-  std::optional<Signals> signals;
-  std::unique_ptr<top::Screen> screen;
-  if (!single && top::is_terminal()) {
-    signals.emplace();
-    screen = std::make_unique<top::Screen>();
-  }
   const auto interval = std::chrono::duration_cast<nanoseconds>(duration<double>(options.interval_s));
   std::vector<LinkSight> before = look(options);
-  std::string shown;
-  if (screen) screen->show(shown = page(top::make_rows({}, before), options));
-  const auto sleeps = [&](Deadline until) {
-    if (signals) return sleep_until(until, *signals, screen, shown);
-    std::this_thread::sleep_until(until);
-    return true;
-  };
-  for (Deadline next = Clock::now() + interval; sleeps(next);
-       next = std::max<Deadline>(next + interval, Clock::now())) {
+  for (Deadline next = Clock::now() + interval;; next = std::max<Deadline>(next + interval, Clock::now())) {
+    std::this_thread::sleep_until(next);
     std::vector<LinkSight> now = look(options);
     const auto rows = top::make_rows(before, now);
     before = std::move(now);
     if (options.json) {
       print(top::to_json(rows, options.interval_s));
-    } else if (screen) {
-      screen->show(shown = page(rows, options));
-    } else if (!print(page(rows, options) + (single ? "" : "\n"))) {
+    } else if (!print(page(rows, options) + (options.once ? "" : "\n"))) {
       return;
     }
-    if (single) return;
+    if (options.json || options.once) return;
   }
 }
 
@@ -160,7 +93,7 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app{
       "Show the rings that this user's programs serve at sockets (gpumapsink socket-path=...), with their "
-      "clients, rates and drops, until Ctrl-C."};
+      "clients, rates and drops: a table each interval, until Ctrl-C. Like top: watch gpumap-top --once"};
   Options options;
   app.add_option("path", options.paths, "look at these sockets only; default: all that are found");
   app.add_option("--interval", options.interval_s, "seconds between two looks")

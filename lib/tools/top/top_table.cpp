@@ -64,25 +64,6 @@ std::string visible(const std::string& text) {
   return shown;
 }
 
-std::string cut(const std::string& text, std::size_t lines, std::size_t columns) {
-  std::string left;
-  std::size_t line = 0;
-  std::size_t column = 0;
-  for (std::string_view rest = text; !rest.empty() && line < lines;) {
-    if (rest.front() == '\n') {
-      left += '\n';
-      rest.remove_prefix(1);
-      ++line;
-      column = 0;
-      continue;
-    }
-    const std::size_t bytes = std::max<std::size_t>(printable_bytes(rest), 1);
-    if (column++ < columns) left += rest.substr(0, bytes);
-    rest.remove_prefix(bytes);
-  }
-  return left;
-}
-
 std::string to_table(std::span<const RingRow> rows) {
   if (rows.empty()) {
     return "no ring of this user is served at a socket: start a gpumapsink with socket-path=, or name its path\n";
