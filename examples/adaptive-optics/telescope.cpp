@@ -98,25 +98,23 @@ void Telescope::make_air() {
 
 /// Between actuators it is bilinear.
 void Telescope::shape_mirror(std::span<const float> commands) {
-  const int row = size_.width(), rows = size_.height();
+  const std::size_t row = size_.width();
   for (std::size_t i = 0; i < moved_.size(); ++i) mirror_[moved_[i]] = commands[i];
-  for (int y = 0; y < rows; y += 2) {
-    float* line = mirror_.data() + y * row;
-    for (int x = 1; x + 1 < row; x += 2) line[x] = 0.5F * (line[x - 1] + line[x + 1]);
+  for (std::size_t at = 0; at < mirror_.size(); at += 2 * row) {
+    for (std::size_t x = at + 1; x + 1 < at + row; x += 2) mirror_[x] = 0.5F * (mirror_[x - 1] + mirror_[x + 1]);
   }
-  for (int y = 1; y < rows; y += 2) {
-    float* line = mirror_.data() + y * row;
-    for (int x = 0; x < row; ++x) line[x] = 0.5F * (line[x - row] + line[x + row]);
+  for (std::size_t at = row; at < mirror_.size(); at += 2 * row) {
+    for (std::size_t x = at; x < at + row; ++x) mirror_[x] = 0.5F * (mirror_[x - row] + mirror_[x + row]);
   }
 }
 
 Wavefront Telescope::expose(std::span<std::uint16_t> pixels) {
-  const int whole = static_cast<int>(blown_), row = size_.width();
-  const auto share = static_cast<float>(blown_ - whole);
+  const auto whole = static_cast<std::size_t>(blown_), row = static_cast<std::size_t>(size_.width());
+  const auto share = static_cast<float>(blown_ - static_cast<double>(whole));
   blown_ = std::fmod(blown_ + blown_each_frame, ribbon_columns);
-  for (int y = 0; y < size_.height(); ++y) {
+  for (std::size_t y = 0; y * row < air_.size(); ++y) {
     const float* from = ribbon_.data() + y * (ribbon_columns + row + 1) + whole;
-    for (int x = 0; x < row; ++x) air_[y * row + x] = from[x] + share * (from[x + 1] - from[x]);
+    for (std::size_t x = 0; x < row; ++x) air_[y * row + x] = from[x] + share * (from[x + 1] - from[x]);
   }
   shape_mirror(commands_);
   const float* noise = noise_.data() + random_() % noise_offsets;
@@ -145,8 +143,8 @@ Tables Telescope::calibrate() {
   const std::size_t modes = size_.modes();
   Tables tables{{}, Matrix(modes, lit_.size()), Matrix(moved_.size(), modes)};
   for (const int pixel : lit_) tables.pixels.push_back(static_cast<std::uint32_t>(pixel % row | pixel / row << 16));
-  const auto cosine = [&](std::size_t half_waves, int pixel) {
-    return std::cos(std::numbers::pi * static_cast<double>(half_waves) * (pixel / 2 + 0.5) / across);
+  const auto cosine = [&](std::size_t half_waves, int pixel) {  // an actuator is 2 pixels wide
+    return std::cos(std::numbers::pi * static_cast<double>(half_waves) * (pixel + 1) / (2.0 * across));
   };
   // What the sensor sees of each mode.
   Matrix seen(modes, lit_.size());
