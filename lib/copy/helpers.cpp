@@ -145,6 +145,7 @@ void Helpers::await_call(Helper& self, std::uint32_t seen) const {
     } while (Clock::now() < end);
   }
   self.asleep.store(true, std::memory_order_relaxed);
+  // Ends: the destructor calls as well.
   while (!called()) self.call.wait(seen, std::memory_order_acquire);
   self.asleep.store(false, std::memory_order_relaxed);
 }

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "device/cuda_free.hpp"
 #include "gpumap/latency.hpp"
 
 namespace gpumap {
@@ -38,7 +39,7 @@ CudaClock::~CudaClock() {
     driver.cuStreamSynchronize(stream_);
     driver.cuStreamDestroy(stream_);
   }
-  if (words_ != nullptr) driver.cuMemFreeHost(words_);
+  free_page_locked(context_, words_);
   for (const CUevent event : events_) driver.cuEventDestroy(event);
   for (const CUevent event : {scratch_, narrowest_}) {
     if (event != nullptr) driver.cuEventDestroy(event);
@@ -108,7 +109,7 @@ void CudaClock::prepare() {
     if (result == CUDA_SUCCESS) result = driver.cuMemHostGetDevicePointer(&go_, host, 0);
   }
   if (result != CUDA_SUCCESS) {
-    if (host != nullptr) driver.cuMemFreeHost(host);
+    free_page_locked(context_, host);
     driver.cuStreamDestroy(stream);
     context_.check(result, "allocating page-locked memory to compare the clocks");
   }

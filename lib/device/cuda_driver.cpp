@@ -156,6 +156,7 @@ void CudaContext::release() noexcept {
       if (stream != nullptr) driver_.cuStreamDestroy(stream);
     }
   }
+  // Ends: nothing runs on it, for that would keep the device.
   driver_.cuDevicePrimaryCtxRelease(device_);
 }
 

@@ -26,4 +26,11 @@ class CudaFreeScope {
   const CudaContext::CleanupScope scope_;
 };
 
+/// Page-locked memory of CUDA's; null: none. Where work that was given up runs, it stays.
+inline void free_page_locked(const CudaContext& context, void* memory) noexcept {
+  if (memory == nullptr) return;
+  // Ends: what was submitted before has ended, or is given up.
+  if (const CudaFreeScope scope(context); scope) context.driver().cuMemFreeHost(memory);
+}
+
 }  // namespace gpumap

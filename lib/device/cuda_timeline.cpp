@@ -33,7 +33,7 @@ class WordTimeline final : public CudaTimeline {
     word_ = static_cast<std::uint64_t*>(host);
     *word_ = 0;
     if (const CUresult mapped = driver.cuMemHostGetDevicePointer(&address_, word_, 0); mapped != CUDA_SUCCESS) {
-      driver.cuMemFreeHost(word_);
+      free_page_locked(context_, word_);
       context_.check(mapped, "mapping a timeline");
     }
   }
@@ -41,7 +41,7 @@ class WordTimeline final : public CudaTimeline {
   ~WordTimeline() override {
     // Freed memory must not be written: let the stream's last signal come first.
     if (!drain(patience_at_end)) return;
-    if (const CudaFreeScope scope(context_); scope) context_.driver().cuMemFreeHost(word_);
+    free_page_locked(context_, word_);
   }
 
   [[nodiscard]] std::uint64_t completed() override {

@@ -44,6 +44,7 @@ WaitResult Fence::wait(const std::atomic<bool>& cancel, Deadline deadline, std::
   // A fault never signals, so ask the driver now and then; the answer costs too much to ask each time.
   auto next_check = now;
   auto sleep = std::chrono::nanoseconds(first_sleep);
+  // Ends: by `cancel` and the deadline.
   while (!signalled()) {
     if (cancel.load(std::memory_order_acquire)) return WaitResult::cancelled;
     if (now >= deadline) return WaitResult::timeout;

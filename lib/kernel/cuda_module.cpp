@@ -33,6 +33,7 @@ CudaModule::CudaModule(std::shared_ptr<GpuDevice> device, std::string name, cons
   std::array<void*, 2> values{log.data(), reinterpret_cast<void*>(log.size())};
   const auto& driver = context().driver();
   const Residents::Absence absence(context().residents());
+  // Ends: what was submitted before has ended.
   const CUresult result = driver.cuModuleLoadDataEx(&handle_, code.c_str(), static_cast<unsigned>(options.size()),
                                                     options.data(), values.data());
   if (result == CUDA_SUCCESS) return;
@@ -47,6 +48,7 @@ CudaModule::CudaModule(std::shared_ptr<GpuDevice> device, std::string name, cons
 
 CudaModule::~CudaModule() {
   if (handle_ == nullptr) return;
+  // Ends: what was submitted before has ended, or is given up.
   if (const CudaFreeScope scope(context()); scope) context().driver().cuModuleUnload(handle_);
 }
 

@@ -49,6 +49,7 @@ std::optional<KernelReload::News> KernelReload::poll() {
   if (!seen_ || seen_ == compiled_ || seen_ != before) return {};
   compiled_ = seen_;
   try {
+    // Ends: the compiler does, and a load after 60 s behind work that does not end.
     compiling_ = std::async(std::launch::async, [this] { return compile(); });
   } catch (const std::system_error& error) {
     News news;

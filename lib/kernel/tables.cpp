@@ -203,6 +203,7 @@ std::string Tables::refresh(const Fence& launched) {
       }
     };
     try {
+      // Ends: load() looks at ends_.
       loading_ = std::async(std::launch::async, load_it);
     } catch (const std::system_error& error) {
       return fmt::format("{}: keeping the previous table", no_thread("loading a table", error.code()).what());

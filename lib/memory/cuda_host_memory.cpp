@@ -28,13 +28,13 @@ class CudaHostMapping final : public GpuMapping {
     context_.check(result, "allocating page-locked host memory");
     host_ = static_cast<std::byte*>(host);
     if (const CUresult mapped = driver.cuMemHostGetDevicePointer(&address_, host_, 0); mapped != CUDA_SUCCESS) {
-      driver.cuMemFreeHost(host_);
+      free_page_locked(context_, host_);
       context_.check(mapped, "mapping page-locked host memory");
     }
   }
 
   ~CudaHostMapping() override {
-    if (const CudaFreeScope scope(context_); scope) context_.driver().cuMemFreeHost(host_);
+    free_page_locked(context_, host_);
   }
 
   [[nodiscard]] std::byte* host() const noexcept override { return host_; }

@@ -40,7 +40,6 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
   try {
     context_.check(driver.cuExternalMemoryGetMappedBuffer(&address_, memory_, &range), "mapping Vulkan memory");
   } catch (...) {
-    const Residents::Absence absence(context_.residents());
     release();
     throw;
   }
@@ -48,12 +47,16 @@ CudaImport::CudaImport(const CudaContext& context, UniqueFd fd, std::uint64_t al
 
 CudaImport::~CudaImport() {
   const OneAtATime lock = one_at_a_time();
-  if (const CudaFreeScope scope(context_); scope) release();
+  release();
 }
 
 void CudaImport::release() noexcept {
+  const CudaFreeScope scope(context_);
+  if (!scope) return;
   const auto& driver = context_.driver();
+  // Ends: what was submitted before has ended.
   if (address_ != 0) driver.cuMemFree(address_);
+  // Ends: likewise.
   driver.cuDestroyExternalMemory(memory_);
 }
 

@@ -77,6 +77,30 @@ TEST_F(ResidentOrder, LeavesForWhatTheDriverWaitsWith) {
   EXPECT_EQ(launches, 10);
 }
 
+// Memory that the driver gives and does not map is freed again.
+TEST_F(ResidentOrder, LeavesForMemoryThatIsNotMapped) {
+  cuda::Driver& driver = fake_cuda::table();
+  const auto map = driver.cuMemHostGetDevicePointer;
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2);
+  put(*resident, kernel, 0);
+  ASSERT_TRUE(done(resident->submit()));
+  for (const bool of_a_queue : {false, true}) {
+    put(*resident, kernel, 1);
+    ASSERT_TRUE(done(resident->submit()));
+    EXPECT_EQ(present, 1);
+    driver.cuMemHostGetDevicePointer = [](CUdeviceptr*, void*, unsigned) { return CUDA_ERROR_OUT_OF_MEMORY; };
+    if (of_a_queue) {
+      EXPECT_THROW(static_cast<void>(create_cuda_queue(device_)), Error);
+    } else {
+      EXPECT_THROW(static_cast<void>(device_->allocate({.placement = Placement::host, .bytes = 64}, Backend::cuda)),
+                   Error);
+    }
+    driver.cuMemHostGetDevicePointer = map;
+    EXPECT_EQ(present, 0);
+  }
+}
+
 /// As compute-sanitizer starts its programs.
 struct Watch {
   static constexpr const char* variable = "NV_SANITIZER_INJECTION_PORT_BASE";

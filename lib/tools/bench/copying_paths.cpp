@@ -84,6 +84,7 @@ class Pageable final : public Path {
 
   Fence send(const std::byte* frame, Work work) override {
     offset_ = stage_.source.offset(frame);
+    // Ends: the copy stands behind nothing.
     stage_.gpu.queue().wait(stage_.source.mapping().upload(offset_, stage_.bytes), never);
     return stage_.gpu.launch(work, address(), stage_.bytes);
   }

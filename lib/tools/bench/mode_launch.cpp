@@ -117,6 +117,7 @@ class Hog {
   }
   ~Hog() {
     ended_ = true;
+    // Ends: the thread looks at ended_, and waits a minute at most.
     thread_.join();
   }
   Hog(const Hog&) = delete;

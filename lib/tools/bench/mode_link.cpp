@@ -164,6 +164,7 @@ class Served {
   void finish() {
     server_.reset();
     for (unsigned n = 0; n < processes_.size(); ++n) {
+      // Ends: a consumer does with its server.
       processes_[n]->wait();
       const Taken& one = shared_[n];
       if (one.frames != frames_ || one.wrong != 0) {
@@ -208,6 +209,7 @@ class Links {
       ring->publish(lease, {.bytes = small_bytes});
     }
     ring->close_producer();
+    // Ends: it takes what a closed ring has left.
     consumer.join();
     if (shared_[0].frames != frames || shared_[0].wrong != 0) throw std::runtime_error("frames are missing or wrong");
     return shared_[0].per_second();

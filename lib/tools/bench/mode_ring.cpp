@@ -74,6 +74,7 @@ std::vector<std::int64_t> two_threads(std::uint32_t slots, unsigned batches) {
     ns.push_back(now_ns() - began);
   }
   ring->close_consumer();
+  // Ends: a closed ring gives no slot.
   other.join();
   return ns;
 }
@@ -99,6 +100,7 @@ HandOver hand_over(std::chrono::nanoseconds spin, unsigned frames) {
     times.from_call.push_back(now - lease.info().pts);
   }
   ring->close_consumer();
+  // Ends: a closed ring gives no slot.
   other.join();
   return times;
 }

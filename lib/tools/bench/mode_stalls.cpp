@@ -63,6 +63,7 @@ nlohmann::json run_stalls(Context& context) {
   for (const unsigned count : context.threads({2})) {
     std::vector<Stalls> all(count);
     {
+      // Ends: each spins for a time.
       std::vector<std::jthread> threads;
       for (Stalls& one : all) threads.emplace_back([for_ns, &one] { spin(for_ns, one); });
     }

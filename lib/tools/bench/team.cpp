@@ -85,6 +85,7 @@ void Team::help() {
   for (;;) {
     const std::int64_t until = now_ns() + helper_spin_ns;
     while (generation_.load(std::memory_order_acquire) == seen && now_ns() < until) __builtin_ia32_pause();
+    // Ends: the destructor raises it as well.
     generation_.wait(seen, std::memory_order_acquire);
     if (over_) return;
     seen = generation_.load(std::memory_order_acquire);
