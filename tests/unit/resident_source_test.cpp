@@ -47,6 +47,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ctaid.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
   EXPECT_THAT(refusal(cuda("x = __ldg(p);")), HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"ld.global.nc.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
+  EXPECT_THAT(refusal(cuda("__cluster_barrier_wait();")), HasSubstr("it uses block clusters"));
   EXPECT_EQ(refusal(cuda("__global__ void one(gpumap_frame frame) {}")), "");
   // Threads that have returned are still there, and a barrier behind would wait for them.
   const std::string one = "__global__ void one(gpumap_frame frame) {";
@@ -70,6 +71,8 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "if (x) return; if (__any(x)) x = 1; }",
            one + "if (x) return; x = __shfl(x, 1); }",
            one + "if (x) return; arrived.arrive_and_wait(); }",
+           one + "if (x) return; __barrier_sync_count(1, 64); }",
+           one + "printf(HEADER\"of (it)\"); if (x) return; __syncthreads(); }",
            none + "__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
            none + "#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
            "#include <gpumap/block_fft.h>\n" + one + "if (x) return; fft(x); }",
@@ -158,6 +161,9 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   write("more/inner.h", "#include \"next.h\"\n");
   write("more/next.h", "__device__ void mine() { __syncwarp(); }");
   write("more/gpumap/mine.h", "__device__ void mine() { asm(\"exit;\"); }");
+  write("grid.h", "__device__ void mine() { cooperative_groups::this_grid().sync(); }");
+  write("old.h", "__device__ int two(const int* at) { return __ldg(at); }");
+  write("bound.h", "#define BOUND __launch_bounds__(64)\n");
   const auto refusal = [&](const std::string& header, const std::string& body) {
     KernelSource source = cuda("#include " + header + "\n__global__ void one(gpumap_frame frame) {" + body + "}",
                                folder.path() / "one.cu");
@@ -174,6 +180,9 @@ TEST(ResidentSource, LooksIntoWhatIsIncluded) {
   EXPECT_THAT(refusal("<ends.h>", "SKIP(x); __syncthreads();"), HasSubstr("both return, by"));
   EXPECT_THAT(refusal("\"outer.h\"", "if (x) return; mine();"), HasSubstr("and __syncwarp, which"));
   EXPECT_THAT(refusal("<gpumap/mine.h>", "mine();"), HasSubstr("would not come for later frames"));
+  EXPECT_THAT(refusal("\"grid.h\"", "mine();"), HasSubstr("waits for all blocks"));
+  EXPECT_THAT(refusal("<old.h>", "x = two(at);"), HasSubstr("plain loads"));
+  EXPECT_THAT(refusal("<bound.h>", "x = 1;"), HasSubstr("__launch_bounds__"));
   EXPECT_EQ(refusal("\"plain.h\"", "if (x) return; x = two();"), "");
   EXPECT_EQ(refusal("<plain.h>", "__syncthreads(); x = two();"), "");
   EXPECT_EQ(refusal("<waits.h>", "mine();"), "");

@@ -30,10 +30,11 @@ struct Refusal {
   std::string_view why;
 };
 // What the compiler takes, and the GPU would never come back from or do otherwise.
-constexpr std::array<Refusal, 7> refusals{{
+constexpr std::array<Refusal, 8> refusals{{
     {"this_grid", "it waits for all blocks of its grid, which run one after the other here"},
     {"grid_group", "it waits for all blocks of its grid, which run one after the other here"},
     {"this_cluster", "it uses block clusters, and blocks run one after the other here"},
+    {"__cluster", "it uses block clusters, and blocks run one after the other here"},
     {"<<<", "it launches kernels itself, which run when this one has ended"},
     {"ctaid", "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim"},
     {"__ldg", "it reads past the caches' order, for what nobody writes while a kernel runs: use plain loads"},
@@ -109,7 +110,7 @@ class Words {
       const std::size_t begin = at_;
       while (at_ < code_.size() && (is_of_name(code_[at_]) || (code_[at_] == '\'' && code_[begin] <= '9'))) ++at_;
       words_.push_back({code_.substr(begin, at_ - begin), false, directive_});
-      if (code_[at_ - 1] == 'R' && comes("\"")) {  // a raw string
+      if (begins_raw(words_.back().text) && comes("\"")) {
         ++at_;
         const std::string_view delimiter = code_.substr(at_, std::min(code_.find('(', at_), code_.size()) - at_);
         at_ = std::min(at_ + delimiter.size() + 1, code_.size());
@@ -132,6 +133,11 @@ class Words {
       return;
     }
     begins_line_ = false;
+  }
+  /// Of a string. Any other name that ends in R is a macro before a string.
+  [[nodiscard]] static bool begins_raw(std::string_view prefix) noexcept {
+    constexpr std::array<std::string_view, 5> prefixes{"R", "LR", "uR", "UR", "u8R"};
+    return std::ranges::find(prefixes, prefix) != prefixes.end();
   }
   void read_quoted(const std::string& end, bool escapes) {
     const std::size_t begin = at_;
@@ -164,7 +170,8 @@ constexpr std::array<std::string_view, 10> ptx_waits{
 /// It waits for the threads of a block or a warp, or names something of a library that does.
 bool is_wait(std::string_view word) noexcept {
   return std::ranges::find(waits, word) != waits.end() || word.starts_with("__sync") || word.ends_with("_sync") ||
-         word.starts_with("__shfl_") || word.starts_with("__nvvm") || word.starts_with("__pipeline_wait");
+         word.starts_with("__shfl_") || word.starts_with("__nvvm") || word.starts_with("__pipeline_wait") ||
+         word.starts_with("__barrier_sync");
 }
 
 bool is_ptx_wait(std::string_view word) noexcept {
@@ -271,11 +278,19 @@ class Search {
     }
   }
   [[nodiscard]] const EarlyEnd& found() const noexcept { return found_; }
+  /// Null: none.
+  [[nodiscard]] const Refusal* refusal() const noexcept { return refusal_; }
+  /// `__launch_bounds__` stands somewhere.
+  [[nodiscard]] bool bounds_launches() const noexcept { return bounds_launches_; }
   /// An end that an asm() has, which no loop survives; empty: none.
   [[nodiscard]] const std::string& exit() const noexcept { return exit_; }
 
  private:
   void read(const std::string& code, const std::filesystem::path& folder) {
+    for (const Refusal& one : refusals) {
+      if (refusal_ == nullptr && code.find(one.word) != code.npos) refusal_ = &one;
+    }
+    bounds_launches_ = bounds_launches_ || code.find("__launch_bounds__") != code.npos;
     const Words read(code);
     const std::vector<Word>& words = read.all();
     std::size_t kernel_ends = 0;
@@ -372,6 +387,8 @@ class Search {
   static constexpr std::size_t most_files = 100;
   static constexpr std::string_view pasted = "a ## that may make any word";
   const KernelSource& source_;
+  const Refusal* refusal_ = nullptr;
+  bool bounds_launches_ = false;
   EarlyEnd found_;
   std::string exit_;
   std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
@@ -388,13 +405,12 @@ KernelSource resident_source(const KernelSource& source, std::span<const std::st
                             ".cu file, or use mode=launch",
                             source.name));
   }
-  for (const auto& [word, why] : refusals) {
-    if (source.code.find(word) == std::string::npos) continue;
+  const Search search(source);
+  if (const Refusal* refusal = search.refusal()) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("kernel {} cannot stay on the GPU: its source has {}: {}: use mode=launch", source.name,
-                            word, why));
+                            refusal->word, refusal->why));
   }
-  const Search search(source);
   if (!search.exit().empty()) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("kernel {} cannot stay on the GPU: its file has {}: a thread that ends by itself would not "
@@ -410,7 +426,7 @@ KernelSource resident_source(const KernelSource& source, std::span<const std::st
                     source.name, early.by, early.wait));
   }
   const std::uint64_t threads = std::uint64_t{source.block[0]} * source.block[1] * source.block[2];
-  if (threads == 0 && source.code.find("__launch_bounds__") != std::string::npos) {
+  if (threads == 0 && search.bounds_launches()) {
     throw Error(ErrorCode::not_supported,
                 fmt::format("kernel {} cannot stay on the GPU: its source has __launch_bounds__, which the loop around "
                             "it does not see: say its threads by the line block, or block, or use mode=launch",
