@@ -12,6 +12,11 @@ namespace {
 
 constexpr const char* nameless = "work of a queue";
 
+/// Without a hold on either, whose end would ask here again.
+bool are_same(const std::weak_ptr<Timeline>& one, const std::weak_ptr<Timeline>& other) noexcept {
+  return !one.owner_before(other) && !other.owner_before(one);
+}
+
 }  // namespace
 
 void StuckWork::note(const Fence& end, const std::string& work) {
@@ -20,7 +25,7 @@ void StuckWork::note(const Fence& end, const std::string& work) {
     const std::lock_guard lock(mutex_);
     may_run_ = true;
     for (One& known : noted_) {
-      if (known.timeline.lock() != end.timeline()) continue;
+      if (!are_same(known.timeline, end.timeline())) continue;
       known.until = std::max(known.until, end.value());
       if (!work.empty()) known.work = work;
       return;
@@ -41,11 +46,13 @@ std::string StuckWork::running() const {
     if (const auto timeline = one.timeline.lock(); timeline && timeline->completed() < one.until) return one.work;
   }
   lock.lock();
-  if (noted_.size() == known.size()) {
-    noted_.clear();
-    may_run_ = false;
-  }
-  return {};
+  // More may have been given up meanwhile, of these timelines as well.
+  std::erase_if(noted_, [&known](const One& one) {
+    return std::ranges::any_of(
+        known, [&one](const One& ended) { return are_same(one.timeline, ended.timeline) && one.until == ended.until; });
+  });
+  may_run_ = !noted_.empty();
+  return noted_.empty() ? std::string() : noted_.front().work;
 }
 
 bool StuckWork::any() const noexcept {

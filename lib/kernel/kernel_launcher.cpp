@@ -154,7 +154,9 @@ bool KernelLauncher::end() noexcept {
     keep_for_good(std::shared_ptr<FrameTensors>(std::move(tensors_)));
     return false;
   } catch (const std::exception&) {
-    return all_done_ = true;  // the device is lost: nothing runs on it any more
+    // The device is lost, and nothing runs on it any more; or a call failed, and the queue waits for what it has.
+    queue_.reset();
+    return all_done_ = true;
   }
 }
 

@@ -32,6 +32,7 @@ constexpr std::uint64_t reserve = 2;
 /// A turn each at most, at once.
 constexpr std::size_t most_awaited = slots / 2;
 static_assert(most_awaited + 1 + reserve <= slots);
+
 /// On a GPU with stream memory operations: their word is where the kernel tells of its turns.
 class ResidentQueue final : public Queue {
  public:
@@ -276,11 +277,12 @@ class ResidentQueue final : public Queue {
 
   /// While no kernel is there.
   void wait_on_stream() {
-    for (Awaited& one : awaited_) {
+    // One after the other: behind a call that fails those stay that the stream does not wait for yet.
+    for (; !awaited_.empty(); awaited_.pop_back()) {
+      Awaited& one = awaited_.back();
       one.timeline->make_wait(timeline_->stream(), one.value);
       keep(std::move(one.timeline), posted_ + 1);
     }
-    awaited_.clear();
   }
 
   /// The watcher's.

@@ -127,6 +127,36 @@ TEST(QueueEnd, ComesThoughItsWorkDoesNotEnd) {
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
+/// Its counter is what the test says; who asks for it makes `meanwhile` happen, once.
+class Asked final : public Timeline {
+ public:
+  [[nodiscard]] std::uint64_t completed() override {
+    if (auto once = std::exchange(meanwhile, nullptr)) once();
+    return value;
+  }
+  void check() override {}
+  std::uint64_t value = 0;
+  std::function<void()> meanwhile;
+};
+
+// While one thread finds that all has ended, another gives up more.
+TEST(StuckWork, IsNotForgottenWhileOthersLook) {
+  StuckWork stuck;
+  const auto one = std::make_shared<Asked>(), other = std::make_shared<Asked>();
+  stuck.note(Fence(one, 1), "kernel one");
+  EXPECT_EQ(stuck.running(), "kernel one");
+  one->value = 1;
+  one->meanwhile = [&] { stuck.note(Fence(one, 2), "kernel one again"); };
+  EXPECT_EQ(stuck.running(), "kernel one again");
+  EXPECT_TRUE(stuck.any());
+  one->value = 2;
+  one->meanwhile = [&] { stuck.note(Fence(other, 1), "kernel two"); };
+  EXPECT_EQ(stuck.running(), "kernel two");
+  other->value = 1;
+  EXPECT_EQ(stuck.running(), "");
+  EXPECT_FALSE(stuck.any());
+}
+
 // A frame that was given up may have left a wait for what fills it, which may never come.
 TEST(LauncherEnd, ComesBehindAllThatItsQueueHas) {
   const auto device = Device::open();

@@ -240,6 +240,41 @@ TEST_F(ResidentOrder, OtherQueuesAreWaitedForOnTheGpu) {
   EXPECT_TRUE(went_on);
 }
 
+// The driver refuses the second of two waits: that one is asked for again with the next frame, and the first is not.
+TEST_F(ResidentOrder, AWaitThatIsRefusedIsAskedForAgain) {
+  static std::atomic<int> to_come{0}, asked{0};
+  static decltype(cuda::Driver::cuStreamWaitValue64) wait_value = nullptr;
+  cuda::Driver& driver = fake_cuda::table();
+  wait_value = driver.cuStreamWaitValue64;
+  driver.cuStreamWaitValue64 = [](CUstream stream, CUdeviceptr address, std::uint64_t value, unsigned flags) {
+    if (--to_come < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    ++asked;
+    return wait_value(stream, address, value, flags);
+  };
+  const MadeUpKernel kernel(body());
+  const auto resident = queue();
+  const auto one = create_cuda_queue(device_), two = create_cuda_queue(device_);
+  std::atomic<bool> ended{false};
+  for (Queue* const other : {one.get(), two.get()}) {
+    fake_cuda::of(stream_of(*other)).push([&ended] {
+      while (!ended) std::this_thread::yield();
+    });
+    EXPECT_EQ(resident->wait(other->submit(), never), WaitResult::ready);
+  }
+  to_come = 1;
+  EXPECT_THROW(static_cast<void>(resident->submit()), Error);
+  to_come = 1 << 20;
+  put(*resident, kernel, 0);
+  const Fence fence = resident->submit();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(order(), std::vector<std::uint64_t>());
+  ended = true;
+  ASSERT_TRUE(done(fence));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{0}));
+  EXPECT_EQ(asked, 1) << "on the stream";
+  driver.cuStreamWaitValue64 = wait_value;
+}
+
 TEST_F(ResidentOrder, AWaitAloneIsOfTheSubmission) {
   const MadeUpKernel kernel(body());
   const auto resident = queue();
