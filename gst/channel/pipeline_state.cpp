@@ -14,25 +14,6 @@ GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 
 namespace gpumap::gst {
 
-namespace {
-
-bool any_around(GstElement* element, const std::function<bool(GstElement*)>& holds) {
-  bool found = false;
-  for (GstObject* at = GST_OBJECT_CAST(gst_object_ref(element)); at != nullptr;) {
-    if (GST_IS_ELEMENT(at)) found = found || holds(GST_ELEMENT_CAST(at));
-    GstObject* parent = gst_object_get_parent(at);
-    gst_object_unref(at);
-    at = parent;
-  }
-  return found;
-}
-
-}  // namespace
-
-bool is_stopping(GstElement* element) {
-  return any_around(element, [](GstElement* at) { return GST_STATE_TARGET(at) < GST_STATE_PAUSED; });
-}
-
 bool is_changing_state(GstElement* element) {
   return any_around(element, [](GstElement* at) { return GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING; });
 }
@@ -117,6 +98,7 @@ bool has_state_lock(GstElement* element) {
   };
   for (int i = 0; i < tries; ++i) {
     GThread* other = g_thread_try_new("gpumap-state", is_free, element, nullptr);
+    // Ends: the thread waits for nothing.
     if (other == nullptr || g_thread_join(other) != nullptr) return false;  // without a thread it cannot be known
     if (is_free(element) == nullptr) return false;
   }

@@ -6,12 +6,12 @@
 #include <functional>
 #include <string>
 
+#include "gst/stopping.hpp"
+
 namespace gpumap::gst {
 
 // The states of an element and of the bins around it. From any thread.
 
-/// Whether the element, or a bin around it, is on its way below PAUSED.
-[[nodiscard]] bool is_stopping(GstElement* element);
 /// Whether the element, or a bin around it, is on its way to another state, such as a bin whose sinks wait for a frame
 /// to preroll.
 [[nodiscard]] bool is_changing_state(GstElement* element);

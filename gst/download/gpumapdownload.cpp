@@ -42,6 +42,7 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/metadata_buffer.hpp"
+#include "gst/stopping.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(gpumap_download_debug);
 #define GST_CAT_DEFAULT gpumap_download_debug
@@ -54,19 +55,25 @@ using gpumap::Placement;
 using gpumap::Queue;
 using gpumap::WaitResult;
 using gpumap::gst::FrameMemory;
+using gpumap::gst::Giver;
 using gpumap::gst::Ptr;
 
 namespace {
 
 struct DownloadState {
+  explicit DownloadState(GstPad* sinkpad) : giver(std::make_shared<const Giver>(sinkpad)) {}
+
+  const std::shared_ptr<const Giver> giver;
   std::atomic<bool> cancelled{false};  ///< flushes, or stops
   std::atomic<guint64> frames{0}, bytes{0}, passed{0};
   // Of the streaming thread.
   std::shared_ptr<Device> device;  ///< of the frames
   std::shared_ptr<BlockPool> pool;
+  unsigned small = 0;  ///< frames in a row for which half of a block is enough
   std::unique_ptr<Queue> queue;
   std::optional<GstVideoInfo> video;  ///< of the caps
   bool reads_video_meta = false;      ///< downstream does; else it gets frames in the default layout
+  bool recall_told = false;           ///< since the start
 };
 
 struct GstGpumapDownload {
@@ -145,7 +152,11 @@ void follow(DownloadState& state, const std::shared_ptr<Device>& device, std::si
     state.queue->set_wait([&state](const Fence& fence) { return fence.wait(state.cancelled) == WaitResult::ready; });
     state.device = device;
   }
-  if (!state.pool || state.pool->bytes() < bytes || state.pool->bytes() > 2 * bytes) {
+  // To free memory takes long where the GPU is busy: frames of sizes that change to and fro have one pool.
+  constexpr unsigned small_in_a_row = 64;
+  state.small = state.pool && state.pool->bytes() > 2 * bytes ? state.small + 1 : 0;
+  if (!state.pool || state.pool->bytes() < bytes || state.small == small_in_a_row) {
+    state.small = 0;
     state.pool = std::make_shared<BlockPool>(device, state.queue->backend(), Placement::host, bytes);
   }
 }
@@ -165,7 +176,7 @@ GstBuffer* fetch(DownloadState& state, GstBuffer* in, FrameMemory& frame) {
   const Fence done = state.queue->submit();
   frame.add_read_fence(done);
   auto fetched = std::make_unique<FrameMemory>(state.device, lent.release(), bytes, state.pool);
-  fetched->set_written(done);
+  fetched->set_written(done, state.giver);
   fetched->set_sequence(frame.sequence());
   GstBuffer* out = gpumap::gst::carrier_of(in);
   gst_buffer_append_memory(out, gpumap::gst::memory_new(gpumap::gst::wrapping_allocator(), std::move(fetched), bytes,
@@ -176,6 +187,12 @@ GstBuffer* fetch(DownloadState& state, GstBuffer* in, FrameMemory& frame) {
 GstFlowReturn prepare_output(GstBaseTransform* trans, GstBuffer* in, GstBuffer** out) {
   DownloadState& state = state_of(trans);
   FrameMemory* frame = frame_to_fetch(in);
+  if (frame != nullptr && frame->recalled()) {
+    if (!std::exchange(state.recall_told, true)) {
+      GST_ELEMENT_WARNING(trans, STREAM, FORMAT, ("%s", gpumap::gst::taken_back), (nullptr));
+    }
+    return GST_BASE_TRANSFORM_FLOW_DROPPED;
+  }
   try {
     Ptr<GstBuffer> made(frame != nullptr ? fetch(state, in, *frame) : gst_buffer_ref(in));
     if (!made) return GST_FLOW_FLUSHING;
@@ -217,7 +234,7 @@ gboolean query(GstBaseTransform* trans, GstPadDirection direction, GstQuery* que
 
 gboolean start(GstBaseTransform* trans) {
   DownloadState& state = state_of(trans);
-  state.cancelled = false;
+  state.cancelled = state.recall_told = false;
   state.frames = state.bytes = state.passed = 0;
   return TRUE;
 }
@@ -276,6 +293,6 @@ static void gst_gpumap_download_class_init(GstGpumapDownloadClass* klass) {
 }
 
 static void gst_gpumap_download_init(GstGpumapDownload* self) {
-  self->state = new DownloadState;
+  self->state = new DownloadState(GST_BASE_TRANSFORM_SINK_PAD(self));
   gst_base_transform_set_gap_aware(GST_BASE_TRANSFORM_CAST(self), TRUE);
 }

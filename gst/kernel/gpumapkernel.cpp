@@ -70,6 +70,7 @@ std::shared_ptr<KernelRunner> runner_of(gpointer kernel) {
 
 void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner) {
   KernelState& state = state_of(kernel);
+  runner->set_giver(std::make_shared<const Giver>(kernel->sinkpad));
   state.watchdog = std::make_unique<Watchdog>(GST_ELEMENT_CAST(kernel), runner, runner->settings().timeout_ms);
   GST_OBJECT_LOCK(kernel);
   state.runner.swap(runner);

@@ -116,10 +116,7 @@ bool KernelRunner::copy_vulkan(Input& input, GstBuffer* in) {
 
 std::string KernelRunner::shortfall(GstBuffer* in) const {
   const FrameMemory* frame = gst_buffer_n_memory(in) == 1 ? frame_memory(gst_buffer_peek_memory(in, 0)) : nullptr;
-  if (frame != nullptr && frame->recalled()) {
-    return "a frame that its producer has taken back is left out, and so are others like it: take frames faster, set "
-           "leaky on gpumapsrc, or raise stall-limit on gpumapsink";
-  }
+  if (frame != nullptr && frame->recalled()) return taken_back;
   const std::size_t bytes = gst_buffer_get_size(in);
   const std::size_t wanted = in_format_.image_bytes();
   // Where planes and strides are told, these are checked instead.

@@ -27,9 +27,9 @@ GstMemory* wrap_host(LentBlock lent, std::size_t bytes) {
 
 /// The first `bytes` of a block that `done` fills.
 GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, std::size_t bytes, const Fence& done,
-                       std::uint64_t sequence) {
+                       std::uint64_t sequence, const std::shared_ptr<const Giver>& giver) {
   auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes, lent.pool());
-  memory->set_written(done);
+  memory->set_written(done, giver);
   memory->set_sequence(sequence);
   return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);
 }
@@ -171,7 +171,7 @@ GstBuffer* KernelRunner::new_buffer(const Input& input, FrameOutput& made, Targe
   GstBuffer* out = gst_buffer_new();
   if (made.block) {
     gst_buffer_append_memory(
-        out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence));
+        out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence, giver_));
   } else if (made.host) {
     gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
   }
@@ -201,7 +201,8 @@ void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made
   copy_tensors(out, in);
   if (made.tensors) {
     const std::size_t bytes = made.tensors.mapping().bytes();
-    put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence), *launcher_);
+    put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
+                *launcher_);
   }
   if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
 }

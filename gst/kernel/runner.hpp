@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/latency.hpp"
@@ -23,6 +24,7 @@
 #include "gst/kernel/result.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/ptr.hpp"
+#include "gst/stopping.hpp"
 
 namespace gpumap::gst {
 
@@ -106,6 +108,8 @@ class KernelRunner {
   /// Wait for all that was launched, and for its results. Throws KernelFault.
   void drain();
 
+  /// Whose frames they are. Before the first one.
+  void set_giver(std::shared_ptr<const Giver> giver) noexcept { giver_ = std::move(giver); }
   /// Makes a waiting run() return, until called with false.
   void cancel(bool cancelled) noexcept { launcher_->cancel(cancelled); }
 
@@ -192,6 +196,7 @@ class KernelRunner {
   bool default_layout_only_ = false;
   std::atomic<bool> kernel_behind_{false};
   Continuity continuity_;
+  std::shared_ptr<const Giver> giver_;
   std::atomic<GstClockTime> latency_ns_{0};
   FrameTimes times_;  ///< of a program that knows what its frames give
   mutable std::mutex log_mutex_;

@@ -14,6 +14,7 @@
 #include "gst/memory/memory_caps.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
+#include "gst/stopping.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
 
@@ -44,6 +45,8 @@ std::shared_ptr<KernelRunner> follow(GstBaseTransform* trans, std::shared_ptr<Ke
   runner->drain();
   post_results(trans, *runner);
   set_runner(trans, other);
+  // A flush, or a stop, that came while it was loaded has ended the waits of the one before.
+  if (GST_PAD_IS_FLUSHING(trans->sinkpad) || is_stopping(GST_ELEMENT_CAST(trans))) other->cancel(true);
   return other;
 }
 

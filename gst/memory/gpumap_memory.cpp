@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -23,6 +24,26 @@ namespace gpumap::gst {
 namespace {
 
 constexpr std::chrono::seconds patience_for_writer{30};
+constexpr std::chrono::seconds patience_while_stopping{1};
+constexpr std::chrono::milliseconds look_again{20};
+
+/// Nothing else ends a map: a kernel without an end would keep the element that maps from ever stopping.
+void await(const Fence& written, const Giver* giver) {
+  Deadline end = Clock::now() + patience_for_writer;
+  bool stops = false;
+  while (written.wait_for(std::min<Clock::duration>(look_again, end - Clock::now())) != WaitResult::ready) {
+    const auto now = Clock::now();
+    if (!stops && giver != nullptr && giver->stops()) {
+      stops = true;
+      end = std::min(end, now + patience_while_stopping);
+    }
+    if (now < end) continue;
+    throw Error(ErrorCode::io, stops ? std::string("the kernel that fills this frame has not ended, and it is to stop")
+                                     : fmt::format("the kernel that fills this frame has not ended for {} s: see what "
+                                                   "it waits for",
+                                                   patience_for_writer.count()));
+  }
+}
 
 }  // namespace
 
@@ -76,14 +97,6 @@ void FrameMemory::check_recall() const {
               "gpumapsrc, or raise stall-limit on gpumapsink");
 }
 
-/// Nothing can cancel a map: without an end, a kernel without one would keep the element that maps from ever stopping.
-void FrameMemory::await_written() const {
-  if (written_.wait_for(patience_for_writer) == WaitResult::ready) return;
-  throw Error(ErrorCode::io,
-              fmt::format("the kernel that fills this frame has not ended for {} s: see what it waits for",
-                          patience_for_writer.count()));
-}
-
 void FrameMemory::make_shadow() {
   constexpr std::size_t page = 4096;
   decltype(shadow_) made(static_cast<std::byte*>(std::aligned_alloc(page, (bytes_ + page - 1) / page * page)),
@@ -92,7 +105,6 @@ void FrameMemory::make_shadow() {
   if (!has_content_) {
     std::memset(made.get(), 0, bytes_);
   } else {
-    await_written();
     // What this thread stored through the BAR must have left the CPU before DMA reads it back.
     store_fence();
     mapping_->download(offset_, {made.get(), bytes_});
@@ -108,8 +120,22 @@ std::chrono::nanoseconds FrameMemory::now() const noexcept {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
+/// Under mutex_.
+bool FrameMemory::reads_what_is_written(GstMapFlags flags) const noexcept {
+  if (shadow_ || !has_content_) return false;
+  return std::holds_alternative<MemoryBlock>(holder_) ||
+         !is_direct((flags & GST_MAP_READ) != 0, (flags & GST_MAP_WRITE) != 0);
+}
+
 std::byte* FrameMemory::map(GstMapFlags flags) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (reads_what_is_written(flags)) {
+    // Others ask for the fence meanwhile.
+    const Fence written = written_;
+    lock.unlock();
+    await(written, giver_.get());
+    lock.lock();
+  }
   std::byte* data = locate(flags);
   if (maps_++ == 0) {
     if (is_timed()) mapped_since_ = now();
@@ -151,10 +177,7 @@ std::byte* FrameMemory::locate(GstMapFlags flags) {
     auto* lease = std::get_if<WriteLease>(&holder_);
     if (is_direct(reads, writes)) {
       check_recall();
-      if (std::holds_alternative<MemoryBlock>(holder_)) {
-        await_written();
-        mapping_->invalidate(offset_, bytes_);
-      }
+      if (std::holds_alternative<MemoryBlock>(holder_)) mapping_->invalidate(offset_, bytes_);
       has_content_ = true;
       return mapping_->host() + offset_;
     }
@@ -202,9 +225,10 @@ Fence FrameMemory::written() const {
   return written_;
 }
 
-void FrameMemory::set_written(const Fence& fence) {
+void FrameMemory::set_written(const Fence& fence, std::shared_ptr<const Giver> giver) {
   const std::lock_guard lock(mutex_);
   written_ = fence;
+  giver_ = std::move(giver);
 }
 
 void FrameMemory::add_read_fence(const Fence& fence) {

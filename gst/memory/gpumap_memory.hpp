@@ -23,12 +23,18 @@
 #include "gpumap/ring.hpp"
 #include "gpumap/slow_slots.hpp"
 #include "gst/memory/slot_usage.hpp"
+#include "gst/stopping.hpp"
 
 namespace gpumap {
 class SlotCopier;
 }
 
 namespace gpumap::gst {
+
+/// For the warning that tells of a frame with FrameMemory::recalled().
+inline constexpr const char* taken_back =
+    "a frame that its producer has taken back is left out, and so are others like it: take frames faster, set leaky on "
+    "gpumapsrc, or raise stall-limit on gpumapsink";
 
 /// Where a map() on slot memory is counted.
 struct MapCounters {
@@ -88,7 +94,8 @@ class FrameMemory final : public FrameHolder {
 
   /// GPU work that fills these bytes; default: none, the CPU wrote them.
   [[nodiscard]] Fence written() const;
-  void set_written(const Fence& fence);
+  /// Once `giver`, which may be null, is to stop, a map() waits little longer for that work.
+  void set_written(const Fence& fence, std::shared_ptr<const Giver> giver = nullptr);
   /// GPU work that reads these bytes.
   void add_read_fence(const Fence& fence) override;
 
@@ -99,7 +106,7 @@ class FrameMemory final : public FrameHolder {
   std::byte* locate(GstMapFlags flags);
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
-  void await_written() const;
+  [[nodiscard]] bool reads_what_is_written(GstMapFlags flags) const noexcept;
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
   std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;
@@ -126,6 +133,7 @@ class FrameMemory final : public FrameHolder {
   std::chrono::nanoseconds time_mapped_{0};
   bool has_content_ = false;
   Fence written_;
+  std::shared_ptr<const Giver> giver_;
 };
 
 /// Asked by GstAllocator::alloc; null: take system memory instead.

@@ -188,15 +188,17 @@ TEST_F(LinkSides, WhoTakesNothingIsCutOffAtTheLimit) {
     })) << "the producer stands";
     GstMapInfo map;
     EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(held.get()), &map, GST_MAP_READ));
-    Pipeline late(
-        "appsrc name=in format=time caps=application/octet-stream(memory:GPUMap) ! "
-        "gpumapkernel kernel=checksum ! fakesink sync=false");
-    start(late);
-    EXPECT_TRUE(push(late.appsrc(), Buffer(gst_buffer_ref(gst_sample_get_buffer(held.get())))));
-    push_eos(late);
-    EXPECT_EQ(late.wait(), "eos");
-    EXPECT_THAT(late.results(), ::testing::IsEmpty());
-    EXPECT_THAT(late.warnings(), ::testing::ElementsAre(HasSubstr("its producer has taken back")));
+    for (const char* const reader : {"gpumapkernel kernel=checksum", "gpumapdownload"}) {
+      Pipeline late(std::string("appsrc name=in format=time caps=application/octet-stream(memory:GPUMap) ! ") + reader +
+                    " ! appsink name=out sync=false");
+      start(late);
+      EXPECT_TRUE(push(late.appsrc(), Buffer(gst_buffer_ref(gst_sample_get_buffer(held.get())))));
+      push_eos(late);
+      EXPECT_EQ(late.wait(), "eos") << reader;
+      EXPECT_THAT(late.results(), ::testing::IsEmpty());
+      EXPECT_FALSE(pull(late.appsink())) << reader;
+      EXPECT_THAT(late.warnings(), ::testing::ElementsAre(HasSubstr("its producer has taken back"))) << reader;
+    }
     while (const Sample sample = pull(consumer.appsink())) {
       EXPECT_FALSE(gst_buffer_map(gst_sample_get_buffer(sample.get()), &map, GST_MAP_READ));
     }

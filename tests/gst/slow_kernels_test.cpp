@@ -296,6 +296,37 @@ TEST_F(SlowElement, LateResultsOfBeforeAFlushAreDropped) {
   EXPECT_EQ(late[1], 5U);
 }
 
+// Who maps a frame that is not written waits no longer than the element that gave it: a sink that does so is told last,
+// and the thread that tells it waits for that sink.
+TEST(Map, EndsWithTheElementThatGaveTheFrame) {
+  const ShaderFile kernel{"void main() {\n  store_u8(frame.out_view.plane[0], 7u);\n}\n"};
+  const std::string kernel_line =
+      "gpumapkernel location=" + kernel.path() + " timeout=0 ! capsfilter caps=application/octet-stream(memory:GPUMap)";
+  const std::vector<std::string> givers{"gpumapdownload", kernel_line, "gpumapdownload ! queue"};
+  for (const std::string& giver : givers) {
+    for (const bool flushes : {true, false}) {
+      SCOPED_TRACE(giver + (flushes ? " flushes" : " stops"));
+      Stall stall;
+      Pipeline pipeline("appsrc name=in caps=application/octet-stream(memory:GPUMap) ! " + giver +
+                        " ! fakesink dump=true async=false");
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      const Buffer frame = stall.frame();
+      ASSERT_TRUE(push(pipeline.appsrc(), Buffer(gst_buffer_ref(frame.get()))));
+      EXPECT_EQ(pipeline.wait(300ms), "timeout");
+      const auto begin = std::chrono::steady_clock::now();
+      if (flushes) {
+        EXPECT_TRUE(gst_element_send_event(pipeline.element("in"), gst_event_new_flush_start()));
+        EXPECT_TRUE(gst_element_send_event(pipeline.element("in"), gst_event_new_flush_stop(TRUE)));
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, 10s);
+        stall.end(1);
+      }
+      // 1 s, and what queue and memory of an element wait for at their end.
+      EXPECT_LT(pipeline.stop(), 20s);
+      stall.end(1);
+    }
+  }
+}
+
 // gpumapdownload hands frames on before the GPU has written them: only a map waits.
 TEST(Download, SeveralFramesAreOnTheirWay) {
   constexpr std::size_t count = 3;
@@ -341,6 +372,27 @@ TEST(Download, SeveralFramesAreOnTheirWay) {
   ASSERT_TRUE(passed);
   EXPECT_EQ(data_of(gst_sample_get_buffer(passed.get())), plain);
   EXPECT_EQ(stat(pipeline.element("down"), "passed-frames"), 1U);
+}
+
+// Frames of two sizes by turns do not have memory freed each time; after many small ones it fits them.
+TEST(Download, KeepsItsMemoryWhileSizesChange) {
+  Pipeline pipeline(
+      "appsrc name=in caps=application/x-bytes(memory:GPUMap) ! gpumapdownload ! appsink name=out sync=false");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto room_for = [&](std::size_t bytes) {
+    const Data data = random_data(bytes, bytes);
+    EXPECT_TRUE(push(pipeline.appsrc(), on_gpu(data)));
+    const Sample sample = pull(pipeline.appsink());
+    if (!sample) return std::size_t{0};
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
+    return frame_memory(gst_buffer_peek_memory(gst_sample_get_buffer(sample.get()), 0))->mapping().bytes();
+  };
+  EXPECT_EQ(room_for(10000), 10000U);
+  for (int n = 0; n < 100; ++n) {
+    EXPECT_EQ(room_for(1000), 10000U) << n;
+    EXPECT_EQ(room_for(9000), 10000U) << n;
+  }
+  EXPECT_TRUE(eventually([&] { return room_for(1000) == 1000U; }));
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+#include <utility>
+
+#include "gst/ptr.hpp"
+
+namespace gpumap::gst {
+
+/// Whether `holds` of the element, or of a bin around it. From any thread.
+template <typename Holds>
+[[nodiscard]] bool any_around(GstElement* element, const Holds& holds) {
+  bool found = false;
+  for (Ptr<GstObject> at(GST_OBJECT_CAST(gst_object_ref(element))); at && !found;) {
+    found = GST_IS_ELEMENT(at.get()) && holds(GST_ELEMENT_CAST(at.get()));
+    at.reset(gst_object_get_parent(at.get()));
+  }
+  return found;
+}
+
+/// Whether the element, or a bin around it, is on its way below PAUSED. From any thread.
+[[nodiscard]] inline bool is_stopping(GstElement* element) {
+  return any_around(element, [](GstElement* at) { return GST_STATE_TARGET(at) < GST_STATE_PAUSED; });
+}
+
+/// What the frames of an element know of it, which may outlive it. Thread safety: every member from any thread.
+class Giver {
+ public:
+  /// `sinkpad` is the element's.
+  explicit Giver(GstPad* sinkpad) { g_weak_ref_init(&sinkpad_, sinkpad); }
+  ~Giver() { g_weak_ref_clear(&sinkpad_); }
+  Giver(const Giver&) = delete;
+  Giver& operator=(const Giver&) = delete;
+
+  /// It flushes, or it is to stop: nobody wants its frames any more, or hardly.
+  [[nodiscard]] bool stops() const {
+    const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&sinkpad_)));
+    const Ptr<GstElement> element(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
+    return !element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get());
+  }
+
+ private:
+  mutable GWeakRef sinkpad_;
+};
+
+}  // namespace gpumap::gst
