@@ -75,6 +75,23 @@ struct VulkanStaging::Block {
   bool running = false;  ///< the GPU may still use all of it
 };
 
+/// Of a copy that nobody waits for any more: until it has ended, what it reads or writes is not freed.
+class VulkanStaging::LastCopy final : public Timeline {
+ public:
+  explicit LastCopy(std::unique_ptr<Block> block) : block_(std::move(block)) {}
+  [[nodiscard]] std::uint64_t completed() override {
+    try {
+      return block_->done.getStatus() == vk::Result::eSuccess ? 1 : 0;
+    } catch (const vk::SystemError&) {
+      return 1;  // the device is lost: nothing runs on it any more
+    }
+  }
+  void check() override { block_->context.health().check(); }
+
+ private:
+  const std::unique_ptr<Block> block_;
+};
+
 VulkanStaging::VulkanStaging(VulkanContext& context) : context_(context) {}
 VulkanStaging::~VulkanStaging() = default;
 
@@ -87,12 +104,22 @@ void VulkanStaging::copy(std::size_t bytes, const char* what,
       chunk(*block_, at, std::min<std::size_t>(bytes - at, staging_bytes));
     }
   } catch (const vk::SystemError& error) {
-    block_.reset();  // half-used: the next copy makes it anew
+    let_go();
     context_.fail(error, what);
   } catch (const Error&) {
-    if (block_ && block_->running) keep_for_good(std::shared_ptr<Block>(std::move(block_)));
+    if (block_ && block_->running) let_go();
     throw;
   }
+}
+
+/// Half-used: the next copy makes it anew.
+void VulkanStaging::let_go() {
+  if (block_ && block_->running) {
+    const auto last = std::make_shared<LastCopy>(std::move(block_));
+    keep_for_good(last);
+    context_.stuck_work().note(Fence(last, 1), "a copy between the GPU and the host");
+  }
+  block_.reset();
 }
 
 void VulkanStaging::download(VkBuffer buffer, std::uint64_t offset, std::span<std::byte> to) {

@@ -29,6 +29,8 @@ class VulkanStaging {
 
  private:
   struct Block;
+  class LastCopy;
+  void let_go();
   /// Call `chunk` with the block, where the chunk starts and its size, until `bytes` are done.
   void copy(std::size_t bytes, const char* what,
             const std::function<void(Block& block, std::size_t at, std::size_t bytes)>& chunk);

@@ -12,6 +12,7 @@
 #include <random>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -124,6 +125,38 @@ TEST(QueueEnd, ComesThoughItsWorkDoesNotEnd) {
   EXPECT_FALSE(context.stuck_work().any());
   device->allocate({.placement = Placement::host, .bytes = 1000}, Backend::vulkan).reset();
   EXPECT_EQ(kept_for_good(), kept + 2) << "as before";
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// A copy between device and host memory, behind work that does not end: who asked for it is told, and the memory stays.
+TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
+  using Dispatcher = std::remove_cvref_t<decltype(*std::declval<const vk::raii::Device&>().getDispatcher())>;
+  const auto device = Device::open();
+  VulkanContext& context = *std::dynamic_pointer_cast<GpuDevice>(device)->vulkan();
+  auto memory = device->allocate({.placement = Placement::device, .bytes = 1000}, Backend::vulkan);
+  std::vector<std::byte> data(1000);
+  memory->download(0, data);
+  Gate gate(device);
+  auto queue = device->create_queue(Backend::vulkan);
+  EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
+  queue->clear(*memory, 0, 500);
+  const Fence end = queue->submit();
+  // The table is the device's own, and not const.
+  auto& calls = const_cast<Dispatcher&>(*context.device().getDispatcher());
+  const auto wait = calls.vkWaitForFences;
+  calls.vkWaitForFences = [](VkDevice, std::uint32_t, const VkFence*, VkBool32, std::uint64_t) { return VK_TIMEOUT; };
+  EXPECT_THROW(memory->download(0, data), Error);
+  calls.vkWaitForFences = wait;
+  EXPECT_TRUE(context.stuck_work().any());
+  const std::size_t kept = kept_for_good();
+  memory.reset();
+  EXPECT_EQ(kept_for_good(), kept + 1);
+  gate.open();
+  EXPECT_EQ(end.wait_for(std::chrono::minutes(1)), WaitResult::ready);
+  for (const Deadline latest = Clock::now() + std::chrono::minutes(1); context.stuck_work().any();) {
+    ASSERT_LT(Clock::now(), latest);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
