@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <thread>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gst/gst_error.hpp"
+#include "gst/ptr.hpp"
 #include "gst/sink/core.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
@@ -20,11 +22,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-void report_fallback(const Channel& channel, const Ring& ring) {
-  GstElement* sink = ring.fallback_reason().empty() ? nullptr : channel.sink();
-  if (sink == nullptr) return;
-  post_warning(sink, ring.fallback_reason());
-  gst_object_unref(sink);
+void warn(const Channel& channel, const std::string& text) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (sink) post_warning(sink.get(), text);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   std::shared_ptr<Ring> ring =
       present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
   if (!ring) return;
-  report_fallback(*session->channel, *ring);
+  if (!ring->fallback_reason().empty()) warn(*session->channel, ring->fallback_reason());
   const std::scoped_lock lock(order_, mutex_);
   // Making it took time: after a stop in between, the next start must find neither ring nor frames of this one.
   if (flushing_ || session_ != session) return;
@@ -95,9 +95,11 @@ std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ri
     return Ring::create(session.device, options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
-    GST_INFO("channel %s: no memory for %u slots instead of %u: %s", session.settings.channel.c_str(), options.slots,
-             ring.slots(), error.what());
     slots_limit_ = ring.slots();
+    warn(*session.channel,
+         fmt::format("there is no memory for {} slots instead of {}, because downstream keeps so many: "
+                     "where it keeps them all, no frame comes until it gives one back: {}",
+                     options.slots, ring.slots(), error.what()));
     return nullptr;
   }
 }

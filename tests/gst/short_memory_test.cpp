@@ -91,6 +91,27 @@ TEST(Window, FullOfAnotherPipelinesRing) {
   EXPECT_TRUE(fourth.warnings().empty());
 }
 
+// Downstream keeps all of them, and there is no room for more: the stream stands, and the warning says why.
+TEST(Window, TooSmallForMoreSlots) {
+  for (const char* way : {"gpumapsink slots=6 $CHANNEL gpumapsrc $CHANNEL", "gpumapupload slots=6"}) {
+    SCOPED_TRACE(way);
+    Pipeline pipeline(
+        on_new_channel(std::string("videotestsrc ! video/x-raw,format=RGBA,width=1280,height=720 ! ") + way +
+                       " ! queue min-threshold-buffers=30 max-size-buffers=60 max-size-bytes=0 max-size-time=0 ! "
+                       "gpumapkernel kernel=checksum ! fakesink"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_EQ(pipeline.wait(10ms), "timeout");
+      return pipeline.warnings().size() == 2;
+    }));
+    ASSERT_EQ(pipeline.warnings().size(), 2U);
+    EXPECT_THAT(pipeline.warnings()[0], HasSubstr("keeps 5 of the 6 slots"));
+    EXPECT_THAT(pipeline.warnings()[1],
+                AllOf(HasSubstr("no memory for 12 slots instead of 6"), HasSubstr("window 28.6 MiB")));
+    EXPECT_LT(pipeline.stop(), at_once);
+  }
+}
+
 TEST(PageLocked, TooLittleForTheRing) {
   ASSERT_EQ(setenv("GPUMAP_PINNED_LIMIT", "30000000", 1), 0);
   for (const char* transport : {"pinned", "zero-copy"}) {
