@@ -21,31 +21,25 @@ GST_DEBUG_CATEGORY_STATIC(gpumap_memory_debug);
 
 namespace gpumap::gst {
 
-namespace {
-
-constexpr std::chrono::seconds patience_for_writer{30};
-constexpr std::chrono::seconds patience_while_stopping{1};
-constexpr std::chrono::milliseconds look_again{20};
-
-/// Nothing else ends a map: a kernel without an end would keep the element that maps from ever stopping.
-void await(const Fence& written, const Giver* giver) {
-  Deadline end = Clock::now() + patience_for_writer;
-  bool stops = false;
+void await_written(const Fence& written, const std::function<bool()>& stops, const char* what) {
+  constexpr std::chrono::seconds patience{30};
+  constexpr std::chrono::seconds patience_while_stopping{1};
+  constexpr std::chrono::milliseconds look_again{20};
+  Deadline end = Clock::now() + patience;
+  bool ends = false;
   while (written.wait_for(std::min<Clock::duration>(look_again, end - Clock::now())) != WaitResult::ready) {
     const auto now = Clock::now();
-    if (!stops && giver != nullptr && giver->stops()) {
-      stops = true;
+    if (!ends && stops()) {
+      ends = true;
       end = std::min(end, now + patience_while_stopping);
     }
     if (now < end) continue;
-    throw Error(ErrorCode::io, stops ? std::string("the kernel that fills this frame has not ended, and it is to stop")
-                                     : fmt::format("the kernel that fills this frame has not ended for {} s: see what "
-                                                   "it waits for",
-                                                   patience_for_writer.count()));
+    throw Error(ErrorCode::io, ends ? fmt::format("{} has not ended, and is to stop", what)
+                                    : fmt::format("{} has not ended for {} s: see what it waits for, and what else "
+                                                  "keeps the GPU busy",
+                                                  what, patience.count()));
   }
 }
-
-}  // namespace
 
 FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite)
     : device_(&lease.ring()->device()),
@@ -133,7 +127,8 @@ std::byte* FrameMemory::map(GstMapFlags flags) {
     // Others ask for the fence meanwhile.
     const Fence written = written_;
     lock.unlock();
-    await(written, giver_.get());
+    await_written(
+        written, [this] { return giver_ && giver_->stops(); }, "the kernel that fills this frame");
     lock.lock();
   }
   std::byte* data = locate(flags);

@@ -31,6 +31,10 @@ class SlotCopier;
 
 namespace gpumap::gst {
 
+/// Nothing else ends a map, or a copy: a kernel without an end would keep the element that waits from ever stopping.
+/// After 30 s, or 1 s once `stops()`, throws Error(io), which says that `what` has not ended.
+void await_written(const Fence& written, const std::function<bool()>& stops, const char* what);
+
 /// For the warning that tells of a frame with FrameMemory::recalled().
 inline constexpr const char* taken_back =
     "a frame that its producer has taken back is left out, and so are others like it: take frames faster, set leaky on "

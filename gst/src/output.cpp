@@ -225,25 +225,20 @@ namespace {
 constexpr auto patience_playing = 1000ms;
 constexpr auto patience_prerolling = 200ms;
 constexpr auto look_again = 20ms;
-constexpr std::chrono::seconds patience_for_upload{30};
 
 /// The slot's bytes in host memory of its own (transfer full). The slot is free when `lease` goes.
 GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
-  if (lease.written().wait_for(patience_for_upload) != WaitResult::ready) {
-    throw Error(ErrorCode::io, fmt::format("a frame of {} bytes did not reach the GPU within {} s: see what else keeps "
-                                           "the GPU busy",
-                                           bytes, patience_for_upload.count()));
-  }
-  GstMemory* memory = gst_allocator_alloc(nullptr, bytes, nullptr);
+  Ptr<GstMemory> memory(gst_allocator_alloc(nullptr, bytes, nullptr));
   GstMapInfo map;
-  if (memory == nullptr || gst_memory_map(memory, &map, GST_MAP_WRITE) == 0) {
+  if (!memory || gst_memory_map(memory.get(), &map, GST_MAP_WRITE) == 0) {
     throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes: free some, or set slots to "
                                                   "more than downstream keeps",
                                                   bytes));
   }
+  const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
+  const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory.get(), unmap);
   if (bytes != 0) lease.ring()->mapping()->download(lease.offset(), {reinterpret_cast<std::byte*>(map.data), bytes});
-  gst_memory_unmap(memory, &map);
-  return memory;
+  return memory.release();
 }
 
 }  // namespace
@@ -300,7 +295,13 @@ void SrcOutput::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
 
 GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {
   const auto bytes = static_cast<gsize>(frame.lease.info().bytes);
-  GstMemory* copied = memory == Memory::copy ? copy_of(frame.lease, bytes) : nullptr;
+  GstMemory* copied = nullptr;
+  if (memory == Memory::copy) {
+    await_written(
+        frame.lease.written(), [this] { return hooks_.moment().flushing || is_stopping(element_); },
+        "the upload of a frame");
+    copied = copy_of(frame.lease, bytes);
+  }
   GstBuffer* buffer = frame.carrier ? frame.carrier.release() : gst_buffer_new();
   if (frame.after_hole) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
   if (copied != nullptr) {

@@ -327,6 +327,32 @@ TEST(Map, EndsWithTheElementThatGaveTheFrame) {
   }
 }
 
+// The GPU stands still, and a frame that downstream is to get as a copy has not come to it.
+TEST(Upload, EndsWhileAFrameDoesNotReachTheGpu) {
+  for (const char* way : {"gpumapupload name=up slots=2 transport=pinned",
+                          "gpumapsink sync=false slots=2 transport=pinned $CHANNEL gpumapsrc name=up $CHANNEL"}) {
+    SCOPED_TRACE(way);
+    Stall stall;
+    const Buffer frame = stall.frame();
+    const auto device = Device::open();
+    const auto memory = device->allocate({.placement = Placement::host, .bytes = 64});
+    const auto queue = device->create_queue();
+    const std::atomic<bool> never{false};
+    EXPECT_EQ(queue->wait(frame_memory(gst_buffer_peek_memory(frame.get(), 0))->written(), never), WaitResult::ready);
+    queue->clear(*memory, 0, 64);
+    static_cast<void>(queue->submit());
+    Pipeline pipeline(on_new_channel(std::string("videotestsrc ! video/x-raw,format=GRAY8,width=64,height=64 ! ") +
+                                     way + " ! video/x-raw ! appsink name=out sync=false"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_EQ(pipeline.wait(10ms), "timeout");
+      return pipeline.warnings().size() == 1;
+    })) << "nothing is kept";
+    EXPECT_LT(pipeline.stop(), 20s);
+    stall.end(1);
+  }
+}
+
 // gpumapdownload hands frames on before the GPU has written them: only a map waits.
 TEST(Download, SeveralFramesAreOnTheirWay) {
   constexpr std::size_t count = 3;
