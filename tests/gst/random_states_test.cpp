@@ -49,8 +49,9 @@ bool settle(Pipeline& pipeline, GstState state) {
   return false;
 }
 
-/// Half of the times the state is waited for, else the next one comes while the change is under way.
-void change_states(Pipeline& pipeline, std::mt19937& random, int changes) {
+/// Half of the times the state is waited for, else the next one comes while the change is under way. Where the stream
+/// `seeks`, that comes in between as well.
+void change_states(Pipeline& pipeline, std::mt19937& random, int changes, bool seeks = false) {
   GstBus* bus = gst_element_get_bus(pipeline.get());
   for (int i = 0; i < changes; ++i) {
     const GstState state = random_state(random);
@@ -60,6 +61,9 @@ void change_states(Pipeline& pipeline, std::mt19937& random, int changes) {
     } else {
       ASSERT_NE(pipeline.set_state(state), GST_STATE_CHANGE_FAILURE) << "change " << i;
       g_usleep(random() % 3000);
+    }
+    if (seeks && random() % 3 == 0) {
+      gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, (random() % 1000) * GST_MSECOND);
     }
     while (GstMessage* message = gst_bus_pop(bus)) {
       if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {
@@ -96,6 +100,35 @@ TEST(State, AThousandChangesAndNothingGrows) {
   // One ring has 0.7 MB: one lost in a hundred changes shows.
   if (!sanitized) {
     EXPECT_TRUE(no_more_memory_than(bytes + 12'000'000)) << resident_bytes() << ", before: " << bytes;
+  }
+}
+
+// In one element and one thread, with few slots, several readers and frames on their way back.
+TEST(State, UploadAndDownloadGoAlong) {
+  std::mt19937 random(20261126);
+  for (const char* line : {"gpumapupload name=sink slots=2 ! gpumapkernel kernel=identity ! "
+                           "video/x-raw(memory:GPUMap) ! gpumapdownload ! fakesink",
+                           "gpumapupload name=sink slots=3 ! tee name=tee  tee. ! queue max-size-buffers=3 ! "
+                           "gpumapdownload ! queue ! videoconvert ! fakesink  tee. ! queue ! gpumapkernel "
+                           "kernel=checksum ! fakesink",
+                           "queue ! gpumapupload name=sink slots=2 ! queue ! fakesink"}) {
+    SCOPED_TRACE(line);
+    Pipeline pipeline(std::string("videotestsrc ! video/x-raw,format=NV12,width=320,height=180,framerate=500/1 ! ") +
+                      line);
+    change_states(pipeline, random, 50, true);
+    ASSERT_FALSE(HasFatalFailure());
+    pipeline.stop();
+    const std::size_t descriptors = open_descriptors();
+    const std::size_t bytes = resident_bytes();
+    change_states(pipeline, random, 200, true);
+    ASSERT_FALSE(HasFatalFailure());
+    ASSERT_TRUE(settle(pipeline, GST_STATE_PLAYING)) << pipeline.error();
+    EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "frames") > 20; })) << "it stands";
+    EXPECT_LT(pipeline.stop(), at_once);
+    EXPECT_TRUE(no_more_descriptors_than(descriptors)) << open_descriptors() << " of " << descriptors;
+    if (!sanitized) {
+      EXPECT_TRUE(no_more_memory_than(bytes + 12'000'000)) << resident_bytes() << ", before: " << bytes;
+    }
   }
 }
 
