@@ -156,7 +156,7 @@ bool KernelLauncher::end() noexcept {
   } catch (const std::exception&) {
     // The device is lost, and nothing runs on it any more; or a call failed, and the queue waits for what it has.
     queue_.reset();
-    return all_done_ = true;
+    return all_done_ = !device_->lost().empty() || last_.signalled();
   }
 }
 

@@ -128,9 +128,14 @@ TEST(QueueEnd, ComesThoughItsWorkDoesNotEnd) {
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
+/// The class of the table has another name in newer headers of Vulkan. The table is the device's own, and not const.
+auto& calls_of(const VulkanContext& context) {
+  using Dispatcher = std::remove_cvref_t<decltype(*context.device().getDispatcher())>;
+  return const_cast<Dispatcher&>(*context.device().getDispatcher());
+}
+
 // A copy between device and host memory, behind work that does not end: who asked for it is told, and the memory stays.
 TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
-  using Dispatcher = std::remove_cvref_t<decltype(*std::declval<const vk::raii::Device&>().getDispatcher())>;
   const auto device = Device::open();
   VulkanContext& context = *std::dynamic_pointer_cast<GpuDevice>(device)->vulkan();
   auto memory = device->allocate({.placement = Placement::device, .bytes = 1000}, Backend::vulkan);
@@ -141,8 +146,7 @@ TEST(Staging, KeepsWhatACopyUsesThatDoesNotEnd) {
   EXPECT_EQ(queue->wait(gate.fence(), test::never), WaitResult::ready);
   queue->clear(*memory, 0, 500);
   const Fence end = queue->submit();
-  // The table is the device's own, and not const.
-  auto& calls = const_cast<Dispatcher&>(*context.device().getDispatcher());
+  auto& calls = calls_of(context);
   const auto wait = calls.vkWaitForFences;
   calls.vkWaitForFences = [](VkDevice, std::uint32_t, const VkFence*, VkBool32, std::uint64_t) { return VK_TIMEOUT; };
   EXPECT_THROW(memory->download(0, data), Error);
@@ -218,6 +222,44 @@ TEST(LauncherEnd, ComesBehindAllThatItsQueueHas) {
     }
     EXPECT_EQ(kernel.end(), comes);
   }
+  EXPECT_EQ(validation_message_count(), 0U);
+}
+
+// What was asked of its queue cannot be submitted, and its last launch has not ended.
+TEST(LauncherEnd, ComesWhereTheDriverRefuses) {
+  const auto device = Device::open();
+  VulkanContext& context = *std::dynamic_pointer_cast<GpuDevice>(device)->vulkan();
+  KernelSettings settings;
+  settings.kernel = "identity";
+  settings.backend = Backend::vulkan;
+  auto kernel = std::make_unique<KernelLauncher>(settings, device);
+  FrameLayout layout;
+  layout.view.format = GPUMAP_FORMAT_BYTES;
+  kernel->set_stream(layout, layout);
+  const auto memory = device->allocate({.placement = Placement::host, .bytes = 1000}, Backend::vulkan);
+  Gate gate(device);
+  FrameInput in;
+  in.view = layout.view;
+  in.view.plane[0] = in.address = memory->address(Backend::vulkan);
+  in.view.bytes = in.bytes = 1000;
+  in.mapping = memory.get();
+  in.written = gate.fence();
+  EXPECT_EQ(kernel->launch(in, {}).outcome, FrameOutput::Outcome::given);
+  const Fence last = kernel->last_launched();
+  EXPECT_FALSE(last.signalled());
+  kernel->queue().clear(*memory, 0, 4);
+  auto& calls = calls_of(context);
+  const auto submit = calls.vkQueueSubmit;
+  calls.vkQueueSubmit = [](VkQueue, std::uint32_t, const VkSubmitInfo*, VkFence) {
+    return VK_ERROR_OUT_OF_HOST_MEMORY;
+  };
+  EXPECT_FALSE(kernel->end());
+  calls.vkQueueSubmit = submit;
+  EXPECT_TRUE(context.stuck_work().any());
+  kernel.reset();
+  EXPECT_FALSE(last.signalled());
+  gate.open();
+  EXPECT_EQ(last.wait_for(std::chrono::minutes(1)), WaitResult::ready);
   EXPECT_EQ(validation_message_count(), 0U);
 }
 
