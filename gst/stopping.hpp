@@ -28,21 +28,21 @@ template <typename Holds>
 /// What the frames of an element know of it, which may outlive it. Thread safety: every member from any thread.
 class Giver {
  public:
-  /// `sinkpad` is the element's.
-  explicit Giver(GstPad* sinkpad) { g_weak_ref_init(&sinkpad_, sinkpad); }
-  ~Giver() { g_weak_ref_clear(&sinkpad_); }
+  /// `pad` is the element's, and flushes when it does.
+  explicit Giver(GstPad* pad) { g_weak_ref_init(&pad_, pad); }
+  ~Giver() { g_weak_ref_clear(&pad_); }
   Giver(const Giver&) = delete;
   Giver& operator=(const Giver&) = delete;
 
   /// It flushes, or it is to stop: nobody wants its frames any more, or hardly.
   [[nodiscard]] bool stops() const {
-    const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&sinkpad_)));
+    const Ptr<GstPad> pad(static_cast<GstPad*>(g_weak_ref_get(&pad_)));
     const Ptr<GstElement> element(pad ? gst_pad_get_parent_element(pad.get()) : nullptr);
     return !element || GST_PAD_IS_FLUSHING(pad.get()) || is_stopping(element.get());
   }
 
  private:
-  mutable GWeakRef sinkpad_;
+  mutable GWeakRef pad_;
 };
 
 }  // namespace gpumap::gst

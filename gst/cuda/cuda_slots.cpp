@@ -14,6 +14,7 @@
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
+#include "gst/stopping.hpp"
 
 namespace gpumap::gst {
 
@@ -205,7 +206,11 @@ GstBuffer* CudaSlots::copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* 
   if (ordered) hand_over(*queue_, to);
   const Fence done = queue_->submit();
   slot.add_read_fence(done);
-  if (!ordered && done.wait_for(patience) != WaitResult::ready) tell_of_hanging();
+  if (!ordered) {
+    const Giver giver(peer_of);
+    await_written(
+        done, [&giver] { return giver.stops(); }, "the copy of a frame into CUDA memory");
+  }
   GstBuffer* made = to.release();
   // The pool's buffer may have its own.
   if (GstVideoMeta* meta = gst_buffer_get_video_meta(buffer)) gst_buffer_remove_meta(buffer, &meta->meta);
