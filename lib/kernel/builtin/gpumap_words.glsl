@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // <gpumap_words.glsl>: bytes and 16-bit numbers from and to any address, as whole words where that is aligned.
-// gpumap/words.h is its twin. Both begin with the words that are the same in the two languages by macros: color.h,
-// components.h and pixels.h are written in these.
+// gpumap/words.h is its twin. Both begin with the words that are the same in the two languages by macros:
+// bayer.h, color.h, components.h, pixels.h and taps.h are written in these.
 #ifndef GPUMAP_WORDS_GLSL
 #define GPUMAP_WORDS_GLSL
 
@@ -12,6 +12,7 @@
 #define GPUMAP_TO(type, name) out type name
 #define GPUMAP_FOUR(type, name) type name[4]
 #define GPUMAP_TO_FOUR(type, name) out type name[4]
+#define gpumap_i32 int
 #define gpumap_u32 uint
 #define gpumap_u64 uint64_t
 #define gpumap_f32x4 vec4
