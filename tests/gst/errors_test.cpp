@@ -180,7 +180,7 @@ TEST_F(Errors, ConvertOfWhatIsNoVideo) {
 
 TEST_F(Errors, ConvertOfAFormatThatItDoesNotKnow) {
   Pipeline pipeline(
-      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=Y444 ! gpumapsink $CHANNEL "
+      on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=AYUV ! gpumapsink $CHANNEL "
                      "gpumapsrc name=src $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
   EXPECT_THAT(pipeline.run(), HasSubstr("what follows gpumapsrc"));
 }
@@ -190,7 +190,7 @@ TEST_F(Errors, RefusedCapsNameTheRemedy) {
   Pipeline pipeline(
       on_new_channel("videotestsrc num-buffers=5 ! video/x-raw,format=AYUV64,width=64,height=48 ! gpumapsink $CHANNEL "
                      "gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! fakesink"));
-  EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, YUY2"),
+  EXPECT_THAT(pipeline.run(), AllOf(HasSubstr("AYUV64"), HasSubstr("NV12, I420, Y42B"),
                                     HasSubstr("put videoconvert before gpumapsink")));
 }
 
