@@ -15,7 +15,6 @@
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/compile/ptx.hpp"
-#include "kernel/radio/two_pass_spectrum.hpp"
 #include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 
@@ -88,7 +87,6 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
                                         {GPUMAP_FORMAT_Y444, GPUMAP_FORMAT_YUY2, ConvertPass::across}}) {
     sources.push_back(convert_source(variant, Backend::cuda));
   }
-  for (KernelSource& source : TwoPassSpectrum::sources(1048576, GPUMAP_FORMAT_U8)) sources.push_back(std::move(source));
   for (const KernelSource& source : sources) {
     const std::string code = compile_cuda(source, GetParam());
     // PTX where this NVRTC is older than the architecture.
@@ -108,14 +106,6 @@ std::vector<const char*> architectures() {
 
 INSTANTIATE_TEST_SUITE_P(Architectures, NvrtcArchitectureTest, ::testing::ValuesIn(architectures()),
                          [](const auto& chosen) { return std::string(chosen.param); });
-
-TEST_F(NvrtcTest, CompilesALargeSpectrumOfEverySize) {
-  for (std::uint32_t size = 8192; size < 1048576; size *= 2) {
-    for (const KernelSource& source : TwoPassSpectrum::sources(size, GPUMAP_FORMAT_F32)) {
-      EXPECT_FALSE(compile_cuda(source, "sm_90").empty()) << source.name << ", " << size;
-    }
-  }
-}
 
 TEST_F(NvrtcTest, NewerArchitecturesGetPtx) {
   const std::string code = compile_cuda(source_of(*find_builtin("identity"), Backend::cuda), "sm_999");

@@ -51,10 +51,9 @@ class RadioTest : public BackendTest {
   /// What comes out of a program that has begun. The frames' output has the size that output_bytes() tells, and nothing
   /// is written beside it.
   [[nodiscard]] std::vector<float> play(Program& program, const Recording& recording, const Frames& frames) const;
-  /// Of a stream's begin: all in one frame, and the same in frames of random size, must be the same to the bit; within
-  /// 2e-6 of the largest value where cuFFT transforms another number at a time, if not `exact`.
-  [[nodiscard]] std::vector<float> play_from_begin(Program& program, const Recording& recording, const gpumap_view& out,
-                                                   bool exact = false) const;
+  /// Of a stream's begin: all in one frame, and the same in frames of random size, must be the same to the bit.
+  [[nodiscard]] std::vector<float> play_from_begin(Program& program, const Recording& recording,
+                                                   const gpumap_view& out) const;
   /// By so many bytes play() puts samples off the alignment that memory has.
   std::size_t off_alignment_ = 0;
   /// What set_params and begin say.

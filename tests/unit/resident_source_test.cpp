@@ -75,7 +75,6 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
            one + "printf(HEADER\"of (it)\"); if (x) return; __syncthreads(); }",
            none + "__attribute__((used, global)) void one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
            none + "#define KERNEL __global__ void\nKERNEL one(gpumap_frame) { if (x) return none(); __syncthreads(); }",
-           "#include <gpumap/block_fft.h>\n" + one + "if (x) return; fft(x); }",
            "#include <gpumap/mine.h>\n" + one + "if (x) return; mine(); }",
            "#include <mine.h>\n" + one + "if (x) return; mine(); }",
            "#define MINE <mine.h>\n#include MINE\n" + one + "if (x) return; mine(); }",

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 
-#include "kernel/radio/two_pass_spectrum.hpp"
 #include "radio_cases.hpp"
 
 namespace gpumap {
@@ -127,9 +126,7 @@ TEST_P(RadioTest, SpectrumIsRightToTheStatedError) {
     const Recording in = noise(test.format, 1000000, test.samples, test.size + test.format);
     const auto program = load("spectrum", params_of(test));
     const auto expected = reference_spectrum(test, in);
-    const bool exact = TwoPassSpectrum::suits(bench_->backend(), static_cast<std::uint32_t>(test.size),
-                                              static_cast<std::uint32_t>(test.average));
-    const auto got = play_from_begin(*program, in, {}, exact);
+    const auto got = play_from_begin(*program, in, {});
     ASSERT_EQ(got.size(), expected.size());
     ASSERT_FALSE(got.empty());
     const double error = worst_in_rows(got, expected, test.size);
@@ -186,9 +183,7 @@ TEST_P(RadioTest, SpectrumAveragesManyTransforms) {
   const auto check = [&](const SpectrumCase& test, const Recording& in) {
     SCOPED_TRACE(::testing::Message() << "format " << test.format << ", " << params_of(test));
     const auto program = load("spectrum", params_of(test));
-    const bool exact = TwoPassSpectrum::suits(bench_->backend(), static_cast<std::uint32_t>(test.size),
-                                              static_cast<std::uint32_t>(test.average));
-    const auto got = play_from_begin(*program, in, {}, exact);
+    const auto got = play_from_begin(*program, in, {});
     const auto expected = reference_spectrum(test, in);
     ASSERT_EQ(got.size(), expected.size());
     ASSERT_FALSE(got.empty());

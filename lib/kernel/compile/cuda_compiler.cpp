@@ -23,7 +23,7 @@ namespace gpumap {
 namespace {
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
-constexpr std::array<OwnHeader, 17> own_headers{{
+constexpr auto own_headers = std::to_array<OwnHeader>({
     {"gpumap/kernel.h", embedded::kernel_h},
     {"gpumap/grid.h", embedded::grid_h},
     {"gpumap/samples.h", embedded::samples_h},
@@ -36,12 +36,10 @@ constexpr std::array<OwnHeader, 17> own_headers{{
     {"gpumap/tensors.h", embedded::tensors_h},
     {"gpumap/words.h", embedded::words_h},
     {"gpumap/radio.h", embedded::radio_h},
-    {"gpumap/block_fft.h", embedded::block_fft_h},
     {"gpumap/spectrum.h", embedded::spectrum_h},
-    {"gpumap/two_pass.h", embedded::two_pass_h},
     {"gpumap/turn.h", embedded::turn_h},
     {"gpumap/resident.h", embedded::resident_h},
-}};
+});
 
 class Compilation {
  public:

@@ -106,8 +106,7 @@ class Channelizer final : public Program {
       const std::uint64_t values = steps * settings_.channels;
       // A step is made when its last sample is there.
       const std::uint64_t newest = (samples_ / settings_.hop + 1) * settings_.hop - 1;
-      const std::uint64_t place = fft_->place(queue, steps);
-      const std::uint64_t folded = place != 0 ? place : folded_.ready(queue, values * 2 * sizeof(float));
+      const std::uint64_t folded = folded_.ready(queue, values * 2 * sizeof(float));
       given.in.plane[1] = filter_.ready(queue);
       given.out.plane[0] = folded;
       fold_.launch(queue, given,

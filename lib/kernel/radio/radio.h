@@ -11,7 +11,6 @@
 
 #define RADIO_BLOCK_THREADS 128
 #define RADIO_SUM_THREADS 32  /* that share one sum of ddc_filter */
-#define RADIO_FFT_THREADS 256 /* of block_fft.h; CUDA only */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
  * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start`
@@ -67,22 +66,12 @@ typedef struct radio_rows_job {
   gpumap_u32 hop;
 } radio_rows_job;
 
-/* CUDA only. Transforms of samples from first + t * hop on, each seen as a matrix, row by row: its columns are
- * windowed, transformed and turned as the rows' transform needs it, and go to out.plane[0]. The window is a polynomial
- * in cos(2 pi i / size). */
-typedef struct radio_columns_job {
-  gpumap_i64 first;
-  gpumap_u32 hop;
-  gpumap_u32 windowed; /* 0: it is 1 throughout */
-  float window[4];
-} radio_columns_job;
-
 /* |X|^2 of `transforms` at in.plane[0], each `average` of them summed to a row at out.plane[0]. `carried` are in the
  * sum at in.plane[1] already; what is left over goes to out.plane[1]. Each GPUMAP_PLAIN_SUM of a row are added up as
  * they are, and those sums with compensation: three arrays of `size` floats, of those not yet together, of the sum, and
  * of what rounding took from it. spectrum_power windows X: a window that is a sum
  * of cosines, window[0] - 2 window[1] cos(2 pi i / size) + 2 window[2] cos(4 pi i / size) - ..., adds neighbouring
- * bins. spectrum_finish has it windowed already. */
+ * bins. */
 typedef struct radio_power_job {
   gpumap_u64 transforms;
   gpumap_u32 size;

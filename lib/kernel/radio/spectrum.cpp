@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// spectrum: averaged power spectra. Large ones in CUDA: see two_pass_spectrum.hpp. Else the FFT and spectrum_power a
-// frame, and spectrum_rows before them where samples are not float32 IQ that lie in the frame row by row; the window, a
+// spectrum: averaged power spectra. The FFT and spectrum_power a frame, and spectrum_rows before them where samples are
+// not float32 IQ that lie in the frame row by row; the window, a
 // sum of cosines, costs no pass of its own: spectrum_power applies it to the spectrum. Then radio_keep where the frame
 // leaves samples for the next transform.
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <map>
 #include <numbers>
 
 #include "gpumap/error.hpp"
@@ -17,7 +16,6 @@
 #include "kernel/radio/radio_kernel.hpp"
 #include "kernel/radio/radio_memory.hpp"
 #include "kernel/radio/radio_programs.hpp"
-#include "kernel/radio/two_pass_spectrum.hpp"
 
 namespace gpumap {
 namespace {
@@ -114,7 +112,7 @@ class Spectrum final : public Program {
 
   void begin(const gpumap_view& in, const gpumap_view& /*out*/) override {
     check_iq(builtin_, in);
-    choose_transform(sample_format(in.format, settings_.around128));
+    if (!fft_) fft_ = make_fft(device_, backend_, builtin_, settings_.size);  // set_params() changes no size any more
     // A tone of full scale in the middle of a bin has power 1, whatever size and window.
     const double sum = sum_of(windows.at(static_cast<std::size_t>(settings_.window)), settings_.size);
     scale_ = 1.0 / (sum * sum * settings_.average);
@@ -157,35 +155,18 @@ class Spectrum final : public Program {
   /// How many to make next, at most.
   [[nodiscard]] std::uint64_t at_a_time() const {
     const std::uint64_t most = std::max<std::uint64_t>(max_values / settings_.size, 1);
-    // See spectrum_finish.cu.
-    if (two_pass_ != nullptr && settings_.average > GPUMAP_PLAIN_SUM) {
-      const std::uint32_t together = GPUMAP_PLAIN_SUM - carried_ % GPUMAP_PLAIN_SUM;
-      return std::min<std::uint64_t>(most, std::min(together, settings_.average - carried_));
-    }
     return settings_.average > max_of_a_row ? std::min(most, max_of_a_row) : most;
   }
 
-  void choose_transform(std::uint32_t format) {
-    if (fft_) return;  // set_params() no longer changes the size
-    if (!TwoPassSpectrum::suits(backend_, settings_.size, settings_.average)) {
-      fft_ = make_fft(device_, backend_, builtin_, settings_.size);
-      return;
-    }
-    auto& of_format = two_passes_[format];
-    if (!of_format) of_format = std::make_unique<TwoPassSpectrum>(device_, settings_.size, format);
-    two_pass_ = of_format.get();
-  }
-
-  /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so, else in its own place.
-  std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms,
-                        std::uint64_t place) {
+  /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so, else in rows_.
+  std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
     if (in_.format == GPUMAP_FORMAT_F32 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
         (transforms == 1 || settings_.hop == settings_.size)) {
       return frame.in.plane[0] + static_cast<std::uint64_t>(first) * sample_bytes;
     }
     const std::uint64_t values = transforms * settings_.size;
     gpumap_frame given = frame;
-    given.out.plane[0] = place != 0 ? place : rows_.ready(queue, values * sample_bytes);
+    given.out.plane[0] = rows_.ready(queue, values * sample_bytes);
     rows_kernel_.launch(
         queue, given,
         radio_rows_job{.first = first, .transforms = transforms, .size = settings_.size, .hop = settings_.hop}, values);
@@ -194,16 +175,6 @@ class Spectrum final : public Program {
 
   [[nodiscard]] const std::array<double, 4>& window() const {
     return windows.at(static_cast<std::size_t>(settings_.window));
-  }
-
-  [[nodiscard]] radio_columns_job columns_job(std::int64_t first) const {
-    // cos(2 x) and cos(3 x) as polynomials in cos(x).
-    const std::array<double, 4>& a = window();
-    return {.first = first,
-            .hop = settings_.hop,
-            .windowed = settings_.window != Window::rectangle ? 1U : 0U,
-            .window = {static_cast<float>(a[0] - a[2]), static_cast<float>(3.0 * a[3] - a[1]),
-                       static_cast<float>(2.0 * a[2]), static_cast<float>(-4.0 * a[3])}};
   }
 
   [[nodiscard]] radio_power_job power_job(std::uint64_t transforms, std::uint64_t rows) const {
@@ -234,16 +205,9 @@ class Spectrum final : public Program {
     // By turns: one row may be finished with an old sum while another thread leaves a new one.
     given.in.plane[1] = sums_[0].ready(queue, sum_bytes);
     given.out.plane[1] = sums_[1].ready(queue, sum_bytes);
-    const std::uint64_t place = fft_ ? fft_->place(queue, transforms) : 0;
-    const std::uint64_t transformed =
-        place != 0 ? place : transformed_.ready(queue, transforms * settings_.size * sample_bytes);
-    if (two_pass_) {
-      two_pass_->run(queue, given, columns_job(first), transformed, power_job(transforms, rows));
-    } else {
-      fft_->forward(queue, rows_of(queue, frame, first, transforms, place), transformed, transforms);
-      given.in.plane[0] = transformed;
-      power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
-    }
+    given.in.plane[0] = transformed_.ready(queue, transforms * settings_.size * sample_bytes);
+    fft_->forward(queue, rows_of(queue, frame, first, transforms), given.in.plane[0], transforms);
+    power_kernel_.launch(queue, given, power_job(transforms, rows), rows * settings_.size);
     std::swap(sums_[0], sums_[1]);
     frame.out.plane[0] += (carried_ + transforms) / settings_.average * row_bytes;
     carried_ = static_cast<std::uint32_t>((carried_ + transforms) % settings_.average);
@@ -256,9 +220,7 @@ class Spectrum final : public Program {
   KeptSamples kept_;
   WorkMemory rows_, transformed_;
   std::array<WorkMemory, 2> sums_;  ///< of the row that is not finished: read, written
-  std::unique_ptr<Fft> fft_;        ///< or else two_pass_, from the first begin() on
-  std::map<std::uint32_t, std::unique_ptr<TwoPassSpectrum>> two_passes_;  ///< all: the queue may still be using any
-  TwoPassSpectrum* two_pass_ = nullptr;
+  std::unique_ptr<Fft> fft_;        ///< from the first begin() on
   SpectrumSettings settings_;
   double scale_ = 1.0;
   gpumap_view in_{};

@@ -75,11 +75,8 @@ class ChirpFft final : public Fft {
   void forward(Queue& queue, std::uint64_t from, std::uint64_t to, std::uint64_t transforms) override {
     while (transforms != 0) {
       const std::uint64_t count = std::min<std::uint64_t>(transforms, std::max(max_values / points_, 1U));
-      std::uint64_t one = inner_->place(queue, count), other = one;
-      if (one == 0) {
-        one = work_[0].ready(queue, count * points_ * 2 * sizeof(float));
-        other = work_[1].ready(queue, count * points_ * 2 * sizeof(float));
-      }
+      const std::uint64_t bytes = count * points_ * 2 * sizeof(float);
+      const std::uint64_t one = work_[0].ready(queue, bytes), other = work_[1].ready(queue, bytes);
       const std::uint64_t chirp = chirp_.ready(queue);
       multiply(queue, from, size_, chirp, one, points_, count, false);
       inner_->forward(queue, one, other, count);

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gpumap's own FFT, of a power of two of points: one kernel, the same for both backends, so that everything works
-// everywhere. Where there is cuFFT or VkFFT, that is the faster one.
+// The FFT of a power of two of points: one kernel, the same for both backends, so that output is the same however a
+// stream is cut into frames, and nothing has to be planned.
 #include "kernel/radio/fft/fft.hpp"
 
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 #include <numbers>
-#include <string_view>
 #include <vector>
 
 #include "kernel/radio/fft/chirp_fft.hpp"
-#include "kernel/radio/fft/cuda_fft.hpp"
-#include "kernel/radio/fft/vulkan_fft.hpp"
 #include "kernel/radio/radio_memory.hpp"
 
 namespace gpumap {
@@ -29,9 +25,9 @@ std::vector<std::uint32_t> radices_of(std::uint32_t size) {
   return radices;
 }
 
-class OwnFft final : public Fft {
+class RadixFft final : public Fft {
  public:
-  OwnFft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin, std::uint32_t size)
+  RadixFft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin, std::uint32_t size)
       : kernel_(device, backend, builtin, "radio_fft"),
         twiddles_(device, backend),
         scratch_(device, backend),
@@ -75,12 +71,7 @@ class OwnFft final : public Fft {
 
 std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin,
                               std::uint32_t size) {
-  const char* own = std::getenv("GPUMAP_OWN_FFT");
-  if (own == nullptr || std::string_view(own) != "1") {
-    auto made = backend == Backend::cuda ? make_cuda_fft(device, size) : make_vulkan_fft(device, builtin, size);
-    if (made) return made;
-  }
-  if (std::has_single_bit(size)) return std::make_unique<OwnFft>(device, backend, builtin, size);
+  if (std::has_single_bit(size)) return std::make_unique<RadixFft>(device, backend, builtin, size);
   return make_chirp_fft(device, backend, builtin, size, make_fft(device, backend, builtin, chirp_points(size)));
 }
 
