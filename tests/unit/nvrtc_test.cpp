@@ -70,7 +70,7 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
     for (const std::string& function : functions) sources.push_back(load_kernel_file(file.path(), function));
   }
   EXPECT_GT(sources.size(), builtins().size());
-  for (const char* function : {"resident_echo", "resident_read", "read_once"}) {
+  for (const char* function : {"resident_echo"}) {
     sources.push_back(load_kernel_file(examples.parent_path() / "lib/tools/bench/resident.cu", function));
   }
   for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, ConvertPass::same},
