@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gst/analytics/analytics_tensors.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/latency/meta.hpp"
@@ -155,13 +156,23 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   if (made.shortened) set_times_of_shortened(out, made.bytes);
   keep_result(in, input, gst_buffer_get_size(out));
   if (launcher_->has_result()) result_.put_on(out);
-  if (to_host) out = as_downstream_reads(out);
+  if (output_ == FramesIn::host) out = as_downstream_reads(out);
   tell_tensors(out, in, made, input.frame.sequence);
   return out;
 }
 
 GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
-  return default_layout_only_ && out_format_.is_video() ? in_default_layout(out, out_format_.video()) : out;
+  if (!default_layout_only_ || !out_format_.is_video()) return out;
+  GstBuffer* read = in_default_layout(out, out_format_.video());
+  if (kernel_behind_ && frame_memory(gst_buffer_peek_memory(read, 0)) == nullptr) {
+    gst_buffer_unref(read);
+    throw Error(
+        ErrorCode::not_supported,
+        "rows of this frame are padded, and of the branches behind a tee one has a gpumapkernel, which needs it "
+        "in GPU memory, and another an element that does not read GstVideoMeta: put videoconvert first in that "
+        "branch, or gpumapkernel kernel=convert before the tee");
+  }
+  return read;
 }
 
 /// With the memory in which the output lies. Null when cancelled.

@@ -102,7 +102,7 @@ class GpumapMemory : public CudaPipeline {
 
 TEST_F(GpumapMemory, SlotsAreKeptForTheStreamsThatReadThem) {
   constexpr std::size_t size = 123457;
-  Pipeline pipeline(filled_by("gpumapupload slots=2"));
+  Pipeline pipeline(filled_by("gpumapupload slots=3"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
   std::vector<Data> frames;
   for (std::uint64_t i = 0; i < 5; ++i) frames.push_back(random_data(size, 40 + i));
@@ -121,7 +121,7 @@ TEST_F(GpumapMemory, SlotsAreKeptForTheStreamsThatReadThem) {
   gate.close(held);
   ASSERT_TRUE(gst_gpumap_memory_add_cuda_reader(memory, held.get(), &error)) << error->message;
   first.reset();
-  // The other slot takes one frame after the other; this one stays.
+  // Another slot takes one frame after the other, while appsink keeps the last one; this one stays.
   for (std::uint64_t i = 1; i < 4; ++i) {
     ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(frames[i])));
     const Sample sample = next(pipeline);

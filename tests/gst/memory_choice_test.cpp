@@ -158,6 +158,28 @@ TEST(MemoryChoice, OneTeeBehindAKernelFeedsAKernelAndAnElementOnTheCpu) {
   }
 }
 
+void push_padded(const Pipeline& pipeline) {
+  const Caps caps = video_caps("RGB", 33, 7);
+  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
+  gint stride[] = {128};
+  gsize offset[] = {64};
+  Buffer buffer = new_buffer(random_data(64 + 7 * 128, 3));
+  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_RGB, 33, 7, 1, offset,
+                                 stride);
+  push(pipeline.appsrc(), std::move(buffer));
+}
+
+// Padded rows are for those that know GstVideoMeta: where a branch does not, that is an error, and no wrong picture.
+TEST(MemoryChoice, PaddedRowsBehindATeeGoToNoOneWhoDoesNotReadThem) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel name=first ! "
+                     "tee name=t ! queue ! gpumapkernel name=kernel kernel=checksum ! fakesink sync=false async=false "
+                     "t. ! queue ! video/x-raw ! appsink name=out sync=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  push_padded(pipeline);
+  EXPECT_THAT(pipeline.wait(), ::testing::HasSubstr("put videoconvert first in that branch"));
+}
+
 // An element that listens to caps would begin anew at each change of a branch.
 TEST(MemoryChoice, CapsForATeeDoNotGoToAndFro) {
   Pipeline pipeline(
@@ -234,17 +256,6 @@ struct Rows {
   std::atomic<int> padded{0}, tight{0};
   Pad pad;
 };
-
-void push_padded(const Pipeline& pipeline) {
-  const Caps caps = video_caps("RGB", 33, 7);
-  gst_app_src_set_caps(pipeline.appsrc(), caps.get());
-  gint stride[] = {128};
-  gsize offset[] = {64};
-  Buffer buffer = new_buffer(random_data(64 + 7 * 128, 3));
-  gst_buffer_add_video_meta_full(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_RGB, 33, 7, 1, offset,
-                                 stride);
-  push(pipeline.appsrc(), std::move(buffer));
-}
 
 // An element that cannot answer before it has its caps is asked after them, and again where another takes its place.
 TEST(MemoryChoice, WhoReadsVideoMetaIsAskedAnewWhenLinked) {
