@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "gpumap/cuda.hpp"
@@ -20,7 +19,6 @@ namespace gpumap::gst {
 
 namespace {
 
-constexpr std::chrono::seconds patience{30};
 // What GPUs ask of textures: where a plane begins, and how far its rows are apart.
 constexpr gsize plane_alignment = 512;
 constexpr gint row_alignment = 32;
@@ -58,11 +56,6 @@ bool suits_libgstcuda(GstVideoInfo& layout, guint64 address, gsize room) {
 guint64 address_of(GstMemory* slot) {
   const FrameMemory& frame = *frame_memory(slot);
   return frame.mapping().address(Backend::cuda) + frame.offset() + slot->offset;
-}
-
-[[noreturn]] void tell_of_hanging() {
-  throw Error(ErrorCode::io, fmt::format("a frame did not reach the GPU within {} s: see what else keeps the GPU busy",
-                                         patience.count()));
 }
 
 gpumap_view view_of(const GstVideoInfo& layout, guint64 address) {
@@ -160,11 +153,8 @@ GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPa
 GstMemory* CudaSlots::wrap(GstMemory* slot, const GstVideoInfo& layout) const {
   const CudaLibrary& library = CudaLibrary::get();
   const FrameMemory& frame = *frame_memory(slot);
-  const Fence written = frame.written();
-  const bool under_way = !written.signalled();
-  if (under_way && !let_cuda_stream_wait(*device_, written, library.gst_cuda_stream_get_handle(stream_), patience)) {
-    tell_of_hanging();
-  }
+  const bool under_way = !frame.written().signalled();
+  if (under_way) frame.let_cuda_stream_wait(library.gst_cuda_stream_get_handle(stream_));
   auto* lent = new Lent{gst_memory_ref(slot), library.gst_cuda_stream_ref(stream_)};
   GstMemory* made = library.gst_cuda_allocator_alloc_wrapped(nullptr, shared_cuda_context(*device_), stream_, &layout,
                                                              address_of(slot), lent, give_back);
@@ -197,7 +187,7 @@ GstBuffer* CudaSlots::copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* 
   }
   CudaFrame to = map_cuda(*device_, acquired, GST_MAP_WRITE, info);
   take_over(*queue_, to);
-  if (!let_cuda_stream_wait(*device_, slot.written(), cuda_stream(*queue_), patience)) tell_of_hanging();
+  slot.let_cuda_stream_wait(cuda_stream(*queue_));
   GstVideoInfo target = info;
   std::copy_n(to.layout().offset, GST_VIDEO_MAX_PLANES, target.offset);
   std::copy_n(to.layout().stride, GST_VIDEO_MAX_PLANES, target.stride);

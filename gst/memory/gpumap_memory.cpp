@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "gpumap/copy.hpp"
+#include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/slot_copier.hpp"
 #include "gst/gpumap/gstgpumapallocator-private.h"
@@ -124,11 +125,8 @@ bool FrameMemory::reads_what_is_written(GstMapFlags flags) const noexcept {
 std::byte* FrameMemory::map(GstMapFlags flags) {
   std::unique_lock lock(mutex_);
   if (reads_what_is_written(flags)) {
-    // Others ask for the fence meanwhile.
-    const Fence written = written_;
-    lock.unlock();
-    await_written(
-        written, [this] { return giver_ && giver_->stops(); }, "the kernel that fills this frame");
+    lock.unlock();  // others ask for the fence meanwhile
+    await_written();
     lock.lock();
   }
   std::byte* data = locate(flags);
@@ -218,6 +216,22 @@ WriteLease* FrameMemory::writable_lease() noexcept {
 Fence FrameMemory::written() const {
   const std::lock_guard lock(mutex_);
   return written_;
+}
+
+void FrameMemory::await_written() const {
+  Fence written;
+  std::shared_ptr<const Giver> giver;
+  {
+    const std::lock_guard lock(mutex_);
+    written = written_;
+    giver = giver_;
+  }
+  gst::await_written(
+      written, [&giver] { return giver && giver->stops(); }, "the kernel that fills this frame");
+}
+
+void FrameMemory::let_cuda_stream_wait(void* stream) const {
+  if (!gpumap::let_cuda_stream_wait(*device(), written(), stream, std::chrono::nanoseconds(0))) await_written();
 }
 
 void FrameMemory::set_written(const Fence& fence, std::shared_ptr<const Giver> giver) {

@@ -98,6 +98,11 @@ class FrameMemory final : public FrameHolder {
 
   /// GPU work that fills these bytes; default: none, the CPU wrote them.
   [[nodiscard]] Fence written() const;
+  /// Wait for that work, as await_written(), until the giver is to stop. Throws Error(io).
+  void await_written() const;
+  /// What `stream`, a CUstream of the device's context, is given from here on starts after that work. The GPU waits for
+  /// CUDA work, the CPU as await_written() for other work. Throws Error(not_supported | io | device_lost).
+  void let_cuda_stream_wait(void* stream) const;
   /// Once `giver`, which may be null, is to stop, a map() waits little longer for that work.
   void set_written(const Fence& fence, std::shared_ptr<const Giver> giver = nullptr);
   /// GPU work that reads these bytes.

@@ -20,11 +20,20 @@ void ReadFences::add(const Fence& fence) {
 }
 
 bool ReadFences::drain() {
+  for (;;) {
+    SpentFences spent;
+    if (drain(spent)) return true;
+    if (!spent.full()) return false;
+  }
+}
+
+bool ReadFences::drain(SpentFences& spent) {
   const std::lock_guard guard(lock_);
   // Not erase_if: signalled() may throw, and a fence must not be lost half-way.
-  for (std::size_t at = fences_.size(); at-- > 0;) {
+  for (std::size_t at = fences_.size(); at-- > 0 && !spent.full();) {
     if (!fences_[at].signalled()) continue;
     std::swap(fences_[at], fences_.back());
+    spent.add(std::move(fences_.back()));
     fences_.pop_back();
   }
   count_.store(static_cast<std::uint32_t>(fences_.size()), std::memory_order_release);
@@ -57,13 +66,18 @@ void PendingSlots::add(std::uint32_t slot) {
 }
 
 bool PendingSlots::take(std::uint32_t& slot) {
-  const std::lock_guard guard(lock_);
-  const auto found = std::ranges::find_if(slots_, [this](std::uint32_t one) { return fences_[one].drain(); });
-  if (found == slots_.end()) return false;
-  slot = *found;
-  slots_.erase(found);
-  count_.store(static_cast<std::uint32_t>(slots_.size()));
-  return true;
+  for (;;) {
+    SpentFences spent;  // outlives the guard
+    const std::lock_guard guard(lock_);
+    const auto found = std::ranges::find_if(slots_, [&](std::uint32_t one) { return fences_[one].drain(spent); });
+    if (found != slots_.end()) {
+      slot = *found;
+      slots_.erase(found);
+      count_.store(static_cast<std::uint32_t>(slots_.size()));
+      return true;
+    }
+    if (!spent.full()) return false;
+  }
 }
 
 void PendingSlots::check_oldest() {

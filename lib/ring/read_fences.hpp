@@ -1,16 +1,31 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "gpumap/fence.hpp"
 #include "ring/control_block.hpp"
 
 namespace gpumap::ring {
+
+/// Fences that have signalled, until no lock is held: the last holder of a timeline frees what belongs to it, and the
+/// driver may wait for other work to do so.
+class SpentFences {
+ public:
+  [[nodiscard]] bool full() const noexcept { return count_ == fences_.size(); }
+  void add(Fence&& fence) noexcept { fences_[count_++] = std::move(fence); }
+
+ private:
+  std::array<Fence, 8> fences_;
+  std::size_t count_ = 0;
+};
 
 /// The read fences of one slot. Private to the process: a fence holds pointers. The lock is taken only by those who
 /// add fences and, once there are some, by the one who wants to lease the slot.
@@ -20,6 +35,8 @@ class ReadFences {
   [[nodiscard]] bool any() const noexcept { return count_.load(std::memory_order_acquire) != 0; }
   /// Forget those that have signalled; true when none is left.
   [[nodiscard]] bool drain();
+  /// The same for callers that hold a lock. Where `spent` is full some may be left: call again.
+  [[nodiscard]] bool drain(SpentFences& spent);
   /// Throws Error(device_lost) when a fence that is still to come can no longer signal.
   void check();
   /// Nobody waits for them any more: Fence::give_up().

@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <future>
+#include <memory>
+#include <vector>
 
 #include "ring_helpers.hpp"
 
@@ -60,6 +63,44 @@ std::shared_ptr<Ring> fenced_ring(const std::shared_ptr<FakeTimeline>& timeline)
   auto ring = full_ring();
   for (const std::uint64_t value : {1U, 2U}) must_receive(*ring).add_read_fence(Fence(timeline, value));
   return ring;
+}
+
+/// Its end asks for a slot, as a driver's may wait for whoever does.
+class AsksAtItsEnd final : public FakeTimeline {
+ public:
+  explicit AsksAtItsEnd(Ring& ring) : ring_(ring) {}
+  AsksAtItsEnd(const AsksAtItsEnd&) = delete;
+  AsksAtItsEnd& operator=(const AsksAtItsEnd&) = delete;
+  ~AsksAtItsEnd() override {
+    auto answer = std::async(std::launch::async, [this] {
+      WriteLease lease;
+      return ring_.acquire(lease, WhenFull::drop_newest);
+    });
+    EXPECT_EQ(answer.get(), RingStatus::full);
+  }
+
+ private:
+  Ring& ring_;
+};
+
+TEST(RingFence, TimelinesEndWithoutTheRingsLocks) {
+  const auto ring = full_ring();
+  const auto other = std::make_shared<FakeTimeline>();
+  std::vector<std::shared_ptr<FakeTimeline>> timelines;
+  {
+    const ReadLease lease = must_receive(*ring);
+    lease.add_read_fence(Fence(other, 1));
+    for (int i = 0; i < 20; ++i) {
+      timelines.push_back(std::make_shared<AsksAtItsEnd>(*ring));
+      lease.add_read_fence(Fence(timelines.back(), 1));
+      timelines.back()->reached = 1;
+    }
+  }
+  timelines.clear();
+  WriteLease write;
+  EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::full);
+  other->reached = 1;
+  EXPECT_EQ(ring->acquire(write, WhenFull::drop_newest), RingStatus::ok);
 }
 
 TEST(RingFence, SignalEndsTheWait) {
