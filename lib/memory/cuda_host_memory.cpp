@@ -33,9 +33,7 @@ class CudaHostMapping final : public GpuMapping {
     }
   }
 
-  ~CudaHostMapping() override {
-    free_page_locked(context_, host_);
-  }
+  ~CudaHostMapping() override { free_page_locked(context_, host_); }
 
   [[nodiscard]] std::byte* host() const noexcept override { return host_; }
   [[nodiscard]] std::uint64_t address(Backend backend) const noexcept override {

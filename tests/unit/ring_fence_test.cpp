@@ -65,7 +65,7 @@ std::shared_ptr<Ring> fenced_ring(const std::shared_ptr<FakeTimeline>& timeline)
   return ring;
 }
 
-/// Its end asks for a slot, as a driver's may wait for whoever does.
+/// Its end asks for a slot from another thread, and waits for the answer.
 class AsksAtItsEnd final : public FakeTimeline {
  public:
   explicit AsksAtItsEnd(Ring& ring) : ring_(ring) {}

@@ -10,7 +10,7 @@
 #include <gpumap/kernel.h>
 
 #define RADIO_BLOCK_THREADS 128
-#define RADIO_SUM_THREADS 32  /* that share one sum of ddc_filter */
+#define RADIO_SUM_THREADS 32 /* that share one sum of ddc_filter */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
  * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start`

@@ -24,8 +24,8 @@ class Fft {
   static constexpr std::uint32_t max_points = 1U << 20U;
 };
 
-/// By the kernel radio_fft of `builtin`, for powers of two. Other sizes are made of larger ones that are; then `builtin`
-/// has the kernel radio_chirp, too, and `size` is max_points / 2 at most. Throws as Kernel::load.
+/// By the kernel radio_fft of `builtin`, for powers of two. Other sizes are made of larger ones that are; then
+/// `builtin` has the kernel radio_chirp, too, and `size` is max_points / 2 at most. Throws as Kernel::load.
 [[nodiscard]] std::unique_ptr<Fft> make_fft(const std::shared_ptr<Device>& device, Backend backend,
                                             const Builtin& builtin, std::uint32_t size);
 
