@@ -11,13 +11,14 @@
 #include <type_traits>
 
 #include "gpumap/link.hpp"
+#include "gpumap/stream_bytes.hpp"
 #include "gst/link/structure_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 namespace {
 
-enum class Kind : std::uint8_t { event = 1, layout = 2, no_layout = 3, time = 4 };
+using Kind = StreamMessage;
 
 struct KnownEvent {
   GstEventType type;

@@ -9,49 +9,13 @@
 #include <string>
 #include <utility>
 
+#include "gpumap/stream_bytes.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 namespace {
 
-/// The kind of a value. Its length and its bytes follow.
-enum class Kind : std::uint8_t {
-  boolean = 1,
-  signed_char,
-  unsigned_char,
-  integer,
-  unsigned_integer,
-  long_integer,
-  unsigned_long,
-  int64,
-  uint64,
-  real,
-  double_real,
-  string,
-  no_string,
-  enumeration,
-  flags,
-  flag_set,
-  fraction,
-  int_range,
-  int64_range,
-  double_range,
-  fraction_range,
-  bitmask,
-  list,
-  array,
-  date,
-  date_time,
-  bytes,
-  type,
-  caps,
-  features,
-  structure,
-  tags,
-  segment,
-  buffer,
-  sample,
-};
+using Kind = StreamValue;
 
 /// A limit, because the time for fields grows with the square of their number.
 constexpr std::uint32_t most_members = 4096;
