@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """check_exports.py LIBRARY INCLUDE_FOLDER PLUGIN: the library exports every function and every polymorphic class
-that its headers declare, and nothing else; the plugin exports what GStreamer looks up.
+that its headers declare, and nothing else, and the functions of gpumap.h with the versions that they have always had;
+the plugin exports what GStreamer looks up.
 
 The headers are read by Clang, which tells the mangled name of each declaration; whatever built the library follows the
 same ABI. Without a Clang here it skips, with 77. A private member of an exported class counts as declared: the class
@@ -15,20 +16,32 @@ import subprocess
 import sys
 import tempfile
 
+C_HEADER = "gpumap.h"
+# Of the functions of gpumap.h those that came with a later version than GPUMAP_1, by their name.
+LATER_VERSIONS: dict[str, str] = {}
+
 PLUGIN_EXPORTS = {"gst_plugin_gpumap_get_desc", "gst_plugin_gpumap_register"}
 
 
 def exported_by(library):
     """The defined dynamic symbols, as {mangled name: demangled name}."""
-    command = ["nm", "--dynamic", "--defined-only", "--format=posix"]
-    mangled = [line.split()[0] for line in subprocess.check_output([*command, library], text=True).splitlines()]
+    mangled = [name for name, _ in versions_of(library)]
     names = subprocess.run(["c++filt"], input="\n".join(mangled), capture_output=True, text=True, check=True).stdout
     return dict(zip(mangled, names.splitlines()))
 
 
+def versions_of(library):
+    """The defined dynamic symbols and their versions; "": it has none. Versions themselves are symbols, too: left out."""
+    command = ["nm", "--dynamic", "--defined-only", "--format=posix", library]
+    for line in subprocess.check_output(command, text=True).splitlines():
+        name, kind = line.split()[:2]
+        if kind != "A":
+            yield name.partition("@")[0], name.rpartition("@")[2] if "@" in name else ""
+
+
 def parse(clang, include):
-    """The declarations in namespace gpumap, of all headers in one file."""
-    headers = sorted(path.name for path in pathlib.Path(include, "gpumap").glob("*.hpp"))
+    """The declarations whose names have gpumap in them, of all headers in one file."""
+    headers = sorted(path.name for path in pathlib.Path(include, "gpumap").glob("*.hpp")) + [C_HEADER]
     if not headers:
         sys.exit(f"no header in {include}/gpumap")
     with tempfile.TemporaryDirectory() as folder:
@@ -113,11 +126,21 @@ def main():
         print(f"declared in a public header and not exported: {name}")
     for name in foreign:
         print(f"exported and in no public header: {exported[name]}")
+    in_c = {name for name in functions if name.startswith("gpumap_")}
+    if "gpumap_device_open" not in in_c:
+        sys.exit(f"{C_HEADER} was read, and its functions were not found")
+    unversioned = {
+        name: version
+        for name, version in versions_of(library)
+        if version != (LATER_VERSIONS.get(name, "GPUMAP_1") if name in in_c else "GPUMAP_CXX")
+    }
+    for name, version in unversioned.items():
+        print(f"has version {version or 'none'}, which lib/libgpumap.map should not give it: {name}")
     wrong = exported_by(plugin).keys() ^ PLUGIN_EXPORTS
     for name in sorted(wrong):
         print(f"{plugin}: {name} is {'missing' if name in PLUGIN_EXPORTS else 'exported and no business of a plugin'}")
-    print(f"{len(functions)} functions and {len(classes)} classes declared, {len(exported)} symbols exported")
-    sys.exit(bool(missing or foreign or wrong))
+    print(f"{len(in_c)} functions in C, {len(functions) - len(in_c)} functions and {len(classes)} classes declared, {len(exported)} symbols exported")
+    sys.exit(bool(missing or foreign or wrong or unversioned))
 
 
 main()

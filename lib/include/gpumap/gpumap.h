@@ -387,9 +387,10 @@ GPUMAP_C_API gpumap_status gpumap_slot_publish(gpumap_slot slot, const gpumap_fr
 /* The oldest published frame. OK, TIMEOUT, STOPPED, END. Errors: CLOSED (the producer is gone, all was taken; the text
  * has the reason), INVALID (a ring that is served: its clients take), DEVICE_LOST. */
 GPUMAP_C_API gpumap_status gpumap_ring_take(gpumap_ring ring, int64_t timeout_ns, gpumap_slot* slot);
-/* Gives a slot back: one that was acquired is free, and nothing was published; one that was taken is free when `until`
- * (null: the caller is done) is done with it, and so are kernels of gpumap's. Does not wait. When it fails (a CUDA
- * stream of another context) the slot is still the caller's. */
+/* Gives a slot back. One that was taken is free when `until` (null: the caller is done) is done with it, and so are
+ * kernels of gpumap's: this does not wait. One that was acquired is free at once, and nothing is published; for
+ * `until`, which still writes it, the call waits, a minute at most (TIMEOUT). When it fails (a CUDA stream of another
+ * context) the slot is still the caller's. */
 GPUMAP_C_API gpumap_status gpumap_slot_release(gpumap_slot slot, const gpumap_fence* until);
 
 /* `who` reads the slot after it was filled: as gpumap_memory_wait(). In the transports bar and zero-copy it is filled

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Writing and reading the bytes of messages, for caps and for the messages around them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace gpumap::c {
+
+using Bytes = std::vector<std::byte>;
+
+template <typename One>
+void put(Bytes& bytes, const One& one) {
+  static_assert(std::is_trivially_copyable_v<One>);
+  const auto* begin = reinterpret_cast<const std::byte*>(&one);
+  bytes.insert(bytes.end(), begin, begin + sizeof one);
+}
+/// With a zero at its end.
+inline void put_text(Bytes& bytes, std::string_view text) {
+  const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+  bytes.insert(bytes.end(), begin, begin + text.size());
+  bytes.push_back(std::byte{0});
+}
+/// A length, and what `write` writes behind it.
+template <typename Write>
+void put_sized(Bytes& bytes, const Write& write) {
+  const std::size_t at = bytes.size();
+  put(bytes, std::uint32_t{0});
+  write();
+  const auto length = static_cast<std::uint32_t>(bytes.size() - at - sizeof(std::uint32_t));
+  std::memcpy(&bytes[at], &length, sizeof length);
+}
+
+/// Reads from the front. Once a read finds too few bytes all that follow fail, too: they give zeros and empty texts.
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : left_(bytes) {}
+  template <typename One>
+  One take() {
+    One one{};
+    const auto bytes = take_bytes(sizeof one);
+    if (whole_) std::memcpy(&one, bytes.data(), sizeof one);
+    return one;
+  }
+  std::span<const std::byte> take_bytes(std::size_t count) {
+    whole_ = whole_ && count <= left_.size();
+    if (!whole_) return {};
+    const auto bytes = left_.first(count);
+    left_ = left_.subspan(count);
+    return bytes;
+  }
+  std::string take_text() {
+    const auto end = std::find(left_.begin(), left_.end(), std::byte{0});
+    if (end == left_.end()) whole_ = false;
+    if (!whole_) return {};
+    const auto bytes = take_bytes(static_cast<std::size_t>(end - left_.begin()) + 1);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size() - 1};
+  }
+  ByteReader take_sized() {
+    const auto length = take<std::uint32_t>();
+    return ByteReader(take_bytes(length));
+  }
+  [[nodiscard]] std::span<const std::byte> rest() const { return left_; }
+  [[nodiscard]] bool empty() const { return left_.empty(); }
+  [[nodiscard]] bool is_whole() const { return whole_; }
+
+ private:
+  std::span<const std::byte> left_;
+  bool whole_ = true;
+};
+
+}  // namespace gpumap::c

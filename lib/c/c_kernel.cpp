@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "c/c_layout.hpp"
+#include "c/c_memory.hpp"
+#include "c/c_ring.hpp"
+#include "gpumap/color.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/kernel_launcher.hpp"
+
+namespace gpumap::c {
+namespace {
+
+constexpr std::int64_t usual_timeout_ns = 60'000'000'000;
+
+/// Notes for a slot what reads it.
+class SlotHolder final : public FrameHolder {
+ public:
+  explicit SlotHolder(SlotObject& slot) : slot_(slot) {}
+  void add_read_fence(const Fence& fence) override {
+    const std::lock_guard lock(slot_.mutex);
+    if (slot_.read) slot_.read.add_read_fence(fence);
+  }
+  void stamp(Stamp, std::int64_t) const noexcept override {}
+
+ private:
+  SlotObject& slot_;
+};
+
+class MemoryHolder final : public FrameHolder {
+ public:
+  explicit MemoryHolder(MemoryObject& memory) : memory_(memory) {}
+  void add_read_fence(const Fence& fence) override { memory_.add_user(fence); }
+  void stamp(Stamp, std::int64_t) const noexcept override {}
+
+ private:
+  MemoryObject& memory_;
+};
+
+/// The layout of a frame at `address`. Bytes where it is none.
+gpumap_view view_of(const gpumap_layout& layout, std::uint64_t address, std::size_t bytes) {
+  gpumap_view view{};
+  view.format = layout.format;
+  view.width = layout.width;
+  view.height = layout.height;
+  view.channels = layout.channels;
+  view.rate = layout.rate;
+  view.plane[0] = address;
+  view.bytes = bytes;
+  for (std::uint32_t plane = 0; plane < layout.planes && plane < GPUMAP_MAX_PLANES; ++plane) {
+    view.plane[plane] = address + layout.offset[plane];
+    view.stride[plane] = static_cast<std::uint32_t>(layout.stride[plane]);
+  }
+  if (layout.planes != 0) view.bytes -= std::min<std::uint64_t>(layout.offset[0], bytes);
+  return view;
+}
+
+FrameLayout frame_layout_of(const gpumap_layout& layout) {
+  const std::uint32_t sample = sample_bytes(layout.format);
+  return {.view = view_of(layout, 0, layout.bytes),
+          .bytes_per_sample = is_picture(layout.format) ? 0 : std::max(sample * layout.channels, 1U)};
+}
+
+/// As GStreamer takes them where caps do not say.
+struct Colours {
+  ColorMatrix matrix;
+  ColorRange range;
+  unsigned bits;
+};
+Colours colours_of(const gpumap_layout& layout) {
+  constexpr std::uint32_t highest_sd = 576;
+  const ColorMatrix video = layout.height > highest_sd ? ColorMatrix::bt709 : ColorMatrix::bt601;
+  switch (layout.format) {
+    case GPUMAP_FORMAT_NV12:
+    case GPUMAP_FORMAT_I420:
+    case GPUMAP_FORMAT_YUY2:
+    case GPUMAP_FORMAT_UYVY:
+    case GPUMAP_FORMAT_Y42B:
+    case GPUMAP_FORMAT_Y444:
+      return {video, ColorRange::limited, 8};
+    case GPUMAP_FORMAT_P010:
+    case GPUMAP_FORMAT_V210:
+    case GPUMAP_FORMAT_Y210:
+    case GPUMAP_FORMAT_I420_10:
+    case GPUMAP_FORMAT_Y444_10:
+      return {video, ColorRange::limited, 10};
+    case GPUMAP_FORMAT_P016:
+      return {video, ColorRange::limited, 16};
+    default:
+      break;
+  }
+  const bool wide = layout.format == GPUMAP_FORMAT_GRAY16 ||
+                    (layout.format >= GPUMAP_FORMAT_BAYER16_BGGR && layout.format <= GPUMAP_FORMAT_BAYER16_RGGB);
+  return {ColorMatrix::rgb, ColorRange::full, wide ? 16U : 8U};
+}
+gpumap_color to_rgb(const gpumap_layout& layout) {
+  const auto [matrix, range, bits] = colours_of(layout);
+  return color_matrix(matrix, range, bits);
+}
+gpumap_color from_rgb(const gpumap_layout& layout) {
+  const auto [matrix, range, bits] = colours_of(layout);
+  // Brightness is made of colours, as GStreamer makes it.
+  const bool gray = layout.format == GPUMAP_FORMAT_GRAY8 || layout.format == GPUMAP_FORMAT_GRAY16;
+  return color_from_rgb(gray ? ColorMatrix::bt601 : matrix, range, bits);
+}
+
+/// What a launch reads.
+struct Input {
+  const Place place;
+  const std::size_t offset;  ///< in `place`
+  const std::size_t bytes;
+  const Fence written;
+  std::optional<gpumap_layout> layout;
+  FrameHolder* holder;
+  std::uint64_t sequence = 0;
+  std::int64_t pts = no_time, duration = no_time;
+};
+
+class KernelObject final : public Object {
+ public:
+  static constexpr const char* name = "kernel";
+  KernelObject(const KernelSettings& settings, std::shared_ptr<Device> on)
+      : device(std::move(on)), launcher_(settings, device) {}
+  [[nodiscard]] const char* what() const noexcept override { return name; }
+
+  /// As gpumap_kernel_run(). The output is null where there is none.
+  [[nodiscard]] gpumap_status run(const Input& input, const gpumap_run_options& options,
+                                  std::unique_ptr<Object>& output);
+  void set_params(const std::string& params) {
+    const std::lock_guard lock(mutex_);
+    launcher_.set_params(params);
+  }
+  [[nodiscard]] gpumap_kernel_info info() const {
+    gpumap_kernel_info made{};
+    put_text(made.name, launcher_.name());
+    made.backend = number_of(launcher_.backend());
+    const std::lock_guard lock(mutex_);
+    made.result_words = launcher_.has_result() ? launcher_.declaration().result_words : 0;
+    made.frames = launcher_.frames();
+    return made;
+  }
+  [[nodiscard]] gpumap_status result(std::uint64_t* words, std::uint32_t count, std::int64_t timeout_ns);
+
+  const std::shared_ptr<Device> device;
+
+ private:
+  void set_stream(const gpumap_layout& in, const gpumap_layout& out);
+
+  mutable std::mutex mutex_;  ///< of the launcher, and what follows
+  KernelLauncher launcher_;
+  std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
+  std::uint64_t owed_results_ = 0;  ///< launches whose result was not asked for
+};
+
+bool is_same(const gpumap_layout& one, const gpumap_layout& other) {
+  return std::memcmp(&one, &other, sizeof one) == 0;
+}
+
+void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out) {
+  if (stream_ && is_same(stream_->first, in) && is_same(stream_->second, out)) return;
+  stream_.reset();
+  launcher_.set_stream(frame_layout_of(in), frame_layout_of(out), to_rgb(in), 0, 1, from_rgb(out));
+  stream_ = {in, out};
+}
+
+gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& options,
+                                std::unique_ptr<Object>& output) {
+  const std::int64_t timeout_ns = options.timeout_ns == 0 ? usual_timeout_ns : options.timeout_ns;
+  const gpumap_layout in = options_of(input.layout ? &*input.layout : nullptr, "gpumap_layout");
+  const gpumap_layout out = options.out != nullptr ? options_of(options.out, "the gpumap_layout of the output") : in;
+  check_layout(in, input.bytes);
+  if (options.out != nullptr) check_layout(out, is_picture(out.format) ? out.bytes : input.bytes);
+  const std::lock_guard lock(mutex_);
+  if (const auto news = launcher_.reload(); news && !news->empty()) throw Error(ErrorCode::compile, *news);
+  set_stream(in, out);
+  const Backend backend = launcher_.backend();
+  FrameInput frame;
+  frame.mapping = &input.place.mapping;
+  frame.offset = input.place.offset + input.offset;
+  frame.address = input.place.address(backend) + input.offset;
+  if (input.place.address(backend) == 0) {
+    throw Error(ErrorCode::not_supported, fmt::format("kernel {} runs in {}, which does not reach this memory: "
+                                                      "allocate it on the kernel's device",
+                                                      launcher_.name(), to_string(backend)));
+  }
+  frame.bytes = input.bytes;
+  frame.view = view_of(in, frame.address, input.bytes);
+  frame.picture_bytes = is_picture(in.format) ? input.bytes : 0;
+  frame.written = input.written;
+  frame.holder = input.holder;
+  frame.sequence = input.sequence;
+  frame.pts = input.pts;
+  frame.duration = input.duration;
+  frame.gap = options.gap != 0;
+  // What fills it may be others' work that never ends.
+  const Fence others = fence_of(*device, options.after);
+  if (!others.signalled() && others.wait_for(patience_of(timeout_ns)) != WaitResult::ready) return GPUMAP_TIMEOUT;
+  FrameOutput made =
+      launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
+  if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;
+  if (launcher_.has_result() && made.outcome != FrameOutput::Outcome::remembered) ++owed_results_;
+  LentBlock& block = options.to_host != 0 ? made.host : made.block;
+  if (made.outcome == FrameOutput::Outcome::given && block) {
+    output = std::make_unique<MemoryObject>(device, keep(std::move(block)), 0, made.bytes, made.done);
+  }
+  return GPUMAP_OK;
+}
+
+gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, std::int64_t timeout_ns) {
+  const std::lock_guard lock(mutex_);
+  const std::uint32_t has = launcher_.has_result() ? launcher_.declaration().result_words : 0;
+  if (has == 0 || count < has) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {} tells {} result words, and there is room for {}: give room "
+                                                "for as many as gpumap_kernel_info says",
+                                                launcher_.name(), has, count));
+  }
+  if (owed_results_ == 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: each result was asked for: run it first", launcher_.name()));
+  }
+  const Deadline deadline = deadline_of(timeout_ns);
+  std::optional<ResultBlocks::Words> told = launcher_.next_result();
+  if (!told) {
+    const std::atomic<bool> never{false};
+    if (launcher_.last_launched().wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
+    told = launcher_.next_result();
+  }
+  if (!told) return GPUMAP_TIMEOUT;
+  --owed_results_;
+  std::copy_n(told->begin(), std::min<std::size_t>(told->size(), count), words);
+  return GPUMAP_OK;
+}
+
+KernelSettings settings_of(const gpumap_kernel_options& options, const Device& device) {
+  const bool has_builtin = options.builtin != nullptr && *options.builtin != '\0';
+  const bool has_file = options.file != nullptr && *options.file != '\0';
+  if (has_builtin == has_file) {
+    throw Error(ErrorCode::invalid, "a kernel is either a built-in or a file: give one of the two");
+  }
+  KernelSettings settings;
+  settings.backend.reset();
+  switch (options.backend) {
+    case GPUMAP_BACKEND_DEFAULT:
+      break;
+    case GPUMAP_BACKEND_CUDA:
+      settings.backend = Backend::cuda;
+      break;
+    case GPUMAP_BACKEND_VULKAN:
+      settings.backend = Backend::vulkan;
+      break;
+    default:
+      throw Error(ErrorCode::invalid, fmt::format("no back end is {}: see gpumap_backend", options.backend));
+  }
+  if (has_builtin) {
+    settings.kernel = options.builtin;
+  } else {
+    settings.location = options.file;
+    if (std::filesystem::path(settings.location).extension().empty()) {
+      settings.location += settings.backend.value_or(device.default_backend()) == Backend::cuda ? ".cu" : ".comp";
+    }
+  }
+  settings.params = text_or(options.params);
+  settings.function = text_or(options.function);
+  settings.declare = text_or(options.declare);
+  settings.defines = text_or(options.defines);
+  settings.include_path = text_or(options.include_path);
+  settings.check_bounds = (options.flags & GPUMAP_KERNEL_CHECK_BOUNDS) != 0;
+  settings.reload = (options.flags & GPUMAP_KERNEL_RELOAD) != 0;
+  constexpr std::uint32_t known = GPUMAP_KERNEL_CHECK_BOUNDS | GPUMAP_KERNEL_RELOAD;
+  if ((options.flags & ~known) != 0) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel flags {:#x}: only {:#x} are known", options.flags, known));
+  }
+  return settings;
+}
+
+/// How much of `room` the input takes, from `offset` on.
+std::size_t bytes_of(const gpumap_run_options& options, std::size_t room, std::size_t usual) {
+  if (options.offset > room || options.bytes > room - options.offset) {
+    throw Error(ErrorCode::invalid, fmt::format("an input of {} bytes at offset {} ends behind its {} bytes: give less",
+                                                options.bytes, options.offset, room));
+  }
+  return options.bytes != 0 ? options.bytes : usual - options.offset;
+}
+
+gpumap_status run_on_memory(KernelObject& kernel, const gpumap_run_options& options, std::unique_ptr<Object>& output) {
+  const auto memory = use<MemoryObject>(options.memory);
+  const Place place = memory->place();
+  MemoryHolder holder(*memory);
+  Input input{.place = place,
+              .offset = options.offset,
+              .bytes = bytes_of(options, place.bytes, place.bytes),
+              .written = memory->written(),
+              .layout = {},
+              .holder = &holder};
+  if (options.layout != nullptr) input.layout = options_of(options.layout, "gpumap_layout");
+  return kernel.run(input, options, output);
+}
+
+gpumap_status run_on_slot(KernelObject& kernel, const gpumap_run_options& options, std::unique_ptr<Object>& output) {
+  const auto slot = use<SlotObject>(options.slot);
+  if (!slot->is_taken)
+    throw Error(ErrorCode::invalid, "a kernel reads slots of gpumap_ring_take(): publish it, and take it");
+  if (options.offset != 0) throw Error(ErrorCode::invalid, "an input in a slot begins at its start: leave offset 0");
+  const Place place = slot->place();
+  SlotHolder holder(*slot);
+  Input input{.place = place,
+              .offset = 0,
+              .bytes = bytes_of(options, place.bytes, slot->info.bytes),
+              .written = slot->written,
+              .layout = {},
+              .holder = &holder,
+              .sequence = slot->info.sequence,
+              .pts = slot->info.pts,
+              .duration = slot->info.duration};
+  if (options.layout != nullptr) {
+    input.layout = options_of(options.layout, "gpumap_layout");
+  } else {
+    input.layout = slot->known_layout();
+  }
+  return kernel.run(input, options, output);
+}
+
+}  // namespace
+}  // namespace gpumap::c
+
+using namespace gpumap;     // NOLINT: definitions of the C interface
+using namespace gpumap::c;  // NOLINT
+
+gpumap_status gpumap_kernel_open(gpumap_device device, const gpumap_kernel_options* options, gpumap_kernel* kernel) {
+  return guarded([&] {
+    need(kernel, "where the kernel is to go");
+    need(options, "gpumap_kernel_options");
+    const auto on = use<DeviceObject>(device);
+    const KernelSettings settings = settings_of(options_of(options, "gpumap_kernel_options"), *on->device);
+    hand_out(std::make_unique<KernelObject>(settings, on->device), kernel);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_kernel_close(gpumap_kernel kernel) {
+  return guarded([&] {
+    if (kernel != nullptr) static_cast<void>(close<KernelObject>(kernel));
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_kernel_get_info(gpumap_kernel kernel, gpumap_kernel_info* info) {
+  return guarded([&] {
+    tell(use<KernelObject>(kernel)->info(), info, "gpumap_kernel_info");
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const char* params) {
+  return guarded([&] {
+    use<KernelObject>(kernel)->set_params(text_or(params));
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options, gpumap_memory* output) {
+  return guarded([&] {
+    need(options, "gpumap_run_options");
+    need(output, "where the output is to go");
+    *output = nullptr;
+    const auto object = use<KernelObject>(kernel);
+    const gpumap_run_options wanted = options_of(options, "gpumap_run_options");
+    if ((wanted.memory == nullptr) == (wanted.slot == nullptr)) {
+      throw Error(ErrorCode::invalid, "a kernel's input is either memory or a slot: give one of the two");
+    }
+    std::unique_ptr<Object> made;
+    const gpumap_status status =
+        wanted.memory != nullptr ? run_on_memory(*object, wanted, made) : run_on_slot(*object, wanted, made);
+    if (status == GPUMAP_OK && made) hand_out(std::move(made), output);
+    return status;
+  });
+}
+
+gpumap_status gpumap_kernel_result(gpumap_kernel kernel, uint64_t* words, uint32_t count, int64_t timeout_ns) {
+  return guarded([&] {
+    need(words, "where the words are to go");
+    return use<KernelObject>(kernel)->result(words, count, timeout_ns);
+  });
+}

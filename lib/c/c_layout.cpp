@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+#include "c/c_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "c/c_status.hpp"
+#include "gpumap/error.hpp"
+
+namespace gpumap::c {
+namespace {
+
+struct VideoFormat {
+  std::uint32_t format;  ///< enum gpumap_format
+  std::uint32_t gst;     ///< GstVideoFormat
+  std::string_view name;
+};
+constexpr std::array video_formats{
+    VideoFormat{GPUMAP_FORMAT_NV12, 23, "NV12"},         VideoFormat{GPUMAP_FORMAT_I420, 2, "I420"},
+    VideoFormat{GPUMAP_FORMAT_YUY2, 4, "YUY2"},          VideoFormat{GPUMAP_FORMAT_UYVY, 5, "UYVY"},
+    VideoFormat{GPUMAP_FORMAT_RGB, 15, "RGB"},           VideoFormat{GPUMAP_FORMAT_BGR, 16, "BGR"},
+    VideoFormat{GPUMAP_FORMAT_RGBA, 11, "RGBA"},         VideoFormat{GPUMAP_FORMAT_BGRA, 12, "BGRA"},
+    VideoFormat{GPUMAP_FORMAT_P010, 62, "P010_10LE"},    VideoFormat{GPUMAP_FORMAT_V210, 21, "v210"},
+    VideoFormat{GPUMAP_FORMAT_Y210, 82, "Y210"},         VideoFormat{GPUMAP_FORMAT_GRAY8, 25, "GRAY8"},
+    VideoFormat{GPUMAP_FORMAT_GRAY16, 27, "GRAY16_LE"},  VideoFormat{GPUMAP_FORMAT_Y42B, 18, "Y42B"},
+    VideoFormat{GPUMAP_FORMAT_Y444, 20, "Y444"},         VideoFormat{GPUMAP_FORMAT_I420_10, 43, "I420_10LE"},
+    VideoFormat{GPUMAP_FORMAT_Y444_10, 47, "Y444_10LE"}, VideoFormat{GPUMAP_FORMAT_P016, 90, "P016_LE"},
+};
+
+struct SampleFormat {
+  std::uint32_t format;
+  std::uint32_t bytes;
+  std::string_view name;
+};
+constexpr std::array sample_formats{
+    SampleFormat{GPUMAP_FORMAT_U8, 1, "U8"},
+    SampleFormat{GPUMAP_FORMAT_S8, 1, "S8"},
+    SampleFormat{GPUMAP_FORMAT_S16, 2, "S16LE"},
+    SampleFormat{GPUMAP_FORMAT_F32, 4, "F32LE"},
+};
+
+template <typename Table, typename Is>
+const typename Table::value_type* find_in(const Table& table, Is is) {
+  const auto* const found = std::find_if(table.begin(), table.end(), is);
+  return found != table.end() ? found : nullptr;
+}
+
+constexpr std::uint64_t round_up(std::uint64_t count, std::uint64_t to) {
+  return (count + to - 1) / to * to;
+}
+
+/// A plane: bytes of a row, and rows up to the next plane.
+struct Plane {
+  std::uint64_t stride, rows;
+};
+
+/// As gst_video_info_set_format() has them; no planes: it is no such format.
+std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::uint64_t height) {
+  constexpr std::uint64_t align = 4;
+  const std::uint64_t even_rows = round_up(height, 2);
+  const auto packed = [&](std::uint64_t bytes) {
+    return std::array<Plane, 3>{Plane{round_up(width * bytes, align), height}};
+  };
+  const auto two = [&](std::uint64_t stride) {
+    return std::array<Plane, 3>{Plane{stride, even_rows}, Plane{stride, even_rows / 2}};
+  };
+  const auto three = [](Plane luma, Plane chroma) { return std::array<Plane, 3>{luma, chroma, chroma}; };
+  switch (format) {
+    case GPUMAP_FORMAT_NV12:
+      return two(round_up(width, align));
+    case GPUMAP_FORMAT_P010:
+    case GPUMAP_FORMAT_P016:
+      return two(round_up(width * 2, align));
+    case GPUMAP_FORMAT_I420:
+      return three({round_up(width, align), even_rows}, {round_up(round_up(width, 2) / 2, align), even_rows / 2});
+    case GPUMAP_FORMAT_I420_10:
+      return three({round_up(width * 2, align), even_rows}, {round_up(width, align), even_rows / 2});
+    case GPUMAP_FORMAT_Y42B:
+      return three({round_up(width, align), height}, {round_up(width, 2 * align) / 2, height});
+    case GPUMAP_FORMAT_Y444:
+      return three({round_up(width, align), height}, {round_up(width, align), height});
+    case GPUMAP_FORMAT_Y444_10:
+      return three({round_up(width * 2, align), height}, {round_up(width * 2, align), height});
+    case GPUMAP_FORMAT_YUY2:
+    case GPUMAP_FORMAT_UYVY:
+    case GPUMAP_FORMAT_GRAY16:
+      return packed(2);
+    case GPUMAP_FORMAT_RGB:
+    case GPUMAP_FORMAT_BGR:
+      return packed(3);
+    case GPUMAP_FORMAT_RGBA:
+    case GPUMAP_FORMAT_BGRA:
+    case GPUMAP_FORMAT_Y210:
+      return packed(4);
+    case GPUMAP_FORMAT_GRAY8:
+      return packed(1);
+    case GPUMAP_FORMAT_V210: {
+      constexpr std::uint64_t pixels = 48, bytes = 128;
+      return {Plane{(width + pixels - 1) / pixels * bytes, height}};
+    }
+    default:
+      break;
+  }
+  if (format >= GPUMAP_FORMAT_BAYER8_BGGR && format <= GPUMAP_FORMAT_BAYER16_RGGB) {
+    return {Plane{round_up(width, align) * (format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2 : 1), height}};
+  }
+  if (format >= GPUMAP_FORMAT_RGB_F32_PLANAR && format <= GPUMAP_FORMAT_RGB_U8) {
+    const bool planar = format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
+    const std::uint32_t first = planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32;
+    const std::uint64_t bytes = sizeof(float) >> (format - first);
+    if (!planar) return {Plane{width * bytes * 3, height}};
+    return three({width * bytes, height}, {width * bytes, height});
+  }
+  return {};
+}
+
+std::optional<gpumap_layout> picture(std::uint32_t format, std::int64_t width, std::int64_t height) {
+  constexpr std::int64_t most = 65536;
+  if (width <= 0 || height <= 0 || width > most || height > most) return {};
+  gpumap_layout made{};
+  made.struct_size = sizeof made;
+  made.format = format;
+  made.width = static_cast<std::uint32_t>(width);
+  made.height = static_cast<std::uint32_t>(height);
+  for (const Plane& plane : planes_of(format, static_cast<std::uint64_t>(width), static_cast<std::uint64_t>(height))) {
+    if (plane.stride == 0) break;
+    made.offset[made.planes] = made.bytes;
+    made.stride[made.planes] = static_cast<std::int32_t>(plane.stride);
+    made.bytes += plane.stride * plane.rows;
+    ++made.planes;
+  }
+  if (made.planes == 0) return {};
+  return made;
+}
+
+std::optional<gpumap_layout> samples(std::uint32_t format, std::int64_t channels, std::int64_t rate) {
+  constexpr std::int64_t most = std::int64_t{1} << 31U;
+  if (channels <= 0 || rate < 0 || channels > most || rate > most) return {};
+  gpumap_layout made{};
+  made.struct_size = sizeof made;
+  made.format = format;
+  made.channels = static_cast<std::uint32_t>(channels);
+  made.rate = static_cast<std::uint32_t>(rate);
+  return made;
+}
+
+std::uint32_t bayer_format(std::string_view name) {
+  constexpr std::array<std::string_view, 4> orders{"bggr", "gbrg", "grbg", "rggb"};  // as gpumap_format has them
+  constexpr std::array<std::string_view, 4> deep{"10le", "12le", "14le", "16le"};
+  constexpr std::size_t letters = 4;
+  const auto* const order = std::find(orders.begin(), orders.end(), name.substr(0, letters));
+  if (order == orders.end()) return 0;
+  const std::string_view depth = name.substr(letters);
+  const auto index = static_cast<std::uint32_t>(order - orders.begin());
+  if (depth.empty()) return GPUMAP_FORMAT_BAYER8_BGGR + index;
+  return std::find(deep.begin(), deep.end(), depth) != deep.end() ? static_cast<std::uint32_t>(GPUMAP_FORMAT_BAYER16_BGGR) + index : 0;
+}
+
+std::uint32_t tensor_format(const Caps& caps) {
+  constexpr std::array<std::string_view, 3> types{"float32", "float16", "uint8"};  // as gpumap_format has them
+  const std::string_view type = caps.text("type");
+  const auto* const found = std::find(types.begin(), types.end(), type.empty() ? types[0] : type);
+  if (found == types.end()) return 0;
+  const std::uint32_t planar = GPUMAP_FORMAT_RGB_F32_PLANAR, interleaved = GPUMAP_FORMAT_RGB_F32;
+  const std::uint32_t first = caps.text("layout") == "hwc" ? interleaved : planar;
+  return first + static_cast<std::uint32_t>(found - types.begin());
+}
+
+}  // namespace
+
+std::optional<gpumap_layout> layout_of(const Caps& caps) {
+  const std::string_view format = caps.text("format");
+  if (caps.media_type == "video/x-raw") {
+    const auto* const known = find_in(video_formats, [&](const VideoFormat& one) { return one.name == format; });
+    if (known == nullptr) return {};
+    return picture(known->format, caps.number("width"), caps.number("height"));
+  }
+  if (caps.media_type == "audio/x-raw") {
+    const auto* const known = find_in(sample_formats, [&](const SampleFormat& one) { return one.name == format; });
+    if (known == nullptr) return {};
+    return samples(known->format, caps.number("channels"), caps.number("rate"));
+  }
+  if (caps.media_type == "video/x-bayer") {
+    return picture(bayer_format(format), caps.number("width"), caps.number("height"));
+  }
+  if (caps.media_type == "application/x-tensor") {
+    return picture(tensor_format(caps), caps.number("width"), caps.number("height"));
+  }
+  return {};
+}
+
+std::uint32_t gst_number_of(std::uint32_t format) noexcept {
+  const auto* const known = find_in(video_formats, [&](const VideoFormat& one) { return one.format == format; });
+  return known != nullptr ? known->gst : 0;
+}
+
+std::uint32_t format_of_gst(std::uint32_t number) noexcept {
+  const auto* const known = find_in(video_formats, [&](const VideoFormat& one) { return one.gst == number; });
+  return known != nullptr ? known->format : std::uint32_t{GPUMAP_FORMAT_VIDEO_OTHER};
+}
+
+bool is_picture(std::uint32_t format) noexcept {
+  return planes_of(format, 1, 1)[0].stride != 0;
+}
+
+std::uint32_t sample_bytes(std::uint32_t format) noexcept {
+  const auto* const known = find_in(sample_formats, [&](const SampleFormat& one) { return one.format == format; });
+  return known != nullptr ? known->bytes : 0;
+}
+
+void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
+  if (!is_picture(layout.format)) {
+    if (layout.format == GPUMAP_FORMAT_BYTES) return;
+    if (sample_bytes(layout.format) != 0 && layout.channels != 0) return;
+    throw Error(ErrorCode::invalid, fmt::format("a layout of format {} with {} channels: take one of gpumap_format, "
+                                                "and samples of 1 channel or more",
+                                                layout.format, layout.channels));
+  }
+  const auto usual = picture(layout.format, layout.width, layout.height);
+  if (!usual || layout.planes != usual->planes) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("a layout of {}x{} in {} planes: pictures have 1 to 65536 pixels a side, and format {} has "
+                            "{} planes",
+                            layout.width, layout.height, layout.planes, layout.format, usual ? usual->planes : 0));
+  }
+  for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+    const std::uint64_t rows = planes_of(layout.format, layout.width, layout.height)[plane].rows;
+    const std::uint64_t offset = layout.offset[plane];
+    // Whole rows of the caller's: the pixels of the last one may end earlier.
+    const auto stride = static_cast<std::uint64_t>(std::max(layout.stride[plane], 0));
+    if (layout.stride[plane] <= 0 || offset > bytes || (rows - 1) * stride > bytes - offset) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("plane {} of a layout, {} rows {} bytes apart from byte {} on, leaves a frame of {} bytes", plane,
+                      rows, layout.stride[plane], offset, bytes));
+    }
+  }
+}
+
+}  // namespace gpumap::c
+
+using namespace gpumap;     // NOLINT: definitions of the C interface
+using namespace gpumap::c;  // NOLINT
+
+gpumap_status gpumap_layout_of_picture(uint32_t format, uint32_t width, uint32_t height, gpumap_layout* layout) {
+  return guarded([&] {
+    const auto made = picture(format, width, height);
+    if (!made) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("a picture of {}x{} in format {}: take a format of pictures, and 1 to 65536 pixels a side", width,
+                      height, format));
+    }
+    tell(*made, layout, "gpumap_layout");
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_layout_of_caps(const char* caps, gpumap_layout* layout) {
+  return guarded([&] {
+    need(caps, "caps");
+    const auto made = layout_of(parse_caps(caps));
+    if (!made) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("caps \"{}\" say no layout that gpumap knows: give a gpumap_layout", caps));
+    }
+    tell(*made, layout, "gpumap_layout");
+    return GPUMAP_OK;
+  });
+}

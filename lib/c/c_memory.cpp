@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT
+#include "c/c_memory.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "gpumap/copy.hpp"
+#include "gpumap/cuda.hpp"
+#include "gpumap/error.hpp"
+#include "gpumap/vulkan.hpp"
+
+namespace gpumap::c {
+namespace {
+
+/// How long a read waits for the kernel that writes the memory.
+constexpr std::int64_t longest_kernel_ns = 60'000'000'000;
+
+/// The copier of a device and a kind of memory, made with the first copy. Its threads are the process's, and stay.
+class DeviceCopier {
+ public:
+  static DeviceCopier& of(const Place& place) {
+    struct Key {
+      const Device* device;
+      Placement placement;
+      auto operator<=>(const Key&) const = default;
+    };
+    struct All {
+      std::mutex mutex;
+      std::map<Key, std::unique_ptr<DeviceCopier>> copiers;
+    };
+    static auto* const all = new All;
+    const std::lock_guard lock(all->mutex);
+    auto& copier = all->copiers[{&place.device, place.mapping.placement()}];
+    if (!copier) copier = std::make_unique<DeviceCopier>(place.device.info().pci_address);
+    return *copier;
+  }
+
+  explicit DeviceCopier(const std::string& pci_address)
+      : copier_({.threads = 0, .kernel = {}, .pci_address = pci_address}) {}
+
+  void copy(const Place& place, std::byte* to, const std::byte* from, std::size_t bytes) {
+    measure(place, to, bytes);
+    copier_.copy(to, from, bytes);
+  }
+
+ private:
+  /// On what is to be overwritten, and so may lose its content.
+  void measure(const Place& place, std::byte* to, std::size_t bytes) {
+    constexpr std::size_t least = std::size_t{64} * 1024;
+    if (bytes < least || bytes <= measured_.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(mutex_);
+    if (bytes <= measured_) return;
+    const bool bar = place.mapping.placement() == Placement::bar && !place.device.info().software;
+    copier_.calibrate({to, bytes}, to_string(place.device.info().uuid) + (bar ? " bar" : " host"), bar);
+    measured_ = bytes;
+  }
+
+  Copier copier_;
+  std::mutex mutex_;
+  std::atomic<std::size_t> measured_{0};
+};
+
+/// Comes to 1 when a number of the caller's has come to a value.
+class ForeignCounter final : public Timeline {
+ public:
+  ForeignCounter(const volatile std::uint64_t* counter, std::uint64_t value) : counter_(counter), value_(value) {}
+  std::uint64_t completed() override { return __atomic_load_n(counter_, __ATOMIC_ACQUIRE) >= value_ ? 1 : 0; }
+  void check() override {}
+
+ private:
+  const volatile std::uint64_t* counter_;
+  const std::uint64_t value_;
+};
+
+/// The same of a timeline semaphore of a VkDevice of the caller's. Not asked any more once it has come there.
+class ForeignSemaphore final : public Timeline {
+ public:
+  using GetCounter = std::int32_t (*)(void* device, std::uint64_t semaphore, std::uint64_t* value);
+  explicit ForeignSemaphore(const gpumap_fence& fence)
+      : device_(fence.vulkan_device),
+        semaphore_(fence.vulkan_semaphore),
+        get_(reinterpret_cast<GetCounter>(fence.vulkan_get_counter)),
+        value_(fence.value) {}
+  std::uint64_t completed() override {
+    if (done_) return 1;
+    std::uint64_t now = 0;
+    result_ = get_(device_, semaphore_, &now);
+    if (result_ == 0 && now >= value_) done_ = true;
+    return done_ ? 1 : 0;
+  }
+  void check() override {
+    if (!done_ && result_ < 0) {
+      throw Error(ErrorCode::device_lost,
+                  fmt::format("vkGetSemaphoreCounterValue() gave {}: the other VkDevice is lost", result_.load()));
+    }
+  }
+
+ private:
+  void* const device_;
+  const std::uint64_t semaphore_;
+  const GetCounter get_;
+  const std::uint64_t value_;
+  std::atomic<std::int32_t> result_{0};
+  std::atomic<bool> done_{false};
+};
+
+/// An allocation that one handle has.
+class OwnAllocation final : public Keeper {
+ public:
+  explicit OwnAllocation(std::shared_ptr<Mapping> mapping) : mapping_(std::move(mapping)) {}
+  [[nodiscard]] const std::shared_ptr<Mapping>& mapping() const noexcept override { return mapping_; }
+  void let_go(std::vector<Fence> users) noexcept override { outlast(std::move(mapping_), users); }
+
+ private:
+  std::shared_ptr<Mapping> mapping_;
+};
+
+class KernelBlock final : public Keeper {
+ public:
+  explicit KernelBlock(LentBlock block) : block_(std::move(block)) {}
+  [[nodiscard]] const std::shared_ptr<Mapping>& mapping() const noexcept override { return block_.shared_mapping(); }
+  void let_go(std::vector<Fence> users) noexcept override {
+    try {
+      for (const Fence& user : users) block_.add_read_fence(user);
+    } catch (const std::exception&) {
+      outlast(block_.shared_mapping(), users);
+    }
+  }
+
+ private:
+  LentBlock block_;
+};
+
+}  // namespace
+
+void outlast(std::shared_ptr<Mapping> mapping, const std::vector<Fence>& users) noexcept {
+  const Deadline end = Clock::now() + patience_at_end;
+  const std::atomic<bool> never{false};
+  for (const Fence& user : users) {
+    try {
+      if (user.wait(never, end) == WaitResult::ready) continue;
+    } catch (const std::exception&) {
+      continue;  // The device is lost: nothing runs on it any more.
+    }
+    std::fprintf(stderr, "gpumap: memory is still used 5 s after it was given back: %zu bytes stay allocated\n",
+                 mapping->bytes());
+    for (const Fence& one : users) one.give_up({});
+    try {
+      keep_for_good(mapping);
+    } catch (const std::exception&) {
+      static_cast<void>(new std::shared_ptr<Mapping>(std::move(mapping)));  // for good, too
+    }
+    return;
+  }
+}
+
+std::unique_ptr<Keeper> keep(LentBlock block) {
+  return std::make_unique<KernelBlock>(std::move(block));
+}
+
+Placement placement_of(std::uint32_t placement) {
+  switch (placement) {
+    case GPUMAP_PLACEMENT_BAR:
+      return Placement::bar;
+    case GPUMAP_PLACEMENT_DEVICE:
+      return Placement::device;
+    case GPUMAP_PLACEMENT_HOST:
+      return Placement::host;
+    default:
+      throw Error(ErrorCode::invalid,
+                  fmt::format("no memory is allocated with placement {}: take bar, device or host", placement));
+  }
+}
+
+void MemoryObject::add_user(const Fence& fence) {
+  if (fence.signalled()) return;
+  const std::lock_guard lock(mutex_);
+  // A stream that uses it often is waited for once.
+  std::erase_if(users_, [](const Fence& user) { return user.signalled(); });
+  users_.push_back(fence);
+}
+
+gpumap_memory_info Place::info() const {
+  gpumap_memory_info made{};
+  made.host = host();
+  made.cuda_address = address(Backend::cuda);
+  made.vulkan_address = address(Backend::vulkan);
+  made.bytes = bytes;
+  switch (mapping.placement()) {
+    case Placement::bar:
+      made.placement = GPUMAP_PLACEMENT_BAR;
+      break;
+    case Placement::device:
+      made.placement = GPUMAP_PLACEMENT_DEVICE;
+      break;
+    case Placement::host:
+      made.placement = GPUMAP_PLACEMENT_HOST;
+      break;
+    default:
+      made.placement = GPUMAP_PLACEMENT_MIRRORED;
+      break;
+  }
+  made.software = device.info().software ? 1 : 0;
+  made.coherent = mapping.coherent() ? 1 : 0;
+  // The memory of a software device is ordinary memory.
+  made.cpu_readable = mapping.host() != nullptr && (mapping.cpu_readable() || device.info().software) ? 1 : 0;
+  return made;
+}
+
+void Place::check_range(std::uint64_t at, std::uint64_t count, const char* what) const {
+  if (at <= bytes && count <= bytes - at) return;
+  throw Error(ErrorCode::invalid, fmt::format("{} {} bytes at offset {} ends behind the memory of {}: ask for less",
+                                              what, count, at, bytes));
+}
+
+void Place::copy_in(std::uint64_t at, const void* from, std::uint64_t count) const {
+  check_range(at, count, "writing");
+  if (count == 0) return;
+  need(from, "what is to be written");
+  if (host() == nullptr) {
+    throw Error(ErrorCode::not_supported,
+                "the CPU does not reach this memory: allocate with GPUMAP_PLACEMENT_BAR, or copy by the GPU");
+  }
+  DeviceCopier::of(*this).copy(*this, host() + at, static_cast<const std::byte*>(from), count);
+  store_fence();
+}
+
+void Place::copy_out(std::uint64_t at, void* to, std::uint64_t count) const {
+  check_range(at, count, "reading");
+  if (count == 0) return;
+  need(to, "where what is read is to go");
+  mapping.download(offset + at, {static_cast<std::byte*>(to), count});
+}
+
+gpumap_vulkan_export Place::exported() const {
+  const VulkanExport from = export_to_vulkan(mapping);
+  gpumap_vulkan_export made{};
+  made.allocation_bytes = from.allocation_bytes;
+  made.buffer_bytes = from.buffer_bytes;
+  made.base = from.base + offset;
+  made.fd = from.fd;
+  made.memory_type = from.memory_type;
+  return made;
+}
+
+Fence fence_of(Device& device, const gpumap_fence* given) {
+  if (given == nullptr) return {};
+  const gpumap_fence fence = options_of(given, "gpumap_fence");
+  switch (fence.kind) {
+    case GPUMAP_FENCE_HOST:
+      return {};
+    case GPUMAP_FENCE_CUDA:
+      return fence_of_cuda_stream(device, fence.cuda_stream);
+    case GPUMAP_FENCE_VULKAN:
+      if (fence.vulkan_device == nullptr || fence.vulkan_semaphore == 0 || fence.vulkan_get_counter == nullptr) {
+        throw Error(ErrorCode::invalid,
+                    "a Vulkan fence lacks its device, its semaphore or its function: see gpumap_vulkan_fence()");
+      }
+      return {std::make_shared<ForeignSemaphore>(fence), 1};
+    case GPUMAP_FENCE_COUNTER:
+      need(const_cast<const std::uint64_t*>(fence.counter), "the counter of a fence");
+      return {std::make_shared<ForeignCounter>(fence.counter, fence.value), 1};
+    default:
+      throw Error(ErrorCode::invalid, fmt::format("no fence has kind {}: see gpumap_fence_kind", fence.kind));
+  }
+}
+
+gpumap_status let_wait(Device& device, const Fence& work, const gpumap_fence* who, std::int64_t timeout_ns) {
+  if (who != nullptr && options_of(who, "gpumap_fence").kind == GPUMAP_FENCE_CUDA) {
+    const bool ordered = let_cuda_stream_wait(device, work, who->cuda_stream, patience_of(timeout_ns));
+    return ordered ? GPUMAP_OK : GPUMAP_TIMEOUT;
+  }
+  return work.wait_for(patience_of(timeout_ns)) == WaitResult::ready ? GPUMAP_OK : GPUMAP_TIMEOUT;
+}
+
+}  // namespace gpumap::c
+
+using namespace gpumap;     // NOLINT: definitions of the C interface
+using namespace gpumap::c;  // NOLINT
+
+gpumap_status gpumap_memory_alloc(gpumap_device device, uint64_t bytes, const gpumap_memory_options* options,
+                                  gpumap_memory* memory) {
+  return guarded([&] {
+    need(memory, "where the memory is to go");
+    const auto on = use<DeviceObject>(device);
+    const gpumap_memory_options wanted = options_of(options, "gpumap_memory_options");
+    MappingOptions mapping;
+    mapping.placement = c::placement_of(wanted.placement);
+    mapping.bytes = bytes;
+    require(mapping, *on, wanted.flags);
+    hand_out(std::make_unique<MemoryObject>(on->device, std::make_unique<OwnAllocation>(on->device->allocate(mapping)),
+                                            0, bytes),
+             memory);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_free(gpumap_memory memory) {
+  return guarded([&] {
+    if (memory != nullptr) static_cast<void>(close<MemoryObject>(memory));
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_get_info(gpumap_memory memory, gpumap_memory_info* info) {
+  return guarded([&] {
+    tell(use<MemoryObject>(memory)->place().info(), info, "gpumap_memory_info");
+    return GPUMAP_OK;
+  });
+}
+
+void* gpumap_memory_host(gpumap_memory memory) {
+  return guarded_or<void*>(nullptr, [&] { return static_cast<void*>(use<MemoryObject>(memory)->place().host()); });
+}
+
+uint64_t gpumap_memory_address(gpumap_memory memory) {
+  return guarded_or<std::uint64_t>(0, [&] {
+    const auto object = use<MemoryObject>(memory);
+    return object->place().address(object->device()->default_backend());
+  });
+}
+
+uint64_t gpumap_memory_bytes(gpumap_memory memory) {
+  return guarded_or<std::uint64_t>(0, [&] { return std::uint64_t{use<MemoryObject>(memory)->place().bytes}; });
+}
+
+gpumap_status gpumap_memory_flush(gpumap_memory memory, uint64_t offset, uint64_t bytes) {
+  return guarded([&] {
+    const auto object = use<MemoryObject>(memory);
+    const Place place = object->place();
+    place.check_range(offset, bytes, "a flush of");
+    store_fence();
+    place.mapping.flush(place.offset + offset, bytes);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_invalidate(gpumap_memory memory, uint64_t offset, uint64_t bytes) {
+  return guarded([&] {
+    const auto object = use<MemoryObject>(memory);
+    const Place place = object->place();
+    place.check_range(offset, bytes, "an invalidation of");
+    place.mapping.invalidate(place.offset + offset, bytes);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_write(gpumap_memory memory, uint64_t offset, const void* from, uint64_t bytes) {
+  return guarded([&] {
+    const auto object = use<MemoryObject>(memory);
+    const Place place = object->place();
+    place.copy_in(offset, from, bytes);
+    place.mapping.flush(place.offset + offset, bytes);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_read(gpumap_memory memory, uint64_t offset, void* to, uint64_t bytes) {
+  return guarded([&]() -> gpumap_status {
+    const auto object = use<MemoryObject>(memory);
+    if (object->written().wait_for(patience_of(longest_kernel_ns)) != WaitResult::ready) return GPUMAP_TIMEOUT;
+    object->place().copy_out(offset, to, bytes);
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_wait(gpumap_memory memory, const gpumap_fence* who, int64_t timeout_ns) {
+  return guarded([&] {
+    const auto object = use<MemoryObject>(memory);
+    return let_wait(*object->device(), object->written(), who, timeout_ns);
+  });
+}
+
+gpumap_status gpumap_memory_used_by(gpumap_memory memory, const gpumap_fence* who) {
+  return guarded([&] {
+    const auto object = use<MemoryObject>(memory);
+    object->add_user(fence_of(*object->device(), who));
+    return GPUMAP_OK;
+  });
+}
+
+gpumap_status gpumap_memory_export_vulkan(gpumap_memory memory, gpumap_vulkan_export* exported) {
+  return guarded([&] {
+    need(exported, "gpumap_vulkan_export");
+    check_size(exported->struct_size, "gpumap_vulkan_export");
+    tell(use<MemoryObject>(memory)->place().exported(), exported, "gpumap_vulkan_export");
+    return GPUMAP_OK;
+  });
+}
