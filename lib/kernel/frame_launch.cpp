@@ -92,6 +92,11 @@ bool KernelLauncher::take(std::shared_ptr<BlockPool>& pool, Placement placement,
   return true;
 }
 
+/// Of a frame in memory of others in its usual layout.
+std::size_t KernelLauncher::usual_bytes(const FrameInput& in) const noexcept {
+  return in_->view.bytes != 0 ? in_->view.bytes : in.bytes;
+}
+
 /// Memory for all that comes of the frame. False when cancelled.
 bool KernelLauncher::make_room(Job& job) {
   FrameInput& in = job.in;
@@ -108,13 +113,14 @@ bool KernelLauncher::make_room(Job& job) {
   // A picture of others is copied within the GPU before the kernel sees it where the kernel knows bytes only, and the
   // padding of rows is none of them, or where the copy is what goes on.
   if (of_others && (declaration_.on_bytes || (declaration_.unchanged && !to_others))) {
-    const std::size_t bytes = in_->view.bytes;
+    const std::size_t bytes = usual_bytes(in);
     if (!take(packed_pool_, Placement::device, words_of(bytes), job.packed)) return false;
     job.unpacked = in.view;
     in.mapping = &job.packed.mapping();
     in.address = in.mapping->address(backend_);
     in.offset = 0;
-    in.bytes = in.picture_bytes = bytes;
+    in.bytes = bytes;
+    in.picture_bytes = in_->view.bytes;
     in.view = moved(in_->view, 0, in.address, bytes);
   }
   const auto known = program_->output_bytes(in.bytes);
@@ -229,7 +235,7 @@ void KernelLauncher::remember(const Job& job) {
     return;
   }
   // Rows in memory of others lie wherever its allocator put them: the copy has the usual layout.
-  const std::size_t bytes = in_->view.bytes;
+  const std::size_t bytes = usual_bytes(in);
   const std::uint64_t address = history_->room(bytes)->address(backend_);
   const gpumap_view copied = moved(in_->view, 0, address, bytes);
   in.copy(*queue_, in.view, copied);

@@ -107,7 +107,7 @@ void FrameTensors::check(std::span<const TensorInput> in) const {
                                                   "upstream sends",
                                                   kernel_, declared.id, dims_text(in[i].dims)));
     }
-    const std::size_t has = in[i].mapping != nullptr ? in[i].bytes : in[i].host.size();
+    const std::size_t has = in[i].is_on_gpu() ? in[i].bytes : in[i].host.size();
     if (has < *needed) {
       throw Error(ErrorCode::invalid,
                   fmt::format("kernel {}: tensor \"{}\" has {} bytes, and {} of {} take {}: see what upstream sends",
@@ -129,11 +129,11 @@ bool FrameTensors::take(std::shared_ptr<BlockPool>& pool, Placement placement, s
 bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>& cancelled, Room& room) {
   check(in);
   std::size_t copied = 0;
-  for (const TensorInput& tensor : in) copied += aligned(tensor.mapping == nullptr ? tensor.host.size() : 0);
+  for (const TensorInput& tensor : in) copied += aligned(tensor.is_on_gpu() ? 0 : tensor.host.size());
   if (!take(copy_pool_, Placement::host, copied, cancelled, room.copied)) return false;
   std::size_t at = 0;
   for (const TensorInput& tensor : in) {
-    if (tensor.mapping != nullptr || tensor.host.empty()) continue;  // of no elements there may be no memory
+    if (tensor.is_on_gpu() || tensor.host.empty()) continue;  // of no elements there may be no memory
     std::memcpy(room.copied.mapping().host() + at, tensor.host.data(), tensor.host.size());
     at += aligned(tensor.host.size());
   }
@@ -158,6 +158,8 @@ void FrameTensors::show(std::span<const TensorInput> in, const Room& room, Queue
   for (std::size_t i = 0; i < in.size(); ++i) {
     if (in[i].mapping != nullptr) {
       frame.in_tensors[i] = shown(in[i].mapping->address(backend_) + in[i].offset, in[i].dims);
+    } else if (in[i].address != 0) {
+      frame.in_tensors[i] = shown(in[i].address, in[i].dims);
     } else if (in[i].host.empty()) {
       frame.in_tensors[i] = shown(0, in[i].dims);
     } else {

@@ -2,6 +2,8 @@
 // Frames that lie in memory of others, or are to go there, through a KernelLauncher.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "launcher_bench.hpp"
@@ -111,6 +113,76 @@ TEST_P(KernelLauncherTest, RemembersFramesOfEitherKind) {
       const std::byte* row = sent[frame - 2].data() + 2 * stride;
       ASSERT_THAT(content(out.host, width), ElementsAreArray(row, width)) << frame << others;
     }
+  }
+}
+
+/// As CUDA's copies of bytes, of which there are as many as in `to`.
+CopyPicture byte_copier(const std::shared_ptr<Device>& device, Backend backend) {
+  KernelSource source;
+  source.name = "bytes";
+  if (backend == Backend::cuda) {
+    source.code =
+        "#include <gpumap/kernel.h>\nextern \"C\" __global__ void bytes(gpumap_frame frame) {\n"
+        "  for (gpumap_u64 i = threadIdx.x; i < frame.out.bytes; i += blockDim.x)\n"
+        "    ((unsigned char*)frame.out.plane[0])[i] = ((const unsigned char*)frame.in.plane[0])[i];\n}\n";
+  } else {
+    source.language = Language::glsl;
+    source.code =
+        "#version 460\n#include <gpumap.glsl>\nvoid main() {\n"
+        "  for (uint64_t i = gl_LocalInvocationID.x; i < frame.out_view.bytes; i += 256ul)\n"
+        "    store_u8(frame.out_view.plane[0] + i, load_u8(frame.in_view.plane[0] + i));\n}\n";
+  }
+  return [kernel = Kernel::load(device, source)](Queue& queue, const gpumap_view& from, const gpumap_view& to) {
+    gpumap_frame frame{};
+    frame.in = from;
+    frame.out = to;
+    queue.launch(*kernel, {.blocks = {1, 1, 1}, .threads = {256, 1, 1}}, frame);
+  };
+}
+
+// Bytes whose number no layout tells, a tensor's: all of them come to a kernel that is shown a copy, to one that only
+// looks, and to one that looks back.
+TEST_P(KernelLauncherTest, TakesAsManyBytesOfOthersAsCome) {
+  const auto shown = adder("// gpumap: view bytes\n", 9);
+  const auto looks = launcher("// gpumap: output unchanged\n", "", "");
+  const auto looks_back =
+      launcher("// gpumap: history 1\n// gpumap: block 64\n// gpumap: grid 16\n",
+               "  if (i < frame.out.bytes) ((unsigned char*)frame.out.plane[0])[i] = frame.past_count == 0 ? 7 : "
+               "i < frame.past[0].bytes ? ((const unsigned char*)frame.past[0].plane[0])[i] : 3;",
+               "  if (i < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + i, frame.past_count == 0u ? 7u : "
+               "i < frame.past[0].bytes ? load_u8(frame.past[0].plane[0] + i) : 3u);");
+  for (const auto& kernel : {shown.get(), looks.get(), looks_back.get()}) kernel->set_stream(any_bytes(), any_bytes());
+  const CopyPicture copy = byte_copier(bench_->device(), GetParam());
+  std::vector<std::byte> previous;
+  for (const std::size_t size : {std::size_t{333}, std::size_t{1}, std::size_t{1000}, std::size_t{998}}) {
+    SCOPED_TRACE(size);
+    const auto sent = reference::random_bytes(size, size);
+    const auto theirs = memory_with(sent);
+    FrameInput in = input(*theirs, size);
+    in.mapping = nullptr;
+    in.copy = copy;
+    FrameOutput out = shown->launch(in, {.place = Place::host});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    ASSERT_EQ(out.bytes, size);
+    auto expected = sent;
+    for (std::byte& byte : expected) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) + 9U);
+    EXPECT_EQ(content(out.host, size), expected);
+
+    out = looks->launch(in, {});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    ASSERT_TRUE(out.block);
+    ASSERT_EQ(out.bytes, size);
+    std::vector<std::byte> got(size);
+    out.block.mapping().download(0, got);
+    EXPECT_EQ(got, sent);
+
+    out = looks_back->launch(in, {.place = Place::host});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    const bool first = previous.empty();
+    previous.resize(size, std::byte{3});
+    if (first) std::fill(previous.begin(), previous.end(), std::byte{7});
+    EXPECT_EQ(content(out.host, size), previous);
+    previous = sent;
   }
 }
 

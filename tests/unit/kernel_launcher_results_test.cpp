@@ -184,7 +184,7 @@ TEST_P(KernelLauncherTest, BoundsAreCheckedBetweenFunctions) {
   }
 }
 
-// In memory that the GPU reaches, and in ordinary memory; each output anew from zeros.
+// In memory that the GPU reaches, gpumap's own or that of others, and in ordinary memory; each output anew from zeros.
 TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
   const auto kernel = launcher(
       "// gpumap: output unchanged\n// gpumap: block 64\n// gpumap: grid 16\n// gpumap: input-tensor one u16 ?x3\n"
@@ -213,10 +213,12 @@ TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
     const auto memory = memory_with(one);
     Holder holder;
     FrameInput in = input(*from, 1000);
+    const bool of_others = rows == 4;
     in.tensors.push_back({.type = NumberType::u16,
                           .dims = {rows, 3},
-                          .mapping = memory.get(),
-                          .offset = 10,
+                          .mapping = of_others ? nullptr : memory.get(),
+                          .offset = of_others ? 0U : 10U,
+                          .address = of_others ? memory->address(GetParam()) + 10 : 0,
                           .bytes = one.size() - 10,
                           .holder = &holder});
     in.tensors.push_back({.type = NumberType::u16, .dims = {2, 3}, .host = two});
@@ -248,6 +250,9 @@ TEST_P(KernelLauncherTest, TensorsComeAndGoWithTheFrame) {
                 {.type = NumberType::u16, .dims = {2, 3}, .host = few}};
   EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
               HasSubstr("tensor \"one\" has 11 bytes, and u16 of 2x3 take 12"));
+  in.tensors[0] = {.type = NumberType::u16, .dims = {2, 3}, .address = from->address(GetParam()), .bytes = 10};
+  EXPECT_THAT(error_of([&] { return kernel->launch(in, {}).bytes; }),
+              HasSubstr("tensor \"one\" has 10 bytes, and u16 of 2x3 take 12"));
   // Sizes whose product is 1 in 64 bits, and one that a kernel is not told.
   for (const std::uint64_t rows : {std::uint64_t{0xAAAAAAAAAAAAAAAB}, std::uint64_t{1} << 32U}) {
     in.tensors = {{.type = NumberType::u16, .dims = {rows, 3}, .host = few},

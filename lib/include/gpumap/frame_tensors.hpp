@@ -29,10 +29,13 @@ struct TensorInput {
   std::vector<std::uint64_t> dims;   ///< outermost first
   const Mapping* mapping = nullptr;  ///< that it lies in, at `offset`, where the launcher's back end reaches it; else:
   std::size_t offset = 0;
+  std::uint64_t address = 0;        ///< in memory of others, for the launcher's back end; 0: it is not; else:
   std::span<const std::byte> host;  ///< ordinary memory, copied while the launch is made
   std::size_t bytes = 0;
   Fence written;                  ///< GPU work that fills it
   FrameHolder* holder = nullptr;  ///< may be null: then the caller waits for FrameOutput::done
+
+  [[nodiscard]] bool is_on_gpu() const noexcept { return mapping != nullptr || address != 0; }
 };
 
 /// A tensor that goes with a frame: where it lies in FrameOutput::tensors.

@@ -45,7 +45,8 @@ struct FrameLayout {
   std::size_t bytes_per_sample = 1;  ///< of all channels together; 1 for bytes; 0 for pictures
 };
 
-/// Copies the rows of a picture on a launcher's queue, from view to view. For memory that is no Mapping. Throws Error.
+/// Copies the rows of a picture, or bytes, on a launcher's queue, from view to view. For memory that is no Mapping.
+/// Throws Error.
 using CopyPicture = std::function<void(Queue& queue, const gpumap_view& from, const gpumap_view& to)>;
 
 /// A frame to launch on.
@@ -164,6 +165,9 @@ class GPUMAP_API KernelLauncher {
       throw KernelFault(name_, error);
     }
   }
+  /// What comes next is ordered by CUDA's streams: a kernel that stays on the GPU is launched instead, from here on,
+  /// and queue() is another. False when cancelled. Throws as launch().
+  [[nodiscard]] bool use_streams() { return !resident_ || launch_instead(); }
   /// On which it launches: to order it with the GPU work of others.
   [[nodiscard]] Queue& queue() noexcept { return *queue_; }
   /// Makes a waiting call return, until called with false. From any thread.
@@ -228,6 +232,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] FrameOutput gather(const FrameInput& in, std::size_t rest);
 
   [[nodiscard]] FrameOutput launch_on(const FrameInput& in, const FrameTarget& target);
+  [[nodiscard]] std::size_t usual_bytes(const FrameInput& in) const noexcept;
   [[nodiscard]] bool make_room(Job& job);
   void show(Job& job);
   void pack(const Job& job);
