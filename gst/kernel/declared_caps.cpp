@@ -92,6 +92,9 @@ struct Made {
     if (has(name)) return false;
     // These describe the input's format and size.
     if (field == "colorimetry" || field == "chroma-site") return !has("format");
+    // A tensor has one shape: by its dimensions, or as a picture.
+    if (field == "width" || field == "height" || field == "channels" || field == "layout") return !has("dims");
+    if (field == "dims") return !has("width");
     if (field != "channel-mask" || !has("channels")) return true;
     // It names as many channels as there are.
     if (const Field* left = find_open("channels")) return left->of == "channels";

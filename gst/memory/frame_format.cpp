@@ -10,6 +10,7 @@
 
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/number.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
 
@@ -149,12 +150,44 @@ void FrameFormat::read_bayer(const GstStructure* structure) {
   image_bytes_ = std::size_t{stride_} * height_;
 }
 
+namespace {
+
+/// Of a tensor whose caps say so by `dims` and `type`; 0: they do not.
+std::size_t bytes_of_dims(const GstStructure* structure) {
+  const GValue* dims = gst_structure_get_value(structure, "dims");
+  if (dims == nullptr || !GST_VALUE_HOLDS_ARRAY(dims)) return 0;
+  const gchar* type = gst_structure_get_string(structure, "type");
+  constexpr std::size_t most = std::size_t{1} << 62U;
+  std::size_t bytes = 0;
+  try {
+    bytes = gpumap::bytes_of(parse_number_type(type != nullptr ? type : "float32"));
+  } catch (const Error&) {
+    return 0;
+  }
+  for (guint i = 0; i < gst_value_array_get_size(dims); ++i) {
+    const GValue* one = gst_value_array_get_value(dims, i);
+    const gint size = G_VALUE_HOLDS_INT(one) ? g_value_get_int(one) : 0;
+    if (size <= 0 || bytes > most / static_cast<std::size_t>(size)) return 0;
+    bytes *= static_cast<std::size_t>(size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 void FrameFormat::read_tensor(const GstStructure* structure) {
   constexpr std::array<std::string_view, 3> types{"float32", "float16", "uint8"};  // as gpumap_format has them
   const gchar* type = gst_structure_get_string(structure, "type");
   const auto found = std::find(types.begin(), types.end(), type != nullptr ? type : types[0]);
   const bool planar = g_strcmp0(gst_structure_get_string(structure, "layout"), "hwc") != 0;
-  if (found == types.end()) return;
+  gint channels = 3;
+  gst_structure_get_int(structure, "channels", &channels);
+  const bool picture = channels == 3 && gst_structure_has_field(structure, "width") != 0 &&
+                       gst_structure_has_field(structure, "height") != 0;
+  if (found == types.end() || !picture) {
+    image_bytes_ = bytes_of_dims(structure);
+    return;
+  }
   const auto index = static_cast<gpumap_u32>(found - types.begin());
   planes_ = planar ? 3 : 1;
   set_picture((planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32) + index, structure,

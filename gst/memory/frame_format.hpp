@@ -27,7 +27,7 @@ inline constexpr const char* channels_name = "application/x-iq-channels";
 class FrameFormat {
  public:
   FrameFormat() = default;
-  /// Any caps are fine: what is neither raw video, Bayer, raw audio nor our tensor is bytes.
+  /// Any caps are fine: what is neither raw video, Bayer, raw audio nor a tensor of a picture is bytes.
   [[nodiscard]] static FrameFormat from_caps(const GstCaps* caps);
 
   [[nodiscard]] bool is_video() const noexcept { return video_; }
@@ -37,7 +37,7 @@ class FrameFormat {
   [[nodiscard]] gpumap_u32 rate() const noexcept { return rate_; }
   /// Bytes of an audio frame (a sample of each channel); 1 for bytes; 0 for images.
   [[nodiscard]] std::size_t bytes_per_sample() const noexcept { return bytes_per_sample_; }
-  /// Bytes of an image in the default layout; 0 for what has no fixed size.
+  /// Bytes of an image in the default layout, or of a tensor by its `dims`; 0 for what has no fixed size.
   [[nodiscard]] std::size_t image_bytes() const noexcept { return image_bytes_; }
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
