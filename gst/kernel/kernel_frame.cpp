@@ -99,9 +99,9 @@ std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) 
       to.place = vulkan_.imports_output() ? Place::device : Place::host;
       break;
     case FramesIn::cuda:
-      to.place = Place::others;
+      to.place = lends_to_cuda() && !(in_place() && input.cuda) ? Place::device : Place::others;
       to.ordered = in_place() && input.frame.ordered;  // what goes on is the input
-      if ((in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
+      if (to.place == Place::device || (in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
       made->cuda = cuda_.take(out_format_.video());
       if (!made->cuda) return {};
       to.view = out_format_.view(made->cuda.address(), made->cuda.bytes(), &made->cuda.layout());
@@ -117,6 +117,7 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
     const Fence last = launcher_->last_launched();
     cuda_.keep(std::move(input.cuda), last);
     cuda_.keep(std::move(target.cuda), last);
+    for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), last);
     input.block.add_read_fence(last);
   };
   FrameOutput made;
@@ -132,6 +133,7 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
   }
   if (target.cuda) hand_over(launcher_->queue(), target.cuda);
   input.block.add_read_fence(made.done);
+  for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), made.done);
   return made;
 }
 
@@ -157,6 +159,8 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   keep_result(in, input, gst_buffer_get_size(out));
   if (launcher_->has_result()) result_.put_on(out);
   if (output_ == FramesIn::host) out = as_downstream_reads(out);
+  if (lends_to_cuda()) out = cuda_.lend(out, *giver_);
+  if (out == nullptr) return nullptr;
   tell_tensors(out, in, made, input.frame.sequence);
   return out;
 }
@@ -208,12 +212,15 @@ void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, c
 }
 
 /// Last: a copy of the buffer may leave them behind.
-void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const {
+void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) {
   copy_tensors(out, in);
   if (made.tensors) {
     const std::size_t bytes = made.tensors.mapping().bytes();
+    const auto in_memory_of_frame = [this](GstMemory* tensor) {
+      return output_ == FramesIn::cuda ? cuda_.lend(tensor) : tensor;
+    };
     put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
-                *launcher_);
+                *launcher_, in_memory_of_frame);
   }
   if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
 }

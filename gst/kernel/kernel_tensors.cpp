@@ -16,7 +16,7 @@ namespace gpumap::gst {
 namespace {
 
 /// What is to be read of a tensor.
-TensorInput described(const GstTensor& tensor, const DeclaredTensor& declared, const std::string& kernel) {
+TensorInput described(const GstTensor& tensor, const std::string& id, const std::string& kernel) {
   const std::optional<NumberType> type = type_of(tensor);
   const gsize* sizes = tensor.dims();
   TensorInput made;
@@ -26,7 +26,7 @@ TensorInput described(const GstTensor& tensor, const DeclaredTensor& declared, c
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: tensor \"{}\" came {}, and a kernel takes row-major numbers of 8 to 64 bits: "
                             "have upstream give such",
-                            kernel, declared.id, type ? "column-major" : "in a type that kernels do not know"));
+                            kernel, id, type ? "column-major" : "in a type that kernels do not know"));
   }
   made.type = *type;
   return made;
@@ -105,33 +105,51 @@ void MappedTensors::Unmap::operator()(Map* map) const {
   delete map;
 }
 
-MappedTensors::MappedTensors(GstBuffer* in, const KernelLauncher& launcher) {
-  for (const DeclaredTensor& declared : launcher.declaration().input_tensors) {
-    const GstTensor* tensor = find_tensor(in, declared.id);
+/// In memory of GStreamer's own CUDA elements that the launcher reaches; false: it is not.
+bool MappedTensors::find_in_cuda_memory(const GstTensor& tensor, const KernelLauncher& launcher, CudaFrames& cuda,
+                                        TensorInput& made) {
+  GstMemory* memory = gst_buffer_n_memory(tensor.data) == 1 ? gst_buffer_peek_memory(tensor.data, 0) : nullptr;
+  if (launcher.backend() != Backend::cuda || !is_cuda_memory_of(launcher.device(), memory)) return false;
+  CudaFrame mapped = cuda.map_bytes(tensor.data);
+  cancelled_ = !mapped;
+  if (cancelled_ || mapped.address() % bytes_of(made.type) != 0) return false;
+  made.address = mapped.address();
+  made.bytes = mapped.bytes();
+  lent_.push_back(std::move(mapped));
+  return true;
+}
+
+MappedTensors::MappedTensors(GstBuffer* in, const KernelLauncher& launcher, CudaFrames& cuda) {
+  for (std::size_t i = 0; i < launcher.declaration().input_tensors.size(); ++i) {
+    // No reference: for CUDA memory a kernel that stayed on the GPU is loaded anew.
+    const std::string id = launcher.declaration().input_tensors[i].id;
+    const GstTensor* tensor = find_tensor(in, id);
     if (tensor == nullptr) {
       throw Error(
           ErrorCode::invalid,
           fmt::format("kernel {}: it takes tensor \"{}\", and a frame came with these: {}: put an element before "
                       "it that gives it",
-                      launcher.name(), declared.id, tensor_ids(in)));
+                      launcher.name(), id, tensor_ids(in)));
     }
-    TensorInput made = described(*tensor, declared, launcher.name());
-    if (!find_in_gpu_memory(*tensor, launcher, made)) {
-      maps_.emplace_back(new Map(tensor->data, declared.id));
+    TensorInput made = described(*tensor, id, launcher.name());
+    if (!find_in_gpu_memory(*tensor, launcher, made) && !find_in_cuda_memory(*tensor, launcher, cuda, made)) {
+      if (cancelled_) return;
+      maps_.emplace_back(new Map(tensor->data, id));
       made.host = maps_.back()->bytes();
     }
     tensors_.push_back(std::move(made));
   }
 }
 
-void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher) {
+void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher,
+                 const std::function<GstMemory*(GstMemory* part)>& convert) {
   const std::vector<DeclaredTensor>& declared = launcher.declaration().output_tensors;
   std::vector<NewTensor> tensors;
   for (const TensorOutput& one : launcher.tensors()) {
     const DeclaredTensor& what = declared[tensors.size()];
     GstBuffer* data = gst_buffer_new();
-    gst_buffer_append_memory(data,
-                             gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes)));
+    GstMemory* part = gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes));
+    gst_buffer_append_memory(data, convert(part));
     tensors.push_back({.id = what.id, .type = what.type, .dims = one.dims, .data = data});
   }
   add_tensors(out, tensors);

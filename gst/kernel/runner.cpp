@@ -141,10 +141,10 @@ GstStructure* KernelRunner::stats() const {
   GstStructure* made = gst_structure_new(
       "gpumapkernel-stats", "kernel", G_TYPE_STRING, printable(name()).c_str(), "backend", G_TYPE_STRING,
       value_name(launcher_->backend()), "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()),
-      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(vulkan_.gpu_copies()), "host-copies", G_TYPE_UINT64,
-      static_cast<guint64>(vulkan_.host_copies()), "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode",
-      G_TYPE_STRING, how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING, printable(how.why).c_str(),
-      nullptr);
+      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(vulkan_.gpu_copies() + cuda_.copies()), "host-copies",
+      G_TYPE_UINT64, static_cast<guint64>(vulkan_.host_copies()), "multiprocessors", G_TYPE_UINT, multiprocessors(),
+      "mode", G_TYPE_STRING, how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING,
+      printable(how.why).c_str(), nullptr);
   add_latency(made, log.get());
   return made;
 }
