@@ -94,8 +94,9 @@ std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::u
       return packed(3);
     case GPUMAP_FORMAT_RGBA:
     case GPUMAP_FORMAT_BGRA:
-    case GPUMAP_FORMAT_Y210:
       return packed(4);
+    case GPUMAP_FORMAT_Y210:
+      return {Plane{round_up(width, 2) * 4, height}};
     case GPUMAP_FORMAT_GRAY8:
       return packed(1);
     case GPUMAP_FORMAT_V210: {
@@ -157,7 +158,9 @@ std::uint32_t bayer_format(std::string_view name) {
   const std::string_view depth = name.substr(letters);
   const auto index = static_cast<std::uint32_t>(order - orders.begin());
   if (depth.empty()) return GPUMAP_FORMAT_BAYER8_BGGR + index;
-  return std::find(deep.begin(), deep.end(), depth) != deep.end() ? static_cast<std::uint32_t>(GPUMAP_FORMAT_BAYER16_BGGR) + index : 0;
+  return std::find(deep.begin(), deep.end(), depth) != deep.end()
+             ? static_cast<std::uint32_t>(GPUMAP_FORMAT_BAYER16_BGGR) + index
+             : 0;
 }
 
 std::uint32_t tensor_format(const Caps& caps) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Another process of a link's test: the program link_peer, which GPUMAP_LINK_PEER names, or which lies beside the test.
+// Another process of a link's test: the program link_peer, which GPUMAP_LINK_PEER names, or which lies beside the test,
+// or another one that lies there.
 #pragma once
 
 #include <signal.h>
@@ -20,10 +21,10 @@ namespace gpumap::test {
 /// Killed at the latest with its owner.
 class Child {
  public:
-  explicit Child(const std::vector<std::string>& args) {
-    const char* named = std::getenv("GPUMAP_LINK_PEER");
+  explicit Child(const std::vector<std::string>& args, const std::string& name = "link_peer") {
+    const char* named = name == "link_peer" ? std::getenv("GPUMAP_LINK_PEER") : nullptr;
     const std::string program =
-        named != nullptr ? named : std::filesystem::read_symlink("/proc/self/exe").parent_path() / "link_peer";
+        named != nullptr ? named : std::filesystem::read_symlink("/proc/self/exe").parent_path() / name;
     std::vector<char*> argv{const_cast<char*>(program.c_str())};
     for (const std::string& one : args) argv.push_back(const_cast<char*>(one.c_str()));
     argv.push_back(nullptr);

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+// Kernels of gpumap.h, on memory and on slots: in CUDA where the device has it, else in Vulkan.
+#include <chrono>
+#include <fstream>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "c_helpers.hpp"
+#include "gpumap/checksum.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CKernel : public CInterface {
+ protected:
+  [[nodiscard]] gpumap_kernel open(const gpumap_kernel_options& options) const {
+    gpumap_kernel made = nullptr;
+    EXPECT_OK(gpumap_kernel_open(device_, &options, &made));
+    return made;
+  }
+  [[nodiscard]] gpumap_kernel builtin(const char* name, const char* params = nullptr) const {
+    auto options = GPUMAP_INIT(gpumap_kernel_options);
+    options.builtin = name;
+    options.params = params;
+    return open(options);
+  }
+  /// A kernel that adds `params[0]` to each byte, as NAME.cu and NAME.comp. Named without the ending.
+  [[nodiscard]] std::string adder(const std::string& more = "") const {
+    const std::string name = folder_.path() / "add";
+    const std::string lines = "// gpumap: params add=1\n// gpumap: view bytes\n" + more;
+    std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                                << lines
+                                << "extern \"C\" __global__ void add(gpumap_frame frame) {\n"
+                                   "  gpumap_u64 i = (gpumap_u64)blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                   "  if (i < frame.out.bytes) ((unsigned char*)frame.out.plane[0])[i] = (unsigned "
+                                   "char)(((const unsigned char*)frame.in.plane[0])[i] + (int)frame.params[0]);\n}\n";
+    std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                  << lines
+                                  << "void main() {\n  const uint64_t i = gpumap_thread();\n"
+                                     "  if (i < frame.out_view.bytes) store_u8(frame.out_view.plane[0] + i, "
+                                     "(load_u8(frame.in_view.plane[0] + i) + uint(frame.params[0])) & 255u);\n}\n";
+    return name;
+  }
+  static std::vector<unsigned char> plus(std::vector<unsigned char> bytes, int add) {
+    for (unsigned char& one : bytes) one = static_cast<unsigned char>(one + add);
+    return bytes;
+  }
+  static std::vector<unsigned char> content_of_memory(gpumap_memory memory) {
+    std::vector<unsigned char> got(gpumap_memory_bytes(memory));
+    EXPECT_OK(gpumap_memory_read(memory, 0, got.data(), got.size()));
+    return got;
+  }
+
+  const TemporaryFolder folder_;
+};
+
+TEST_F(CKernel, RunsAFileOnMemoryAndOnSlots) {
+  const std::string file = adder();
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = file.c_str();
+  options.params = "add=5";
+  gpumap_kernel kernel = open(options);
+  auto info = GPUMAP_INIT(gpumap_kernel_info);
+  ASSERT_OK(gpumap_kernel_get_info(kernel, &info));
+  EXPECT_NE(info.backend, 0U);
+  const auto sent = random_frame(10'007, 1);
+  gpumap_memory input = this->memory(sent.size());
+  ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  gpumap_memory output = nullptr;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  ASSERT_NE(output, nullptr);
+  EXPECT_OK(gpumap_memory_wait(output, nullptr, long_ns));
+  EXPECT_EQ(content_of_memory(output), plus(sent, 5));
+  // What came out goes in, though it is given back at once and another kernel's memory.
+  run.memory = output;
+  gpumap_memory second = nullptr;
+  ASSERT_OK(gpumap_kernel_set_params(kernel, "add=100"));
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &second));
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_EQ(content_of_memory(second), plus(sent, 105));
+  EXPECT_OK(gpumap_memory_free(second));
+  // A part, to host memory.
+  run.memory = input;
+  run.offset = 101;
+  run.bytes = 500;
+  run.to_host = 1;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  auto at = GPUMAP_INIT(gpumap_memory_info);
+  ASSERT_OK(gpumap_memory_get_info(output, &at));
+  EXPECT_EQ(at.bytes, 500U);
+  EXPECT_EQ(at.cpu_readable, 1U);
+  const auto* const host = static_cast<const unsigned char*>(at.host);
+  EXPECT_EQ(std::vector<unsigned char>(host, host + 500), plus({sent.begin() + 101, sent.begin() + 601}, 100));
+  EXPECT_OK(gpumap_memory_free(output));
+  run.offset = 9'600;
+  expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "ends behind");
+  EXPECT_EQ(output, nullptr);
+  // A slot is free when the kernel is done with it.
+  gpumap_ring ring = this->ring(3000, 2);
+  for (unsigned number = 0; number < 20; ++number) {
+    const auto frame = random_frame(3000 - number, number);
+    send(ring, frame);
+    auto of_slot = GPUMAP_INIT(gpumap_run_options);
+    ASSERT_OK(gpumap_ring_take(ring, 0, &of_slot.slot));
+    ASSERT_OK(gpumap_kernel_run(kernel, &of_slot, &output));
+    EXPECT_OK(gpumap_slot_release(of_slot.slot, nullptr));
+    EXPECT_EQ(content_of_memory(output), plus(frame, 100));
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  ASSERT_OK(gpumap_kernel_get_info(kernel, &info));
+  EXPECT_EQ(info.frames, 23U);
+  EXPECT_EQ(info.result_words, 0U);
+  EXPECT_OK(gpumap_ring_close(ring));
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, ConvertsAPictureWhoseLayoutComesWithIt) {
+  gpumap_kernel kernel = builtin("convert");
+  constexpr std::uint32_t width = 66;
+  constexpr std::uint32_t height = 34;
+  auto in = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_NV12, width, height, &in));
+  gpumap_ring ring = this->ring(in.bytes, 3);
+  ASSERT_OK(gpumap_ring_set_caps(ring, "video/x-raw,format=NV12,width=66,height=34"));
+  std::vector<unsigned char> gray(in.bytes, 128);  // chroma in the middle: no colour
+  for (std::size_t at = 0; at < in.offset[1]; ++at) gray[at] = static_cast<unsigned char>(16 + at % 220);
+  send(ring, gray);
+  auto out = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_RGBA, width, height, &out));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.out = &out;
+  ASSERT_OK(gpumap_ring_take(ring, 0, &run.slot));
+  gpumap_memory output = nullptr;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  const auto got = content_of_memory(output);
+  ASSERT_EQ(got.size(), out.bytes);
+  for (std::uint32_t y = 0; y < height; ++y) {
+    for (std::uint32_t x = 0; x < width; ++x) {
+      const int luma = gray[y * static_cast<std::uint32_t>(in.stride[0]) + x];
+      const unsigned char* const pixel = &got[(y * width + x) * 4];
+      ASSERT_NEAR(pixel[0], (luma - 16) * 255.0 / 219, 1.0) << x << ',' << y;
+      ASSERT_NEAR(pixel[1], pixel[0], 1);
+      ASSERT_NEAR(pixel[2], pixel[0], 1);
+      ASSERT_EQ(pixel[3], 255);
+    }
+  }
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_slot_release(run.slot, nullptr));
+  EXPECT_OK(gpumap_ring_close(ring));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, TellsResultsInOrder) {
+  gpumap_kernel kernel = builtin("checksum");
+  auto info = GPUMAP_INIT(gpumap_kernel_info);
+  ASSERT_OK(gpumap_kernel_get_info(kernel, &info));
+  ASSERT_GT(info.result_words, 1U);
+  std::vector<std::uint64_t> words(info.result_words);
+  expect_error(gpumap_kernel_result(kernel, words.data(), info.result_words, 0), GPUMAP_ERROR_INVALID, "run it first");
+  std::vector<std::uint64_t> wanted;
+  for (const std::size_t bytes : {1000, 77, 5000}) {
+    const auto sent = random_frame(bytes, static_cast<unsigned>(bytes));
+    wanted.push_back(checksum(std::as_bytes(std::span(sent))));
+    gpumap_memory input = this->memory(bytes);
+    ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), bytes));
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    EXPECT_EQ(output, nullptr) << "it leaves its input as it is";
+    EXPECT_OK(gpumap_memory_free(input));
+  }
+  for (const std::uint64_t one : wanted) {
+    ASSERT_OK(gpumap_kernel_result(kernel, words.data(), info.result_words, long_ns));
+    EXPECT_EQ(words[0], one);
+  }
+  expect_error(gpumap_kernel_result(kernel, words.data(), 1, 0), GPUMAP_ERROR_INVALID, "room");
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, WaitsForWhatFillsItsInput) {
+  const std::string file = adder();
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = file.c_str();
+  gpumap_kernel kernel = open(options);
+  gpumap_memory input = this->memory(1000);
+  alignas(8) std::uint64_t reached = 0;
+  const gpumap_fence filled = gpumap_counter_fence(&reached, 1);
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.after = &filled;
+  run.timeout_ns = 1'000'000;
+  gpumap_memory output = nullptr;
+  EXPECT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
+  const auto sent = random_frame(1000, 1);
+  std::thread producer([&] {
+    std::this_thread::sleep_for(50ms);
+    EXPECT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+    __atomic_store_n(&reached, 1, __ATOMIC_RELEASE);
+  });
+  run.timeout_ns = long_ns;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  EXPECT_EQ(content_of_memory(output), plus(sent, 1));
+  producer.join();
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, ThreadsShareOne) {
+  const std::string file = adder();
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = file.c_str();
+  gpumap_kernel kernel = open(options);
+  std::vector<std::thread> threads;
+  for (unsigned number = 0; number < 3; ++number) {
+    threads.emplace_back([&, number] {
+      gpumap_memory input = this->memory(700);
+      for (unsigned turn = 0; turn < 30; ++turn) {
+        const auto sent = random_frame(700, number * 100 + turn);
+        ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+        auto run = GPUMAP_INIT(gpumap_run_options);
+        run.memory = input;
+        gpumap_memory output = nullptr;
+        ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+        ASSERT_EQ(content_of_memory(output), plus(sent, 1));
+        ASSERT_OK(gpumap_memory_free(output));
+      }
+      EXPECT_OK(gpumap_memory_free(input));
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, WhatIsWrongIsSaid) {
+  gpumap_kernel kernel = nullptr;
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  expect_error(gpumap_kernel_open(device_, &options, &kernel), GPUMAP_ERROR_INVALID, "one of the two");
+  options.builtin = "nothing-like-this";
+  expect_error(gpumap_kernel_open(device_, &options, &kernel), GPUMAP_ERROR_INVALID, "nothing-like-this");
+  options.builtin = "identity";
+  options.flags = 4;
+  expect_error(gpumap_kernel_open(device_, &options, &kernel), GPUMAP_ERROR_INVALID, "flags");
+  options.flags = 0;
+  options.backend = 7;
+  expect_error(gpumap_kernel_open(device_, &options, &kernel), GPUMAP_ERROR_INVALID, "back end");
+  const std::string broken = folder_.path() / "broken.comp";
+  std::ofstream(broken) << "#version 460\n#include <gpumap.glsl>\nvoid main() { this is no GLSL; }\n";
+  options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = broken.c_str();
+  expect_error(gpumap_kernel_open(device_, &options, &kernel), GPUMAP_ERROR_COMPILE, "broken.comp");
+  options.file = "/nowhere/at/all.comp";
+  EXPECT_LT(gpumap_kernel_open(device_, &options, &kernel), 0);
+  kernel = builtin("identity");
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  gpumap_memory output = nullptr;
+  expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "one of the two");
+  EXPECT_EQ(gpumap_kernel_set_params(kernel, "gain=2"), GPUMAP_ERROR_INVALID);
+  gpumap_memory input = this->memory(100);
+  auto layout = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_GRAY8, 100, 100, &layout));
+  run.memory = input;
+  run.layout = &layout;
+  expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "leaves a frame of 100 bytes");
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+TEST_F(CKernel, AKernelThatWritesBehindItsMemoryIsFound) {
+  const std::string name = folder_.path() / "behind";
+  std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n// gpumap: view bytes\n// gpumap: params none\n"
+                                 "extern \"C\" __global__ void behind(gpumap_frame frame) {\n"
+                                 "  if (blockIdx.x == 0 && threadIdx.x == 0) ((unsigned "
+                                 "char*)frame.out.plane[0])[frame.out.bytes + 3] = 1;\n}\n";
+  std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n// gpumap: view bytes\n"
+                                   "// gpumap: params none\nvoid main() {\n  if (gpumap_thread() == 0) "
+                                   "store_u8(frame.out_view.plane[0] + frame.out_view.bytes + 3, 1u);\n}\n";
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  options.flags = GPUMAP_KERNEL_CHECK_BOUNDS;
+  gpumap_kernel kernel = open(options);
+  gpumap_memory input = this->memory(100);
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  gpumap_memory output = nullptr;
+  expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "behind");
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+}  // namespace
+}  // namespace gpumap::test
