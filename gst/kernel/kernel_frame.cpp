@@ -142,27 +142,27 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   const bool to_vulkan = output_ == FramesIn::vulkan;
   const bool to_host = made.host && !to_vulkan;
   const bool to_others = target.cuda || (to_vulkan && !vulkan_.hands_on());
-  GstBuffer* out = nullptr;
+  Ptr<GstBuffer> out;
   if (made.in_place && input.block && !made.host && !target.cuda && !vulkan_.hands_on()) {
     made.block = std::move(input.block);  // what goes on is the copy
     made.in_place = false;
   }
   if (made.in_place && !to_host && !to_others) {
-    out = gst_buffer_copy(in);
+    out.reset(gst_buffer_copy(in));
   } else {
-    out = new_buffer(input, made, target);
-    if (out == nullptr) return nullptr;
-    describe(out, in, input, made);
+    out.reset(new_buffer(input, made, target));
+    if (!out) return nullptr;
+    describe(out.get(), in, input, made);
   }
-  if (input.frame.trace) refresh_latency_meta(out);
-  if (made.shortened) set_times_of_shortened(out, made.bytes);
-  keep_result(in, input, gst_buffer_get_size(out));
-  if (launcher_->has_result()) result_.put_on(out);
-  if (output_ == FramesIn::host) out = as_downstream_reads(out);
-  if (lends_to_cuda()) out = cuda_.lend(out, *giver_);
-  if (out == nullptr) return nullptr;
-  tell_tensors(out, in, made, input.frame.sequence);
-  return out;
+  if (input.frame.trace) refresh_latency_meta(out.get());
+  if (made.shortened) set_times_of_shortened(out.get(), made.bytes);
+  keep_result(in, input, gst_buffer_get_size(out.get()));
+  if (launcher_->has_result()) result_.put_on(out.get());
+  if (output_ == FramesIn::host) out.reset(as_downstream_reads(out.release()));
+  if (lends_to_cuda()) out.reset(cuda_.lend(out.release(), *giver_));
+  if (!out) return nullptr;
+  tell_tensors(out.get(), in, made, input.frame.sequence);
+  return out.release();
 }
 
 GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
@@ -222,7 +222,7 @@ void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made
     put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
                 *launcher_, in_memory_of_frame);
   }
-  if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
+  if (!in_place() && out_format_.tensor()) put_tensor(out, *out_format_.tensor(), tensor_id_);
 }
 
 void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {

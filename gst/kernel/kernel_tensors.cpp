@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gst/analytics/analytics_library.hpp"
 #include "gst/analytics/analytics_tensors.hpp"
 #include "gst/memory/gpumap_memory.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -143,35 +143,28 @@ MappedTensors::MappedTensors(GstBuffer* in, const KernelLauncher& launcher, Cuda
 
 void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher,
                  const std::function<GstMemory*(GstMemory* part)>& convert) {
-  const std::vector<DeclaredTensor>& declared = launcher.declaration().output_tensors;
+  const Ptr<GstMemory> all(memory);
+  std::vector<Ptr<GstMemory>> parts;
+  for (const TensorOutput& one : launcher.tensors()) {
+    GstMemory* part = gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes));
+    parts.emplace_back(convert(part));
+  }
   std::vector<NewTensor> tensors;
   for (const TensorOutput& one : launcher.tensors()) {
-    const DeclaredTensor& what = declared[tensors.size()];
+    const DeclaredTensor& what = launcher.declaration().output_tensors[tensors.size()];
     GstBuffer* data = gst_buffer_new();
-    GstMemory* part = gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes));
-    gst_buffer_append_memory(data, convert(part));
+    gst_buffer_append_memory(data, parts[tensors.size()].release());
     tensors.push_back({.id = what.id, .type = what.type, .dims = one.dims, .data = data});
   }
   add_tensors(out, tensors);
-  gst_memory_unref(memory);
 }
 
-void put_tensor_of_picture(GstBuffer* out, const FrameFormat& format, const std::string& id) {
-  const gpumap_u32 name = format.format();
-  const bool planar = name >= GPUMAP_FORMAT_RGB_F32_PLANAR && name <= GPUMAP_FORMAT_RGB_U8_PLANAR;
-  const bool interleaved = name >= GPUMAP_FORMAT_RGB_F32 && name <= GPUMAP_FORMAT_RGB_U8;
-  if (!planar && !interleaved) return;
-  const gpumap_view view = format.view(0, 0, nullptr);
+void put_tensor(GstBuffer* out, const TensorShape& shape, const std::string& id) {
   // GStreamer asserts that a tensor has the bytes that its dimensions take.
-  if (gst_buffer_get_size(out) != format.image_bytes() || !AnalyticsLibrary::get().tensors_problem.empty()) return;
-  constexpr std::array types{NumberType::f32, NumberType::f16, NumberType::u8};  // as gpumap_format has them
-  const auto type = view.format - (planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32);
-  // A batch of one, as networks take it.
-  const std::array<std::uint64_t, 4> dims = planar ? std::array<std::uint64_t, 4>{1, 3, view.height, view.width}
-                                                   : std::array<std::uint64_t, 4>{1, view.height, view.width, 3};
+  if (gst_buffer_get_size(out) != shape.bytes() || !AnalyticsLibrary::get().tensors_problem.empty()) return;
   GstBuffer* data = gst_buffer_new();
   for (guint i = 0; i < gst_buffer_n_memory(out); ++i) gst_buffer_append_memory(data, gst_buffer_get_memory(out, i));
-  const NewTensor tensor{.id = id, .type = types[type], .dims = dims, .data = data};
+  const NewTensor tensor{.id = id, .type = shape.type, .dims = shape.dims, .data = data};
   add_tensors(out, {&tensor, 1});
 }
 

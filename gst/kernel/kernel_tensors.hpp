@@ -54,6 +54,6 @@ void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launch
                  const std::function<GstMemory*(GstMemory* part)>& convert);
 /// Say on `out`, of application/x-tensor, that its bytes are a tensor, where libgstanalytics is there. `id`: of the
 /// caps.
-void put_tensor_of_picture(GstBuffer* out, const FrameFormat& format, const std::string& id);
+void put_tensor(GstBuffer* out, const TensorShape& shape, const std::string& id);
 
 }  // namespace gpumap::gst

@@ -115,7 +115,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
-  tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
+  const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
+  tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
                         out_format_.color_from_rgb());

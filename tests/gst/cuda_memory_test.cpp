@@ -154,6 +154,10 @@ TEST(CudaCaps, OfferWhatTheAllocatorLaysOut) {
             "application/x-tensor(memory:GPUMap), type=(string)float32; "
             "application/x-tensor(memory:CUDAMemory), type=(string)float32; "
             "application/x-tensor, type=(string)float32");
+  // What GStreamer 1.28 says of tensors beside a frame.
+  EXPECT_THAT(
+      offered("video/x-raw(memory:GPUMap),format=RGBA,tensors=(structure)\"tensorgroups\\,\\ a\\=\\(int\\)1\\;\""),
+      HasSubstr("(memory:CUDAMemory), format=(string)RGBA, tensors=(structure)"));
   EXPECT_EQ(offered("ANY"), "ANY");
 }
 
