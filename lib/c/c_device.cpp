@@ -32,26 +32,18 @@ int ordinal_of(std::string_view text) {
   throw Error(ErrorCode::invalid, fmt::format("\"cuda:{}\" is no CUDA ordinal: write \"cuda:0\"", text));
 }
 
-/// Which of CUDA's devices has `context` as its primary one.
+/// The device of the CUDA context that is current, which has to be the one that gpumap's memory is in.
 std::shared_ptr<Device> device_of_current_context() {
   const cuda::Driver& driver = cuda::Driver::get();
   CUcontext context = nullptr;
-  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) {
+  CUdevice ordinal = 0;
+  if (driver.cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr ||
+      driver.cuCtxGetDevice(&ordinal) != CUDA_SUCCESS) {
     throw Error(ErrorCode::invalid,
                 "no CUDA context is current in this thread: call cudaSetDevice(), or name a device as \"cuda:0\"");
   }
-  const Inventory inventory = take_inventory();
-  for (const DeviceInfo& one : inventory.devices) {
-    if (one.cuda_index < 0) continue;
-    CUdevice device = 0;
-    CUcontext primary = nullptr;
-    if (driver.cuDeviceGet(&device, one.cuda_index) != CUDA_SUCCESS ||
-        driver.cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS) {
-      continue;
-    }
-    driver.cuDevicePrimaryCtxRelease(device);
-    if (primary == context) return Device::open(to_string(one.uuid));
-  }
+  auto device = Device::open(selector_of_ordinal(take_inventory(), ordinal));
+  if (cuda_handles(*device).context == context) return device;
   throw Error(ErrorCode::not_supported,
               "the CUDA context that is current is not the primary one of its device, and gpumap's memory would mean "
               "nothing in it: use the runtime's (cudaSetDevice(), cuDevicePrimaryCtxRetain())");

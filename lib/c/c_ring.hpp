@@ -154,7 +154,7 @@ class LocalRing final : public RingCore {
 /// The ring of another process. Throws as LinkConsumer::connect().
 [[nodiscard]] std::shared_ptr<RingCore> connect_ring(const char* path, const gpumap_connect_options& options);
 
-/// What a ring of either kind says of itself.
+/// The members that a ring of either kind fills in.
 [[nodiscard]] gpumap_ring_info info_of(const Ring& ring);
 
 }  // namespace gpumap::c

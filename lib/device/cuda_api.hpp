@@ -93,6 +93,7 @@
   X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, CUcontext* context, CUdevice device)                         \
   X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, CUdevice device)                                        \
   X(cuCtxGetCurrent, cuCtxGetCurrent, CUcontext* context)                                                            \
+  X(cuCtxGetDevice, cuCtxGetDevice, CUdevice* device)                                                                \
   X(cuCtxPushCurrent, cuCtxPushCurrent_v2, CUcontext context)                                                        \
   X(cuCtxPopCurrent, cuCtxPopCurrent_v2, CUcontext* context)                                                         \
   X(cuCtxGetStreamPriorityRange, cuCtxGetStreamPriorityRange, int* least, int* greatest)                             \

@@ -50,6 +50,7 @@ TEST_F(CMemory, DevicesAreNamedInEachWay) {
   expect_error(gpumap_device_open("cuda:x", 0, &none), GPUMAP_ERROR_INVALID, "cuda:x");
   expect_error(gpumap_device_open("cuda:999", 0, &none), GPUMAP_ERROR_NO_DEVICE, "999");
   EXPECT_LT(gpumap_device_open("nothing like this", 0, &none), 0);
+  EXPECT_LT(gpumap_device_open("current", 0, &none), 0) << "no CUDA context is current in this thread";
   expect_error(gpumap_device_open("auto", 1U << 31U, &none), GPUMAP_ERROR_INVALID, "flags");
   expect_error(gpumap_device_open("auto", 0, nullptr), GPUMAP_ERROR_INVALID, "null");
   EXPECT_EQ(none, nullptr);
