@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT
+#include "py_support.hpp"
+
+#include <pthread.h>
+#include <time.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+namespace gpumap::python {
+
+namespace {
+
+std::atomic<bool> forked{false};
+std::atomic<bool> ending{false};
+
+PyObject* at_interpreter_exit(PyObject* /*self*/, PyObject* /*none*/) {
+  ending = true;
+  Py_RETURN_NONE;
+}
+
+/// What explain() said; allocated once for each thread that needs it.
+thread_local char explained[512];
+
+PyMethodDef exit_method = {"_at_exit", at_interpreter_exit, METH_NOARGS, nullptr};
+
+}  // namespace
+
+bool watch_process() {
+  static const int watched = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+  if (watched != 0) {
+    PyErr_SetString(PyExc_OSError, "pthread_atfork() failed: out of memory");
+    return false;
+  }
+  // Called before the interpreter takes anything apart.
+  const Ref atexit(PyImport_ImportModule("atexit"));
+  const Ref function(atexit ? PyCFunction_NewEx(&exit_method, nullptr, nullptr) : nullptr);
+  const Ref done(function ? PyObject_CallMethod(atexit.get(), "register", "O", function.get()) : nullptr);
+  return static_cast<bool>(done);
+}
+
+bool is_forked_child() {
+  return forked.load(std::memory_order_relaxed);
+}
+bool interpreter_ends() {
+  return ending.load(std::memory_order_relaxed);
+}
+
+bool raise_if_forked() {
+  if (!is_forked_child()) {
+    return false;
+  }
+  raise_status(GPUMAP_ERROR_FORKED,
+               "gpumap was loaded by the parent of this process, and a child of fork() cannot use its GPU: start "
+               "processes with multiprocessing.get_context(\"spawn\")");
+  return true;
+}
+
+void explain(const char* text) {
+  std::snprintf(explained, sizeof explained, "%s", text);
+}
+
+PyObject* raise_status(gpumap_status status, const char* text) {
+  const Ref errors(PyImport_ImportModule("gpumap.errors"));
+  const Ref by_status(errors ? PyObject_GetAttrString(errors.get(), "_BY_STATUS") : nullptr);
+  const Ref number(by_status ? PyLong_FromLong(status) : nullptr);
+  if (!number) {
+    return nullptr;
+  }
+  PyObject* type = PyDict_GetItemWithError(by_status.get(), number.get());
+  if (type == nullptr) {
+    type = PyExc_RuntimeError;
+  }
+  if (text == nullptr) {
+    text = *explained != '\0' ? explained : gpumap_last_error();
+  }
+  PyErr_SetString(type, *text != '\0' ? text : gpumap_status_name(status));
+  *explained = '\0';
+  return nullptr;
+}
+
+PyObject* raise_invalid(const char* format, ...) {
+  char text[512];
+  va_list values;
+  va_start(values, format);
+  vsnprintf(text, sizeof text, format, values);
+  va_end(values);
+  return raise_status(GPUMAP_ERROR_INVALID, text);
+}
+
+int64_t monotonic_ns() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * INT64_C(1'000'000'000) + now.tv_nsec;
+}
+
+bool read_timeout(PyObject* seconds, int64_t& nanoseconds) {
+  if (seconds == nullptr || seconds == Py_None) {
+    nanoseconds = GPUMAP_FOREVER;
+    return true;
+  }
+  const double value = PyFloat_AsDouble(seconds);
+  if (PyErr_Occurred() != nullptr) {
+    return false;
+  }
+  if (std::isnan(value) || value < 0) {
+    raise_invalid("a timeout is in seconds and at least 0, and this is %g: None waits without limit", value);
+    return false;
+  }
+  // A century is as good as none.
+  nanoseconds = value > 3e9 ? GPUMAP_FOREVER : static_cast<int64_t>(std::ceil(value * 1e9));
+  return true;
+}
+
+namespace {
+
+bool as_address(PyObject* number, void*& handle) {
+  handle = PyLong_AsVoidPtr(number);
+  return handle != nullptr || PyErr_Occurred() == nullptr;
+}
+
+/// The attribute, or null without an exception where there is none.
+Ref optional_attribute(PyObject* object, const char* name) {
+  Ref found(PyObject_GetAttrString(object, name));
+  if (!found && PyErr_ExceptionMatches(PyExc_AttributeError) != 0) {
+    PyErr_Clear();
+  }
+  return found;
+}
+
+}  // namespace
+
+bool read_stream(PyObject* stream, bool& given, void*& handle) {
+  handle = nullptr;
+  given = stream != nullptr && stream != Py_None;
+  if (!given) {
+    return true;
+  }
+  if (PyLong_Check(stream) != 0) {
+    return as_address(stream, handle);
+  }
+  Ref protocol = optional_attribute(stream, "__cuda_stream__");
+  if (protocol) {
+    // A method since version 0 of the protocol was settled; a tuple in objects that are older.
+    if (PyCallable_Check(protocol.get()) != 0) {
+      protocol = Ref(PyObject_CallNoArgs(protocol.get()));
+    }
+    const Ref number(protocol ? PySequence_GetItem(protocol.get(), 1) : nullptr);
+    return number && as_address(number.get(), handle);
+  }
+  for (const char* name : {"cuda_stream", "ptr", "handle"}) {
+    if (PyErr_Occurred() != nullptr) {
+      return false;
+    }
+    const Ref number = optional_attribute(stream, name);
+    if (number && PyLong_Check(number.get()) != 0) {
+      return as_address(number.get(), handle);
+    }
+  }
+  if (PyErr_Occurred() == nullptr) {
+    PyErr_SetString(PyExc_TypeError,
+                    "stream: None, a CUDA stream's address, or an object with __cuda_stream__, cuda_stream or ptr");
+  }
+  return false;
+}
+
+Ref with_buffer(PyObject* object) {
+  if (PyObject_CheckBuffer(object) != 0) {
+    return Ref(new_ref(object));
+  }
+  if (!optional_attribute(object, "__array__") && !optional_attribute(object, "__dlpack__")) {
+    if (PyErr_Occurred() == nullptr) {
+      PyErr_SetString(PyExc_TypeError, "bytes, an array or a tensor of the CPU");
+    }
+    return {};
+  }
+  const Ref numpy(PyImport_ImportModule("numpy"));
+  return Ref(numpy ? PyObject_CallMethod(numpy.get(), "asarray", "O", object) : nullptr);
+}
+
+const char* read_path(PyObject* path, Ref& keep) {
+  if (PyUnicode_Check(path) != 0) {
+    keep = Ref(new_ref(path));
+  } else {
+    keep = Ref(PyOS_FSPath(path));
+    if (keep && PyBytes_Check(keep.get()) != 0) {
+      keep = Ref(PyUnicode_DecodeFSDefault(PyBytes_AsString(keep.get())));
+    }
+  }
+  return keep ? PyUnicode_AsUTF8AndSize(keep.get(), nullptr) : nullptr;
+}
+
+}  // namespace gpumap::python

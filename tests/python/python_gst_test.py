@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: MIT
+"""Buffers of GStreamer's as arrays, and the other way around, beside gpumap's elements."""
+import gc
+import tempfile
+import unittest
+import weakref
+from pathlib import Path
+
+try:
+    import gi
+except ImportError:
+    print("skipped: python3-gi is missing")
+    raise SystemExit(77) from None
+
+gi.require_version("Gst", "1.0")
+gi.require_version("GstApp", "1.0")
+import numpy  # noqa: E402
+from arrays_test import random_array, same  # noqa: E402
+from gi.repository import Gst, GstApp  # noqa: E402, F401
+
+import gpumap  # noqa: E402
+from gpumap import errors  # noqa: E402
+
+Gst.init(None)
+PATIENCE = 60
+
+
+def nv12(width, height):
+    return f"video/x-raw,format=NV12,width={width},height={height},framerate=30/1"
+
+
+class Pipeline:
+    """A pipeline whose last element is an appsink named `out`."""
+
+    def __init__(self, text):
+        self.pipeline = Gst.parse_launch(text)
+        self.out = self.pipeline.get_by_name("out")
+
+    def __enter__(self):
+        self.pipeline.set_state(Gst.State.PLAYING)
+        return self
+
+    def __exit__(self, *_):
+        self.pipeline.set_state(Gst.State.NULL)
+
+    def pull(self):
+        sample = self.out.try_pull_sample(PATIENCE * Gst.SECOND)
+        if sample is None:
+            message = self.pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+            raise AssertionError(message.parse_error() if message else "no sample")
+        return sample
+
+
+def bytes_of(buffer):
+    return buffer.extract_dup(0, buffer.get_size())
+
+
+class FromGst(unittest.TestCase):
+    def test_system_memory(self):
+        frame = random_array((23, 40, 4))
+        caps = Gst.Caps.from_string("video/x-raw,format=RGBA,width=40,height=23,framerate=1/1")
+        buffer = Gst.Buffer.new_wrapped(frame.tobytes())
+        for given in (caps, caps.to_string()):
+            array = gpumap.from_gst(buffer, given)
+            self.assertEqual((array.shape, array.dtype, array.readonly), ((23, 40, 4), "uint8", True))
+            self.assertTrue(same(numpy.from_dlpack(array), frame))
+            self.assertTrue(same(array.numpy(), frame))
+        plain = gpumap.from_gst(buffer)
+        self.assertEqual(plain.shape, (frame.nbytes,))
+        self.assertEqual(plain.tobytes(), frame.tobytes())
+        unknown = gpumap.from_gst(buffer, "application/x-bytes")
+        self.assertEqual(unknown.shape, (frame.nbytes,))
+
+    def test_rows_and_planes_are_where_the_meta_says(self):
+        """A width whose rows end in padding, in memory of videotestsrc's own pool."""
+        with Pipeline(
+            f"videotestsrc pattern=snow num-buffers=3 ! {nv12(37, 22)} ! appsink name=out sync=false"
+        ) as pipeline:
+            for _ in range(3):
+                sample = pipeline.pull()
+                self.check_nv12(sample, 37, 22)
+
+    def check_nv12(self, sample, width, height):
+        buffer = sample.get_buffer()
+        array = gpumap.from_gst(buffer, sample.get_caps())
+        whole = numpy.frombuffer(bytes_of(buffer), "uint8")
+        luma, chroma = array.planes
+        self.assertEqual((luma.shape, chroma.shape), ((height, width), (height // 2, (width + 1) // 2, 2)))
+        stride = luma.strides[0]
+        self.assertGreater(stride, width)
+        expected = whole[: stride * height].reshape(height, stride)[:, :width]
+        self.assertTrue(same(luma.numpy(), expected.copy()))
+        self.assertGreater(len(set(expected.tobytes())), 50)  # snow, and not one grey
+        second = whole[len(whole) - chroma.strides[0] * (height // 2) :].reshape(height // 2, -1)
+        self.assertTrue(same(chroma.numpy().reshape(height // 2, -1), second[:, : (width + 1) // 2 * 2].copy()))
+        return array
+
+    def test_slots_of_elements(self):
+        with Pipeline(
+            f"videotestsrc pattern=snow num-buffers=4 ! {nv12(37, 22)} ! gpumapupload ! "
+            "video/x-raw(memory:GPUMap) ! appsink name=out sync=false"
+        ) as pipeline:
+            arrays = []
+            for _ in range(4):
+                sample = pipeline.pull()
+                self.assertTrue(sample.get_caps().get_features(0).contains("memory:GPUMap"))
+                arrays.append(self.check_nv12(sample, 37, 22))
+            contents = {array.tobytes() for array in arrays}
+            self.assertEqual(len(contents), 4)  # each is kept: none is written again
+        # Also when the pipeline has ended.
+        del pipeline, sample
+        gc.collect()
+        self.assertEqual({array.tobytes() for array in arrays}, contents)
+
+    def test_a_pipeline_behind_a_socket(self):
+        """gpumapsink serves, and gpumap.connect() reads its slots, with the caps."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "camera"
+            with Pipeline(
+                f"videotestsrc is-live=true pattern=snow ! {nv12(37, 22)} ! gpumapsink socket-path={path} leaky=oldest "
+                "name=out"
+            ), gpumap.connect(path, PATIENCE) as ring:
+                frames = set()
+                for _ in range(3):
+                    with ring.read(PATIENCE) as frame:
+                        self.assertIn("NV12", frame.caps)
+                        self.assertIsNotNone(frame.pts)
+                        self.assertEqual(frame.planes[0].shape, (22, 37))
+                        frames.add(frame.planes[0].tobytes())
+                self.assertEqual(len(frames), 3)
+
+    def test_a_ring_feeds_a_pipeline(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "frames"
+            ring = gpumap.Ring(6, caps=nv12(64, 32))
+            with gpumap.serve(ring, path) as server, Pipeline(
+                f"gpumapsrc socket-path={path} ! gpumapdownload ! appsink name=out sync=false"
+            ) as pipeline:
+                server.wait_for_client(PATIENCE)
+                for index in range(3):
+                    luma = random_array((32, 64))
+                    with ring.write(PATIENCE) as slot:
+                        slot.planes[0].write(luma)
+                        slot.pts = index * 1000
+                    sample = pipeline.pull()
+                    got = gpumap.from_gst(sample.get_buffer(), sample.get_caps())
+                    self.assertTrue(same(got.planes[0].numpy(), luma))
+                    self.assertEqual(sample.get_buffer().pts, index * 1000)
+
+    def test_the_buffer_is_kept_as_long_as_it_is_used(self):
+        frame = bytearray(random_array(1000).tobytes())
+        held = numpy.frombuffer(frame, "uint8")
+        gone = weakref.ref(held)
+        buffer = gpumap.to_gst(held)
+        del held
+        array = gpumap.from_gst(buffer)
+        tensor = numpy.from_dlpack(array)
+        del buffer, array
+        gc.collect()
+        self.assertIsNotNone(gone())
+        self.assertEqual(tensor.tobytes(), bytes(frame))
+        del tensor
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_what_is_no_buffer(self):
+        for wrong in (None, 7, b"bytes", Gst.Caps.new_empty(), Gst.Buffer):
+            with self.assertRaises(TypeError):
+                gpumap.from_gst(wrong)
+        buffer = Gst.Buffer.new_wrapped(b"12345")
+        for wrong in (7, buffer):
+            with self.assertRaises(TypeError):
+                gpumap.from_gst(buffer, wrong)
+        with self.assertRaises(errors.InvalidArgument):
+            gpumap.from_gst(Gst.Buffer.new())
+        with self.assertRaises(ValueError):
+            gpumap.from_gst(buffer).write(b"12345")
+        # A picture that the buffer has no room for is bytes.
+        self.assertEqual(gpumap.from_gst(buffer, nv12(64, 64)).shape, (5,))
+
+    def test_kernels_take_a_copy(self):
+        with self.assertRaises(ValueError):
+            gpumap.Kernel(builtin="identity")(gpumap.from_gst(Gst.Buffer.new_wrapped(b"12345")))
+
+
+class ToGst(unittest.TestCase):
+    def test_arrays_are_wrapped(self):
+        buffer = gpumap.empty(5000)
+        frame = random_array(5000)
+        buffer.write(frame)
+        wrapped = gpumap.to_gst(buffer)
+        self.assertEqual(bytes_of(wrapped), frame.tobytes())
+        buffer.host[7] ^= 255  # the same bytes, and no copy
+        self.assertEqual(bytes_of(wrapped)[7], int(frame[7]) ^ 255)
+        del buffer
+        gc.collect()
+        self.assertEqual(bytes_of(wrapped)[8:], frame.tobytes()[8:])
+
+    def test_numpy_goes_through_a_pipeline(self):
+        frame = random_array((22, 40, 4))
+        with Pipeline(
+            "appsrc name=in caps=video/x-raw,format=RGBA,width=40,height=22,framerate=1/1 ! gpumapupload ! "
+            "gpumapdownload ! appsink name=out sync=false"
+        ) as pipeline:
+            source = pipeline.pipeline.get_by_name("in")
+            self.assertEqual(source.emit("push-buffer", gpumap.to_gst(frame)), Gst.FlowReturn.OK)
+            source.emit("end-of-stream")
+            sample = pipeline.pull()
+            self.assertTrue(same(gpumap.from_gst(sample.get_buffer(), sample.get_caps()).numpy(), frame))
+
+    def test_frames_that_were_read(self):
+        ring = gpumap.Ring(2, shape=10)
+        with ring.write() as slot:
+            slot.host[:] = 3
+        with ring.read() as frame:
+            wrapped = gpumap.to_gst(frame)
+        self.assertEqual(bytes_of(wrapped), b"\x03" * 10)
+        for wrong in (7, None, frame):
+            with self.assertRaises((TypeError, ValueError, BufferError)):
+                gpumap.to_gst(wrong)
+
+
+if __name__ == "__main__":
+    unittest.main()

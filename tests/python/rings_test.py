@@ -1,0 +1,467 @@
+# SPDX-License-Identifier: MIT
+"""Rings: writing, publishing and reading slots, in one process and across a socket; pictures by their caps."""
+import os
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import numpy
+from arrays_test import RANDOM, random_array, same
+
+import gpumap
+from gpumap import errors
+
+NV12 = "video/x-raw,format=NV12,width=37,height=23,framerate=30/1"
+PATIENCE = 60  # seconds: what has to come comes, also on a machine that is busy
+
+
+class OneProcess(unittest.TestCase):
+    def test_frames_come_in_order_and_whole(self):
+        with gpumap.Ring(slots=3, shape=(7, 11), dtype="uint16") as ring:
+            for index in range(20):
+                frame = random_array((7, 11), "uint16")
+                with ring.write() as slot:
+                    slot.host[:] = frame
+                    slot.pts, slot.dts, slot.duration = index * 7, None, 3
+                    slot.flags, slot.user, slot.offset = 64, index + 5, index
+                with ring.read() as got:
+                    self.assertTrue(same(got.numpy(), frame))
+                    self.assertTrue(same(numpy.from_dlpack(got), frame))
+                    self.assertTrue(same(numpy.asarray(got), frame))
+                    self.assertEqual((got.pts, got.dts, got.duration), (index * 7, None, 3))
+                    self.assertEqual((got.flags, got.user, got.offset, got.offset_end), (64, index + 5, index, None))
+                    self.assertEqual(got.sequence, index)
+                    self.assertGreater(got.publish_ns, 0)
+
+    def test_write_copies_with_threads(self):
+        ring = gpumap.Ring(2, shape=(1031, 1999))
+        frame = random_array((1031, 1999))
+        with ring.write() as slot:
+            slot.write(frame)
+        with ring.read() as got:
+            self.assertTrue(same(got.numpy(), frame))
+
+    def test_fewer_bytes_in_use(self):
+        ring = gpumap.Ring(2, slot_bytes=1000)
+        frame = random_array(123)
+        with ring.write() as slot:
+            self.assertEqual((slot.used, slot.shape), (1000, (1000,)))
+            slot.host[:123] = frame
+            slot.used = 123
+            with self.assertRaises(ValueError):
+                slot.used = 1001
+        with ring.read() as got:
+            self.assertEqual((got.used, got.shape), (123, (123,)))
+            self.assertTrue(same(got.numpy(), frame))
+
+    def test_an_exception_gives_the_slot_up(self):
+        ring = gpumap.Ring(2, shape=10)
+        for _ in range(5):
+            with self.assertRaises(ZeroDivisionError), ring.write() as slot:
+                slot.host[:] = 1 / 0
+        self.assertEqual(ring.info["published"], 0)
+        with ring.write() as slot:
+            slot.host[:] = 4
+        for _ in range(2):
+            with self.assertRaises(ZeroDivisionError):
+                with ring.write() as slot, ring.read() if ring.info["queued"] else gpumap.empty(1):
+                    raise ZeroDivisionError
+        with ring.write(0), ring.write(0):
+            pass
+        self.assertEqual(ring.info["published"], 3)
+
+    def test_use_after_the_with_raises(self):
+        ring = gpumap.Ring(2, shape=10)
+        with ring.write() as slot:
+            pass
+        with ring.read() as frame:
+            pass
+        for array in (slot, frame):
+            for use in (
+                lambda: array.host, array.__dlpack__, array.numpy, lambda: array.used, lambda: array.caps,
+                lambda: array.write(b"x" * 10), array.__enter__, lambda: array.__exit__(None, None, None),
+            ):  # fmt: skip
+                with self.assertRaises(errors.InvalidArgument):
+                    use()
+        with self.assertRaises(errors.InvalidArgument):
+            slot.pts = 3
+
+    def test_tensors_keep_their_slot(self):
+        """Two slots: the one that a tensor reads is not written while it lives."""
+        ring = gpumap.Ring(2, shape=50)
+        first = random_array(50)
+        with ring.write() as slot:
+            slot.write(first)
+        with ring.read() as frame:
+            tensor = numpy.from_dlpack(frame)
+        for _ in range(5):
+            with ring.write() as slot:
+                slot.write(random_array(50))
+            with ring.read():
+                pass
+        with ring.write():
+            with self.assertRaises(errors.Full):
+                ring.write(0).__enter__()
+        self.assertTrue(same(tensor, first))
+        del tensor
+        with ring.write(0):
+            pass
+
+    def test_a_view_of_a_written_slot_outlives_the_ring(self):
+        ring = gpumap.Ring(2, shape=5000)
+        with ring.write() as slot:
+            view = slot.host
+        del slot
+        ring.close()
+        del ring
+        view[:] = 7
+        self.assertEqual(int(view.sum()), 35000)
+
+    def test_slots_that_are_dropped_come_back(self):
+        ring = gpumap.Ring(2, shape=10)
+        for _ in range(10):
+            slot = ring.write(0)
+            slot.__enter__()
+            del slot
+        self.assertEqual(ring.info["published"], 0)
+        with ring.write(), ring.write():
+            pass
+        for _ in range(2):
+            frame = ring.read(0)
+            frame.__enter__()
+            del frame
+        with ring.write(0), ring.write(0):
+            pass
+
+    def test_waits_end(self):
+        ring = gpumap.Ring(2, shape=10)
+        for timeout in (0, 0.01, 0.25):
+            with self.assertRaises(TimeoutError):
+                ring.read(timeout).__enter__()
+        with ring.write(), ring.write():
+            with self.assertRaises(errors.Timeout):
+                ring.write(0.01).__enter__()
+        with ring.write(drop_oldest=True):
+            pass
+        self.assertEqual(ring.info["dropped"], 1)
+        for timeout in (-1, float("nan")):
+            with self.assertRaises(ValueError):
+                ring.read(timeout)
+        ring.drop_queued()
+        ended = []
+
+        def read():
+            try:
+                ring.read().__enter__()
+            except errors.Stopped as stopped:
+                ended.append(stopped)
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        ring.stop()
+        thread.join(PATIENCE)
+        self.assertEqual(len(ended), 1)
+        with self.assertRaises(errors.Stopped):
+            ring.write().__enter__()
+        ring.resume()
+        with ring.write():
+            pass
+        ring.end()
+        with ring.read():
+            pass
+        with self.assertRaises(EOFError):
+            ring.read().__enter__()
+        with self.assertRaises(errors.Closed):
+            ring.write().__enter__()
+
+    def test_close_ends_waits(self):
+        ring = gpumap.Ring(2, shape=10)
+        raised = []
+
+        def read():
+            try:
+                ring.read().__enter__()
+            except gpumap.Error as error:
+                raised.append(error)
+
+        threads = [threading.Thread(target=read) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        ring.close()
+        ring.close()
+        for thread in threads:
+            thread.join(PATIENCE)
+        self.assertEqual(len(raised), 3)
+        for use in (ring.write, ring.read, ring.end, lambda: ring.info, lambda: ring.device, ring.__enter__):
+            with self.assertRaises(errors.InvalidArgument):
+                use()
+
+    def test_one_slot_and_two_threads(self):
+        """However two threads leave one `with`, the frame is published once."""
+        ring = gpumap.Ring(4, shape=10)
+        for _ in range(200):
+            slot = ring.write()
+            slot.__enter__()
+            results = []
+
+            def leave():
+                try:
+                    results.append(slot.__exit__(None, None, None))
+                except errors.InvalidArgument as error:
+                    results.append(error)
+
+            threads = [threading.Thread(target=leave) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(PATIENCE)
+            self.assertEqual(sum(result is False for result in results), 1, results)
+            with ring.read(0):
+                pass
+            with self.assertRaises(errors.Timeout):
+                ring.read(0).__enter__()
+
+    def test_bad_rings(self):
+        for keywords in (
+            {"slots": 1, "shape": 10}, {"slots": 300, "shape": 10}, {"slots": 0, "shape": 10}, {}, {"shape": 0},
+            {"shape": 10, "slot_bytes": 9}, {"shape": 10, "transport": "pigeon"}, {"shape": 10, "spin": -1},
+            {"shape": 10, "caps": "video/x-raw,format=(("},
+        ):  # fmt: skip
+            with self.assertRaises(ValueError, msg=keywords):
+                gpumap.Ring(**keywords)
+        with self.assertRaises(MemoryError):
+            gpumap.Ring(shape=10**15)
+
+    def test_transports(self):
+        for transport in ("bar", "pinned", "zero-copy", "pageable"):
+            try:
+                ring = gpumap.Ring(3, shape=(5, 9), transport=transport)
+            except errors.NotSupported:
+                continue
+            for _ in range(5):
+                frame = random_array((5, 9))
+                with ring.write() as slot:
+                    slot.host[:] = frame
+                with ring.read() as got:
+                    self.assertTrue(same(got.numpy(), frame), transport)
+
+
+class Pictures(unittest.TestCase):
+    def test_planes_of_nv12(self):
+        ring = gpumap.Ring(2, caps=NV12)
+        luma, chroma = random_array((23, 37)), random_array((12, 19, 2))
+        with ring.write() as slot:
+            self.assertEqual(slot.ndim, 1)
+            one, two = slot.planes
+            one.host[:] = luma
+            two.write(chroma)
+        with ring.read() as frame:
+            self.assertIn("NV12", frame.caps)
+            self.assertTrue(same(frame.planes[0].numpy(), luma))
+            self.assertTrue(same(numpy.from_dlpack(frame.planes[1]), chroma))
+            self.assertEqual(frame.planes[0].strides[1], 1)
+            self.assertGreaterEqual(frame.planes[0].strides[0], 37)
+            bytes_ = numpy.frombuffer(frame.tobytes(), "uint8")
+            stride = frame.planes[0].strides[0]
+            self.assertTrue(same(bytes_[: 23 * stride].reshape(23, stride)[:, :37].copy(), luma))
+
+    def test_shapes_of_formats(self):
+        for text, shape, dtype in [
+            ("video/x-raw,format=RGBA,width=5,height=3,framerate=1/1", (3, 5, 4), "uint8"),
+            ("video/x-raw,format=RGB,width=5,height=3,framerate=1/1", (3, 5, 3), "uint8"),
+            ("video/x-raw,format=GRAY8,width=5,height=3,framerate=1/1", (3, 5), "uint8"),
+            ("video/x-raw,format=GRAY16_LE,width=5,height=3,framerate=1/1", (3, 5), "uint16"),
+            ("video/x-raw,format=YUY2,width=6,height=3,framerate=1/1", (3, 6, 2), "uint8"),
+        ]:
+            ring = gpumap.Ring(2, caps=text)
+            frame = random_array(shape, dtype)
+            with ring.write() as slot:
+                self.assertEqual((slot.shape, slot.dtype), (shape, dtype), text)
+                slot.host[:] = frame
+            with ring.read() as got:
+                self.assertEqual((got.shape, got.dtype), (shape, dtype), text)
+                self.assertTrue(same(got.numpy(), frame))
+                self.assertEqual(len(got.planes), 1)
+
+    def test_samples(self):
+        ring = gpumap.Ring(2, caps="audio/x-raw,format=S16LE,channels=2,rate=48000,layout=interleaved", slot_bytes=400)
+        frame = random_array((100, 2), "int16")
+        with ring.write() as slot:
+            slot.host[:] = frame
+        with ring.read() as got:
+            self.assertTrue(same(got.numpy(), frame))
+
+    def test_caps_change(self):
+        ring = gpumap.Ring(4, slot_bytes=6000)
+        with ring.write():
+            pass
+        ring.set_caps("video/x-raw,format=GRAY8,width=12,height=5,framerate=0/1")
+        with ring.write() as slot:
+            self.assertEqual(slot.shape, (5, 12))
+        ring.set_caps("application/x-gpumap-array,dtype=(string)float32,shape=(string)\"3x7\"")
+        with ring.write() as slot:
+            self.assertEqual((slot.shape, slot.dtype), ((3, 7), "float32"))
+        ring.set_caps(None)
+        with ring.write() as slot:
+            self.assertEqual(slot.shape, (6000,))
+        shapes = []
+        for _ in range(4):
+            with ring.read() as got:
+                shapes.append((got.shape, got.dtype))
+        self.assertEqual(
+            shapes, [((6000,), "uint8"), ((5, 12), "uint8"), ((3, 7), "float32"), ((6000,), "uint8")]
+        )
+        with self.assertRaises(ValueError):
+            ring.set_caps("video/x-raw,(")
+
+
+class Sockets(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = Path(folder.name) / "ring"
+
+    def test_another_ring_reads_what_one_serves(self):
+        ring = gpumap.Ring(6, shape=(9, 31), dtype="float32")
+        with gpumap.serve(ring, self.path) as server:
+            with self.assertRaises(errors.InvalidArgument):
+                ring.read(0).__enter__()
+            with gpumap.connect(self.path, PATIENCE, leaky="no", name="test") as reader:
+                server.wait_for_client(PATIENCE)
+                self.assertEqual(server.info["clients"], 1)
+                self.assertTrue(reader.info["connected"])
+                for index in range(30):
+                    frame = random_array((9, 31), "float32")
+                    with ring.write(PATIENCE) as slot:
+                        slot.host[:] = frame
+                        slot.pts = index
+                    with reader.read(PATIENCE) as got:
+                        self.assertEqual((got.shape, got.dtype, got.pts), ((9, 31), "float32", index))
+                        self.assertTrue(same(got.numpy(), frame))
+                ring.end()
+                with self.assertRaises((EOFError, errors.Closed)):
+                    reader.read(PATIENCE).__enter__()
+        server.close()
+        with self.assertRaises(errors.InvalidArgument):
+            server.info
+
+    def test_nobody_serves(self):
+        with self.assertRaises(OSError):
+            gpumap.connect(self.path)
+        with self.assertRaises(errors.IOFailed):
+            gpumap.connect(self.path, 0.15)
+        with self.assertRaises(ValueError):
+            gpumap.connect(self.path, leaky="sometimes")
+        with self.assertRaises(TypeError):
+            gpumap.connect(7)
+        self.path.write_text("a file")
+        with self.assertRaises(errors.Error):
+            gpumap.serve(gpumap.Ring(4, 10), self.path)
+        self.assertEqual(self.path.read_text(), "a file")
+
+    def test_a_server_without_a_reader(self):
+        ring = gpumap.Ring(4, shape=10)
+        server = gpumap.serve(ring, os.fspath(self.path))
+        with self.assertRaises(TimeoutError):
+            server.wait_for_client(0.05)
+        for _ in range(20):
+            with ring.write(PATIENCE):
+                pass
+        server.close()
+        self.assertFalse(self.path.exists())
+
+
+class Kernels(unittest.TestCase):
+    def test_identity_of_a_buffer_and_of_a_slot(self):
+        frame = random_array((17, 40))
+        kernel = gpumap.Kernel(builtin="identity")
+        buffer = gpumap.empty((17, 40))
+        buffer.write(frame)
+        out = kernel(buffer)
+        self.assertTrue(same((buffer if out is None else out).numpy(), frame))
+        self.assertEqual(kernel.info["name"], "identity")
+
+    def test_a_kernel_of_a_file_with_parameters(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "add.comp"
+            source.write_text(KERNEL)
+            kernel = gpumap.Kernel(source, backend="vulkan", amount=3)
+            ring = gpumap.Ring(2, shape=(8, 64))
+            frame = RANDOM.integers(0, 200, (8, 64)).astype("uint8")
+            for amount in (3, 11):
+                kernel.set(amount=amount)
+                with ring.write() as slot:
+                    slot.write(frame)
+                with ring.read() as got:
+                    out = kernel(got)
+                self.assertEqual(out.shape, (8, 64))
+                self.assertTrue(same(out.numpy(), frame + numpy.uint8(amount)))
+                out.wait(PATIENCE)
+                self.assertTrue(same(numpy.from_dlpack(out), frame + numpy.uint8(amount)))
+            kernel.close()
+            kernel.close()
+            with self.assertRaises(errors.InvalidArgument):
+                kernel(out)
+            with self.assertRaises(errors.InvalidArgument):
+                gpumap.Kernel(source, backend="vulkan", nonsense=1)
+            source.write_text(KERNEL.replace("load_u8(", "load_amounts("))
+            with self.assertRaisesRegex(errors.CompileError, "load_amounts"):
+                gpumap.Kernel(source, backend="vulkan")
+
+    def test_convert_gives_a_picture(self):
+        kernel = gpumap.Kernel(builtin="convert")
+        ring = gpumap.Ring(2, caps="video/x-raw,format=GRAY8,width=16,height=6,framerate=1/1,colorimetry=1:1:0:0")
+        frame = random_array((6, 16))
+        with ring.write() as slot:
+            slot.host[:] = frame
+        with ring.read() as got:
+            out = kernel(got, out="video/x-raw,format=RGBA,width=16,height=6,framerate=1/1")
+        self.assertEqual((out.shape, out.dtype), ((6, 16, 4), "uint8"))
+        picture = out.numpy()
+        self.assertTrue((picture[..., 3] == 255).all())
+        self.assertTrue((picture[..., 0] == picture[..., 1]).all())
+
+    def test_results(self):
+        kernel = gpumap.Kernel(builtin="checksum")
+        frame = random_array(1000)
+        buffer = gpumap.empty(1000)
+        buffer.write(frame)
+        kernel(buffer)
+        first = kernel.result(PATIENCE)
+        kernel(buffer)
+        self.assertEqual(kernel.result(PATIENCE), first)
+        buffer.host[3] ^= 1
+        kernel(buffer)
+        self.assertNotEqual(kernel.result(PATIENCE), first)
+        self.assertEqual(kernel.info["frames"], 3)
+        with self.assertRaises(errors.InvalidArgument):
+            gpumap.Kernel(builtin="identity").result(0)
+
+    def test_what_a_kernel_does_not_take(self):
+        kernel = gpumap.Kernel(builtin="identity")
+        with self.assertRaises(TypeError):
+            kernel(numpy.zeros(10))
+        with gpumap.Ring(2, shape=10).write() as slot, self.assertRaises(ValueError):
+            kernel(slot)
+        both = {"file": "a.cu", "builtin": "identity"}
+        for keywords in ({}, both, {"builtin": "nonsense"}, {"file": "/nowhere.comp"}):
+            with self.assertRaises(gpumap.Error):
+                gpumap.Kernel(**keywords)
+
+
+KERNEL = """// gpumap: params amount:u32=1
+#version 460
+#include <gpumap.glsl>
+void main() {
+  const uint64_t from = frame.in_view.plane[0];
+  const uint64_t to = frame.out_view.plane[0];
+  for (uint64_t i = gpumap_thread(); i < frame.in_view.bytes; i += gpumap_thread_count()) {
+    store_u8(to + i, load_u8(from + i) + uint(frame.params[0]));
+  }
+}
+"""
+
+
+if __name__ == "__main__":
+    unittest.main()
