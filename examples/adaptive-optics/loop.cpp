@@ -266,6 +266,7 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   Options options;
   CLI::App app("Close a loop of adaptive optics through the GPU: pixels to measurements to modes to commands.");
+  app.set_version_flag("--version", "gpumap-adaptive-optics " GPUMAP_VERSION);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.add_option("--out", options.out, "Folder for the results")->check(CLI::ExistingDirectory);
   app.add_option("--kernel", options.kernel, "commands.cu or commands.comp")->check(CLI::ExistingFile)->required();

@@ -163,6 +163,7 @@ int main(int argc, char** argv) {
   std::filesystem::path kernel;
   int block_bytes = 65536;
   CLI::App app("Find the messages of aircraft in a radio recording, on the GPU.");
+  app.set_version_flag("--version", "gpumap-adsb " GPUMAP_VERSION);
   app.add_option("--out", out, "folder for messages.txt")->check(CLI::ExistingDirectory);
   app.add_option("--kernel", kernel, "adsb.cu or adsb.comp")->check(CLI::ExistingFile)->required();
   app.add_option("--block", block_bytes, "bytes that the kernel sees at once")->check(CLI::Range(2, 1 << 26));

@@ -2,6 +2,7 @@
 // gpumap-info: what this machine has, and what a user of it gets.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstddef>
 #include <exception>
 #include <gpumap/device.hpp>
@@ -37,6 +38,21 @@ std::string why_software(const gpumap::Inventory& inventory) {
     if (!device.software) return fmt::format("{} cannot be used: {}", device.name, device.reason);
   }
   return "Vulkan finds no GPU here";
+}
+
+bool runs(const gpumap::Inventory& inventory) {
+  try {
+    static_cast<void>(gpumap::select_device(inventory, "auto"));
+    return true;
+  } catch (const gpumap::Error&) {
+    return false;
+  }
+}
+
+/// NVRTC compiles for CUDA's devices: without one it is there for nothing.
+std::string nvrtc_of(const gpumap::Inventory& inventory) {
+  const bool has_cuda = std::ranges::any_of(inventory.devices, [](const auto& one) { return one.cuda_index >= 0; });
+  return has_cuda ? inventory.nvrtc : "not used: CUDA C++ kernels do not run here, for there is no CUDA device";
 }
 
 /// One sentence: which device `auto` takes, what that means for frames and kernels, and why.
@@ -76,7 +92,7 @@ void print_device(std::size_t index, const gpumap::DeviceInfo& device) {
 void print_table(const gpumap::Inventory& inventory) {
   fmt::print("gpumap {}\n\n", GPUMAP_VERSION);
   fmt::print("{:<8}{}\n{:<8}{}\n{:<8}{}\n", "Vulkan", inventory.vulkan, "CUDA", inventory.cuda, "NVRTC",
-             inventory.nvrtc);
+             nvrtc_of(inventory));
   for (std::size_t i = 0; i < inventory.devices.size(); ++i) print_device(i, inventory.devices[i]);
   fmt::print("\n{}\n", summarise(inventory));
 }
@@ -100,7 +116,7 @@ void print_json(const gpumap::Inventory& inventory) {
                        {"reason", device.reason}});
   }
   const nlohmann::ordered_json all{{"version", GPUMAP_VERSION},     {"vulkan", inventory.vulkan},
-                                   {"cuda", inventory.cuda},        {"nvrtc", inventory.nvrtc},
+                                   {"cuda", inventory.cuda},        {"nvrtc", nvrtc_of(inventory)},
                                    {"devices", std::move(devices)}, {"summary", summarise(inventory)}};
   // Names come from drivers: what is not UTF-8 must not end the program.
   fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
@@ -112,7 +128,8 @@ int main(int argc, char** argv) {
   CLI::App app{"List the GPUs of this machine and say what gpumap makes of them."};
   bool json = false;
   app.add_flag("--json", json, "print JSON");
-  app.footer(std::string(environment_help));
+  app.set_version_flag("--version", "gpumap-info " GPUMAP_VERSION);
+  app.footer("Ends with 1 where no pipeline can run.\n\n" + std::string(environment_help));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -121,7 +138,7 @@ int main(int argc, char** argv) {
   try {
     const auto inventory = gpumap::take_inventory();
     json ? print_json(inventory) : print_table(inventory);
-    return 0;
+    return runs(inventory) ? 0 : 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpumap-info: {}\n", gpumap::printable(error.what(), "\n\t"));
     return 1;

@@ -13,7 +13,9 @@
 namespace gpumap {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 DeviceInfo device(std::string name, DeviceAccess access, std::uint8_t first_uuid_byte, std::string pci = {}) {
   DeviceInfo info;
@@ -161,6 +163,11 @@ TEST(Info, SaysWhatToInstallWhereThereIsNoDriver) {
   EXPECT_THAT(text, HasSubstr("A pipeline here does not run"));
   const auto json = output_of(none + program + " --json 2>&1");
   EXPECT_THAT(json, HasSubstr("\"devices\": []"));
+  for (const char* option : {"", "--json"}) {
+    EXPECT_THAT(output_of(none + program + " " + option + " >/dev/null 2>&1; echo $?"), "1\n") << "no pipeline runs";
+  }
+  // What compiles kernels that nothing runs is not praised.
+  EXPECT_THAT(text, AllOf(HasSubstr("CUDA C++ kernels do not run here"), Not(HasSubstr("compile at run time"))));
 }
 
 TEST(Info, EndsWithWhatAUserGets) {
@@ -177,6 +184,8 @@ TEST(Info, EndsWithWhatAUserGets) {
     EXPECT_THAT(json, HasSubstr("\"transport\": \"" + access + '"'));
   }
   EXPECT_THAT(output_of(std::string(program) + " --help"), HasSubstr("GPUMAP_WINDOW_LIMIT"));
+  EXPECT_THAT(output_of(std::string(program) + " >/dev/null; echo $?"), "0\n");
+  EXPECT_THAT(output_of(std::string(program) + " --version"), "gpumap-info " GPUMAP_VERSION "\n");
 }
 
 }  // namespace

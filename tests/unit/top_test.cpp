@@ -318,14 +318,20 @@ TEST(Top, AKilledServerIsGoneUnlessItIsNamed) {
   server.signal(SIGKILL);
   server.wait();
   EXPECT_TRUE(ring_of(look(""), path).is_null());
-  EXPECT_EQ(ring_of(look(path), path).at("trouble"), "Connection refused");
-  EXPECT_THAT(run("--once --interval 0.1 " + path).text, HasSubstr("no figures: Connection refused"));
+  EXPECT_EQ(ring_of(json::parse(run("--json --interval 0.3 " + path).text), path).at("trouble"), "Connection refused");
+  for (const char* const options : {"--once", "--json", "--once --json"}) {
+    const Said said = run(std::string(options) + " --interval 0.1 " + path);
+    EXPECT_THAT(said.text, HasSubstr("Connection refused"));
+    EXPECT_EQ(said.status, 1) << options;
+  }
+  EXPECT_EQ(run("--once --interval 0.1").status, 0) << "nothing was named";
 }
 
 TEST(Top, WhatItIsAskedWronglyItSays) {
   EXPECT_NE(run("--interval 0").status, 0);
   EXPECT_NE(shell("timeout 20 " + program() + " --once --interval nan 2>&1").status % 124, 0) << "124: it never ends";
   EXPECT_NE(run("--nonsense").status, 0);
+  EXPECT_EQ(run("--version").text, "gpumap-top " GPUMAP_VERSION "\n");
   const Said help = run("--help");
   EXPECT_EQ(help.status, 0);
   for (const char* const word : {"--interval", "--once", "--json", "LATENCY", "MISSED", "UNSEEN"}) {

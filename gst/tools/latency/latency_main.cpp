@@ -298,6 +298,7 @@ int draw(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App app{latency::description};
+  app.set_version_flag("--version", "gpumap-latency " GPUMAP_VERSION);
   latency::Options options;
   latency::add_options(app, options);
   try {

@@ -179,6 +179,7 @@ int main(int argc, char** argv) {
   CLI::App app{
       "Bytes and frames into GPU memory: bandwidth, set-up, time to the end of a kernel, against what people "
       "use today"};
+  app.set_version_flag("--version", "gpumap-bench " GPUMAP_VERSION);
   bench::Options options;
   app.add_option("mode", options.modes, "What to measure; all without")->check(CLI::IsMember(bench::mode_names()));
   app.add_option("--device", options.device, "GPU: auto, an index, a UUID or a PCI address");

@@ -71,7 +71,8 @@ bool print(const std::string& text) {
   throw Error(ErrorCode::io, fmt::format("standard output takes no more: {}", std::strerror(errno)));
 }
 
-void run(const Options& options) {
+/// False: a socket that was named has no server, or none that this user may ask.
+[[nodiscard]] bool run(const Options& options) {
   const auto interval = std::chrono::duration_cast<nanoseconds>(duration<double>(options.interval_s));
   std::vector<LinkSight> before = look(options);
   for (Deadline next = Clock::now() + interval;; next = std::max<Deadline>(next + interval, Clock::now())) {
@@ -82,9 +83,12 @@ void run(const Options& options) {
     if (options.json) {
       print(top::to_json(rows, options.interval_s));
     } else if (!print(page(rows, options) + (options.once ? "" : "\n"))) {
-      return;
+      return true;
     }
-    if (options.json || options.once) return;
+    if (options.json || options.once) {
+      return options.paths.empty() ||
+             std::ranges::all_of(rows, [](const top::RingRow& row) { return row.now.report.has_value(); });
+    }
   }
 }
 
@@ -102,8 +106,10 @@ int main(int argc, char** argv) {
         return std::string(std::isnan(std::strtod(text.c_str(), nullptr)) ? "that is no number" : "");
       })
       ->capture_default_str();
-  app.add_flag("--once", options.once, "print one table, after one interval, and end");
+  app.add_flag("--once", options.once,
+               "print one table, after one interval, and end: with 1 where a socket that was named has no server");
   app.add_flag("--json", options.json, "the same as JSON");
+  app.set_version_flag("--version", "gpumap-top " GPUMAP_VERSION);
   app.footer(footer);
   try {
     app.parse(argc, argv);
@@ -111,8 +117,7 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
-    run(options);
-    return 0;
+    return run(options) ? 0 : 1;
   } catch (const std::exception& error) {
     // fmt's throws where that cannot be written either
     std::fprintf(stderr, "gpumap-top: %s\n", gpumap::printable(error.what(), "\n\t").c_str());
