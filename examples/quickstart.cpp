@@ -300,6 +300,7 @@ int main(int argc, char** argv) {
   std::filesystem::path recording;
   int frames = 300;
   CLI::App app("Run three pipelines through gpumapsink, gpumapsrc and gpumapkernel, and time them.");
+  app.set_version_flag("--version", "gpumap-quickstart " GPUMAP_VERSION);
   app.add_option("--out", out, "folder for the results")->check(CLI::ExistingDirectory);
   app.add_option("--photo", photo, "a JPEG or PNG; a generated picture when absent")->check(CLI::ExistingFile);
   app.add_option("--iq", recording, "unsigned 8-bit I and Q at 2 MS/s; a generated signal when absent")
@@ -314,7 +315,8 @@ int main(int argc, char** argv) {
                                   ? "videotestsrc num-buffers=1 pattern=zone-plate ! video/x-raw,width=1920,height=1080"
                                   : fmt::format("filesrc location=\"{}\" ! {}", photo.string(), photo_decoder(photo));
   const std::string signal = recording.empty()
-                                 ? "audiotestsrc wave=ticks num-buffers=16 samplesperbuffer=32768 ! "
+                                 ? "audiotestsrc wave=ticks num-buffers=16 samplesperbuffer=32768 freq=150 "
+                                   "tick-interval=40000000 sine-periods-per-tick=5 apply-tick-ramp=true ! "
                                    "audio/x-raw,format=U8,rate=2000000,channels=2,layout=interleaved"
                                  : fmt::format(
                                        "filesrc location=\"{}\" blocksize=65536 ! rawaudioparse use-sink-caps=false "

@@ -171,7 +171,7 @@ def a_copied_checkout_builds_its_own_sources():
 
 
 def another_meson_is_no_end():
-    # What the folder says of itself; the folder of another Meson also has data that this one cannot read.
+    # As the folder of another Meson says it, which also has data that this one cannot read.
     for folder, command in ("build", ["examples/quickstart"]), ("build-test", ["tests/run", "jitter"]):
         info = CHECKOUT / folder / "meson-info/meson-info.json"
         said = json.loads(info.read_text())
