@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -15,7 +16,13 @@
 namespace gpumap {
 
 KernelFault::KernelFault(const std::string& kernel, const Error& cause)
-    : Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, cause.what())) {}
+    : Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, cause.what()), cause.where()) {}
+
+const char* to_string(ErrorCode code) noexcept {
+  constexpr std::array names{"no_driver",   "no_device", "no_memory", "not_supported", "invalid",   "compile",
+                             "device_lost", "io",        "not_found", "open_read",     "open_write"};
+  return names.at(static_cast<std::size_t>(code));
+}
 
 Error no_thread(const char* purpose, const std::error_code& cause) {
   std::error_code unknown;

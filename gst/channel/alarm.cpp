@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "gst/channel/alarm.hpp"
 
+#include <memory>
 #include <utility>
+
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
@@ -27,6 +30,17 @@ void Alarm::set(GstClockTime after, std::function<void(guint64)> ring) {
         return TRUE;
       },
       new Call{std::move(ring), ++number_}, [](gpointer data) { delete static_cast<Call*>(data); });
+}
+
+void Alarm::set(GstClockTime after, GstElement* element, std::function<void(GstElement*)> ring) {
+  const std::shared_ptr<GWeakRef> weak(new GWeakRef, [](GWeakRef* ref) {
+    g_weak_ref_clear(ref);
+    delete ref;
+  });
+  g_weak_ref_init(weak.get(), element);
+  set(after, [weak, ring = std::move(ring)](guint64 /*number*/) {
+    if (const Ptr<GstElement> there{static_cast<GstElement*>(g_weak_ref_get(weak.get()))}) ring(there.get());
+  });
 }
 
 void Alarm::stop() {

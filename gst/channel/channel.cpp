@@ -133,6 +133,7 @@ bool Channel::attach_sink(GstElement* sink, std::string& holder) {
     end_of_keeping_.stop();
     if (delivered_.ended()) forget_delivered();  // caps hold only on the pad that received them
     if (src_ == nullptr) drop_all_locked(false);
+    ended_unmet_ = false;
   }
   return true;
 }
@@ -186,6 +187,7 @@ bool Channel::attach_src(GstElement* src, GstPad* pad, EventHandler on_event, st
   interrupted_ = false;
   if (current_) current_->ring().set_consumer_flushing(false);
   flow_ = GST_FLOW_OK;
+  ended_unmet_ = false;
   // The stream's state that an earlier src took comes first again. After EOS only events that still hold when the next
   // stream begins do.
   owed_ = delivered_.ended();
@@ -377,6 +379,15 @@ bool Channel::end_stall(Deadline since) const {
     end_stall = far_slots_.end_stall;
   }
   return end_stall && end_stall(since);
+}
+
+std::string Channel::who_stalls() const {
+  std::function<std::string()> who_stalls;
+  {
+    const std::lock_guard lock(mutex_);
+    who_stalls = far_slots_.who_stalls;
+  }
+  return who_stalls ? who_stalls() : std::string();
 }
 
 bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) {

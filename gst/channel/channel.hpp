@@ -131,6 +131,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
     return flow != GST_FLOW_OK && flow != GST_FLOW_NOT_LINKED && !enough_.load(std::memory_order_relaxed);
   }
 
+  /// The application ends the sink's pipeline, and no src has come: from here on its frames are dropped, so that
+  /// upstream comes to its end. Until a src or another sink comes.
+  void end_unmet() noexcept { ended_unmet_ = true; }
+  [[nodiscard]] bool has_ended_unmet() const noexcept { return ended_unmet_.load(std::memory_order_relaxed); }
+
   void set_far_sink(std::shared_ptr<FarSink> far);
   [[nodiscard]] std::shared_ptr<FarSink> far_sink() const;
   /// Receives events that overtake the queue while no src is attached; null: they are dropped.
@@ -140,11 +145,14 @@ class Channel : public std::enable_shared_from_this<Channel> {
     std::function<bool()> make_room;  ///< drops the oldest frame that no client has taken
     std::function<bool(Deadline since)>
         end_stall;  ///< disconnects clients that hold slots, if none was free since then
+    /// For a message: which client holds the oldest frame, and its remedy; empty: none does.
+    std::function<std::string()> who_stalls;
   };
   void set_far_slots(FarSlots far);  ///< with empty functions: there are no such slots
   /// False: there are no such calls, or no slot was freed.
   [[nodiscard]] bool make_room() const;
   [[nodiscard]] bool end_stall(Deadline since) const;
+  [[nodiscard]] std::string who_stalls() const;  ///< empty, too, where there are no such calls
 
   /// Each side says when it starts and stops playing: its base time is valid only in between.
   void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
@@ -275,6 +283,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::shared_ptr<LatencyLog> log_;
   std::atomic<GstFlowReturn> flow_{GST_FLOW_OK};
   std::atomic<bool> enough_{false};  ///< flow_ holds for this stream only
+  std::atomic<bool> ended_unmet_{false};
   std::atomic<bool> sink_playing_{false}, src_playing_{false};
   std::function<void()> when_src_waits_;
   std::atomic<bool> tells_waiting_{false};

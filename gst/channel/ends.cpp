@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: MIT
 #include "gst/channel/ends.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <functional>
 #include <mutex>
+#include <set>
 #include <vector>
 
+#include "gpumap/printable.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
@@ -151,6 +156,30 @@ GstPad* pad_of_sole_sink(GstElement* src, const std::string& channel, const std:
   });
   narrow_to_bin(src, sinks);
   return sinks.size() == 1 ? gst_element_get_static_pad(sinks.front().get(), "sink") : nullptr;
+}
+
+std::string ends_here(End kind) {
+  constexpr std::size_t most = 5;
+  const char* const name = kind == End::sink ? "gpumapsink" : "gpumapsrc";
+  std::set<std::string> found;
+  for (const Ptr<GstElement>& end : living(kind, [](GstElement*) { return true; })) {
+    const Address address = address_of(end.get());
+    found.insert(address.socket_path.empty() ? fmt::format("channel=\"{}\"", printable(address.channel))
+                                             : fmt::format("socket-path={}", printable(address.socket_path)));
+  }
+  if (found.empty()) return fmt::format("this process has no {}", name);
+  const auto last = found.size() > most ? std::next(found.begin(), most) : found.end();
+  return fmt::format("this process has {} {}{}", name, fmt::join(found.begin(), last, ", "),
+                     last != found.end() ? ", ..." : "");
+}
+
+void end_unmet_sinks(GstEvent* event, GstElement* src) {
+  for (const Ptr<GstElement>& sink : living(End::sink, [&](GstElement* sink) {
+         return is_sent_to_both(event, src, sink) && address_of(sink).socket_path.empty();
+       })) {
+    const auto channel = last_channel_of(sink.get());
+    if (channel && !is_taken(End::src, *channel)) channel->end_unmet();
+  }
 }
 
 bool is_among_others(GstElement* sink) {

@@ -27,6 +27,15 @@ void forget_end(GstElement* element);         ///< when the element is finalized
 /// none, or more than one. With a `socket_path` the channel's name does not count, on either side.
 [[nodiscard]] GstPad* pad_of_sole_sink(GstElement* src, const std::string& channel, const std::string& socket_path);
 
+/// For a message to an end that has met no other: which ends of this kind the process has, such as `this process has
+/// gpumapsink channel="a"`.
+[[nodiscard]] std::string ends_here(End kind);
+
+/// An application ends the pipeline of `src` by `event`, which the calling thread handles: gpumapsinks of that pipeline
+/// that have met no gpumapsrc drop their frames from here on. They would wait for one, and the thread that ends their
+/// upstream for them.
+void end_unmet_sinks(GstEvent* event, GstElement* src);
+
 /// Whether the pipeline of `sink`, a gpumapsink, has other gpumapsinks.
 [[nodiscard]] bool is_among_others(GstElement* sink);
 

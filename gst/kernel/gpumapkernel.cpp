@@ -99,6 +99,7 @@ namespace {
 
 gboolean start(GstBaseTransform* trans) {
   KernelState& state = state_of(trans);
+  gpumap::gst::forget_errors(GST_ELEMENT_CAST(trans));
   state.caps_refused = false;
   state.shortfall_told = false;
   state.risk_told = false;
@@ -106,11 +107,13 @@ gboolean start(GstBaseTransform* trans) {
   state.lost_one = false;
   state.dropped = state.dropped_by_kernel = 0;
   try {
+    const std::string unknown = state.parameters.unknown_children(GST_ELEMENT_CAST(trans));
+    if (!unknown.empty()) gpumap::gst::post_warning(GST_ELEMENT_CAST(trans), unknown, GST_RESOURCE_ERROR_SETTINGS);
     auto settings = gpumap::gst::settings_of(trans);
     settings.params = state.parameters.over(settings.params);
     gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(settings));
   } catch (const std::exception& error) {
-    gpumap::gst::post_error(GST_ELEMENT_CAST(trans), error);
+    gpumap::gst::post_error_once(GST_ELEMENT_CAST(trans), error);
     return FALSE;
   }
   return TRUE;

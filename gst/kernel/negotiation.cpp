@@ -103,7 +103,7 @@ gboolean set_caps(GstBaseTransform* trans, GstCaps* in, GstCaps* out) {
       gst_element_post_message(GST_ELEMENT_CAST(trans), gst_message_new_latency(GST_OBJECT_CAST(trans)));
     }
   } catch (const std::exception& error) {
-    post_error(GST_ELEMENT_CAST(trans), error);
+    post_error_once(GST_ELEMENT_CAST(trans), error);
     state_of(trans).caps_refused = true;
     return FALSE;
   }

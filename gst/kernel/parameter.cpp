@@ -2,6 +2,7 @@
 #include "gst/kernel/parameter.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -10,6 +11,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/printable.hpp"
 #include "gst/kernel/kernel_element.hpp"
 #include "gst/property_table.hpp"
 
@@ -189,7 +191,12 @@ GObject* KernelParameters::child(GstElement* element, const std::string& name) {
   try {
     const auto known = parameters_of(settings_of(element));
     const DeclaredParameter* parameter = known ? parameter_of(*known, name) : nullptr;
-    if (known && parameter == nullptr) return nullptr;
+    if (known && parameter == nullptr) {
+      // A later `location` may have it: gst-launch-1.0 then sets what was asked for.
+      const std::lock_guard lock(mutex_);
+      if (missed_.size() < GPUMAP_MAX_PARAMS) missed_.insert(name);
+      return nullptr;
+    }
     whole = parameter != nullptr && is_whole(*parameter);
   } catch (const Error&) {
     return nullptr;  // what is wrong with the file is said where the kernel starts
@@ -213,6 +220,9 @@ void KernelParameters::adopt(GstElement* element) {
     });
     std::move(first_gone, children_.end(), std::back_inserter(gone));
     children_.erase(first_gone, children_.end());
+    for (const auto& one : gone) {
+      if (one->value()) missed_.insert(one->name);
+    }
   }
   for (const auto& one : gone) {
     gst_child_proxy_child_removed(GST_CHILD_PROXY(element), G_OBJECT(one->object), one->name.c_str());
@@ -224,6 +234,24 @@ void KernelParameters::adopt(GstElement* element) {
       g_object_unref(find_or_add(element, name, is_whole(parameter)));
     }
   }
+}
+
+std::string KernelParameters::unknown_children(GstElement* element) {
+  const auto known = parameters_of(settings_of(element));
+  if (!known) return {};
+  std::set<std::string> missed;
+  {
+    const std::lock_guard lock(mutex_);
+    missed.swap(missed_);
+  }
+  std::erase_if(missed, [&](const std::string& name) { return parameter_of(*known, name) != nullptr; });
+  if (missed.empty()) return {};
+  std::vector<std::string> names;
+  names.reserve(known->size());
+  for (const DeclaredParameter& parameter : *known) names.push_back(parameter.name);
+  return fmt::format("{}::value has no effect: the kernel has {}",
+                     printable(fmt::format("{}", fmt::join(missed, ", "))),
+                     names.empty() ? "no parameters" : fmt::format("the parameters {}", fmt::join(names, ", ")));
 }
 
 GObject* KernelParameters::child(guint index) const {

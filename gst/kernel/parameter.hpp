@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,10 @@ class KernelParameters {
   [[nodiscard]] GObject* child(guint index) const;
   [[nodiscard]] guint count() const;
 
+  /// For a warning at the start: which children were asked for, or set, that the kernel of `element` does not have, and
+  /// what it has. Empty: none.
+  [[nodiscard]] std::string unknown_children(GstElement* element);
+
   /// Bring controlled values to stream time `time`; then true where any value differs from those of the last call.
   [[nodiscard]] bool changed(GstClockTime time);
   /// `params` with the children's values in place of, or beside, what it says. Throws Error(invalid).
@@ -44,6 +49,7 @@ class KernelParameters {
   GObject* find_or_add(GstElement* element, const std::string& name, bool whole);
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<Child>> children_;
+  std::set<std::string> missed_;  ///< that were asked for while the kernel had no such parameter, or went with a value
 };
 
 }  // namespace gpumap::gst

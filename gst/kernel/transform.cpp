@@ -184,7 +184,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
       post_results(trans, *runner);
     }
   } catch (const std::exception& error) {
-    post_error(GST_ELEMENT_CAST(trans), error);
+    post_error_once(GST_ELEMENT_CAST(trans), error);
     flow = GST_FLOW_ERROR;
   }
   gst_buffer_unref(in);
@@ -197,7 +197,7 @@ void telling(GstBaseTransform* trans, Call&& call) {
   try {
     call();
   } catch (const std::exception& error) {
-    post_error(GST_ELEMENT_CAST(trans), error);
+    post_error_once(GST_ELEMENT_CAST(trans), error);
   }
 }
 
@@ -213,7 +213,10 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if ((gst_event_type_get_flags(GST_EVENT_TYPE(event)) & GST_EVENT_TYPE_SERIALIZED) != 0) {
       telling(trans, [&] {
         // A fault in the last frames' kernels shows only when someone waits for them; so do their results.
-        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) runner->drain();
+        if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) {
+          runner->drain();
+          g_object_notify(G_OBJECT(trans), "stats");
+        }
         runner->collect_results();
         post_results(trans, *runner);
       });

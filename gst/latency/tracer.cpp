@@ -178,6 +178,12 @@ Followed* follow(const gchar* params) {
         g_printerr("gpumaplatency: interval is a number of milliseconds, 0 for the end only: taking %u\n", interval_ms);
       }
       if (const gchar* name = gst_structure_get_string(given, "channel")) channel = name;
+      for (gint i = 0; i < gst_structure_n_fields(given); ++i) {
+        const std::string_view field = gst_structure_nth_field_name(given, static_cast<guint>(i));
+        if (field == "interval" || field == "channel") continue;
+        g_printerr("gpumaplatency: there is no parameter \"%s\", which has no effect: there are interval and channel\n",
+                   message_of(field).c_str());
+      }
       gst_structure_free(given);
     }
   }

@@ -37,7 +37,7 @@ constexpr auto patience_for_query = 500ms;
 constexpr auto patience_for_seek = 5s;
 constexpr std::chrono::nanoseconds patience_for_successor = 5s;
 /// A server that starts makes its socket, and gives others access, in less time.
-constexpr std::chrono::nanoseconds patience_for_obstacle = 2s;
+constexpr std::chrono::nanoseconds patience_for_server = 2s;
 
 /// Rings that a src has not come to. A producer that continues with another ring is followed without waiting for it.
 constexpr std::size_t max_rings = 4;
@@ -431,17 +431,28 @@ void Inlet::lose(const std::string& why) {
   push(gst_event_new_eos());
 }
 
-/// As LinkConsumer::connect(). Posts a warning, once, when a connection cannot succeed.
+/// As LinkConsumer::connect(). Posts a warning, once for each producer, when there is none to connect to.
 std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
-  if (options.patience > patience_for_obstacle && !std::exchange(looked_, true)) {
+  if (options.patience > patience_for_server && !std::exchange(told_wait_, true)) {
     LinkConsumerOptions first = options;
-    first.patience = patience_for_obstacle;
+    first.patience = patience_for_server;
+    std::string why;
     try {
       return LinkConsumer::connect(std::move(first));
     } catch (const Error& error) {
-      if (error.code() != ErrorCode::io || stopping_) throw;
+      const bool refused = told_full_ && settings_.on_lost == OnLost::error;
+      if (error.code() != ErrorCode::io || stopping_ || refused) throw;
+      why = error.cause();
     }
-    if (const std::string obstacle = obstacle_at(settings_.path); !obstacle.empty()) post_warning(src_, obstacle);
+    const std::string obstacle = obstacle_at(settings_.path);
+    if (!told_full_) {
+      post_warning(src_,
+                   !obstacle.empty() ? obstacle
+                                     : fmt::format("gpumapsrc waits: {}: start a gpumapsink with this socket-path, or "
+                                                   "see what became of its process",
+                                                   why),
+                   GST_RESOURCE_ERROR_NOT_FOUND);
+    }
   }
   return LinkConsumer::connect(std::move(options));
 }
@@ -465,14 +476,19 @@ void Inlet::run() {
       options.cancel = &stopping_;
       options.on_full = [this](const std::string& why) {
         if (std::exchange(told_full_, true)) return;
+        if (settings_.on_lost == OnLost::error) {
+          throw Error(ErrorCode::io, fmt::format("no place at socket-path {}: {}", printable(settings_.path), why));
+        }
         post_warning(src_,
-                     fmt::format("gpumapsrc waits for a place at socket-path {}: {}", printable(settings_.path), why));
+                     fmt::format("gpumapsrc waits for a place at socket-path {}: {}", printable(settings_.path), why),
+                     GST_RESOURCE_ERROR_BUSY);
       };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
       follows = true;
       again = follow(consumer);
       follows = false;
+      told_wait_ = told_full_ = moved_;
       far_->connect(nullptr);
     }
     lose(why_);

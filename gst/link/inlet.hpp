@@ -78,7 +78,7 @@ class Inlet {
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
   bool moved_ = false;      ///< the producer continues with another ring
-  bool looked_ = false;     ///< obstacle_at() was asked
+  bool told_wait_ = false;  ///< the warning that no producer is there was posted
   bool told_full_ = false;  ///< the warning that the producer has no place was posted
   /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;

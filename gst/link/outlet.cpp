@@ -13,6 +13,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/latency.hpp"
+#include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "gst/channel/frame_origin.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -114,7 +115,27 @@ void Outlet::open_door() {
   far.end_stall = [by_server](Deadline since) {
     return by_server([since](LinkServer& server) { return server.end_stall(since); });
   };
+  far.who_stalls = [door = door_] {
+    const std::shared_lock inside(door->mutex);
+    return door->outlet != nullptr ? door->outlet->who_stalls() : std::string();
+  };
   channel_->set_far_slots(std::move(far));
+}
+
+std::string Outlet::who_stalls() {
+  const auto server = this->server();
+  if (settings_.wait_for_connection && (!server || server->clients().empty())) {
+    return "no client is connected, and wait-for-connection holds frames back: start one, or leave that out";
+  }
+  const auto client = server ? server->who_stalls() : std::nullopt;
+  if (!client) return {};
+  const char* const leaky = client->leak == LinkLeak::no       ? "no"
+                            : client->leak == LinkLeak::oldest ? "oldest"
+                                                               : "newest";
+  return fmt::format(
+      "client \"{}\" (process {}, leaky={}) keeps the oldest frame: let it run on, give its gpumapsrc "
+      "leaky=oldest, or set stall-limit here, which disconnects it",
+      printable(client->name), client->pid, leaky);
 }
 
 void Outlet::close_door() {

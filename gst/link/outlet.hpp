@@ -58,6 +58,7 @@ class Outlet {
     LinkClient client;
     guint number = 0;
   };
+  [[nodiscard]] std::string who_stalls();
   void open_door();
   void close_door();
   void run();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"
@@ -88,6 +89,7 @@ void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::s
   slow_slots_.reset();
   hoards_ = false;
   lonely_told_ = false;
+  stall_told_.clear();
   hole_ = false;
   no_slot_since_ns_ = 0;
   slots_limit_ = max_slots;
@@ -118,6 +120,29 @@ SinkCore::Counters SinkCore::counters() const {
   sum.waits += now.producer_waits;
   sum.published += now.published;
   return sum;
+}
+
+std::uint64_t SinkCore::given_up() const {
+  const std::lock_guard lock(mutex_);
+  if (!session_ || session_->settings.when_full == WhenFull::block) return 0;
+  return drops_ + counters().drops;
+}
+
+std::string SinkCore::summary() const {
+  const std::uint64_t copied = copied_;
+  const std::uint64_t in_place = zero_copy_;
+  const bool reads = maps_->cpu_reads > 0;
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t drops = drops_ + counters().drops;
+  if (copied + in_place + drops == 0) return {};
+  std::string why;
+  if (copied > 0) {
+    why = reads     ? " (upstream reads what it writes)"
+          : hoards_ ? " (upstream keeps too many slots: more slots avoid that)"
+                    : " (upstream brings memory of its own)";
+  }
+  return fmt::format("{} frames: {} written in place, {} copied{}, {} dropped; transport {}", frames_.load(), in_place,
+                     copied, why, drops, transport_ ? to_string(*transport_) : "auto");
 }
 
 std::shared_ptr<const SinkCore::Session> SinkCore::session() const {
@@ -171,10 +196,13 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
     if (this->channel_ring().get() != &channel_ring || is_outgrown(session, channel_ring.ring())) return std::nullopt;
     if (stopped()) return RingStatus::timeout;
-    if (session.channel->downstream_flow() != GST_FLOW_OK) return RingStatus::closed;
+    if (session.channel->downstream_flow() != GST_FLOW_OK || session.channel->has_ended_unmet()) {
+      return RingStatus::closed;
+    }
     quiet = rendering_ > own ? 0 : quiet + 1;
     if (waits_for_itself(channel_ring.ring(), quiet)) return RingStatus::full;
-    if (slice == lonely_slices) tell_of_loneliness(session, channel_ring.ring());
+    if (slice == lonely_slices) tell_who_stalls();
+    if (slice == lonely_slices) tell_if_alone(fmt::format("all {} slots are full, and ", channel_ring.ring().slots()));
   }
 }
 
@@ -186,19 +214,33 @@ bool SinkCore::end_stall(const Session& session) {
   return session.channel->end_stall(Deadline(std::chrono::nanoseconds(since)));
 }
 
-void SinkCore::tell_of_loneliness(const Session& session, const Ring& ring) {
-  if (lonely_told_ || !session.channel->sink_playing() || !session.settings.socket_path.empty()) return;
-  GstElement* src = session.channel->src();
-  GstElement* sink = session.channel->sink();
-  if (src == nullptr && sink != nullptr) {
-    lonely_told_ = true;
-    post_warning(sink,
-                 fmt::format("all {} slots are full, and no gpumapsrc is there to take a frame from channel \"{}\": "
-                             "start one in this process with the same channel, or set leaky=oldest",
-                             ring.slots(), session.channel->name()));
+void SinkCore::tell_if_alone(const std::string& why) {
+  const auto session = this->session();
+  if (!session || !session->settings.socket_path.empty()) return;
+  const Ptr<GstElement> src(session->channel->src());
+  const Ptr<GstElement> sink(session->channel->sink());
+  if (src || !sink || lonely_told_.exchange(true)) return;
+  post_warning(sink.get(),
+               fmt::format("{}no gpumapsrc is there to take a frame from channel \"{}\"; {}: start one in this process "
+                           "with the same channel, or set leaky=oldest",
+                           why, printable(session->channel->name()), ends_here(End::src)),
+               GST_RESOURCE_ERROR_NOT_FOUND);
+}
+
+void SinkCore::tell_who_stalls() {
+  const auto session = this->session();
+  if (!session || session->settings.socket_path.empty()) return;
+  const std::string who = session->channel->who_stalls();
+  {
+    const std::lock_guard lock(mutex_);
+    if (who.empty() || std::exchange(stall_told_, who) == who) return;
   }
-  gst_clear_object(&src);
-  gst_clear_object(&sink);
+  const Ptr<GstElement> sink(session->channel->sink());
+  if (!sink) return;
+  post_warning(sink.get(),
+               fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
+                           printable(session->settings.socket_path), who),
+               GST_RESOURCE_ERROR_BUSY);
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,

@@ -91,12 +91,21 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   void mark_hole() noexcept { hole_ = true; }
   /// Frames' ways are followed.
   [[nodiscard]] bool stamping() const noexcept { return stamping_.load(std::memory_order_relaxed); }
+  /// Frames that were given up because the ring was full, since the start; 0 where none is.
+  [[nodiscard]] std::uint64_t given_up() const;
+  [[nodiscard]] std::uint64_t sent() const noexcept { return frames_.load(std::memory_order_relaxed); }
+  /// What became of the frames since the start, in a sentence; empty: there were none.
+  [[nodiscard]] std::string summary() const;
   /// Frames that found no slot, since the start.
   [[nodiscard]] const std::atomic<std::uint64_t>& dropped() const noexcept { return drops_; }
 
   /// What was waited before counts for no stall.
   void begin_to_play() noexcept { no_slot_since_ns_ = 0; }
   void set_flushing(bool flushing);
+  /// Posts a warning, once a start, where no gpumapsrc is there to take a frame: `why` that matters now.
+  void tell_if_alone(const std::string& why);
+  /// Posts a warning where a client of the socket keeps this element waiting; once for each client in a row.
+  void tell_who_stalls();
   /// Post the error as the element's, from wherever it was met.
   void report(const std::exception& error) const;
   void set_upstream(Upstream upstream) noexcept { upstream_ = upstream; }
@@ -147,7 +156,6 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
   void watch_upstream(const Session& session, FrameMemory& bytes);
-  void tell_of_loneliness(const Session& session, const Ring& ring);
   void join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);
   /// Nothing: there is another ring now, or there should be. `own`: how many frames the caller is rendering.
   [[nodiscard]] std::optional<RingStatus> wait_for_slot(const Session& session, ChannelRing& channel_ring,
@@ -171,6 +179,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   SlowSlots slow_slots_;
   SlotCopier copier_;
   std::atomic<bool> lonely_told_{false};
+  std::string stall_told_;           ///< under mutex_
   std::atomic<bool> hoards_{false};  ///< upstream kept slots and wanted more than there were
   std::atomic<int> rendering_{0};
   std::atomic<bool> hole_{false};                  ///< frames are missing before the next one

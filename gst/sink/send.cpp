@@ -79,6 +79,7 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   const Channel& channel = *session->channel;
   const GstFlowReturn downstream = channel.downstream_flow();
   if (downstream != GST_FLOW_OK) return downstream;
+  if (channel.has_ended_unmet()) return GST_FLOW_OK;
 
   const std::size_t bytes = gst_buffer_get_size(buffer);
   if (current && gst_buffer_n_memory(buffer) == 1) {
@@ -142,6 +143,7 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
       if (session->log) session->log->add_dropped(1);
       return GST_FLOW_OK;
     case RingStatus::closed:
+      if (channel.has_ended_unmet()) return GST_FLOW_OK;
       return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
     default:
       return GST_FLOW_FLUSHING;

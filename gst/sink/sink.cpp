@@ -125,6 +125,7 @@ gboolean base_event(GstBaseSink* sink, GstEvent* event) {
 }
 
 GstEvent* start_among_others(GstElement* sink, GstEvent* start);
+void tell_summary(GstElement* element, SinkState& state);
 
 /// Of a frame, before there is one: a ring that is too small for it would be followed by another at once.
 std::size_t likely_bytes(const GstCaps* caps) {
@@ -214,6 +215,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
       return FALSE;
     }
     state.frames.preroll().leave_to_base();
+    tell_summary(GST_ELEMENT_CAST(sink), state);
   }
   if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && !state.frames.preroll().is_done()) state.frames.preroll_with_nothing();
   if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && state.frames.preroll().is_done() && !state.frames.preroll().plays()) {
@@ -329,7 +331,11 @@ void start(GstElement* element, SinkState& state) {
   // First: it may be somebody else's. A client that connects before there is a frame waits there.
   auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path, mode);
   state.core->start(element, settings);
-  if (!address) return;
+  if (!address) {
+    gpumap::gst::warn_of_idle_properties(
+        element, {"allowed-users", "socket-mode", "wait-for-connection", "stall-limit", "upstream-events"});
+    return;
+  }
   try {
     state.outlet = std::make_unique<Outlet>(
         element, state.core->channel(),
@@ -346,23 +352,38 @@ void start(GstElement* element, SinkState& state) {
 /// As any sink that is added to a pipeline that plays, this one takes it to PAUSED until it has a frame. Where none
 /// comes, nothing else would say why the pipeline does not come back.
 void watch_for_frame(GstElement* element, SinkState& state) {
-  const std::shared_ptr<GWeakRef> weak(new GWeakRef, [](GWeakRef* ref) {
-    g_weak_ref_clear(ref);
-    delete ref;
-  });
-  g_weak_ref_init(weak.get(), element);
-  state.no_frame.set(patience_for_frame, [weak](guint64 /*number*/) {
-    const Ptr<GstElement> sink(static_cast<GstElement*>(g_weak_ref_get(weak.get())));
-    if (!sink) return;
-    GST_OBJECT_LOCK(sink.get());
-    const bool waits = GST_STATE_RETURN(sink.get()) == GST_STATE_CHANGE_ASYNC;
-    GST_OBJECT_UNLOCK(sink.get());
+  state.no_frame.set(patience_for_frame, element, [](GstElement* sink) {
+    GST_OBJECT_LOCK(sink);
+    const bool waits = GST_STATE_RETURN(sink) == GST_STATE_CHANGE_ASYNC;
+    GST_OBJECT_UNLOCK(sink);
     if (!waits) return;
     gpumap::gst::post_warning(
-        sink.get(),
+        sink,
         "no frame has reached gpumapsink in the 5 s since it was added to a pipeline that plays, which stays in PAUSED "
         "until one does: link what feeds it, or set async=false on it and on the sinks behind its gpumapsrc");
   });
+}
+
+/// A pipeline that has both ends, of two names, waits in PAUSED for ever. One that plays waits where the ring is full.
+void watch_for_src(GstElement* element, SinkState& state) {
+  state.no_src.set(gpumap::gst::patience_for_peer, element, [](GstElement* sink) {
+    gpumap::gst::SinkCore& core = *state_of(sink).core;
+    const auto channel = core.channel();
+    // Without a frame it waits for that one.
+    if (channel && !channel->sink_playing() && core.sent() > 0) core.tell_if_alone("gpumapsink waits in PAUSED: ");
+  });
+}
+
+/// Before EOS, for gst-launch-1.0 reads no message afterwards.
+void tell_summary(GstElement* element, SinkState& state) {
+  const std::string summary = state.core->summary();
+  if (summary.empty() || state.summary_told.exchange(true)) return;
+  // gst-launch-1.0 prints the debug string of an INFO alone.
+  GError* text = g_error_new_literal(GST_STREAM_ERROR, GST_STREAM_ERROR_FAILED, summary.c_str());
+  const std::string named = std::string(GST_OBJECT_NAME(element)) + ": " + summary;
+  gst_element_post_message(element, gst_message_new_info(GST_OBJECT_CAST(element), text, named.c_str()));
+  g_error_free(text);
+  g_object_notify(G_OBJECT(element), "stats");
 }
 
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
@@ -374,8 +395,11 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
         break;
       case GST_STATE_CHANGE_READY_TO_PAUSED:
         state.frames.preroll().restart();
+        state.frames.begin();
+        state.summary_told = false;
         start(element, state);
         if (gpumap::gst::joins_playing(element)) watch_for_frame(element, state);
+        watch_for_src(element, state);
         break;
       case GST_STATE_CHANGE_PAUSED_TO_PLAYING:
         set_playing(element, true);
@@ -404,6 +428,8 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
   }
   if (transition == GST_STATE_CHANGE_PAUSED_TO_READY || failed_to_start) {
     state.no_frame.stop();
+    state.no_src.stop();
+    tell_summary(element, state);
     if (state.outlet) state.outlet->stop(eos);
     state.outlet.reset();
     state.core->stop(eos);

@@ -22,8 +22,10 @@ struct SinkState {
   SinkFrames frames;
   std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
   std::atomic<guint> clients{0};
-  Alarm no_frame;                  ///< it was added to a pipeline that plays, and has had no frame for long
-  std::unique_ptr<Outlet> outlet;  ///< with socket-path, from PAUSED on
+  std::atomic<bool> summary_told{false};  ///< since the start
+  Alarm no_src;                           ///< no gpumapsrc has come
+  Alarm no_frame;                         ///< it was added to a pipeline that plays, and has had no frame for long
+  std::unique_ptr<Outlet> outlet;         ///< with socket-path, from PAUSED on
 };
 
 struct GstGpumapSink {

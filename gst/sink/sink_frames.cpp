@@ -21,10 +21,11 @@ bool SinkFrames::src_prerolls() const {
   // On the way to PLAYING most sinks have their frame already, but not those of a live pipeline.
   constexpr std::chrono::milliseconds on_the_way_to_playing(20);
   const auto channel = core_.channel();
+  if (channel && (channel->downstream_flow() != GST_FLOW_OK || channel->has_ended_unmet())) return true;
   GstElement* src = channel ? channel->src() : nullptr;
   if (src == nullptr) return false;
-  bool prerolls = channel->downstream_flow() != GST_FLOW_OK;
-  if (const auto waits = channel->src_waits(); !prerolls && waits && core_.queue_is_empty()) {
+  bool prerolls = false;
+  if (const auto waits = channel->src_waits(); waits && core_.queue_is_empty()) {
     prerolls = is_prerolling(src) || (*waits >= on_the_way_to_playing && is_changing_state(src));
   }
   gst_object_unref(src);
@@ -39,11 +40,28 @@ std::optional<GstFlowReturn> SinkFrames::send(GstBuffer* buffer, SinkCore::Patie
     if (core_.stamping()) {
       origin = {due_ns(buffer, sink_->segment, base_.load(std::memory_order_relaxed)), captured_ns(buffer)};
     }
-    return core_.send(buffer, origin, stopped, patience);
+    const auto flow = core_.send(buffer, origin, stopped, patience);
+    if (const std::uint64_t drops = core_.given_up(); drops != told_drops_) tell_of_drops(buffer, drops);
+    return flow;
   } catch (const std::exception& error) {
     post_error(GST_ELEMENT_CAST(sink_), error);
     return GST_FLOW_ERROR;
   }
+}
+
+/// As elements do that are too late: `leaky` gave up this frame, or one that waited longer.
+void SinkFrames::tell_of_drops(GstBuffer* buffer, std::uint64_t drops) {
+  told_drops_ = drops;
+  const GstSegment& segment = sink_->segment;
+  const GstClockTime at = GST_BUFFER_PTS(buffer);
+  const bool timed = segment.format == GST_FORMAT_TIME;
+  GstMessage* message =
+      gst_message_new_qos(GST_OBJECT_CAST(sink_), FALSE,
+                          timed ? gst_segment_to_running_time(&segment, GST_FORMAT_TIME, at) : GST_CLOCK_TIME_NONE,
+                          timed ? gst_segment_to_stream_time(&segment, GST_FORMAT_TIME, at) : GST_CLOCK_TIME_NONE, at,
+                          GST_BUFFER_DURATION(buffer));
+  gst_message_set_qos_stats(message, GST_FORMAT_BUFFERS, core_.sent(), drops);
+  gst_element_post_message(GST_ELEMENT_CAST(sink_), message);
 }
 
 namespace {

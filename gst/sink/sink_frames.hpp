@@ -32,6 +32,8 @@ class SinkFrames {
   /// Whether what follows the src waits for a frame, to change its state, and none is on its way; or will take no more,
   /// which upstream is to hear. From any thread.
   [[nodiscard]] bool src_prerolls() const;
+  /// A start: nothing was dropped yet.
+  void begin() noexcept { told_drops_ = 0; }
   /// Running time 0 on CLOCK_MONOTONIC, while playing; none where the pipeline has another clock. From any thread.
   void set_base_time(GstClockTime base) noexcept { base_ = base; }
 
@@ -40,6 +42,7 @@ class SinkFrames {
                                                   const std::function<bool()>& stopped);
   [[nodiscard]] std::optional<GstFlowReturn> send_waiting(GstBuffer* buffer, const std::function<bool()>& stopped);
   [[nodiscard]] bool send_at_once(GstBuffer* buffer);
+  void tell_of_drops(GstBuffer* buffer, std::uint64_t drops);
 
   GstBaseSink* sink_;
   SinkCore& core_;
@@ -49,6 +52,7 @@ class SinkFrames {
   GstBuffer* again_ = nullptr;    ///< that was given back to GstBaseSink once
   GstBuffer* nothing_ = nullptr;  ///< in preroll(), in place of a frame
   bool rendered_ = false;
+  std::uint64_t told_drops_ = 0;  ///< of which the bus has heard
   std::atomic<GstClockTime> base_{GST_CLOCK_TIME_NONE};
 };
 

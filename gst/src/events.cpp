@@ -129,6 +129,7 @@ void SrcStream::push(GstEvent* event) {
       break;
     case GST_EVENT_EOS:
       ended_ = true;
+      g_object_notify(G_OBJECT(element_), "stats");
       break;
     default:
       break;

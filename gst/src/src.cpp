@@ -36,6 +36,7 @@
 #include <string>
 #include <vector>
 
+#include "gst/channel/alarm.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/link/access.hpp"
@@ -59,6 +60,7 @@ struct SrcState {
   SrcState(GstElement* element, GstPad* pad) : stream(element, pad) {}
   SrcSettings settings;
   SrcStream stream;
+  gpumap::gst::Alarm no_sink;                 ///< no gpumapsink has come
   std::unique_ptr<gpumap::gst::Inlet> inlet;  ///< with socket-path, from PAUSED on
 };
 
@@ -156,7 +158,12 @@ gboolean send_event(GstElement* element, GstEvent* event) {
 
 void start(GstElement* element, SrcState& state, const SrcSettings& settings) {
   state.stream.start(settings);
-  if (settings.socket_path.empty()) return;
+  if (settings.socket_path.empty()) {
+    gpumap::gst::warn_of_idle_properties(element, {"allowed-users", "on-lost", "leaky"});
+    state.no_sink.set(gpumap::gst::patience_for_peer, element,
+                      [](GstElement* src) { state_of(src).stream.tell_if_alone(); });
+    return;
+  }
   try {
     state.inlet = std::make_unique<gpumap::gst::Inlet>(
         element, gpumap::gst::Channel::open(settings.channel),
@@ -169,6 +176,7 @@ void start(GstElement* element, SrcState& state, const SrcSettings& settings) {
 }
 
 void stop(SrcState& state) {
+  state.no_sink.stop();
   state.inlet.reset();
   state.stream.stop();
 }

@@ -163,12 +163,24 @@ void SrcStream::set_playing(bool playing) {
   }
 }
 
+void SrcStream::tell_if_alone() {
+  const auto channel = this->channel();
+  if (!channel || channel->slots() > 0 || frames_ > 0) return;
+  if (const Ptr<GstElement> sink{channel->sink()}) return;
+  post_warning(element_,
+               fmt::format("gpumapsrc waits: no gpumapsink has channel \"{}\"; {}: start one in this process with the "
+                           "same channel, or give both the same socket-path",
+                           printable(channel->name()), ends_here(End::sink)),
+               GST_RESOURCE_ERROR_NOT_FOUND);
+}
+
 bool SrcStream::send_downstream(GstEvent* event) {
   const auto channel = this->channel();
   if (!channel) {
     gst_event_unref(event);
     return false;
   }
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) end_unmet_sinks(event, element_);
   const Ptr<GstElement> sink(channel->sink());
   if (sink && is_sent_to_both(event, element_, sink.get())) {
     GST_DEBUG_OBJECT(element_, "%s of the pipeline: left to the one that comes through the ring",
@@ -250,7 +262,7 @@ void SrcStream::time_out() const {
   GstElement* sink = channel_->sink();
   const bool alone = sink == nullptr;
   gst_clear_object(&sink);
-  throw Error(ErrorCode::io,
+  throw Error(alone ? ErrorCode::not_found : ErrorCode::io,
               alone ? fmt::format("no gpumapsink on channel \"{}\" for {} ms: start one in this process with the same "
                                   "channel, or raise timeout",
                                   channel_->name(), settings_.timeout_ms)
@@ -264,7 +276,12 @@ void SrcStream::refuse() {
   // While a pipeline goes down, what follows may have stopped already and then takes no caps: that is no error. Nor is
   // a flush.
   if (is_stopping(element_) || GST_PAD_IS_FLUSHING(pad_)) return;
-  GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", message_of(output_.refusal()).c_str()), (nullptr));
+  // Where what follows has said why, another reason would mislead.
+  const Ptr<GstPad> peer(gst_pad_get_peer(pad_));
+  const Ptr<GstElement> next(peer ? gst_pad_get_parent_element(peer.get()) : nullptr);
+  if (!next || !has_posted_error(next.get())) {
+    GST_ELEMENT_ERROR(element_, STREAM, FORMAT, ("%s", message_of(output_.refusal()).c_str()), (nullptr));
+  }
   channel_->set_downstream_flow(GST_FLOW_NOT_NEGOTIATED);
   gst_pad_push_event(pad_, gst_event_new_eos());
 }
@@ -308,6 +325,7 @@ void SrcStream::give_up(GstFlowReturn flow) {
 void SrcStream::finish() {
   gst_pad_pause_task(pad_);
   channel_->set_downstream_flow(GST_FLOW_EOS);
+  g_object_notify(G_OBJECT(element_), "stats");
   gst_pad_push_event(pad_, gst_event_new_eos());
 }
 
@@ -330,6 +348,7 @@ bool SrcStream::end_asked() {
   if (eos == nullptr) return false;
   if (!started_) push_stream_start();
   channel_->set_downstream_flow(GST_FLOW_EOS);
+  g_object_notify(G_OBJECT(element_), "stats");
   gst_pad_push_event(pad_, eos);
   return true;
 }

@@ -63,6 +63,8 @@ class SrcStream {
   /// at EOS upstream of the sink is told. One that was sent to a pipeline in which the sink is, too, comes through the
   /// ring, behind what is queued, and this one is dropped. False: not started. From any thread.
   bool send_downstream(GstEvent* event);
+  /// Posts a warning where there was never a gpumapsink. From any thread.
+  void tell_if_alone();
   /// Takes an event from downstream for the element that feeds the sink. False: there is none, or it refused.
   bool send_upstream(GstEvent* event);
   /// Downstream took no more, for nothing was linked there. Now something may be. From any thread.

@@ -61,6 +61,9 @@ gpumap_status status_of(ErrorCode code) noexcept {
     case ErrorCode::device_lost:
       return GPUMAP_ERROR_DEVICE_LOST;
     case ErrorCode::io:
+    case ErrorCode::not_found:
+    case ErrorCode::open_read:
+    case ErrorCode::open_write:
       return GPUMAP_ERROR_IO;
   }
   return GPUMAP_ERROR_UNEXPECTED;

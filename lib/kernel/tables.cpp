@@ -30,12 +30,16 @@ struct File {
 };
 
 File open_file(const std::string& what, const std::filesystem::path& path) {
-  const auto fail = [&](const std::string& why) -> void {
-    throw Error(ErrorCode::io, fmt::format("{} {}", what, why));
+  const auto fail = [&](const std::string& why, ErrorCode code = ErrorCode::open_read) -> void {
+    throw Error(code, fmt::format("{}: {}", what, why));
   };
   // Without waiting for who writes into a pipe.
   UniqueFd descriptor(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (descriptor.get() < 0) fail(fmt::format("{}: check the path in the line table", std::strerror(errno)));
+  if (descriptor.get() < 0) {
+    const int cause = errno;
+    fail(fmt::format("{}: check the path in the line table", std::strerror(cause)),
+         cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read);
+  }
   struct stat found {};
   if (fstat(descriptor.get(), &found) != 0) fail(std::strerror(errno));
   if (!S_ISREG(found.st_mode)) {

@@ -54,7 +54,8 @@ link::Hello make_hello(const LinkConsumerOptions& options) {
 struct Reply {
   UniqueFd socket;  ///< empty: try again, for `trouble`
   std::string trouble;
-  bool is_full = false;  ///< the server has no place
+  bool is_full = false;    ///< the server has no place
+  bool is_silent = false;  ///< it listens, and does not answer
   link::Welcome welcome;
   std::uint64_t generation = 0;
   std::vector<UniqueFd> fds;
@@ -105,6 +106,7 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
     received = link::receive_message(socket.get(), buffer, got, &reply.fds);
   }
   if (received != link::Received::message) {
+    reply.is_silent = received == link::Received::nothing;
     reply.trouble = received == link::Received::no_descriptors
                         ? "no room for its descriptors: raise the limit on open files"
                         : "no answer";
@@ -221,8 +223,13 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
       if (reply.is_full) {
         throw Error(ErrorCode::io, fmt::format("the server at {} has no place: {}{}", path, reply.trouble, ends));
       }
-      throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}: start the producer first, or wait longer for it",
-                                             path, reply.trouble, ends));
+      if (reply.is_silent) {
+        throw Error(
+            ErrorCode::io, fmt::format("the process that listens at {} does not answer{}", path, ends),
+            "it has no frame yet, is suspended, or is no gpumapsink: see which it is (ss -xlp), or wait longer");
+      }
+      throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}", path, reply.trouble, ends),
+                  "start the producer first, or wait longer for it");
     }
   }
 }

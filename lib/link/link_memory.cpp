@@ -144,7 +144,8 @@ MemoryOffer describe(const Mapping& mapping, UniqueFd& fd) {
     return offer;
   }
   throw Error(ErrorCode::not_supported,
-              "the ring's memory cannot be passed to another process: use transport=bar, or make_link_memory()");
+              "the ring's memory (transport=pageable) cannot be passed to another process: use transport=bar, or "
+              "make_link_memory()");
 }
 
 std::shared_ptr<Mapping> import_memory(Device& device, const MemoryOffer& offer, UniqueFd fd) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -586,6 +587,16 @@ bool LinkServer::State::end_stall(Deadline since) {
     }
   }
   return fan.busy() != before;
+}
+
+std::optional<LinkClient> LinkServer::who_stalls() const {
+  State& state = *state_;
+  if (!state.process.here()) return std::nullopt;
+  const std::lock_guard lock(state.mutex);
+  std::uint64_t oldest = 0;
+  const std::uint32_t holders = state.who_stalls(oldest);
+  if (holders == 0) return std::nullopt;
+  return state.describe(*state.clients[static_cast<std::size_t>(std::countr_zero(holders))]);
 }
 
 bool LinkServer::end_stall(Deadline since) {

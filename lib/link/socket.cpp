@@ -28,9 +28,18 @@ namespace {
 
 constexpr int backlog = 64;
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int cause = errno) {
-  throw Error(ErrorCode::io, fmt::format("{} {}: {}: choose another socket-path, or make its folder writable", what,
-                                         printable(path), std::strerror(cause)));
+[[noreturn]] void fail(const std::string& what, const std::string& path, int cause = errno,
+                       const SourcePlace& where = SourcePlace::here()) {
+  const bool missing = cause == ENOENT || cause == ENOTDIR;
+  const bool forbidden = cause == EACCES || cause == EPERM || cause == EROFS;
+  throw Error(missing     ? ErrorCode::not_found
+              : forbidden ? ErrorCode::open_write
+                          : ErrorCode::io,
+              fmt::format("{} {}: {}", what, printable(path), std::strerror(cause)),
+              missing     ? "make the folder, or choose another socket-path"
+              : forbidden ? "make the folder writable, or choose another socket-path"
+                          : "choose another socket-path",
+              where);
 }
 
 sockaddr_un address_of(const std::string& path) {

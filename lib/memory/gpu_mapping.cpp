@@ -38,7 +38,8 @@ UniqueFd GpuMapping::export_fd() const {
 
 MemoryExport GpuMapping::export_memory() const {
   throw Error(ErrorCode::not_supported,
-              "host memory beside the GPU cannot be passed to another process: use transport=bar");
+              "page-locked host memory (transport=pinned or zero-copy) cannot be passed to another process: use "
+              "transport=bar");
 }
 
 const GpuMapping& own_mapping(const Mapping& mapping, const GpuDevice& device) {

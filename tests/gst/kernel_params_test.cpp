@@ -147,7 +147,7 @@ TEST(KernelParamsErrors, AreToldAtTheStart) {
 
 TEST(KernelParamsErrors, ABuiltInTakesDoublesAsBefore) {
   EXPECT_THAT(start_error("kernel=convert params=mean=[1,2,1e39]"),
-              testing::AllOf(HasSubstr("not a finite 32-bit float"), testing::Not(HasSubstr("declare"))));
+              testing::AllOf(HasSubstr("not a finite 32-bit float"), testing::Not(HasSubstr("declare "))));
 }
 
 }  // namespace

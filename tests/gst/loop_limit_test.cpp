@@ -50,7 +50,8 @@ class LoopLimit : public testing::Test {
     gst_bus_set_sync_handler(
         bus,
         [](GstBus* /*bus*/, GstMessage* message, gpointer to) {
-          if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO) return GST_BUS_PASS;
+          const bool of_kernel = g_str_has_prefix(GST_MESSAGE_SRC_NAME(message), "gpumapkernel") != 0;
+          if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO || !of_kernel) return GST_BUS_PASS;
           GError* info = nullptr;
           gst_message_parse_info(message, &info, nullptr);
           static_cast<std::vector<std::string>*>(to)->emplace_back(info->message);

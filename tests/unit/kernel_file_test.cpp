@@ -51,12 +51,13 @@ TEST_F(KernelFile, ExtensionTellsTheLanguage) {
 
 TEST_F(KernelFile, Errors) {
   EXPECT_THAT(error_of(ErrorCode::invalid, [] { return load_kernel_file("kernel.txt"); }), HasSubstr("'.txt'"));
-  EXPECT_THAT(error_of(ErrorCode::io, [] { return load_kernel_file("/missing/k.cu"); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_of(ErrorCode::not_found, [] { return load_kernel_file("/missing/k.cu"); }),
+              HasSubstr("No such file"));
   const fs::path empty = write_file("empty.cu", "");
   EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return load_kernel_file(empty); }), HasSubstr("is empty"));
   const fs::path folder = path_of("folder.cu");
   fs::create_directories(folder);
-  EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
+  EXPECT_THAT(error_of(ErrorCode::open_read, [&] { return load_kernel_file(folder); }), HasSubstr("is a directory"));
 }
 
 // To open a pipe waits for who writes into it, and a device has no end.
@@ -66,7 +67,8 @@ TEST_F(KernelFile, PipesAndDevicesAreNone) {
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   fs::create_symlink("/dev/zero", device);
   for (const fs::path& path : {pipe, device}) {
-    EXPECT_THAT(error_of(ErrorCode::io, [&] { return load_kernel_file(path); }), HasSubstr("is a pipe or a device"));
+    EXPECT_THAT(error_of(ErrorCode::open_read, [&] { return load_kernel_file(path); }),
+                HasSubstr("is a pipe or a device"));
   }
   const auto including = glsl("#version 460\n#include \"" + pipe.string() + "\"\n");
   EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including); }), HasSubstr("pipe.cu"));

@@ -18,27 +18,50 @@ enum class ErrorCode {
   invalid,        ///< a bad argument: size, count, selector, file, parameter
   compile,        ///< a kernel did not compile or load; the text holds the compiler's log
   device_lost,    ///< a kernel faulted; the GPU context of this process is unusable
-  io,             ///< the operating system refused (file, descriptor, mapping)
+  io,             ///< the operating system refused (descriptor, mapping, connection)
+  not_found,      ///< there is no such file or folder, or nobody has this name
+  open_read,      ///< a file cannot be read
+  open_write,     ///< a file or socket cannot be made or written
+};
+/// As messages and programs name it, such as "no_memory".
+[[nodiscard]] GPUMAP_API const char* to_string(ErrorCode code) noexcept;
+
+/// Where in the source. As std::source_location, which Clang 14 does not have; names of functions are without types.
+struct SourcePlace {
+  const char* file;
+  const char* function;
+  unsigned line;
+  /// The caller's; as a default argument, that of the caller's caller.
+  [[nodiscard]] static constexpr SourcePlace here(const char* file = __builtin_FILE(),
+                                                  const char* function = __builtin_FUNCTION(),
+                                                  unsigned line = __builtin_LINE()) noexcept {
+    return {file, function, line};
+  }
 };
 
 /// Every failure of the library. The text names the cause, the figures and the remedy, in that order.
 class GPUMAP_API Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : Error(code, text, text.size()) {}
+  Error(ErrorCode code, const std::string& text, const SourcePlace& where = SourcePlace::here())
+      : Error(code, text, text.size(), where) {}
   /// "cause: remedy", for a caller who may know a better remedy, see with_remedy().
-  Error(ErrorCode code, const std::string& cause, const std::string& remedy)
-      : Error(code, cause + ": " + remedy, cause.size()) {}
+  Error(ErrorCode code, const std::string& cause, const std::string& remedy,
+        const SourcePlace& where = SourcePlace::here())
+      : Error(code, cause + ": " + remedy, cause.size(), where) {}
   ~Error() override;
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
+  /// Where it was made.
+  [[nodiscard]] const SourcePlace& where() const noexcept { return where_; }
   /// The text without the remedy, where that was given apart; else all of it.
   [[nodiscard]] std::string cause() const { return std::string(what()).substr(0, cause_length_); }
 
  private:
-  Error(ErrorCode code, const std::string& text, std::size_t cause_length)
-      : std::runtime_error(text), code_(code), cause_length_(cause_length) {}
+  Error(ErrorCode code, const std::string& text, std::size_t cause_length, const SourcePlace& where)
+      : std::runtime_error(text), code_(code), cause_length_(cause_length), where_(where) {}
 
   ErrorCode code_;
   std::size_t cause_length_;
+  SourcePlace where_;
 };
 
 /// The GPU was lost while a kernel ran on it, which the text names.
@@ -50,7 +73,7 @@ class GPUMAP_API KernelFault : public Error {
 
 /// The same error with another remedy.
 [[nodiscard]] inline Error with_remedy(const Error& error, const std::string& remedy) {
-  return {error.code(), error.cause(), remedy};
+  return {error.code(), error.cause(), remedy, error.where()};
 }
 
 }  // namespace gpumap

@@ -177,6 +177,9 @@ class GPUMAP_API LinkServer {
   /// while it waits: nothing else looks. False: no slot came free.
   [[nodiscard]] bool end_stall(Deadline since);
 
+  /// The client that end_stall() would disconnect, past a limit; empty: no client holds a frame.
+  [[nodiscard]] std::optional<LinkClient> who_stalls() const;
+
   /// At the end of this server clients learn that another one follows at its path, with another ring: moved().
   void announce_successor();
   /// The end of a server whose ring is done with: it waits for nobody to read (for messages to go out it does, for

@@ -19,7 +19,10 @@ constexpr std::size_t max_slots = 256;
 void warn_once(const std::string& wrong) {
   static std::atomic_flag said;
   if (said.test_and_set()) return;
-  fmt::print(stderr, "gpumap: compiled kernels are not kept on disk: {}\n", printable(wrong));
+  fmt::print(stderr,
+             "gpumap: compiled kernels are not kept on disk: {}: set GPUMAP_CACHE to a folder that can be "
+             "written, or to nothing\n",
+             printable(wrong));
 }
 
 }  // namespace

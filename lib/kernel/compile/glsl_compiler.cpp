@@ -2,6 +2,7 @@
 #include "kernel/compile/glsl_compiler.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <set>
 #include <shaderc/shaderc.hpp>
+#include <string>
 #include <string_view>
 
 #include "gpumap/error.hpp"
@@ -33,6 +37,15 @@ constexpr std::array<OwnHeader, 11> memory_files{{
     {"gpumap_words.glsl", embedded::gpumap_words_glsl},
     {"gpumap_radio.glsl", embedded::gpumap_radio_glsl},
 }};
+
+/// What may be an entry point: a void function without parameters.
+std::set<std::string> functions_of(const std::string& code) {
+  const std::regex function(R"(\bvoid\s+(\w+)\s*\(\s*(?:void\s*)?\))");
+  std::set<std::string> names;
+  for (std::sregex_iterator at(code.begin(), code.end(), function), end; at != end; ++at) names.insert((*at)[1]);
+  if (names.empty()) names.insert("no void function without parameters");
+  return names;
+}
 
 /// #include <name> from memory; #include "name" beside the file that includes it.
 class Includer : public shaderc::CompileOptions::IncluderInterface {
@@ -148,7 +161,8 @@ std::string run_shaderc(const KernelSource& source) {
   const std::string function = renamed_to_main(source);
   if (!function.empty()) {
     if (source.code.find(function) == source.code.npos) {
-      throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function));
+      throw Error(ErrorCode::compile, fmt::format("kernel {}: no function '{}' in it", source.name, function),
+                  fmt::format("it has {}", fmt::join(functions_of(source.code), ", ")));
     }
     options.AddMacroDefinition(function, "main");
   }

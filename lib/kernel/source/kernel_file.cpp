@@ -33,16 +33,19 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
   std::error_code ignored;
   if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
     const bool is_folder = std::filesystem::is_directory(path, ignored);
-    throw Error(ErrorCode::io, fmt::format("kernel file {}: is a {}: name a file", path.string(),
-                                           is_folder ? "directory" : "pipe or a device"));
+    throw Error(ErrorCode::open_read, fmt::format("kernel file {}: is a {}: name a file", path.string(),
+                                                  is_folder ? "directory" : "pipe or a device"));
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw Error(ErrorCode::io, fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(errno)));
+    const int cause = errno;
+    throw Error(cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read,
+                fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(cause)));
   }
   std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (file.bad()) {
-    throw Error(ErrorCode::io, fmt::format("kernel file {}: cannot be read to its end: check the disk", path.string()));
+    throw Error(ErrorCode::open_read,
+                fmt::format("kernel file {}: cannot be read to its end: check the disk", path.string()));
   }
   if (code.empty()) {
     throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty: write a kernel into it", path.string()));
