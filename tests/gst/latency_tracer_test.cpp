@@ -71,6 +71,15 @@ TEST_F(LatencyTracer, PrintsEveryStageAtTheEnd) {
   EXPECT_EQ(text.find("channel \"traced\""), text.rfind("channel \"traced\"")) << "once, at the end";
 }
 
+// It goes on, with what holds where nothing is given.
+TEST_F(LatencyTracer, NamesWhatItDoesNotKnow) {
+  const std::string text =
+      output_of("GST_TRACERS='gpumaplatency(intervall=3,channel=misspelt)'", pipeline("misspelt", 3));
+  EXPECT_THAT(text,
+              HasSubstr("there is no parameter \"intervall\", which has no effect: there are interval and channel"));
+  EXPECT_THAT(text, Not(HasSubstr("no parameter \"channel\"")));
+}
+
 TEST_F(LatencyTracer, PrintsAtIntervals) {
   const std::string slow = pipeline("paced", 40) + " sync=true";
   const std::string all = "channel \"paced\": 40 frames";
