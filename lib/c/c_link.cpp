@@ -146,7 +146,7 @@ class ConnectedRing final : public RingCore {
     StreamNews news = read_message(message);
     switch (news.kind) {
       case StreamNews::Kind::caps:
-        stream_.caps = std::make_shared<const std::string>(text_of(news.caps));
+        stream_.set_caps(news.caps);
         break;
       case StreamNews::Kind::layout:
         stream_.layout = news.layout;

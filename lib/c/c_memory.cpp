@@ -26,11 +26,7 @@ constexpr std::int64_t longest_kernel_ns = 60'000'000'000;
 class DeviceCopier {
  public:
   static DeviceCopier& of(const Place& place) {
-    struct Key {
-      const Device* device;
-      Placement placement;
-      auto operator<=>(const Key&) const = default;
-    };
+    using Key = std::pair<const Device*, Placement>;
     struct All {
       std::mutex mutex;
       std::map<Key, std::unique_ptr<DeviceCopier>> copiers;

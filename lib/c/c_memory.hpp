@@ -16,8 +16,8 @@
 
 namespace gpumap::c {
 
-/// What a caller means by `fence`: signals when it is done. Throws Error(invalid | not_supported).
-[[nodiscard]] Fence fence_of(Device& device, const gpumap_fence* fence);
+/// What a caller means by `given`: signals when it is done. Throws Error(invalid | not_supported).
+[[nodiscard]] Fence fence_of(Device& device, const gpumap_fence* given);
 /// `who` goes on after `work`: see gpumap_memory_wait().
 [[nodiscard]] gpumap_status let_wait(Device& device, const Fence& work, const gpumap_fence* who,
                                      std::int64_t timeout_ns);

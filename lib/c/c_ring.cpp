@@ -104,9 +104,13 @@ gpumap_status RingCore::interrupted() const {
   return GPUMAP_STOPPED;
 }
 
+void StreamState::set_caps(const Caps& from) {
+  caps = std::make_shared<const std::string>(text_of(from));
+  usual = layout_of(from);
+}
+
 std::optional<gpumap_layout> SlotObject::known_layout() const {
-  std::optional<gpumap_layout> made = stream.layout;
-  if (!made && stream.caps) made = layout_of(parse_caps(*stream.caps));
+  std::optional<gpumap_layout> made = stream.layout ? stream.layout : stream.usual;
   // Another process may have said anything.
   if (made && made->format != GPUMAP_FORMAT_VIDEO_OTHER) check_layout(*made, info.bytes);
   return made;
@@ -204,14 +208,15 @@ void LocalRing::tell_of_segment() {
 
 void LocalRing::set_caps(const char* caps) {
   std::optional<Caps> parsed;
-  std::shared_ptr<const std::string> text;
+  StreamState stream;
   if (caps != nullptr && *caps != '\0') {
     parsed = parse_caps(caps);
-    text = std::make_shared<const std::string>(text_of(*parsed));
+    stream.set_caps(*parsed);
   }
   const std::lock_guard lock(mutex_);
   caps_ = std::move(parsed);
-  stream_.caps = std::move(text);
+  stream.layout = stream_.layout;
+  stream_ = std::move(stream);
   if (!server_) return;
   if (!caps_) {
     server_->forget(key_of(Kept::caps));

@@ -21,7 +21,10 @@ namespace gpumap::c {
 /// What holds for the frames of a stream from some frame on.
 struct StreamState {
   std::shared_ptr<const std::string> caps;
-  std::optional<gpumap_layout> layout;
+  std::optional<gpumap_layout> usual;   ///< as the caps say, where gpumap knows these
+  std::optional<gpumap_layout> layout;  ///< as the producer says beside the caps
+
+  void set_caps(const Caps& from);
 };
 
 /// What is behind a gpumap_ring: a ring of this process, which a server may have, or a connection.

@@ -135,19 +135,17 @@ class Parser {
 
   std::string quoted() {
     std::string made;
-    for (; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      if (text_[at_] != '\\') {
-        made += text_[at_];
-        continue;
-      }
-      // A byte in octal, or the character behind.
-      constexpr std::size_t digits = 3;
+    // A byte in octal is three digits behind a backslash; any other character behind one is itself.
+    constexpr std::size_t digits = 3;
+    while (at_ < text_.size() && text_[at_] != '"') {
       unsigned byte = 0;
-      if (read_octal(text_.substr(at_ + 1, digits), byte)) {
+      const bool escaped = text_[at_] == '\\';
+      if (escaped) ++at_;
+      if (escaped && read_octal(text_.substr(at_, digits), byte)) {
         made += static_cast<char>(byte);
         at_ += digits;
-      } else if (++at_ < text_.size()) {
-        made += text_[at_];
+      } else if (at_ < text_.size()) {
+        made += text_[at_++];
       }
     }
     expect('"');
@@ -193,7 +191,7 @@ class Parser {
     return made;
   }
 
-  StreamValue type(const std::string& name) const {
+  [[nodiscard]] StreamValue type(const std::string& name) const {
     for (const auto& one : type_names) {
       if (one.name == name) return one.kind;
     }
@@ -203,7 +201,7 @@ class Parser {
     fail(fmt::format("a type that gpumap knows, as int, string or fraction, not {}", name));
   }
 
-  CapsValue checked(StreamValue kind, const std::string& written) const {
+  [[nodiscard]] CapsValue checked(StreamValue kind, const std::string& written) const {
     CapsValue made;
     if (!read(kind, written, made)) fail(fmt::format("a value of type {} before this", name_of(kind)));
     return made;

@@ -62,6 +62,9 @@ struct CInterfaceLink : LinkSides {
 
 TEST_F(CInterfaceLink, AClientInCReadsWhatASinkShows) {
   const Caps caps = video_caps("NV12", 66, 34);
+  // As decoders have them: a value whose type is GStreamer's own.
+  gst_caps_set_simple(caps.get(), "multiview-flags", GST_TYPE_VIDEO_MULTIVIEW_FLAGSET, 0U, GST_FLAG_SET_MASK_EXACT,
+                      nullptr);
   const std::size_t bytes = frame_bytes(caps.get());
   Pipeline producer(from_appsrc());
   gst_app_src_set_caps(producer.appsrc(), caps.get());
@@ -245,7 +248,7 @@ TEST_F(CInterfaceLink, CapsAreReadAsGStreamerReadsThem) {
   for (const char* const text :
        {"video", "1video/x-raw", "video/x-raw,", "video/x-raw,width", "video/x-raw,width=", "video/x-raw,width=[1,5]",
         "video/x-raw,format={NV12,I420}", "a/b;c/d", "a/b,x=(int)y", "a/b,x=(int)3000000000", "a/b,x=(strange)1",
-        "a/b,x=1,x=2", "a/b,x=\"open", "a/b,x=\xff", "a/b,x=<1,b>", "a/b,f=(fraction)1/0"}) {
+        "a/b,x=1,x=2", "a/b,x=\"open", "a/b,x=\"open\\", "a/b,x=\xff", "a/b,x=<1,b>", "a/b,f=(fraction)1/0"}) {
     const gpumap_status status = gpumap_ring_set_caps(own, text);
     if (std::string(text) == "video") {
       EXPECT_OK(status);
