@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""What gpumap costs in Python, beside what people do today: one table, each row and its rival in turns in one run.
+
+  python3 python_bench.py [ROUNDS]     needs gpumap on PYTHONPATH and NumPy; rivals need PyTorch with CUDA
+"""
+import statistics
+import sys
+import time
+
+import numpy
+
+import gpumap
+
+ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
+
+
+def median_us(rounds, *functions):
+    """The medians of functions that are called in turns, after a tenth of the rounds to warm up."""
+    times = [[] for _ in functions]
+    for index in range(rounds + rounds // 10):
+        for function, mine in zip(functions, times):
+            began = time.perf_counter_ns()
+            function()
+            if index >= rounds // 10:
+                mine.append((time.perf_counter_ns() - began) / 1000)
+    return [statistics.median(mine) for mine in times]
+
+
+def row(what, ours, rival=None, name=""):
+    beside = f"{rival:10.2f}  {ours / rival:5.2f}  {name}" if rival else ""
+    print(f"{what:44} {ours:10.2f}  {beside}")
+
+
+def torch_with_cuda():
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def small_write():
+    ring, frame = gpumap.Ring(8, 4096), numpy.random.default_rng().integers(0, 255, 4096, "uint8")
+    plain = numpy.empty_like(frame)
+
+    def publish():
+        with ring.write(drop_oldest=True) as slot:
+            slot.host[:] = frame
+
+    def store():
+        plain[:] = frame
+
+    ours, rival = median_us(ROUNDS, publish, store)
+    row("slot.host[:] = x, 4 KiB, published", ours, rival, "the same store into ordinary memory")
+
+
+def large_write():
+    shape = (1620, 1920)
+    ring, frame = gpumap.Ring(8, shape), numpy.random.default_rng().integers(0, 255, shape, "uint8")
+
+    def assign():
+        with ring.write(drop_oldest=True) as slot:
+            slot.host[:] = frame
+
+    def write():
+        with ring.write(drop_oldest=True) as slot:
+            slot.write(frame)
+
+    ours, rival = median_us(max(ROUNDS // 10, 20), write, assign)
+    row("slot.write(x), 1080p NV12, published", ours, rival, "slot.host[:] = x")
+
+
+def pool():
+    blocks = gpumap.Pool(4096)
+    ours, rival = median_us(ROUNDS, lambda: blocks.take(), lambda: gpumap.empty(4096))
+    row("pool.take() of 4 KiB, and back", ours, rival, "gpumap.empty()")
+
+
+def from_dlpack(torch):
+    """The tensor of a slot: with the `with` around it, and alone."""
+    ring, stream = gpumap.Ring(8, (1620, 1920)), torch.cuda.current_stream()
+    alone = []
+
+    def read():
+        with ring.write():
+            pass
+        with ring.read(stream=stream) as frame:
+            began = time.perf_counter_ns()
+            tensor = torch.from_dlpack(frame)
+            alone.append((time.perf_counter_ns() - began) / 1000)
+            del tensor
+
+    (around,) = median_us(ROUNDS, read)
+    row("torch.from_dlpack(frame)", statistics.median(alone))
+    row("the same with write, read and release", around)
+
+
+def seen_on_the_gpu(torch):
+    shape = (1620, 1920)
+    ring, frame = gpumap.Ring(8, shape), numpy.random.default_rng().integers(0, 255, shape, "uint8")
+    stream = torch.cuda.current_stream()
+
+    def ours():
+        with ring.write() as slot:
+            slot.write(frame)
+        with ring.read(stream=stream) as got:
+            return int(torch.from_dlpack(got)[::64, ::64].sum())
+
+    def theirs():
+        return int(torch.from_numpy(frame).cuda()[::64, ::64].sum())
+
+    if ours() != theirs():
+        raise SystemExit("the sums differ")
+    mine, rival = median_us(max(ROUNDS // 10, 20), ours, theirs)
+    row("1080p NV12 to torch, a small sum seen", mine, rival, "torch.from_numpy(x).cuda() and the sum")
+
+
+def main():
+    print(gpumap.Device().info["name"], "- median of", ROUNDS, "rounds, us")
+    print(f"{'what':44} {'gpumap':>10}  {'rival':>10}  ratio")
+    small_write()
+    large_write()
+    pool()
+    torch = torch_with_cuda()
+    if torch is None:
+        print("skipped: no PyTorch with CUDA")
+        return
+    from_dlpack(torch)
+    seen_on_the_gpu(torch)
+
+
+main()
