@@ -216,9 +216,9 @@ bool copies_well(const StoreKernel& kernel) {
 
 }  // namespace
 
-std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> kernels) {
+std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> candidates) {
   std::vector<StoreKernel> usable;
-  for (const StoreKernel& kernel : kernels) {
+  for (const StoreKernel& kernel : candidates) {
     if (!kernel.available()) continue;
     if (copies_well(kernel)) {
       usable.push_back(kernel);

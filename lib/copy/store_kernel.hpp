@@ -27,7 +27,7 @@ struct StoreKernel {
 /// Those that this CPU has and that pass their self-test, tried once in a process; never empty.
 [[nodiscard]] std::span<const StoreKernel> usable_kernels();
 /// Those of `kernels` that this CPU has and that pass their self-test; what does not pass is named on stderr.
-[[nodiscard]] std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> kernels);
+[[nodiscard]] std::vector<StoreKernel> try_kernels(std::span<const StoreKernel> candidates);
 /// The usable kernel of that name, or the best for a null or empty one; an unknown or unusable name says so on stderr
 /// and gives the best.
 [[nodiscard]] const StoreKernel& choose(const char* wanted);
