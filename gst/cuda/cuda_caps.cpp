@@ -13,13 +13,11 @@ namespace {
 
 // What the allocator of libgstcuda 1.22 lays out. For any other format it ends the process, so nothing else may reach
 // it: GRAY8 and v210 come later, if at all. Of the second ones it puts the last plane of an odd height where its
-// copies for the CPU do not reach; of NV21 it allocates, from 1.24 on, a row too few. A tensor goes as bytes that lie
-// side by side.
+// copies for the CPU do not reach; of NV21 it allocates, from 1.24 on, a row too few.
 constexpr const char* cuda_caps =
     "video/x-raw(memory:CUDAMemory), format={ NV12, P010_10LE, P016_LE, Y444, Y444_16LE, BGRA, RGBA, RGBx, BGRx, "
     "ARGB, ABGR, RGB, BGR, BGR10A2_LE, RGB10A2_LE, Y42B, I422_10LE, I422_12LE, YUY2, UYVY, RGBP, BGRP, GBR, GBRA }; "
-    "video/x-raw(memory:CUDAMemory), format={ I420, YV12, I420_10LE, NV21 }, height=[2,2147483646,2]; "
-    "application/x-tensor(memory:CUDAMemory)";
+    "video/x-raw(memory:CUDAMemory), format={ I420, YV12, I420_10LE, NV21 }, height=[2,2147483646,2]";
 
 }  // namespace
 
@@ -77,8 +75,7 @@ std::string cuda_refusal_text(const std::string& obstacle, const std::string& fo
   }
   return fmt::format(
       "what follows gpumapkernel takes memory:CUDAMemory only, and the kernel gives nothing that fits in "
-      "there of {}: CUDA memory holds application/x-tensor and raw video, but no GRAY8, GRAY16_LE, v210 or Y210, and "
-      "I420, YV12, "
+      "there of {}: CUDA memory holds raw video, but no GRAY8, GRAY16_LE, v210 or Y210, and I420, YV12, "
       "I420_10LE and NV21 only with an even height: use kernel=convert and ask for RGBA, BGRA or RGB, or for "
       "system memory (video/x-raw) after gpumapkernel",
       format);

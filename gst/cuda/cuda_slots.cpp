@@ -53,21 +53,6 @@ bool suits_libgstcuda(GstVideoInfo& layout, guint64 address, gsize room) {
   return layout.size <= room;
 }
 
-/// Of bytes side by side, as libgstcuda takes them; it counts in rows, of which there is one with something in it.
-GstVideoInfo layout_of_bytes(gsize bytes) {
-  const gsize row = std::max<gsize>(bytes, 1);
-  if (row > G_MAXINT) {
-    throw Error(ErrorCode::not_supported, fmt::format("a tensor of {} is more than CUDA memory of GStreamer can tell, "
-                                                      "which is 2 GiB: make it smaller, or hand it on in memory:GPUMap",
-                                                      format_bytes(bytes)));
-  }
-  GstVideoInfo layout;
-  gst_video_info_set_format(&layout, GST_VIDEO_FORMAT_GRAY8, 1, 1);
-  layout.width = layout.stride[0] = static_cast<gint>(row);  // more than a picture has
-  layout.size = row;
-  return layout;
-}
-
 guint64 address_of(GstMemory* slot) {
   const FrameMemory& frame = *frame_memory(slot);
   return frame.mapping().address(Backend::cuda) + frame.offset() + slot->offset;
@@ -120,7 +105,7 @@ CudaSlots::~CudaSlots() {
 }
 
 void CudaSlots::reset() noexcept {
-  forget_pool();
+  pool_.reset();
   queue_.reset();
   if (stream_ != nullptr) CudaLibrary::get().gst_cuda_stream_unref(std::exchange(stream_, nullptr));
   device_.reset();
@@ -143,25 +128,17 @@ void CudaSlots::open(const std::shared_ptr<Device>& device) {
   }
 }
 
-/// Null: it has CUDA memory already.
-GstMemory* CudaSlots::find_slot(GstBuffer* buffer) {
+GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of) {
+  Ptr<GstBuffer> taken(buffer);
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   const FrameMemory* slot = frame_memory(memory);
-  if (slot == nullptr && is_cuda_memory(memory)) return nullptr;
+  if (slot == nullptr && is_cuda_memory(memory)) return taken.release();
   if (slot == nullptr || !slot->device()) {
     throw Error(ErrorCode::invalid,
                 "a frame in host memory was to go to an element of CUDA's: set slots to more than "
                 "downstream keeps");
   }
   open(slot->device());
-  return memory;
-}
-
-GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of) {
-  Ptr<GstBuffer> taken(buffer);
-  GstMemory* memory = find_slot(buffer);
-  if (memory == nullptr) return taken.release();
-  const FrameMemory* slot = frame_memory(memory);
   GstVideoInfo layout = layout_of(buffer, info);
   if (stream_ != nullptr && suits_libgstcuda(layout, address_of(memory), slot->bytes() - memory->offset)) {
     GstMemory* wrapped = wrap(memory, layout);
@@ -171,27 +148,6 @@ GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPa
   }
   copies_.fetch_add(1, std::memory_order_relaxed);
   return copy(buffer, info, peer_of);
-}
-
-GstBuffer* CudaSlots::convert_bytes(GstBuffer* buffer, const Giver& giver) {
-  Ptr<GstBuffer> taken(buffer);
-  GstMemory* memory = find_slot(buffer);
-  if (memory == nullptr) return taken.release();
-  if (stream_ != nullptr) {
-    gst_buffer_replace_all_memory(buffer, lend_bytes(gst_memory_ref(memory)));
-    return taken.release();
-  }
-  copies_.fetch_add(1, std::memory_order_relaxed);
-  return copy_bytes(buffer, giver);
-}
-
-GstMemory* CudaSlots::lend_bytes(GstMemory* slot) {
-  Ptr<GstMemory> taken(slot);
-  open(frame_memory(slot)->device());
-  if (stream_ == nullptr) return taken.release();
-  GstMemory* made = wrap(slot, layout_of_bytes(slot->size));
-  gst_memory_resize(made, 0, slot->size);
-  return made;
 }
 
 GstMemory* CudaSlots::wrap(GstMemory* slot, const GstVideoInfo& layout) const {
@@ -213,65 +169,35 @@ GstMemory* CudaSlots::wrap(GstMemory* slot, const GstVideoInfo& layout) const {
 
 GstBuffer* CudaSlots::copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of) {
   GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
+  FrameMemory& slot = *frame_memory(memory);
   const GstVideoInfo layout = layout_of(buffer, info);
+  if (!queue_) queue_ = create_cuda_queue(*device_, {});
   if (!pool_) {
     const Ptr<GstCaps> caps(gst_pad_get_current_caps(peer_of));
     const Ptr<GstQuery> query(gst_query_new_allocation(caps.get(), TRUE));
     const bool answered = gst_pad_peer_query(peer_of, query.get()) != 0;
     pool_ = cuda_pool(*device_, caps.get(), answered ? query.get() : nullptr);
   }
-  CudaFrame to = map_cuda(*device_, take_room(), GST_MAP_WRITE, info);
-  order(*frame_memory(memory), to);
+  gst_buffer_pool_set_active(pool_.get(), TRUE);
+  GstBuffer* acquired = nullptr;
+  if (gst_buffer_pool_acquire_buffer(pool_.get(), &acquired, nullptr) != GST_FLOW_OK) {
+    throw Error(ErrorCode::no_memory,
+                fmt::format("no CUDA memory on {} for a frame of {}x{}: nvidia-smi tells what else is on the GPU",
+                            name_of(device_->info()), GST_VIDEO_INFO_WIDTH(&info), GST_VIDEO_INFO_HEIGHT(&info)));
+  }
+  CudaFrame to = map_cuda(*device_, acquired, GST_MAP_WRITE, info);
+  take_over(*queue_, to);
+  slot.let_cuda_stream_wait(cuda_stream(*queue_));
   GstVideoInfo target = info;
   std::copy_n(to.layout().offset, GST_VIDEO_MAX_PLANES, target.offset);
   std::copy_n(to.layout().stride, GST_VIDEO_MAX_PLANES, target.stride);
   copy_rows(*device_, *queue_, info, view_of(layout, address_of(memory)), view_of(target, to.address()));
-  GstBuffer* made = hand_over_copy(buffer, std::move(to), Giver(peer_of));
-  note_layout(made, target);
-  return made;
-}
-
-GstBuffer* CudaSlots::copy_bytes(GstBuffer* buffer, const Giver& giver) {
-  GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
-  const gsize bytes = std::max<gsize>(memory->size, 1);
-  if (pool_bytes_ < bytes) {
-    forget_pool();
-    pool_ = cuda_bytes_pool(*device_, bytes);
-    pool_bytes_ = bytes;
-  }
-  CudaFrame to = map_cuda_bytes(*device_, take_room(), GST_MAP_WRITE);
-  order(*frame_memory(memory), to);
-  gst::copy_bytes(*device_, *queue_, address_of(memory), to.address(), memory->size);
-  GstBuffer* made = hand_over_copy(buffer, std::move(to), giver);
-  gst_buffer_resize(made, 0, static_cast<gssize>(memory->size));
-  return made;
-}
-
-/// A buffer of the pool's (transfer full).
-GstBuffer* CudaSlots::take_room() {
-  gst_buffer_pool_set_active(pool_.get(), TRUE);
-  GstBuffer* acquired = nullptr;
-  if (gst_buffer_pool_acquire_buffer(pool_.get(), &acquired, nullptr) == GST_FLOW_OK) return acquired;
-  throw Error(ErrorCode::no_memory,
-              fmt::format("no CUDA memory on {} for a frame: nvidia-smi tells what else is on the "
-                          "GPU, and queues downstream hold a frame for each of their buffers",
-                          name_of(device_->info())));
-}
-
-/// What the queue is given from here on starts after what fills `slot` and what reads what `to` was before.
-void CudaSlots::order(const FrameMemory& slot, const CudaFrame& to) {
-  if (!queue_) queue_ = create_cuda_queue(*device_, {});
-  take_over(*queue_, to);
-  slot.let_cuda_stream_wait(cuda_stream(*queue_));
-}
-
-/// The copy of `buffer` that the queue makes in `to`, with all that goes with it (transfer full).
-GstBuffer* CudaSlots::hand_over_copy(GstBuffer* buffer, CudaFrame to, const Giver& giver) {
   const bool ordered = orders_by_stream(to);
   if (ordered) hand_over(*queue_, to);
   const Fence done = queue_->submit();
-  frame_memory(gst_buffer_peek_memory(buffer, 0))->add_read_fence(done);
+  slot.add_read_fence(done);
   if (!ordered) {
+    const Giver giver(peer_of);
     await_written(
         done, [&giver] { return giver.stops(); }, "the copy of a frame into CUDA memory");
   }
@@ -279,6 +205,7 @@ GstBuffer* CudaSlots::hand_over_copy(GstBuffer* buffer, CudaFrame to, const Give
   // The pool's buffer may have its own.
   if (GstVideoMeta* meta = gst_buffer_get_video_meta(buffer)) gst_buffer_remove_meta(buffer, &meta->meta);
   gst_buffer_copy_into(made, buffer, copy_all_but_memory, 0, static_cast<gsize>(-1));
+  note_layout(made, target);
   return made;
 }
 

@@ -11,17 +11,14 @@
 #include "gpumap/queue.hpp"
 #include "gst/cuda/cuda_library.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
-#include "gst/stopping.hpp"
 
 namespace gpumap::gst {
 
-class FrameMemory;
-
-/// Slots, and what kernels give, as memory of GStreamer's own CUDA elements (libgstcuda): the slot itself, which is
-/// read-only and is lent until all that was put on its memory's stream before the memory goes has ended. Where that
-/// cannot be, a copy within the GPU: with GStreamer before 1.24, and where rows and planes do not lie as CUDA's
-/// textures take them, or as libgstcuda copies them for the CPU. Thread safety: one thread at a time, copies() from
-/// any.
+/// Slots as memory of GStreamer's own CUDA elements (libgstcuda): the slot itself, which is read-only and is lent until
+/// all that was put on its memory's stream before the memory goes has ended. Where that cannot be, a copy within the
+/// GPU: with GStreamer before 1.24, and where rows and planes do not lie as CUDA's textures take them, or as libgstcuda
+/// copies them for the CPU.
+/// Thread safety: one thread at a time, copies() from any.
 class CudaSlots {
  public:
   CudaSlots() = default;
@@ -30,10 +27,7 @@ class CudaSlots {
   CudaSlots& operator=(const CudaSlots&) = delete;
 
   /// Other caps, or another downstream: it may have another pool.
-  void forget_pool() noexcept {
-    pool_.reset();
-    pool_bytes_ = 0;
-  }
+  void forget_pool() noexcept { pool_.reset(); }
   /// Let go of what belongs to a device. At the end of a stream.
   void reset() noexcept;
 
@@ -42,29 +36,17 @@ class CudaSlots {
   /// whose downstream is asked for a pool where a copy is to be made. Throws Error(not_supported) where there is no
   /// CUDA, Error(no_memory | io | device_lost).
   [[nodiscard]] GstBuffer* convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
-  /// The same of one with bytes side by side, as a tensor's are: for libgstcuda a row of GRAY8. A copy ends with
-  /// `giver`, whose frame it is.
-  [[nodiscard]] GstBuffer* convert_bytes(GstBuffer* buffer, const Giver& giver);
-  /// `slot` (taken), memory of ours with such bytes, as CUDA memory; as it is where GStreamer is older than 1.24
-  /// (transfer full). Throws likewise.
-  [[nodiscard]] GstMemory* lend_bytes(GstMemory* slot);
   [[nodiscard]] guint64 copies() const noexcept { return copies_.load(std::memory_order_relaxed); }
 
  private:
   void open(const std::shared_ptr<Device>& device);
-  [[nodiscard]] GstMemory* find_slot(GstBuffer* buffer);
   [[nodiscard]] GstMemory* wrap(GstMemory* slot, const GstVideoInfo& layout) const;
   [[nodiscard]] GstBuffer* copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
-  [[nodiscard]] GstBuffer* copy_bytes(GstBuffer* buffer, const Giver& giver);
-  [[nodiscard]] GstBuffer* take_room();
-  void order(const FrameMemory& slot, const CudaFrame& to);
-  [[nodiscard]] GstBuffer* hand_over_copy(GstBuffer* buffer, CudaFrame to, const Giver& giver);
 
   std::shared_ptr<Device> device_;
   GstCudaStream* stream_ = nullptr;
   std::unique_ptr<Queue> queue_;  ///< for copies, from the first one on
   CudaPool pool_;
-  gsize pool_bytes_ = 0;  ///< of a pool for bytes
   std::atomic<guint64> copies_{0};
 };
 

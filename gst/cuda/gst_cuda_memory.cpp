@@ -8,7 +8,6 @@
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
-#include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
@@ -34,26 +33,25 @@ GstVideoMeta layout_of(const GstVideoInfo& info) {
   return layout;
 }
 
-void check_context(const Device& device, const GstCudaMemory& memory) {
-  if (is_shared_context(device, memory.context)) return;
-  guint other = 0;
-  g_object_get(memory.context, "cuda-device-id", &other, nullptr);
-  const int own = cuda_handles(device).device;
-  if (other != static_cast<guint>(own)) {
+void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo& expected) {
+  if (!is_shared_context(device, memory.context)) {
+    guint other = 0;
+    g_object_get(memory.context, "cuda-device-id", &other, nullptr);
+    const int own = cuda_handles(device).device;
+    if (other != static_cast<guint>(own)) {
+      throw Error(
+          ErrorCode::invalid,
+          fmt::format("a frame in the CUDA memory of GPU {} reached a gpumapkernel on {}, which is CUDA's GPU "
+                      "{}: give both elements the same GPU (device of gpumapkernel, cuda-device-id of the other)",
+                      other, name_of(device.info()), own));
+    }
     throw Error(ErrorCode::invalid,
-                fmt::format("a frame in the CUDA memory of GPU {} reached a gpumapkernel on {}, which is CUDA's GPU "
-                            "{}: give both elements the same GPU (device of gpumapkernel, cuda-device-id of the other)",
-                            other, name_of(device.info()), own));
+                fmt::format("a frame in another CUDA context of {} reached gpumapkernel, and an address in one context "
+                            "means nothing in another: let gpumapkernel give its context, which it does to elements "
+                            "linked to it and by a have-context message, instead of setting another on the pipeline; "
+                            "or put cudadownload, gpumapsink and gpumapsrc between the two",
+                            name_of(device.info())));
   }
-  throw Error(ErrorCode::invalid,
-              fmt::format("a frame in another CUDA context of {} reached gpumapkernel, and an address in one context "
-                          "means nothing in another: let gpumapkernel give its context, which it does to elements "
-                          "linked to it and by a have-context message, instead of setting another on the pipeline; "
-                          "or put cudadownload, gpumapsink and gpumapsrc between the two",
-                          name_of(device.info())));
-}
-
-void check_picture(const GstCudaMemory& memory, const GstVideoInfo& expected) {
   if (GST_VIDEO_INFO_FORMAT(&memory.info) != GST_VIDEO_INFO_FORMAT(&expected) ||
       GST_VIDEO_INFO_WIDTH(&memory.info) < GST_VIDEO_INFO_WIDTH(&expected) ||
       GST_VIDEO_INFO_HEIGHT(&memory.info) < GST_VIDEO_INFO_HEIGHT(&expected)) {
@@ -61,16 +59,6 @@ void check_picture(const GstCudaMemory& memory, const GstVideoInfo& expected) {
                                                 "what upstream sends",
                                                 text_of(memory.info), text_of(expected)));
   }
-}
-
-/// Bytes lie side by side where there is one row, or none has something behind it.
-void check_bytes(const GstCudaMemory& memory) {
-  const PlaneExtent extent = plane_extent(memory.info, 0);
-  if (extent.rows <= 1 || static_cast<std::size_t>(memory.info.stride[0]) == extent.row_bytes) return;
-  throw Error(ErrorCode::invalid,
-              fmt::format("a tensor in CUDA memory came in rows of {} bytes every {} bytes, and its "
-                          "bytes have to lie side by side: have upstream give it in one row",
-                          extent.row_bytes, memory.info.stride[0]));
 }
 
 /// Before 1.24 elements wait for what fills their memory, but a copy within the GPU (gst_buffer_make_writable()) is
@@ -89,14 +77,11 @@ std::optional<void*> stream_of(GstCudaMemory* memory) {
   return library.gst_cuda_stream_get_handle(stream);
 }
 
-enum class Holds { pictures, bytes };
-
 /// `stream` (may be null) is for a pool that names none.
-bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min, GstCudaStream* stream,
-               Holds holds = Holds::pictures) {
+bool configure(GstBufferPool* pool, GstCaps* caps, guint bytes, guint min, GstCudaStream* stream) {
   GstStructure* config = gst_buffer_pool_get_config(pool);
   gst_buffer_pool_config_set_params(config, caps, bytes, min, 0);
-  if (holds == Holds::pictures) gst_buffer_pool_config_add_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META);
+  gst_buffer_pool_config_add_option(config, GST_BUFFER_POOL_OPTION_VIDEO_META);
   // Encoders register memory with the driver's video part, which takes none that was allocated in a stream's order.
   const CudaLibrary& library = CudaLibrary::get();
   if (library.gst_buffer_pool_config_set_cuda_stream_ordered_alloc != nullptr) {
@@ -121,7 +106,7 @@ GstBufferPool* offered_pool(const Device& device, GstCaps* caps, GstQuery* query
   return fits ? owned.release() : nullptr;
 }
 
-GstBufferPool* new_pool(const Device& device, GstCaps* caps, Holds holds = Holds::pictures) {
+GstBufferPool* new_pool(const Device& device, GstCaps* caps) {
   GstCudaContext* context = shared_cuda_context(device);
   GstVideoInfo info;
   if (context == nullptr || !gst_video_info_from_caps(&info, caps)) return nullptr;
@@ -129,7 +114,7 @@ GstBufferPool* new_pool(const Device& device, GstCaps* caps, Holds holds = Holds
   Ptr<GstBufferPool> pool(library.gst_cuda_buffer_pool_new(context));
   // One of its own: what shares a stream waits for all that is on it.
   GstCudaStream* stream = library.has_streams ? library.gst_cuda_stream_new(context) : nullptr;
-  const bool configured = configure(pool.get(), caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream, holds);
+  const bool configured = configure(pool.get(), caps, static_cast<guint>(GST_VIDEO_INFO_SIZE(&info)), 0, stream);
   if (stream != nullptr) library.gst_cuda_stream_unref(stream);
   return configured ? pool.release() : nullptr;
 }
@@ -142,15 +127,7 @@ bool is_cuda_memory(GstMemory* memory) {
          CudaLibrary::get().gst_is_cuda_memory(memory) != 0;
 }
 
-bool is_cuda_memory_of(const Device& device, GstMemory* memory) {
-  return is_cuda_memory(memory) && is_shared_context(device, reinterpret_cast<GstCudaMemory*>(memory)->context);
-}
-
-namespace {
-
-/// `check` says what is wrong with how the memory lies, by throwing.
-template <typename Check>
-CudaFrame map_checked(const Device& device, GstBuffer* buffer, GstMapFlags access, Check check) {
+CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
   const Ptr<GstBuffer> owner(buffer);
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   if (memory == nullptr || !is_cuda_memory(memory)) {
@@ -159,8 +136,7 @@ CudaFrame map_checked(const Device& device, GstBuffer* buffer, GstMapFlags acces
         "a frame that is not in one piece of CUDA memory came under memory:CUDAMemory: see what upstream sends");
   }
   auto* cuda = reinterpret_cast<GstCudaMemory*>(memory);
-  check_context(device, *cuda);
-  check(*cuda);
+  check(device, *cuda, expected);
   GstMapInfo map;
   if (!gst_memory_map(memory, &map, static_cast<GstMapFlags>(access | map_for_cuda))) {
     throw Error(ErrorCode::io,
@@ -170,16 +146,6 @@ CudaFrame map_checked(const Device& device, GstBuffer* buffer, GstMapFlags acces
   CudaFrame frame(gst_buffer_ref(buffer), map, layout_of(cuda->info));
   if ((access & GST_MAP_READ) != 0 && !CudaLibrary::get().has_streams) wait_for_copies(cuda);
   return frame;
-}
-
-}  // namespace
-
-CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
-  return map_checked(device, buffer, access, [&](const GstCudaMemory& memory) { check_picture(memory, expected); });
-}
-
-CudaFrame map_cuda_bytes(const Device& device, GstBuffer* buffer, GstMapFlags access) {
-  return map_checked(device, buffer, access, check_bytes);
 }
 
 void take_over(Queue& queue, const CudaFrame& frame) {
@@ -210,30 +176,10 @@ CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {
   return CudaPool(pool);
 }
 
-CudaPool cuda_bytes_pool(const Device& device, gsize bytes) {
-  // Rows of RGBA, which every libgstcuda lays out, as long as its pitches are multiples of: none is padded.
-  constexpr gsize pixel_bytes = 4;
-  constexpr gsize most_rows = 16384;
-  gsize row = 512;
-  while ((bytes + row - 1) / row > most_rows) row *= 2;
-  const Ptr<GstCaps> caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, "RGBA", "width", G_TYPE_INT,
-                                              static_cast<gint>(row / pixel_bytes), "height", G_TYPE_INT,
-                                              static_cast<gint>((bytes + row - 1) / row), nullptr));
-  gst_caps_set_features(caps.get(), 0, gst_caps_features_new(cuda_feature_name, nullptr));
-  GstBufferPool* pool = row / pixel_bytes <= most_rows ? new_pool(device, caps.get(), Holds::bytes) : nullptr;
-  if (pool == nullptr) {
-    throw Error(ErrorCode::no_memory, fmt::format("no CUDA memory on {} for a tensor of {}: nvidia-smi tells what else "
-                                                  "is on the GPU; libgstcuda has room for 1 GiB",
-                                                  name_of(device.info()), format_bytes(bytes)));
-  }
-  return CudaPool(pool);
-}
-
 bool propose_cuda_pool(const Device& device, GstQuery* query) {
   GstCaps* caps = nullptr;
   gst_query_parse_allocation(query, &caps, nullptr);
-  const bool pictures = caps != nullptr && gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
-  const Ptr<GstBufferPool> pool(pictures ? new_pool(device, caps) : nullptr);
+  const Ptr<GstBufferPool> pool(caps != nullptr ? new_pool(device, caps) : nullptr);
   if (!pool) return false;
   guint bytes = 0;
   const Ptr<GstStructure> config(gst_buffer_pool_get_config(pool.get()));
@@ -242,57 +188,30 @@ bool propose_cuda_pool(const Device& device, GstQuery* query) {
   return true;
 }
 
-namespace {
-
-struct Rows {
-  std::uint64_t address;
-  std::size_t pitch;
-};
-
-/// Throws Error(device_lost), which says that `what()` cannot be copied.
-template <typename What>
-void copy_extent(const Device& device, Queue& queue, const PlaneExtent& extent, const Rows& from, const Rows& to,
-                 What what) {
+void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
+               const gpumap_view& to) {
   const CudaLibrary& library = CudaLibrary::get();
   auto* stream = static_cast<CUstream>(cuda_stream(queue));
   const CudaScope scope(shared_cuda_context(device));
-  CUDA_MEMCPY2D copy{};
-  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = from.address;
-  copy.srcPitch = from.pitch;
-  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.dstDevice = to.address;
-  copy.dstPitch = to.pitch;
-  copy.WidthInBytes = extent.row_bytes;
-  copy.Height = extent.rows;
-  const CUresult result = library.CuMemcpy2DAsync(&copy, stream);
-  if (result == CUDA_SUCCESS) return;
-  const char* name = nullptr;
-  library.CuGetErrorName(result, &name);
-  throw Error(ErrorCode::device_lost, fmt::format("CUDA cannot copy {} within {}: {}", what(), name_of(device.info()),
-                                                  name != nullptr ? name : "an unknown error"));
-}
-
-}  // namespace
-
-void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
-               const gpumap_view& to) {
   for (guint plane = 0; plane < GST_VIDEO_INFO_N_PLANES(&info); ++plane) {
-    copy_extent(device, queue, plane_extent(info, plane), {from.plane[plane], from.stride[plane]},
-                {to.plane[plane], to.stride[plane]},
-                [&] { return fmt::format("plane {} of a frame of {}", plane, text_of(info)); });
+    const PlaneExtent extent = plane_extent(info, plane);
+    CUDA_MEMCPY2D copy{};
+    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = from.plane[plane];
+    copy.srcPitch = from.stride[plane];
+    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.dstDevice = to.plane[plane];
+    copy.dstPitch = to.stride[plane];
+    copy.WidthInBytes = extent.row_bytes;
+    copy.Height = extent.rows;
+    const CUresult result = library.CuMemcpy2DAsync(&copy, stream);
+    if (result == CUDA_SUCCESS) continue;
+    const char* name = nullptr;
+    library.CuGetErrorName(result, &name);
+    throw Error(ErrorCode::device_lost,
+                fmt::format("CUDA cannot copy plane {} of a frame of {} within {}: {}", plane, text_of(info),
+                            name_of(device.info()), name != nullptr ? name : "an unknown error"));
   }
-}
-
-void copy_bytes(const Device& device, Queue& queue, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
-  // Rows that any pitch has room for, and what is left.
-  constexpr std::size_t row = std::size_t{1} << 20U;
-  const std::size_t whole = bytes / row * row;
-  const auto what = [bytes] { return fmt::format("a tensor of {}", format_bytes(bytes)); };
-  if (whole != 0) copy_extent(device, queue, {.row_bytes = row, .rows = bytes / row}, {from, row}, {to, row}, what);
-  if (whole == bytes) return;
-  const PlaneExtent rest{.row_bytes = bytes - whole, .rows = 1};
-  copy_extent(device, queue, rest, {from + whole, row}, {to + whole, row}, what);
 }
 
 }  // namespace gpumap::gst

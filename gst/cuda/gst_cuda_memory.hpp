@@ -10,8 +10,6 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -42,11 +40,6 @@ void post_cuda_context(GstElement* element, const Device& device);
 [[nodiscard]] CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access,
                                  const GstVideoInfo& expected);
 
-/// The same of bytes that lie side by side, as a tensor's do, whatever picture libgstcuda takes them for.
-[[nodiscard]] CudaFrame map_cuda_bytes(const Device& device, GstBuffer* buffer, GstMapFlags access);
-/// Whether `memory` is such as map_cuda() takes on `device`.
-[[nodiscard]] bool is_cuda_memory_of(const Device& device, GstMemory* memory);
-
 /// What `queue` is given from here on starts after what is under way on the frame's stream: what fills the
 /// memory, or what still reads what was there before. The GPU waits. Throws Error(device_lost).
 void take_over(Queue& queue, const CudaFrame& frame);
@@ -67,9 +60,6 @@ using CudaPool = std::unique_ptr<GstBufferPool, EndPool>;
 /// The pool for frames of `caps`: that of `query` (an ALLOCATION query that downstream has answered) where it is one of
 /// CUDA memory in `device`'s context, else a new one. It has no limit, and is to be activated. Throws Error(no_memory).
 [[nodiscard]] CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query);
-/// A new pool for so many bytes side by side in each buffer, which has as many or more: the allocators of libgstcuda
-/// know pictures alone. Throws likewise.
-[[nodiscard]] CudaPool cuda_bytes_pool(const Device& device, gsize bytes);
 /// Offer a new one to the upstream that asks with an ALLOCATION `query`. False where there is none to be had.
 bool propose_cuda_pool(const Device& device, GstQuery* query);
 
@@ -77,7 +67,5 @@ bool propose_cuda_pool(const Device& device, GstQuery* query);
 /// which may have other strides. Throws Error(device_lost | invalid).
 void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
                const gpumap_view& to);
-/// Copy `bytes` bytes likewise, from address to address.
-void copy_bytes(const Device& device, Queue& queue, std::uint64_t from, std::uint64_t to, std::size_t bytes);
 
 }  // namespace gpumap::gst

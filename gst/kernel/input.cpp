@@ -30,7 +30,7 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
       find_ours(*made, in);
       break;
     case FramesIn::cuda:
-      if (!map_cuda(*made, in)) return {};
+      map_cuda(*made, in);
       break;
     case FramesIn::vulkan:
       if (!copy_vulkan(*made, in)) return {};
@@ -38,8 +38,7 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
   }
   FrameInput& frame = made->frame;
   if (!launcher_->declaration().input_tensors.empty()) {
-    made->tensors = MappedTensors(in, *launcher_, cuda_);
-    if (made->tensors.cancelled()) return {};
+    made->tensors = MappedTensors(in, *launcher_);
     frame.tensors = made->tensors.take();
   }
   frame.pts = time_or_none(GST_BUFFER_PTS(in));
@@ -90,20 +89,17 @@ void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
   frame.view = in_format_.view(frame.address, frame.bytes, shown);
 }
 
-bool KernelRunner::map_cuda(Input& input, GstBuffer* in) {
-  const bool picture = in_format_.is_video();
-  input.cuda = picture ? cuda_.map(in, in_format_.video()) : cuda_.map_bytes(in);
-  if (!input.cuda) return false;
-  input.meta = picture ? &input.cuda.layout() : nullptr;
+void KernelRunner::map_cuda(Input& input, GstBuffer* in) {
+  input.cuda = cuda_.map(in, in_format_.video());
+  input.meta = &input.cuda.layout();
   FrameInput& frame = input.frame;
   frame.bytes = input.cuda.bytes();
   frame.address = input.cuda.address();
-  frame.picture_bytes = picture ? in_format_.check(*input.meta, frame.bytes) : in_format_.image_bytes();
+  frame.picture_bytes = in_format_.check(*input.meta, frame.bytes);
   frame.view = in_format_.view(frame.address, frame.bytes, input.meta);
-  frame.copy = picture ? cuda_.copier(in_format_.video()) : cuda_.copier_of_bytes();
+  frame.copy = cuda_.copier(in_format_.video());
   frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
   frame.sequence = foreign_sequence_++;
-  return true;
 }
 
 bool KernelRunner::copy_vulkan(Input& input, GstBuffer* in) {
@@ -125,8 +121,7 @@ std::string KernelRunner::shortfall(GstBuffer* in) const {
   const std::size_t wanted = in_format_.image_bytes();
   // Where planes and strides are told, these are checked instead.
   const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
-  const bool tells_itself = input_ == FramesIn::vulkan || (input_ == FramesIn::cuda && in_format_.is_video());
-  if (bytes >= wanted || is_told || tells_itself) return {};
+  if (bytes >= wanted || is_told || input_ == FramesIn::cuda || input_ == FramesIn::vulkan) return {};
   return fmt::format(
       "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
       bytes, wanted);

@@ -99,9 +99,9 @@ std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) 
       to.place = vulkan_.imports_output() ? Place::device : Place::host;
       break;
     case FramesIn::cuda:
-      to.place = lends_to_cuda() && !(in_place() && input.cuda) ? Place::device : Place::others;
+      to.place = Place::others;
       to.ordered = in_place() && input.frame.ordered;  // what goes on is the input
-      if (to.place == Place::device || (in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
+      if ((in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
       made->cuda = cuda_.take(out_format_.video());
       if (!made->cuda) return {};
       to.view = out_format_.view(made->cuda.address(), made->cuda.bytes(), &made->cuda.layout());
@@ -117,7 +117,6 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
     const Fence last = launcher_->last_launched();
     cuda_.keep(std::move(input.cuda), last);
     cuda_.keep(std::move(target.cuda), last);
-    for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), last);
     input.block.add_read_fence(last);
   };
   FrameOutput made;
@@ -133,7 +132,6 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
   }
   if (target.cuda) hand_over(launcher_->queue(), target.cuda);
   input.block.add_read_fence(made.done);
-  for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), made.done);
   return made;
 }
 
@@ -142,27 +140,25 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   const bool to_vulkan = output_ == FramesIn::vulkan;
   const bool to_host = made.host && !to_vulkan;
   const bool to_others = target.cuda || (to_vulkan && !vulkan_.hands_on());
-  Ptr<GstBuffer> out;
+  GstBuffer* out = nullptr;
   if (made.in_place && input.block && !made.host && !target.cuda && !vulkan_.hands_on()) {
     made.block = std::move(input.block);  // what goes on is the copy
     made.in_place = false;
   }
   if (made.in_place && !to_host && !to_others) {
-    out.reset(gst_buffer_copy(in));
+    out = gst_buffer_copy(in);
   } else {
-    out.reset(new_buffer(input, made, target));
-    if (!out) return nullptr;
-    describe(out.get(), in, input, made);
+    out = new_buffer(input, made, target);
+    if (out == nullptr) return nullptr;
+    describe(out, in, input, made);
   }
-  if (input.frame.trace) refresh_latency_meta(out.get());
-  if (made.shortened) set_times_of_shortened(out.get(), made.bytes);
-  keep_result(in, input, gst_buffer_get_size(out.get()));
-  if (launcher_->has_result()) result_.put_on(out.get());
-  if (output_ == FramesIn::host) out.reset(as_downstream_reads(out.release()));
-  if (lends_to_cuda()) out.reset(cuda_.lend(out.release(), *giver_));
-  if (!out) return nullptr;
-  tell_tensors(out.get(), in, made, input.frame.sequence);
-  return out.release();
+  if (input.frame.trace) refresh_latency_meta(out);
+  if (made.shortened) set_times_of_shortened(out, made.bytes);
+  keep_result(in, input, gst_buffer_get_size(out));
+  if (launcher_->has_result()) result_.put_on(out);
+  if (output_ == FramesIn::host) out = as_downstream_reads(out);
+  tell_tensors(out, in, made, input.frame.sequence);
+  return out;
 }
 
 GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
@@ -212,17 +208,14 @@ void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, c
 }
 
 /// Last: a copy of the buffer may leave them behind.
-void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) {
+void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const {
   copy_tensors(out, in);
   if (made.tensors) {
     const std::size_t bytes = made.tensors.mapping().bytes();
-    const auto in_memory_of_frame = [this](GstMemory* tensor) {
-      return output_ == FramesIn::cuda ? cuda_.lend(tensor) : tensor;
-    };
     put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
-                *launcher_, in_memory_of_frame);
+                *launcher_);
   }
-  if (!in_place() && out_format_.tensor()) put_tensor(out, *out_format_.tensor(), tensor_id_);
+  if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
 }
 
 void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {

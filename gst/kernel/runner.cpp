@@ -115,8 +115,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
-  const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
-  tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
+  tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
                         out_format_.color_from_rgb());
@@ -142,10 +141,10 @@ GstStructure* KernelRunner::stats() const {
   GstStructure* made = gst_structure_new(
       "gpumapkernel-stats", "kernel", G_TYPE_STRING, printable(name()).c_str(), "backend", G_TYPE_STRING,
       value_name(launcher_->backend()), "frames", G_TYPE_UINT64, static_cast<guint64>(launcher_->frames()),
-      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(vulkan_.gpu_copies() + cuda_.copies()), "host-copies",
-      G_TYPE_UINT64, static_cast<guint64>(vulkan_.host_copies()), "multiprocessors", G_TYPE_UINT, multiprocessors(),
-      "mode", G_TYPE_STRING, how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING,
-      printable(how.why).c_str(), nullptr);
+      "gpu-copies", G_TYPE_UINT64, static_cast<guint64>(vulkan_.gpu_copies()), "host-copies", G_TYPE_UINT64,
+      static_cast<guint64>(vulkan_.host_copies()), "multiprocessors", G_TYPE_UINT, multiprocessors(), "mode",
+      G_TYPE_STRING, how.resident ? "resident" : "launch", "mode-reason", G_TYPE_STRING, printable(how.why).c_str(),
+      nullptr);
   add_latency(made, log.get());
   return made;
 }

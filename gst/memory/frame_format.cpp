@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <string_view>
 #include <utility>
 
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/number.hpp"
+#include "gpumap/sample_format.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
 
@@ -61,21 +63,6 @@ gpumap_u32 video_format(GstVideoFormat format) {
   }
 }
 
-gpumap_u32 audio_format(GstAudioFormat format) {
-  switch (format) {
-    case GST_AUDIO_FORMAT_U8:
-      return GPUMAP_FORMAT_U8;
-    case GST_AUDIO_FORMAT_S8:
-      return GPUMAP_FORMAT_S8;
-    case GST_AUDIO_FORMAT_S16LE:
-      return GPUMAP_FORMAT_S16;
-    case GST_AUDIO_FORMAT_F32LE:
-      return GPUMAP_FORMAT_F32;
-    default:
-      return GPUMAP_FORMAT_AUDIO_OTHER;
-  }
-}
-
 /// Up to the last row of chroma, in a picture of `height` rows each of whose fields has its own, in turns.
 std::size_t chroma_rows_by_field(std::size_t height) {
   const std::size_t upper = ((height + 1) / 2 + 1) / 2, lower = (height / 2 + 1) / 2;
@@ -95,6 +82,8 @@ FrameFormat FrameFormat::from_caps(const GstCaps* caps) {
     made.read_video(caps);
   } else if (gst_structure_has_name(structure, "audio/x-raw")) {
     made.read_audio(caps);
+  } else if (gst_structure_has_name(structure, packed_iq_name)) {
+    made.read_packed_iq(structure);
   } else if (gst_structure_has_name(structure, bayer_name)) {
     made.read_bayer(structure);
   } else if (gst_structure_has_name(structure, spectrum_name) || gst_structure_has_name(structure, channels_name)) {
@@ -125,10 +114,24 @@ void FrameFormat::read_video(const GstCaps* caps) {
 void FrameFormat::read_audio(const GstCaps* caps) {
   GstAudioInfo info;
   if (!gst_audio_info_from_caps(&info, caps)) return;
-  format_ = audio_format(GST_AUDIO_INFO_FORMAT(&info));
+  const SampleFormat* const known = find_sample_format(gst_audio_format_to_string(GST_AUDIO_INFO_FORMAT(&info)));
+  format_ = known != nullptr ? known->format : std::uint32_t{GPUMAP_FORMAT_AUDIO_OTHER};
   channels_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_CHANNELS(&info));
   rate_ = static_cast<gpumap_u32>(GST_AUDIO_INFO_RATE(&info));
   bytes_per_sample_ = static_cast<std::size_t>(GST_AUDIO_INFO_BPF(&info));
+}
+
+void FrameFormat::read_packed_iq(const GstStructure* structure) {
+  const gchar* name = gst_structure_get_string(structure, "format");
+  const SampleFormat* const known = find_sample_format(name != nullptr ? name : "");
+  gint channels = 0, rate = 0;
+  gst_structure_get_int(structure, "channels", &channels);
+  gst_structure_get_int(structure, "rate", &rate);
+  if (known == nullptr || known->format != GPUMAP_FORMAT_S12 || channels <= 0 || channels % 2 != 0 || rate < 0) return;
+  format_ = known->format;
+  channels_ = static_cast<gpumap_u32>(channels);
+  rate_ = static_cast<gpumap_u32>(rate);
+  bytes_per_sample_ = std::size_t{channels_} * known->bits / CHAR_BIT;
 }
 
 void FrameFormat::read_bayer(const GstStructure* structure) {
@@ -150,33 +153,27 @@ void FrameFormat::read_bayer(const GstStructure* structure) {
   image_bytes_ = std::size_t{stride_} * height_;
 }
 
-std::size_t TensorShape::bytes() const noexcept {
-  std::size_t bytes = gpumap::bytes_of(type);
-  for (const std::uint64_t size : dims) bytes *= size;
-  return bytes;
-}
-
 namespace {
 
-/// Of a tensor whose caps tell by `dims` and `type`.
-std::optional<TensorShape> shape_of_dims(const GstStructure* structure) {
+/// Of a tensor whose caps say so by `dims` and `type`; 0: they do not.
+std::size_t bytes_of_dims(const GstStructure* structure) {
   const GValue* dims = gst_structure_get_value(structure, "dims");
-  if (dims == nullptr || !GST_VALUE_HOLDS_ARRAY(dims)) return {};
-  constexpr std::uint64_t most = std::uint64_t{1} << 62U;
-  TensorShape shape;
+  if (dims == nullptr || !GST_VALUE_HOLDS_ARRAY(dims)) return 0;
+  const gchar* type = gst_structure_get_string(structure, "type");
+  constexpr std::size_t most = std::size_t{1} << 62U;
+  std::size_t bytes = 0;
   try {
-    const gchar* type = gst_structure_get_string(structure, "type");
-    if (type != nullptr) shape.type = parse_number_type(type);
+    bytes = gpumap::bytes_of(parse_number_type(type != nullptr ? type : "float32"));
   } catch (const Error&) {
-    return {};
+    return 0;
   }
   for (guint i = 0; i < gst_value_array_get_size(dims); ++i) {
     const GValue* one = gst_value_array_get_value(dims, i);
     const gint size = G_VALUE_HOLDS_INT(one) ? g_value_get_int(one) : 0;
-    if (size <= 0 || shape.bytes() > most / static_cast<std::uint64_t>(size)) return {};
-    shape.dims.push_back(static_cast<std::uint64_t>(size));
+    if (size <= 0 || bytes > most / static_cast<std::size_t>(size)) return 0;
+    bytes *= static_cast<std::size_t>(size);
   }
-  return shape;
+  return bytes;
 }
 
 }  // namespace
@@ -191,17 +188,13 @@ void FrameFormat::read_tensor(const GstStructure* structure) {
   const bool picture = channels == 3 && gst_structure_has_field(structure, "width") != 0 &&
                        gst_structure_has_field(structure, "height") != 0;
   if (found == types.end() || !picture) {
-    tensor_ = shape_of_dims(structure);
-    image_bytes_ = tensor_ ? tensor_->bytes() : 0;
+    image_bytes_ = bytes_of_dims(structure);
     return;
   }
   const auto index = static_cast<gpumap_u32>(found - types.begin());
   planes_ = planar ? 3 : 1;
   set_picture((planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32) + index, structure,
               (planar ? 1U : 3U) * (sizeof(float) >> index));
-  constexpr std::array numbers{NumberType::f32, NumberType::f16, NumberType::u8};
-  tensor_ = {.type = numbers[index], .dims = {1, height_, width_, 3}};
-  if (planar) tensor_->dims = {1, 3, height_, width_};
 }
 
 void FrameFormat::set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes) {

@@ -9,34 +9,27 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel_launcher.hpp"
-#include "gpumap/number.hpp"
 
 namespace gpumap::gst {
 
 inline constexpr const char* tensor_name = "application/x-tensor";
 inline constexpr const char* bayer_name = "video/x-bayer";
+/// Samples that GStreamer's raw audio has no format for: S12LE, two of 12 bits in 3 bytes.
+inline constexpr const char* packed_iq_name = "application/x-iq";
 /// Rows of `bins` float32.
 inline constexpr const char* spectrum_name = "application/x-spectrum";
 /// Steps of I and Q of `channels` channels, float32.
 inline constexpr const char* channels_name = "application/x-iq-channels";
 
-/// A tensor whose elements lie side by side, those of the last dimension next to each other.
-struct TensorShape {
-  NumberType type = NumberType::f32;
-  std::vector<std::uint64_t> dims;  ///< outermost first
-  [[nodiscard]] std::size_t bytes() const noexcept;
-};
-
 /// What caps say of a buffer's bytes, as a kernel sees them.
 class FrameFormat {
  public:
   FrameFormat() = default;
-  /// Any caps are fine: what is neither raw video, Bayer, raw audio nor a tensor of a picture is bytes.
+  /// Any caps are fine: what is neither raw video, Bayer, samples nor a tensor of a picture is bytes.
   [[nodiscard]] static FrameFormat from_caps(const GstCaps* caps);
 
   [[nodiscard]] bool is_video() const noexcept { return video_; }
@@ -48,8 +41,6 @@ class FrameFormat {
   [[nodiscard]] std::size_t bytes_per_sample() const noexcept { return bytes_per_sample_; }
   /// Bytes of an image in the default layout, or of a tensor by its `dims`; 0 for what has no fixed size.
   [[nodiscard]] std::size_t image_bytes() const noexcept { return image_bytes_; }
-  /// Of a tensor whose caps tell: a picture is a batch of one, as networks take it. Else empty.
-  [[nodiscard]] const std::optional<TensorShape>& tensor() const noexcept { return tensor_; }
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
   /// For video output: how red, green and blue become its components.
@@ -74,6 +65,7 @@ class FrameFormat {
   [[nodiscard]] std::pair<ColorMatrix, ColorRange> colorimetry() const noexcept;
   void read_video(const GstCaps* caps);
   void read_audio(const GstCaps* caps);
+  void read_packed_iq(const GstStructure* structure);
   void read_bayer(const GstStructure* structure);
   void read_tensor(const GstStructure* structure);
   void set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes);
@@ -89,7 +81,6 @@ class FrameFormat {
   unsigned bits_ = 8;                   ///< of a component of video
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
-  std::optional<TensorShape> tensor_;
 };
 
 /// Throws Error(invalid) for a picture without pixels, or of a size beyond what GStreamer and gpumap_view can tell.

@@ -120,13 +120,11 @@ class Watch {
 
 TEST_F(TensorChain, GoesFromKernelToKernelInGpuMemory) {
   for (const char* through : {on_gpu, "identity", "queue"}) {
-    std::string chain = made();
-    for (const std::string& next : {summed(), doubled()})
-      chain.append(" ! ").append(through).append(" ! ").append(next);
-    chain.append(" ! application/x-tensor ! appsink name=out sync=false");
+    const std::string between = through;
     for (const Size& size : tensor_sizes) {
-      SCOPED_TRACE(testing::Message() << through << ' ' << size.width << 'x' << size.height);
-      Pipeline pipeline(from_app(chain));
+      SCOPED_TRACE(testing::Message() << between << ' ' << size.width << 'x' << size.height);
+      Pipeline pipeline(from_app(made() + " ! " + between + " ! " + summed() + " ! " + between + " ! " + doubled() +
+                                 " ! application/x-tensor ! appsink name=out sync=false"));
       const Watch first(pipeline.element("network")), second(pipeline.element("doubles"));
       gst_app_src_set_caps(pipeline.appsrc(), gray(size).get());
       ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
