@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstring>
 #include <filesystem>
 #include <limits>
@@ -17,6 +18,7 @@
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
+#include "gpumap/sample_format.hpp"
 
 namespace gpumap::c {
 namespace {
@@ -66,9 +68,9 @@ gpumap_view view_of(const gpumap_layout& layout, std::uint64_t address, std::siz
 }
 
 FrameLayout frame_layout_of(const gpumap_layout& layout) {
-  const std::uint32_t sample = sample_bytes(layout.format);
+  const std::size_t sample = std::size_t{sample_bits(layout.format)} * layout.channels / CHAR_BIT;
   return {.view = view_of(layout, 0, layout.bytes),
-          .bytes_per_sample = is_picture(layout.format) ? 0 : std::max(sample * layout.channels, 1U)};
+          .bytes_per_sample = is_picture(layout.format) ? 0 : std::max<std::size_t>(sample, 1)};
 }
 
 /// As GStreamer takes them where caps do not say.

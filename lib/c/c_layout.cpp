@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdlib>
 #include <utility>
 
 #include "c/c_status.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/sample_format.hpp"
 
 namespace gpumap::c {
 namespace {
@@ -29,18 +31,6 @@ constexpr std::array video_formats{
     VideoFormat{GPUMAP_FORMAT_GRAY16, 27, "GRAY16_LE"},  VideoFormat{GPUMAP_FORMAT_Y42B, 18, "Y42B"},
     VideoFormat{GPUMAP_FORMAT_Y444, 20, "Y444"},         VideoFormat{GPUMAP_FORMAT_I420_10, 43, "I420_10LE"},
     VideoFormat{GPUMAP_FORMAT_Y444_10, 47, "Y444_10LE"}, VideoFormat{GPUMAP_FORMAT_P016, 90, "P016_LE"},
-};
-
-struct SampleFormat {
-  std::uint32_t format;
-  std::uint32_t bytes;
-  std::string_view name;
-};
-constexpr std::array sample_formats{
-    SampleFormat{GPUMAP_FORMAT_U8, 1, "U8"},
-    SampleFormat{GPUMAP_FORMAT_S8, 1, "S8"},
-    SampleFormat{GPUMAP_FORMAT_S16, 2, "S16LE"},
-    SampleFormat{GPUMAP_FORMAT_F32, 4, "F32LE"},
 };
 
 template <typename Table, typename Is>
@@ -182,9 +172,9 @@ std::optional<gpumap_layout> layout_of(const Caps& caps) {
     if (known == nullptr) return {};
     return picture(known->format, caps.number("width"), caps.number("height"));
   }
-  if (caps.media_type == "audio/x-raw") {
-    const auto* const known = find_in(sample_formats, [&](const SampleFormat& one) { return one.name == format; });
-    if (known == nullptr) return {};
+  if (caps.media_type == "audio/x-raw" || caps.media_type == "application/x-iq") {
+    const SampleFormat* const known = find_sample_format(format);
+    if (known == nullptr || (known->format == GPUMAP_FORMAT_S12) != (caps.media_type == "application/x-iq")) return {};
     return samples(known->format, caps.number("channels"), caps.number("rate"));
   }
   if (caps.media_type == "video/x-bayer") {
@@ -210,17 +200,16 @@ bool is_picture(std::uint32_t format) noexcept {
   return planes_of(format, 1, 1)[0].stride != 0;
 }
 
-std::uint32_t sample_bytes(std::uint32_t format) noexcept {
-  const auto* const known = find_in(sample_formats, [&](const SampleFormat& one) { return one.format == format; });
-  return known != nullptr ? known->bytes : 0;
-}
-
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
   if (!is_picture(layout.format)) {
     if (layout.format == GPUMAP_FORMAT_BYTES) return;
-    if (sample_bytes(layout.format) != 0 && layout.channels != 0) return;
-    throw Error(ErrorCode::invalid, fmt::format("a layout of format {} with {} channels: take one of gpumap_format, "
-                                                "and samples of 1 channel or more",
+    if (std::uint64_t{sample_bits(layout.format)} * layout.channels % CHAR_BIT == 0 &&
+        sample_bits(layout.format) != 0 && layout.channels != 0) {
+      return;
+    }
+    throw Error(ErrorCode::invalid, fmt::format("a layout of format {} with {} channels: take one of gpumap_format "
+                                                "or sample_format.h, and samples of 1 channel or more, S12 of an even "
+                                                "number",
                                                 layout.format, layout.channels));
   }
   const auto usual = picture(layout.format, layout.width, layout.height);

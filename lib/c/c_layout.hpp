@@ -19,8 +19,6 @@ namespace gpumap::c {
 [[nodiscard]] std::uint32_t format_of_gst(std::uint32_t number) noexcept;
 
 [[nodiscard]] bool is_picture(std::uint32_t format) noexcept;
-/// Bytes of one sample of one channel; 0: it is no such format.
-[[nodiscard]] std::uint32_t sample_bytes(std::uint32_t format) noexcept;
 /// Throws Error(invalid) for a layout that leaves a frame of `bytes`, or has no planes.
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes);
 

@@ -2,6 +2,9 @@
 #include "kernel/grid.hpp"
 
 #include <algorithm>
+#include <climits>
+
+#include "gpumap/sample_format.hpp"
 
 namespace gpumap {
 namespace {
@@ -15,14 +18,7 @@ std::uint64_t divide_up(std::uint64_t value, std::uint64_t by) {
 }
 
 std::uint64_t item_bytes(std::uint32_t format) {
-  switch (format) {
-    case GPUMAP_FORMAT_S16:
-      return 2;
-    case GPUMAP_FORMAT_F32:
-      return 4;
-    default:
-      return 1;
-  }
+  return std::max<std::uint64_t>(sample_bits(format) / CHAR_BIT, 1);
 }
 
 Grid grid_2d(const GridShape& shape, std::uint64_t width, std::uint64_t height) {

@@ -21,6 +21,7 @@
 
 #include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
+#include "gpumap/sample_format.h"
 
 namespace gpumap::reference {
 
@@ -406,27 +407,82 @@ inline double difference(const Layout& out, const std::byte* output, std::size_t
   }
 }
 
-/// One interleaved sample in -1 to 1.
-inline double sample(std::uint32_t format, Bytes bytes, std::size_t index) {
-  const auto read = [&]<typename T>(T) {
-    T value;
-    std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
-    return static_cast<double>(value);
-  };
-  switch (format) {
-    case GPUMAP_FORMAT_U8:
-      return (read(std::uint8_t{}) - 127.5) / 127.5;
-    case GPUMAP_FORMAT_S8:
-      return read(std::int8_t{}) / 128.0;
-    case GPUMAP_FORMAT_S16:
-      return read(std::int16_t{}) / 32768.0;
-    default:
-      return read(float{});
-  }
+/// What a format of samples is: a whole number of `bits`, or a float; its bytes from the highest or the lowest on.
+struct SampleKind {
+  std::uint32_t format = 0;
+  unsigned bits = 0;    ///< that count
+  unsigned stored = 0;  ///< that it takes
+  bool is_float = false, is_unsigned = false, is_big_endian = false;
+};
+inline constexpr std::array sample_kinds{
+    SampleKind{GPUMAP_FORMAT_U8, 8, 8, false, true},
+    SampleKind{GPUMAP_FORMAT_S8, 8, 8},
+    SampleKind{GPUMAP_FORMAT_S12, 12, 12},
+    SampleKind{GPUMAP_FORMAT_S16, 16, 16},
+    SampleKind{GPUMAP_FORMAT_S16_BE, 16, 16, false, false, true},
+    SampleKind{GPUMAP_FORMAT_U16, 16, 16, false, true},
+    SampleKind{GPUMAP_FORMAT_U16_BE, 16, 16, false, true, true},
+    SampleKind{GPUMAP_FORMAT_S24, 24, 24},
+    SampleKind{GPUMAP_FORMAT_S24_BE, 24, 24, false, false, true},
+    SampleKind{GPUMAP_FORMAT_S24_32, 24, 32},
+    SampleKind{GPUMAP_FORMAT_S24_32_BE, 24, 32, false, false, true},
+    SampleKind{GPUMAP_FORMAT_S32, 32, 32},
+    SampleKind{GPUMAP_FORMAT_S32_BE, 32, 32, false, false, true},
+    SampleKind{GPUMAP_FORMAT_U32, 32, 32, false, true},
+    SampleKind{GPUMAP_FORMAT_U32_BE, 32, 32, false, true, true},
+    SampleKind{GPUMAP_FORMAT_F32, 32, 32, true},
+    SampleKind{GPUMAP_FORMAT_F32_BE, 32, 32, true, false, true},
+    SampleKind{GPUMAP_FORMAT_F64, 64, 64, true},
+    SampleKind{GPUMAP_FORMAT_F64_BE, 64, 64, true, false, true},
+};
+
+inline const SampleKind& sample_kind(std::uint32_t format) {
+  return *std::find_if(sample_kinds.begin(), sample_kinds.end(),
+                       [&](const SampleKind& kind) { return kind.format == format; });
 }
 
-inline std::size_t sample_bytes(std::uint32_t format) {
-  return format == GPUMAP_FORMAT_F32 ? 4 : format == GPUMAP_FORMAT_S16 ? 2 : 1;
+inline std::size_t sample_bits(std::uint32_t format) {
+  return sample_kind(format).stored;
+}
+
+/// One interleaved sample in -1 to 1.
+inline double sample(std::uint32_t format, Bytes bytes, std::size_t index) {
+  const SampleKind& kind = sample_kind(format);
+  std::uint64_t word = 0;
+  const std::size_t from = index * kind.stored;  // bits count from the lowest of each byte on
+  for (std::size_t bit = 0; bit < kind.stored; ++bit) {
+    std::size_t at = from + bit;
+    if (kind.is_big_endian) at = from + (kind.stored / 8 - 1 - bit / 8) * 8 + bit % 8;
+    word |= (std::to_integer<std::uint64_t>(bytes[at / 8]) >> (at % 8) & 1U) << bit;
+  }
+  if (kind.is_float)
+    return kind.bits == 64 ? std::bit_cast<double>(word) : std::bit_cast<float>(static_cast<std::uint32_t>(word));
+  const double full = std::exp2(kind.bits), half = full / 2;
+  const double value = std::fmod(static_cast<double>(word), full);
+  if (format == GPUMAP_FORMAT_U8) return (value - 127.5) / 127.5;
+  if (kind.is_unsigned) return (value - half) / half;
+  return (value < half ? value : value - full) / half;
+}
+
+/// `count` samples at random over the whole range; floats in -1 to 1.
+inline std::vector<std::byte> random_samples(std::uint32_t format, std::size_t count, std::uint64_t seed) {
+  const SampleKind& kind = sample_kind(format);
+  std::vector<std::byte> bytes = random_bytes(count * kind.stored / 8, seed);
+  const std::size_t step = kind.stored / 8;
+  if (!kind.is_float) return bytes;
+  for (std::size_t at = 0; at < bytes.size(); at += step) {
+    std::int32_t number = 0;
+    std::memcpy(&number, &bytes[at], sizeof number);
+    const double value = number / 2147483648.0;
+    const auto narrow = static_cast<float>(value);
+    if (kind.bits == 64) std::memcpy(&bytes[at], &value, sizeof value);
+    if (kind.bits == 32) std::memcpy(&bytes[at], &narrow, sizeof narrow);
+    if (kind.is_big_endian) {
+      std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(at),
+                   bytes.begin() + static_cast<std::ptrdiff_t>(at + step));
+    }
+  }
+  return bytes;
 }
 
 /// The checksum by its definition, a byte at a time.

@@ -68,7 +68,8 @@ TEST_P(RadioTest, DdcIsRightToTheStatedError) {
                              {GPUMAP_FORMAT_F32, 20000000, 44100, 1234567.0, 35280.0, 11400},
                              {GPUMAP_FORMAT_F32, 2400000, 239999, 250000.0, 200000.0, 18},
                              {GPUMAP_FORMAT_F32, 1000003, 1000002, 333.0, 900000.0, 5}};
-  for (const auto format : iq_formats) cases.push_back({format, 2048000, 192000, 98765.0, 150000.0, 77});
+  for (const auto& kind : reference::sample_kinds)
+    cases.push_back({kind.format, 2048000, 192000, 98765.0, 150000.0, 77});
   double worst = 0.0;
   for (const DdcCase& test : cases) {
     SCOPED_TRACE(::testing::Message() << "format " << test.format << ", " << params_of(test));
@@ -232,6 +233,17 @@ TEST_P(RadioTest, DdcTakesEveryHertz) {
   const auto out = as_complex(play(*program, in, {}));
   ASSERT_GT(out.size(), 9000U);
   for (std::size_t i = 1000; i < out.size(); ++i) ASSERT_LE(std::abs(out[i] - 1.0), 2e-4) << i;
+}
+
+// Real samples are I, and Q is 0.
+TEST_P(RadioTest, DdcTakesRealSamples) {
+  for (const auto format :
+       std::initializer_list<std::uint32_t>{GPUMAP_FORMAT_U8, GPUMAP_FORMAT_S24_BE, GPUMAP_FORMAT_F32}) {
+    const DdcCase test{format, 2048000, 192000, 98765.0, 150000.0, 77};
+    const Recording in = noise(format, test.in_rate, 20011, 5, 1);
+    const auto program = load("ddc", params_of(test));
+    EXPECT_LE(worst_error(as_complex(play_from_begin(*program, in, {})), reference_ddc(test, in)), 1e-5) << format;
+  }
 }
 
 // Around 128 the samples are those of S8, to the bit; around 127.5 they are not.

@@ -16,26 +16,27 @@ namespace gpumap {
 
 using Complex = std::complex<double>;
 
-inline constexpr std::array iq_formats{GPUMAP_FORMAT_U8, GPUMAP_FORMAT_S8, GPUMAP_FORMAT_S16, GPUMAP_FORMAT_F32};
-
 /// An IQ recording.
 struct Recording {
   std::uint32_t format = GPUMAP_FORMAT_F32;
   std::uint32_t rate = 0;
   std::vector<std::byte> bytes;
+  std::uint32_t channels = 2;  ///< 1: real samples
 
   [[nodiscard]] std::size_t samples() const { return bytes.size() / sample_size(); }
-  [[nodiscard]] std::size_t sample_size() const { return 2 * reference::sample_bytes(format); }
+  [[nodiscard]] std::size_t sample_size() const { return channels * reference::sample_bits(format) / 8; }
   [[nodiscard]] Complex at(std::int64_t i) const {  ///< silence before its begin
     if (i < 0) return 0.0;
     const auto n = static_cast<std::size_t>(i);
+    if (channels == 1) return reference::sample(format, bytes, n);
     return {reference::sample(format, bytes, 2 * n), reference::sample(format, bytes, 2 * n + 1)};
   }
   [[nodiscard]] gpumap_view view() const;
 };
 
 /// Samples at random over the whole range.
-[[nodiscard]] Recording noise(std::uint32_t format, std::uint32_t rate, std::size_t samples, std::uint64_t seed);
+[[nodiscard]] Recording noise(std::uint32_t format, std::uint32_t rate, std::size_t samples, std::uint64_t seed,
+                              std::uint32_t channels = 2);
 /// exp(2 pi i frequency t) in float32.
 [[nodiscard]] Recording tone(std::uint32_t rate, std::size_t samples, double frequency, double amplitude = 1.0);
 

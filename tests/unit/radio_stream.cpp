@@ -13,21 +13,15 @@ namespace gpumap {
 gpumap_view Recording::view() const {
   gpumap_view made{};
   made.format = format;
-  made.channels = 2;
+  made.channels = channels;
   made.rate = rate;
   return made;
 }
 
-Recording noise(std::uint32_t format, std::uint32_t rate, std::size_t samples, std::uint64_t seed) {
-  Recording made{.format = format, .rate = rate, .bytes = {}};
-  made.bytes = reference::random_bytes(samples * made.sample_size(), seed);
-  if (format != GPUMAP_FORMAT_F32) return made;
-  for (std::size_t at = 0; at < made.bytes.size(); at += 4) {
-    std::int32_t word = 0;
-    std::memcpy(&word, &made.bytes[at], 4);
-    const float value = static_cast<float>(word) / 2147483648.0F;
-    std::memcpy(&made.bytes[at], &value, 4);
-  }
+Recording noise(std::uint32_t format, std::uint32_t rate, std::size_t samples, std::uint64_t seed,
+                std::uint32_t channels) {
+  Recording made{.format = format, .rate = rate, .bytes = {}, .channels = channels};
+  made.bytes = reference::random_samples(format, samples * channels, seed);
   return made;
 }
 

@@ -100,7 +100,7 @@ TEST_P(RadioTest, SpectrumIsRightToTheStatedError) {
                                   {GPUMAP_FORMAT_F32, 512, 1, 30, 3, 640},
                                   {GPUMAP_FORMAT_F32, 32768, 16384, 2, 3, 99000},
                                   {GPUMAP_FORMAT_F32, 1048576, 524288, 1, 1, 1048579}};
-  for (const auto format : iq_formats) cases.push_back({format, 256, 192, 3, 3, 9999});
+  for (const auto& kind : reference::sample_kinds) cases.push_back({kind.format, 256, 192, 3, 3, 9999});
   if (bench_->backend() == Backend::cuda) {  // two passes: every shape of their matrix, and sums
     cases.insert(cases.end(), {{GPUMAP_FORMAT_U8, 8192, 8192, 1, 3, 50001},
                                {GPUMAP_FORMAT_S16, 16384, 12000, 2, 3, 77777},
@@ -203,7 +203,9 @@ TEST_P(RadioTest, SpectrumAveragesManyTransforms) {
 
 // Where only I and Q each are aligned.
 TEST_P(RadioTest, SpectrumTakesSamplesThatLieAnyhow) {
-  for (const auto format : iq_formats) {
+  for (const auto& kind : reference::sample_kinds) {
+    const std::uint32_t format = kind.format;
+    if (format == GPUMAP_FORMAT_S12 || kind.bits == 64) continue;  // have no such place
     for (const std::size_t size : {256, 8192}) {
       const SpectrumCase test{format, size, size, 1, 3, 3 * size + 77};
       const Recording in = noise(format, 1000000, test.samples, size);
@@ -215,6 +217,20 @@ TEST_P(RadioTest, SpectrumTakesSamplesThatLieAnyhow) {
       ASSERT_EQ(got.size(), expected.size());
       EXPECT_LE(worst_in_rows(got, expected, size), 1e-5) << "format " << format << ", " << size << " points";
     }
+  }
+}
+
+// Real samples are I, and Q is 0; also float32, which the transforms of IQ read where it lies.
+TEST_P(RadioTest, SpectrumTakesRealSamples) {
+  for (const auto format :
+       std::initializer_list<std::uint32_t>{GPUMAP_FORMAT_F32, GPUMAP_FORMAT_S16_BE, GPUMAP_FORMAT_F64}) {
+    const SpectrumCase test{format, 256, 200, 3, 3, 9999};
+    const Recording in = noise(format, 1000000, test.samples, format, 1);
+    const auto program = load("spectrum", params_of(test));
+    const auto got = play_from_begin(*program, in, {});
+    const auto expected = reference_spectrum(test, in);
+    ASSERT_EQ(got.size(), expected.size());
+    EXPECT_LE(worst_in_rows(got, expected, test.size), 1e-5) << "format " << format;
   }
 }
 

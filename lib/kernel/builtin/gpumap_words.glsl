@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // <gpumap_words.glsl>: bytes and 16-bit numbers from and to any address, as whole words where that is aligned.
 // gpumap/words.h is its twin. Both begin with the words that are the same in the two languages by macros:
-// bayer.h, color.h, components.h, pixels.h and taps.h are written in these.
+// bayer.h, color.h, components.h, pixels.h, samples.h and taps.h are written in these.
 #ifndef GPUMAP_WORDS_GLSL
 #define GPUMAP_WORDS_GLSL
 

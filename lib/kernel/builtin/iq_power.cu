@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // I*I + Q*Q of every pair of samples, scaled to -1 to 1, as mono float32. Right for any grid.
 // gpumap: params around128:u32=0 in [0,1]
-// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
-// gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=1
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE,S16BE,U16LE,U16BE,S24LE,S24BE,S24_32LE,S24_32BE,S32LE,S32BE,U32LE,U32BE,F32BE,F64LE,F64BE},layout=interleaved,channels=2;application/x-iq,format=S12LE,layout=interleaved,channels=2
+// gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=1,rate={rate}
 #include <gpumap/grid.h>
 #include <gpumap/samples.h>
 
 extern "C" __global__ void iq_power(gpumap_frame frame) {
   const gpumap_u32 format = gpumap_sample_format(frame.in.format, frame.params[0] != 0.0f);
-  const gpumap_u64 given = frame.in.bytes / (2 * gpumap_sample_bytes(format));
+  const gpumap_u64 given = gpumap_sample_count(format, frame.in.bytes) / 2;
   const gpumap_u64 room = frame.out.bytes / sizeof(float);
   const gpumap_u64 pairs = given < room ? given : room;
   float* out = reinterpret_cast<float*>(frame.out.plane[0]);

@@ -26,6 +26,7 @@ namespace {
 constexpr auto own_headers = std::to_array<OwnHeader>({
     {"gpumap/kernel.h", embedded::kernel_h},
     {"gpumap/grid.h", embedded::grid_h},
+    {"gpumap/sample_format.h", embedded::sample_format_h},
     {"gpumap/samples.h", embedded::samples_h},
     {"gpumap/bayer.h", embedded::bayer_h},
     {"gpumap/components.h", embedded::components_h},

@@ -24,9 +24,10 @@
 namespace gpumap {
 namespace {
 
-constexpr std::array<OwnHeader, 11> memory_files{{
+constexpr std::array<OwnHeader, 12> memory_files{{
     {"gpumap.glsl", embedded::gpumap_glsl},
-    {"gpumap_samples.glsl", embedded::gpumap_samples_glsl},
+    {"gpumap_sample_format.glsl", embedded::sample_format_h},
+    {"gpumap_samples.glsl", embedded::samples_h},
     {"gpumap_bayer.glsl", embedded::bayer_h},
     {"gpumap_components.glsl", embedded::components_h},
     {"gpumap_color.glsl", embedded::color_h},

@@ -90,14 +90,14 @@ class Channelizer final : public Program {
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
-    return steps_in(iq_samples(in_.format, input_bytes)) * settings_.channels * 2 * sizeof(float);
+    return steps_in(iq_samples(in_, input_bytes)) * settings_.channels * 2 * sizeof(float);
   }
 
   [[nodiscard]] bool remembers() const override { return true; }
   [[nodiscard]] std::uint64_t gathers() const override { return settings_.hop; }
 
   void run(Queue& queue, const gpumap_frame& frame) override {
-    const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
+    const std::uint64_t samples = iq_samples(in_, frame.in.bytes);
     const std::uint64_t steps = steps_in(samples);
     gpumap_frame given = frame;
     given.in.format = sample_format(in_.format, settings_.around128);

@@ -4,7 +4,7 @@
 // referred to the stream's first sample whatever the hop.
 // What channelizer declares, whose parameters are not this kernel's own:
 // gpumap: params channels:f64=16,taps:f64=12,oversample:f64=1,attenuation:f64=80,around128:u32=0 in [0,1]
-// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE,S16BE,U16LE,U16BE,S24LE,S24BE,S24_32LE,S24_32BE,S32LE,S32BE,U32LE,U32BE,F32BE,F64LE,F64BE},layout=interleaved,channels={2,1};application/x-iq,format=S12LE,layout=interleaved,channels=2
 // gpumap: output application/x-iq-channels,format=F32LE,channels={params.channels},rate={rate*params.oversample/2147483648 ? : (fraction){rate*params.oversample}/{max(params.channels,1)}}
 #include <gpumap/radio.h>
 

@@ -193,7 +193,7 @@ class Ddc final : public Program {
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
-    const std::uint64_t samples = iq_samples(in_.format, input_bytes);
+    const std::uint64_t samples = iq_samples(in_, input_bytes);
     return (outputs_of(samples_ + samples) - outputs_of(samples_)) * 2 * sizeof(float);
   }
 
@@ -201,7 +201,7 @@ class Ddc final : public Program {
   [[nodiscard]] std::uint64_t gathers() const override { return (plan_.down + plan_.up - 1) / plan_.up; }
 
   void run(Queue& queue, const gpumap_frame& frame) override {
-    const std::uint64_t samples = iq_samples(in_.format, frame.in.bytes);
+    const std::uint64_t samples = iq_samples(in_, frame.in.bytes);
     const std::uint64_t history = plan_.taps - 1;
     const std::uint64_t before = outputs_of(samples_);
     const std::uint64_t outputs = outputs_of(samples_ + samples) - before;

@@ -90,15 +90,18 @@ void store_iq(uint64_t address, uint64_t index, vec2 iq) { radio_iq_at(address +
 struct radio_stream {
   uint64_t from;
   uint format;
+  bool real;
   uint64_t kept;
   int64_t kept_count;
 };
 radio_stream radio_open() {
-  return radio_stream(frame.in_view.plane[0], frame.in_view.format, frame.state, int64_t(frame.state_bytes / 8ul));
+  return radio_stream(frame.in_view.plane[0], frame.in_view.format, frame.in_view.channels == 1u, frame.state,
+                      int64_t(frame.state_bytes / 8ul));
 }
 
 vec2 radio_sample(radio_stream stream, int64_t i) {
   if (i >= 0l) {
+    if (stream.real) return vec2(gpumap_sample(stream.from, stream.format, uint64_t(i)), 0.0);
     const uint64_t at = 2ul * uint64_t(i);
     return vec2(gpumap_sample(stream.from, stream.format, at), gpumap_sample(stream.from, stream.format, at + 1ul));
   }

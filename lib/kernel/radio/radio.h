@@ -109,9 +109,10 @@ __device__ inline float2* radio_iq(gpumap_u64 address) {
   return reinterpret_cast<float2*>(address);
 }
 
-/* Sample i of the stream; before the first that was kept there is silence. */
+/* Sample i of the stream, that of one channel being I; before the first that was kept there is silence. */
 __device__ inline float2 radio_sample(const gpumap_frame& frame, gpumap_i64 i) {
   if (i >= 0) {
+    if (frame.in.channels == 1) return make_float2(gpumap_sample(frame.in.plane[0], frame.in.format, i), 0.0f);
     return make_float2(gpumap_sample(frame.in.plane[0], frame.in.format, 2 * i),
                        gpumap_sample(frame.in.plane[0], frame.in.format, 2 * i + 1));
   }

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 
 #include "gpumap/error.hpp"
+#include "gpumap/sample_format.hpp"
 
 namespace gpumap {
 namespace {
@@ -36,20 +38,22 @@ void RadioKernel::launch_with_job(Queue& queue, const gpumap_frame& frame, std::
 }
 
 void check_iq(const Builtin& builtin, const gpumap_view& in) {
-  const bool known = in.format >= GPUMAP_FORMAT_U8 && in.format <= GPUMAP_FORMAT_F32;
-  if (known && in.channels == 2 && in.rate != 0) return;
-  throw Error(ErrorCode::invalid,
-              fmt::format("kernel {} takes IQ samples, audio/x-raw of two channels with a rate, in U8, S8, S16LE or "
-                          "F32LE: put audioconvert or caps before gpumapsink",
-                          builtin.name));
+  const bool is_whole = in.channels == 2 || (in.channels == 1 && in.format != GPUMAP_FORMAT_S12);
+  if (sample_bits(in.format) != 0 && is_whole && in.rate != 0) return;
+  throw Error(
+      ErrorCode::invalid,
+      fmt::format("kernel {} takes IQ samples, audio/x-raw of two channels, or real ones, of one channel, with a "
+                  "rate; these have {} channels, rate {} and format {}: put audioconvert or caps before "
+                  "gpumapsink",
+                  builtin.name, in.channels, in.rate, in.format));
 }
 
 std::uint32_t sample_format(std::uint32_t format, bool around128) noexcept {
   return format == GPUMAP_FORMAT_U8 && around128 ? std::uint32_t{GPUMAP_FORMAT_U8_ZERO_128} : format;
 }
 
-std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept {
-  return bytes / (format == GPUMAP_FORMAT_F32 ? 8 : format == GPUMAP_FORMAT_S16 ? 4 : 2);
+std::uint64_t iq_samples(const gpumap_view& in, std::uint64_t bytes) noexcept {
+  return bytes * CHAR_BIT / (std::uint64_t{sample_bits(in.format)} * in.channels);
 }
 
 }  // namespace gpumap

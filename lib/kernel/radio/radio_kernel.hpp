@@ -32,11 +32,11 @@ class RadioKernel {
   std::shared_ptr<Kernel> kernel_;
 };
 
-/// Throws Error(invalid) unless `in` is a stream of IQ samples that the kernels know.
+/// Throws Error(invalid) unless `in` is a stream of IQ or real samples that the kernels know.
 void check_iq(const Builtin& builtin, const gpumap_view& in);
 /// As the kernels are to see samples of `format`: U8 `around128`, the parameter of that name, or around 127.5.
 [[nodiscard]] std::uint32_t sample_format(std::uint32_t format, bool around128) noexcept;
-/// How many IQ samples lie in `bytes` bytes of this format.
-[[nodiscard]] std::uint64_t iq_samples(std::uint32_t format, std::uint64_t bytes) noexcept;
+/// How many samples, IQ or real ones, lie in `bytes` bytes of a stream as check_iq() let it pass.
+[[nodiscard]] std::uint64_t iq_samples(const gpumap_view& in, std::uint64_t bytes) noexcept;
 
 }  // namespace gpumap

@@ -122,7 +122,7 @@ class Spectrum final : public Program {
   }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t input_bytes) const override {
-    const std::uint64_t transforms = transforms_in(kept_.count() + iq_samples(in_.format, input_bytes));
+    const std::uint64_t transforms = transforms_in(kept_.count() + iq_samples(in_, input_bytes));
     return (carried_ + transforms) / settings_.average * settings_.size * sizeof(float);
   }
 
@@ -132,7 +132,7 @@ class Spectrum final : public Program {
   }
 
   void run(Queue& queue, const gpumap_frame& frame) override {
-    const std::uint64_t samples = kept_.count() + iq_samples(in_.format, frame.in.bytes);
+    const std::uint64_t samples = kept_.count() + iq_samples(in_, frame.in.bytes);
     const std::uint64_t transforms = transforms_in(samples);
     gpumap_frame given = frame;
     given.in.format = sample_format(in_.format, settings_.around128);
@@ -160,7 +160,7 @@ class Spectrum final : public Program {
 
   /// Where the FFT finds its samples as float32, row by row: in the frame, if they lie there so, else in rows_.
   std::uint64_t rows_of(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t transforms) {
-    if (in_.format == GPUMAP_FORMAT_F32 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
+    if (in_.format == GPUMAP_FORMAT_F32 && in_.channels == 2 && first >= 0 && frame.in.plane[0] % sample_bytes == 0 &&
         (transforms == 1 || settings_.hop == settings_.size)) {
       return frame.in.plane[0] + static_cast<std::uint64_t>(first) * sample_bytes;
     }

@@ -2,7 +2,7 @@
 // The rows of spectrum, frequency zero in the middle: see radio_power_job, and spectrum_power.cu for the sums.
 // What spectrum declares, whose parameters are not this kernel's own:
 // gpumap: params size:f64=1024,overlap:f64=0,average:f64=1,window:f64=1,db:f64=0,around128:u32=0 in [0,1]
-// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE},layout=interleaved,channels=2
+// gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE,S16BE,U16LE,U16BE,S24LE,S24BE,S24_32LE,S24_32BE,S32LE,S32BE,U32LE,U32BE,F32BE,F64LE,F64BE},layout=interleaved,channels={2,1};application/x-iq,format=S12LE,layout=interleaved,channels=2
 // gpumap: output application/x-spectrum,format=F32LE,bins={params.size},unit={params.db ? decibel : power},rate={rate}
 #version 460
 #define RADIO_JOB radio_power_job
