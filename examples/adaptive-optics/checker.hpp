@@ -29,7 +29,8 @@ struct Finding {
 /// Algorithms, section 3.1). Of the kernels' sums: a thread takes every `team`-th four numbers into four sums, adds
 /// these (2), and the team's threads add theirs in halves: fewer where the team is larger.
 inline double rounding_of(const Matrix& matrix, int team) {
-  const double n = (1 + std::ceil(static_cast<double>(matrix.stride / 4) / team) + 2 + std::log2(team)) / (1 << 24);
+  const auto fours = matrix.stride / 4;
+  const double n = (1 + std::ceil(static_cast<double>(fours) / team) + 2 + std::log2(team)) / (1 << 24);
   return n / (1 - n);
 }
 

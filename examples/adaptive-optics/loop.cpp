@@ -44,7 +44,7 @@ struct Frame {
 /// The pipeline. The thread that calls is the sensor's, which sends; the pipeline's own brings commands.
 class Loop {
  public:
-  Loop(const std::string& description, const Size& size, unsigned spin_us) : spin_ns_(1000 * spin_us) {
+  Loop(const std::string& description, const Size& size, unsigned spin_us) : spin_ns_(std::int64_t{1000} * spin_us) {
     for (Frame& one : frames_) {
       one.pixels.resize(static_cast<std::size_t>(size.width()) * size.height());
       one.commands.resize(size.actuators);

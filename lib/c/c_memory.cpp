@@ -26,14 +26,13 @@ constexpr std::int64_t longest_kernel_ns = 60'000'000'000;
 class DeviceCopier {
  public:
   static DeviceCopier& of(const Place& place) {
-    using Key = std::pair<const Device*, Placement>;
     struct All {
       std::mutex mutex;
-      std::map<Key, std::unique_ptr<DeviceCopier>> copiers;
+      std::map<const Device*, std::map<Placement, std::unique_ptr<DeviceCopier>>> copiers;
     };
     static auto* const all = new All;
     const std::lock_guard lock(all->mutex);
-    auto& copier = all->copiers[{&place.device, place.mapping.placement()}];
+    auto& copier = all->copiers[&place.device][place.mapping.placement()];
     if (!copier) copier = std::make_unique<DeviceCopier>(place.device.info().pci_address);
     return *copier;
   }

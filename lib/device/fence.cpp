@@ -74,7 +74,7 @@ struct Kept {
   std::vector<std::shared_ptr<const void>> things;
 };
 
-Kept& kept() noexcept {
+Kept& kept() {
   // Never destroyed, but reachable: leak checkers see that it is meant.
   static auto* const made = new Kept;
   return *made;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Slots as memory of GStreamer's own CUDA elements: the same pixels, read only, and lent for as long as they are read.
+#include <fmt/format.h>
+
+#include <string_view>
 #include <tuple>
 
 #include "cuda_pipeline.hpp"
@@ -152,9 +155,12 @@ TEST_F(CudaSlots, CudaElementsTakeThem) {
       const std::string convert = " ! cudaconvert ! video/x-raw(memory:CUDAMemory),format=RGBA ! cudadownload ! ";
       const std::string caps =
           "video/x-raw,format=NV12,width=" + std::to_string(width) + ",height=" + std::to_string(height);
-      const std::string from = "videotestsrc num-buffers=30 pattern=ball ! " + caps + " ! ";
-      Pipeline pipeline(on_new_channel(from + way + convert + "appsink name=out sync=false"));
-      Pipeline rival(from + "cudaupload" + convert + "appsink name=out sync=false");
+      const auto line = [&](std::string_view upload) {
+        return fmt::format("videotestsrc num-buffers=30 pattern=ball ! {} ! {}{}appsink name=out sync=false", caps,
+                           upload, convert);
+      };
+      Pipeline pipeline(on_new_channel(line(way)));
+      Pipeline rival(line("cudaupload"));
       ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
       ASSERT_NE(rival.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
       for (int i = 0; i < 30; ++i) {

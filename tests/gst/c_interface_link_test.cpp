@@ -103,15 +103,15 @@ TEST_F(CInterfaceLink, AClientInCFollowsToTheNextRing) {
   const Caps large = video_caps("GRAY8", 640, 480);
   gst_app_src_set_caps(producer.appsrc(), small.get());
   start(producer);
-  push_frame(producer, 0, 64 * 16);
+  push_frame(producer, 0, std::size_t{64} * 16);
   gpumap_ring far = connect();
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
-  push_frame(producer, 1, 64 * 16);
+  push_frame(producer, 1, std::size_t{64} * 16);
   gpumap_slot held = nullptr;
   ASSERT_OK(gpumap_ring_take(far, long_ns, &held));
   const Data before = content_of(held);
   gst_app_src_set_caps(producer.appsrc(), large.get());
-  push_frame(producer, 2, 640 * 480);
+  push_frame(producer, 2, std::size_t{640} * 480);
   gpumap_slot slot = nullptr;
   auto info = GPUMAP_INIT(gpumap_frame_info);
   do {
@@ -222,20 +222,21 @@ std::string written(gpumap_ring ring, const std::string& caps) {
 
 TEST_F(CInterfaceLink, CapsAreReadAsGStreamerReadsThem) {
   gpumap_ring own = ring(10);
-  for (const std::string text : {
-           "video/x-raw",
-           "video/x-raw(memory:GPUMap),format=NV12",
-           "video/x-raw(memory:CUDAMemory, meta:GstVideoOverlayComposition), width=5",
-           "video/x-raw, format=(string)NV12, width=(int)1920, height=(int)1080, framerate=(fraction)30000/1001",
-           "audio/x-raw,rate=48000,channels=2,layout=interleaved,channel-mask=(bitmask)0x3",
-           "a/b,x=1.5,y=-3,z=1/2,t=true,n=no,w=word,q=(string)\"two words\",e=(string)\"say "
-           "\\\"so\\\"\",u=(uint)4000000000",
-           "a/b,i=(gint64)-9000000000,j=(guint64)18000000000000000000,f=(float)0.25,d=(double)1e300",
-           "a/b,arr=(int)<1,2,3>,nest=<<1,2>,<3>>,words=(string)<a,\"b c\">",
-           "a/b,codec_data=(buffer)00ff7e,empty=(string)\"\",utf=(string)\"caf\xc3\xa9\",big=5000000000.0,path=/tmp/"
-           "a.b:c",
-           "a/b, spaces = (int) 7 ,  last = end",
-       }) {
+  const std::string others = R"~(a/b,codec_data=(buffer)00ff7e,empty=(string)"",utf=(string)"café",)~"
+                             "big=5000000000.0,path=/tmp/a.b:c";
+  for (
+      const std::string& text : std::initializer_list<std::string>{
+          "video/x-raw",
+          "video/x-raw(memory:GPUMap),format=NV12",
+          "video/x-raw(memory:CUDAMemory, meta:GstVideoOverlayComposition), width=5",
+          "video/x-raw, format=(string)NV12, width=(int)1920, height=(int)1080, framerate=(fraction)30000/1001",
+          "audio/x-raw,rate=48000,channels=2,layout=interleaved,channel-mask=(bitmask)0x3",
+          R"~(a/b,x=1.5,y=-3,z=1/2,t=true,n=no,w=word,q=(string)"two words",e=(string)"say \"so\"",u=(uint)4000000000)~",
+          "a/b,i=(gint64)-9000000000,j=(guint64)18000000000000000000,f=(float)0.25,d=(double)1e300",
+          "a/b,arr=(int)<1,2,3>,nest=<<1,2>,<3>>,words=(string)<a,\"b c\">",
+          others,
+          "a/b, spaces = (int) 7 ,  last = end",
+      }) {
     const Caps wanted = new_caps(text);
     ASSERT_TRUE(wanted) << text;
     const std::string made = written(own, text);

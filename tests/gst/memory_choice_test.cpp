@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Who gets GPU memory: an element that names it. One that takes anything gets ordinary memory, without padding.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -124,9 +125,9 @@ TEST(MemoryChoice, OneTeeBehindAKernelFeedsAKernelAndAnElementOnTheCpu) {
   for (const auto& [kernel, format] : {std::pair{"identity", "I420"}, {"convert ! video/x-raw,format=RGBA", "NV12"}}) {
     SCOPED_TRACE(kernel);
     const auto made = [&, kernel = std::string(kernel)](const std::string& after) {
-      return on_new_channel(
-          "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=" + kernel +
-          " ! " + after);
+      return on_new_channel(fmt::format(
+          "appsrc name=in format=time ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel={} ! {}", kernel,
+          after));
     };
     Pipeline pipeline(
         made("tee name=t ! queue ! gpumapkernel name=second kernel=checksum ! fakesink sync=false async=false "

@@ -63,7 +63,8 @@ void change_states(Pipeline& pipeline, std::mt19937& random, int changes, bool s
       g_usleep(random() % 3000);
     }
     if (seeks && random() % 3 == 0) {
-      gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, (random() % 1000) * GST_MSECOND);
+      gst_element_seek_simple(pipeline.get(), GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH,
+                              static_cast<gint64>(random() % 1000 * GST_MSECOND));
     }
     while (GstMessage* message = gst_bus_pop(bus)) {
       if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_ERROR) {

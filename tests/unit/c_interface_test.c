@@ -3,6 +3,7 @@
  * gpumap.h as an application in C11 sees it, and in C++20 (c_interface_as_cpp_test.cpp): structures lie as they always
  * did, and a frame goes through memory, a pool and a ring.
  */
+/* NOLINTBEGIN(modernize-use-nullptr): in C it is NULL */
 #include <gpumap/gpumap.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,3 +273,4 @@ int main(void) {
   CHECK(strstr(gpumap_last_error(), "not open") != NULL);
   return 0;
 }
+/* NOLINTEND(modernize-use-nullptr) */

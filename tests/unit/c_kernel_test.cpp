@@ -30,7 +30,7 @@ class CKernel : public CInterface {
   }
   /// A kernel that adds `params[0]` to each byte, as NAME.cu and NAME.comp. Named without the ending.
   [[nodiscard]] std::string adder(const std::string& more = "") const {
-    const std::string name = folder_.path() / "add";
+    std::string name = folder_.path() / "add";
     const std::string lines = "// gpumap: params add=1\n// gpumap: view bytes\n" + more;
     std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
                                 << lines
@@ -144,7 +144,7 @@ TEST_F(CKernel, ConvertsAPictureWhoseLayoutComesWithIt) {
   for (std::uint32_t y = 0; y < height; ++y) {
     for (std::uint32_t x = 0; x < width; ++x) {
       const int luma = gray[y * static_cast<std::uint32_t>(in.stride[0]) + x];
-      const unsigned char* const pixel = &got[(y * width + x) * 4];
+      const unsigned char* const pixel = &got[std::size_t{y * width + x} * 4];
       ASSERT_NEAR(pixel[0], (luma - 16) * 255.0 / 219, 1.0) << x << ',' << y;
       ASSERT_NEAR(pixel[1], pixel[0], 1);
       ASSERT_NEAR(pixel[2], pixel[0], 1);

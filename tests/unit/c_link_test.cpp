@@ -62,7 +62,7 @@ TEST_F(CLink, FramesCrossWithTimesCapsAndLayout) {
       ASSERT_OK(gpumap_ring_set_caps(ring, "audio/x-raw,format=F32LE,channels=1,rate=8000"));
     }
     const auto sent = random_frame(6000 - number, number);
-    send(ring, sent, number * 1000);
+    send(ring, sent, std::int64_t{number} * 1000);
     gpumap_slot slot = take(far);
     EXPECT_EQ(content_of(slot), sent);
     auto info = GPUMAP_INIT(gpumap_frame_info);

@@ -270,7 +270,7 @@ class Links {
     double first_us = 0;
     for (Cost& one : costs) {
       const std::string path = fmt::format("consumers: {}", one.consumers);
-      const double frames = static_cast<double>(one.publish_ns.size());
+      const auto frames = static_cast<double>(one.publish_ns.size());
       add(path, "acquire", small_bytes, one.acquire_ns, false);
       add(path, "both", small_bytes, one.both_ns, false);
       const double publish_us = add(path, "publish", small_bytes, one.publish_ns, false).time.median_us;
