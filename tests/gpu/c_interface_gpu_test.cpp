@@ -162,13 +162,16 @@ TEST_F(CInterfaceGpu, ASlotIsFreeWhenTheStreamHasReadIt) {
   ASSERT_OK(gpumap_slot_get_memory(slot, &at));
   close_gate();
   ASSERT_OK(gpumap_slot_wait(slot, &on_stream, 0));
-  std::vector<unsigned char> got(sent.size());
-  ASSERT_EQ(cuda_->cuMemcpyDtoHAsync(got.data(), at.cuda_address, got.size(), stream_), CUDA_SUCCESS);
+  // Page-locked: a copy into ordinary memory does not return before the stream has come to it.
+  void* locked = nullptr;
+  ASSERT_EQ(cuda_->cuMemHostAlloc(&locked, sent.size(), 0), CUDA_SUCCESS);
+  ASSERT_EQ(cuda_->cuMemcpyDtoHAsync(locked, at.cuda_address, sent.size(), stream_), CUDA_SUCCESS);
   ASSERT_OK(gpumap_slot_release(slot, &on_stream));
   EXPECT_EQ(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, 20'000'000, &slot), GPUMAP_TIMEOUT);
   open_gate();
   ASSERT_OK(gpumap_ring_acquire(ring, GPUMAP_WHEN_FULL_WAIT, long_ns, &slot));
-  EXPECT_EQ(got, sent);
+  EXPECT_EQ(std::memcmp(locked, sent.data(), sent.size()), 0);
+  EXPECT_EQ(cuda_->cuMemFreeHost(locked), CUDA_SUCCESS);
   EXPECT_OK(gpumap_slot_release(slot, nullptr));
   EXPECT_OK(gpumap_slot_release(other, nullptr));
   EXPECT_OK(gpumap_ring_close(ring));
@@ -253,8 +256,11 @@ TEST_F(CInterfaceGpu, RunsWhatVkgdrsExampleRuns) {
   const KernelSource source{.language = Language::cuda,
                             .name = "VecAdd",
                             .code =
-                                "extern \"C\" __global__ void VecAdd(float* A, float* B, float* C) {\n"
-                                "  int i = threadIdx.x;\n  C[i] = A[i] + B[i];\n}\n",
+                                "#include <gpumap/kernel.h>\n"
+                                "extern \"C\" __global__ void VecAdd(gpumap_frame frame) {\n"
+                                "  const auto at = [](gpumap_u64 plane) {\n"
+                                "    return reinterpret_cast<float*>(plane) + threadIdx.x;\n  };\n"
+                                "  *at(frame.out.plane[0]) = *at(frame.in.plane[0]) + *at(frame.in.plane[1]);\n}\n",
                             .function = "VecAdd",
                             .defines = {},
                             .include_folders = {}};
@@ -269,7 +275,11 @@ TEST_F(CInterfaceGpu, RunsWhatVkgdrsExampleRuns) {
   ASSERT_EQ(cuda_->cuModuleLoadDataEx(&module, code.c_str(), 0, nullptr, nullptr), CUDA_SUCCESS);
   ASSERT_EQ(cuda_->cuModuleGetFunction(&function, module, "VecAdd"), CUDA_SUCCESS);
   EXPECT_EQ(run_vkgdr_example([&](std::uint64_t a, std::uint64_t b, std::uint64_t c, unsigned count) {
-              void* arguments[] = {&a, &b, &c};
+              gpumap_frame frame{};
+              frame.in.plane[0] = a;
+              frame.in.plane[1] = b;
+              frame.out.plane[0] = c;
+              void* arguments[] = {&frame};
               EXPECT_EQ(cuda_->cuLaunchKernel(function, 1, 1, 1, count, 1, 1, 0, stream_, arguments, nullptr),
                         CUDA_SUCCESS);
               synchronize();
