@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "c/c_ring.hpp"
@@ -53,9 +54,10 @@ class ConnectedRing final : public RingCore {
     const Deadline deadline = deadline_of(timeout_ns);
     // One thread listens to the connection. Others wait for it, and look whether they are to stop.
     std::unique_lock lock(taking_, std::defer_lock);
-    while (!lock.try_lock_until(std::min<Deadline>(deadline, Clock::now() + std::chrono::milliseconds(10)))) {
+    while (!lock.try_lock()) {
       if (stopped_) return interrupted();
       if (Clock::now() >= deadline) return GPUMAP_TIMEOUT;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     LinkFrame frame;
     for (;;) {
@@ -161,7 +163,7 @@ class ConnectedRing final : public RingCore {
 
   LinkConsumerOptions link_;
   std::shared_ptr<Device> device_;
-  std::timed_mutex taking_;  ///< of stream_, and of next()
+  std::mutex taking_;  ///< of stream_, and of next()
   StreamState stream_;
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::uint32_t> rings_{1};

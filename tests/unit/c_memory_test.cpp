@@ -223,10 +223,10 @@ TEST_F(CMemory, OfThreadsThatFreeAtOnceOneSucceeds) {
     std::atomic<int> ready{0};
     std::vector<std::thread> all;
     for (int number = 0; number < threads; ++number) {
-      all.emplace_back([&] {
+      all.emplace_back([&, offset = 50U + static_cast<unsigned>(number)] {
         for (++ready; ready < threads;) std::this_thread::yield();
         unsigned char byte = 1;
-        static_cast<void>(gpumap_memory_write(memory, 50, &byte, 1));
+        static_cast<void>(gpumap_memory_write(memory, offset, &byte, 1));
         if (gpumap_memory_free(memory) == GPUMAP_OK) ++freed;
         EXPECT_EQ(gpumap_memory_read(memory, 50, &byte, 1), GPUMAP_ERROR_INVALID);
       });
