@@ -44,7 +44,8 @@ static int by_size(const void* one, const void* other) {
 static void write_gains(struct complex_float* to, int integration) {
   int at;
   for (at = 0; at < gains; ++at) {
-    const float phase = 0.01F * (float)integration * (float)(at / channels + 1) + 0.001F * (float)(at % channels);
+    const int antenna = at / channels, channel = at % channels;
+    const float phase = 0.01F * (float)integration * (float)(antenna + 1) + 0.001F * (float)channel;
     to[at].re = 0.5F * cosf(phase);
     to[at].im = 0.5F * sinf(phase);
   }
@@ -68,8 +69,7 @@ int main(int count, char** arguments) {
   static struct complex_float gain[gains];
   static struct complex_int8 voltage[gains * times];
   const int integrations = count > 3 ? atoi(arguments[3]) : 100;
-  double* written = malloc(sizeof *written * (size_t)(integrations > 0 ? integrations : 1));
-  double* applied = malloc(sizeof *applied * (size_t)(integrations > 0 ? integrations : 1));
+  double *written, *applied;
   char params[64];
   gpumap_device device;
   gpumap_device_info on = GPUMAP_INIT(gpumap_device_info);
@@ -79,9 +79,15 @@ int main(int count, char** arguments) {
   gpumap_run_options run = GPUMAP_INIT(gpumap_run_options);
   FILE* result;
   int integration, at;
-  if (count < 3 || integrations < 1 || written == NULL || applied == NULL) {
+  if (count < 3 || integrations < 1) {
     fprintf(stderr, "gpumap-gains KERNEL RESULT [INTEGRATIONS]\n");
     return 2;
+  }
+  written = malloc(sizeof *written * (size_t)integrations);
+  applied = malloc(sizeof *applied * (size_t)integrations);
+  if (written == NULL || applied == NULL) {
+    fprintf(stderr, "gpumap-gains: no memory for the times of %d integrations\n", integrations);
+    exit(1);
   }
   for (at = 0; at < gains * times; ++at) {
     voltage[at].re = (int8_t)(rand() % 255 - 127);
@@ -91,6 +97,7 @@ int main(int count, char** arguments) {
   check(gpumap_device_open("auto", 0, &device), "opening a device");
   check(gpumap_device_get_info(device, &on), "asking the device");
   check(gpumap_memory_alloc(device, sizeof gain + sizeof voltage, NULL, &memory), "allocating");
+  /* NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling): glibc has no other */
   snprintf(params, sizeof params, "gains=%d,times=%d", gains, times);
   of_kernel.file = arguments[1];
   of_kernel.params = params;
@@ -101,7 +108,7 @@ int main(int count, char** arguments) {
   result = fopen(arguments[2], "wb");
   if (result == NULL) {
     fprintf(stderr, "gpumap-gains: cannot write %s\n", arguments[2]);
-    return 1;
+    exit(1);
   }
   check(gpumap_memory_write(memory, sizeof gain, voltage, sizeof voltage), "writing the voltages");
   for (integration = 0; integration < integrations; ++integration) {
@@ -110,6 +117,7 @@ int main(int count, char** arguments) {
     write_gains(gain, integration);
     began = now_us();
     /* Stores into GPU memory: there is no copy and no call of a driver between them and the kernel. */
+    /* NOLINTNEXTLINE(clang-analyzer-security.insecureAPI.DeprecatedOrUnsafeBufferHandling): likewise */
     memcpy(gpumap_memory_host(memory), gain, sizeof gain);
     check(gpumap_memory_flush(memory, 0, sizeof gain), "flushing");
     written[integration] = now_us() - began;

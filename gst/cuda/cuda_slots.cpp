@@ -133,7 +133,7 @@ GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPa
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   const FrameMemory* slot = frame_memory(memory);
   if (slot == nullptr && is_cuda_memory(memory)) return taken.release();
-  if (slot == nullptr || !slot->device()) {
+  if (memory == nullptr || slot == nullptr || !slot->device()) {
     throw Error(ErrorCode::invalid,
                 "a frame in host memory was to go to an element of CUDA's: set slots to more than "
                 "downstream keeps");

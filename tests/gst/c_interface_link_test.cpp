@@ -119,7 +119,7 @@ TEST_F(CInterfaceLink, AClientInCFollowsToTheNextRing) {
     ASSERT_OK(gpumap_ring_take(far, long_ns, &slot));
     ASSERT_OK(gpumap_slot_get_frame(slot, &info));
   } while (info.pts != 2 * GST_MSECOND);
-  EXPECT_EQ(content_of(slot), random_data(640 * 480, 2));
+  EXPECT_EQ(content_of(slot), random_data(std::size_t{640} * 480, 2));
   auto layout = GPUMAP_INIT(gpumap_layout);
   ASSERT_OK(gpumap_slot_get_layout(slot, &layout));
   EXPECT_EQ(layout.width, 640U);

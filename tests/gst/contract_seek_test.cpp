@@ -69,6 +69,10 @@ void expect_pace(GstElement* sought, GstClockTime to, SimulatedTime& time, const
     });
   };
   ASSERT_TRUE(shown(0)) << "no frame of where was sought";
+  // A pipeline counts from when it plays again, which may be after its first frame was shown.
+  for (const Pipeline* one : pipelines) {
+    ASSERT_EQ(gst_element_get_state(one->get(), nullptr, nullptr, 20 * GST_SECOND), GST_STATE_CHANGE_SUCCESS);
+  }
   const std::size_t first = rendered.count();  // what was due before the seek has come, or never will
   for (std::size_t due = 1; due <= 30; ++due) {
     time.pass(std::chrono::nanoseconds(frame_time + 1));

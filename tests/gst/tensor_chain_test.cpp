@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Tensors that stay in GPU memory from kernel to kernel, beside branches that take them on the CPU: each byte is what
 // the same arithmetic gives here.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -123,8 +124,9 @@ TEST_F(TensorChain, GoesFromKernelToKernelInGpuMemory) {
     const std::string between = through;
     for (const Size& size : tensor_sizes) {
       SCOPED_TRACE(testing::Message() << between << ' ' << size.width << 'x' << size.height);
-      Pipeline pipeline(from_app(made() + " ! " + between + " ! " + summed() + " ! " + between + " ! " + doubled() +
-                                 " ! application/x-tensor ! appsink name=out sync=false"));
+      Pipeline pipeline(
+          from_app(fmt::format("{0} ! {1} ! {2} ! {1} ! {3} ! application/x-tensor ! appsink name=out sync=false",
+                               made(), between, summed(), doubled())));
       const Watch first(pipeline.element("network")), second(pipeline.element("doubles"));
       gst_app_src_set_caps(pipeline.appsrc(), gray(size).get());
       ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);

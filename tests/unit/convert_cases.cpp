@@ -135,7 +135,7 @@ gpumap_frame recolored(const gpumap_frame& frame) {
   gpumap_frame made = frame;
   for (int row = 0; row < 3; ++row) {
     made.params[14 + row] = frame.out_color.offset[row];
-    const float* out = &frame.out_color.matrix[3 * row];
+    const float* out = &frame.out_color.matrix[static_cast<std::size_t>(row) * 3];
     for (int column = 0; column < 3; ++column) {
       const float* in = frame.color.matrix + column;
       made.color.matrix[3 * row + column] = out[0] * in[0] + out[1] * in[3] + out[2] * in[6];

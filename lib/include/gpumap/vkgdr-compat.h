@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* NOLINTBEGIN(modernize-use-nullptr): in C it is NULL */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -112,4 +113,5 @@ static inline void vkgdr_memory_invalidate(vkgdr_memory_t mem, size_t offset, si
 }
 #endif
 
+/* NOLINTEND(modernize-use-nullptr) */
 #endif
