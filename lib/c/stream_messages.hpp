@@ -14,7 +14,7 @@
 
 namespace gpumap::c {
 
-/// What a client that comes later is told first: in this order. As Keeping of gst/link has it.
+/// What a client that connects later receives first, in this order; gst/link does the same.
 enum class Kept : std::uint32_t { time = 1, stream_start = 2, caps = 3, segment = 4, layout = 7, end = 8 };
 [[nodiscard]] constexpr std::uint32_t key_of(Kept kept) noexcept {
   constexpr unsigned bits_of_number = 24;

@@ -123,7 +123,7 @@ TEST(Telling, ASrcAloneInAnyState) {
   }
 }
 
-// Who has met is told nothing, though no frame comes.
+// Two elements that have met post no warning, though no frame comes.
 TEST(Telling, TwoThatHaveMetSayNothing) {
   Pipeline pipeline(on_new_channel("appsrc ! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
   ASSERT_EQ(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_ASYNC);

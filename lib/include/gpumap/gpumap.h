@@ -439,7 +439,7 @@ typedef struct gpumap_serve_options {
   int64_t stall_limit_ns;  /* disconnects the client with the oldest frame when no slot was free for so much time; 0:
                               never */
   int64_t linger_ns;       /* how long gpumap_server_close() waits for clients to be done; 0: 1 s */
-  int64_t base_time_ns; /* CLOCK_MONOTONIC at which pts 0 is due, as a `gpumapsrc` is told; 0: the moment of serving */
+  int64_t base_time_ns;    /* CLOCK_MONOTONIC at which pts 0 is due, for a `gpumapsrc`; 0: the moment of serving */
 } gpumap_serve_options;
 
 typedef struct gpumap_server_info {
