@@ -129,14 +129,14 @@ bool is_known_value(GType type, gint value) {
 }
 
 GstEventType type_of_event(std::span<const std::byte> text) {
-  Reader reader(text);
+  ByteReader reader(text);
   const auto kind = reader.take<Kind>();
   const KnownEvent* const event = known(reader.take<std::uint32_t>());
   return reader.is_whole() && kind == Kind::event && event != nullptr ? event->type : GST_EVENT_UNKNOWN;
 }
 
 GstEvent* event_of(std::span<const std::byte> text, NewNames& names, std::string* refused) {
-  Reader reader(text);
+  ByteReader reader(text);
   const auto kind = reader.take<Kind>();
   const auto type = reader.take<std::uint32_t>();
   const auto number = reader.take<guint32>();

@@ -82,7 +82,7 @@ bool put_audio(LinkText& text, const GstAudioMeta& meta) {
   return true;
 }
 
-bool take_audio(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
+bool take_audio(GstBuffer* carrier, ByteReader& text, std::uint64_t bytes) {
   const auto head = text.take<AudioHead>();
   if (head.format <= GST_AUDIO_FORMAT_ENCODED || !is_known_value(GST_TYPE_AUDIO_FORMAT, head.format) ||
       head.rate <= 0 || head.channels <= 0 || head.channels > max_channels || head.layout < 0 || head.layout > 1) {
@@ -122,7 +122,7 @@ bool put_reference(LinkText& text, const GstReferenceTimestampMeta& meta, std::s
   return put_caps(text, meta.reference, most);
 }
 
-bool take_reference(GstBuffer* carrier, Reader& text, NewNames& names) {
+bool take_reference(GstBuffer* carrier, ByteReader& text, NewNames& names) {
   const auto timestamp = text.take<std::uint64_t>();
   const auto duration = text.take<std::uint64_t>();
   if (!text.is_whole() || !GST_CLOCK_TIME_IS_VALID(timestamp)) return false;
@@ -132,7 +132,7 @@ bool take_reference(GstBuffer* carrier, Reader& text, NewNames& names) {
   return names_one;
 }
 
-bool take_crop(GstBuffer* carrier, Reader& text) {
+bool take_crop(GstBuffer* carrier, ByteReader& text) {
   const auto place = text.take<Place>();
   if (!text.is_done() || !place.is_sane()) return false;
   GstVideoCropMeta* crop = gst_buffer_add_video_crop_meta(carrier);
@@ -152,7 +152,7 @@ struct RegionHead {
 unsigned put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta, std::size_t most) {
   unsigned left_out = 0;
   put(text, RegionHead{{meta.x, meta.y, meta.w, meta.h}, meta.id, meta.parent_id});
-  put(text, g_quark_to_string(meta.roi_type));
+  put_text(text, g_quark_to_string(meta.roi_type));
   for (const GList* param = meta.params; param != nullptr; param = param->next) {
     const std::size_t begin = text.size();
     put(text, std::uint32_t{0});
@@ -169,7 +169,7 @@ unsigned put_region(LinkText& text, const GstVideoRegionOfInterestMeta& meta, st
   return left_out;
 }
 
-bool take_region(GstBuffer* carrier, Reader& text, NewNames& names) {
+bool take_region(GstBuffer* carrier, ByteReader& text, NewNames& names) {
   const auto head = text.take<RegionHead>();
   const char* type = text.take_text();
   std::vector<std::span<const std::byte>> params;
@@ -182,7 +182,7 @@ bool take_region(GstBuffer* carrier, Reader& text, NewNames& names) {
   region->parent_id = head.parent;
   bool whole = true;
   for (const auto& written : params) {
-    Reader reader(written);
+    ByteReader reader(written);
     Ptr<GstStructure> param(take_structure(reader, names));
     whole = whole && param;
     if (param) gst_video_region_of_interest_meta_add_param(region, param.release());
@@ -202,7 +202,7 @@ bool put_video(LinkText& text, const GstVideoMeta& meta) {
   return meta.n_planes > 0;
 }
 
-bool take_video(GstBuffer* carrier, Reader& text, std::uint64_t bytes) {
+bool take_video(GstBuffer* carrier, ByteReader& text, std::uint64_t bytes) {
   constexpr std::uint32_t known_flags = GST_VIDEO_FRAME_FLAG_INTERLACED | GST_VIDEO_FRAME_FLAG_TFF |
                                         GST_VIDEO_FRAME_FLAG_RFF | GST_VIDEO_FRAME_FLAG_ONEFIELD |
                                         GST_VIDEO_FRAME_FLAG_MULTIPLE_VIEW | GST_VIDEO_FRAME_FLAG_FIRST_IN_BUNDLE;
@@ -224,7 +224,7 @@ void put_time_code(LinkText& text, const GstVideoTimeCode& code) {
   put_and_free(text, jam != nullptr ? g_date_time_format_iso8601(jam) : nullptr);
 }
 
-bool take_time_code(GstBuffer* carrier, Reader& text) {
+bool take_time_code(GstBuffer* carrier, ByteReader& text) {
   const auto head = text.take<TimeCodeHead>();
   const char* written = text.take_text();
   constexpr std::uint32_t known_flags = GST_VIDEO_TIME_CODE_FLAGS_DROP_FRAME | GST_VIDEO_TIME_CODE_FLAGS_INTERLACED;
@@ -241,11 +241,11 @@ bool take_time_code(GstBuffer* carrier, Reader& text) {
 }
 
 unsigned put_custom(LinkText& text, GstMeta* meta, std::size_t most) {
-  put(text, g_type_name(meta->info->type));
+  put_text(text, g_type_name(meta->info->type));
   return put_structure(text, gst_custom_meta_get_structure(reinterpret_cast<GstCustomMeta*>(meta)), most);
 }
 
-bool take_custom(GstBuffer* carrier, Reader& text, NewNames& names) {
+bool take_custom(GstBuffer* carrier, ByteReader& text, NewNames& names) {
   const char* name = text.take_text();
   if (!text.is_whole()) return false;
   const GstMetaInfo* info = gst_meta_get_info(name);
@@ -283,7 +283,7 @@ bool is_written_by_hand(const GstMetaInfo& info) {
 /// Calls the meta's own reader, GStreamer's or an application's. The lengths before its bytes are checked here, because
 /// GStreamer adds them without a check of their size.
 bool take_other(GstBuffer* carrier, std::span<const std::byte> text) {
-  Reader head(text);
+  ByteReader head(text);
   const auto total = GUINT32_FROM_LE(head.take<guint32>());
   const auto length = GUINT32_FROM_LE(head.take<guint32>());
   const char* name = head.take_text();
@@ -342,7 +342,7 @@ bool put_record(LinkText& text, GstMeta* meta, std::size_t most, unsigned& field
 }
 
 bool take_record(GstBuffer* carrier, Kind kind, std::span<const std::byte> text, std::uint64_t bytes, NewNames& names) {
-  Reader reader(text);
+  ByteReader reader(text);
   switch (kind) {
     case Kind::audio:
       return take_audio(carrier, reader, bytes);
@@ -388,7 +388,7 @@ MetaText text_of_metas(GstBuffer* buffer, std::size_t most) {
 
 bool add_metas(GstBuffer* carrier, std::span<const std::byte> text, std::uint64_t bytes, NewNames& names) {
   bool all = true;
-  for (Reader reader(text); !reader.empty();) {
+  for (ByteReader reader(text); !reader.empty();) {
     const auto kind = reader.take<Kind>();
     const auto record = reader.take_bytes(reader.take<std::uint32_t>());
     if (!reader.is_whole()) return false;

@@ -90,7 +90,7 @@ class Writer {
 
   /// Writes a name, the number of fields, and the fields.
   bool structure(const GstStructure* structure) {
-    put(text_, gst_structure_get_name(structure));
+    put_text(text_, gst_structure_get_name(structure));
     const std::size_t at = text_.size();
     const std::uint32_t before = fields_;
     put(text_, fields_);
@@ -124,7 +124,7 @@ class Writer {
  private:
   void field(const char* name, const GValue* value) {
     const std::size_t begin = text_.size();
-    put(text_, name);
+    put_text(text_, name);
     const bool is_name = *name != '\0' && g_utf8_validate(name, -1, nullptr) != 0;
     if (is_name && fields_ < most_members && this->value(value)) {
       ++fields_;
@@ -184,16 +184,16 @@ class Writer {
       case G_TYPE_STRING:
         if (g_value_get_string(value) == nullptr) return is(Kind::no_string);
         (void)is(Kind::string);
-        put(text_, g_value_get_string(value));
+        put_text(text_, g_value_get_string(value));
         return g_utf8_validate(g_value_get_string(value), -1, nullptr) != 0;  // readers take UTF-8 only
       case G_TYPE_ENUM:
         (void)is(Kind::enumeration);
-        put(text_, g_type_name(type));
+        put_text(text_, g_type_name(type));
         put(text_, std::int32_t{g_value_get_enum(value)});
         return is_known_value(type, g_value_get_enum(value));
       case G_TYPE_FLAGS:
         (void)is(Kind::flags);
-        put(text_, g_type_name(type));
+        put_text(text_, g_type_name(type));
         put(text_, std::uint32_t{g_value_get_flags(value)});
         return true;
       case G_TYPE_BOXED:
@@ -228,14 +228,14 @@ class Writer {
     if (type == GST_TYPE_BITMASK) return numbers(kind, Kind::bitmask, gst_value_get_bitmask(value));
     if (g_type_is_a(type, GST_TYPE_FLAG_SET) != 0) {
       kind = static_cast<std::byte>(Kind::flag_set);
-      put(text_, g_type_name(type));
+      put_text(text_, g_type_name(type));
       put(text_, std::uint32_t{gst_value_get_flagset_flags(value)});
       put(text_, std::uint32_t{gst_value_get_flagset_mask(value)});
       return true;
     }
     if (type == G_TYPE_GTYPE) {
       kind = static_cast<std::byte>(Kind::type);
-      put(text_, g_type_name(g_value_get_gtype(value)));
+      put_text(text_, g_type_name(g_value_get_gtype(value)));
       return true;
     }
     if (type == GST_TYPE_LIST || type == GST_TYPE_ARRAY) {
@@ -296,7 +296,7 @@ class Writer {
     if (type == GST_TYPE_DATE_TIME) {
       begin(Kind::date_time);
       const Ptr<gchar> written(gst_date_time_to_iso8601_string(static_cast<GstDateTime*>(one)));
-      put(text_, static_cast<const char*>(written.get()));
+      put_text(text_, written.get());
       return written != nullptr;
     }
     if (type == G_TYPE_BYTES) {
@@ -317,9 +317,9 @@ class Writer {
 
   void features(const GstCapsFeatures* features) {
     if (features == nullptr) return;
-    if (gst_caps_features_is_any(features) != 0) return put(text_, static_cast<const char*>("ANY"));
+    if (gst_caps_features_is_any(features) != 0) return put_text(text_, "ANY");
     for (guint index = 0; index < gst_caps_features_get_size(features); ++index) {
-      put(text_, gst_caps_features_get_nth(features, index));
+      put_text(text_, gst_caps_features_get_nth(features, index));
     }
   }
 
@@ -382,7 +382,7 @@ class Taker {
   explicit Taker(NewNames& names, std::string* refused = nullptr) : names_(names), refused_(refused) {}
 
   /// `whole`: null when a field is invalid; otherwise such a field is left out.
-  GstStructure* structure(Reader& text, bool whole) {
+  GstStructure* structure(ByteReader& text, bool whole) {
     const char* const name = text.take_text();
     const auto fields = text.take<std::uint32_t>();
     if (!text.is_whole() || fields > most_members) return nullptr;
@@ -405,13 +405,13 @@ class Taker {
     return text.is_done() ? made.release() : nullptr;
   }
 
-  GstCaps* caps(Reader& text) {
+  GstCaps* caps(ByteReader& text) {
     const bool is_any = text.take<gboolean>() != FALSE;
     if (!text.is_whole() || (is_any && !text.empty())) return nullptr;
     Ptr<GstCaps> made(is_any ? gst_caps_new_any() : gst_caps_new_empty());
     for (std::uint32_t count = 0; !text.empty(); ++count) {
-      Reader first = part(text);
-      Reader second = part(text);
+      ByteReader first = part(text);
+      ByteReader second = part(text);
       if (!text.is_whole() || count == most_members) return nullptr;
       GstCapsFeatures* const features = this->features(first);
       GstStructure* const structure = features != nullptr ? this->structure(second, true) : nullptr;
@@ -432,9 +432,9 @@ class Taker {
   }
 
   /// Takes a length, and that many bytes.
-  static Reader part(Reader& text) {
+  static ByteReader part(ByteReader& text) {
     const auto length = text.take<std::uint32_t>();
-    return Reader(text.take_bytes(length));
+    return ByteReader(text.take_bytes(length));
   }
 
   /// GStreamer warns when a structure's field is a null date.
@@ -443,9 +443,9 @@ class Taker {
   }
 
   /// False, behind the value: it is invalid.
-  bool take(Reader& text, GValue& value) {
+  bool take(ByteReader& text, GValue& value) {
     const auto kind = text.take<Kind>();
-    Reader content = part(text);
+    ByteReader content = part(text);
     if (!text.is_whole() || depth_ == deepest_value || values_ == most_values) return false;
     ++values_;
     ++depth_;
@@ -455,14 +455,14 @@ class Taker {
   }
 
   template <typename Number, typename Set>
-  static bool number(Reader& text, GValue& value, GType type, const Set& set) {
+  static bool number(ByteReader& text, GValue& value, GType type, const Set& set) {
     const auto one = text.take<Number>();
     g_value_init(&value, type);
     set(&value, one);
     return text.is_whole();
   }
 
-  bool take(Kind kind, Reader& text, GValue& value) {
+  bool take(Kind kind, ByteReader& text, GValue& value) {
     switch (kind) {
       case Kind::boolean:
         return number<std::uint8_t>(text, value, G_TYPE_BOOLEAN,
@@ -519,7 +519,7 @@ class Taker {
 
   /// A type that this process does not know, such as one of another plugin, or a value of a newer GStreamer becomes a
   /// number of GStreamer's base types, so that caps are not lost because of it.
-  static bool enumerated(Kind kind, Reader& text, GValue& value) {
+  static bool enumerated(Kind kind, ByteReader& text, GValue& value) {
     const GType type = g_type_from_name(text.take_text());
     const auto first = text.take<std::uint32_t>();
     const auto mask = kind == Kind::flag_set ? text.take<std::uint32_t>() : 0;
@@ -561,7 +561,7 @@ class Taker {
     return step > 0 && least < most && least % step == 0 && most % step == 0;
   }
 
-  static bool fractional(Kind kind, Reader& text, GValue& value) {
+  static bool fractional(Kind kind, ByteReader& text, GValue& value) {
     if (kind == Kind::fraction) {
       const auto numerator = text.take<gint>();
       const auto denominator = text.take<gint>();
@@ -607,7 +607,7 @@ class Taker {
     return true;
   }
 
-  bool list(bool is_list, Reader& text, GValue& value) {
+  bool list(bool is_list, ByteReader& text, GValue& value) {
     g_value_init(&value, is_list ? GST_TYPE_LIST : GST_TYPE_ARRAY);
     while (!text.empty()) {
       Value one;
@@ -634,7 +634,7 @@ class Taker {
     return true;
   }
 
-  bool boxed(Kind kind, Reader& text, GValue& value) {
+  bool boxed(Kind kind, ByteReader& text, GValue& value) {
     switch (kind) {
       case Kind::date: {
         const auto day = text.take<std::uint32_t>();
@@ -645,7 +645,7 @@ class Taker {
         return text.is_whole() && give(value, GST_TYPE_DATE_TIME, gst_date_time_new_from_iso8601_string(written));
       }
       case Kind::bytes: {
-        const auto bytes = text.rest();
+        const auto bytes = text.take_rest();
         return give(value, G_TYPE_BYTES, g_bytes_new(bytes.data(), bytes.size()));
       }
       case Kind::type: {
@@ -677,7 +677,7 @@ class Taker {
     }
   }
 
-  GstCapsFeatures* features(Reader& text) {
+  GstCapsFeatures* features(ByteReader& text) {
     GstCapsFeatures* const made = gst_caps_features_new_empty();
     bool sound = true;
     for (std::uint32_t count = 0; sound && !text.empty(); ++count) {
@@ -696,7 +696,7 @@ class Taker {
 
   /// Leaves out tags that this process does not know, such as those of a newer GStreamer or of an application, and tags
   /// of another type than here: GStreamer's functions warn wherever such tags are merged.
-  GstTagList* tags(Reader& text) {
+  GstTagList* tags(ByteReader& text) {
     const auto scope = text.take<std::uint8_t>();
     if (!text.is_whole() || scope > GST_TAG_SCOPE_GLOBAL) return nullptr;
     Ptr<GstTagList> made(gst_tag_list_new_empty());
@@ -716,7 +716,7 @@ class Taker {
     return made.release();
   }
 
-  static bool segment(Reader& text, GstSegment& read) {
+  static bool segment(ByteReader& text, GstSegment& read) {
     gst_segment_init(&read, GST_FORMAT_UNDEFINED);
     constexpr std::uint32_t known_flags = GST_SEGMENT_FLAG_RESET | GST_SEGMENT_FLAG_SEGMENT |
                                           GST_SEGMENT_FLAG_TRICKMODE | GST_SEGMENT_FLAG_TRICKMODE_KEY_UNITS |
@@ -736,15 +736,15 @@ class Taker {
     return text.is_done();
   }
 
-  static GstBuffer* buffer(Reader& text) {
-    const auto bytes = text.rest();
+  static GstBuffer* buffer(ByteReader& text) {
+    const auto bytes = text.take_rest();
     return bytes.empty() ? gst_buffer_new() : gst_buffer_new_memdup(bytes.data(), bytes.size());
   }
 
-  GstSample* sample(Reader& text) {
-    Reader first = part(text);
-    Reader second = part(text);
-    Reader third = part(text);
+  GstSample* sample(ByteReader& text) {
+    ByteReader first = part(text);
+    ByteReader second = part(text);
+    ByteReader third = part(text);
     GstSegment segment;
     if (!text.is_whole() || !this->segment(second, segment)) return nullptr;
     const Ptr<GstCaps> caps(first.empty() ? nullptr : this->caps(first));
@@ -769,7 +769,7 @@ unsigned put_structure(LinkText& text, const GstStructure* structure, std::size_
   return writer.left_out;
 }
 
-GstStructure* take_structure(Reader& text, NewNames& names, std::string* refused) {
+GstStructure* take_structure(ByteReader& text, NewNames& names, std::string* refused) {
   return Taker(names, refused).structure(text, false);
 }
 
@@ -777,7 +777,7 @@ bool put_caps(LinkText& text, const GstCaps* caps, std::size_t most) {
   return Writer(text, most).caps(caps);
 }
 
-GstCaps* take_caps(Reader& text, NewNames& names) {
+GstCaps* take_caps(ByteReader& text, NewNames& names) {
   return Taker(names).caps(text);
 }
 

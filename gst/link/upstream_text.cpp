@@ -151,7 +151,7 @@ struct Read {
 
 /// False when write() did not write it.
 bool read(std::span<const std::byte> text, Read& read, NewNames& names) {
-  Reader reader(text);
+  ByteReader reader(text);
   read.kind = reader.take<Kind>();
   read.type = reader.take<std::uint32_t>();
   read.number = reader.take<std::uint32_t>();

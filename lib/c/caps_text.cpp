@@ -9,8 +9,8 @@
 #include <limits>
 #include <utility>
 
-#include "c/byte_text.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/message_bytes.hpp"
 #include "gpumap/printable.hpp"
 
 namespace gpumap::c {
@@ -436,7 +436,7 @@ bool read_value(ByteReader& from, CapsValue& value, bool& known, int depth) {
       }
       break;
     case StreamValue::buffer: {
-      const auto rest = content.rest();
+      const auto rest = content.take_rest();
       value.bytes.assign(rest.begin(), rest.end());
       return true;
     }
@@ -444,7 +444,7 @@ bool read_value(ByteReader& from, CapsValue& value, bool& known, int depth) {
       known = false;
       return true;
   }
-  return content.is_whole() && content.empty() && is_printable(value.text);
+  return content.is_done() && is_printable(value.text);
 }
 
 }  // namespace
@@ -500,7 +500,7 @@ bool read_caps(std::span<const std::byte> bytes, Caps& caps) {
   const bool is_any = from.take<std::int32_t>() != 0;
   ByteReader features = from.take_sized();
   ByteReader structure = from.take_sized();
-  if (is_any || !from.is_whole() || !from.empty()) return false;
+  if (is_any || !from.is_done()) return false;
   while (!features.empty() && features.is_whole()) {
     std::string feature = features.take_text();
     if (!is_printable(feature)) return false;
@@ -518,7 +518,7 @@ bool read_caps(std::span<const std::byte> bytes, Caps& caps) {
     if (!read_value(structure, field.value, known, 0) || !is_printable(field.name)) return false;
     if (known) made.fields.push_back(std::move(field));
   }
-  if (!structure.is_whole() || !structure.empty()) return false;
+  if (!structure.is_done()) return false;
   caps = std::move(made);
   return true;
 }

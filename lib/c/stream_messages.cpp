@@ -143,9 +143,9 @@ void read_event(ByteReader& from, StreamNews& news) {
   for (std::uint32_t field = 0; field < fields && from.is_whole(); ++field) {
     const std::string name = from.take_text();
     const auto kind = from.take<StreamValue>();
-    const ByteReader content = from.take_sized();
+    ByteReader content = from.take_sized();
     if (name != "caps" || kind != StreamValue::caps || !from.is_whole()) continue;
-    if (read_caps(content.rest(), news.caps)) news.kind = StreamNews::Kind::caps;
+    if (read_caps(content.take_rest(), news.caps)) news.kind = StreamNews::Kind::caps;
   }
 }
 

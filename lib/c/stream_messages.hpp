@@ -8,9 +8,9 @@
 #include <optional>
 #include <span>
 
-#include "c/byte_text.hpp"
 #include "c/caps_text.hpp"
 #include "gpumap/gpumap.h"
+#include "gpumap/message_bytes.hpp"
 
 namespace gpumap::c {
 

@@ -134,7 +134,7 @@ TEST_F(LinkSides, WhoComesBehindSegmentDoneIsToldOfIt) {
       gst_segment_init(&segment, GST_FORMAT_TIME);
       gst_pad_send_event(pad.get(), gst_event_new_segment(&segment));
       push_frame(producer, 1);
-      ASSERT_TRUE(handed_on(2));  // who comes before is told of the last segment's end, too
+      ASSERT_TRUE(handed_on(2));  // who comes before gets the end of the last segment, too
     }
     start(consumer);
     ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));

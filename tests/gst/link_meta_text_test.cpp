@@ -164,7 +164,7 @@ TEST_F(MetaTexts, OfNoneThatIsKnownHereIsNothing) {
   const auto custom = [](const std::string& name, const std::string& structure) {
     LinkText text(5);
     text[0] = std::byte{6};
-    put(text, name.c_str());
+    put_text(text, name);
     if (!structure.empty()) (void)put_structure(text, parsed(structure).get(), max_link_note);
     return patched(text, 1, static_cast<std::uint32_t>(text.size() - 5));
   };

@@ -80,7 +80,7 @@ TEST(LinkStructureBytes, AreReadAsTheyWereWritten) {
     LinkText written;
     const Caps one = new_caps(caps);
     ASSERT_TRUE(put_caps(written, one.get(), max_link_message)) << caps;
-    Reader reader(written);
+    ByteReader reader(written);
     NewNames names;
     const Caps same(take_caps(reader, names));
     ASSERT_TRUE(same) << caps;
@@ -206,7 +206,7 @@ TEST(LinkStructureBytes, OfNewNamesTakeOnlyWhatHasRoom) {
   for (int n = 0; n < 1000; ++n) {
     const std::string name = "nobody-knows-" + std::to_string(n);
     const LinkText text = text_with(name);
-    Reader reader(text);
+    ByteReader reader(text);
     const Structure read(take_structure(reader, names));
     ASSERT_TRUE(read);
     EXPECT_TRUE(gst_structure_has_field(read.get(), "width"));
@@ -218,7 +218,7 @@ TEST(LinkStructureBytes, OfNewNamesTakeOnlyWhatHasRoom) {
   // What is known costs nothing, and what is no name is none.
   (void)g_quark_from_static_string("somebody-knows");
   const LinkText known = text_with("somebody-knows");
-  Reader reader(known);
+  ByteReader reader(known);
   EXPECT_EQ(gst_structure_n_fields(Structure(take_structure(reader, names)).get()), 2);
   NewNames many;
   EXPECT_TRUE(many.admit("a-name-of-its-own"));
@@ -241,7 +241,7 @@ TEST(LinkStructureBytes, NoBytesDoAnyHarm) {
       text[below(text.size())] = static_cast<std::byte>(turn % 2 == 0 ? random() : 1U << below(8));
     }
     if (turn % 7 == 0) text.resize(below(text.size()));
-    Reader reader(text);
+    ByteReader reader(text);
     const Structure read(take_structure(reader, names));
     if (!read) continue;
     ++read_ones;
@@ -278,7 +278,7 @@ TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
   LinkText structure = bytes_of("video/x-raw");
   put(structure, static_cast<std::uint32_t>(fields.size()));
   for (const auto& [name, value] : fields) {
-    put(structure, name);
+    put_text(structure, name);
     structure.insert(structure.end(), value.begin(), value.end());
   }
   LinkText text;
@@ -286,7 +286,7 @@ TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
   put(text, std::uint32_t{0});  // of features
   put(text, static_cast<std::uint32_t>(structure.size()));
   text.insert(text.end(), structure.begin(), structure.end());
-  Reader reader(text);
+  ByteReader reader(text);
   NewNames names;
   const Caps read(take_caps(reader, names));
   ASSERT_TRUE(read);
@@ -304,7 +304,7 @@ TEST(LinkStructureBytes, OfTypesThatAreNotKnownHaveTheirNumbers) {
   for (const std::uint8_t kind : {enumeration, flags, flag_set}) {
     LinkText lie = bytes_of("mine");
     put(lie, std::uint32_t{1});
-    put(lie, "lie");
+    put_text(lie, "lie");
     const LinkText value = value_of(
         kind, {type("GstCaps"), numbers(std::uint32_t{1}), kind == flag_set ? numbers(std::uint32_t{1}) : LinkText()});
     lie.insert(lie.end(), value.begin(), value.end());
@@ -323,10 +323,10 @@ TEST(LinkStructureBytes, OfMoreValuesThanCanBeHaveTheOthers) {
       const LinkText one = nested ? value_of(list, {empty}) : empty;
       LinkText text = bytes_of("mine");
       put(text, std::uint32_t{2});
-      put(text, "n");
+      put_text(text, "n");
       const LinkText number = int_value(3);
       text.insert(text.end(), number.begin(), number.end());
-      put(text, "many");
+      put_text(text, "many");
       const LinkText many = value_of(list, std::vector<LinkText>(count, one));
       text.insert(text.end(), many.begin(), many.end());
       const Structure read = read_structure(text);

@@ -287,7 +287,7 @@ TEST_F(LinkUpstream, NamesOfAClientTakeNoMoreThanTheirRoom) {
     put(custom, static_cast<std::uint32_t>(GST_QUERY_CUSTOM));
     put(custom, std::uint32_t{0});
     put(custom, std::uint8_t{1});
-    put(custom, (prefix + "-0").c_str());
+    put_text(custom, prefix + "-0");
     put(custom, std::uint32_t{0});
     ASSERT_TRUE(eventually([&] { return client->ask(custom, answer, Clock::now() + 1s); }));
     ASSERT_TRUE(eventually([&] { return client->ask(position, answer, Clock::now() + 1s); }));

@@ -22,7 +22,7 @@ inline Ptr<GstStructure> parsed(const std::string& text) {
 
 inline LinkText bytes_of(const std::string& text) {
   LinkText bytes;
-  put(bytes, text.c_str());
+  put_text(bytes, text);
   return bytes;
 }
 template <typename Number>
@@ -35,7 +35,7 @@ LinkText numbers(Number one) {
 inline LinkText string_value(const std::string& text) {
   LinkText bytes{std::byte{12}};
   put(bytes, static_cast<std::uint32_t>(text.size() + 1));
-  put(bytes, text.c_str());
+  put_text(bytes, text);
   return bytes;
 }
 inline LinkText int_value(gint one) {
@@ -66,7 +66,7 @@ inline LinkText written(GstEventType type, const std::string& structure) {
 
 inline Ptr<GstStructure> read_structure(const LinkText& text) {
   NewNames names;
-  Reader reader(text);
+  ByteReader reader(text);
   return Ptr<GstStructure>(take_structure(reader, names));
 }
 inline Ptr<GstEvent> read_event(std::span<const std::byte> text) {

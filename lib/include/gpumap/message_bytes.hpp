@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Writing and reading the bytes of messages, for caps and for the messages around them.
+// The bytes of messages between processes: written at the end, read from the front.
 #pragma once
 
 #include <algorithm>
@@ -7,22 +7,21 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
-#include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
-namespace gpumap::c {
+namespace gpumap {
 
 using Bytes = std::vector<std::byte>;
 
 template <typename One>
 void put(Bytes& bytes, const One& one) {
-  static_assert(std::is_trivially_copyable_v<One>);
+  static_assert(std::is_trivially_copyable_v<One> && !std::is_pointer_v<One>);
   const auto* begin = reinterpret_cast<const std::byte*>(&one);
   bytes.insert(bytes.end(), begin, begin + sizeof one);
 }
-/// With a zero at its end.
+/// With a zero at its end, so that `text` may hold none.
 inline void put_text(Bytes& bytes, std::string_view text) {
   const auto* begin = reinterpret_cast<const std::byte*>(text.data());
   bytes.insert(bytes.end(), begin, begin + text.size());
@@ -56,19 +55,22 @@ class ByteReader {
     left_ = left_.subspan(count);
     return bytes;
   }
-  std::string take_text() {
+  /// Points to the message's own bytes.
+  const char* take_text() {
     const auto end = std::find(left_.begin(), left_.end(), std::byte{0});
     if (end == left_.end()) whole_ = false;
-    if (!whole_) return {};
-    const auto bytes = take_bytes(static_cast<std::size_t>(end - left_.begin()) + 1);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size() - 1};
+    if (!whole_) return "";
+    return reinterpret_cast<const char*>(take_bytes(static_cast<std::size_t>(end - left_.begin()) + 1).data());
   }
   ByteReader take_sized() {
     const auto length = take<std::uint32_t>();
     return ByteReader(take_bytes(length));
   }
-  [[nodiscard]] std::span<const std::byte> rest() const { return left_; }
+  /// Takes all bytes that are left.
+  std::span<const std::byte> take_rest() { return take_bytes(left_.size()); }
   [[nodiscard]] bool empty() const { return left_.empty(); }
+  /// Every read succeeded, and no byte is left.
+  [[nodiscard]] bool is_done() const { return whole_ && left_.empty(); }
   [[nodiscard]] bool is_whole() const { return whole_; }
 
  private:
@@ -76,4 +78,4 @@ class ByteReader {
   bool whole_ = true;
 };
 
-}  // namespace gpumap::c
+}  // namespace gpumap
