@@ -8,6 +8,8 @@
 #include "gst/kernel/gpumapkernel.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
+#include "gst/radio/radio_metas.hpp"
+#include "gst/radio/sigmfsrc.hpp"
 #include "gst/sink/sink.hpp"
 #include "gst/src/src.hpp"
 #include "gst/upload/gpumapupload.hpp"
@@ -30,6 +32,7 @@ GType with_metas(GType element) {
     if (gst_meta_get_info(name) == nullptr) gst_meta_register_custom(name, tags, nullptr, nullptr, nullptr);
   }
   gpumap::gst::register_latency_meta();
+  gpumap::gst::register_radio_metas();
   return element;
 }
 
@@ -40,10 +43,12 @@ GST_ELEMENT_REGISTER_DEFINE(gpumapsrc, "gpumapsrc", GST_RANK_NONE, with_metas(gs
 GST_ELEMENT_REGISTER_DEFINE(gpumapkernel, "gpumapkernel", GST_RANK_NONE, with_metas(gst_gpumap_kernel_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapupload, "gpumapupload", GST_RANK_NONE, with_metas(gst_gpumap_upload_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapdownload, "gpumapdownload", GST_RANK_NONE, with_metas(gst_gpumap_download_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(sigmfsrc, "sigmfsrc", GST_RANK_NONE, with_metas(gst_sigmf_src_get_type()))
 
 gboolean gpumap_register_elements(GstPlugin* plugin) {
   return static_cast<gboolean>(
       gpumap_register_latency_tracer(plugin) != 0 && GST_ELEMENT_REGISTER(gpumapsink, plugin) != 0 &&
       GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0 &&
-      GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapdownload, plugin) != 0);
+      GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapdownload, plugin) != 0 &&
+      GST_ELEMENT_REGISTER(sigmfsrc, plugin) != 0);
 }

@@ -37,6 +37,7 @@ struct Release {
   void operator()(GstStructure* one) const noexcept { gst_structure_free(one); }
   void operator()(GByteArray* one) const noexcept { g_byte_array_unref(one); }
   void operator()(GDateTime* one) const noexcept { g_date_time_unref(one); }
+  void operator()(GTimeZone* one) const noexcept { g_time_zone_unref(one); }
   void operator()(GError* one) const noexcept { g_error_free(one); }
   void operator()(gchar* one) const noexcept { g_free(one); }
 };

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+#include "gst/radio/radio_metas.hpp"
+
+#include <string>
+#include <utility>
+
+#include "gst/ptr.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr const char* radio_name = "GpumapRadio";
+constexpr const char* annotation_name = "SigmfAnnotation";
+
+using Text = std::pair<const char*, std::string SigmfAnnotation::*>;
+constexpr Text annotation_texts[] = {{"label", &SigmfAnnotation::label},
+                                     {"comment", &SigmfAnnotation::comment},
+                                     {"generator", &SigmfAnnotation::generator},
+                                     {"uuid", &SigmfAnnotation::uuid}};
+
+GstStructure* add_custom(GstBuffer* buffer, const char* name) {
+  return gst_custom_meta_get_structure(gst_buffer_add_custom_meta(buffer, name));
+}
+
+void set(GstStructure* fields, const char* name, const std::optional<double>& value) {
+  if (value) gst_structure_set(fields, name, G_TYPE_DOUBLE, *value, nullptr);
+}
+void set(GstStructure* fields, const char* name, const std::optional<std::uint64_t>& value) {
+  if (value) gst_structure_set(fields, name, G_TYPE_UINT64, guint64{*value}, nullptr);
+}
+
+std::optional<double> number(const GstStructure* fields, const char* name) {
+  gdouble value = 0;
+  return gst_structure_get_double(fields, name, &value) != 0 ? std::optional(value) : std::nullopt;
+}
+std::optional<std::uint64_t> whole(const GstStructure* fields, const char* name) {
+  guint64 value = 0;
+  return gst_structure_get_uint64(fields, name, &value) != 0 ? std::optional<std::uint64_t>(value) : std::nullopt;
+}
+
+GstCaps* unix_caps() {
+  static GstCaps* const caps = [] {
+    GstCaps* made = gst_caps_new_empty_simple("timestamp/x-unix");
+    GST_MINI_OBJECT_FLAG_SET(made, GST_MINI_OBJECT_FLAG_MAY_BE_LEAKED);
+    return made;
+  }();
+  return caps;
+}
+
+}  // namespace
+
+void register_radio_metas() {
+  static const gchar* tags[] = {nullptr};
+  for (const char* name : {radio_name, annotation_name}) {
+    if (gst_meta_get_info(name) == nullptr) gst_meta_register_custom(name, tags, nullptr, nullptr, nullptr);
+  }
+}
+
+void add_radio(GstBuffer* buffer, const RadioSetting& setting) {
+  GstStructure* fields = add_custom(buffer, radio_name);
+  set(fields, center_frequency_field, setting.center_frequency);
+  set(fields, "gain", setting.gain);
+}
+
+RadioSetting radio_of(GstBuffer* buffer) {
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, radio_name);
+  if (meta == nullptr) return {};
+  const GstStructure* fields = gst_custom_meta_get_structure(meta);
+  return {.center_frequency = number(fields, center_frequency_field), .gain = number(fields, "gain")};
+}
+
+void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation) {
+  GstStructure* fields = add_custom(buffer, annotation_name);
+  set(fields, "sample-start", std::optional(annotation.sample_start));
+  set(fields, "sample-count", annotation.sample_count);
+  set(fields, "freq-lower-edge", annotation.freq_lower_edge);
+  set(fields, "freq-upper-edge", annotation.freq_upper_edge);
+  for (const auto& [name, member] : annotation_texts) {
+    const std::string& text = annotation.*member;
+    if (!text.empty()) gst_structure_set(fields, name, G_TYPE_STRING, text.c_str(), nullptr);
+  }
+}
+
+std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer) {
+  std::vector<SigmfAnnotation> annotations;
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
+    if (gst_meta_info_is_custom(meta->info) == 0) continue;
+    auto* const custom = reinterpret_cast<GstCustomMeta*>(meta);
+    if (gst_custom_meta_has_name(custom, annotation_name) == 0) continue;
+    const GstStructure* fields = gst_custom_meta_get_structure(custom);
+    SigmfAnnotation annotation;
+    annotation.sample_start = whole(fields, "sample-start").value_or(0);
+    annotation.sample_count = whole(fields, "sample-count");
+    annotation.freq_lower_edge = number(fields, "freq-lower-edge");
+    annotation.freq_upper_edge = number(fields, "freq-upper-edge");
+    for (const auto& [name, member] : annotation_texts) {
+      const gchar* text = gst_structure_get_string(fields, name);
+      if (text != nullptr) annotation.*member = text;
+    }
+    annotations.push_back(std::move(annotation));
+  }
+  return annotations;
+}
+
+void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration) {
+  gst_buffer_add_reference_timestamp_meta(buffer, unix_caps(), ns, duration);
+}
+
+std::optional<GstClockTime> unix_time_of(GstBuffer* buffer) {
+  const GstReferenceTimestampMeta* meta = gst_buffer_get_reference_timestamp_meta(buffer, unix_caps());
+  return meta != nullptr ? std::optional(meta->timestamp) : std::nullopt;
+}
+
+}  // namespace gpumap::gst

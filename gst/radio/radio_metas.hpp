@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT
+// What buffers of samples carry beside them, as metas that other plugins read by name: gst/README.md has the fields.
+#pragma once
+
+#include <gst/gst.h>
+
+#include <optional>
+#include <vector>
+
+#include "gst/radio/sigmf_metadata.hpp"
+
+namespace gpumap::gst {
+
+/// Hertz, a double: in caps where it is the same for the whole stream, and in GpumapRadio.
+inline constexpr const char* center_frequency_field = "center-frequency";
+
+/// How the receiver was set at a buffer's first sample. A value.
+struct RadioSetting {
+  std::optional<double> center_frequency;  ///< Hz
+  std::optional<double> gain;              ///< dB
+};
+
+/// Register GpumapRadio and SigmfAnnotation, once in a process.
+void register_radio_metas();
+
+void add_radio(GstBuffer* buffer, const RadioSetting& setting);
+/// Of its GpumapRadio; empty fields where there is none.
+[[nodiscard]] RadioSetting radio_of(GstBuffer* buffer);
+
+void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation);
+[[nodiscard]] std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer);
+
+/// A GstReferenceTimestampMeta with the caps timestamp/x-unix: `ns` since 1970 in UTC.
+void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration);
+[[nodiscard]] std::optional<GstClockTime> unix_time_of(GstBuffer* buffer);
+
+}  // namespace gpumap::gst

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+/// Reads a SigMF recording: gst/README.md.
+GType gst_sigmf_src_get_type();

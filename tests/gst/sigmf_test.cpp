@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: MIT
+// SigMF recordings: samples, captures, annotations, seeks, and what is wrong with them.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gst/audio/audio.h>
+
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gst/radio/radio_metas.hpp"
+#include "gst/radio/sigmf_metadata.hpp"
+#include "pipeline.hpp"
+#include "temporary_folder.hpp"
+
+namespace gpumap::gst::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Data part(const Data& data, std::size_t begin, std::size_t end) {
+  return {data.begin() + static_cast<std::ptrdiff_t>(begin), data.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+Data joined(const std::vector<Sample>& samples) {
+  Data all;
+  for (const Sample& sample : samples) {
+    const Data data = data_of(gst_sample_get_buffer(sample.get()));
+    all.insert(all.end(), data.begin(), data.end());
+  }
+  return all;
+}
+
+std::string caps_of(const Sample& sample) {
+  const Ptr<gchar> text(gst_caps_to_string(gst_sample_get_caps(sample.get())));
+  return text.get();
+}
+
+GstBuffer* buffer_of(const Sample& sample) {
+  return gst_sample_get_buffer(sample.get());
+}
+
+class Sigmf : public testing::Test {
+ protected:
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
+  void write(const std::string& name, const Data& data) const {
+    std::ofstream(path(name), std::ios::binary)
+        .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  }
+  /// x.sigmf-meta of these fields, and x.sigmf-data.
+  void record(const std::string& global, const Data& data, const std::string& captures = R"({"core:sample_start":0})",
+              const std::string& annotations = "") const {
+    describe(global, captures, annotations);
+    write("x.sigmf-data", data);
+  }
+  void describe(const std::string& global, const std::string& captures, const std::string& annotations = "") const {
+    std::ofstream(path("x.sigmf-meta")) << fmt::format(
+        R"({{"global":{{"core:version":"1.2.0",{}}},"captures":[{}],"annotations":[{}]}})", global, captures,
+        annotations);
+  }
+  [[nodiscard]] std::string source(const std::string& options = "") const {
+    return fmt::format("sigmfsrc name=src location={} {}", path("x.sigmf-meta"), options);
+  }
+  /// All that comes of `description`, which ends with appsink name=out.
+  [[nodiscard]] std::vector<Sample> play(const std::string& description) {
+    pipeline_.emplace(on_new_channel(description));
+    std::vector<Sample> samples;
+    if (pipeline_->set_state(GST_STATE_PLAYING) != GST_STATE_CHANGE_FAILURE) {
+      while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
+    }
+    outcome_ = pipeline_->wait();
+    return samples;
+  }
+  [[nodiscard]] std::vector<Sample> play_plain(const std::string& options = "") {
+    return play(source(options) + " ! appsink name=out sync=false");
+  }
+
+  TemporaryFolder folder_;
+  std::optional<Pipeline> pipeline_;
+  std::string outcome_;
+};
+
+constexpr const char* cf32 = R"("core:datatype":"cf32_le","core:sample_rate":1000000)";
+
+// Of every datatype, in blocks that do not divide the recording.
+TEST_F(Sigmf, ReadsEveryDatatypeSampleForSample) {
+  for (const bool complex : {true, false}) {
+    for (const SigmfDatatype& type : sigmf_datatypes) {
+      for (const unsigned channels : {1U, 3U}) {
+        const unsigned numbers = channels * (complex ? 2 : 1);
+        const std::string name = (complex ? "c" : "r") + std::string(type.name);
+        SCOPED_TRACE(name);
+        const Data data = random_data(1237ULL * numbers * type.bytes, channels);
+        record(fmt::format(R"("core:datatype":"{}","core:sample_rate":48000,"core:num_channels":{})", name, channels),
+               data);
+        const auto samples = play_plain("block-samples=500");
+        ASSERT_EQ(outcome_, "eos");
+        ASSERT_EQ(samples.size(), 3U);
+        EXPECT_TRUE(joined(samples) == data);
+        EXPECT_THAT(caps_of(samples[0]),
+                    AllOf(HasSubstr("format=(string)" + std::string(type.format) + ","),
+                          HasSubstr(fmt::format("channels=(int){},", numbers)), HasSubstr("rate=(int)48000")));
+        GstAudioInfo info;
+        ASSERT_TRUE(gst_audio_info_from_caps(&info, gst_sample_get_caps(samples[0].get())));
+        EXPECT_EQ(GST_AUDIO_INFO_BPF(&info), static_cast<gint>(numbers * type.bytes));
+      }
+    }
+  }
+}
+
+// The file is read into slots: nothing is copied behind that.
+TEST_F(Sigmf, ReadsIntoTheSlotsOfTheRing) {
+  const Data data = random_data(8 * 10'007, 5);
+  record(cf32, data);
+  for (const char* const way : {"gpumapsink name=taker slots=16 $CHANNEL gpumapsrc $CHANNEL", "gpumapupload name=taker slots=16"}) {
+    const auto samples = play(source("block-samples=999") + " ! " + way + " ! appsink name=out sync=false");
+    ASSERT_EQ(outcome_, "eos");
+    EXPECT_TRUE(joined(samples) == data);
+    EXPECT_EQ(stat(pipeline_->element("taker"), "zero-copy-frames"), 11U) << way;
+    EXPECT_EQ(stat(pipeline_->element("taker"), "copied-frames"), 0U) << way;
+  }
+}
+
+TEST_F(Sigmf, BuffersEndWithTheirCaptureAndTellItsTimeAndFrequency) {
+  // Two whose times follow each other, one that was tuned elsewhere, one later, one of which nothing is known.
+  record(std::string(R"("core:offset":1000,)") + cf32, random_data(8 * 5000, 6),
+         R"({"core:sample_start":1000,"core:frequency":1e8,"core:datetime":"2024-05-06T07:08:09.123456789Z"},
+            {"core:sample_start":1700,"core:frequency":1e8,"core:datetime":"2024-05-06T07:08:09.124156Z"},
+            {"core:sample_start":2000,"core:frequency":-2.5,"core:datetime":"2024-05-06T07:08:09.124456Z"},
+            {"core:sample_start":3000,"core:frequency":-2.5,"core:datetime":"2024-05-06T07:08:10Z"},
+            {"core:sample_start":4000})");
+  const auto samples = play_plain("block-samples=600");
+  ASSERT_EQ(outcome_, "eos");
+  struct Expected {
+    std::uint64_t first, count;
+    bool discont;
+    std::optional<double> frequency;
+    std::optional<std::uint64_t> time;
+  };
+  constexpr std::uint64_t second = 1'714'979'289'000'000'000;
+  const std::vector<Expected> expected{
+      {1000, 600, true, 1e8, second + 123456789},
+      {1600, 100, false, 1e8, second + 124056789},
+      {1700, 300, false, 1e8, second + 124156000},
+      {2000, 600, true, -2.5, second + 124456000},
+      {2600, 400, false, -2.5, second + 125056000},
+      {3000, 600, true, -2.5, second + 1000000000},
+      {3600, 400, false, -2.5, second + 1000600000},
+      {4000, 600, true, {}, {}},
+      {4600, 600, false, {}, {}},
+      {5200, 600, false, {}, {}},
+      {5800, 200, false, {}, {}},
+  };
+  ASSERT_EQ(samples.size(), expected.size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    GstBuffer* buffer = buffer_of(samples[i]);
+    SCOPED_TRACE(i);
+    EXPECT_EQ(GST_BUFFER_OFFSET(buffer), expected[i].first);
+    EXPECT_EQ(gst_buffer_get_size(buffer), 8 * expected[i].count);
+    EXPECT_EQ(GST_BUFFER_PTS(buffer), (expected[i].first - 1000) * 1000);
+    EXPECT_EQ(GST_BUFFER_DURATION(buffer), expected[i].count * 1000);
+    EXPECT_EQ(GST_BUFFER_IS_DISCONT(buffer) != 0, expected[i].discont);
+    EXPECT_EQ(radio_of(buffer).center_frequency, expected[i].frequency);
+    EXPECT_EQ(unix_time_of(buffer), expected[i].time);
+    EXPECT_THAT(caps_of(samples[i]), testing::Not(HasSubstr("center-frequency")));
+  }
+}
+
+TEST_F(Sigmf, CapsHaveTheFrequencyThatAllCapturesHave) {
+  record(
+      cf32, random_data(8 * 100, 7),
+      R"({"core:sample_start":0,"core:frequency":433920000.5},{"core:sample_start":50,"core:frequency":433920000.5})");
+  const auto samples = play_plain();
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_THAT(caps_of(samples[0]), HasSubstr("center-frequency=(double)433920000.5"));
+  EXPECT_FALSE(GST_BUFFER_IS_DISCONT(buffer_of(samples[1])));
+}
+
+// Two real channels are no I and Q.
+TEST_F(Sigmf, CapsTellRealChannelsFromComplexOnes) {
+  for (const auto& [type, real] : {std::pair{"ri16_le", true}, {"ci16_le", false}}) {
+    record(fmt::format(R"("core:datatype":"{}","core:sample_rate":8000,"core:num_channels":2)", type),
+           random_data(800, 8));
+    const auto samples = play_plain();
+    ASSERT_EQ(samples.size(), 1U);
+    EXPECT_EQ(caps_of(samples[0]).find("complex=(boolean)false") != std::string::npos, real) << type;
+  }
+}
+
+// A file of another kind: bytes before each capture, and behind all, are no samples.
+TEST_F(Sigmf, ReadsDatasetsThatDoNotConform) {
+  const Data data = random_data(44 + 2 * 300 + 7 + 2 * 201 + 13, 9);
+  describe(R"("core:datatype":"cu8","core:sample_rate":8000,"core:dataset":"x.wav","core:trailing_bytes":13)",
+           R"({"core:sample_start":0,"core:header_bytes":44},{"core:sample_start":300,"core:header_bytes":7})");
+  write("x.wav", data);
+  const auto samples = play_plain();
+  ASSERT_EQ(outcome_, "eos");
+  Data expected = part(data, 44, 644);
+  const Data rest = part(data, 651, data.size() - 13);
+  expected.insert(expected.end(), rest.begin(), rest.end());
+  EXPECT_TRUE(joined(samples) == expected);
+  EXPECT_THAT(pipeline_->warnings(), IsEmpty());
+}
+
+TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
+  record(std::string(R"("core:offset":10,)") + cf32, random_data(8 * 1000, 10), R"({"core:sample_start":10})",
+         R"({"core:sample_start":310,"core:label":"later"},
+            {"core:sample_start":10,"core:sample_count":450,"core:freq_lower_edge":-1.5,"core:freq_upper_edge":2e9,
+             "core:label":"long","core:comment":"a \"comment\"","core:generator":"g","core:uuid":"u"})");
+  auto samples = play_plain("block-samples=200");
+  ASSERT_EQ(samples.size(), 5U);
+  const auto first = annotations_of(buffer_of(samples[0]));
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].sample_start, 10U);
+  EXPECT_EQ(first[0].sample_count, 450U);
+  EXPECT_EQ(first[0].freq_lower_edge, -1.5);
+  EXPECT_EQ(first[0].freq_upper_edge, 2e9);
+  EXPECT_THAT((std::array{first[0].label, first[0].comment, first[0].generator, first[0].uuid}),
+              ElementsAre("long", "a \"comment\"", "g", "u"));
+  const auto second = annotations_of(buffer_of(samples[1]));
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].label, "later");
+  EXPECT_FALSE(second[0].sample_count);
+  for (std::size_t i = 2; i < 5; ++i) EXPECT_THAT(annotations_of(buffer_of(samples[i])), IsEmpty());
+  // Behind a seek, what is under way comes again. GStreamer 1.22's appsink wants its last sample back before that.
+  samples.clear();
+  for (const auto& [to, labels] : {std::pair{459, 1U}, {460, 0U}}) {
+    ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT, GST_SEEK_FLAG_FLUSH, to - 10));
+    const Sample sample = pull(pipeline_->appsink());
+    ASSERT_TRUE(sample);
+    EXPECT_EQ(GST_BUFFER_OFFSET(buffer_of(sample)), static_cast<guint64>(to));
+    EXPECT_EQ(annotations_of(buffer_of(sample)).size(), labels) << to;
+  }
+}
+
+TEST_F(Sigmf, SeeksBySampleAndByTime) {
+  const Data data = random_data(2 * 100'000, 11);
+  // Samples that do not begin at whole nanoseconds, and times that a rate in whole hertz would not give.
+  record(R"("core:datatype":"ci8","core:sample_rate":44099.25)", data);
+  pipeline_.emplace(source("block-samples=777") + " ! appsink name=out sync=false");
+  ASSERT_TRUE(pipeline_->reach(GST_STATE_PAUSED));
+  gint64 duration = 0;
+  ASSERT_TRUE(gst_element_query_duration(pipeline_->get(), GST_FORMAT_DEFAULT, &duration));
+  EXPECT_EQ(duration, 100'000);
+  ASSERT_TRUE(gst_element_query_duration(pipeline_->get(), GST_FORMAT_TIME, &duration));
+  EXPECT_EQ(duration, 2'267'612'261);
+  pipeline_->set_state(GST_STATE_PLAYING);
+  const auto rest = [&] {
+    std::vector<Sample> samples;
+    while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
+    return samples;
+  };
+  for (const gint64 sample : {0, 1, 4'711, 77'777, 99'998}) {
+    ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT,
+                                        static_cast<GstSeekFlags>(GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE),
+                                        sample));
+    EXPECT_TRUE(joined(rest()) == part(data, static_cast<std::size_t>(2 * sample), data.size())) << sample;
+  }
+  // A part, which ends within a block.
+  ASSERT_TRUE(gst_element_seek(pipeline_->get(), 1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET,
+                               GST_SECOND, GST_SEEK_TYPE_SET, GST_SECOND + 100 * GST_MSECOND));
+  const auto samples = rest();
+  ASSERT_FALSE(samples.empty());
+  EXPECT_TRUE(joined(samples) == part(data, 2 * 44'099, 2 * 48'509));
+  EXPECT_TRUE(GST_BUFFER_IS_DISCONT(buffer_of(samples[0])));
+  // From the end, in seconds, behind a seek by samples.
+  ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT, GST_SEEK_FLAG_FLUSH, 5));
+  ASSERT_TRUE(gst_element_seek(pipeline_->get(), 1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_END,
+                               -GST_SECOND, GST_SEEK_TYPE_NONE, 0));
+  EXPECT_TRUE(joined(rest()) == part(data, 2 * (100'000 - 44'099), data.size()));
+  // Not backwards, and a seek that is refused leaves all as it was.
+  EXPECT_FALSE(gst_element_seek(pipeline_->get(), -1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
+                                GST_SEEK_TYPE_SET, GST_SECOND));
+  EXPECT_EQ(pipeline_->wait(), "eos");
+}
+
+// A sparse file: what lies behind 4 GiB is found there.
+TEST_F(Sigmf, ReadsRecordingsOf40GB) {
+  constexpr std::uint64_t bytes = 40'000'000'000, last = 8 * 1000;
+  record(cf32, {}, R"({"core:sample_start":0},{"core:sample_start":4999999100,"core:frequency":7.0})");
+  std::filesystem::resize_file(path("x.sigmf-data"), bytes);
+  const Data data = random_data(last, 12);
+  {
+    std::fstream file(path("x.sigmf-data"), std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(static_cast<std::streamoff>(bytes - last));
+    file.write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(last));
+  }
+  pipeline_.emplace(source() + " ! gpumapupload ! appsink name=out sync=false");
+  ASSERT_TRUE(pipeline_->reach(GST_STATE_PAUSED));
+  gint64 duration = 0;
+  ASSERT_TRUE(gst_element_query_duration(pipeline_->get(), GST_FORMAT_TIME, &duration));
+  EXPECT_EQ(duration, 5000 * GST_SECOND);
+  ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT, GST_SEEK_FLAG_FLUSH, 4'999'999'000));
+  pipeline_->set_state(GST_STATE_PLAYING);
+  std::vector<Sample> samples;
+  while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
+  ASSERT_EQ(samples.size(), 2U);
+  EXPECT_TRUE(joined(samples) == data);
+  EXPECT_EQ(GST_BUFFER_OFFSET(buffer_of(samples[1])), 4'999'999'100U);
+  EXPECT_EQ(radio_of(buffer_of(samples[1])).center_frequency, 7.0);
+}
+
+TEST_F(Sigmf, PlaysWhatIsThereAndWarnsOfTheRest) {
+  const Data data = random_data(8 * 500 + 5, 13);
+  record(cf32, data, R"({"core:sample_start":0},{"core:sample_start":499},{"core:sample_start":600})");
+  const auto samples = play_plain();
+  EXPECT_EQ(outcome_, "eos");
+  EXPECT_TRUE(joined(samples) == part(data, 0, 8 * 500));
+  EXPECT_THAT(pipeline_->warnings(),
+              ElementsAre(HasSubstr("ends within a sample: 5 bytes behind sample 500 of 8 bytes each"),
+                          HasSubstr("capture 2 begins at sample 600, and")));
+  // A header that is cut off is no samples either.
+  record(cf32, data, R"({"core:sample_start":0},{"core:sample_start":490,"core:header_bytes":86})");
+  EXPECT_TRUE(joined(play_plain()) == part(data, 0, 8 * 490));
+  EXPECT_THAT(pipeline_->warnings(), ElementsAre(HasSubstr("capture 1 begins at sample 490")));
+}
+
+TEST_F(Sigmf, AFileThatIsCutWhileItPlaysEndsThere) {
+  const Data data = random_data(2 * 100'000, 14);
+  record(R"("core:datatype":"cu8","core:sample_rate":1000)", data);
+  pipeline_.emplace(source("block-samples=100") + " ! appsink name=out sync=false max-buffers=1");
+  ASSERT_TRUE(pipeline_->reach(GST_STATE_PAUSED));
+  std::filesystem::resize_file(path("x.sigmf-data"), 2 * 50'033 + 1);
+  pipeline_->set_state(GST_STATE_PLAYING);
+  std::vector<Sample> samples;
+  while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
+  EXPECT_EQ(pipeline_->wait(), "eos");
+  EXPECT_TRUE(joined(samples) == part(data, 0, 2 * 50'033));
+  EXPECT_THAT(pipeline_->warnings(),
+              ElementsAre(HasSubstr("has become shorter while it was read: it ends at sample 50033")));
+}
+
+TEST_F(Sigmf, WhatIsWrongIsOneSentence) {
+  struct Case {
+    std::string global, captures, annotations, said;
+  };
+  const std::string rate = R"("core:sample_rate":1)";
+  const std::string all = R"("core:datatype":"cu8",)" + rate;
+  const std::vector<Case> cases{
+      {rate, "", "", "global has no core:datatype: give one of the specification"},
+      {R"("core:datatype":"cf16_le",)" + rate, "", "", "global: core:datatype is \"cf16_le\": give one"},
+      {R"("core:datatype":"xi8",)" + rate, "", "", "core:datatype is \"xi8\""},
+      {R"("core:datatype":7,)" + rate, "", "", "core:datatype is 7: give a text"},
+      {R"("core:datatype":"cu8")", "", "", "global has no core:sample_rate: add it"},
+      {R"("core:datatype":"cu8","core:sample_rate":3e9)", "", "",
+       "core:sample_rate is 3000000000: caps have rates from 1"},
+      {R"("core:datatype":"cu8","core:sample_rate":-1)", "", "", "core:sample_rate is -1"},
+      {all + R"(,"core:num_channels":0)", "", "", "core:num_channels is 0: give 1 to 32768"},
+      {all + R"(,"core:num_channels":2.5)", "", "", "core:num_channels is 2.5: give a whole number"},
+      {all + R"(,"core:dataset":"../etc/passwd")", "", "", "core:dataset is \"../etc/passwd\": give the name alone"},
+      {all + R"(,"core:extensions":[{"name":"odd","version":"1.0.0","optional":false}])", "", "",
+       "nobody can read the samples without the extension \"odd\""},
+      {all, R"({"core:sample_start":-4})", "", "capture 0: core:sample_start is -4: give a whole number"},
+      {all, R"({"core:sample_start":5},{"core:sample_start":4})", "",
+       "capture 1: core:sample_start is 4, and 5 of the capture before: sort captures"},
+      {all, R"({"core:sample_start":0,"core:datetime":"yesterday"})", "",
+       "capture 0: core:datetime is \"yesterday\": give a time as"},
+      {all, R"({"core:sample_start":0,"core:frequency":"fm"})", "",
+       "capture 0: core:frequency is \"fm\": give a number"},
+      {all, "7", "", "capture 0 is 7 instead of an object"},
+      {all, "", "{}", "annotation 0 has no core:sample_start"},
+      {all, "", R"({"core:sample_start":0,"core:label":[1,2]})", "annotation 0: core:label is a list of 2 values"},
+      {all + R"(,"x":1e999)", "", "", "is no JSON: number overflow"},
+      {all + ",", "", "", "is no JSON: parse error at line 1, column"},
+  };
+  const auto error_now = [&] {
+    (void)play_plain();
+    return outcome_;
+  };
+  for (const Case& one : cases) {
+    record(one.global, random_data(20, 15), one.captures, one.annotations);
+    EXPECT_THAT(error_now(), HasSubstr(one.said));
+  }
+  record(all, random_data(20, 15));
+  std::filesystem::remove(path("x.sigmf-data"));
+  EXPECT_THAT(error_now(), AllOf(HasSubstr("x.sigmf-data: No such file"), HasSubstr("belong beside the metadata")));
+  describe(all + R"(,"core:metadata_only":true)", "");
+  EXPECT_THAT(error_now(), HasSubstr("has core:metadata_only: it comes without samples"));
+  record(R"("core:num_channels":4,)" + all, random_data(7, 16));
+  EXPECT_THAT(error_now(),
+              HasSubstr("x.sigmf-data has 7 bytes, and a sample of cu8 takes 8: give a file with samples"));
+  for (const auto& [location, said] : {std::pair{"x.sigmf", "is an archive: unpack it"},
+                                       {"y.sigmf-meta", "y.sigmf-meta: No such file or directory: set location"},
+                                       {"x.sigmf-collection", "is a collection: give"}}) {
+    (void)play("sigmfsrc location=" + path(location) + " ! appsink name=out");
+    EXPECT_THAT(outcome_, HasSubstr(said));
+  }
+  (void)play("sigmfsrc ! appsink name=out");
+  EXPECT_THAT(outcome_, HasSubstr("no location is set"));
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
