@@ -22,7 +22,7 @@ struct DeclaredCaps {
   bool builtin = false;    ///< not of the user's
   /// Of which `output` or a crop is made; empty where it is of none.
   std::vector<DeclaredParameter> params;
-  std::vector<DeclaredTensor> tensors;  ///< that go with each frame: see tensor_caps.hpp
+  std::vector<DeclaredTensor> tensors;  ///< that go with each frame: see kernel_caps.hpp
   std::string tensor_group;
   [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty() && !converted; }
   /// The same caps come of both: initial values and limits of other parameters than those in question may differ.

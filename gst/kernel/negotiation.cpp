@@ -9,7 +9,6 @@
 #include "gst/kernel/kernel_caps.hpp"
 #include "gst/kernel/kernel_element.hpp"
 #include "gst/kernel/neighbours.hpp"
-#include "gst/kernel/tensor_caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
 #include "gst/vulkan/vulkan_caps.hpp"

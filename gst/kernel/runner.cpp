@@ -3,17 +3,25 @@
 
 #include <fmt/format.h>
 
+#include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
+#include "gst/analytics/analytics_tensors.hpp"
 #include "gst/cuda/cuda_caps.hpp"
 #include "gst/latency/latency_report.hpp"
+#include "gst/latency/meta.hpp"
+#include "gst/memory/copy_flags.hpp"
+#include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/memory_caps.hpp"
+#include "gst/memory/video_layout.hpp"
+#include "gst/ptr.hpp"
 #include "gst/vulkan/vulkan_caps.hpp"
 
 namespace gpumap::gst {
-
 namespace {
 
 /// As gpumap_frame tells it.
@@ -153,6 +161,333 @@ void KernelRunner::drain() {
   launcher_->drain();
   cuda_.sweep();
   result_.collect(*launcher_);
+}
+
+// What a KernelRunner launches on: buffers that came in.
+namespace {
+
+std::int64_t time_or_none(GstClockTime time) {
+  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : -1;
+}
+
+}  // namespace
+
+std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
+  std::optional<Input> made(std::in_place);
+  switch (input_) {
+    case FramesIn::host:
+    case FramesIn::ours:
+      find_ours(*made, in);
+      break;
+    case FramesIn::cuda:
+      map_cuda(*made, in);
+      break;
+    case FramesIn::vulkan:
+      if (!copy_vulkan(*made, in)) return {};
+      break;
+  }
+  FrameInput& frame = made->frame;
+  if (!launcher_->declaration().input_tensors.empty()) {
+    made->tensors = MappedTensors(in, *launcher_);
+    frame.tensors = made->tensors.take();
+  }
+  frame.pts = time_or_none(GST_BUFFER_PTS(in));
+  frame.duration = time_or_none(GST_BUFFER_DURATION(in));
+  frame.by_field = in_format_.has_chroma_by_field(in);
+  if (declared_.converted) {
+    frame.by_field = (frame.by_field || out_format_.has_chroma_by_field(in)) && out_format_.has_room_by_field();
+  }
+  frame.trace = trace_of(in);
+  return made;
+}
+
+void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
+  GstMemory* memory = gst_buffer_n_memory(in) == 1 ? gst_buffer_peek_memory(in, 0) : nullptr;
+  FrameMemory* holder = frame_memory(memory);
+  if (memory == nullptr || holder == nullptr) {
+    throw Error(ErrorCode::invalid,
+                "a frame that is not in GPU memory reached gpumapkernel: put gpumapupload before it (or gpumapsink and "
+                "gpumapsrc), with nothing between the two that changes frames on the CPU");
+  }
+  const Backend backend = launcher_->backend();
+  FrameInput& frame = input.frame;
+  frame.mapping = &holder->mapping();
+  frame.holder = holder;
+  frame.written = holder->written();
+  frame.sequence = holder->sequence();
+  frame.offset = holder->offset() + memory->offset;
+  frame.bytes = memory->size;
+  frame.address = frame.mapping->address(backend);
+  if (frame.address == 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
+                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
+                            name(), to_string(backend), name_of(device().info()),
+                            value_name(backend == Backend::cuda ? Backend::vulkan : Backend::cuda)));
+  }
+  frame.address += frame.offset;
+  input.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;
+  const GstVideoMeta* shown = input.meta;
+  // Where the bytes stay as they are, so does what is said of them.
+  std::optional<GstVideoMeta> part;
+  if (input.meta != nullptr && !launcher_->keeps_layout() && !in_place()) part = cut_out(in, in_format_.video());
+  if (part) {
+    shown = &*part;
+    input.is_cut = true;
+  }
+  frame.picture_bytes = shown != nullptr ? in_format_.check(*shown, frame.bytes) : in_format_.image_bytes();
+  frame.view = in_format_.view(frame.address, frame.bytes, shown);
+}
+
+void KernelRunner::map_cuda(Input& input, GstBuffer* in) {
+  input.cuda = cuda_.map(in, in_format_.video());
+  input.meta = &input.cuda.layout();
+  FrameInput& frame = input.frame;
+  frame.bytes = input.cuda.bytes();
+  frame.address = input.cuda.address();
+  frame.picture_bytes = in_format_.check(*input.meta, frame.bytes);
+  frame.view = in_format_.view(frame.address, frame.bytes, input.meta);
+  frame.copy = cuda_.copier(in_format_.video());
+  frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
+  frame.sequence = foreign_sequence_++;
+}
+
+bool KernelRunner::copy_vulkan(Input& input, GstBuffer* in) {
+  input.block = vulkan_.copy_in(in, in_format_);
+  if (!input.block) return false;
+  FrameInput& frame = input.frame;
+  frame.mapping = &input.block.mapping();
+  frame.bytes = frame.picture_bytes = in_format_.image_bytes();
+  frame.address = frame.mapping->address(launcher_->backend());
+  frame.view = in_format_.view(frame.address, frame.bytes, nullptr);
+  frame.sequence = foreign_sequence_++;
+  return true;
+}
+
+std::string KernelRunner::shortfall(GstBuffer* in) const {
+  const FrameMemory* frame = gst_buffer_n_memory(in) == 1 ? frame_memory(gst_buffer_peek_memory(in, 0)) : nullptr;
+  if (frame != nullptr && frame->recalled()) return taken_back;
+  const std::size_t bytes = gst_buffer_get_size(in);
+  const std::size_t wanted = in_format_.image_bytes();
+  // Where planes and strides are told, these are checked instead.
+  const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
+  if (bytes >= wanted || is_told || input_ == FramesIn::cuda || input_ == FramesIn::vulkan) return {};
+  return fmt::format(
+      "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
+      bytes, wanted);
+}
+
+// What a KernelRunner does with one buffer.
+
+using Outcome = FrameOutput::Outcome;
+
+namespace {
+
+GstMemory* wrap_host(LentBlock lent, std::size_t bytes) {
+  std::byte* data = lent.mapping().host();
+  auto* loan = new LentBlock(std::move(lent));
+  return gst_memory_new_wrapped(static_cast<GstMemoryFlags>(0), data, bytes, 0, bytes, loan,
+                                [](gpointer returned) { delete static_cast<LentBlock*>(returned); });
+}
+
+/// The first `bytes` of a block that `done` fills.
+GstMemory* wrap_device(const std::shared_ptr<Device>& device, LentBlock& lent, std::size_t bytes, const Fence& done,
+                       std::uint64_t sequence, const std::shared_ptr<const Giver>& giver) {
+  auto memory = std::make_unique<FrameMemory>(device, lent.release(), bytes, lent.pool());
+  memory->set_written(done, giver);
+  memory->set_sequence(sequence);
+  return memory_new(wrapping_allocator(), std::move(memory), bytes, GST_MEMORY_FLAG_READONLY);
+}
+
+}  // namespace
+
+void KernelRunner::count(const FrameTrace* trace) {
+  if (trace == nullptr) return;
+  const std::lock_guard lock(log_mutex_);
+  if (log_ != trace->log()) log_ = trace->log();
+}
+
+void KernelRunner::keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes) {
+  if (!launcher_->has_result()) return;
+  result_.keep(
+      {.bytes = bytes, .sequence = input.frame.sequence, .offset = GST_BUFFER_OFFSET(in), .pts = GST_BUFFER_PTS(in)});
+  result_.collect(*launcher_);
+}
+
+KernelRunner::Ran KernelRunner::run(GstBuffer* in) {
+  // Where only the GPU waits, a fault of an earlier frame may show anywhere.
+  return launcher_->naming([&] { return run_on(in); });
+}
+
+KernelRunner::Ran KernelRunner::run_on(GstBuffer* in) {
+  if (lacks_vulkan_pool()) return {};  // the source pad was switched off meanwhile: it has no caps any more
+  const bool gap = continuity_.breaks_at(in);
+  if (begins_anew_at(in)) begin();
+  if (GST_BUFFER_IS_DISCONT(in)) launcher_->realign();
+  cuda_.sweep();
+  std::optional<Input> input = input_of(in);
+  if (!input) return {};
+  input->frame.gap = gap;
+  const gpumap_u32 rate = in_format_.rate();
+  continuity_.add(in, rate != 0 ? input->frame.bytes / in_format_.bytes_per_sample() : 0, rate);
+  std::optional<Target> target = target_of(*input);
+  if (!target) return {};
+  FrameOutput made = launch(*input, *target);
+  if (made.outcome == Outcome::cancelled) return {};
+  count(input->frame.trace.get());
+  if (made.sized_by_program) times_.add(in);
+  Ptr<GstBuffer> out;
+  if (made.outcome == Outcome::given) {
+    out.reset(buffer_of(in, *input, made, *target));
+  } else if (made.outcome == Outcome::dropped) {
+    keep_result(in, *input, 0);
+    result_.drop_found();
+  }
+  if (input->cuda && !cuda_.give_back(std::move(input->cuda), made.done)) out.reset();
+  if (made.outcome == Outcome::given && !out) return {};
+  return {made.outcome, out.release()};
+}
+
+std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) {
+  using Place = FrameTarget::Place;
+  std::optional<Target> made(std::in_place);
+  FrameTarget& to = made->to;
+  switch (output_) {
+    case FramesIn::host:
+      to.place = kernel_behind_ ? Place::device : Place::host;
+      break;
+    case FramesIn::ours:
+      to.place = Place::device;
+      break;
+    case FramesIn::vulkan:
+      to.place = vulkan_.imports_output() ? Place::device : Place::host;
+      break;
+    case FramesIn::cuda:
+      to.place = Place::others;
+      to.ordered = in_place() && input.frame.ordered;  // what goes on is the input
+      if ((in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
+      made->cuda = cuda_.take(out_format_.video());
+      if (!made->cuda) return {};
+      to.view = out_format_.view(made->cuda.address(), made->cuda.bytes(), &made->cuda.layout());
+      to.copy = cuda_.copier(out_format_.video());
+      to.ordered = orders_by_stream(made->cuda);
+      break;
+  }
+  return made;
+}
+
+FrameOutput KernelRunner::launch(Input& input, Target& target) {
+  const auto keep_all = [&] {
+    const Fence last = launcher_->last_launched();
+    cuda_.keep(std::move(input.cuda), last);
+    cuda_.keep(std::move(target.cuda), last);
+    input.block.add_read_fence(last);
+  };
+  FrameOutput made;
+  try {
+    made = launcher_->launch(input.frame, target.to);
+  } catch (...) {
+    keep_all();
+    throw;
+  }
+  if (made.outcome == Outcome::cancelled) {
+    keep_all();
+    return made;
+  }
+  if (target.cuda) hand_over(launcher_->queue(), target.cuda);
+  input.block.add_read_fence(made.done);
+  return made;
+}
+
+/// Null when cancelled.
+GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& made, Target& target) {
+  const bool to_vulkan = output_ == FramesIn::vulkan;
+  const bool to_host = made.host && !to_vulkan;
+  const bool to_others = target.cuda || (to_vulkan && !vulkan_.hands_on());
+  GstBuffer* out = nullptr;
+  if (made.in_place && input.block && !made.host && !target.cuda && !vulkan_.hands_on()) {
+    made.block = std::move(input.block);  // what goes on is the copy
+    made.in_place = false;
+  }
+  if (made.in_place && !to_host && !to_others) {
+    out = gst_buffer_copy(in);
+  } else {
+    out = new_buffer(input, made, target);
+    if (out == nullptr) return nullptr;
+    describe(out, in, input, made);
+  }
+  if (input.frame.trace) refresh_latency_meta(out);
+  if (made.shortened) set_times_of_shortened(out, made.bytes);
+  keep_result(in, input, gst_buffer_get_size(out));
+  if (launcher_->has_result()) result_.put_on(out);
+  if (output_ == FramesIn::host) out = as_downstream_reads(out);
+  tell_tensors(out, in, made, input.frame.sequence);
+  return out;
+}
+
+GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
+  if (!default_layout_only_ || !out_format_.is_video()) return out;
+  GstBuffer* read = in_default_layout(out, out_format_.video());
+  if (kernel_behind_ && frame_memory(gst_buffer_peek_memory(read, 0)) == nullptr) {
+    gst_buffer_unref(read);
+    throw Error(
+        ErrorCode::not_supported,
+        "rows of this frame are padded, and of the branches behind a tee one has a gpumapkernel, which needs it "
+        "in GPU memory, and another an element that does not read GstVideoMeta: put videoconvert first in that "
+        "branch, or gpumapkernel kernel=convert before the tee");
+  }
+  return read;
+}
+
+/// With the memory in which the output lies. Null when cancelled.
+GstBuffer* KernelRunner::new_buffer(const Input& input, FrameOutput& made, Target& target) {
+  if (target.cuda) return target.cuda.release();
+  if (output_ == FramesIn::vulkan) return vulkan_.copy_out(input.frame, made, out_format_, kept_layout(input, made));
+  GstBuffer* out = gst_buffer_new();
+  if (made.block) {
+    gst_buffer_append_memory(
+        out, wrap_device(launcher_->shared_device(), made.block, made.bytes, made.done, input.frame.sequence, giver_));
+  } else if (made.host) {
+    gst_buffer_append_memory(out, wrap_host(std::move(made.host), made.bytes));
+  }
+  return out;
+}
+
+GstVideoMeta* KernelRunner::kept_layout(const Input& input, const FrameOutput& made) const noexcept {
+  return launcher_->keeps_layout() && !made.packed ? input.meta : nullptr;
+}
+
+/// As `in` is described, as far as that holds of `out`, which has its memory.
+void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, const FrameOutput& made) {
+  gst_buffer_copy_into(out, in, copy_flags_and_times, 0, static_cast<gsize>(-1));
+  copy_metas(out, in, metas_);
+  if (input.is_cut) remove_crop_meta(out);
+  const bool in_ours = output_ == FramesIn::host || output_ == FramesIn::ours;
+  if (GstVideoMeta* meta = in_ours ? kept_layout(input, made) : nullptr) {
+    gst_buffer_add_video_meta_full(out, meta->flags, meta->format, meta->width, meta->height, meta->n_planes,
+                                   meta->offset, meta->stride);
+  }
+  if (!in_place()) remove_result_meta(out);
+  if (made.sized_by_program) times_.give(out);
+}
+
+/// Last: a copy of the buffer may leave them behind.
+void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const {
+  copy_tensors(out, in);
+  if (made.tensors) {
+    const std::size_t bytes = made.tensors.mapping().bytes();
+    put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
+                *launcher_);
+  }
+  if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
+}
+
+void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {
+  GST_BUFFER_OFFSET_END(out) = GST_BUFFER_OFFSET_NONE;
+  const gpumap_u32 rate = out_format_.rate();
+  if (rate == 0) return;
+  // Samples last as long as there are.
+  GST_BUFFER_DURATION(out) = gst_util_uint64_scale(given / out_format_.bytes_per_sample(), GST_SECOND, rate);
 }
 
 }  // namespace gpumap::gst

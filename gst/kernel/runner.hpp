@@ -14,7 +14,6 @@
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/latency.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
-#include "gst/kernel/continuity.hpp"
 #include "gst/kernel/declared_caps.hpp"
 #include "gst/kernel/kernel_cuda.hpp"
 #include "gst/kernel/kernel_tensors.hpp"

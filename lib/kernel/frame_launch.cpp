@@ -11,9 +11,9 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "kernel/output_size.hpp"
 #include "kernel/views.hpp"
-#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 

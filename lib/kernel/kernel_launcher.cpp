@@ -14,8 +14,8 @@
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
 #include "kernel/grid.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "kernel/output_size.hpp"
-#include "kernel/work_memory.hpp"
 #include "queue/resident_queue.hpp"
 
 namespace gpumap {

@@ -14,9 +14,8 @@
 #include "gpumap/program.hpp"
 #include "kernel/compile/cuda_compiler.hpp"
 #include "kernel/grid.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "kernel/loaded.hpp"
-#include "kernel/state_memory.hpp"
-#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 namespace {

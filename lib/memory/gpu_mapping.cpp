@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"
+#include "gpumap/vulkan.hpp"
 
 namespace gpumap {
 
@@ -67,6 +68,15 @@ void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t byte
   if (offset % 4 == 0 && bytes % 4 == 0) return;
   throw Error(ErrorCode::invalid,
               fmt::format("clear of {} bytes at offset {}: both have to be multiples of 4", bytes, offset));
+}
+
+VulkanExport export_to_vulkan(const Mapping& mapping) {
+  const auto* own = dynamic_cast<const GpuMapping*>(&mapping);
+  if (own == nullptr) {
+    throw Error(ErrorCode::not_supported, "memory that is not the GPU's cannot be exported: copy it through the host");
+  }
+  MemoryExport memory = own->export_memory();
+  return {memory.fd.release(), memory.allocation_bytes, memory.buffer_bytes, memory.base, memory.memory_type};
 }
 
 }  // namespace gpumap

@@ -23,7 +23,7 @@
 #include "gpumap/kernel.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/program.hpp"
-#include "kernel/work_memory.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "never.hpp"
 
 namespace gpumap {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Memory of programs on a device and a queue that are made up: how much is asked for where there is little, and how
 // long what tables are copied from stays.
-#include "kernel/work_memory.hpp"
+#include "kernel/kernel_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -12,7 +12,7 @@
 
 #include "gpumap/error.hpp"
 #include "kernel/embedded_sources.hpp"
-#include "kernel/work_memory.hpp"
+#include "kernel/kernel_memory.hpp"
 
 namespace gpumap {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/queue.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "kernel/radio/oscillator.hpp"
 #include "kernel/radio/radio_kernel.hpp"
-#include "kernel/work_memory.hpp"
 
 namespace gpumap {
 
