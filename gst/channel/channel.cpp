@@ -415,6 +415,16 @@ void Channel::await_seeks(Deadline deadline) {
   arrived_.wait_until(lock, deadline, [this] { return seeks_ == 0; });
 }
 
+void Channel::add_sink_latency(GstQuery* answered) const {
+  const GstClockTime more = latency_;
+  if (more == 0) return;
+  gboolean live = FALSE;
+  GstClockTime least = 0;
+  GstClockTime most = 0;
+  gst_query_parse_latency(answered, &live, &least, &most);
+  gst_query_set_latency(answered, live, least + more, GST_CLOCK_TIME_IS_VALID(most) ? most + more : most);
+}
+
 void Channel::tell_latency() {
   GstElement* sink = this->sink();
   GstElement* src = this->src();

@@ -184,6 +184,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
   /// How many slots the ring should have beyond the property's, because downstream of the src keeps that many.
   [[nodiscard]] std::uint32_t kept_slots() const noexcept { return kept_slots_.load(std::memory_order_relaxed); }
   void set_kept_slots(std::uint32_t slots) noexcept { kept_slots_.store(slots, std::memory_order_relaxed); }
+  /// How long the sink gathers a frame before it goes on. From any thread, as the next.
+  void set_latency(GstClockTime latency) noexcept { latency_ = latency; }
+  /// Adds that to the answer of what is upstream of the sink.
+  void add_sink_latency(GstQuery* answered) const;
 
   // Src side.
   /// The pad behind which caps are decided (borrowed), from READY on: upstream of the sink may query caps before the
@@ -289,6 +293,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   std::atomic<bool> tells_waiting_{false};
   std::atomic<gint64> src_waits_since_{0};  ///< monotonic us; 0: it does not wait
   std::atomic<std::uint32_t> kept_slots_{0};
+  std::atomic<GstClockTime> latency_{0};
 };
 
 }  // namespace gpumap::gst

@@ -208,6 +208,7 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
   GstPad* const pad = GST_BASE_SINK_PAD(sink_);
   if (asked.query != nullptr) {
     const bool answered = peer_query(pad, asked.query) == PeerAnswer::yes;
+    if (answered && GST_QUERY_TYPE(asked.query) == GST_QUERY_LATENCY) channel_->add_sink_latency(asked.query);
     answer(answer_of(answered, asked.query));
     gst_query_unref(asked.query);
     return;

@@ -200,7 +200,7 @@ std::chrono::nanoseconds FrameMemory::take_time_mapped() {
 std::size_t FrameMemory::fill_slot(std::size_t bytes, SlotCopier& copier) {
   const std::lock_guard lock(mutex_);
   auto* lease = std::get_if<WriteLease>(&holder_);
-  if (lease == nullptr || !shadow_dirty_) return 0;
+  if (lease == nullptr || !shadow_dirty_) return copied_;
   copier.copy(*lease, 0, {shadow_.get(), bytes});
   if (lease->ring()->stamping()) lease->stamp(Stamp::last_store, monotonic_ns());
   shadow_dirty_ = false;

@@ -91,7 +91,10 @@ class FrameMemory final : public FrameHolder {
   /// Slot memory that the CPU reads as fast as any other: no shadow is needed.
   [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
-  /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied.
+  /// So many bytes of the content were copied here. One thread at a time, with fill_slot().
+  void count_copied(std::size_t bytes) noexcept { copied_ += bytes; }
+  /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied, there or as
+  /// counted.
   std::size_t fill_slot(std::size_t bytes, SlotCopier& copier);
   /// The write lease when this is an unpublished slot, else null.
   [[nodiscard]] WriteLease* writable_lease() noexcept;
@@ -127,6 +130,7 @@ class FrameMemory final : public FrameHolder {
   std::size_t offset_ = 0;
   std::size_t bytes_ = 0;
   std::uint64_t sequence_ = 0;
+  std::size_t copied_ = 0;
   std::shared_ptr<FrameTrace> trace_;
   std::shared_ptr<MapCounters> counters_;
   bool trust_readwrite_ = false;

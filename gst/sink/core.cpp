@@ -94,7 +94,7 @@ void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::s
   no_slot_since_ns_ = 0;
   slots_limit_ = max_slots;
   transport_ = settings.transport;
-  frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = 0;
+  frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = gathered_ = 0;
 }
 
 void SinkCore::stop(bool drained) {
@@ -244,8 +244,9 @@ void SinkCore::tell_who_stalls() {
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
-                             const std::function<bool()>& stopped, Patience patience) {
-  if (hoards_) return RingStatus::full;
+                             const std::function<bool()>& stopped, Patience patience, Writer writer) {
+  const bool for_upstream = writer == Writer::upstream;
+  if (for_upstream && hoards_) return RingStatus::full;
   WriteLease lease;
   SlowSlots::Next next{};
   RingStatus status{};
@@ -260,7 +261,7 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
     const auto& [session, current] = present;
     if (!session || !current) return RingStatus::flushing;
     // Slots in host memory may be read as well as written.
-    const bool readable = current->ring().mapping()->cpu_readable();
+    const bool readable = !for_upstream || current->ring().mapping()->cpu_readable();
     const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
     next = readable ? SlowSlots::Next::slot : slow_slots_.next(bytes);
     if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
@@ -270,9 +271,10 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
     }
   }
   if (status == RingStatus::ok) {
-    slot = std::make_unique<FrameMemory>(std::move(lease), maps_, upstream_ == Upstream::writes_only);
+    const bool trusted = !for_upstream || upstream_ == Upstream::writes_only;
+    slot = std::make_unique<FrameMemory>(std::move(lease), maps_, trusted);
     if (next == SlowSlots::Next::timed_slot) slot->use_cpu_clock();
-  } else if (status == RingStatus::full && present.session->settings.when_full == WhenFull::block) {
+  } else if (for_upstream && status == RingStatus::full && present.session->settings.when_full == WhenFull::block) {
     give_host_memory(present.session->settings);
   }
   return status;
@@ -324,11 +326,12 @@ GstStructure* SinkCore::stats(const char* name) const {
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   GstStructure* made = gst_structure_new(
       name, "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_), "copied-frames",
-      G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "drops", G_TYPE_UINT64,
-      u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64,
-      u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "", "transport",
-      G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT, copying.threads,
-      "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
+      G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "gathered-buffers", G_TYPE_UINT64,
+      u64(gathered_), "drops", G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64,
+      u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING,
+      device ? device->info().name.c_str() : "", "transport", G_TYPE_STRING,
+      transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT, copying.threads, "copy-kernel",
+      G_TYPE_STRING, copying.kernel.data(), nullptr);
   add_latency(made, log.get());
   return made;
 }

@@ -35,7 +35,9 @@ struct SinkSettings {
   UpstreamEvents upstream_events = UpstreamEvents::first;
   std::string device = "auto";
   std::uint32_t slots = 8;
-  std::uint64_t slot_bytes = 0;  ///< 0: from the caps, or from the first frame
+  std::uint64_t slot_bytes = 0;    ///< 0: from the caps, or from the first frame
+  std::uint64_t gather_bytes = 0;  ///< see Gather
+  std::uint32_t gather_us = 0;
   WhenFull when_full = WhenFull::block;
   std::uint32_t busy_poll_us = 0;
   std::uint32_t copy_threads = 0;         ///< 0: as many as pay
@@ -65,11 +67,21 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Make a ring for frames of `bytes` where there is none yet. Throws Error.
   void provide_ring(std::size_t bytes);
   enum class Patience { waits, does_not_wait };
-  /// A slot to write, for upstream; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once
-  /// where it does not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be
-  /// had, the element flushes). Throws Error.
+  enum class Writer {
+    upstream,  ///< which may read what it writes
+    element    ///< by fill()
+  };
+  /// A slot to write; waits as the ring does, and gives up with `timeout` once `stopped()`, or at once where it does
+  /// not wait. Any other status but ok: take host memory (full and leaky, upstream reads, no slot to be had, the
+  /// element flushes). Throws Error.
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
-                                   const std::function<bool()>& stopped, Patience patience = Patience::waits);
+                                   const std::function<bool()>& stopped, Patience patience = Patience::waits,
+                                   Writer writer = Writer::upstream);
+  /// Copy `bytes` bytes of `buffer`, from its byte `from` on, to byte `at` of `memory`, which is mapped to write: a
+  /// slot of acquire(), or host memory in its place. Throws Error.
+  void fill(FrameMemory& memory, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes);
+  /// So many buffers became one frame.
+  void count_gathered(std::uint64_t buffers) noexcept { gathered_.fetch_add(buffers, std::memory_order_relaxed); }
   /// The next frame, of `bytes`, gets host memory to see how long that takes to fill.
   [[nodiscard]] bool times_host(std::size_t bytes) const { return slow_slots_.times_host(bytes); }
   /// RAII: a frame is being rendered, the wait for the clock included.
@@ -200,7 +212,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::unique_ptr<Ticker> reports_;
   std::atomic<bool> stamping_{false};
 
-  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0};
+  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0}, gathered_{0};
 };
 
 }  // namespace gpumap::gst

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 // How a frame goes across: upstream's slot is published, or its memory copied into one.
+#include <algorithm>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "gpumap/error.hpp"
@@ -17,6 +20,30 @@ namespace {
 
 std::int64_t ring_time(GstClockTime time) {
   return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
+}
+
+/// Calls `use` with what `buffer` has from byte `from` on, `bytes` in all, in as many pieces as there are memories.
+template <typename Use>
+void for_each_piece(GstBuffer* buffer, std::size_t from, std::size_t bytes, Use use) {
+  for (guint i = 0; i < gst_buffer_n_memory(buffer) && bytes > 0; ++i) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
+    if (from >= memory->size) {
+      from -= memory->size;
+      continue;
+    }
+    GstMapInfo map;
+    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
+      throw Error(ErrorCode::invalid,
+                  "a buffer from upstream cannot be mapped for reading: put the element that "
+                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
+    }
+    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
+    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
+    const std::size_t some = std::min(map.size - from, bytes);
+    use(std::span(reinterpret_cast<const std::byte*>(map.data) + from, some));
+    from = 0;
+    bytes -= some;
+  }
 }
 
 }  // namespace
@@ -50,20 +77,25 @@ bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* 
 void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
   if (stamping()) lease.stamp(Stamp::first_store, monotonic_ns());
   std::size_t at = 0;
-  for (guint i = 0; i < gst_buffer_n_memory(buffer); ++i) {
-    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
-    GstMapInfo map;
-    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
-      throw Error(ErrorCode::invalid,
-                  "a buffer from upstream cannot be mapped for reading: put the element that "
-                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
-    }
-    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
-    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
-    copier_.copy(lease, at, {reinterpret_cast<const std::byte*>(map.data), map.size});
-    at += map.size;
-  }
+  for_each_piece(buffer, 0, gst_buffer_get_size(buffer), [&](std::span<const std::byte> piece) {
+    copier_.copy(lease, at, piece);
+    at += piece.size();
+  });
   if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
+}
+
+void SinkCore::fill(FrameMemory& memory, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes) {
+  const WriteLease* lease = memory.writable_lease();
+  for_each_piece(buffer, from, bytes, [&](std::span<const std::byte> piece) {
+    if (lease != nullptr) {
+      copier_.copy(*lease, at, piece);
+    } else {
+      std::memcpy(memory.map(GST_MAP_WRITE) + at, piece.data(), piece.size());
+      memory.unmap();
+    }
+    at += piece.size();
+  });
+  memory.count_copied(bytes);
 }
 
 void SinkCore::count_copied(std::size_t bytes) {

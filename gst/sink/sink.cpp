@@ -81,7 +81,6 @@ namespace {
 constexpr std::chrono::seconds patience_for_seeks{2};
 constexpr GstClockTime patience_for_frame = 5 * GST_SECOND;
 
-GstPadChainFunction base_chain = nullptr;
 GstPadEventFunction base_pad_event = nullptr;
 
 SinkState& state_of(gpointer object) {
@@ -96,8 +95,8 @@ GstFlowReturn render(GstBaseSink* sink, GstBuffer* buffer) {
   return state_of(sink).frames.render(buffer);
 }
 
-GstFlowReturn chain(GstPad* pad, GstObject* parent, GstBuffer* buffer) {
-  return state_of(parent).frames.chain(pad, buffer, base_chain);
+GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
+  return state_of(parent).gather.take(buffer);
 }
 
 /// GstBaseSink's own would not come through chain().
@@ -154,7 +153,8 @@ bool provide_ring(GstBaseSink* sink, GstEvent* event) {
   if (gpumap::gst::is_sticky(event) && GST_EVENT_TYPE(event) != GST_EVENT_EOS) return true;
   const Ptr<GstCaps> caps(gst_pad_get_current_caps(GST_BASE_SINK_PAD(sink)));
   try {
-    state_of(sink).core->provide_ring(likely_bytes(caps.get()));
+    const SinkState& state = state_of(sink);
+    state.core->provide_ring(std::max(likely_bytes(caps.get()), state.gather.bytes()));
     return true;
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(sink), error);
@@ -243,6 +243,7 @@ gboolean event(GstBaseSink* sink, GstEvent* event) {
 /// element's own: the gpumapsrc sees to what follows it when the new stream comes out there.
 gboolean pad_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   SinkState& state = state_of(parent);
+  state.gather.see(event);
   if (GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START && GST_BASE_SINK(parent)->eos != 0) {
     GST_INFO_OBJECT(parent, "a new stream after EOS");
     state.reviver = g_thread_self();
@@ -271,7 +272,8 @@ GstEvent* start_among_others(GstElement* sink, GstEvent* start) {
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
   const SinkState& state = state_of(sink);
   if (!state.core->channel()) return FALSE;
-  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, state.allocator, query);
+  GstAllocator* allocator = state.gather.is_on() ? nullptr : state.allocator;
+  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, allocator, query);
   return TRUE;
 }
 
@@ -280,6 +282,7 @@ gboolean query(GstBaseSink* sink, GstQuery* query) {
   const Ptr<GstPad> srcpad(channel ? channel->src_pad() : nullptr);
   if (gpumap::gst::answer_caps_query(srcpad.get(), query)) return TRUE;
   if (gpumap::gst::answer_across(*state_of(sink).core, query)) return TRUE;
+  if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN) (void)state_of(sink).gather.finish();
   return GST_BASE_SINK_CLASS(gst_gpumap_sink_parent_class)->query(sink, query);
 }
 
@@ -331,6 +334,7 @@ void start(GstElement* element, SinkState& state) {
   // First: it may be somebody else's. A client that connects before there is a frame waits there.
   auto address = settings.socket_path.empty() ? nullptr : gpumap::LinkAddress::take(settings.socket_path, mode);
   state.core->start(element, settings);
+  state.gather.start(settings.gather_bytes, settings.gather_us);
   if (!address) {
     gpumap::gst::warn_of_idle_properties(
         element, {"allowed-users", "socket-mode", "wait-for-connection", "stall-limit", "upstream-events"});
@@ -430,6 +434,7 @@ GstStateChangeReturn change_state(GstElement* element, GstStateChange transition
     state.no_frame.stop();
     state.no_src.stop();
     tell_summary(element, state);
+    state.gather.stop();
     if (state.outlet) state.outlet->stop(eos);
     state.outlet.reset();
     state.core->stop(eos);
@@ -474,10 +479,9 @@ static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
 
 static void gst_gpumap_sink_init(GstGpumapSink* self) {
   GstBaseSink* base = &self->base;
-  self->state = new SinkState(base);
-  self->state->allocator = gpumap::gst::slot_allocator_new(self->state->core);
   GstPad* pad = GST_BASE_SINK_PAD(base);
-  base_chain = GST_PAD_CHAINFUNC(pad);
+  self->state = new SinkState(base, GST_PAD_CHAINFUNC(pad));
+  self->state->allocator = gpumap::gst::slot_allocator_new(self->state->core);
   gst_pad_set_chain_function(pad, chain);
   gst_pad_set_chain_list_function(pad, chain_list);
   base_pad_event = GST_PAD_EVENTFUNC(pad);

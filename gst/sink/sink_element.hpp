@@ -10,16 +10,23 @@
 #include "gst/channel/alarm.hpp"
 #include "gst/link/outlet.hpp"
 #include "gst/sink/core.hpp"
+#include "gst/sink/gather.hpp"
 #include "gst/sink/sink_frames.hpp"
 
 namespace gpumap::gst {
 
 struct SinkState {
-  explicit SinkState(GstBaseSink* sink) : frames(sink, *core) {}
+  /// `base_chain` is GstBaseSink's chain function.
+  SinkState(GstBaseSink* sink, GstPadChainFunction base_chain)
+      : frames(sink, *core),
+        gather(GST_ELEMENT_CAST(sink), GST_BASE_SINK_PAD(sink), *core, [this, sink, base_chain](GstBuffer* frame) {
+          return frames.chain(GST_BASE_SINK_PAD(sink), frame, base_chain);
+        }) {}
   SinkSettings settings;  ///< under the object's lock; count from the next start on
   std::shared_ptr<SinkCore> core = std::make_shared<SinkCore>();
   GstAllocator* allocator = nullptr;  ///< offered for what is not raw video
   SinkFrames frames;
+  Gather gather;
   std::atomic<GThread*> reviver{nullptr};  ///< who is within a flush of this element's own
   std::atomic<guint> clients{0};
   std::atomic<bool> summary_told{false};  ///< since the start

@@ -40,6 +40,14 @@ std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of) {
       of.number("slots", "Frames that the ring holds", &Settings::slots, min_slots, max_slots),
       of.number("slot-size", "Bytes of a slot (0: from the caps, or from the frames)", &Settings::slot_bytes, 0,
                 G_MAXINT64),
+      of.number(
+          "gather",
+          "Bytes of a frame that smaller buffers are put together to (0: each buffer is a frame); pictures pass as "
+          "they are",
+          &Settings::gather_bytes, 0, G_MAXINT64),
+      of.number("gather-time",
+                "With gather: microseconds after which a frame goes on that is not full (0: only an event ends it)",
+                &Settings::gather_us, 0, 3600000000),
       of.number("copy-threads", "Threads that copy frames into slots (0: chosen by measuring)", &Settings::copy_threads,
                 0, 64),
       of.choice("transport", "How the bytes that upstream writes reach the GPU", &Settings::transport,
@@ -89,7 +97,8 @@ std::vector<Property> sink_properties() {
           g_param_spec_uint("num-clients", "Num clients", "With socket-path: number of clients that are connected", 0,
                             max_link_clients, 0, G_PARAM_READABLE),
           [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
-      statistics("frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
+      statistics("frames, zero-copy-frames, copied-frames, bytes-copied, gathered-buffers, drops, cpu-reads, waits, "
+                 "device, transport, "
                  "copy-threads, copy-kernel; with stamps: latency",
                  [](GObject* sink) { return sink_state(sink).core->stats("gpumapsink-stats"); }),
   };

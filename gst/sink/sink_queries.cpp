@@ -75,6 +75,7 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
     if (gst_buffer_pool_set_config(pool.get(), config)) gst_query_add_allocation_pool(query, pool.get(), bytes, 0, 0);
     return;
   }
+  if (allocator == nullptr) return;
   // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
   GstAllocationParams params;
   gst_allocation_params_init(&params);

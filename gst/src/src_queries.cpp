@@ -45,7 +45,10 @@ gboolean answer_latency(SrcStream& stream, GstPad* pad, GstQuery* query) {
   GstClockTime min = 0;
   GstClockTime max = GST_CLOCK_TIME_NONE;
   const Ptr<GstQuery> upstream(gst_query_new_latency());
-  if (ask_upstream(stream, pad, upstream.get())) gst_query_parse_latency(upstream.get(), &live, &min, &max);
+  if (ask_upstream(stream, pad, upstream.get())) {
+    stream.add_sink_latency(upstream.get());
+    gst_query_parse_latency(upstream.get(), &live, &min, &max);
+  }
   // The ring adds no delay of its own: a frame can be taken the moment it is published. But it can hold frames back.
   const GstClockTime held = held_at_most(stream, pad);
   max = GST_CLOCK_TIME_IS_VALID(max) && GST_CLOCK_TIME_IS_VALID(held) ? max + held : GST_CLOCK_TIME_NONE;

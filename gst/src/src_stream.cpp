@@ -140,6 +140,10 @@ std::uint32_t SrcStream::slots() {
   return channel ? channel->slots() : 0;
 }
 
+void SrcStream::add_sink_latency(GstQuery* answered) {
+  if (const auto channel = this->channel()) channel->add_sink_latency(answered);
+}
+
 void SrcStream::set_flushing(Flushing why, bool flushing) {
   {
     const std::lock_guard lock(mutex_);

@@ -75,6 +75,8 @@ class SrcStream {
   [[nodiscard]] bool ask_far(GstQuery* query);
   /// Of the channel's ring; 0 where there is none yet. From any thread.
   [[nodiscard]] std::uint32_t slots();
+  /// As Channel::add_sink_latency(). From any thread.
+  void add_sink_latency(GstQuery* answered);
   /// As upstream_gives_gpu_memory() asks. From any thread.
   [[nodiscard]] bool gives_gpu_memory() const {
     return gst_pad_needs_reconfigure(pad_) != 0 || output_.gives_gpu_caps();

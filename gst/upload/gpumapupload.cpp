@@ -41,6 +41,7 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/core.hpp"
+#include "gst/sink/gather.hpp"
 #include "gst/sink/sink_properties.hpp"
 #include "gst/sink/sink_queries.hpp"
 #include "gst/src/output.hpp"
@@ -50,6 +51,7 @@ GST_DEBUG_CATEGORY_STATIC(gpumap_upload_debug);
 #define GST_CAT_DEFAULT gpumap_upload_debug
 
 using gpumap::gst::Channel;
+using gpumap::gst::Gather;
 using gpumap::gst::PeerAnswer;
 using gpumap::gst::PropertiesOf;
 using gpumap::gst::Property;
@@ -63,7 +65,7 @@ namespace {
 /// The frames go the way of a gpumapsink's and a gpumapsrc's, by a channel that nobody else finds and whose queue never
 /// holds more than the frame that the streaming thread has just put there.
 struct UploadState {
-  UploadState(GstElement* element, GstPad* sinkpad, GstPad* srcpad)
+  UploadState(GstElement* element, GstPad* sinkpad, GstPad* srcpad, Gather::HandOn hand_on)
       : output(element, srcpad,
                {.upstream_gives = [sinkpad](GstCaps* wanted) { return upstream_gives(sinkpad, wanted); },
                 .moment =
@@ -76,7 +78,8 @@ struct UploadState {
                       std::string selector = settings.device;
                       GST_OBJECT_UNLOCK(element);
                       return selector;
-                    }}) {}
+                    }}),
+        gather(element, sinkpad, *core, std::move(hand_on)) {}
 
   /// An upstream that cannot be asked may give anything.
   static bool upstream_gives(GstPad* sinkpad, GstCaps* wanted) {
@@ -95,6 +98,7 @@ struct UploadState {
   std::atomic<GstClockTime> base{GST_CLOCK_TIME_NONE};  ///< see due_ns()
   // Of the streaming thread.
   SrcOutput output;
+  Gather gather;
   GstSegment segment{};
   bool refused = false;  ///< downstream refused these caps, which has been told
 };
@@ -171,8 +175,7 @@ GstFlowReturn take(GstGpumapUpload* self) {
   return state.output.push(out);
 }
 
-GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
-  GstGpumapUpload* self = self_of(parent);
+GstFlowReturn hand_on(GstGpumapUpload* self, GstBuffer* buffer) {
   Ptr<GstBuffer> taken(buffer);
   const SinkCore::Rendering rendering(*self->state->core);
   try {
@@ -183,6 +186,10 @@ GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
     gpumap::gst::post_error(&self->element, error);
     return GST_FLOW_ERROR;
   }
+}
+
+GstFlowReturn chain(GstPad* /*pad*/, GstObject* parent, GstBuffer* buffer) {
+  return state_of(parent).gather.take(buffer);
 }
 
 bool take_caps(GstGpumapUpload* self, GstEvent* event) {
@@ -208,6 +215,7 @@ bool needs_caps(const UploadState& state, GstEvent* event) {
 gboolean sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   GstGpumapUpload* self = self_of(parent);
   UploadState& state = *self->state;
+  state.gather.see(event);
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
       state.core->set_flushing(true);
@@ -241,9 +249,11 @@ gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (gpumap::gst::answer_caps_query(self->srcpad, query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_ALLOCATION) {
     if (!self->state->core->channel()) return FALSE;
-    gpumap::gst::propose_slots(pad, *self->state->core, self->state->allocator, query);
+    GstAllocator* allocator = self->state->gather.is_on() ? nullptr : self->state->allocator;
+    gpumap::gst::propose_slots(pad, *self->state->core, allocator, query);
     return TRUE;
   }
+  if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN) (void)self->state->gather.finish();
   return gst_pad_query_default(pad, parent, query);
 }
 
@@ -256,7 +266,10 @@ gboolean src_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (GST_QUERY_TYPE(query) == GST_QUERY_CAPS && gst_pad_is_linked(self->sinkpad) != 0) {
     return gpumap::gst::answer_caps(pad, self->sinkpad, query);
   }
-  return gst_pad_query_default(pad, parent, query);
+  const gboolean answered = gst_pad_query_default(pad, parent, query);
+  const auto channel = self->state->core->channel();
+  if (GST_QUERY_TYPE(query) == GST_QUERY_LATENCY && answered != 0 && channel) channel->add_sink_latency(query);
+  return answered;
 }
 
 /// Whatever the chain function waits for ends with the pad.
@@ -267,6 +280,7 @@ gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboo
 }
 
 void stop(UploadState& state) {
+  state.gather.stop();
   state.channel->detach_src();
   state.core->stop(false);
   state.channel.reset();
@@ -283,6 +297,7 @@ void start(GstGpumapUpload* self) {
       &self->element, self->srcpad, [](GstEvent* event) { gst_event_unref(event); }, holder);
   state.channel = std::move(channel);
   state.output.begin({.elements = {.takes = "gpumapupload", .gives = "gpumapupload"}, .where = {}});
+  state.gather.start(settings.gather_bytes, settings.gather_us);
   gst_segment_init(&state.segment, GST_FORMAT_UNDEFINED);
   state.refused = false;
 }
@@ -327,7 +342,8 @@ std::vector<Property> upload_properties() {
   table.push_back(of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &SinkSettings::busy_poll_us,
                             0, 1000000));
   table.push_back(gpumap::gst::statistics(
-      "frames, zero-copy-frames, copied-frames, bytes-copied, drops, cpu-reads, waits, device, transport, "
+      "frames, zero-copy-frames, copied-frames, bytes-copied, gathered-buffers, drops, cpu-reads, waits, device, "
+      "transport, "
       "copy-threads, copy-kernel; host-copies: frames that downstream got in host memory because it keeps so many; "
       "gpu-copies: frames that were copied within the GPU, into CUDA memory; "
       "with stamps: latency",
@@ -365,7 +381,8 @@ static void gst_gpumap_upload_init(GstGpumapUpload* self) {
   auto* klass = GST_ELEMENT_GET_CLASS(self);
   self->sinkpad = gst_pad_new_from_template(gst_element_class_get_pad_template(klass, "sink"), "sink");
   self->srcpad = gst_pad_new_from_template(gst_element_class_get_pad_template(klass, "src"), "src");
-  self->state = new UploadState(&self->element, self->sinkpad, self->srcpad);
+  self->state = new UploadState(&self->element, self->sinkpad, self->srcpad,
+                                [self](GstBuffer* frame) { return hand_on(self, frame); });
   gst_pad_set_chain_function(self->sinkpad, chain);
   gst_pad_set_event_function(self->sinkpad, sink_event);
   gst_pad_set_query_function(self->sinkpad, sink_query);

@@ -68,8 +68,12 @@ with tempfile.TemporaryDirectory() as name:
         "kernel           commands.cu, which stays on the GPU, busy-poll=1000\n"
         "frames           1,000,000 in 50 s, 100 before them do not count\nrate             19,999 frames/s\n"
         "jitter           1.90 us RMS\nlate             1 frames came more than 50 us after the median\n")
+    (folder / "packets-alone.txt").write_text("Execution ended after 0:00:01.250000000\n")
+    (folder / "packets.txt").write_text("gpumapsink0: 3750 frames: 0 written in place\nExecution ended after 0:00:02.5\n")
     lines = tables_of(folder)
     for begin, figure, verdict in (
+            ("1,472-byte buffers a second into `spectrum`", "1200000", "met"),
+            ("their source's time alone, of that", "0.50", ""),
             ("| three elements, launched |", "| 10.9 | 17.1 | 9.87 |", ""),
             ("| 1080p | bar |", "| 100 | 100 | 550 |", ""),
             ("| a launch, by a graph |", "| 7.53 (3.25) |", ""),
@@ -108,6 +112,7 @@ with tempfile.TemporaryDirectory() as name:
     for begin in ("4 KiB, three elements, launched, copy_seen: P50", "4 KiB, `gpumapupload`, launched, nothing: P50",
                   "64B frames/s, three elements, launched", "64B frames/s, `gpumapupload`, launched",
                   "7 us of a thread that only spins: P99.9", "copy of 4096 B", "loop, launched: jitter RMS",
+                  "1,472-byte buffers a second into `spectrum`",
                   "loop, launched beside 8 busy processes: frames/s"):
         assert "not measured" not in the(lines, begin), lines
     for title in ("One frame", "Small frames", "Frames of upstream's own", "Kernels and launches", "Between processes"):

@@ -243,11 +243,25 @@ def loop():
                     note=f"{value['late']:.0f} of {value['frames']:.0f}" if late is not None else "")
 
 
+def packets():
+    def seconds(text):
+        took = re.search(r"Execution ended after (\d+):(\d+):([\d.]+)", text)
+        return took and int(took[1]) * 3600 + int(took[2]) * 60 + float(took[3])
+
+    alone, through = ((FOLDER / f"{name}.txt").read_text() if (FOLDER / f"{name}.txt").exists() else ""
+                      for name in ("packets-alone", "packets"))
+    frames = re.search(r": (\d+) frames: ", through)  # of 800 buffers each, the last one of the rest
+    rate = ratio(frames and int(frames[1]) * 800, seconds(through))
+    share = ratio(seconds(alone), seconds(through))
+    at_least("1,472-byte buffers a second into `spectrum`", 1_000_000, rate)
+    target("their source's time alone, of that", "", share and f"{share:.2f}")
+
+
 def main():
     machine, commit = load("small").get("machine", {}), load("small").get("commit", "")
     if machine.get("software"):
         print("software: these are no figures of a GPU")
-    for part in (one_frame, small_frames, rates, copied, stores, kernels, links, loop):
+    for part in (one_frame, small_frames, rates, copied, stores, kernels, links, packets, loop):
         part()
     if machine:
         print(f"{machine['device']}, {machine['driver']}, {machine['cpu']}, {commit or 'no commit named'}")
