@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Run gpumap-bench briefly, as given on the command line, and read what it wrote: is it whole, and can it be true?"""
+import collections
+import html
 import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 
 MODES = {"stalls", "ring", "link", "bw", "frame", "launch", "pingpong", "kernels", "spans"}
-DRAWN = {"bw", "frame", "pingpong"}
 PATHS = {
     "bw": {"bar", "host-to-host memcpy", "copy to pinned + DMA", "pageable", "DMA from pinned", "download",
            "CPU reads of the BAR"},
@@ -43,7 +45,7 @@ def check_mode(mode):
         # A resident kernel needs a core of its own here, and a busy machine may have none to give.
         assert name == "pingpong" and len(mode["not_measured"]) > 2, name
         return
-    assert name not in DRAWN or mode["plots"], name
+    assert name != "pingpong" or mode["plots"], name
     for row in mode["rows"]:
         check_row(name, row)
     paths = {row["path"] for row in mode["rows"]}
@@ -105,6 +107,47 @@ def check_stalls(mode):
     assert mode["rows"][0]["min_us"] >= 7 and mode["rows"][0]["max_us"] < stops["longest_us"] * 20 + 20, mode
 
 
+def texts_of(svg):
+    """Of a plot: (words, box as left, right, top, bottom), as wide as letters are on average, at least."""
+    texts = []
+    for group in re.finditer(r'<g transform="translate\(([\d.]+),([\d.]+)\)([^>]*)>\s*<text[^>]*>(.*?)</text>', svg, re.S):
+        x, y, style, words = float(group[1]), float(group[2]), group[3], re.sub("<[^>]*>", "", group[4])
+        if "rotate" in style:
+            continue
+        size = float(re.search(r'font-size="([\d.]+)"', style)[1])
+        wide = 0.48 * size * len(words)
+        left = x - wide * {"start": 0, "middle": 0.5, "end": 1}[re.search(r'text-anchor="(\w+)"', style)[1]]
+        texts.append((words, (left, left + wide, y - 0.7 * size, y)))
+    return texts
+
+
+def check_plot(svg, modes):
+    """Each series has its name in a legend, a path has one colour, and no word is cut or lies upon another one."""
+    width = float(re.search(r'width="(\d+)"', svg)[1])
+    texts = texts_of(svg)
+    for words, (left, right, _, _) in texts:
+        assert 0 <= left and right <= width, (words, left, right)
+    for number, (words, box) in enumerate(texts):
+        for others, other in texts[:number]:
+            assert not (box[0] < other[1] and other[0] < box[1] and box[2] < other[3] and other[2] < box[3]), (words, others)
+    said = collections.Counter(html.unescape(words) for words, _ in texts)
+    panels = collections.Counter()  # series of frame, by panel, from the rows
+    for mode in modes:
+        if mode["mode"] == "frame":
+            panels.update({(row["detail"], row["path"]) for row in mode["rows"]})
+            for detail in {row["detail"] for row in mode["rows"]}:
+                assert any(words.startswith(f"frame: one frame, {detail}") for words in said), detail
+    named = collections.Counter(path for _, path in panels)
+    for path, times in named.items():
+        assert said[path] >= times, (path, times, said[path])
+    colours = {}
+    for series in re.finditer(r'<text>([^<]*)</text>\s*</g>\s*</g>\s*<g[^>]*stroke="currentColor"[^>]*>\s*'
+                              r"<path stroke='(rgb[^']*)'", svg):
+        path = html.unescape(series[1]).split(", ")[0].replace("BAR", "bar")
+        assert colours.setdefault(path, series[2]) == series[2], (path, colours[path], series[2])
+    assert len(set(colours.values())) == len(colours) > 2 or len(colours) > 12, colours
+
+
 CHECKS = {"link": check_link, "launch": check_launch, "kernels": check_kernels, "ring": check_ring,
           "spans": check_spans, "stalls": check_stalls}
 
@@ -162,6 +205,10 @@ def main():
     assert all("met" not in target for target in report["targets"]), "software was judged"
     assert "<svg" in svg and svg.rstrip().endswith("</svg>"), "the plot is not whole"
     assert "software" in svg, "the plot does not say that these are figures of software"
+    check_plot(svg, report["modes"])
+    # What is shown of an H100 is drawn from the file beside it.
+    results = pathlib.Path(__file__).parent / "results"
+    check_plot((results / "frame-h100.svg").read_text(), json.loads((results / "frame-h100.json").read_text())["modes"])
 
 
 if __name__ == "__main__":

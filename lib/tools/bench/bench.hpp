@@ -81,7 +81,7 @@ struct Row {
 void set_ratios(std::vector<Row>& rows);
 
 struct Series {
-  std::string name;
+  std::string name;  ///< a path, or a path, a comma and a blank, and a variant of it: both have the path's colour
   std::vector<std::pair<double, double>> points;
 };
 
@@ -94,7 +94,7 @@ struct Plot {
 struct ModeReport {
   std::string mode, what;  ///< "frame", and in a sentence what its times are
   std::vector<Row> rows{};
-  std::vector<Plot> plots{};
+  std::vector<Plot> plots{};  ///< of what no row has: `frame` and `bw` are drawn from their rows
   std::vector<std::string> not_measured{};
   nlohmann::json extra = nlohmann::json::object();  ///< merged into the mode's JSON
 };

@@ -153,19 +153,6 @@ void judge(Context& context, const std::vector<Row>& rows) {
   }
 }
 
-Plot plot_of(const std::vector<Row>& rows, const char* detail, const char* other) {
-  Plot plot{.title = fmt::format("bandwidth, {}", detail), .x_label = "bytes", .y_label = "GB/s", .log_y = false};
-  for (const Row& row : rows) {
-    if ((row.detail != detail && row.detail != other) || row.path.rfind("bar, ", 0) == 0) continue;
-    if (row.path == "CPU reads of the BAR") continue;
-    const std::string name = row.threads > 1 ? fmt::format("{}, {} threads", row.path, row.threads) : row.path;
-    auto series = std::find_if(plot.series.begin(), plot.series.end(), [&](const Series& s) { return s.name == name; });
-    if (series == plot.series.end()) series = plot.series.insert(plot.series.end(), Series{.name = name, .points = {}});
-    series->points.emplace_back(static_cast<double>(row.bytes), gb_per_s(row));
-  }
-  return plot;
-}
-
 }  // namespace
 
 nlohmann::json run_bw(Context& context) {
@@ -203,7 +190,6 @@ nlohmann::json run_bw(Context& context) {
     for (Row& row : measurement.rows()) report.rows.push_back(std::move(row));
   }
   judge(context, report.rows);
-  report.plots = {plot_of(report.rows, "warm", "page-locked source"), plot_of(report.rows, "cold", "read back")};
   report.extra["region_bytes"] = region;
   report.not_measured = {"when the last store reaches GPU memory: see frame, whose clock ends with a kernel",
                          "several GPUs, or other traffic on the same PCIe link",

@@ -166,25 +166,6 @@ class Judge {
   const std::vector<Row>& rows_;
 };
 
-/// Median over size, for one group of rows; of several thread counts the best.
-Plot plot_of(const std::vector<Row>& rows, const std::string& detail) {
-  Plot plot{.title = "one frame, " + detail, .x_label = "bytes", .y_label = "us, median"};
-  for (const Row& row : rows) {
-    if (row.detail != detail) continue;
-    const std::string name = row.path;
-    auto series = std::find_if(plot.series.begin(), plot.series.end(), [&](const Series& s) { return s.name == name; });
-    if (series == plot.series.end()) series = plot.series.insert(plot.series.end(), Series{.name = name, .points = {}});
-    auto& points = series->points;
-    const auto bytes = static_cast<double>(row.bytes);
-    if (points.empty() || points.back().first != bytes) {
-      points.emplace_back(bytes, row.time.median_us);
-    } else {
-      points.back().second = std::min(points.back().second, row.time.median_us);
-    }
-  }
-  return plot;
-}
-
 }  // namespace
 
 nlohmann::json run_frame(Context& context) {
@@ -209,9 +190,6 @@ nlohmann::json run_frame(Context& context) {
     for (auto& choice : measurement.choices) report.extra["choices"].push_back(std::move(choice));
   }
   Judge(context, report.rows).judge();
-  for (const char* detail : {"copied, nothing", "copied, checksum", "in place, nothing", "in place, checksum"}) {
-    report.plots.push_back(plot_of(report.rows, detail));
-  }
   report.extra["source_bytes"] = source.mapping().bytes();
   report.not_measured = {"more than one frame in flight: these are times of one, not frames a second",
                          "GStreamer, the ring and the plugin around it: see gpumap-latency",
