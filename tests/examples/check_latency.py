@@ -64,6 +64,21 @@ def check_case(case, count):
     assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1, shares
 
 
+def check_histograms(folder, report):
+    """A file for each case with figures, as HdrHistogram's own reader takes it."""
+    measured = [case for case in report["cases"] if case["frames"] > 0]
+    files = sorted(path.name for path in folder.glob("*.hgrm"))
+    names = sorted(f"{case['frame']}-{case['transport']}-{case['fence']}".rstrip("-") + ".hgrm" for case in measured)
+    assert files == names, (files, names)
+    for case, name in zip(measured, (f"{case['frame']}-{case['transport']}-{case['fence']}".rstrip("-") for case in measured)):
+        times = case["times"]["through"]
+        assert sum(count for _, count in case["histogram"]) == times["count"], name
+        lines = (folder / f"{name}.hgrm").read_text(encoding="ascii").splitlines()
+        assert lines[0].split() == ["Value", "Percentile", "TotalCount", "1/(1-Percentile)"] and lines[1] == "", lines[:2]
+        assert int(lines[-4].split()[2]) == times["count"] and lines[-3].startswith("#[Mean    ="), lines[-4:]
+        assert abs(float(lines[-4].split()[0]) - times["max"] / 1e3) < 0.001, (lines[-4], times)
+
+
 def check_csv(path, report):
     with open(path, newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
@@ -80,9 +95,11 @@ def check_csv(path, report):
             assert int(row["released_at_ns"]) - int(row["acquired_at_ns"]) == int(row["whole_ns"]), row
 
 
-def microseconds(ns):
-    us = ns / 1000
-    return f"{us:.{2 if us < 9.995 else 1 if us < 99.95 else 0}f}"
+def short_time(ns):
+    for unit, size in ("ns", 1), ("us", 1e3), ("ms", 1e6):
+        if ns < 999.5 * size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns / 1e9:.4g} s"
 
 
 class Cells(html.parser.HTMLParser):
@@ -119,7 +136,7 @@ def check_cells(cells, report):
                     assert shown is None, (number, row, shown)
                     continue
                 expected += 1
-                assert shown == microseconds(time[column]), (number, row, column, shown, time[column])
+                assert shown == short_time(time[column]), (number, row, column, shown, time[column])
     assert expected == len(cells.figures) > 0, (expected, len(cells.figures))
 
 
@@ -147,7 +164,7 @@ def check_in_browser(browser, page, report, folder):
         check_cells(cells, report)
         probe = json.loads(cells.probe)
         sizes = {case["frame"] for case in report["cases"]}
-        for kind, each in (("bars", 2), ("curves", 1), ("timeline", 1)):
+        for kind, each in (("bars", 2), ("histograms", 1), ("curves", 1), ("timeline", 1)):
             drawn = [svg for svg in probe["seen"] if svg["kind"] == kind]
             assert len(drawn) == each * len(sizes), (size, kind, drawn)
             for svg in drawn:
@@ -173,6 +190,7 @@ def main():
             check_case(case, count)
     assert {case["transport"] for case in report["cases"]} == TRANSPORTS | {"upload", "cudaupload"}
     check_csv(folder / "latency.csv", report)
+    check_histograms(folder / "hgrm", report)
     page = folder / "latency.html"
     source = page.read_text(encoding="utf-8")
     assert "://" not in source and "<script" not in source, "the page needs nothing from anywhere"

@@ -11,10 +11,12 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -47,14 +49,15 @@ FrameRecord frame_at(std::int64_t begin_ns, std::int64_t unit, std::uint64_t seq
   return frame;
 }
 
-std::unique_ptr<Outcome> outcome_of(const std::string& transport, bool paced, int frames, std::int64_t unit) {
+std::unique_ptr<Outcome> outcome_of(const std::string& transport, bool paced, int frames, std::int64_t unit,
+                                    std::int64_t spread = 1000) {
   auto made = std::make_unique<Outcome>(Case{.frame = parse_frame("4KiB"), .transport = transport}, paced);
   Collector& collector = made->collector;
   collector.begin_round(0, 0);
   std::minstd_rand random(7);
   for (int i = 0; i < frames; ++i) {
     const std::int64_t begin_ns = 1'000'000 * std::int64_t{i + 1};
-    const auto more = static_cast<std::int64_t>(random() % 1000);
+    const auto more = static_cast<std::int64_t>(random()) % spread;
     FrameRecord frame = frame_at(begin_ns, unit + more, static_cast<std::uint64_t>(i));
     if (paced) frame.due_ns = begin_ns;
     collector.add(frame);
@@ -497,16 +500,184 @@ TEST(Report, SaysTheSameInTableAndPage) {
   const std::string table = to_table(report, false);
   for (const std::string& line : lines_of(table)) EXPECT_LE(line.size(), 120U) << line;
   EXPECT_THAT(table, HasSubstr("not here: this machine has no cudaupload"));
-  EXPECT_THAT(table, HasSubstr("*software*"));
+  EXPECT_THAT(table, HasSubstr("(software)"));
   const std::string page = to_page(report);
   for (const Json& one : report.at("cases")) {
     const Json& through = one.at("times").at("through");
     if (through.at("count") == 0) continue;
-    EXPECT_THAT(table, HasSubstr(microseconds(through.at("p99"))));
+    EXPECT_THAT(table, HasSubstr(short_time(through.at("p99"))));
     EXPECT_TRUE(
-        has(page, fmt::format("data-row=\"through\" data-column=\"p99\">{}</td>", microseconds(through.at("p99")))));
+        has(page, fmt::format("data-row=\"through\" data-column=\"p99\">{}</td>", short_time(through.at("p99")))));
   }
   EXPECT_TRUE(has(page, "this machine has no cudaupload"));
+}
+
+/// A figure with its unit, at which a line is cut into columns.
+std::vector<std::string> figures_in(const std::string& line) {
+  static const std::regex figure("[0-9.]+ (ns|us|ms|s)(?= |$)");
+  std::vector<std::string> figures;
+  for (std::sregex_iterator at(line.begin(), line.end(), figure), none; at != none; ++at) figures.push_back(at->str());
+  return figures;
+}
+
+TEST(Report, KeepsFiguresApartAndNamesTheirUnits) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  for (const int unit : {900, 40'000, 3'000'000, 200'000'000}) {
+    outcomes.push_back(outcome_of(unit == 900         ? "bar"
+                                  : unit == 40'000    ? "pinned"
+                                  : unit == 3'000'000 ? "zero-copy"
+                                                      : "pageable",
+                                  false, 333, unit));
+  }
+  const Json report = report_of(outcomes);
+  std::size_t rows = 0;
+  std::string brief = to_table(report, true);
+  for (const std::string& line : lines_of(brief)) {
+    for (const Json& one : report.at("cases")) {
+      const Json& times = one.at("times").at("through");
+      if (line.rfind(title_of(one) + " ", 0) != 0) continue;
+      EXPECT_THAT(figures_in(line), ElementsAre(short_time(times.at("p50")), short_time(times.at("p99")))) << line;
+      ++rows;
+    }
+  }
+  EXPECT_EQ(rows, outcomes.size()) << brief;
+  EXPECT_THAT(brief, HasSubstr("\n                               P50       P99\n"));
+  for (const std::string& line : lines_of(to_table(report, false))) {
+    if (line.find(" through   ") == std::string::npos) continue;
+    EXPECT_EQ(figures_in(line).size(), 6U) << line;
+  }
+  // The page: a cell for each figure, so that no two of them are one number when they are read aloud, or copied.
+  const std::string page = to_page(report);
+  for (const Json& one : report.at("cases")) {
+    const Json& times = one.at("times").at("through");
+    EXPECT_TRUE(has(page, ">" + short_time(times.at("p50")) + "</td><td>" + short_time(times.at("p99")) + "</td>"))
+        << title_of(one);
+  }
+  EXPECT_TRUE(has(page, "<th>P50</th><th>P99</th>"));
+  EXPECT_TRUE(has(page, "<h2>4KiB (software)</h2>"));
+  EXPECT_FALSE(has(page.substr(page.find("</style>")), "*")) << "no page's reader knows what asterisks say";
+}
+
+/// What a case is compared by, as each frame has it.
+std::vector<std::int64_t> times_in(const Outcome& outcome) {
+  std::vector<std::int64_t> times;
+  for (const auto& kept : outcome.collector.kept()) times.push_back(*outcome.collector.headline_time(kept.frame));
+  std::ranges::sort(times);
+  return times;
+}
+
+TEST(Report, HistogramCountsEachFrameOnce) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  // From below what is told apart to the ns, up to seconds.
+  for (const std::int64_t unit : {1, 777, 54'321, 98'765'432}) {
+    outcomes.push_back(outcome_of("bar", false, 4321, unit, 19 * unit));
+  }
+  for (const auto& outcome : outcomes) {
+    const std::vector<std::int64_t> times = times_in(*outcome);
+    const std::vector<Bin> bins = bins_of(to_json(*outcome, 0));
+    std::uint64_t all = 0;
+    for (std::size_t i = 0; i < bins.size(); ++i) {
+      const auto inside = std::ranges::count_if(
+          times, [&](std::int64_t time) { return bins[i].from_ns <= time && time < bins[i].to_ns; });
+      EXPECT_EQ(bins[i].frames, static_cast<std::uint64_t>(inside)) << bins[i].from_ns;
+      EXPECT_GT(bins[i].frames, 0U);
+      EXPECT_LE(bins[i].to_ns - bins[i].from_ns, std::max<std::int64_t>(bins[i].from_ns / 8, 1));
+      EXPECT_GE(bins[i].from_ns, i > 0 ? bins[i - 1].to_ns : 0);
+      all += bins[i].frames;
+    }
+    EXPECT_EQ(all, times.size());
+  }
+  // A bar for each in the page, which says how many they are.
+  const Json report = report_of(outcomes);
+  const std::string page = to_page(report);
+  const std::size_t begin = page.find("<svg class=\"histograms\"");
+  const std::string drawn = page.substr(begin, page.find("</svg>", begin) - begin);
+  std::size_t bars = 0;
+  for (std::size_t at = 0; (at = drawn.find("<rect", at)) != std::string::npos; ++at) ++bars;
+  std::size_t bins = 0;
+  for (const Json& one : report.at("cases")) {
+    for (const Bin& bin : bins_of(one)) {
+      EXPECT_TRUE(has(drawn, fmt::format("bar, sleep: {} frame{} from {} to {}<", bin.frames,
+                                         bin.frames == 1 ? "" : "s", short_time(static_cast<double>(bin.from_ns)),
+                                         short_time(static_cast<double>(bin.to_ns)))));
+      ++bins;
+    }
+  }
+  EXPECT_EQ(bars, bins);
+  EXPECT_GT(bins, 20U);
+}
+
+TEST(Report, HasNoHistogramWhereNoneWasKept) {
+  std::vector<std::unique_ptr<Outcome>> outcomes;
+  outcomes.push_back(outcome_of("bar", false, 50, 2000));
+  Json report = report_of(outcomes);
+  report["cases"][0].erase("histogram");  // as in a file of an earlier version
+  EXPECT_FALSE(has(to_page(report), "class=\"histograms\""));
+  EXPECT_EQ(to_hgrm(report["cases"][0], "through"), "");
+}
+
+TEST(Hgrm, ReadsBack) {
+  const auto outcome = outcome_of("bar", false, 7001, 40'000, 3'000'000);
+  const std::vector<std::int64_t> times = times_in(*outcome);
+  const Json one = to_json(*outcome, 0);
+  EXPECT_EQ(hgrm_name(one), "4KiB-bar-sleep");
+  const auto lines = lines_of(to_hgrm(one, "through"));
+  ASSERT_GT(lines.size(), 20U);
+  EXPECT_EQ(lines[0], "       Value     Percentile TotalCount 1/(1-Percentile)");
+  EXPECT_EQ(lines[1], "");
+  double last_value = 0;
+  double last_share = -1;
+  const std::size_t footer = lines.size() - 3;
+  for (std::size_t i = 2; i < footer; ++i) {
+    std::istringstream in(lines[i]);
+    double value = 0;
+    double share = 0;
+    std::uint64_t count = 0;
+    double rest = 0;
+    ASSERT_TRUE(in >> value >> share >> count) << lines[i];
+    EXPECT_GT(share, last_share);
+    EXPECT_GE(value, last_value);
+    last_share = share;
+    last_value = value;
+    // As in the sorted times: so many took no longer, and at least that share of all.
+    const auto at = static_cast<double>(times[count - 1]);
+    EXPECT_NEAR(value * 1000, at, 0.01 * at) << lines[i];
+    EXPECT_GE(static_cast<double>(count) / static_cast<double>(times.size()), share - 1e-9);
+    if (i + 1 < footer) {
+      ASSERT_TRUE(in >> rest) << lines[i];
+      EXPECT_NEAR(rest, 1 / (1 - share), 0.01 + 1e-4 * rest);
+      EXPECT_EQ(lines[i].size(), 12U + 1 + 14 + 1 + 10 + 1 + 14) << lines[i];
+    } else {
+      EXPECT_FALSE(in >> rest) << lines[i];
+      EXPECT_EQ(share, 1);
+      EXPECT_EQ(count, times.size());
+      EXPECT_NEAR(value * 1000, static_cast<double>(times.back()), 0.5);
+    }
+  }
+  // The first halving goes in fives: 0, 0.1 … 0.5, the next one 0.55 and so on.
+  std::vector<std::string> shares;
+  for (std::size_t i = 2; i < 9; ++i) shares.push_back(lines[i].substr(13, 14));
+  EXPECT_THAT(shares, ElementsAre("0.000000000000", "0.100000000000", "0.200000000000", "0.300000000000",
+                                  "0.400000000000", "0.500000000000", "0.550000000000"));
+  double mean = 0;
+  double squares = 0;
+  for (const std::int64_t time : times) mean += static_cast<double>(time) / static_cast<double>(times.size());
+  for (const std::int64_t time : times) squares += std::pow(static_cast<double>(time) - mean, 2);
+  const double deviation = std::sqrt(squares / static_cast<double>(times.size()));
+  std::array<double, 3> said{};
+  std::array<unsigned, 3> numbers{};
+  ASSERT_EQ(std::sscanf(lines[footer].c_str(), "#[Mean    = %lf, StdDeviation   = %lf]", &said[0], &said[1]), 2);
+  ASSERT_EQ(std::sscanf(lines[footer + 1].c_str(), "#[Max     = %lf, Total count    = %u]", &said[2], &numbers[0]), 2);
+  ASSERT_EQ(std::sscanf(lines[footer + 2].c_str(), "#[Buckets = %u, SubBuckets     = %u]", &numbers[1], &numbers[2]),
+            2);
+  EXPECT_NEAR(said[0] * 1000, mean, 1);
+  EXPECT_NEAR(said[1] * 1000, deviation, 0.02 * deviation);
+  EXPECT_NEAR(said[2] * 1000, static_cast<double>(times.back()), 1);
+  EXPECT_EQ(numbers[0], times.size());
+  EXPECT_GE(numbers[2], 128U);
+  // One frame: its time, and the end.
+  const auto single = lines_of(to_hgrm(to_json(*outcome_of("bar", false, 1, 3), 0), "through"));
+  EXPECT_EQ(single.size(), 2U + 2 + 3);
 }
 
 TEST(Report, TellsWhatIsNotWhole) {
@@ -521,7 +692,7 @@ TEST(Report, TellsWhatIsNotWhole) {
   EXPECT_FALSE(has_failed(report.at("cases")[0])) << "what there is counts";
   const std::string table = to_table(report, true);
   const auto p99 = [&](int number) {
-    return microseconds(report.at("cases")[number].at("times").at("through").at("p99"));
+    return short_time(report.at("cases")[number].at("times").at("through").at("p99"));
   };
   EXPECT_THAT(table,
               AllOf(HasSubstr(p99(0) + "!"), Not(HasSubstr(p99(1) + "!")), HasSubstr("4KiB, bar, sleep: not whole")));
@@ -529,7 +700,7 @@ TEST(Report, TellsWhatIsNotWhole) {
   const auto best = page.find("class=\"best\"");
   EXPECT_EQ(page.find("class=\"best\"", best + 1), std::string::npos);
   EXPECT_EQ(page.substr(best, page.find('<', best) - best),
-            "class=\"best\">" + microseconds(report.at("cases")[1].at("times").at("through").at("p50")))
+            "class=\"best\">" + short_time(report.at("cases")[1].at("times").at("through").at("p50")))
       << "the faster one is not whole";
 }
 
@@ -658,7 +829,8 @@ class Busy {
   std::thread thread_;
 };
 
-// All of them: also where a thread had none when it was found, and where it had some by then and was not there before.
+// All of them: also where a thread had none when it was found, and where it had some by then and was not there
+// before.
 TEST(Watch, CountsTheFirstSwitchesOfAThread) {
   cpu_set_t allowed;
   ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
@@ -688,12 +860,12 @@ TEST(Watch, CountsTheFirstSwitchesOfAThread) {
 }
 
 TEST(Figures, AreAsLongAsTheyMeanSomething) {
-  EXPECT_EQ(microseconds(0), "0.00");
-  EXPECT_EQ(microseconds(1234), "1.23");
-  EXPECT_EQ(microseconds(9996), "10.0");
-  EXPECT_EQ(microseconds(12345), "12.3");
-  EXPECT_EQ(microseconds(99960), "100");
-  EXPECT_EQ(microseconds(1.5e9), "1500000");
+  EXPECT_EQ(short_time(0), "0 ns");
+  EXPECT_EQ(short_time(1234), "1.23 us");
+  EXPECT_EQ(short_time(9996), "10 us");
+  EXPECT_EQ(short_time(999'400), "999 us");
+  EXPECT_EQ(short_time(999'600), "1 ms");
+  EXPECT_EQ(short_time(-4'049'000), "-4.05 ms") << "what two processes cost less";
   EXPECT_EQ(short_time(999), "999 ns");
   EXPECT_EQ(short_time(12345), "12.3 us");
   EXPECT_EQ(short_time(3.5e6), "3.5 ms");

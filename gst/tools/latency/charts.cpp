@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
 #include <utility>
@@ -131,14 +132,6 @@ std::string escape(std::string_view text) {
   return made;
 }
 
-std::string short_time(double ns) {
-  const auto number = [](double value) { return fmt::format("{:.3g}", value); };
-  if (ns < 999.5) return number(ns) + " ns";
-  if (ns < 999.5e3) return number(ns / 1e3) + " us";
-  if (ns < 999.5e6) return number(ns / 1e6) + " ms";
-  return fmt::format("{:.4g} s", ns / 1e9);
-}
-
 std::string stage_colour(std::string_view stage) {
   const auto at = std::find(row_names.begin(), row_names.end(), stage);
   return fmt::format("var(--stage{})", at - row_names.begin());
@@ -260,6 +253,82 @@ std::string curves(const Cases& cases, const std::string& title) {
     }
     drawing.polyline(points, case_colour(*one), one->at("fence") == "spin", title_of(*one));
   }
+  return drawing.take();
+}
+
+std::vector<Bin> bins_of(const Json& one) {
+  std::vector<Bin> bins;
+  if (!one.contains("histogram")) return bins;
+  constexpr std::uint32_t fine_bits = 3;
+  for (const Json& count : one.at("histogram")) {
+    const auto time = count.at(0).get<std::uint64_t>();
+    const auto bits = static_cast<std::uint32_t>(std::bit_width(time));
+    const std::uint32_t shift = bits > fine_bits + 1 ? bits - fine_bits - 1 : 0;
+    const auto from = static_cast<std::int64_t>(time >> shift << shift);
+    if (bins.empty() || bins.back().from_ns != from) {
+      bins.push_back({.from_ns = from, .to_ns = from + (std::int64_t{1} << shift)});
+    }
+    bins.back().frames += count.at(1).get<std::uint64_t>();
+  }
+  return bins;
+}
+
+std::string histograms(const Cases& cases, const std::string& title) {
+  constexpr double row = 54;  // of a case, of which the bars have `tallest` at most
+  constexpr double tallest = 44;
+  constexpr double right = width - 20;
+  std::vector<std::pair<const Json*, std::vector<Bin>>> drawn;
+  double least = 0;
+  double most = 0;
+  std::uint64_t frames = 1;
+  for (const Json* one : cases) {
+    std::vector<Bin> bins = bins_of(*one);
+    if (bins.empty()) continue;
+    const auto from = static_cast<double>(std::max<std::int64_t>(bins.front().from_ns, 1));
+    least = least == 0 ? from : std::min(least, from);
+    most = std::max(most, static_cast<double>(bins.back().to_ns));
+    for (const Bin& bin : bins) frames = std::max(frames, bin.frames);
+    drawn.emplace_back(one, std::move(bins));
+  }
+  if (drawn.empty()) return {};
+  const double bottom = row * static_cast<double>(drawn.size());
+  Drawing drawing("histograms", title, bottom + 40);
+  const double decades = std::max(std::log10(most / least), 0.5);
+  const auto x_of = [&](double ns) {
+    return gutter + std::log10(std::max(ns, least) / least) / decades * (right - gutter);
+  };
+  // A frame alone has a bar, too: a count of n is as high as log(2 n).
+  const auto height_of = [&](std::uint64_t count) {
+    return std::log(2 * static_cast<double>(count)) / std::log(2 * static_cast<double>(frames)) * tallest;
+  };
+  const bool fine = decades < 2.5;
+  for (int power = static_cast<int>(std::floor(std::log10(least))); power <= std::log10(most); ++power) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double ns = factor * std::pow(10, power);
+      if ((factor != 1 && !fine) || ns < least || x_of(ns) > right) continue;
+      drawing.line(x_of(ns), 0, x_of(ns), bottom, "grid");
+      drawing.text(x_of(ns), bottom + 18, short_time(ns), "middle");
+    }
+  }
+  double y = row;
+  for (const auto& [one, bins] : drawn) {
+    const auto highest =
+        std::max_element(bins.begin(), bins.end(), [](const Bin& a, const Bin& b) { return a.frames < b.frames; });
+    drawing.line(gutter, y, right, y, "grid");
+    drawing.text(gutter - 8, y - tallest / 2, title_of(*one), "right");
+    drawing.text(gutter - 8, y - tallest / 2 + 14, fmt::format("highest: {}", highest->frames), "right dim");
+    for (const Bin& bin : bins) {
+      const double from = x_of(static_cast<double>(bin.from_ns));
+      drawing.box(
+          from, y - height_of(bin.frames), x_of(static_cast<double>(bin.to_ns)) - from, height_of(bin.frames),
+          case_colour(*one),
+          fmt::format("{}: {} frame{} from {} to {}", title_of(*one), bin.frames, bin.frames == 1 ? "" : "s",
+                      short_time(static_cast<double>(bin.from_ns)), short_time(static_cast<double>(bin.to_ns))));
+    }
+    y += row;
+  }
+  drawing.text((gutter + width) / 2, bottom + 36, "how long a frame took, and how many did: both logarithmic",
+               "middle dim");
   return drawing.take();
 }
 

@@ -3,6 +3,7 @@
 // follow its light or dark scheme.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,6 @@ namespace latency {
 
 /// For HTML and SVG, text and attributes.
 [[nodiscard]] std::string escape(std::string_view text);
-/// "800 ns", "12 us", "3.5 ms", "2 s".
-[[nodiscard]] std::string short_time(double ns);
 /// CSS variable of a stage, of a transport, of what happened to a slow frame.
 [[nodiscard]] std::string stage_colour(std::string_view stage);
 [[nodiscard]] std::string case_colour(const Json& one);
@@ -29,6 +28,16 @@ using Cases = std::vector<const Json*>;
 [[nodiscard]] std::string stage_bars(const Cases& cases, const std::string& key, const std::string& title);
 /// How long the fastest part of the frames took at most: half of them, 90%, 99% and so on, in equal steps.
 [[nodiscard]] std::string curves(const Cases& cases, const std::string& title);
+/// How many frames took how long, a row for each case, both axes logarithmic.
+[[nodiscard]] std::string histograms(const Cases& cases, const std::string& title);
+/// A bar of that: the frames that took from_ns or more and less than to_ns.
+struct Bin {
+  std::int64_t from_ns = 0, to_ns = 0;
+  std::uint64_t frames = 0;
+  friend bool operator==(const Bin&, const Bin&) = default;
+};
+/// Those of a case that have frames: eight for each power of two, so that steps of gpumap::Histogram are never cut.
+[[nodiscard]] std::vector<Bin> bins_of(const Json& one);
 /// The slowest frames over the time of the run.
 [[nodiscard]] std::string timeline(const Cases& cases, const std::string& title);
 

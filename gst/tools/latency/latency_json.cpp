@@ -60,6 +60,13 @@ Json curve_of(const Histogram& times) {
   return points;
 }
 
+/// All that was counted, the shortest first: [ns, frames].
+Json histogram_of(const Histogram& times) {
+  Json counts = Json::array();
+  for (const auto& [time_ns, frames] : times.counts()) counts.push_back({time_ns, frames});
+  return counts;
+}
+
 Json stages_of(const FrameRecord& frame) {
   Json made = Json::object();
   const auto times = stage_times(frame);
@@ -199,6 +206,7 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
   if (frames.paced()) made["missed_deadlines"] = frames.missed_deadlines();
   made["times"] = times_of(frames);
   made["curve"] = curve_of(frames.headline());
+  made["histogram"] = histogram_of(frames.headline());
   // All kept frames once, or the percentiles would be of another set of frames than the bars.
   made["typical"] = mean_frame(frames, 0.45, 0.55);
   made["slow"] = mean_frame(frames, 0.99, 1);

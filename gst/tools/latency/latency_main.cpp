@@ -20,7 +20,9 @@
 #include <gpumap/latency.hpp>
 #include <gpumap/printable.hpp>
 #include <gpumap/ring.hpp>
+#include <set>
 #include <string>
+#include <system_error>
 
 #include "gst/tools/latency/far_producer.hpp"
 #include "gst/tools/latency/latency_elements.hpp"
@@ -152,6 +154,8 @@ void add_options(CLI::App& app, Options& options) {
   CLI::Option* json = app.add_option("--json", options.json_file, "All figures, and what the page is made of");
   CLI::Option* csv = app.add_option("--csv", options.csv_file,
                                     "Frames, one a line: all of them, or 8,192 of each case taken at random");
+  app.add_option("--hgrm", options.hgrm_folder,
+                 "A folder, made where there is none: the histogram of each case in HdrHistogram's format, in us");
   app.add_option("--from", options.from_file, "Measure nothing: make the page of the JSON of an earlier run")
       ->needs(html)
       ->excludes(json, csv);
@@ -162,6 +166,31 @@ void add_options(CLI::App& app, Options& options) {
   unstamped->excludes(pipeline);
   app.add_flag("--brief", options.brief, "No table of stages on the terminal");
   app.add_flag("--as-producer", options.as_producer)->group("");  // what --processes 2 starts; in no --help
+}
+
+/// Before anything is measured: throws UsageError where no file can be made in the folder of --hgrm.
+void check_hgrm_folder(const Options& options) {
+  if (options.hgrm_folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(options.hgrm_folder, error);
+  if (!error && ::access(options.hgrm_folder.c_str(), W_OK | X_OK) != 0) error = {errno, std::generic_category()};
+  if (!error) return;
+  throw UsageError(fmt::format("cannot write into the folder {} of --hgrm: {}; nothing was measured",
+                               options.hgrm_folder, error.message()));
+}
+
+/// A file for each case that has figures.
+void write_hgrm(const Options& options, const Json& report) {
+  const std::string headline = headline_of(report);
+  std::set<std::string> names;
+  for (const Json& one : report.at("cases")) {
+    const std::string text = to_hgrm(one, headline);
+    if (text.empty()) continue;
+    std::string name = hgrm_name(one);
+    while (!names.insert(name).second) name += "-again";  // kernels of the same name in two folders
+    write_file((std::filesystem::path(options.hgrm_folder) / (name + ".hgrm")).string(), text);
+  }
+  if (names.empty()) throw std::runtime_error("no file for --hgrm: no case has a histogram");
 }
 
 /// Each output is tried, whatever becomes of the others. False, and told: one could not be written.
@@ -195,6 +224,10 @@ bool write_results(const Options& options, const Json& report, const std::vector
   give("figures", options.json_file, [&] { return report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"; });
   give("frames", options.csv_file, [&] { return to_csv(outcomes); });
   give("page", options.html_file, [&] { return to_page(report); });
+  if (!options.hgrm_folder.empty()) {
+    attempt([&] { write_hgrm(options, report); });
+    attempt([&] { print(fmt::format("histograms: {}\n", options.hgrm_folder)); });
+  }
   return all;
 }
 
@@ -227,6 +260,7 @@ int run(Options& options, const std::vector<std::string>& command_line) {
   fill_in_defaults(options);
   const auto cases = cases_of(options);
   check_writable({options.html_file, options.json_file, options.csv_file});
+  check_hgrm_folder(options);
 
   const Load load(options.load);  // before there are threads
   gst_init(nullptr, nullptr);
@@ -273,21 +307,24 @@ int draw(const Options& options) {
   std::ifstream in(options.from_file);
   if (!in) throw UsageError("cannot read " + options.from_file);
   check_writable({options.html_file});
+  check_hgrm_folder(options);
   for (const std::string& made : {options.html_file, options.html_file + ".part"}) {
     if (std::error_code none; std::filesystem::equivalent(options.from_file, made, none)) {
       throw UsageError(made + " is what --from reads and --html writes: give the page another name");
     }
   }
+  Json report;
   std::string table;
   std::string page;
   try {
-    const Json report = Json::parse(in);
+    report = Json::parse(in);
     table = to_table(report, options.brief);
     page = to_page(report);
   } catch (const Json::exception& error) {
     throw UsageError(fmt::format("{} is not what --json of this program writes: {}", options.from_file, error.what()));
   }
   write_file(options.html_file, page);
+  if (!options.hgrm_folder.empty()) write_hgrm(options, report);
   const std::string text = fmt::format("{}\npage: {}\n", table, options.html_file);
   if (std::fputs(text.c_str(), stdout) >= 0 && std::fflush(stdout) == 0) return 0;
   throw std::runtime_error(fmt::format("cannot write to standard output: {}", std::strerror(errno)));

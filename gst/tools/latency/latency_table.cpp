@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <iterator>
 
 #include "gst/tools/latency/report_page.hpp"
@@ -52,7 +53,7 @@ std::string rows_of(const Json& one) {
     const Json& times = one.at("times").at(name);
     made += fmt::format("{:<{}} {:<9}", title, title_width, name);
     title.clear();
-    for (const Column& column : columns) made += fmt::format(" {:>10}", microseconds(times.at(column.key)));
+    for (const Column& column : columns) made += fmt::format(" {:>10}", short_time(times.at(column.key)));
     made += '\n';
   }
   return made + wrap(fmt::format("{:<{}} {}", title, title_width, counts_of(one)), title_width + 1);
@@ -62,7 +63,7 @@ std::string overview(const Json& report, const std::string& mark) {
   constexpr std::size_t frames_a_block = 4;
   const std::string headline = headline_of(report);
   const auto frames = frames_of(report);
-  std::string made = fmt::format("\n{}: {}; us, P50 and P99{}\n", headline, explain(headline), mark);
+  std::string made = fmt::format("\n{}: {}{}\n", headline, explain(headline), mark);
   bool broken = false;
   std::vector<std::string> titles;
   std::size_t width = title_width;
@@ -75,6 +76,8 @@ std::string overview(const Json& report, const std::string& mark) {
     const std::size_t last = std::min(first + frames_a_block, frames.size());
     made += fmt::format("{:<{}}", "", width);
     for (std::size_t i = first; i < last; ++i) made += fmt::format(" {:>19}", frames[i]);
+    made += fmt::format("\n{:<{}}", "", width);
+    for (std::size_t i = first; i < last; ++i) made += fmt::format(" {:>9} {:>9}", "P50", "P99");
     made += '\n';
     for (const std::string& title : titles) {
       made += fmt::format("{:<{}}", title, width);
@@ -84,10 +87,9 @@ std::string overview(const Json& report, const std::string& mark) {
           if (one.at("frame") != frames[i] || title_of(one) != title) continue;
           const Json& times = one.at("times").at(headline);
           broken = broken || (times.at("count") > 0 && !state_of(one).empty());
-          cell = times.at("count") == 0
-                     ? no_figure_of(one)
-                     : fmt::format("{} {:>9}", microseconds(times.at("p50")),
-                                   microseconds(times.at("p99")) + (state_of(one).empty() ? "" : "!"));
+          cell = times.at("count") == 0 ? no_figure_of(one)
+                                        : fmt::format("{} {:>9}", short_time(times.at("p50")),
+                                                      short_time(times.at("p99")) + (state_of(one).empty() ? "" : "!"));
         }
         made += fmt::format(" {:>19}", cell);
       }
@@ -103,15 +105,16 @@ std::string across(const Json& report, const std::string& mark) {
   const Json all = across_of(report);
   if (all.empty()) return {};
   constexpr std::size_t width = 30;
-  std::string made = fmt::format("\nhandover: {}; us, P50 and P99{}\n{:<{}} {:>19} {:>19} {:>12}\n",
-                                 explain("handover"), mark, "", width, "1 process", "2 processes", "more at P50");
+  std::string made = fmt::format("\nhandover: {}{}\n{:<{}} {:>19} {:>19}\n{:<{}} {:>9} {:>9} {:>9} {:>9} {:>12}\n",
+                                 explain("handover"), mark, "", width, "1 process", "2 processes", "", width, "P50",
+                                 "P99", "P50", "P99", "more at P50");
   for (const Json& one : all) {
     const auto figures = [&](const char* p50, const char* p99) {
-      return fmt::format("{} {:>9}", microseconds(one.at(p50)), microseconds(one.at(p99)));
+      return fmt::format("{} {:>9}", short_time(one.at(p50)), short_time(one.at(p99)));
     };
     made +=
         fmt::format("{:<{}} {:>19} {:>19} {:>12}\n", one.at("frame").get<std::string>() + ", " + title_of(one), width,
-                    figures("one_p50", "one_p99"), figures("two_p50", "two_p99"), microseconds(one.at("more_p50")));
+                    figures("one_p50", "one_p99"), figures("two_p50", "two_p99"), short_time(one.at("more_p50")));
   }
   return made;
 }
@@ -120,7 +123,7 @@ std::string across(const Json& report, const std::string& mark) {
 
 std::string to_table(const Json& report, bool brief) {
   const Json& machine = report.at("machine");
-  const std::string mark = machine.at("software").get<bool>() ? "  *software*" : "";
+  const std::string mark = mark_of(report);
   std::string made =
       wrap(fmt::format("{}{}, {}, kernels through {}", machine.at("device").get<std::string>(), mark,
                        machine.at("driver").get<std::string>(), machine.at("backend").get<std::string>()),
@@ -132,7 +135,7 @@ std::string to_table(const Json& report, bool brief) {
   made += wrap(way_of(report), 0);
   if (!brief) {
     for (const std::string& frame : frames_of(report)) {
-      made += fmt::format("\n{:<{}} {:<9}", frame, title_width, "us");
+      made += fmt::format("\n{:<{}} {:<9}", frame, title_width, "");
       for (const Column& column : columns) made += fmt::format(" {:>10}", column.title);
       made += mark + '\n';
       for (const auto& one : report.at("cases")) {
@@ -147,6 +150,53 @@ std::string to_table(const Json& report, bool brief) {
     }
   }
   for (const std::string& caveat : caveats_of(report)) made += wrap(caveat, 0);
+  return made;
+}
+
+std::string to_hgrm(const Json& one, const std::string& headline) {
+  const Json counts = one.value("histogram", Json::array());
+  const Json& times = one.at("times").at(headline);
+  const auto total = times.at("count").get<std::uint64_t>();
+  if (counts.empty() || total == 0) return {};
+  constexpr double scale = 1000;  // ns to us
+  const auto frames = static_cast<double>(total);
+  std::string made =
+      fmt::format("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+  const auto out = std::back_inserter(made);
+  // Five lines for each halving of what is left, as HdrHistogram's PercentileIterator goes by default.
+  constexpr double lines_a_half = 5;
+  double level = 0;
+  std::uint64_t seen = 0;
+  for (const Json& count : counts) {
+    seen += count.at(1).get<std::uint64_t>();
+    const bool last = seen >= total;
+    while (static_cast<double>(seen) / frames >= level) {
+      fmt::format_to(out, "{:>12.3f} {:>2.12f} {:>10} {:>14.2f}\n", count.at(0).get<double>() / scale, level, seen,
+                     1 / (1 - level));
+      level += 1 / (lines_a_half * std::exp2(std::floor(std::log2(1 / (1 - level))) + 1));
+      if (last) break;
+    }
+    if (last) break;
+  }
+  const auto max = times.at("max").get<double>() / scale;
+  const auto mean = times.at("mean").get<double>();
+  double squares = 0;
+  for (const Json& count : counts) squares += std::pow(count.at(0).get<double>() - mean, 2) * count.at(1).get<double>();
+  fmt::format_to(out, "{:>12.3f} {:>2.12f} {:>10}\n", max, 1.0, total);
+  fmt::format_to(out, "#[Mean    = {:>12.3f}, StdDeviation   = {:>12.3f}]\n", mean / scale,
+                 std::sqrt(squares / frames) / scale);
+  fmt::format_to(out, "#[Max     = {:>12.3f}, Total count    = {:>12}]\n", max, total);
+  fmt::format_to(out, "#[Buckets = {:>12}, SubBuckets     = {:>12}]\n", gpumap::Histogram::doublings,
+                 gpumap::Histogram::sub_buckets);
+  return made;
+}
+
+std::string hgrm_name(const Json& one) {
+  std::string made = one.at("frame").get<std::string>() + ", " + title_of(one);
+  for (std::size_t at = 0; (at = made.find(", ", at)) != std::string::npos;) made.replace(at, 2, "-");
+  for (char& c : made) {
+    if (c == '/' || c == ' ') c = '-';
+  }
   return made;
 }
 

@@ -49,7 +49,7 @@ struct Options {
   unsigned spin_us = 1000;
   unsigned src_late_ms = 0;
   double timeout_s = 10;
-  std::string html_file, json_file, csv_file, from_file, commit;
+  std::string html_file, json_file, csv_file, hgrm_folder, from_file, commit;
   bool brief = false;
   bool stamps = true;  ///< else frames are only counted
   bool as_producer = false;

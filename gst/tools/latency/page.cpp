@@ -31,8 +31,8 @@ dt{color:var(--dim)}dd{margin:0;overflow-wrap:anywhere}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:.5em 0}
 th,td{padding:3px 10px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}
-th:first-child,td:first-child{text-align:left}thead th{color:var(--dim);font-weight:500}
-tr.total td{background:var(--panel)}td.best{font-weight:700}td small{display:inline-block;min-width:3.6em;color:var(--dim)}
+th:first-child,td:first-child{text-align:left}th[colspan]{text-align:center}thead th{color:var(--dim);font-weight:500}
+tr.total td{background:var(--panel)}td.best{font-weight:700}td small{color:var(--dim)}
 .why{white-space:normal;text-align:left}td.why{color:var(--dim)}
 figure{margin:1em 0}figcaption{font-weight:600;margin-bottom:4px}
 svg{display:block;width:100%;min-width:600px;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}
@@ -85,7 +85,7 @@ std::string cause_legend(const Cases& cases) {
 std::string cell(std::size_t number, std::string_view row, const char* column, const Json& times,
                  std::string_view css = "") {
   return fmt::format("<td class=\"{}\" data-case=\"{}\" data-row=\"{}\" data-column=\"{}\">{}</td>", css, number, row,
-                     column, microseconds(times.at(column)));
+                     column, short_time(times.at(column)));
 }
 
 /// Sizes across, cases down: what the run was made for.
@@ -104,26 +104,28 @@ std::string overview(const Json& report) {
     double& least = best[std::find(frames.begin(), frames.end(), one.at("frame").get<std::string>()) - frames.begin()];
     if (const double p50 = times.at("p50"); least == 0 || p50 < least) least = p50;
   }
-  std::string made = "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th>us, P50 and P99</th>";
-  for (const std::string& frame : frames) made += fmt::format("<th>{}</th>", escape(frame));
+  std::string made = "<div class=\"scroll\"><table id=\"overview\"><thead><tr><th></th>";
+  for (const std::string& frame : frames) made += fmt::format("<th colspan=\"2\">{}</th>", escape(frame));
+  made += "</tr><tr><th></th>";
+  for (std::size_t i = 0; i < frames.size(); ++i) made += "<th>P50</th><th>P99</th>";
   made += "</tr></thead><tbody>\n";
   for (const std::string& title : titles) {
     made += fmt::format("<tr><td>{}</td>", escape(title));
     for (std::size_t i = 0; i < frames.size(); ++i) {
-      std::string figure = "<td></td>";
+      std::string figure = "<td></td><td></td>";
       for (const Json& one : cases) {
         if (one.at("frame") != frames[i] || title_of(one) != title) continue;
         const Json& times = one.at("times").at(headline);
         const std::string state = state_of(one);
+        if (times.at("count") == 0) {
+          figure =
+              fmt::format("<td colspan=\"2\" title=\"{}\"><small>{}</small></td>", escape(state), no_figure_of(one));
+          continue;
+        }
         const bool is_best = state.empty() && times.at("p50").get<double>() == best[i];
-        figure = times.at("count") == 0
-                     ? fmt::format("<td title=\"{}\"><small>{}</small></td>", escape(state), no_figure_of(one))
-                     : fmt::format("<td{}>{}<small>{}</small></td>",
-                                   is_best         ? " class=\"best\""
-                                   : state.empty() ? std::string()
-                                                   : fmt::format(" title=\"{}\"", escape(state)),
-                                   microseconds(times.at("p50")) + (state.empty() ? "" : "!"),
-                                   microseconds(times.at("p99")));
+        const std::string hint = state.empty() ? std::string() : fmt::format(" title=\"{}\"", escape(state));
+        figure = fmt::format("<td{}{}>{}{}</td><td{}>{}</td>", is_best ? " class=\"best\"" : "", hint,
+                             short_time(times.at("p50")), state.empty() ? "" : "!", hint, short_time(times.at("p99")));
       }
       made += figure;
     }
@@ -138,22 +140,22 @@ std::string across(const Json& report) {
   if (all.empty()) return {};
   std::string made = fmt::format(
       "<p><b>handover</b>: {}. In one process and in two, measured in turns.</p>\n<div class=\"scroll\"><table "
-      "id=\"across\"><thead><tr><th>us, P50 and P99</th><th>1 process</th><th>2 processes</th><th>more at "
-      "P50</th></tr></thead><tbody>\n",
+      "id=\"across\"><thead><tr><th></th><th colspan=\"2\">1 process</th><th colspan=\"2\">2 processes</th><th>more at "
+      "P50</th></tr><tr><th></th><th>P50</th><th>P99</th><th>P50</th><th>P99</th><th></th></tr></thead><tbody>\n",
       explain("handover"));
   for (const Json& one : all) {
     made += fmt::format("<tr><td>{}, {}</td>", escape(one.at("frame").get<std::string>()), escape(title_of(one)));
     for (const auto& [p50, p99] : {std::pair("one_p50", "one_p99"), {"two_p50", "two_p99"}}) {
-      made += fmt::format("<td>{}<small>{}</small></td>", microseconds(one.at(p50)), microseconds(one.at(p99)));
+      made += fmt::format("<td>{}</td><td>{}</td>", short_time(one.at(p50)), short_time(one.at(p99)));
     }
-    made += fmt::format("<td>{}</td></tr>\n", microseconds(one.at("more_p50")));
+    made += fmt::format("<td>{}</td></tr>\n", short_time(one.at("more_p50")));
   }
   return made + "</tbody></table></div>\n";
 }
 
 std::string slow_frames(const Json& one) {
   std::string made =
-      "<div class=\"scroll\"><table><thead><tr><th>slowest frames</th><th>us</th><th>most of it</th><th "
+      "<div class=\"scroll\"><table><thead><tr><th>slowest frames</th><th>time</th><th>most of it</th><th "
       "class=\"why\">what "
       "happened then</th></tr></thead><tbody>\n";
   for (const Json& outlier : one.at("outliers")) {
@@ -172,7 +174,7 @@ std::string slow_frames(const Json& one) {
     made +=
         fmt::format("<tr><td>round {}, frame {}, at {}</td><td>{}</td><td>{} {}</td><td class=\"why\">{}</td></tr>\n",
                     outlier.at("round").get<unsigned>(), outlier.at("sequence").get<std::uint64_t>(),
-                    short_time(outlier.at("at_ns").get<double>()), microseconds(outlier.at("time_ns")), escape(longest),
+                    short_time(outlier.at("at_ns").get<double>()), short_time(outlier.at("time_ns")), escape(longest),
                     short_time(most), escape(near.empty() ? "nothing seen" : near));
   }
   return made + "</tbody></table></div>\n";
@@ -186,7 +188,7 @@ std::string details(const Json& one, std::size_t number) {
   std::string made = fmt::format("<details><summary><b>{}</b> <span class=\"note\">{}</span></summary>\n",
                                  escape(title_of(one)), escape(counts_of(one)));
   if (!state.empty()) made += fmt::format("<p class=\"mark\">{}</p>", escape(state));
-  made += "<div class=\"scroll\"><table><thead><tr><th>us</th>";
+  made += "<div class=\"scroll\"><table><thead><tr><th></th>";
   for (const auto& [key, title] : columns) made += fmt::format("<th>{}</th>", title);
   made += "</tr></thead><tbody>\n";
   for (const std::string& row : row_names) {
@@ -233,8 +235,7 @@ std::string head(const Json& report) {
 }  // namespace
 
 std::string to_page(const Json& report) {
-  const bool software = report.at("machine").at("software").get<bool>();
-  const std::string mark = software ? " *software*" : "";
+  const std::string mark = mark_of(report);
   const std::string headline = headline_of(report);
   std::string made =
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" "
@@ -258,6 +259,7 @@ std::string to_page(const Json& report) {
     made += stage_bars(cases, "typical", frame + ", a typical frame: the middle tenth, mean");
     made += stage_bars(cases, "slow", frame + ", a slow frame: the slowest hundredth, mean");
     made += stage_legend(cases);
+    made += histograms(cases, fmt::format("{}, {}: how many frames took how long", frame, headline));
     made += curves(cases, fmt::format("{}, {}: how many frames took no longer", frame, headline));
     made += case_legend(cases);
     made += timeline(cases, fmt::format("{}, {}: the slowest frames, and what happened then", frame, headline));

@@ -30,11 +30,16 @@ extern const std::vector<std::string> row_names;
 
 /// One line for each frame that was kept.
 [[nodiscard]] std::string to_csv(const std::vector<std::unique_ptr<Outcome>>& outcomes);
+/// The figures that the case is compared by, in us, as HdrHistogram's outputPercentileDistribution() prints them. Empty
+/// where there are none, as in reports of versions that kept no histogram.
+[[nodiscard]] std::string to_hgrm(const Json& one, const std::string& headline);
+/// What its file is called, without the ending: "4KiB-bar-sleep".
+[[nodiscard]] std::string hgrm_name(const Json& one);
 /// A field of CSV, quoted where it has to be.
 [[nodiscard]] std::string csv_field(std::string_view text);
 
-/// ns as microseconds with three or more digits that mean something.
-[[nodiscard]] std::string microseconds(double ns);
+/// "800 ns", "12 us", "3.5 ms", "2 s": three digits.
+[[nodiscard]] std::string short_time(double ns);
 /// What the cases are compared by: "lateness" where the report is of paced runs, else "through".
 [[nodiscard]] std::string headline_of(const Json& report);
 [[nodiscard]] std::string title_of(const Json& one);   ///< "bar, spin, 2 processes"
@@ -47,6 +52,8 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] bool has_failed(const Json& one);
 /// "not here: …", "failed: …", "wrong: …", "not whole: …" or empty: then all rounds ran to their end, and all is well.
 [[nodiscard]] std::string state_of(const Json& one);
+/// " (software)" where the device is the CPU, for headings.
+[[nodiscard]] std::string mark_of(const Json& report);
 [[nodiscard]] std::string no_figure_of(const Json& one);  ///< "not here", "failed" or "-": instead of a figure
 [[nodiscard]] std::string counts_of(const Json& one);     ///< frames, drops, CPU time: one line
 /// Sizes of frames in the report's order, each once.

@@ -48,10 +48,13 @@ std::string_view explain(std::string_view name) {
   return row == rows.end() ? std::string_view{} : row->what;
 }
 
-std::string microseconds(double ns) {
-  const double us = ns / 1000;
-  const double size = std::fabs(us);
-  return fmt::format("{:.{}f}", us, size < 9.995 ? 2 : size < 99.95 ? 1 : 0);
+std::string short_time(double ns) {
+  const auto number = [](double value) { return fmt::format("{:.3g}", value); };
+  const double size = std::fabs(ns);
+  if (size < 999.5) return number(ns) + " ns";
+  if (size < 999.5e3) return number(ns / 1e3) + " us";
+  if (size < 999.5e6) return number(ns / 1e6) + " ms";
+  return fmt::format("{:.4g} s", ns / 1e9);
 }
 
 std::string headline_of(const Json& report) {
@@ -106,6 +109,10 @@ std::string state_of(const Json& one) {
   return made;
 }
 
+std::string mark_of(const Json& report) {
+  return report.at("machine").at("software").get<bool>() ? " (software)" : "";
+}
+
 std::string no_figure_of(const Json& one) {
   if (!one.at("not_here").get<std::string>().empty()) return "not here";
   return has_failed(one) ? "failed" : "-";
@@ -124,14 +131,14 @@ std::string counts_of(const Json& one) {
     made += ", " + plural(one.at("missed_deadlines"), "missed deadline");
   }
   if (one.contains("cpu_ns_a_frame")) {
-    made += fmt::format(", {:.0f} a second, CPU {} us a frame", one.value("frames_per_s", 0.0),
-                        microseconds(one.at("cpu_ns_a_frame")));
+    made += fmt::format(", {:.0f} a second, CPU {} a frame", one.value("frames_per_s", 0.0),
+                        short_time(one.at("cpu_ns_a_frame")));
   }
   made += ", " + plural(one.at("context_switches"), "context switch", "es");
   if (one.at("copied_frames") > 0) made += fmt::format(", {} copied", one.at("copied_frames").get<std::uint64_t>());
   if (one.at("waits") > 0) made += fmt::format(", {} waits for a slot", one.at("waits").get<std::uint64_t>());
   if (const double error = one.at("gpu_error_ns"); error > 0) {
-    made += fmt::format(", GPU times within {} us", microseconds(error));
+    made += fmt::format(", GPU times within {}", short_time(error));
   }
   if (one.at("without_gpu_times") > 0) {
     made += fmt::format(", {} without them", one.at("without_gpu_times").get<std::uint64_t>());
@@ -188,7 +195,7 @@ std::vector<std::string> caveats_of(const Json& report) {
   const Json& machine = report.at("machine");
   if (machine.at("software").get<bool>()) {
     made.emplace_back(
-        "*software*: the device is this CPU, its \"GPU\" runs on the same cores, and these are no figures "
+        "software: the device is this CPU, its \"GPU\" runs on the same cores, and these are no figures "
         "of a GPU.");
   }
   if (const auto stopped = report.at("stopped").get<std::string>(); !stopped.empty()) {

@@ -109,7 +109,14 @@ struct LatencySummary {
 /// no other figure: no duration is one, so a report of the rest gives their number, too. Thread safety: one
 /// thread at a time.
 class GPUMAP_API Histogram {
+  static constexpr std::uint32_t fine_bits = 6;  // of a power of two
+  static constexpr std::uint32_t top_bits = 42;  // 73 minutes; what is longer counts as that
+
  public:
+  /// As HdrHistogram counts its own: the finest steps, and how often their width doubles.
+  static constexpr std::uint32_t sub_buckets = 2U << fine_bits;
+  static constexpr std::uint32_t doublings = top_bits - fine_bits;
+
   void add(std::int64_t time_ns) noexcept;
   [[nodiscard]] std::uint64_t negative() const noexcept { return negative_; }
   [[nodiscard]] Percentiles percentiles() const noexcept;
@@ -124,8 +131,6 @@ class GPUMAP_API Histogram {
   void clear() noexcept { *this = {}; }
 
  private:
-  static constexpr std::uint32_t fine_bits = 6;  // of a power of two
-  static constexpr std::uint32_t top_bits = 42;  // 73 minutes; what is longer counts as that
   static constexpr std::size_t buckets = (top_bits - fine_bits + 1) << fine_bits;
   [[nodiscard]] static std::size_t bucket_of(std::uint64_t time_ns) noexcept;
   [[nodiscard]] static std::int64_t middle_of(std::size_t bucket) noexcept;
