@@ -20,7 +20,7 @@ GPUMAP_API void stream_copy(std::byte* to, const std::byte* from, std::size_t by
 /// Order all streaming stores of this thread before whatever it does next (sfence on x86-64, dsb on arm64).
 GPUMAP_API void store_fence() noexcept;
 
-/// The store kernel of stream_copy(). GPUMAP_COPY=<name> in the environment chooses one.
+/// The store kernel of stream_copy(). `GPUMAP_COPY` in the environment chooses one.
 [[nodiscard]] GPUMAP_API std::string_view stream_copy_name() noexcept;
 
 /// The store kernels that this CPU runs and that copied what they were given when tried: of "memcpy", "movsb",

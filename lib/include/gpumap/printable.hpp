@@ -39,7 +39,7 @@ namespace gpumap {
   return true;
 }
 
-/// What foreign bytes become in a message, an error or a terminal: what cannot be printed as \xNN, but for characters
+/// What foreign bytes become in a message, an error or a terminal: what cannot be printed as `\xNN`, but for characters
 /// in `kept`; and of what is longer than `most` bytes the beginning, with "..." behind it.
 [[nodiscard]] GPUMAP_API std::string printable(std::string_view text, std::string_view kept = {},
                                                std::size_t most = std::string_view::npos);
