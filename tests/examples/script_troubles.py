@@ -208,11 +208,45 @@ def lint_does_not_pass_unseen():
         assert f"FAILED  {name}" in said, said
 
 
+def listed(*arrays):
+    """The packages of install-deps' arrays."""
+    words = " ".join(f'"${{{array}[@]}}"' for array in arrays)
+    said = subprocess.run(["bash", "-c", f'source "$0"; printf "%s\\n" {words}', SOURCES / "examples/install-deps"],
+                          capture_output=True, text=True, check=True).stdout
+    return set(said.split())
+
+
+def the_image_is_made_of_what_commands_take():
+    """The Dockerfile's files are there, and its packages are those that install-deps lists, as are those that building
+    the Debian packages takes."""
+    text = (SOURCES / "examples/container/Dockerfile").read_text().replace("\\\n", " ")
+    stages = re.split(r"^FROM (\S+) AS (\S+)$", text, flags=re.M)[1:]
+    stages = {name: (base, lines) for base, name, lines in zip(stages[::3], stages[1::3], stages[2::3])}
+    assert list(stages) == ["packages", "nvrtc", "runtime", "nvidia", "gpumap"], list(stages)
+    control = (SOURCES / "debian/control").read_text()
+    made = set(re.findall(r"^Package: (\S+)$", control, re.M))
+    installed = {}
+    for name, (base, lines) in stages.items():
+        assert base == "debian:$DEBIAN" or base in stages, base
+        for source, arguments in re.findall(r"^COPY (?:--from=(\S+) )?(.*)$", lines, re.M):
+            assert source in stages if source else all((SOURCES / file).exists() for file in arguments.split()[:-1])
+        for option in re.findall(r"examples/install-deps(.*?)(?:$| &&)", lines, re.M):
+            run("bash", "-c", f'source "$0"; install_deps {option}', str(SOURCES / "examples/install-deps"))
+        words = set(" ".join(re.findall(r"apt-get install (.*?) &&", lines)).split())
+        installed[name] = {word for word in words if word[0] not in "/-"}
+        assert {re.sub(r"/packages/(.*)_\*\.deb", r"\1", word) for word in words if word[0] == "/"} <= made, words
+    assert installed["runtime"] == listed("run_packages"), installed["runtime"]
+    assert not installed["packages"] | installed["nvrtc"] | installed["gpumap"], installed
+    json.loads((SOURCES / "examples/container/nvidia_icd.json").read_text())["ICD"]["library_path"].index("nvidia")
+    needed = set(re.findall(r"^ ([\w.+-]+)", control.split("\n\n")[0].partition("Build-Depends:")[2], re.M))
+    assert needed - {"debhelper-compat"} <= listed("build_packages", "package_packages"), needed
+
+
 try:
     make_checkout()
     for part in (arguments_come_before_the_build, quickstart_runs_anywhere, an_interrupted_run_leaves_the_summary,
                  a_copied_checkout_builds_its_own_sources, tests_run_tells_how_it_ended, another_meson_is_no_end,
-                 lint_does_not_pass_unseen):
+                 lint_does_not_pass_unseen, the_image_is_made_of_what_commands_take):
         part()
         print(f"ok: {part.__name__}", flush=True)
 finally:
