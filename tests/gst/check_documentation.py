@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """check_documentation.py GST_FOLDER ELEMENT=FILE...: each element has a section in the form that GStreamer's
-documentation is made of, and every pipeline in it runs to its end."""
+documentation is made of, and every pipeline in it runs to its end. The README's first makes the picture beside it."""
 
 import pathlib
 import re
@@ -28,6 +28,28 @@ def pipelines_in(section):
         yield words
 
 
+def pixels_of(picture):
+    """A PNG as bytes of RGBA, without its lines' filters and compression."""
+    with tempfile.TemporaryDirectory() as folder:
+        raw = pathlib.Path(folder, "raw")
+        subprocess.run(["gst-launch-1.0", "-q", "filesrc", f"location={picture}", "!", "pngdec", "!", "videoconvert", "!",
+                        "video/x-raw,format=RGBA", "!", "filesink", f"location={raw}"], check=True, timeout=60)
+        return raw.read_bytes()
+
+
+def check_readme(root):
+    text = (root / "README.md").read_text(encoding="utf-8")
+    lead, _, picture = text.partition("```sh\nexport GST_PLUGIN_PATH=$PWD/build/gst\n")[2].partition("\n```\n")
+    shown = root / re.search(r"!\[.*?\]\((\S+)\)", picture).group(1)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(shlex.split(lead.replace("\\\n", " ")), cwd=folder, check=True, timeout=60)
+        made, committed = pixels_of(pathlib.Path(folder, shown.name)), pixels_of(shown)
+    # Drivers round colours by themselves.
+    if len(made) != len(committed) or max(abs(a - b) for a, b in zip(made, committed)) > 2:
+        sys.exit(f"README.md: {lead}\nmakes another picture than {shown}: copy it there")
+    print("README: its picture")
+
+
 def main():
     root = pathlib.Path(sys.argv[1]).parent
     for argument in sys.argv[2:]:
@@ -49,6 +71,7 @@ def main():
             if run.returncode != 0 or empty:
                 sys.exit(f"{shlex.join(words)}\n{run.stdout}{run.stderr}\nexit {run.returncode}, empty: {empty}")
         print(f"{element}: {len(commands)} pipelines")
+    check_readme(root)
 
 
 main()
