@@ -94,9 +94,10 @@ TEST_F(Radio, BuffersMayEndWithinASample) {
   const Data all = random_data(120'004, 3);
   for (const std::string& kernels :
        std::vector<std::string>{"gpumapkernel kernel=magnitude", "gpumapkernel kernel=ddc params=rate=240000",
+                                "gpumapkernel kernel=ssb params=rate=240000,lowest=9000,highest=90000",
                                 "gpumapkernel kernel=iq-power ! gpumapkernel kernel=iq-to-f32"}) {
     // Times that jump, by a second each, tell nothing of bytes; kernels that remember samples begin anew there.
-    const bool jumps = kernels.find("ddc") == kernels.npos;
+    const bool jumps = kernels.find("rate=") == kernels.npos;
     const auto played = [&](const std::vector<std::size_t>& sizes) {
       start(kernels + " ! audio/x-raw");
       for (std::size_t at = 0, i = 0; at < all.size(); ++i) {
@@ -198,6 +199,8 @@ TEST_F(Radio, ChildrenSetParametersThatCapsHangOn) {
       {"kernel=channelizer channels::value=8", "channels=(int)8"},
       {"kernel=channelizer params=channels=7", "channels=(int)7, rate=(fraction)2400000/7"},
       {"kernel=ddc rate::value=48000", "rate=(int)48000"},
+      {"kernel=ddc params=rate=240000 ! gpumapkernel kernel=fm params=rate=48000", "channels=(int)1, rate=(int)48000"},
+      {"kernel=fm rate::value=96000", "channels=(int)1, rate=(int)96000"},
   };
   for (const auto& [options, field] : cases) {
     start(std::string("gpumapkernel name=kernel ") + options);
@@ -264,6 +267,7 @@ TEST_F(Radio, LatencyIsWhatIsGathered) {
       {"kernel=spectrum params=size=256", 48000, 256},
       {"kernel=channelizer params=channels=64,oversample=2", 96000, 32},
       {"kernel=ddc params=rate=8000", 48000, 6},
+      {"kernel=fm params=rate=8000,deviation=5000,highest=3000", 48000, 6},
       {"kernel=magnitude", 48000, 0},
   };
   for (const auto& [options, rate, gathered] : cases) {

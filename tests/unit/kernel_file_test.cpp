@@ -76,8 +76,8 @@ TEST_F(KernelFile, PipesAndDevicesAreNone) {
 
 TEST(Builtins, AreFoundByName) {
   // What users write stays.
-  for (const char* name :
-       {"identity", "checksum", "convert", "iq-to-f32", "iq-power", "magnitude", "ddc", "spectrum", "channelizer"}) {
+  for (const char* name : {"identity", "checksum", "convert", "iq-to-f32", "iq-power", "magnitude", "ddc", "fm", "am",
+                           "ssb", "spectrum", "channelizer"}) {
     EXPECT_NE(find_builtin(name), nullptr) << name;
   }
   EXPECT_EQ(find_builtin("nothing"), nullptr);

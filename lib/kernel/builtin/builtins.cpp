@@ -16,6 +16,18 @@ constexpr std::array<KernelText, 2> ddc_kernels{{
     radio_keep,
     {"ddc_filter", embedded::ddc_filter_cu, embedded::ddc_filter_comp},
 }};
+constexpr KernelText audio_filter{"audio_filter", embedded::audio_filter_cu, embedded::audio_filter_comp};
+constexpr std::array<KernelText, 3> fm_kernels{{
+    radio_keep,
+    {"fm_angle", embedded::fm_angle_cu, embedded::fm_angle_comp},
+    audio_filter,
+}};
+constexpr std::array<KernelText, 3> am_kernels{{
+    radio_keep,
+    {"am_envelope", embedded::am_envelope_cu, embedded::am_envelope_comp},
+    audio_filter,
+}};
+constexpr std::array<KernelText, 2> ssb_kernels{{radio_keep, audio_filter}};
 constexpr std::array<KernelText, 4> spectrum_kernels{{
     radio_keep,
     radio_fft,
@@ -30,9 +42,12 @@ constexpr std::array<KernelText, 4> channelizer_kernels{{
 }};
 
 /// What no line can declare: several kernels, and arithmetic between them.
-constexpr std::array<Builtin, 4> programs{{
+constexpr std::array<Builtin, 7> programs{{
     {.name = "convert", .cuda = {}, .glsl = {}, .make_program = make_convert_program},
     {.name = "ddc", .cuda = {}, .glsl = {}, .make_program = make_ddc, .kernels = ddc_kernels},
+    {.name = "fm", .cuda = {}, .glsl = {}, .make_program = make_fm, .kernels = fm_kernels},
+    {.name = "am", .cuda = {}, .glsl = {}, .make_program = make_am, .kernels = am_kernels},
+    {.name = "ssb", .cuda = {}, .glsl = {}, .make_program = make_ssb, .kernels = ssb_kernels},
     {.name = "spectrum", .cuda = {}, .glsl = {}, .make_program = make_spectrum, .kernels = spectrum_kernels},
     {.name = "channelizer", .cuda = {}, .glsl = {}, .make_program = make_channelizer, .kernels = channelizer_kernels},
 }};

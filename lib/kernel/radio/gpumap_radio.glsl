@@ -30,6 +30,19 @@ struct radio_ddc_job {
   uint begin;
   uint end;
 };
+struct radio_level_job {
+  uint64_t count;
+  float scale;
+  uint reserved;
+};
+struct radio_audio_job {
+  uint64_t outputs;
+  uint64_t phase;
+  uint up;
+  uint down;
+  uint taps;
+  uint reserved;
+};
 struct radio_fft_job {
   uint64_t transforms;
   uint size;
@@ -110,6 +123,22 @@ vec2 radio_sample(radio_stream stream, int64_t i) {
 }
 
 vec2 radio_multiply(vec2 a, vec2 b) { return vec2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x); }
+
+float radio_angle(vec2 iq) {
+  const float x = abs(iq.x), y = abs(iq.y);
+  const float large = max(x, y);
+  if (large == 0.0) return 0.0;
+  float slope = min(x, y) / large;
+  const bool steep = slope > 0.4142135623731;
+  if (steep) slope = (slope - 1.0) / (slope + 1.0);
+  const float z = slope * slope;
+  float angle =
+      (((8.05374449538e-2 * z - 1.38776856032e-1) * z + 1.99777106478e-1) * z - 3.33329491539e-1) * z * slope + slope;
+  if (steep) angle += 0.785398163397448;
+  if (y > x) angle = 1.570796326794897 - angle;
+  if (iq.x < 0.0) angle = 3.141592653589793 - angle;
+  return iq.y < 0.0 ? -angle : angle;
+}
 
 vec2 radio_phasor(uint64_t phase) {
   const uint turn = uint(phase >> 32);

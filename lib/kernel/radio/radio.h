@@ -39,6 +39,24 @@ typedef struct radio_ddc_job {
   gpumap_u32 end;
 } radio_ddc_job;
 
+/* Number n of `count` at out.plane[0], with Q 0: `scale` times what sample n + 1 at in.plane[0] says, for fm beside
+ * sample n. */
+typedef struct radio_level_job {
+  gpumap_u64 count;
+  float scale;
+  gpumap_u32 reserved;
+} radio_level_job;
+
+/* As radio_ddc_job, with all phases: the real part of complex taps times samples. */
+typedef struct radio_audio_job {
+  gpumap_u64 outputs;
+  gpumap_u64 phase;
+  gpumap_u32 up;
+  gpumap_u32 down;
+  gpumap_u32 taps;
+  gpumap_u32 reserved;
+} radio_audio_job;
+
 /* One pass of a batch of FFTs (Stockham): from in.plane[0] to out.plane[0]; in.plane[1]: exp(-2 pi i k / size). */
 typedef struct radio_fft_job {
   gpumap_u64 transforms;
@@ -127,6 +145,24 @@ __device__ inline gpumap_u32 radio_log2(gpumap_u32 size) {
 
 __device__ inline float2 radio_multiply(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
+}
+
+/* Of `iq`, from -pi to pi; 0 for 0. Cephes' atanf: both back ends shall agree. */
+__device__ inline float radio_angle(float2 iq) {
+  const float x = fabsf(iq.x), y = fabsf(iq.y);
+  const float large = fmaxf(x, y);
+  if (large == 0.0f) return 0.0f;
+  float slope = fminf(x, y) / large;
+  const bool steep = slope > 0.4142135623731f;
+  if (steep) slope = (slope - 1.0f) / (slope + 1.0f);
+  const float z = slope * slope;
+  float angle =
+      (((8.05374449538e-2f * z - 1.38776856032e-1f) * z + 1.99777106478e-1f) * z - 3.33329491539e-1f) * z * slope +
+      slope;
+  if (steep) angle += 0.785398163397448f;
+  if (y > x) angle = 1.570796326794897f - angle;
+  if (iq.x < 0.0f) angle = 3.141592653589793f - angle;
+  return iq.y < 0.0f ? -angle : angle;
 }
 
 /* exp(2 pi i phase / 2^64). Polynomials (Cephes' sinf and cosf): a shader's sin() may be as coarse as 2^-11, and both
