@@ -59,6 +59,7 @@ LinkReport to_report(const link::Message& message, const link::Report& from, pid
     client.lag_ns = static_cast<std::int64_t>(one.lag_ns);
     client.timed = one.timed;
     client.timed_ns = static_cast<std::int64_t>(one.timed_ns);
+    client.times = one.times;
     report.clients.push_back(std::move(client));
   }
   return report;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gpumap/link_report.hpp"
 #include "link/fan_out.hpp"
 #include "link/link_memory.hpp"
 #include "link/server_discovery.hpp"
@@ -86,10 +87,11 @@ struct LinkServer::State {
     LinkClient who;
     std::unique_ptr<link::BlockMemory> memory;
     std::uint64_t messages = 0;
-    std::deque<link::Bytes> backlog;  ///< messages that its socket had no room for
-    std::uint32_t asked = 0;          ///< questions without an answer
-    std::uint64_t timed = 0;          ///< frames that came back while latencies were taken
-    std::uint64_t timed_ns = 0;       ///< the sum of their times
+    std::deque<link::Bytes> backlog;                          ///< messages that its socket had no room for
+    std::uint32_t asked = 0;                                  ///< questions without an answer
+    std::uint64_t timed = 0;                                  ///< frames that came back while latencies were taken
+    std::uint64_t timed_ns = 0;                               ///< the sum of their times
+    std::array<std::uint32_t, LinkTimeSteps::count> times{};  ///< how many took how long
   };
   /// Frames that were shown to clients, or would have been if there were some.
   struct HandedOn {

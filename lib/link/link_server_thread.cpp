@@ -353,8 +353,10 @@ bool LinkServer::State::takes_times() const noexcept {
 }
 
 void LinkServer::State::take_time(std::uint32_t index, std::uint32_t slot, std::int64_t now_ns) noexcept {
+  const std::uint64_t time_ns = since(leases[slot].info().publish_ns, now_ns);
   ++clients[index]->timed;
-  clients[index]->timed_ns += since(leases[slot].info().publish_ns, now_ns);
+  clients[index]->timed_ns += time_ns;
+  ++clients[index]->times[LinkTimeSteps::bucket_of(time_ns)];
 }
 
 void LinkServer::State::report_to(const Newcomer& observer) {
@@ -423,6 +425,7 @@ link::Bytes LinkServer::State::make_report(Deadline now) {
     one.lag_ns = first.any ? since(first.publish_ns, now_ns) : 0;
     one.timed = client->timed;
     one.timed_ns = client->timed_ns;
+    one.times = client->times;
     one.name = link::to_name(who.name);
     all.push_back(one);
   }

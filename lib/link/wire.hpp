@@ -13,6 +13,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/link.hpp"
+#include "gpumap/link_report.hpp"
 
 namespace gpumap::link {
 
@@ -55,7 +56,7 @@ namespace gpumap::link {
 /// client wants, or 0.
 
 inline constexpr std::uint32_t wire_magic = 0x6b6c'7067;  // "gplk" in memory
-inline constexpr std::uint16_t wire_version = 4;
+inline constexpr std::uint16_t wire_version = 5;
 
 enum class MessageType : std::uint16_t {
   hello = 1,
@@ -175,9 +176,10 @@ struct ClientFigures {
   std::uint32_t slots = 0;
   std::uint32_t zero = 0;
   std::array<char, name_bytes> name{};
+  std::array<std::uint32_t, LinkTimeSteps::count> times{};  ///< of those that were timed, how many took how long
 };
 
-static_assert(sizeof(RingFigures) == 136 && sizeof(ClientFigures) == 144);
+static_assert(sizeof(RingFigures) == 136 && sizeof(ClientFigures) == 144 + 272 * 4);
 inline constexpr std::size_t largest_report =
     sizeof(Header) + sizeof(RingFigures) + max_link_clients * sizeof(ClientFigures);
 

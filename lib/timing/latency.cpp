@@ -2,7 +2,6 @@
 #include "gpumap/latency.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
@@ -12,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "gpumap/log_steps.hpp"
 #include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "own_process.hpp"
@@ -155,24 +155,14 @@ FrameRecord FrameTrace::record() const {
   return made;
 }
 
-// Counts in buckets of which each power of two has the same number, as in Gil Tene's HdrHistogram: one relative error
-// for a microsecond and a minute, and memory that does not grow.
+// Counts in memory that does not grow.
 
 std::size_t Histogram::bucket_of(std::uint64_t time_ns) noexcept {
-  constexpr std::uint64_t longest = (std::uint64_t{1} << top_bits) - 1;
-  const std::uint64_t time = std::min(time_ns, longest);
-  constexpr std::uint64_t exact = std::uint64_t{2} << fine_bits;  // below, each ns has a bucket
-  if (time < exact) return time;
-  const auto shift = static_cast<std::uint32_t>(std::bit_width(time)) - fine_bits - 1;
-  return (static_cast<std::size_t>(shift) << fine_bits) + (time >> shift);
+  return LogSteps<fine_bits, top_bits>::bucket_of(time_ns);
 }
 
 std::int64_t Histogram::middle_of(std::size_t bucket) noexcept {
-  constexpr std::size_t exact = std::size_t{2} << fine_bits;
-  if (bucket < exact) return static_cast<std::int64_t>(bucket);
-  const auto shift = static_cast<std::uint32_t>(bucket >> fine_bits) - 1;
-  const std::uint64_t low = (std::uint64_t{bucket} - (std::uint64_t{shift} << fine_bits)) << shift;
-  return static_cast<std::int64_t>(low + (std::uint64_t{1} << shift) / 2);
+  return LogSteps<fine_bits, top_bits>::middle_of(bucket);
 }
 
 void Histogram::add(std::int64_t time_ns) noexcept {

@@ -139,6 +139,14 @@ TEST_F(LinkLatencies, AreTakenWhileStampsAreOnAndSomebodyWatches) {
   const LinkClientReport timed = report();
   EXPECT_EQ(timed.timed, 3U);
   EXPECT_GE(timed.timed_ns, kept_ns);
+  std::uint64_t counted = 0;
+  for (std::size_t bucket = 0; bucket < timed.times.size(); ++bucket) {
+    counted += timed.times[bucket];
+    // A step of LinkTimeSteps is up to a sixteenth around its middle.
+    if (timed.times[bucket] == 0) continue;
+    EXPECT_GE(LinkTimeSteps::middle_of(bucket), 20'000'000 / 17 * 16);
+  }
+  EXPECT_EQ(counted, 3U);
   EXPECT_TRUE(report_of(served.path).stamps);
 }
 

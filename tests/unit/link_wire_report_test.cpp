@@ -81,6 +81,7 @@ TEST(LinkWireReport, WhatIsEncodedIsParsed) {
       client.shown = random();
       client.lag = random();
       client.timed_ns = random() >> 1U;
+      for (std::uint32_t& count : client.times) count = static_cast<std::uint32_t>(random());
       client.name = link::to_name(std::to_string(random()));
       clients.push_back(client);
     }

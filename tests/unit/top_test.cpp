@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -55,7 +56,7 @@ LinkSight sight(std::uint64_t frames, std::int64_t at_ns, std::uint64_t generati
   client.who.leak = LinkLeak::newest;
   client.who.shown = frames / 2;
   client.timed = frames / 4;
-  client.timed_ns = static_cast<std::int64_t>(frames / 4 * 70'000);
+  client.times[LinkTimeSteps::bucket_of(70'000)] = static_cast<std::uint32_t>(frames / 4);
   return one;
 }
 
@@ -67,7 +68,34 @@ TEST(TopRows, RatesAreOfTheTimeBetweenTheServersFigures) {
   EXPECT_EQ(rows[0].frame_bytes, 1003U);
   ASSERT_EQ(rows[0].clients.size(), 1U);
   EXPECT_DOUBLE_EQ(rows[0].clients[0].frames_per_s.value(), 200);
-  EXPECT_NEAR(rows[0].clients[0].latency_us.value(), 70, 1e-9);
+  EXPECT_NEAR(rows[0].clients[0].latency.value().p50_us, 70, 70 / 16.0);
+}
+
+TEST(TopRows, LatencyIsOfTheFramesBetweenTheLooks) {
+  std::mt19937_64 random(11);
+  std::lognormal_distribution<double> around(std::log(300e3), 1.7);
+  for (const std::size_t frames : {1U, 2U, 99U, 100U, 101U, 5003U}) {
+    LinkSight before = sight(10, 1'000'000'000);
+    // Much before, which is forgotten; and counts that are about to begin anew.
+    for (std::uint32_t& count : before.report->clients[0].times)
+      count = static_cast<std::uint32_t>(random() | ~0xffULL);
+    LinkSight now = before;
+    now.report->at_ns = 2'000'000'000;
+    std::vector<double> times;
+    while (times.size() < frames) times.push_back(std::floor(around(random)));
+    for (const double time : times) {
+      ++now.report->clients[0].times[LinkTimeSteps::bucket_of(static_cast<std::uint64_t>(time))];
+    }
+    std::ranges::sort(times);
+    const auto rank = [&](double share) {
+      return times[static_cast<std::size_t>(std::ceil(share * static_cast<double>(frames))) - 1] * 1e-3;
+    };
+    const Latency latency = make_rows(std::vector{before}, {now})[0].clients[0].latency.value();
+    EXPECT_NEAR(latency.p50_us, rank(0.5), rank(0.5) / 16) << frames;
+    EXPECT_NEAR(latency.p99_us, rank(0.99), rank(0.99) / 16) << frames;
+    EXPECT_NEAR(latency.max_us, times.back() * 1e-3, times.back() * 1e-3 / 16) << frames;
+    EXPECT_FALSE(make_rows(std::vector{now}, {now})[0].clients[0].latency) << "none came back";
+  }
 }
 
 TEST(TopRows, WhatWasNotThereBeforeHasNoRates) {
@@ -91,7 +119,7 @@ TEST(TopRows, AServerMaySayAnything) {
     LinkSight before = sight(random(), static_cast<std::int64_t>(random()));
     LinkSight now = sight(random(), static_cast<std::int64_t>(random()));
     before.report->bytes = random();
-    now.report->clients[0].timed_ns = static_cast<std::int64_t>(random());
+    for (std::uint32_t& count : now.report->clients[0].times) count = static_cast<std::uint32_t>(random());
     now.report->clients[0].lag = random();
     now.report->clients[0].lag_ns = static_cast<std::int64_t>(random());
     const auto rows = make_rows(std::vector{before}, {now});
@@ -239,7 +267,9 @@ TEST(Top, JsonTellsOfAServerAndItsClients) {
   EXPECT_EQ(clients[0].at("pid"), getpid());
   EXPECT_EQ(clients[0].at("missed"), 0);
   EXPECT_NEAR(clients[0].at("frames_per_s").get<double>(), ring.at("frames_per_s").get<double>(), 20);
-  EXPECT_TRUE(clients[0].at("latency_us").is_null());
+  for (const char* const figure : {"latency_p50_us", "latency_p99_us", "latency_max_us"}) {
+    EXPECT_TRUE(clients[0].at(figure).is_null()) << "without stamps";
+  }
   EXPECT_EQ(clients[1].at("index"), 1);
   EXPECT_EQ(clients[1].at("name"), "slow");
   EXPECT_EQ(clients[1].at("leaky"), "oldest");
@@ -252,6 +282,23 @@ TEST(Top, JsonTellsOfAServerAndItsClients) {
   EXPECT_GE(clients[1].at("lag_frames"), slots);
   EXPECT_GT(clients[1].at("lag_ms"), 0);
   EXPECT_GT(clients[1].at("missed"), 10);
+}
+
+TEST(Top, TellsLatenciesOfTheLastInterval) {
+  Busy busy;
+  busy.ring->set_stamping(true);
+  json client;
+  ASSERT_TRUE(comes_true([&] {
+    const json ring = ring_of(look(busy.path), busy.path);
+    if (!ring.contains("clients")) return false;
+    client = ring.at("clients").at(0);
+    return client.at("latency_p50_us").is_number();
+  }));
+  EXPECT_GT(client.at("latency_p50_us"), 0);
+  EXPECT_LE(client.at("latency_p50_us"), client.at("latency_p99_us"));
+  EXPECT_LE(client.at("latency_p99_us"), client.at("latency_max_us"));
+  EXPECT_TRUE(comes_true(
+      [&] { return run("--once --interval 0.3 " + busy.path).text.find("     latency: P50 ") != std::string::npos; }));
 }
 
 TEST(Top, TableIsPlainText) {
@@ -334,7 +381,7 @@ TEST(Top, WhatItIsAskedWronglyItSays) {
   EXPECT_EQ(run("--version").text, "gpumap-top " GPUMAP_VERSION "\n");
   const Said help = run("--help");
   EXPECT_EQ(help.status, 0);
-  for (const char* const word : {"--interval", "--once", "--json", "LATENCY", "MISSED", "UNSEEN"}) {
+  for (const char* const word : {"--interval", "--once", "--json", "latency", "P50", "MISSED", "UNSEEN"}) {
     EXPECT_THAT(help.text, HasSubstr(word));
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -9,11 +10,15 @@
 
 #include "gpumap/export.hpp"
 #include "gpumap/link.hpp"
+#include "gpumap/log_steps.hpp"
 #include "gpumap/memory.hpp"
 
 namespace gpumap {
 
 /// What a LinkServer reports to a process that may connect: without being its client, and at no cost to its frames.
+
+/// How times are counted: within 1 in 16.
+using LinkTimeSteps = LogSteps<3, 36>;
 
 struct LinkClientReport {
   LinkClient who;
@@ -21,6 +26,9 @@ struct LinkClientReport {
   std::int64_t lag_ns = 0;    ///< how long ago the oldest one that it has was published
   std::uint64_t timed = 0;    ///< frames that came back while latencies were taken
   std::int64_t timed_ns = 0;  ///< the sum of their times, from publish() until the server saw them back
+  /// How many of them took how long, by LinkTimeSteps::bucket_of(), modulo 2^32: what came between two reports is the
+  /// difference of their counts.
+  std::array<std::uint32_t, LinkTimeSteps::count> times{};
 };
 
 /// Counts are since the server began; a ring that is replaced has a new one.

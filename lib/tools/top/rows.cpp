@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "rows.hpp"
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <utility>
 
 namespace gpumap::top {
@@ -25,6 +26,26 @@ const LinkClientReport* same_client(const LinkReport* before, const LinkClientRe
 /// How much a count grew. A server may say anything: one that went down grew by nothing.
 std::uint64_t growth(std::uint64_t before, std::uint64_t now) {
   return now > before ? now - before : 0;
+}
+
+std::optional<Latency> latency_between(const LinkClientReport& before, const LinkClientReport& now) {
+  std::array<std::uint32_t, LinkTimeSteps::count> grown{};
+  std::uint64_t frames = 0;
+  for (std::size_t bucket = 0; bucket < grown.size(); ++bucket) {
+    grown[bucket] = now.times[bucket] - before.times[bucket];  // also where it went past 2^32
+    frames += grown[bucket];
+  }
+  if (frames == 0) return std::nullopt;
+  const auto time_of = [&](double share) {
+    std::uint64_t seen = 0;
+    std::size_t bucket = 0;
+    for (; bucket < grown.size(); ++bucket) {
+      seen += grown[bucket];
+      if (seen == frames || static_cast<double>(seen) >= share * static_cast<double>(frames)) break;
+    }
+    return static_cast<double>(LinkTimeSteps::middle_of(bucket)) * 1e-3;
+  };
+  return Latency{.p50_us = time_of(0.5), .p99_us = time_of(0.99), .max_us = time_of(1)};
 }
 
 }  // namespace
@@ -58,9 +79,7 @@ std::vector<RingRow> make_rows(std::span<const LinkSight> before, std::vector<Li
       const LinkClientReport* const then = same_client(earlier, client);
       if (then == nullptr || seconds <= 0) continue;
       one.frames_per_s = static_cast<double>(growth(then->who.shown, client.who.shown)) / seconds;
-      const std::uint64_t timed = growth(then->timed, client.timed);
-      const auto time_ns = static_cast<double>(client.timed_ns) - static_cast<double>(then->timed_ns);
-      if (timed > 0) one.latency_us = std::max(time_ns, 0.0) / static_cast<double>(timed) * 1e-3;
+      one.latency = latency_between(*then, client);
     }
   }
   return rows;

@@ -10,11 +10,16 @@
 
 namespace gpumap::top {
 
+/// By nearest rank, within 1 in 16.
+struct Latency {
+  double p50_us = 0, p99_us = 0, max_us = 0;
+};
+
 /// What two looks at a client make. Empty where the first look did not see it.
 struct ClientRow {
   LinkClientReport now;
   std::optional<double> frames_per_s;
-  std::optional<double> latency_us;  ///< mean of the frames that came back between the looks
+  std::optional<Latency> latency;  ///< of the frames that came back between the looks
 };
 struct RingRow {
   LinkSight now;

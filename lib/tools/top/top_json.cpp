@@ -26,7 +26,9 @@ Json of_client(const ClientRow& row) {
           {"lag_frames", row.now.lag},
           {"lag_ms", static_cast<double>(row.now.lag_ns) * 1e-6},
           {"missed", who.dropped},
-          {"latency_us", or_null(row.latency_us)}};
+          {"latency_p50_us", row.latency ? Json(row.latency->p50_us) : Json(nullptr)},
+          {"latency_p99_us", row.latency ? Json(row.latency->p99_us) : Json(nullptr)},
+          {"latency_max_us", row.latency ? Json(row.latency->max_us) : Json(nullptr)}};
 }
 
 Json of_ring(const RingRow& row) {

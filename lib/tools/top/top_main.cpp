@@ -38,7 +38,8 @@ Of a client:
   SLOTS     frames that it has, or may take
   LAG, FOR  how many frames its oldest one is behind the newest, and how long ago that one was published
   MISSED    frames that it did not get
-  LATENCY   with stamps=true on gpumapsink: mean time from a frame's publication until it is given back
+  latency   with stamps=true on gpumapsink: time from a frame's publication until it is given back; half of those that
+            came back in the last interval took P50 at most, 99 % of them P99; within 1 in 16
 Counts are since the server began, rates of the last interval. Only this user's servers are asked, and only those in
 this network namespace are found by themselves: name the sockets of others that you may connect to.)";
 

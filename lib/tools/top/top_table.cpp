@@ -21,17 +21,21 @@ std::string or_dash(const std::optional<double>& figure, double factor = 1) {
 }
 /// us below a millisecond, else ms.
 std::string time_of(double us) {
-  return us < 1000 ? fmt::format("{:.0f} us", us) : fmt::format("{:.1f} ms", us * 1e-3);
+  return us < 999.5 ? fmt::format("{:.0f} us", us) : fmt::format("{:.1f} ms", us * 1e-3);
 }
 
 std::string client_line(const ClientRow& row) {
   constexpr std::array<const char*, 3> policies{"no", "newest", "oldest"};
   const LinkClient& who = row.now.who;
-  return fmt::format("  {:>2} {:<14.14} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7} {:>8}\n", who.index,
-                     visible(who.name), who.pid, policies[static_cast<std::size_t>(who.leak)],
-                     or_dash(row.frames_per_s), who.slots, row.now.lag,
-                     row.now.lag > 0 ? time_of(static_cast<double>(row.now.lag_ns) * 1e-3) : "-", who.dropped,
-                     row.latency_us ? time_of(*row.latency_us) : "-");
+  std::string text = fmt::format(
+      "  {:>2} {:<23.23} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7}\n", who.index, visible(who.name), who.pid,
+      policies[static_cast<std::size_t>(who.leak)], or_dash(row.frames_per_s), who.slots, row.now.lag,
+      row.now.lag > 0 ? time_of(static_cast<double>(row.now.lag_ns) * 1e-3) : "-", who.dropped);
+  if (row.latency) {
+    text += fmt::format("     latency: P50 {}, P99 {}, max {}\n", time_of(row.latency->p50_us),
+                        time_of(row.latency->p99_us), time_of(row.latency->max_us));
+  }
+  return text;
 }
 
 std::string ring_lines(const RingRow& row) {
@@ -46,8 +50,8 @@ std::string ring_lines(const RingRow& row) {
                       or_dash(row.frames_per_s), or_dash(row.bytes_per_s, 1e-6),
                       fmt::format("{}/{}", ring.queued + ring.busy, ring.slots), ring.dropped, ring.unseen);
   if (row.clients.empty()) return text + "  no client\n";
-  text += fmt::format("  {:<17} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7} {:>8}\n", "CLIENT", "PID", "LEAKY",
-                      "FRAMES/S", "SLOTS", "LAG", "FOR", "MISSED", "LATENCY");
+  text += fmt::format("  {:<26} {:>7} {:<6} {:>8} {:>5} {:>4} {:>8} {:>7}\n", "CLIENT", "PID", "LEAKY", "FRAMES/S",
+                      "SLOTS", "LAG", "FOR", "MISSED");
   for (const ClientRow& client : row.clients) text += client_line(client);
   return text;
 }
