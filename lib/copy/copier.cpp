@@ -9,7 +9,8 @@
 #include "copy/calibration.hpp"
 #include "copy/cpu_set.hpp"
 #include "gpumap/copy.hpp"
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "own_process.hpp"
 
 namespace gpumap {
@@ -50,8 +51,11 @@ int kernel_index(const std::string& option) {
 
 struct Copier::State {
   explicit State(const CopierOptions& options)
-      : asked(options.threads), kernel(kernel_index(options.kernel)), cpus(copy::helper_cpus(options.pci_address)) {
-    const auto available = std::max(cpus.count(), 1U);
+      : asked(options.threads), kernel(kernel_index(options.kernel)), schedule(schedule_of_started()) {
+    // The caller runs where it likes, beside the CPUs that were named for the helpers.
+    const bool named = !schedule.cpus.empty();
+    if (!named) schedule.cpus = copy::helper_cpus(options.pci_address).numbers();
+    const auto available = std::max(static_cast<unsigned>(schedule.cpus.size()) + (named ? 1 : 0), 1U);
     limit = std::min({asked != 0 ? asked : max_threads_measured, available, max_threads});
     copy::Plans initial = copy::default_plans(asked != 0 ? limit : 1);
     for (SizePlan& plan : initial) {
@@ -66,7 +70,7 @@ struct Copier::State {
     for (const SizePlan& plan : all) threads = std::max<unsigned>(threads, plan.threads);
     if ((helpers ? helpers->count() : 0) != threads - 1) {
       helpers.reset();
-      if (threads > 1) helpers = std::make_unique<copy::Helpers>(threads - 1, cpus);
+      if (threads > 1) helpers = std::make_unique<copy::Helpers>(threads - 1, schedule);
     }
     for (std::size_t i = 0; i < all.size(); ++i) plans[i].store(all[i], std::memory_order_relaxed);
   }
@@ -97,7 +101,7 @@ struct Copier::State {
   const std::span<const copy::StoreKernel> kernels = copy::usable_kernels();
   const unsigned asked;
   const int kernel;
-  const copy::CpuSet cpus;
+  ThreadSchedule schedule;  ///< of the helpers
   unsigned limit = 1;
   std::array<std::atomic<SizePlan>, copy::size_classes> plans;
   std::mutex mutex;  ///< helpers
@@ -116,14 +120,15 @@ void Copier::calibrate(std::span<std::byte> scratch, std::string_view key, bool 
   Measured& all = measured();
   // Held while measuring: two at once would measure each other, and with one key the second need not measure.
   const std::lock_guard one_at_a_time(all.mutex);
-  const std::string id = fmt::format("{} {} {} {} {} {}", copy::class_of(scratch.size()), state.asked, state.limit,
-                                     state.kernel, write_combined, key);
+  const std::string id =
+      fmt::format("{} {} {} {} {} {} {} {}", copy::class_of(scratch.size()), state.asked, state.limit, state.kernel,
+                  write_combined, state.schedule.priority, fmt::join(state.schedule.cpus, ","), key);
   if (const auto found = all.plans.find(id); !key.empty() && found != all.plans.end()) {
     state.take(found->second);
     return;
   }
   if (!state.helpers || state.helpers->count() != state.limit - 1) {
-    state.helpers = std::make_unique<copy::Helpers>(state.limit - 1, state.cpus);
+    state.helpers = std::make_unique<copy::Helpers>(state.limit - 1, state.schedule);
   }
   const copy::Plans plans = copy::measure_plans({scratch, state.kernel, state.asked, write_combined}, *state.helpers);
   state.take(plans);
@@ -147,9 +152,11 @@ void Copier::copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 void Copier::copy(std::span<std::byte> slot, std::size_t at, std::span<const std::byte> from) {
   if (at > slot.size() || from.size() > slot.size() - at) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes: make slots larger", from.size(),
-                            at, slot.size()));
+    throw FiguredError(
+        Error(ErrorCode::invalid,
+              fmt::format("{} bytes at offset {} do not fit into a slot of {} bytes", from.size(), at, slot.size()),
+              "make slots larger"),
+        {{"frame-bytes", at + from.size()}, {"slot-bytes", slot.size()}});
   }
   copy(slot.data() + at, from.data(), from.size());
 }

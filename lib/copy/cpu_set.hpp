@@ -34,6 +34,14 @@ class CpuSet {
     for (const unsigned long word : words_) sum += static_cast<unsigned>(std::popcount(word));
     return sum;
   }
+  /// In ascending order.
+  [[nodiscard]] std::vector<unsigned> numbers() const {
+    std::vector<unsigned> found;
+    for (unsigned cpu = 0; cpu < words_.size() * word_bits; ++cpu) {
+      if (has(cpu)) found.push_back(cpu);
+    }
+    return found;
+  }
   /// Those that are in both.
   [[nodiscard]] CpuSet operator&(const CpuSet& other) const {
     CpuSet both(*this);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <exception>
+#include <utility>
 
 #include "gpumap/copy.hpp"
 
@@ -47,7 +48,7 @@ void Job::copy_chunk(std::uint32_t index) const {
   copy(to + begin, from + begin, end - begin);
 }
 
-Helpers::Helpers(unsigned count, const CpuSet& cpus) {
+Helpers::Helpers(unsigned count, const ThreadSchedule& schedule) {
   // All that may throw comes before the first thread.
   for (unsigned i = 0; i < count; ++i) crew_.push_back(std::make_unique<Helper>());
   // The application's signals are for its own threads, but for those that a thread's own fault raises: the source of a
@@ -61,13 +62,14 @@ Helpers::Helpers(unsigned count, const CpuSet& cpus) {
   for (; started < count; ++started) {
     Helper& helper = *crew_[started];
     try {
-      helper.thread = std::thread([this, &helper] { help(helper); });
+      helper.thread = std::thread([this, &helper, schedule]() mutable {
+        const Scheduled scheduled(std::move(schedule));
+        help(helper);
+      });
     } catch (const std::exception&) {
       break;  // no more threads, or memory, for this process: those that there are have to do
     }
-    const pthread_t handle = helper.thread.native_handle();
-    pthread_setname_np(handle, "gpumap-copy");
-    if (cpus.count() > 0) pthread_setaffinity_np(handle, cpus.bytes(), cpus.native());
+    pthread_setname_np(helper.thread.native_handle(), "gpumap-copy");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   crew_.resize(started);

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "copy/cpu_set.hpp"
 #include "copy/store_kernel.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap::copy {
 
@@ -42,8 +42,8 @@ struct Job {
 /// not change before that chunk is done.
 class Helpers {
  public:
-  /// As many as the system lets start, on these CPUs (none: anywhere).
-  Helpers(unsigned count, const CpuSet& cpus);
+  /// As many as the system lets start.
+  Helpers(unsigned count, const ThreadSchedule& schedule);
   ~Helpers();
   Helpers(const Helpers&) = delete;
   Helpers& operator=(const Helpers&) = delete;

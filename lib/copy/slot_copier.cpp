@@ -2,13 +2,15 @@
 #include "gpumap/slot_copier.hpp"
 
 #include <string>
+#include <utility>
 
 namespace gpumap {
 
-void SlotCopier::start(unsigned threads) {
+void SlotCopier::start(unsigned threads, ThreadSchedule schedule) {
   stop();
   const std::lock_guard lock(mutex_);
   threads_ = threads;
+  schedule_ = std::move(schedule);
   last_ = {"", 0};
 }
 
@@ -26,6 +28,7 @@ void SlotCopier::prepare(const WriteLease& slot, bool whole) {
     CopierOptions options;
     options.threads = threads_;
     options.pci_address = device.pci_address;
+    const StartedWith started(schedule_);
     copier_ = std::make_unique<Copier>(options);
   }
   if (!whole || (measured_transport_ == ring.transport() && slot.bytes() <= measured_bytes_)) return;

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 
 namespace gpumap {
 
@@ -67,7 +67,11 @@ Budget::Share Budget::reserve(std::uint64_t bytes, std::uint64_t total, std::uin
   const std::uint64_t free = free_locked(total, driver_free);
   if (bytes > free) {
     const std::uint64_t size = limited(total);
-    throw explain({.total = size, .in_use = size > free ? size - free : 0, .asked = bytes});
+    const Figures asked{.total = size, .in_use = size > free ? size - free : 0, .asked = bytes};
+    throw FiguredError(explain(asked), {{"asked-bytes", asked.asked},
+                                        {"used-bytes", asked.in_use},
+                                        {"total-bytes", asked.total},
+                                        {"free-bytes", free}});
   }
   in_use_ += bytes;
   return Share(this, bytes);

@@ -10,7 +10,7 @@
 #include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/vulkan_device.hpp"
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_staging.hpp"
 
@@ -76,8 +76,9 @@ class PageableMapping final : public MirroredMapping {
     constexpr std::size_t page = 4096;
     host_.reset(static_cast<std::byte*>(std::aligned_alloc(page, (options.bytes + page - 1) / page * page)));
     if (!host_) {
-      throw Error(ErrorCode::no_memory, "no " + format_bytes(options.bytes) + " of host memory are left",
-                  "lower slots or slot-size");
+      throw FiguredError(Error(ErrorCode::no_memory, "no " + format_bytes(options.bytes) + " of host memory are left",
+                               "lower slots or slot-size"),
+                         {{"asked-bytes", options.bytes}});
     }
     set_memory_coherent(true);
   }

@@ -7,8 +7,8 @@
 #include <tuple>
 #include <utility>
 
-#include "gpumap/error.hpp"
 #include "gpumap/fence.hpp"
+#include "gpumap/figured_error.hpp"
 #include "memory/page_locked.hpp"
 
 namespace gpumap {
@@ -83,10 +83,11 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     : stuck(&context.stuck_work()) {
   context.health().check();
   if (bytes > context.max_allocation()) {
-    throw Error(ErrorCode::no_memory,
-                fmt::format("{}: {} asked in one allocation, the driver allows {}", context.name(), format_bytes(bytes),
-                            format_bytes(context.max_allocation())),
-                "lower slots or slot-size");
+    throw FiguredError(Error(ErrorCode::no_memory,
+                             fmt::format("{}: {} asked in one allocation, the driver allows {}", context.name(),
+                                         format_bytes(bytes), format_bytes(context.max_allocation())),
+                             "lower slots or slot-size"),
+                       {{"asked-bytes", bytes}, {"most-bytes", context.max_allocation()}});
   }
   exportable = context.optional().export_fd && placement != Placement::host;
   const Wanted wanted = wanted_for(placement);
@@ -141,11 +142,15 @@ VulkanAllocation::VulkanAllocation(VulkanContext& context, Placement placement, 
     if (exhausted && placement == Placement::host && memory_bytes != 0)
       throw page_locked_refused(context.name(), memory_bytes);
     if (result == vk::Result::eErrorOutOfDeviceMemory) {
-      throw Error(ErrorCode::no_memory,
-                  fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free",
-                              context.name(), format_bytes(bytes), wanted.text, format_bytes(context.window_bytes()),
-                              format_bytes(context.window_free_bytes())),
-                  "lower slots or slot-size, or use another transport");
+      throw FiguredError(
+          Error(ErrorCode::no_memory,
+                fmt::format("{}: the driver has no {} of {} left, of {} in the BAR window {} are free", context.name(),
+                            format_bytes(bytes), wanted.text, format_bytes(context.window_bytes()),
+                            format_bytes(context.window_free_bytes())),
+                "lower slots or slot-size, or use another transport"),
+          {{"asked-bytes", bytes},
+           {"free-bytes", context.window_free_bytes()},
+           {"window-bytes", context.window_bytes()}});
     }
     context.fail(error, fmt::format("allocating {} of {}", format_bytes(bytes), wanted.text));
   }

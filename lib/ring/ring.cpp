@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "gpumap/copy.hpp"
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "ring/bell.hpp"
 #include "ring/ring_state.hpp"
 #include "ring/slot_ops.hpp"
@@ -39,9 +39,11 @@ void check(const std::shared_ptr<Device>& device, const RingOptions& options) {
   }
   const std::size_t largest = std::numeric_limits<std::size_t>::max() / options.slots - slot_alignment;
   if (options.slot_bytes > largest) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} slots of {} bytes exceed the address space: lower slots or slot-size", options.slots,
-                            options.slot_bytes));
+    throw FiguredError(
+        Error(ErrorCode::invalid,
+              fmt::format("{} slots of {} bytes exceed the address space", options.slots, options.slot_bytes),
+              "lower slots or slot-size"),
+        {{"slots", options.slots}, {"slot-bytes", options.slot_bytes}});
   }
 }
 
@@ -56,8 +58,8 @@ std::shared_ptr<Mapping> allocate(Device& device, const RingOptions& options, st
     mapping = device.allocate(wanted);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::no_memory) throw;
-    throw Error(ErrorCode::no_memory,
-                fmt::format("{} slots of {}: {}", options.slots, format_bytes(stride), error.what()));
+    throw within(fmt::format("{} slots of {}", options.slots, format_bytes(stride)), error,
+                 {{"slots", options.slots}, {"slot-bytes", stride}});
   }
   if (!mapping || mapping->host() == nullptr || mapping->bytes() < wanted.bytes) {
     throw Error(ErrorCode::not_supported,
@@ -100,7 +102,7 @@ std::shared_ptr<Ring> Ring::create(std::shared_ptr<Device> device, const RingOpt
     try {
       mapping = allocate(*device, options, stride, transport);
     } catch (const Error& error) {
-      throw Error(error.code(), fmt::format("{}, which fails: {}", fallback_reason, error.what()));
+      throw within(fallback_reason + ", which fails", error);
     }
   }
   auto state = std::make_unique<State>(std::move(device), std::move(mapping), options, stride, transport);

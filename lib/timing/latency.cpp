@@ -284,15 +284,18 @@ void LatencyLog::add(const FrameRecord& frame, std::vector<std::shared_ptr<GpuSp
 }
 
 void LatencyLog::start_reader() try {
-  reader_->thread = start_thread("gpumap-latency", "what counts frames", [this] {
-    std::unique_lock waits(mutex_);
-    while (!reader_->ending.wait_for(waits, read_interval, [this] { return ends_; })) {
-      if (pending_ == 0) continue;
-      waits.unlock();
-      count_pending();
-      waits.lock();
-    }
-  });
+  reader_->thread = start_thread(
+      "gpumap-latency", "what counts frames",
+      [this] {
+        std::unique_lock waits(mutex_);
+        while (!reader_->ending.wait_for(waits, read_interval, [this] { return ends_; })) {
+          if (pending_ == 0) continue;
+          waits.unlock();
+          count_pending();
+          waits.lock();
+        }
+      },
+      ThreadSchedule());  // an ordinary one: no frame waits for it
 } catch (const std::exception& error) {
   // The frame goes on, and so does every other: summary() and take_frames() count them.
   reader_->refused = true;

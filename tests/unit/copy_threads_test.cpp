@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The helpers themselves, more of them than this machine may have CPUs: awake, asleep, late, and memory taken away.
+// The helpers themselves, more of them than this machine may have CPUs: awake, asleep, late, and memory taken away; and
+// how they and other threads are scheduled.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,11 +17,17 @@
 #include <memory>
 #include <new>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "copy/cpu_set.hpp"
 #include "copy/helpers.hpp"
 #include "copy_helpers.hpp"
+#include "error_of.hpp"
 #include "gpumap/copy.hpp"
+#include "gpumap/start_thread.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "no_threads.hpp"
 #include "sanitizers.hpp"
 #include "thread_names.hpp"
@@ -38,8 +47,8 @@ using test::same;
 /// Of this thread, before one fails; negative: none does.
 thread_local int allocations_to_come = -1;
 
-copy::CpuSet anywhere() {
-  return copy::CpuSet();
+ThreadSchedule anywhere() {
+  return {};
 }
 
 copy::Job job_of(std::byte* to, const std::byte* from, std::size_t bytes, unsigned threads) {
@@ -227,6 +236,104 @@ TEST(CopyHelpersWithoutMemory, LeaveNeitherAThreadNorASignalMask) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Copy, CopyHelpers, testing::Values(1U, 3U, 7U));
+
+// ---- How threads are scheduled ----
+
+/// The CPUs that this thread may use, as numbers.
+std::vector<unsigned> own_cpus() {
+  return copy::allowed_cpus().numbers();
+}
+
+bool may_be_real_time() {
+  return refused_to_threads({.priority = 1}).empty();
+}
+
+TEST(ThreadSchedule, ListsOfCpus) {
+  using Cpus = std::vector<unsigned>;
+  EXPECT_EQ(cpus_of(""), Cpus());
+  EXPECT_EQ(cpus_of("  "), Cpus());
+  EXPECT_EQ(cpus_of("7"), Cpus{7});
+  EXPECT_EQ(cpus_of("9,2-4 , 3-5,1500"), (Cpus{2, 3, 4, 5, 9, 1500}));
+  for (const char* wrong :
+       {"x", "1,", ",1", "3-2", "1-", "-1", "1--2", "1 2", "1;2", "65536", "0-65536", "99999999999", "0x1", "1-2-3"}) {
+    EXPECT_THAT(error_of([&] { return cpus_of(wrong); }),
+                testing::HasSubstr(std::string("\"") + wrong + "\" is no list of CPUs: give numbers and ranges"));
+  }
+}
+
+TEST(ThreadSchedule, HoldsWhileItLivesAndNotForOthers) {
+  const std::vector<unsigned> before = own_cpus();
+  const int policy = sched_getscheduler(0);
+  const ThreadSchedule wanted{.priority = may_be_real_time() ? 7U : 0U, .cpus = {before.back()}};
+  {
+    const Scheduled scheduled(wanted);
+    EXPECT_EQ(own_cpus(), wanted.cpus);
+    if (wanted.priority != 0) {
+      sched_param param{};
+      EXPECT_EQ(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK, SCHED_FIFO);
+      EXPECT_EQ(sched_getparam(0, &param), 0);
+      EXPECT_EQ(param.sched_priority, 7);
+      std::thread([] { EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER) << "a driver's thread, for example"; }).join();
+      start_thread("test", "a test", [] {
+        EXPECT_EQ(sched_getscheduler(0) & ~SCHED_RESET_ON_FORK, SCHED_FIFO) << "one of gpumap's";
+      }).join();
+      start_thread(
+          "test", "a test", [] { EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER); }, ThreadSchedule())
+          .join();
+    }
+  }
+  EXPECT_EQ(own_cpus(), before);
+  EXPECT_EQ(sched_getscheduler(0), policy);
+}
+
+TEST(ThreadSchedule, WhatIsRefusedSaysWhyAndIsLeftAsItIs) {
+  EXPECT_TRUE(refused_to_threads({.cpus = own_cpus()}).empty());
+  const std::vector<unsigned> before = own_cpus();
+  const std::string own = std::to_string(before.back());
+  const auto absent = refused_to_threads({.cpus = {before.back(), 60000, 60001}});
+  ASSERT_EQ(absent.size(), 1U);
+  EXPECT_EQ(absent[0].code(), ErrorCode::invalid);
+  EXPECT_THAT(absent[0].what(), testing::HasSubstr("CPU 60000-60001 is not in this machine"));
+  EXPECT_THAT(absent[0].what(), testing::HasSubstr("until then threads run on " + own));
+  {
+    const Scheduled some({.cpus = {before.back(), 60000}});
+    EXPECT_EQ(own_cpus(), std::vector<unsigned>{before.back()});
+  }
+  {
+    const Scheduled none({.cpus = {60000}});
+    EXPECT_EQ(own_cpus(), before);
+  }
+  const test::NoRealTime none;
+  if (may_be_real_time()) GTEST_SKIP() << "a capability that cannot be given up allows it";
+  const auto refused = refused_to_threads({.priority = 50});
+  ASSERT_EQ(refused.size(), 1U);
+  EXPECT_EQ(refused[0].code(), ErrorCode::io);
+  for (const char* part : {"priority 50 (SCHED_FIFO)", "ulimit -r allows 0", "rtprio 50", "/etc/security/limits.d"}) {
+    EXPECT_THAT(refused[0].what(), testing::HasSubstr(part));
+  }
+  const int policy = sched_getscheduler(0);
+  const Scheduled scheduled({.priority = 50});
+  EXPECT_EQ(sched_getscheduler(0), policy);
+}
+
+TEST(ThreadSchedule, OfHelpersThatCopy) {
+  const std::string cpu = std::to_string(own_cpus().back());
+  const bool real_time = may_be_real_time();
+  CopierOptions options;
+  options.threads = 3;
+  const ThreadSchedule schedule{.priority = real_time ? 3U : 0U, .cpus = {own_cpus().back()}};
+  const StartedWith started(schedule);
+  const Copier copier(options);
+  // One CPU is named, and the caller has its own.
+  const auto is_scheduled = [&] {
+    const auto helpers = test::thread_states("gpumap-copy");
+    return helpers.size() == 1 && helpers[0].cpus == cpu &&
+           helpers[0].policy == (real_time ? SCHED_FIFO : SCHED_OTHER) && helpers[0].priority == (real_time ? 3 : 0);
+  };
+  const auto end = std::chrono::steady_clock::now() + 1min;
+  while (!is_scheduled() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
+  EXPECT_TRUE(is_scheduled());
+}
 
 }  // namespace
 }  // namespace gpumap

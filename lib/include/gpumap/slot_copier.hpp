@@ -10,6 +10,7 @@
 #include "gpumap/copy.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/ring.hpp"
+#include "gpumap/thread_schedule.hpp"
 
 namespace gpumap {
 
@@ -18,8 +19,8 @@ namespace gpumap {
 /// copies come one at a time.
 class GPUMAP_API SlotCopier {
  public:
-  /// Begin anew, with so many threads (0: as many as pay).
-  void start(unsigned threads);
+  /// Begin anew, with so many threads (0: as many as pay), of which those that are not the caller have this schedule.
+  void start(unsigned threads, ThreadSchedule schedule = {});
   /// Let go of the threads. What last() says stays.
   void stop();
   /// Throws Error(invalid) when it would pass the slot's end. With `at` 0 the rest of the slot may lose its content.
@@ -33,6 +34,7 @@ class GPUMAP_API SlotCopier {
 
   mutable std::mutex mutex_;
   unsigned threads_ = 0;
+  ThreadSchedule schedule_;
   std::unique_ptr<Copier> copier_;
   std::size_t measured_bytes_ = 0;  ///< slots up to this size are known
   std::optional<Transport> measured_transport_;
