@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 #include "gst/gst_error.hpp"
 
-#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <variant>
 
-#include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
 
 namespace gpumap::gst {
@@ -47,25 +48,38 @@ GQuark posted_quark() {
   return quark;
 }
 
+/// What a program reads instead of the text; transfer full.
+GstStructure* details_of(const Error& error) {
+  GstStructure* details = gst_structure_new("gpumap-error", "code", G_TYPE_STRING, to_string(error.code()), "cause",
+                                            G_TYPE_STRING, message_of(error.cause()).c_str(), "remedy", G_TYPE_STRING,
+                                            message_of(remedy_of(error)).c_str(), nullptr);
+  for (const auto& [name, figure] : figures_of(error)) {
+    if (const auto* text = std::get_if<std::string>(&figure)) {
+      gst_structure_set(details, name, G_TYPE_STRING, message_of(*text).c_str(), nullptr);
+    } else {
+      gst_structure_set(details, name, G_TYPE_UINT64, static_cast<guint64>(std::get<std::uint64_t>(figure)), nullptr);
+    }
+  }
+  return details;
+}
+
+void post(GstElement* element, GstMessageType type, const Error& error, const Code& code) {
+  const SourcePlace& where = error.where();
+  gst_element_message_full_with_details(element, type, code.domain, code.code,
+                                        g_strdup(message_of(error.what()).c_str()), nullptr, where.file, where.function,
+                                        static_cast<gint>(where.line), details_of(error));
+}
+
 }  // namespace
 
 void post_error(GstElement* element, const std::exception& error) {
-  Code code = code_of(ErrorCode::io);
-  SourcePlace where = SourcePlace::here();
-  GstStructure* details = nullptr;
-  if (const auto* ours = dynamic_cast<const Error*>(&error)) {
-    code = code_of(ours->code());
-    where = ours->where();
-    const std::string cause = ours->cause();
-    const std::string remedy =
-        std::string(ours->what()).substr(std::min(cause.size() + 2, std::string(ours->what()).size()));
-    details =
-        gst_structure_new("gpumap-error", "code", G_TYPE_STRING, to_string(ours->code()), "cause", G_TYPE_STRING,
-                          message_of(cause).c_str(), "remedy", G_TYPE_STRING, message_of(remedy).c_str(), nullptr);
-  }
-  gst_element_message_full_with_details(element, GST_MESSAGE_ERROR, code.domain, code.code,
-                                        g_strdup(message_of(error.what()).c_str()), nullptr, where.file, where.function,
-                                        static_cast<gint>(where.line), details);
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  if (ours == nullptr) return post_error(element, Error(ErrorCode::io, error.what()));
+  post(element, GST_MESSAGE_ERROR, *ours, code_of(ours->code()));
+}
+
+void post_warning(GstElement* element, const Error& warning, std::optional<GstResourceError> code) {
+  post(element, GST_MESSAGE_WARNING, warning, code ? Code{GST_RESOURCE_ERROR, *code} : code_of(warning.code()));
 }
 
 void post_error_once(GstElement* element, const std::exception& error) {
@@ -83,11 +97,6 @@ bool has_posted_error(GstElement* element) {
   return g_object_get_qdata(G_OBJECT(element), posted_quark()) != nullptr;
 }
 
-void post_warning(GstElement* element, const std::string& text, GstResourceError code, const SourcePlace& where) {
-  gst_element_message_full(element, GST_MESSAGE_WARNING, GST_RESOURCE_ERROR, code, g_strdup(message_of(text).c_str()),
-                           nullptr, where.file, where.function, static_cast<gint>(where.line));
-}
-
 void warn_of_idle_properties(GstElement* element, std::initializer_list<const char*> names) {
   std::string set;
   for (const char* name : names) {
@@ -98,8 +107,9 @@ void warn_of_idle_properties(GstElement* element, std::initializer_list<const ch
     g_value_unset(&value);
   }
   if (set.empty()) return;
-  post_warning(element, set + " has no effect without socket-path: set socket-path as well, or leave it out",
-               GST_RESOURCE_ERROR_SETTINGS);
+  post_warning(element, FiguredError(Error(ErrorCode::invalid, set + " has no effect without socket-path",
+                                           "set socket-path as well, or leave it out"),
+                                     {{"properties", set}}));
 }
 
 }  // namespace gpumap::gst

@@ -160,6 +160,15 @@ bool mend_preroll(GstElement* element) {
 
 }  // namespace
 
+bool is_sending_event(GstElement* element) {
+  return any_around(element, [](GstElement* at) {
+    if (!GST_IS_BIN(at) || GST_STATE_PENDING(at) != GST_STATE_VOID_PENDING) return false;
+    if (GST_STATE_TRYLOCK(at) == FALSE) return true;
+    GST_STATE_UNLOCK(at);
+    return false;
+  });
+}
+
 bool is_sent_to_both(GstEvent* event, GstElement* one, GstElement* other) {
   if (GST_MINI_OBJECT_REFCOUNT_VALUE(event) == 1) return false;
   return any_around(one, [other](GstElement* at) {

@@ -27,6 +27,9 @@ namespace gpumap::gst {
 [[nodiscard]] GstClockTime coming_base_time(GstElement* element);
 /// Whether the pipeline around the element is in PAUSED or PLAYING and is to play, so that the element was added later.
 [[nodiscard]] bool joins_playing(GstElement* element);
+/// Whether another thread has the state lock of a bin around the element, which changes no state: it is within
+/// gst_element_send_event(), as a rule. Does not wait.
+[[nodiscard]] bool is_sending_event(GstElement* element);
 /// The bin around all bins, which is its pipeline; transfer full.
 [[nodiscard]] GstElement* top_level(GstElement* element);
 /// The element's path for messages; empty for null. Takes `element`. It takes locks of objects, whose holders may wait

@@ -86,6 +86,13 @@ KernelSettings settings_of(gpointer kernel) {
   return settings;
 }
 
+ThreadSettings thread_settings_of(gpointer kernel) {
+  GST_OBJECT_LOCK(kernel);
+  ThreadSettings settings = state_of(kernel).threads;
+  GST_OBJECT_UNLOCK(kernel);
+  return settings;
+}
+
 }  // namespace gpumap::gst
 
 namespace {
@@ -101,9 +108,13 @@ gboolean start(GstBaseTransform* trans) {
   state.dropped = state.dropped_by_kernel = 0;
   try {
     const std::string unknown = state.parameters.unknown_children(GST_ELEMENT_CAST(trans));
-    if (!unknown.empty()) gpumap::gst::post_warning(GST_ELEMENT_CAST(trans), unknown, GST_RESOURCE_ERROR_SETTINGS);
+    if (!unknown.empty()) {
+      gpumap::gst::post_warning(GST_ELEMENT_CAST(trans), gpumap::Error(gpumap::ErrorCode::invalid, unknown));
+    }
     auto settings = gpumap::gst::settings_of(trans);
     settings.params = state.parameters.over(settings.params);
+    state.schedule = gpumap::gst::try_schedule(GST_ELEMENT_CAST(trans), gpumap::gst::thread_settings_of(trans));
+    const gpumap::StartedWith started(state.schedule);
     gpumap::gst::set_runner(trans, std::make_shared<KernelRunner>(settings));
   } catch (const std::exception& error) {
     gpumap::gst::post_error_once(GST_ELEMENT_CAST(trans), error);

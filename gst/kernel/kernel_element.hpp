@@ -11,6 +11,7 @@
 #include "gst/kernel/parameter.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"
+#include "gst/thread_properties.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
 
@@ -18,6 +19,8 @@ namespace gpumap::gst {
 
 struct KernelState {
   KernelSettings settings;                  ///< under the object lock; count from the next start on, but for `params`
+  ThreadSettings threads;                   ///< likewise
+  ThreadSchedule schedule;                  ///< of threads that this element starts; since its start
   std::atomic<bool> params_changed{false};  ///< since the last frame; set behind the change
   std::shared_ptr<KernelRunner> runner;     ///< under the object lock; used by the streaming thread
   std::unique_ptr<Watchdog> watchdog;       ///< of the runner
@@ -47,6 +50,7 @@ struct GstGpumapKernel {
 void set_runner(GstBaseTransform* kernel, std::shared_ptr<KernelRunner> runner);
 /// From any thread.
 [[nodiscard]] KernelSettings settings_of(gpointer kernel);
+[[nodiscard]] ThreadSettings thread_settings_of(gpointer kernel);
 [[nodiscard]] inline GstBaseTransformClass* kernel_parent_class() {
   return GST_BASE_TRANSFORM_CLASS(g_type_class_peek(GST_TYPE_BASE_TRANSFORM));
 }

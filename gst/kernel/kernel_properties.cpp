@@ -79,7 +79,7 @@ GstStructure* stats(GObject* kernel) {
 std::vector<Property> kernel_properties() {
   using Settings = KernelSettings;
   const PropertiesOf<Settings> of([](GObject* kernel) -> Settings& { return state_of(kernel).settings; });
-  return {
+  std::vector<Property> table{
       then(of.text("kernel",
                    "Built-in kernel that runs, unless location is set: " + names_of_builtins() + ". convert " +
                        formats_of_convert(),
@@ -142,6 +142,10 @@ std::vector<Property> kernel_properties() {
                  "of frames that gpumapsink follows (stamps=true)",
                  stats),
   };
+  add_thread_properties(
+      table, [](GObject* kernel) -> ThreadSettings& { return state_of(kernel).threads; },
+      "the threads that wait for CUDA elements and for a resident kernel");
+  return table;
 }
 
 }  // namespace gpumap::gst

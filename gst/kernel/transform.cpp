@@ -148,6 +148,7 @@ void tell_dropped(GstBaseTransform* trans, GstBuffer* in) {
 }
 
 GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
+  const StartedWith started(state_of(trans).schedule);
   *out = nullptr;
   GstBuffer* in = trans->queued_buf;
   trans->queued_buf = nullptr;

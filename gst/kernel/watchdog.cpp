@@ -6,7 +6,7 @@
 #include <mutex>
 #include <utility>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gst/gst_error.hpp"
 
 namespace gpumap::gst {
@@ -33,11 +33,13 @@ struct Watchdog::Watched {
     }
     // Without the lock: who hears of it may stop the element at once.
     endless->cancel(true);
-    post_error(teller,
-               Error(ErrorCode::device_lost,
-                     fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
-                                 "long, raise timeout",
-                                 endless->name(), timeout_ms)));
+    post_error(
+        teller,
+        FiguredError(Error(ErrorCode::device_lost,
+                           fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
+                                       "long, raise timeout",
+                                       endless->name(), timeout_ms)),
+                     {{"kernel", endless->name()}, {"timeout-ms", timeout_ms}}));
     gst_object_unref(teller);
   }
 

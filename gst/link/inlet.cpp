@@ -11,10 +11,11 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
 #include "gpumap/start_thread.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -51,22 +52,24 @@ GstClockTime gst_time(std::int64_t time) {
 
 /// Why no connection to `path`, which has no server, can succeed until a person changes what is there. Empty: it may
 /// succeed.
-std::string obstacle_at(const std::string& path) {
+std::optional<FiguredError> obstacle_at(const std::string& path) {
   struct stat found {};
   if (stat(path.c_str(), &found) == 0) {
     if (!S_ISSOCK(found.st_mode)) {
-      return fmt::format(
-          "gpumapsrc waits at socket-path {}, which is there and is no socket: choose the path that the "
-          "gpumapsink has",
-          printable(path));
+      return FiguredError(
+          Error(ErrorCode::open_read,
+                fmt::format("gpumapsrc waits at socket-path {}, which is there and is no socket", printable(path)),
+                "choose the path that the gpumapsink has"),
+          {{"socket-path", path}});
     }
     if (faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0) return {};
   }
   if (errno != EACCES) return {};
-  return fmt::format(
-      "gpumapsrc waits at socket-path {}, to which user {} has no right: run both as one user, or see "
-      "socket-mode and allowed-users of the gpumapsink, and the folder's mode",
-      printable(path), geteuid());
+  return FiguredError(
+      Error(ErrorCode::open_read,
+            fmt::format("gpumapsrc waits at socket-path {}, to which user {} has no right", printable(path), geteuid()),
+            "run both as one user, or see socket-mode and allowed-users of the gpumapsink, and the folder's mode"),
+      {{"socket-path", path}, {"user", std::uint64_t{geteuid()}}});
 }
 
 /// A client's name for the link.
@@ -162,7 +165,8 @@ Inlet::Inlet(GstElement* src, std::shared_ptr<Channel> channel, InletSettings se
   channel_->set_far_sink(far_);
   channel_->set_log(nullptr);
   try {
-    thread_ = start_thread("gpumap-inlet", "what a producer shows", [this] { run(); });
+    thread_ = start_thread(
+        "gpumap-inlet", "what a producer shows", [this] { run(); }, settings_.schedule);
   } catch (...) {
     channel_->set_far_sink(nullptr);
     throw;
@@ -253,11 +257,14 @@ void Inlet::refuse(GstEventType type, const std::string& field) const {
 
 void Inlet::tell_of_refused_names() {
   if (!names_.tells_of_refusal()) return;
-  post_warning(src_,
-               fmt::format("fields and metas of the gpumapsink at socket-path {} whose names are new here are left "
-                           "out from now on: such names may take {} KiB, for GLib keeps each for ever; use fewer "
-                           "names in what changes",
-                           printable(settings_.path), NewNames::most_of_peer >> 10U));
+  post_warning(
+      src_, FiguredError(
+                Error(ErrorCode::no_memory,
+                      fmt::format("fields and metas of the gpumapsink at socket-path {} whose names are new here are "
+                                  "left out from now on: such names may take {} KiB, for GLib keeps each for ever",
+                                  printable(settings_.path), NewNames::most_of_peer >> 10U),
+                      "use fewer names in what changes"),
+                {{"socket-path", settings_.path}, {"most-bytes", NewNames::most_of_peer}}));
 }
 
 void Inlet::read(std::span<const std::byte> text) {
@@ -423,10 +430,11 @@ void Inlet::lose(const std::string& why) {
   if (stopping_ || ended_) return;
   // A src that has enough, or stops, has lost nothing.
   if (settings_.on_lost == OnLost::error && !channel_->src_has_enough() && !is_stopping(src_)) {
-    post_error(src_,
-               Error(ErrorCode::io, fmt::format("the gpumapsink at socket-path {} went without EOS ({}): see why, "
-                                                "or set on-lost=wait to wait for the next one, eos to end",
-                                                printable(settings_.path), printable(why))));
+    post_error(src_, FiguredError(Error(ErrorCode::open_read,
+                                        fmt::format("the gpumapsink at socket-path {} went without EOS ({})",
+                                                    printable(settings_.path), printable(why)),
+                                        "see why, or set on-lost=wait to wait for the next one, eos to end"),
+                                  {{"socket-path", settings_.path}, {"why", why}}));
   }
   push(gst_event_new_eos());
 }
@@ -436,23 +444,18 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
   if (options.patience > patience_for_server && !std::exchange(told_wait_, true)) {
     LinkConsumerOptions first = options;
     first.patience = patience_for_server;
-    std::string why;
+    std::optional<FiguredError> waits;
     try {
       return LinkConsumer::connect(std::move(first));
     } catch (const Error& error) {
       const bool refused = told_full_ && settings_.on_lost == OnLost::error;
       if (error.code() != ErrorCode::io || stopping_ || refused) throw;
-      why = error.cause();
+      waits.emplace(Error(ErrorCode::not_found, "gpumapsrc waits: " + error.cause(),
+                          "start a gpumapsink with this socket-path, or see what became of its process", error.where()),
+                    Figures{{"socket-path", settings_.path}});
     }
-    const std::string obstacle = obstacle_at(settings_.path);
-    if (!told_full_) {
-      post_warning(src_,
-                   !obstacle.empty() ? obstacle
-                                     : fmt::format("gpumapsrc waits: {}: start a gpumapsink with this socket-path, or "
-                                                   "see what became of its process",
-                                                   why),
-                   GST_RESOURCE_ERROR_NOT_FOUND);
-    }
+    const auto obstacle = obstacle_at(settings_.path);
+    if (!told_full_) post_warning(src_, obstacle ? *obstacle : *waits);
   }
   return LinkConsumer::connect(std::move(options));
 }
@@ -476,12 +479,15 @@ void Inlet::run() {
       options.cancel = &stopping_;
       options.on_full = [this](const std::string& why) {
         if (std::exchange(told_full_, true)) return;
+        const auto no_place = [&](const char* what) {
+          return FiguredError(
+              Error(ErrorCode::io, fmt::format("{} at socket-path {}: {}", what, printable(settings_.path), why)),
+              {{"socket-path", settings_.path}, {"most-clients", max_link_clients}});
+        };
         if (settings_.on_lost == OnLost::error) {
-          throw Error(ErrorCode::io, fmt::format("no place at socket-path {}: {}", printable(settings_.path), why));
+          throw no_place("no place");
         }
-        post_warning(src_,
-                     fmt::format("gpumapsrc waits for a place at socket-path {}: {}", printable(settings_.path), why),
-                     GST_RESOURCE_ERROR_BUSY);
+        post_warning(src_, no_place("gpumapsrc waits for a place"), GST_RESOURCE_ERROR_BUSY);
       };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);

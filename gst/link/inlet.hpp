@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
 #include "gst/link/new_names.hpp"
@@ -32,6 +33,7 @@ struct InletSettings {
   LinkLeak leak = LinkLeak::no;
   guint busy_poll_us = 0;
   std::vector<uid_t> allowed_users{};  ///< LinkConsumerOptions::allowed_users
+  ThreadSchedule schedule{};           ///< of the link's threads
 };
 
 /// Takes a gpumapsink's place before a gpumapsrc that connects to a socket: puts the frames and events of another

@@ -87,7 +87,8 @@ Outlet::Outlet(GstElement* sink, std::shared_ptr<Channel> channel, OutletSetting
   channel_->set_src_spin(std::chrono::microseconds(settings_.busy_poll_us));
   open_door();
   try {
-    thread_ = start_thread("gpumap-outlet", "what clients are shown", [this] { run(); });
+    thread_ = start_thread(
+        "gpumap-outlet", "what clients are shown", [this] { run(); }, settings_.schedule);
   } catch (...) {
     close_door();
     throw;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "gpumap/link.hpp"
+#include "gpumap/thread_schedule.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/event_text.hpp"
 #include "gst/link/upstream_requests.hpp"
@@ -31,6 +32,7 @@ struct OutletSettings {
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
   std::chrono::nanoseconds stall_limit{0};              ///< LinkServerOptions::stall_limit
   std::vector<uid_t> allowed_users{};                   ///< LinkServerOptions::allowed_users
+  ThreadSchedule schedule{};                            ///< of the link's threads
 };
 
 /// Takes a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the channel, in

@@ -173,20 +173,18 @@ void warn(GstElement* element, const Recording& recording) {
   if (layout.cut_bytes != 0) {
     gpumap::gst::post_warning(
         element,
-        fmt::format("{} ends within a sample: {} bytes behind sample {} of {} bytes each are left out; see whether "
-                    "core:datatype, core:num_channels and core:trailing_bytes are right",
-                    recording.data_path, layout.cut_bytes, layout.samples, recording.metadata.frame_bytes()),
-        GST_RESOURCE_ERROR_READ);
+        Error(ErrorCode::open_read,
+              fmt::format("{} ends within a sample: {} bytes behind sample {} of {} bytes each are left out",
+                          recording.data_path, layout.cut_bytes, layout.samples, recording.metadata.frame_bytes()),
+              "see whether core:datatype, core:num_channels and core:trailing_bytes are right"));
   }
   if (layout.late_capture) {
     gpumap::gst::post_warning(
-        element,
-        fmt::format(
-            "capture {} begins at sample {}, and {} ends before sample {}: it is cut off, or the metadata is of "
-            "another recording",
-            *layout.late_capture, recording.metadata.captures[*layout.late_capture].sample_start, recording.data_path,
-            recording.metadata.offset + layout.samples),
-        GST_RESOURCE_ERROR_READ);
+        element, Error(ErrorCode::open_read,
+                       fmt::format("capture {} begins at sample {}, and {} ends before sample {}", *layout.late_capture,
+                                   recording.metadata.captures[*layout.late_capture].sample_start, recording.data_path,
+                                   recording.metadata.offset + layout.samples),
+                       "it is cut off, or the metadata is of another recording"));
   }
   if (const double rate = recording.metadata.sample_rate; rate != std::round(rate)) {
     GST_ELEMENT_INFO(element, STREAM, FORMAT,
@@ -412,10 +410,10 @@ GstFlowReturn read_block(GstBaseSrc* base, Recording& recording, std::uint64_t b
   if (got < count * frame) {
     count = got / frame;
     recording.samples = recording.position + count;
-    gpumap::gst::post_warning(GST_ELEMENT_CAST(base),
-                              fmt::format("{} has become shorter while it was read: it ends at sample {}",
-                                          recording.data_path, recording.metadata.offset + recording.samples),
-                              GST_RESOURCE_ERROR_READ);
+    gpumap::gst::post_warning(
+        GST_ELEMENT_CAST(base),
+        Error(ErrorCode::open_read, fmt::format("{} has become shorter while it was read: it ends at sample {}",
+                                                recording.data_path, recording.metadata.offset + recording.samples)));
     if (count == 0) return GST_FLOW_EOS;
   }
   gst_buffer_set_size(buffer.get(), static_cast<gssize>(count * frame));

@@ -7,9 +7,10 @@
 #include <chrono>
 #include <utility>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
+#include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"
 
@@ -32,6 +33,9 @@ constexpr int starved_slices = 10;
 constexpr int stalled_slices = 50;
 // After this time with a full ring and no gpumapsrc, the element warns.
 constexpr int lonely_slices = 150;
+// An event that the application sends to the pipeline takes no time, unless a source waits for the thread that waits
+// here, as GstBaseSrc does at EOS.
+constexpr int event_slices = 10;
 
 /// Where the ways of the frames go; null: they are not followed. What an application asks for begins with its start; a
 /// tracer follows the channel from beginning to end.
@@ -60,9 +64,10 @@ void SinkCore::start(GstElement* sink, const SinkSettings& settings, const std::
   open(settings);
   std::string holder;
   if (!channel->attach_sink(sink, holder)) {
-    throw Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({}): give each pair of "
-                                                "gpumapsink and gpumapsrc a channel name of its own",
-                                                settings.channel, holder));
+    throw FiguredError(
+        Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsink already ({})", settings.channel, holder),
+              "give each pair of gpumapsink and gpumapsrc a channel name of its own"),
+        {{"channel", settings.channel}, {"holder", holder}});
   }
   try {
     join(sink, settings, channel);
@@ -77,7 +82,7 @@ void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::s
   std::shared_ptr<LatencyLog> log = log_of(settings);
   channel->set_log(log);
   if (settings.latency_interval_ms != 0) reports_ = report_latency(sink, log, settings.latency_interval_ms);
-  copier_.start(settings.copy_threads);
+  copier_.start(settings.copy_threads, try_schedule(sink, settings.threads));
   const std::lock_guard lock(mutex_);
   session_ = std::make_shared<const Session>(Session{settings, device_, channel, log});
   stamping_ = log != nullptr;
@@ -186,7 +191,8 @@ bool SinkCore::waits_for_itself(const Ring& ring, int slices) {
 std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, ChannelRing& channel_ring, WriteLease& lease,
                                                   const std::function<bool()>& stopped, Patience patience, int own) {
   const auto slot_wait = patience == Patience::waits ? wait_slice : 0ms;
-  int quiet = 0;  // slices since another thread rendered a frame, which waits for the clock and gives its slot back
+  int sending = 0;  // slices in a row in which the application sent an event
+  int quiet = 0;    // slices since another thread rendered a frame, which waits for the clock and gives its slot back
   for (int slice = 1;; ++slice) {
     const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     const bool drops_oldest = session.settings.when_full == WhenFull::drop_oldest;
@@ -201,9 +207,18 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
     }
     quiet = rendering_ > own ? 0 : quiet + 1;
     if (waits_for_itself(channel_ring.ring(), quiet)) return RingStatus::full;
+    if (slice > lonely_slices) sending = is_kept_from_ending(session) ? sending + 1 : 0;
+    if (sending == event_slices) session.channel->end_unmet();
     if (slice == lonely_slices) tell_who_stalls();
     if (slice == lonely_slices) tell_if_alone(fmt::format("all {} slots are full, and ", channel_ring.ring().slots()));
   }
+}
+
+bool SinkCore::is_kept_from_ending(const Session& session) {
+  if (!session.settings.socket_path.empty()) return false;
+  const Ptr<GstElement> src(session.channel->src());
+  const Ptr<GstElement> sink(session.channel->sink());
+  return !src && sink && is_sending_event(sink.get());
 }
 
 bool SinkCore::end_stall(const Session& session) {
@@ -220,11 +235,13 @@ void SinkCore::tell_if_alone(const std::string& why) {
   const Ptr<GstElement> src(session->channel->src());
   const Ptr<GstElement> sink(session->channel->sink());
   if (src || !sink || lonely_told_.exchange(true)) return;
+  const std::string& channel = session->channel->name();
   post_warning(sink.get(),
-               fmt::format("{}no gpumapsrc is there to take a frame from channel \"{}\"; {}: start one in this process "
-                           "with the same channel, or set leaky=oldest",
-                           why, printable(session->channel->name()), ends_here(End::src)),
-               GST_RESOURCE_ERROR_NOT_FOUND);
+               FiguredError(Error(ErrorCode::not_found,
+                                  fmt::format("{}no gpumapsrc is there to take a frame from channel \"{}\"; {}", why,
+                                              printable(channel), ends_here(End::src)),
+                                  "start one in this process with the same channel, or set leaky=oldest"),
+                            {{"channel", channel}, {"slots", session->settings.slots}}));
 }
 
 void SinkCore::tell_who_stalls() {
@@ -237,10 +254,16 @@ void SinkCore::tell_who_stalls() {
   }
   const Ptr<GstElement> sink(session->channel->sink());
   if (!sink) return;
-  post_warning(sink.get(),
-               fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
-                           printable(session->settings.socket_path), who),
-               GST_RESOURCE_ERROR_BUSY);
+  const SinkSettings& settings = session->settings;
+  post_warning(
+      sink.get(),
+      FiguredError(Error(ErrorCode::io, fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
+                                                    printable(settings.socket_path), who)),
+                   {{"socket-path", settings.socket_path},
+                    {"slots", settings.slots},
+                    {"waited-ms", std::uint64_t{lonely_slices} * wait_slice.count()},
+                    {"stall-limit", settings.stall_limit_ms}}),
+      GST_RESOURCE_ERROR_BUSY);
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,

@@ -22,6 +22,7 @@
 #include "gst/link/upstream_requests.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/sink/upstream.hpp"
+#include "gst/thread_properties.hpp"
 
 namespace gpumap::gst {
 
@@ -41,6 +42,7 @@ struct SinkSettings {
   WhenFull when_full = WhenFull::block;
   std::uint32_t busy_poll_us = 0;
   std::uint32_t copy_threads = 0;         ///< 0: as many as pay
+  ThreadSettings threads;                 ///< of those that copy, and of the link's
   std::optional<Transport> transport;     ///< empty: bar, or pinned where the window has no room
   bool stamps = false;                    ///< follow every frame's way, see gpumap/latency.hpp
   std::uint32_t latency_interval_ms = 0;  ///< post what became of them this often; 0: never
@@ -176,6 +178,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Nobody has had a slot since the first of these calls behind the last slot, of a sink that plays. True: one came
   /// free, for who kept it lost it.
   [[nodiscard]] bool end_stall(const Session& session);
+  /// No src is there to take a frame, and an event of the application, as a rule EOS, waits for upstream.
+  [[nodiscard]] static bool is_kept_from_ending(const Session& session);
   /// The slots that it lacks are its own upstream's: after so many slices of waiting in a row.
   [[nodiscard]] static bool waits_for_itself(const Ring& ring, int slices);
   void give_host_memory(const SinkSettings& settings);

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/ptr.hpp"
 #include "gst/sink/core.hpp"
@@ -22,9 +22,9 @@ using namespace std::chrono_literals;
 
 namespace {
 
-void warn(const Channel& channel, const std::string& text) {
+void warn(const Channel& channel, const Error& warning) {
   const Ptr<GstElement> sink(channel.sink());
-  if (sink) post_warning(sink.get(), text);
+  if (sink) post_warning(sink.get(), warning);
 }
 
 }  // namespace
@@ -61,7 +61,10 @@ void SinkCore::provision(std::size_t bytes, Renewal renewal) {
   std::shared_ptr<Ring> ring =
       present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
   if (!ring) return;
-  if (!ring->fallback_reason().empty()) warn(*session->channel, ring->fallback_reason());
+  if (!ring->fallback_reason().empty()) {
+    warn(*session->channel, FiguredError(Error(ErrorCode::no_memory, ring->fallback_reason()),
+                                         {{"slots", ring->slots()}, {"slot-bytes", ring->slot_stride()}}));
+  }
   const std::scoped_lock lock(order_, mutex_);
   // Making it took time: after a stop in between, the next start must find neither ring nor frames of this one.
   if (flushing_ || session_ != session) return;
@@ -97,9 +100,10 @@ std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ri
     if (error.code() != ErrorCode::no_memory) throw;
     slots_limit_ = ring.slots();
     warn(*session.channel,
-         fmt::format("there is no memory for {} slots instead of {}, because downstream keeps so many: "
-                     "where it keeps them all, no frame comes until it gives one back: {}",
-                     options.slots, ring.slots(), error.what()));
+         within(fmt::format("there is no memory for {} slots instead of {}, because downstream keeps so many: where it "
+                            "keeps them all, no frame comes until it gives one back",
+                            options.slots, ring.slots()),
+                error, {{"present-slots", ring.slots()}}));
     return nullptr;
   }
 }

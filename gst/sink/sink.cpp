@@ -345,7 +345,8 @@ void start(GstElement* element, SinkState& state) {
         element, state.core->channel(),
         gpumap::gst::OutletSettings{std::move(address), settings.wait_for_connection, settings.upstream_events,
                                     settings.busy_poll_us, &state.core->dropped(),
-                                    std::chrono::milliseconds(settings.stall_limit_ms), std::move(users)},
+                                    std::chrono::milliseconds(settings.stall_limit_ms), std::move(users),
+                                    settings.threads.schedule()},
         state.clients);
   } catch (...) {
     state.core->stop(false);
@@ -363,8 +364,10 @@ void watch_for_frame(GstElement* element, SinkState& state) {
     if (!waits) return;
     gpumap::gst::post_warning(
         sink,
-        "no frame has reached gpumapsink in the 5 s since it was added to a pipeline that plays, which stays in PAUSED "
-        "until one does: link what feeds it, or set async=false on it and on the sinks behind its gpumapsrc");
+        gpumap::Error(gpumap::ErrorCode::not_found,
+                      "no frame has reached gpumapsink in the 5 s since it was added to a pipeline that plays, which "
+                      "stays in PAUSED until one does",
+                      "link what feeds it, or set async=false on it and on the sinks behind its gpumapsrc"));
   });
 }
 

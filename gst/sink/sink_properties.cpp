@@ -33,9 +33,10 @@ SinkSettings sink_settings(GstElement* sink) {
   return settings;
 }
 
-std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of) {
+std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of, PropertiesOf<ThreadSettings>::Find threads,
+                                      const std::string& which_threads) {
   using Settings = SinkSettings;
-  return {
+  std::vector<Property> table{
       of.text("device", "GPU: auto, an index, a UUID or a PCI address (see gpumap-info)", &Settings::device),
       of.number("slots", "Frames that the ring holds", &Settings::slots, min_slots, max_slots),
       of.number("slot-size", "Bytes of a slot (0: from the caps, or from the frames)", &Settings::slot_bytes, 0,
@@ -60,12 +61,16 @@ std::vector<Property> slot_properties(const PropertiesOf<SinkSettings>& of) {
                 "sets stamps",
                 &Settings::latency_interval_ms, 0, 3600000),
   };
+  add_thread_properties(table, threads, which_threads);
+  return table;
 }
 
 std::vector<Property> sink_properties() {
   using Settings = SinkSettings;
   const PropertiesOf<Settings> of([](GObject* sink) -> Settings& { return sink_state(sink).settings; });
-  std::vector<Property> table = slot_properties(of);
+  std::vector<Property> table = slot_properties(
+      of, [](GObject* sink) -> ThreadSettings& { return sink_state(sink).settings.threads; },
+      "the threads that copy frames and, with socket-path, of the link's");
   const std::vector<Property> own{
       of.text("channel", "Name under which this sink and one gpumapsrc meet", &Settings::channel),
       of.choice("leaky", "What to do with a frame when the ring is full", &Settings::when_full, leaky_type()),

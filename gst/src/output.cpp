@@ -8,7 +8,7 @@
 #include <memory>
 #include <utility>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
@@ -231,9 +231,9 @@ GstMemory* copy_of(const ReadLease& lease, gsize bytes) {
   Ptr<GstMemory> memory(gst_allocator_alloc(nullptr, bytes, nullptr));
   GstMapInfo map;
   if (!memory || gst_memory_map(memory.get(), &map, GST_MAP_WRITE) == 0) {
-    throw Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes: free some, or set slots to "
-                                                  "more than downstream keeps",
-                                                  bytes));
+    throw FiguredError(Error(ErrorCode::no_memory, fmt::format("no host memory for a copy of {} bytes", bytes),
+                             "free some, or set slots to more than downstream keeps"),
+                       {{"asked-bytes", bytes}});
   }
   const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
   const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory.get(), unmap);
@@ -285,12 +285,17 @@ void SrcOutput::tell_of_keeping(const Channel::Next& frame, bool more_slots) {
   const char* outcome = "while it does, it gets copies in host memory";
   if (more_slots)
     outcome = names_.is_elsewhere ? "no frame comes until it gives one back" : "the ring gets twice as many";
+  const auto kept = frame.loans->count();
+  const std::size_t bytes = frame.lease.ring()->mapping()->bytes();
   post_warning(
       element_,
-      fmt::format("what follows {} keeps {} of the {} slots ({}){}: {}; set slots on {} to more than it keeps{}",
-                  names_.elements.gives, frame.loans->count(), slots,
-                  format_bytes(frame.lease.ring()->mapping()->bytes()), names_.where, outcome, names_.elements.takes,
-                  more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : ""));
+      FiguredError(
+          Error(ErrorCode::no_memory,
+                fmt::format("what follows {} keeps {} of the {} slots ({}){}", names_.elements.gives, kept, slots,
+                            format_bytes(bytes), names_.where),
+                fmt::format("{}; set slots on {} to more than it keeps{}", outcome, names_.elements.takes,
+                            more_slots && names_.is_elsewhere ? ", or put gpumapkernel before what keeps them" : "")),
+          {{"kept-slots", kept}, {"slots", slots}, {"bytes", bytes}}));
 }
 
 GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {

@@ -89,7 +89,7 @@ SrcState& state_of(gpointer object) {
 std::vector<Property> src_properties() {
   using Settings = SrcSettings;
   const PropertiesOf<Settings> of([](GObject* src) -> Settings& { return state_of(src).settings; });
-  return {
+  std::vector<Property> table{
       of.text("channel", "Name of the gpumapsink's channel", &Settings::channel),
       of.number("timeout", "Milliseconds without a frame before an error is posted (0: wait for ever)",
                 &Settings::timeout_ms),
@@ -119,6 +119,10 @@ std::vector<Property> src_properties() {
           "frames that gpumapsink follows (stamps=true)",
           [](GObject* src) { return state_of(src).stream.stats(); }),
   };
+  gpumap::gst::add_thread_properties(
+      table, [](GObject* src) -> gpumap::gst::ThreadSettings& { return state_of(src).settings.threads; },
+      "the streaming thread and, with socket-path, of the link's");
+  return table;
 }
 
 gboolean activate_mode(GstPad* /*pad*/, GstObject* parent, GstPadMode mode, gboolean active) {
@@ -156,7 +160,17 @@ gboolean send_event(GstElement* element, GstEvent* event) {
   return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->send_event(element, event);
 }
 
+gboolean post_message(GstElement* element, GstMessage* message) {
+  GstStreamStatusType status{};
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_STREAM_STATUS) {
+    gst_message_parse_stream_status(message, &status, nullptr);
+    if (status == GST_STREAM_STATUS_TYPE_LEAVE) state_of(element).stream.leave_thread();
+  }
+  return GST_ELEMENT_CLASS(gst_gpumap_src_parent_class)->post_message(element, message);
+}
+
 void start(GstElement* element, SrcState& state, const SrcSettings& settings) {
+  const gpumap::ThreadSchedule schedule = gpumap::gst::try_schedule(element, settings.threads);
   state.stream.start(settings);
   if (settings.socket_path.empty()) {
     gpumap::gst::warn_of_idle_properties(element, {"allowed-users", "on-lost", "leaky"});
@@ -168,7 +182,7 @@ void start(GstElement* element, SrcState& state, const SrcSettings& settings) {
     state.inlet = std::make_unique<gpumap::gst::Inlet>(
         element, gpumap::gst::Channel::open(settings.channel),
         gpumap::gst::InletSettings{settings.socket_path, settings.on_lost, settings.leak, settings.busy_poll_us,
-                                   gpumap::gst::users_of(settings.allowed_users)});
+                                   gpumap::gst::users_of(settings.allowed_users), schedule});
   } catch (...) {
     state.stream.stop();
     throw;
@@ -229,6 +243,7 @@ static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;
   GST_ELEMENT_CLASS(klass)->send_event = send_event;
+  GST_ELEMENT_CLASS(klass)->post_message = post_message;
 
   gpumap::gst::install_properties(object_class, src_properties());
 

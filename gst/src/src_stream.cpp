@@ -6,7 +6,7 @@
 #include <chrono>
 #include <utility>
 
-#include "gpumap/error.hpp"
+#include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
@@ -71,16 +71,17 @@ void SrcStream::start(const SrcSettings& settings) {
   std::string holder;
   if (!channel->attach_src(
           element_, pad_, [this](GstEvent* event) { on_event(event); }, holder)) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("channel \"{}\" has a gpumapsrc already ({}): put a tee after that one, "
-                            "or give each pair a channel name of its own",
-                            settings.channel, holder));
+    throw FiguredError(
+        Error(ErrorCode::invalid, fmt::format("channel \"{}\" has a gpumapsrc already ({})", settings.channel, holder),
+              "put a tee after that one, or give each pair a channel name of its own"),
+        {{"channel", settings.channel}, {"holder", holder}});
   }
   channel->set_src_spin(std::chrono::microseconds(settings.busy_poll_us));
   withdraw();  // it may have been renamed, or moved, since READY
   announced_ = channel;
   announced_->announce_src_pad(pad_);
   settings_ = settings;
+  schedule_ = settings.threads.schedule();
   live_ = settings.is_live;
   started_ = false;
   ended_ = false;
@@ -172,10 +173,11 @@ void SrcStream::tell_if_alone() {
   if (!channel || channel->slots() > 0 || frames_ > 0) return;
   if (const Ptr<GstElement> sink{channel->sink()}) return;
   post_warning(element_,
-               fmt::format("gpumapsrc waits: no gpumapsink has channel \"{}\"; {}: start one in this process with the "
-                           "same channel, or give both the same socket-path",
-                           printable(channel->name()), ends_here(End::sink)),
-               GST_RESOURCE_ERROR_NOT_FOUND);
+               FiguredError(Error(ErrorCode::not_found,
+                                  fmt::format("gpumapsrc waits: no gpumapsink has channel \"{}\"; {}",
+                                              printable(channel->name()), ends_here(End::sink)),
+                                  "start one in this process with the same channel, or give both the same socket-path"),
+                            {{"channel", channel->name()}}));
 }
 
 bool SrcStream::send_downstream(GstEvent* event) {
@@ -259,20 +261,21 @@ bool SrcStream::ask_far(GstQuery* query) {
 
 void SrcStream::time_out() const {
   if (!settings_.socket_path.empty()) {
-    throw Error(ErrorCode::io, fmt::format("no frame from socket-path {} for {} ms: start a gpumapsink with the same "
-                                           "socket-path, see what feeds it, or raise timeout",
-                                           printable(settings_.socket_path), settings_.timeout_ms));
+    throw FiguredError(Error(ErrorCode::open_read,
+                             fmt::format("no frame from socket-path {} for {} ms", printable(settings_.socket_path),
+                                         settings_.timeout_ms),
+                             "start a gpumapsink with the same socket-path, see what feeds it, or raise timeout"),
+                       {{"socket-path", settings_.socket_path}, {"timeout-ms", settings_.timeout_ms}});
   }
   GstElement* sink = channel_->sink();
   const bool alone = sink == nullptr;
   gst_clear_object(&sink);
-  throw Error(alone ? ErrorCode::not_found : ErrorCode::io,
-              alone ? fmt::format("no gpumapsink on channel \"{}\" for {} ms: start one in this process with the same "
-                                  "channel, or raise timeout",
-                                  channel_->name(), settings_.timeout_ms)
-                    : fmt::format("no frame on channel \"{}\" for {} ms: see what feeds its gpumapsink, or raise "
-                                  "timeout",
-                                  channel_->name(), settings_.timeout_ms));
+  throw FiguredError(Error(alone ? ErrorCode::not_found : ErrorCode::open_read,
+                           fmt::format("no {} on channel \"{}\" for {} ms", alone ? "gpumapsink" : "frame",
+                                       channel_->name(), settings_.timeout_ms),
+                           alone ? "start one in this process with the same channel, or raise timeout"
+                                 : "see what feeds its gpumapsink, or raise timeout"),
+                     {{"channel", channel_->name()}, {"timeout-ms", settings_.timeout_ms}});
 }
 
 void SrcStream::refuse() {
@@ -379,6 +382,17 @@ bool SrcStream::wants_frames() {
   return is_changing_state(element_);
 }
 
+/// Behind the first frame that plays: when the last sink has its frame, GStreamer may start a thread for its pool from
+/// this one, which would have its CPUs for good.
+void SrcStream::schedule_thread() {
+  if (frames_ == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!playing_) return;
+  }
+  scheduled_ = std::make_unique<Scheduled>(schedule_);
+}
+
 void SrcStream::step() {
   if (!wait_while_paused() || end_asked()) {
     gst_pad_pause_task(pad_);
@@ -392,6 +406,7 @@ void SrcStream::step() {
     return;
   }
   push_sent();
+  if (!scheduled_ && schedule_.changes()) schedule_thread();
   try {
     const bool limited = settings_.timeout_ms != 0 && wants_frames();
     const Deadline deadline = limited ? Clock::now() + std::chrono::milliseconds(settings_.timeout_ms) : no_deadline;

@@ -16,6 +16,7 @@
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
 #include "gst/src/time_shift.hpp"
+#include "gst/thread_properties.hpp"
 
 namespace gpumap::gst {
 
@@ -27,6 +28,7 @@ struct SrcSettings {
   LinkLeak leak = LinkLeak::no;
   guint timeout_ms = 0;  ///< 0: wait for ever
   guint busy_poll_us = 0;
+  ThreadSettings threads;  ///< of the streaming thread, and of the link's
   bool is_live = false;
   bool do_timestamp = false;
   gint num_buffers = -1;  ///< -1: no end
@@ -83,6 +85,8 @@ class SrcStream {
   }
   /// See SrcOutput::answer_context(). From any thread.
   [[nodiscard]] bool answer_context(GstQuery* query) { return output_.answer_context(query); }
+  /// The streaming thread, which GStreamer lends from a pool, goes back there.
+  void leave_thread() noexcept { scheduled_.reset(); }
   /// As it was set when this started.
   [[nodiscard]] bool is_live() const noexcept { return live_; }
 
@@ -92,6 +96,7 @@ class SrcStream {
  private:
   // The streaming thread.
   void step();
+  void schedule_thread();
   [[nodiscard]] bool wait_while_paused();
   [[nodiscard]] bool end_asked();
   void push_sent();
@@ -142,6 +147,8 @@ class SrcStream {
   SrcSettings settings_;
   SrcOutput output_;
   TimeShift shift_;
+  ThreadSchedule schedule_;
+  std::unique_ptr<Scheduled> scheduled_;   ///< of the streaming thread, which alone uses it
   bool started_ = false;                   ///< stream-start went out
   bool ended_ = false;                     ///< EOS came through the ring
   bool drops_ = false;                     ///< downstream has had enough, until the next stream or segment

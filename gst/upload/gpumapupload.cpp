@@ -216,6 +216,7 @@ gboolean sink_event(GstPad* pad, GstObject* parent, GstEvent* event) {
   GstGpumapUpload* self = self_of(parent);
   UploadState& state = *self->state;
   state.gather.see(event);
+  if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) g_object_notify(G_OBJECT(self), "stats");
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
       state.core->set_flushing(true);
@@ -338,7 +339,9 @@ GstStructure* stats(GObject* upload) {
 
 std::vector<Property> upload_properties() {
   const PropertiesOf<SinkSettings> of([](GObject* upload) -> SinkSettings& { return state_of(upload).settings; });
-  std::vector<Property> table = gpumap::gst::slot_properties(of);
+  std::vector<Property> table = gpumap::gst::slot_properties(
+      of, [](GObject* upload) -> gpumap::gst::ThreadSettings& { return state_of(upload).settings.threads; },
+      "the threads that copy frames");
   table.push_back(of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &SinkSettings::busy_poll_us,
                             0, 1000000));
   table.push_back(gpumap::gst::statistics(

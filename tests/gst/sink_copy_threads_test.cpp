@@ -1,16 +1,26 @@
 // SPDX-License-Identifier: MIT
-// Frames that are copied, by one thread and by several: content, odd sizes, many memories, flushes and stops meanwhile.
+// Frames that are copied, by one thread and by several: content, odd sizes, many memories, flushes and stops meanwhile;
+// the priority and the CPUs of those threads and the elements' others.
+#include <gmock/gmock.h>
 #include <gst/check/gstharness.h>
+#include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "gpumap/error.hpp"
 #include "gpumap/slot_copier.hpp"
-#include "pipeline.hpp"
+#include "gpumap/thread_schedule.hpp"
+#include "link_sides.hpp"
 #include "ring_helpers.hpp"
+#include "thread_names.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -189,6 +199,147 @@ TEST(SlotCopier, RefusesWhatPassesTheSlotsEnd) {
               "1000 bytes at offset 1 do not fit into a slot of 1000 bytes: make slots larger");
   }
   EXPECT_TRUE(std::equal(data.begin(), data.end(), lease.host()));
+}
+
+// ---- thread-priority and thread-cpus ----
+
+using gpumap::test::thread_states;
+using gpumap::test::ThreadState;
+
+std::string own_cpu() {
+  cpu_set_t cpus;
+  EXPECT_EQ(sched_getaffinity(0, sizeof cpus, &cpus), 0);
+  int last = -1;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &cpus)) last = cpu;
+  }
+  return std::to_string(last);
+}
+
+struct ThreadProperties : LinkSides {
+  /// As the threads of this process may have it.
+  const std::string priority = refused_to_threads({.priority = 4}).empty() ? "4" : "0";
+  const std::string cpu = own_cpu();
+  const std::string options = "thread-cpus=" + cpu + " thread-priority=" + priority;
+
+  [[nodiscard]] bool is_scheduled(const ThreadState& state) const {
+    return state.cpus == cpu && state.policy == (priority == "0" ? SCHED_OTHER : SCHED_FIFO) &&
+           std::to_string(state.priority) == priority;
+  }
+  /// There are threads of that name, and all have what the properties say. They set it themselves.
+  [[nodiscard]] bool have(const std::string& name) const {
+    return eventually([&] {
+      const auto states = thread_states(name);
+      return !states.empty() && std::ranges::all_of(states, [&](const ThreadState& one) { return is_scheduled(one); });
+    });
+  }
+};
+
+// GStreamer lends that thread from a pool, and takes it back for other elements.
+TEST_F(ThreadProperties, OfTheStreamingThreadUntilItGoesBack) {
+  Pipeline pipeline(
+      on_new_channel("fakesrc name=in sizetype=fixed sizemax=1001 ! gpumapsink $CHANNEL gpumapsrc name=src $CHANNEL " +
+                     options + " ! fakesink"));
+  const auto before = thread_states();
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    EXPECT_TRUE(have("src:src"));
+    for (const ThreadState& upstream : thread_states("in:src")) {
+      EXPECT_EQ(upstream.policy, SCHED_OTHER);
+      EXPECT_EQ(upstream.cpus, before.at(0).cpus);
+    }
+    pipeline.stop();
+    for (const ThreadState& left : thread_states()) {
+      EXPECT_NE(left.policy, SCHED_FIFO) << left.name;
+      EXPECT_TRUE(left.cpus != cpu || before.at(0).cpus == cpu) << left.name;
+    }
+    EXPECT_EQ(pipeline.wait(0ms), "timeout");
+    EXPECT_TRUE(pipeline.warnings().empty());
+  }
+}
+
+TEST_F(ThreadProperties, OfThreadsThatCopy) {
+  for (const char* line : {"gpumapsink $CHANNEL copy-threads=2 $OPTIONS gpumapsrc $CHANNEL ! fakesink",
+                           "gpumapupload copy-threads=2 $OPTIONS ! fakesink"}) {
+    std::string text = on_new_channel("fakesrc sizetype=fixed sizemax=3110400 ! " + std::string(line));
+    text.replace(text.find("$OPTIONS"), 8, options);
+    Pipeline pipeline(text);
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    EXPECT_TRUE(have("gpumap-copy")) << line;
+  }
+}
+
+TEST_F(ThreadProperties, OfThreadsOfALink) {
+  Pipeline producer(from_appsrc(options));
+  start(producer);
+  push_frame(producer, 1);
+  Pipeline consumer(to_appsink(options));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 2);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  for (const char* name : {"gpumap-outlet", "gpumap-server", "gpumap-inlet", "gpumap-connect", "src:src"}) {
+    EXPECT_TRUE(have(name)) << name;
+  }
+}
+
+/// Warnings of a pipeline that runs all the same, of the element `it`: code, text and a figure.
+std::vector<std::pair<gint, std::string>> warnings_of_run(const std::string& line, const char* figure) {
+  Pipeline pipeline(on_new_channel("fakesrc num-buffers=3 sizetype=fixed sizemax=1001 ! " + line));
+  const Ptr<GstBus> bus(gst_element_get_bus(pipeline.get()));
+  std::vector<std::pair<gint, std::string>> found;
+  pipeline.set_state(GST_STATE_PLAYING);
+  constexpr auto types = static_cast<GstMessageType>(GST_MESSAGE_WARNING | GST_MESSAGE_EOS | GST_MESSAGE_ERROR);
+  for (bool ends = false; !ends;) {
+    const Ptr<GstMessage> message(gst_bus_timed_pop_filtered(
+        bus.get(), static_cast<GstClockTime>(std::chrono::nanoseconds(patience).count()), types));
+    ends = !message || GST_MESSAGE_TYPE(message.get()) != GST_MESSAGE_WARNING;
+    if (ends) {
+      EXPECT_TRUE(message && GST_MESSAGE_TYPE(message.get()) == GST_MESSAGE_EOS) << line;
+      continue;
+    }
+    GError* error = nullptr;
+    gst_message_parse_warning(message.get(), &error, nullptr);
+    const Ptr<GError> owned(error);
+    EXPECT_STREQ(GST_MESSAGE_SRC_NAME(message.get()), "it");
+    const GstStructure* details = nullptr;
+    gst_message_parse_warning_details(message.get(), &details);
+    EXPECT_TRUE(details != nullptr && gst_structure_has_field(details, figure) != 0) << error->message;
+    found.emplace_back(error->code, error->message);
+  }
+  return found;
+}
+
+constexpr std::array elements_with_threads{"gpumapsink name=it $CHANNEL $OPTIONS gpumapsrc $CHANNEL ! fakesink",
+                                           "gpumapsink $CHANNEL gpumapsrc name=it $CHANNEL $OPTIONS ! fakesink",
+                                           "gpumapupload name=it $OPTIONS ! fakesink",
+                                           "gpumapupload ! gpumapkernel name=it $OPTIONS ! fakesink"};
+
+std::string with_options(std::string line, const std::string& options) {
+  return line.replace(line.find("$OPTIONS"), 8, options);
+}
+
+TEST_F(ThreadProperties, WithoutARightToThemThePipelineRunsOn) {
+  const gpumap::test::NoRealTime none;
+  if (refused_to_threads({.priority = 1}).empty()) GTEST_SKIP() << "a capability that cannot be given up allows it";
+  for (const char* line : elements_with_threads) {
+    const auto told = warnings_of_run(with_options(line, "thread-priority=77"), "most-priority");
+    ASSERT_EQ(told.size(), 1U) << line;
+    EXPECT_EQ(told[0].first, GST_RESOURCE_ERROR_NOT_AUTHORIZED);
+    EXPECT_THAT(told[0].second, testing::AllOf(testing::HasSubstr("priority 77"), testing::HasSubstr("ulimit -r"),
+                                               testing::HasSubstr("/etc/security/limits.d")));
+  }
+}
+
+TEST_F(ThreadProperties, ACpuThatIsNotThere) {
+  for (const char* line : elements_with_threads) {
+    const auto told = warnings_of_run(with_options(line, "thread-cpus=" + cpu + ",60000"), "allowed-cpus");
+    ASSERT_EQ(told.size(), 1U) << line;
+    EXPECT_EQ(told[0].first, GST_RESOURCE_ERROR_SETTINGS);
+    EXPECT_THAT(told[0].second, testing::HasSubstr("CPU 60000 is not in this machine"));
+    Pipeline wrong(on_new_channel("fakesrc num-buffers=3 ! " + with_options(line, "thread-cpus=1-x")));
+    EXPECT_THAT(wrong.run(), testing::HasSubstr("thread-cpus: \"1-x\" is no list of CPUs")) << line;
+  }
 }
 
 }  // namespace

@@ -98,6 +98,32 @@ TEST(Telling, TwoChannelsInOnePipeline) {
   EXPECT_LT(pipeline.stop(), at_once);
 }
 
+// The source's thread waits for a slot, and the source for its thread before it takes EOS.
+TEST(Telling, ASinkAloneEndsWithItsPipeline) {
+  const std::string copied = "filesrc location=/dev/zero blocksize=1001 ! ";
+  for (const std::string& upstream : {std::string(source), copied, copied + "queue ! "}) {
+    SCOPED_TRACE(upstream);
+    Pipeline pipeline(on_new_channel(upstream + "gpumapsink $CHANNEL"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    ASSERT_EQ(warnings_of(pipeline, 1).size(), 1U);
+    ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
+    EXPECT_EQ(pipeline.wait(), "eos");
+    EXPECT_LT(pipeline.stop(), at_once);
+  }
+}
+
+// A wait is none for EOS where nobody sends one.
+TEST(Telling, ASinkAloneKeepsItsFrames) {
+  const std::string channel = "channel=" + new_channel();
+  Pipeline pipeline("filesrc location=/dev/zero num-buffers=30 blocksize=1001 ! gpumapsink slots=4 " + channel);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_EQ(warnings_of(pipeline, 1).size(), 1U);
+  EXPECT_EQ(pipeline.wait(1s), "timeout");
+  Pipeline consumer("gpumapsrc name=src " + channel + " ! fakesink");
+  EXPECT_EQ(consumer.run(), "eos");
+  EXPECT_EQ(stat(consumer.element("src"), "frames"), 30U);
+}
+
 // The same sink serves its src after all, once that has come: its refusal was for the stream that was ended.
 TEST(Telling, AnEndedSinkServesTheNextSrc) {
   const std::string one = new_channel();
@@ -397,6 +423,12 @@ TEST(Telling, AnErrorSaysItsKindAndItsPlace) {
     EXPECT_STREQ(gst_structure_get_string(details, "code"), one.name);
     EXPECT_THAT(told.text, HasSubstr(gst_structure_get_string(details, "cause")));
     EXPECT_THAT(told.text, HasSubstr(gst_structure_get_string(details, "remedy")));
+    if (one.code == GST_RESOURCE_ERROR_NO_SPACE_LEFT) {
+      for (const char* figure : {"slots", "slot-bytes", "asked-bytes"}) {
+        EXPECT_NE(gst_structure_get_string(details, "remedy"), std::string());
+        EXPECT_EQ(gst_structure_has_field_typed(details, figure, G_TYPE_UINT64), TRUE) << told.text;
+      }
+    }
   }
 }
 
