@@ -71,9 +71,10 @@ class PropertiesOf {
   template <typename Number>
   [[nodiscard]] Property number(const char* name, const char* blurb, Number Settings::*member,
                                 std::type_identity_t<Number> min = 0,
-                                std::type_identity_t<Number> max = std::numeric_limits<Number>::max()) const {
+                                std::type_identity_t<Number> max = std::numeric_limits<Number>::max(),
+                                GParamFlags flags = mutable_ready) const {
     const auto spec = [&](auto make_spec) {
-      return make_spec(name, nick_of(name).c_str(), blurb, min, max, Settings().*member, mutable_ready);
+      return make_spec(name, nick_of(name).c_str(), blurb, min, max, Settings().*member, flags);
     };
     if constexpr (std::is_same_v<Number, guint>) return make(spec(&g_param_spec_uint), member);
     if constexpr (std::is_same_v<Number, guint64>) return make(spec(&g_param_spec_uint64), member);

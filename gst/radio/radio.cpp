@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: MIT
+#include "gst/radio/radio.hpp"
+
+#include <fmt/format.h>
+
+#include <SoapySDR/Constants.h>
+#include <SoapySDR/Errors.hpp>
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "gpumap/error.hpp"
+#include "gst/radio/radio_search.hpp"
+
+namespace gpumap::gst {
+
+namespace {
+
+constexpr int rx = SOAPY_SDR_RX;
+
+/// A call of the driver's, whose exceptions become Errors: "setting the antenna \"X\": what the driver said".
+template <typename Call>
+auto by_driver(ErrorCode code, const std::string& doing, const std::string& remedy, Call call) {
+  try {
+    return call();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error(code, fmt::format("{}: the driver says \"{}\"", doing, error.what()), remedy);
+  }
+}
+
+std::vector<std::string> split(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, end);
+    while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
+    while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
+    if (!part.empty()) parts.emplace_back(part);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
+template <typename Number>
+std::optional<Number> number_of(std::string_view text) {
+  Number number{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+std::string joined(const std::vector<std::string>& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Many drivers take any name and do nothing.
+void expect_name(const char* what, const std::string& name, const std::vector<std::string>& known) {
+  if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
+  throw Error(ErrorCode::invalid, fmt::format("{} \"{}\": the radio has none of this name", what, name),
+              "choose one of " + joined(known));
+}
+
+constexpr const char* gone_remedy = "plug it in again, or set on-lost=wait to wait for it";
+
+}  // namespace
+
+Radio::Radio(const RadioSettings& settings) {
+  try {
+    open(settings.device);
+    choose_channels(settings.channels);
+    choose_formats(settings.format);
+    const std::vector<std::string> refused = change(settings);
+    if (!refused.empty()) throw Error(ErrorCode::invalid, joined(refused));
+    if (rate_ <= 0.0) {
+      throw Error(ErrorCode::invalid, fmt::format("{} has no rate to begin with", name_),
+                  "set one, as in rate=2400000");
+    }
+  } catch (...) {
+    close();
+    throw;
+  }
+}
+
+Radio::~Radio() {
+  close();
+}
+
+void Radio::close() noexcept {
+  close_stream();
+  try {
+    if (device_ != nullptr) SoapySDR::Device::unmake(device_);
+  } catch (const std::exception&) {
+    // A radio that was pulled out has nothing to be closed.
+  }
+}
+
+void Radio::open(const std::string& arguments) {
+  SoapySDR::Kwargs wanted = SoapySDR::KwargsFromString(arguments);
+  if (wanted.count("driver") == 0) {
+    // SoapySDR would wait for the slowest driver's search.
+    const RadioSearch search = find_radios(wanted, radio_search_limit);
+    if (search.found.empty()) {
+      throw Error(ErrorCode::not_found,
+                  arguments.empty() ? "no radio found" : fmt::format("no radio matches \"{}\"", arguments),
+                  "look at what `SoapySDRUtil --find` lists; each family of radios needs its module, such as "
+                  "soapysdr-module-rtlsdr, and the right to open the device");
+    }
+    wanted = search.found.front();
+  }
+  by_driver(ErrorCode::not_found, fmt::format("the radio \"{}\" cannot be opened", SoapySDR::KwargsToString(wanted)),
+            "look at what `SoapySDRUtil --find` lists", [&] {
+              device_ = SoapySDR::Device::make(wanted);
+              name_ = fmt::format("{} of driver {}", device_->getHardwareKey(), device_->getDriverKey());
+            });
+}
+
+void Radio::choose_channels(const std::string& text) {
+  const std::size_t there = device_->getNumChannels(rx);
+  for (const std::string& part : split(text)) {
+    const auto channel = number_of<std::size_t>(part);
+    if (!channel || *channel >= there || std::find(channels_.begin(), channels_.end(), *channel) != channels_.end()) {
+      throw Error(ErrorCode::invalid, fmt::format("channels \"{}\": {} has {} to receive", text, name_, there),
+                  "name numbers from 0 on with commas between them, each once");
+    }
+    channels_.push_back(*channel);
+  }
+  if (channels_.empty()) throw Error(ErrorCode::invalid, "channels is empty", "name at least one, such as channels=0");
+}
+
+void Radio::choose_formats(const std::string& wanted) {
+  std::vector<std::string> offered;
+  by_driver(ErrorCode::io, "asking for the formats of samples", gone_remedy, [&] {
+    offered = device_->getStreamFormats(rx, channels_.front());
+    offered.insert(offered.begin(), device_->getNativeStreamFormat(rx, channels_.front(), full_scale_));
+  });
+  if (!wanted.empty()) {
+    expect_name("format", wanted, offered);
+    offered = {wanted};
+  }
+  for (const std::string& name : offered) {
+    const RadioFormat* const known = find_radio_format(name);
+    if (known != nullptr && std::find(formats_.begin(), formats_.end(), known) == formats_.end()) {
+      formats_.push_back(known);
+    }
+  }
+  if (formats_.empty()) {
+    throw Error(ErrorCode::not_supported, fmt::format("samples of {}: caps have no name for these", joined(offered)),
+                "choose another format, such as format=CS16, where the driver converts");
+  }
+}
+
+std::vector<std::string> Radio::change(const RadioSettings& settings) {
+  std::vector<std::string> refused;
+  const auto set = [&](auto RadioSettings::*member, auto apply) {
+    if (settings.*member == applied_.*member) return;
+    try {
+      apply(settings.*member);
+    } catch (const Error& error) {
+      refused.emplace_back(error.what());
+    }
+    applied_.*member = settings.*member;  // what was refused is not tried again until it changes
+  };
+  const auto source = [&](const char* what, const std::string& name, const auto& known, auto choose) {
+    if (name.empty()) return;
+    by_driver(ErrorCode::invalid, fmt::format("setting the {} \"{}\"", what, name), "choose another one", [&] {
+      expect_name(what, name, known());
+      choose();
+    });
+  };
+  // The clock first: others are derived from it.
+  set(&RadioSettings::clock_source, [&](const std::string& name) {
+    source(
+        "clock-source", name, [&] { return device_->listClockSources(); }, [&] { device_->setClockSource(name); });
+  });
+  set(&RadioSettings::time_source, [&](const std::string& name) {
+    source(
+        "time-source", name, [&] { return device_->listTimeSources(); }, [&] { device_->setTimeSource(name); });
+  });
+  set(&RadioSettings::device_settings, [&](const std::string& text) {
+    for (const auto& one : SoapySDR::KwargsFromString(text)) {
+      by_driver(ErrorCode::invalid, fmt::format("the setting {}={}", one.first, one.second),
+                "look at what `SoapySDRUtil --probe` lists", [&] { device_->writeSetting(one.first, one.second); });
+    }
+  });
+  set(&RadioSettings::antenna, [&](const std::string& name) { set_antenna(name); });
+  set(&RadioSettings::rate, [&](double rate) { set_rate(rate); });
+  set(&RadioSettings::bandwidth, [&](double hertz) { set_bandwidth(hertz); });
+  set(&RadioSettings::frequency_correction, [&](double ppm) {
+    by_driver(ErrorCode::invalid, fmt::format("a frequency-correction of {} ppm", ppm), "choose another one", [&] {
+      for (const std::size_t channel : channels_) device_->setFrequencyCorrection(rx, channel, ppm);
+    });
+  });
+  set(&RadioSettings::frequency, [&](double hertz) { set_frequency(hertz); });
+  set(&RadioSettings::gain, [&](const std::string& text) { set_gain(text); });
+  by_driver(ErrorCode::io, "asking what the radio has", gone_remedy, [&] {
+    rate_ = device_->getSampleRate(rx, channels_.front());
+    frequency_ = device_->getFrequency(rx, channels_.front());
+    bandwidth_ = device_->getBandwidth(rx, channels_.front());
+  });
+  return refused;
+}
+
+void Radio::set_rate(double rate) {
+  const bool streamed = streaming_;
+  stop_stream();
+  by_driver(ErrorCode::invalid, fmt::format("a rate of {} samples/s", rate),
+            "choose one that `SoapySDRUtil --probe` lists", [&] {
+              if (rate > 0.0) {
+                for (const std::size_t channel : channels_) device_->setSampleRate(rx, channel, rate);
+              }
+              rate_ = device_->getSampleRate(rx, channels_.front());
+              for (const std::size_t channel : channels_) {
+                const double other = device_->getSampleRate(rx, channel);
+                if (other == rate_) continue;
+                throw std::runtime_error(fmt::format("channel {} has {} samples/s, channel {} {}", channels_.front(),
+                                                     rate_, channel, other));
+              }
+            });
+  if (streamed) start_stream();
+}
+
+void Radio::set_frequency(double hertz) {
+  by_driver(ErrorCode::invalid, fmt::format("a frequency of {} Hz", hertz),
+            "choose one that `SoapySDRUtil --probe` lists", [&] {
+              for (const std::size_t channel : channels_) device_->setFrequency(rx, channel, hertz);
+            });
+}
+
+void Radio::set_bandwidth(double hertz) {
+  by_driver(ErrorCode::invalid, fmt::format("a bandwidth of {} Hz", hertz),
+            "choose one that `SoapySDRUtil --probe` lists", [&] {
+              for (const std::size_t channel : channels_) device_->setBandwidth(rx, channel, hertz);
+            });
+}
+
+void Radio::set_antenna(const std::string& name) {
+  if (name.empty()) return;
+  by_driver(ErrorCode::invalid, fmt::format("the antenna \"{}\"", name), "choose another one", [&] {
+    for (const std::size_t channel : channels_) {
+      expect_name("antenna", name, device_->listAntennas(rx, channel));
+      device_->setAntenna(rx, channel, name);
+    }
+  });
+}
+
+void Radio::set_gain(const std::string& text) {
+  const auto apply = [&](std::size_t channel, const std::string& part) {
+    const std::size_t equals = part.find('=');
+    const std::string name = equals != std::string::npos ? part.substr(0, equals) : "";
+    const auto decibels = number_of<double>(equals != std::string::npos ? part.substr(equals + 1) : part);
+    if (part == "auto") {
+      if (!device_->hasGainMode(rx, channel)) {
+        throw Error(ErrorCode::not_supported, fmt::format("gain=auto: {} has no automatic gain", name_),
+                    "set it in dB, such as gain=30");
+      }
+      device_->setGainMode(rx, channel, true);
+      return;
+    }
+    if (!decibels || (equals != std::string::npos && name.empty())) {
+      throw Error(ErrorCode::invalid, fmt::format("gain \"{}\": \"{}\" is no gain", text, part),
+                  "write auto, dB (gain=30), or dB by name (gain=\"LNA=24,VGA=16\")");
+    }
+    if (device_->hasGainMode(rx, channel)) device_->setGainMode(rx, channel, false);
+    if (name.empty()) {
+      device_->setGain(rx, channel, *decibels);
+    } else {
+      expect_name("gain", name, device_->listGains(rx, channel));
+      device_->setGain(rx, channel, name, *decibels);
+    }
+  };
+  by_driver(ErrorCode::invalid, fmt::format("a gain of {}", text), "choose one that `SoapySDRUtil --probe` lists", [&] {
+    for (const std::size_t channel : channels_) {
+      for (const std::string& part : split(text)) apply(channel, part);
+    }
+  });
+}
+
+void Radio::open_stream(const RadioFormat& format, const std::string& arguments) {
+  if (stream_ != nullptr && stream_format_ == &format) return;
+  close_stream();
+  by_driver(ErrorCode::io, fmt::format("opening a stream of {} of {}", format.soapy, name_),
+            "look whether another program has it, or choose another format", [&] {
+              stream_ = device_->setupStream(rx, format.soapy, channels_, SoapySDR::KwargsFromString(arguments));
+              stream_format_ = &format;
+              unit_ = std::max<std::size_t>(device_->getStreamMTU(stream_), 1);
+            });
+}
+
+void Radio::start_stream() {
+  const int status =
+      by_driver(ErrorCode::io, "starting to receive", gone_remedy, [&] { return device_->activateStream(stream_); });
+  if (status != 0) {
+    throw Error(ErrorCode::io,
+                fmt::format("{} does not start to receive: the driver says {}", name_, SoapySDR::errToStr(status)),
+                gone_remedy);
+  }
+  streaming_ = true;
+}
+
+void Radio::stop_stream() noexcept {
+  if (!std::exchange(streaming_, false)) return;
+  try {
+    device_->deactivateStream(stream_);
+  } catch (const std::exception&) {
+    // A radio that was pulled out does not receive any more.
+  }
+}
+
+void Radio::close_stream() noexcept {
+  stop_stream();
+  if (stream_ == nullptr) return;
+  try {
+    device_->closeStream(stream_);
+  } catch (const std::exception&) {
+    // As above.
+  }
+  stream_ = nullptr;
+}
+
+RadioRead Radio::read(void* const* buffers, std::size_t samples, long timeout_us) {
+  int flags = 0;
+  long long ns = 0;
+  const int got = by_driver(ErrorCode::io, fmt::format("{} stopped receiving", name_), gone_remedy,
+                            [&] { return device_->readStream(stream_, buffers, samples, flags, ns, timeout_us); });
+  RadioRead result;
+  if ((flags & SOAPY_SDR_HAS_TIME) != 0) result.ns = ns;
+  if (got > 0) {
+    result.kind = RadioRead::Kind::samples;
+    result.samples = std::min(static_cast<std::size_t>(got), samples);
+    result.hole_follows = (flags & SOAPY_SDR_END_ABRUPT) != 0;
+    return result;
+  }
+  if (got == 0 || got == SOAPY_SDR_TIMEOUT) return result;
+  if (got == SOAPY_SDR_OVERFLOW || got == SOAPY_SDR_CORRUPTION) {
+    result.kind = got == SOAPY_SDR_OVERFLOW ? RadioRead::Kind::overflow : RadioRead::Kind::corrupt;
+    return result;
+  }
+  throw Error(ErrorCode::io, fmt::format("{} stopped receiving: the driver says {}", name_, SoapySDR::errToStr(got)),
+              gone_remedy);
+}
+
+}  // namespace gpumap::gst

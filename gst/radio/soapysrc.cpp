@@ -1,0 +1,782 @@
+// SPDX-License-Identifier: MIT
+/**
+ * SECTION:element-soapysrc
+ * @title: soapysrc
+ * @short_description: samples of a radio, by SoapySDR
+ * @see_also: gpumapsink, gpumapupload
+ *
+ * soapysrc receives with any radio that SoapySDR knows. Its driver writes the samples straight into the buffers of
+ * downstream: with #GstGpumapSink or #GstGpumapUpload behind it these are GPU memory. Samples come in the radio's
+ * native format; where downstream takes others alone, the driver converts. Several channels are interleaved.
+ *
+ * ## Example launch lines
+ *
+ * |[
+ * gst-launch-1.0 soapysrc device=driver=rtlsdr rate=2400000 frequency=100e6 gain=auto ! gpumapsink \
+ *   gpumapsrc ! gpumapkernel kernel=spectrum params=size=4096,average=100,db=1 ! application/x-spectrum ! \
+ *   filesink location=spectrum.f32
+ * ]| Spectra around 100 MHz, 4096 bins each.
+ *
+ * Since: 0.1
+ */
+#include "gst/radio/soapysrc.hpp"
+
+#include <fmt/format.h>
+#include <gst/base/gstpushsrc.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gpumap/error.hpp"
+#include "gst/gst_error.hpp"
+#include "gst/property_table.hpp"
+#include "gst/ptr.hpp"
+#include "gst/radio/radio.hpp"
+#include "gst/radio/sample_times.hpp"
+
+GST_DEBUG_CATEGORY_STATIC(soapy_src_debug);
+#define GST_CAT_DEFAULT soapy_src_debug
+
+using gpumap::Error;
+using gpumap::ErrorCode;
+using gpumap::gst::OnRadioLost;
+using gpumap::gst::Ptr;
+using gpumap::gst::Radio;
+using gpumap::gst::RadioFormat;
+using gpumap::gst::RadioRead;
+using gpumap::gst::RadioSettings;
+using gpumap::gst::SampleTimes;
+
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+/// A read of the driver's ends this often, so that the element can stop.
+constexpr auto read_slice = 50ms;
+/// Behind a read without a sample, before the driver is asked again.
+constexpr auto empty_pause = 1ms;
+/// Between two warnings of overflows.
+constexpr auto warning_pause = 5s;
+/// Between two tries to open a radio that is gone.
+constexpr auto reopen_pause = 500ms;
+/// A buffer's length by default.
+constexpr double default_seconds = 0.01;
+/// A driver's clock that differs by this from what its samples say has lost some.
+constexpr double jump_ns = 1e6;
+constexpr const char* center_frequency_field = "center-frequency";
+
+struct Counts {
+  guint64 samples = 0, buffers = 0, overflows = 0, corrupt = 0, jumps = 0, lost_samples = 0, reopened = 0;
+};
+
+struct SoapyState {
+  // Under the object's lock.
+  RadioSettings settings;
+  Counts counts;
+  double rate = 0.0, frequency = 0.0, bandwidth = 0.0, full_scale = 0.0;
+  std::string name, format;
+  Ptr<GstCaps> caps;  ///< null: no radio is open
+
+  std::atomic<bool> changed{false};  ///< a property that the radio has to be told
+  std::atomic<bool> restart{false};  ///< the pipeline was paused: what the driver kept meanwhile is old
+  // Waits of the streaming thread.
+  std::mutex mutex;
+  std::condition_variable woken;
+  bool unlocked = false;
+
+  // Of the streaming thread, and of start() and stop() while there is none.
+  RadioSettings used;
+  std::unique_ptr<Radio> radio;
+  const RadioFormat* chosen = nullptr;
+  bool retuned = false;  ///< since the start: caps have no frequency any more
+  bool hole = true;      ///< before the next sample
+  SampleTimes times;
+  std::optional<double> radio_due;  ///< the radio's clock at the next sample, in ns
+  std::optional<Clock::time_point> warned;
+  guint64 warned_overflows = 0;
+  std::vector<std::vector<std::byte>> planes;  ///< of several channels, before they are interleaved
+};
+
+struct GstSoapySrc {
+  GstPushSrc base;
+  SoapyState* state;
+};
+struct GstSoapySrcClass {
+  GstPushSrcClass base;
+};
+
+}  // namespace
+
+G_DEFINE_TYPE(GstSoapySrc, gst_soapy_src, GST_TYPE_PUSH_SRC)
+GST_ELEMENT_REGISTER_DEFINE(soapysrc, "soapysrc", GST_RANK_NONE, gst_soapy_src_get_type())
+
+namespace {
+
+SoapyState& state_of(gpointer object) {
+  return *reinterpret_cast<GstSoapySrc*>(object)->state;
+}
+
+class ObjectLock {
+ public:
+  explicit ObjectLock(gpointer object) : object_(GST_OBJECT_CAST(object)) { GST_OBJECT_LOCK(object_); }
+  ~ObjectLock() { GST_OBJECT_UNLOCK(object_); }
+  ObjectLock(const ObjectLock&) = delete;
+  ObjectLock& operator=(const ObjectLock&) = delete;
+
+ private:
+  GstObject* object_;
+};
+
+GType on_lost_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<gint>(OnRadioLost::error), "Post an error with the driver's words", "error"},
+        {static_cast<gint>(OnRadioLost::wait), "Warn, and try to open it again until it is back", "wait"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstSoapySrcOnLost", values);
+  }();
+  return type;
+}
+
+/// True where the element is to stop meanwhile.
+bool pause(SoapyState& state, std::chrono::milliseconds time) {
+  std::unique_lock lock(state.mutex);
+  return state.woken.wait_for(lock, time, [&] { return state.unlocked; });
+}
+
+bool is_unlocked(SoapyState& state) {
+  const std::lock_guard lock(state.mutex);
+  return state.unlocked;
+}
+
+/// One structure of caps; `channels` of the radio.
+GstStructure* structure_of(const RadioFormat& format, std::size_t channels, gint rate) {
+  const auto wide = static_cast<gint>(channels * (format.complex ? 2 : 1));
+  GstStructure* made = gst_structure_new(format.packed ? "application/x-iq" : "audio/x-raw", "format", G_TYPE_STRING,
+                                         format.caps_name, "layout", G_TYPE_STRING, "interleaved", "channels",
+                                         G_TYPE_INT, wide, "rate", G_TYPE_INT, rate, nullptr);
+  // Samples of an antenna stand nowhere in a room.
+  if (!format.complex && wide > 1) gst_structure_set(made, "complex", G_TYPE_BOOLEAN, FALSE, nullptr);
+  if (!format.packed && wide > 2) gst_structure_set(made, "channel-mask", GST_TYPE_BITMASK, guint64{0}, nullptr);
+  return made;
+}
+
+GstCaps* get_caps(GstBaseSrc* base, GstCaps* filter) {
+  Ptr<GstCaps> made;
+  {
+    const ObjectLock lock(base);
+    if (state_of(base).caps) made.reset(gst_caps_ref(state_of(base).caps.get()));
+  }
+  if (!made) made.reset(gst_pad_get_pad_template_caps(GST_BASE_SRC_PAD(base)));
+  return filter == nullptr ? made.release() : gst_caps_intersect_full(filter, made.get(), GST_CAPS_INTERSECT_FIRST);
+}
+
+/// What the radio gives as it is set, the preferred format first.
+Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency) {
+  Ptr<GstCaps> made(gst_caps_new_empty());
+  for (const RadioFormat* format : radio.formats()) {
+    GstStructure* one = structure_of(*format, radio.channels(), static_cast<gint>(std::lround(radio.rate())));
+    if (tell_frequency) gst_structure_set(one, center_frequency_field, G_TYPE_DOUBLE, radio.frequency(), nullptr);
+    gst_caps_append_structure(made.get(), one);
+  }
+  return made;
+}
+
+const RadioFormat* format_of(const Radio& radio, const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  const gchar* name = gst_structure_get_string(structure, "format");
+  for (const RadioFormat* format : radio.formats()) {
+    if (name != nullptr && std::string_view(name) == format->caps_name &&
+        gst_structure_has_name(structure, "application/x-iq") == static_cast<gboolean>(format->packed)) {
+      return format;
+    }
+  }
+  return nullptr;
+}
+
+/// Bytes of a sample of all channels.
+std::size_t frame_bytes(const SoapyState& state) {
+  return state.chosen->bytes * state.radio->channels();
+}
+
+std::size_t buffer_samples(const SoapyState& state) {
+  if (state.used.buffer_samples != 0) return state.used.buffer_samples;
+  return std::max<std::size_t>(static_cast<std::size_t>(std::lround(state.radio->rate() * default_seconds)), 1);
+}
+
+/// What others may ask for at any time.
+void note_radio(GstSoapySrc* self) {
+  SoapyState& state = *self->state;
+  Ptr<GstCaps> caps = caps_of(*state.radio, !state.retuned && state.radio->frequency() != 0.0);
+  const ObjectLock lock(self);
+  state.caps = std::move(caps);
+  state.rate = state.radio->rate();
+  state.frequency = state.radio->frequency();
+  state.bandwidth = state.radio->bandwidth();
+  state.full_scale = state.radio->full_scale();
+  state.name = state.radio->name();
+}
+
+RadioSettings settings_of(GstSoapySrc* self) {
+  const ObjectLock lock(self);
+  return self->state->settings;
+}
+
+void tell_rate(GstSoapySrc* self) {
+  const SoapyState& state = *self->state;
+  const double asked = state.used.rate, given = state.radio->rate();
+  if (given > G_MAXINT) {
+    throw Error(ErrorCode::not_supported, fmt::format("{} has {} samples/s", state.radio->name(), given),
+                fmt::format("caps tell {} at most: choose a lower rate", G_MAXINT));
+  }
+  if (asked == 0.0 || std::abs(asked - given) < 0.5) return;
+  gpumap::gst::post_warning(GST_ELEMENT_CAST(self),
+                            fmt::format("rate={} was asked for, and {} gives {}: caps and times follow what it gives",
+                                        asked, state.radio->name(), given),
+                            GST_RESOURCE_ERROR_SETTINGS);
+}
+
+void open_radio(GstSoapySrc* self) {
+  SoapyState& state = *self->state;
+  state.changed = false;  // before they are read
+  state.used = settings_of(self);
+  state.radio = std::make_unique<Radio>(state.used);
+  note_radio(self);
+  GST_DEBUG_OBJECT(self, "opened %s: %f samples/s at %f Hz", state.radio->name().c_str(), state.radio->rate(),
+                   state.radio->frequency());
+}
+
+gboolean stop(GstBaseSrc* base) {
+  state_of(base).radio.reset();
+  const ObjectLock lock(base);
+  state_of(base).caps.reset();
+  state_of(base).rate = 0.0;
+  return TRUE;
+}
+
+gboolean start(GstBaseSrc* base) {
+  auto* self = reinterpret_cast<GstSoapySrc*>(base);
+  SoapyState& state = *self->state;
+  gpumap::gst::forget_errors(GST_ELEMENT_CAST(base));
+  try {
+    state.retuned = false;
+    state.restart = false;
+    state.hole = true;
+    state.chosen = nullptr;
+    state.times.begin();
+    state.radio_due.reset();
+    state.warned.reset();
+    state.warned_overflows = 0;
+    {
+      const ObjectLock lock(self);
+      state.counts = {};
+    }
+    open_radio(self);
+    tell_rate(self);
+    return TRUE;
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error(GST_ELEMENT_CAST(base), error);
+    stop(base);
+    return FALSE;
+  }
+}
+
+gboolean set_caps(GstBaseSrc* base, GstCaps* caps) {
+  SoapyState& state = state_of(base);
+  if (state.radio == nullptr) return TRUE;  // it is gone; when it is back, caps are decided anew
+  try {
+    const RadioFormat* const format = format_of(*state.radio, caps);
+    if (format == nullptr) return FALSE;
+    state.radio->open_stream(*format, state.used.stream_arguments);
+    state.chosen = format;
+    const std::size_t bytes = buffer_samples(state) * frame_bytes(state);
+    if (bytes > G_MAXINT) {
+      throw Error(ErrorCode::invalid, fmt::format("a buffer would have {} bytes, {} is the most", bytes, G_MAXINT),
+                  "set buffer-samples to fewer");
+    }
+    gst_base_src_set_blocksize(base, static_cast<guint>(bytes));
+    const ObjectLock lock(base);
+    state.format = format->soapy;
+    return TRUE;
+  } catch (const std::exception& error) {
+    gpumap::gst::post_error_once(GST_ELEMENT_CAST(base), error);
+    return FALSE;
+  }
+}
+
+gboolean negotiate(GstBaseSrc* base) {
+  if (GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->negotiate(base) != 0) return TRUE;
+  if (is_unlocked(state_of(base)) || gpumap::gst::has_posted_error(GST_ELEMENT_CAST(base))) return FALSE;
+  const Ptr<GstCaps> given(get_caps(base, nullptr));
+  const Ptr<gchar> text(gst_caps_to_string(given.get()));
+  gpumap::gst::post_error_once(
+      GST_ELEMENT_CAST(base),
+      Error(ErrorCode::invalid, fmt::format("what follows takes nothing of what the radio gives, {}", text.get()),
+            "set the properties rate, format and channels, and leave caps behind soapysrc out"));
+  return FALSE;
+}
+
+/// Downstream's allocator and pool, whose buffers have our size.
+gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
+  guint bytes = 0;
+  if (gst_query_get_n_allocation_pools(query) > 0) {
+    GstBufferPool* pool = nullptr;
+    guint least = 0, most = 0;
+    gst_query_parse_nth_allocation_pool(query, 0, &pool, &bytes, &least, &most);
+    bytes = std::max(bytes, gst_base_src_get_blocksize(base));
+    gst_query_set_nth_allocation_pool(query, 0, pool, bytes, least, most);
+    if (pool != nullptr) gst_object_unref(pool);
+  }
+  return GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->decide_allocation(base, query);
+}
+
+/// Tell the radio what was set. False: caps could not follow.
+bool follow_properties(GstSoapySrc* self) {
+  SoapyState& state = *self->state;
+  if (!state.changed.exchange(false)) return true;
+  const double rate = state.radio->rate(), frequency = state.radio->frequency();
+  state.used = settings_of(self);
+  const bool streamed = state.radio->is_streaming();
+  const double asked = state.used.rate;
+  for (const std::string& text : state.radio->change(state.used)) {
+    gpumap::gst::post_warning(GST_ELEMENT_CAST(self), text, GST_RESOURCE_ERROR_SETTINGS);
+  }
+  const bool first_retune = state.radio->frequency() != frequency && !state.retuned;
+  state.retuned = state.retuned || (first_retune && streamed);
+  note_radio(self);
+  GST_DEBUG_OBJECT(self, "now %f samples/s at %f Hz", state.radio->rate(), state.radio->frequency());
+  const bool other_rate = state.radio->rate() != rate;
+  if (other_rate || (streamed && asked != 0.0 && std::abs(asked - rate) >= 0.5)) tell_rate(self);
+  if (other_rate) {
+    state.hole = true;
+    state.radio_due.reset();
+    gst_element_post_message(GST_ELEMENT_CAST(self), gst_message_new_latency(GST_OBJECT_CAST(self)));
+  }
+  return (!other_rate && !first_retune) || gst_base_src_negotiate(GST_BASE_SRC_CAST(self)) != 0;
+}
+
+void warn_of_overflows(GstSoapySrc* self) {
+  SoapyState& state = *self->state;
+  const auto now = Clock::now();
+  if (state.warned && now - *state.warned < warning_pause) return;
+  guint64 all = 0;
+  {
+    const ObjectLock lock(self);
+    all = state.counts.overflows + state.counts.corrupt + state.counts.jumps;
+  }
+  gpumap::gst::post_warning(
+      GST_ELEMENT_CAST(self),
+      fmt::format(
+          "{} lost samples {} times, {} since the start: the computer did not take them in time. Lower the rate, "
+          "let gpumapsink drop frames (leaky=oldest), or give it more slots",
+          state.radio->name(), all - state.warned_overflows, all),
+      GST_RESOURCE_ERROR_READ);
+  state.warned = now;
+  state.warned_overflows = all;
+}
+
+void note_hole(GstSoapySrc* self, guint64 Counts::*count) {
+  self->state->hole = true;
+  {
+    const ObjectLock lock(self);
+    ++(self->state->counts.*count);
+  }
+  warn_of_overflows(self);
+}
+
+template <std::size_t Bytes>
+void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t samples, std::byte* to) {
+  for (std::size_t i = 0; i < samples; ++i) {
+    for (const std::vector<std::byte>& plane : planes) {
+      std::memcpy(to, plane.data() + i * Bytes, Bytes);
+      to += Bytes;
+    }
+  }
+}
+
+void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t bytes, std::size_t samples,
+                std::byte* to) {
+  switch (bytes) {
+    case 1:
+      return interleave<1>(planes, samples, to);
+    case 2:
+      return interleave<2>(planes, samples, to);
+    case 3:
+      return interleave<3>(planes, samples, to);
+    case 4:
+      return interleave<4>(planes, samples, to);
+    case 8:
+      return interleave<8>(planes, samples, to);
+    default:
+      return interleave<16>(planes, samples, to);
+  }
+}
+
+/// Up to `samples` of all channels, interleaved, at `to`.
+RadioRead read_samples(SoapyState& state, std::size_t samples, std::byte* to) {
+  constexpr long timeout_us = std::chrono::microseconds(read_slice).count();
+  if (state.radio->channels() == 1) {
+    void* const one = to;
+    return state.radio->read(&one, samples, timeout_us);
+  }
+  samples = std::min<std::size_t>(samples, std::max<std::size_t>(state.radio->stream_unit(), 4096));
+  state.planes.resize(state.radio->channels());
+  std::vector<void*> planes;
+  for (std::vector<std::byte>& plane : state.planes) {
+    plane.resize(std::max(plane.size(), samples * state.chosen->bytes));
+    planes.push_back(plane.data());
+  }
+  const RadioRead got = state.radio->read(planes.data(), samples, timeout_us);
+  interleave(state.planes, state.chosen->bytes, got.samples, to);
+  return got;
+}
+
+/// What is known of a buffer beside its bytes.
+struct Filled {
+  std::size_t samples = 0;
+  bool behind_hole = false;
+  std::optional<double> radio_ns;  ///< the radio's clock at its first sample
+  std::optional<double> hole_ns;   ///< how long the hole before it was, by the radio's clock
+};
+
+/// What samples that come behind `filled.samples` say of the radio's clock, and of a hole before them.
+void compare_clock(GstSoapySrc* self, const RadioRead& got, Filled& filled) {
+  SoapyState& state = *self->state;
+  const double sample_ns = 1e9 / state.radio->rate();
+  const bool first = filled.samples == 0;
+  const bool at_hole = first && state.hole;
+  if (got.ns) {
+    const auto begins = static_cast<double>(*got.ns);
+    if (first) filled.radio_ns = begins;
+    const double off = state.radio_due ? begins - *state.radio_due : 0.0;
+    const bool jumped = std::abs(off) > std::max(jump_ns, sample_ns);
+    if (jumped && !at_hole) {
+      note_hole(self, &Counts::jumps);
+      filled.behind_hole = true;
+    }
+    if (state.radio_due && (jumped || at_hole)) {
+      filled.hole_ns = off;
+      const ObjectLock lock(self);
+      state.counts.lost_samples += static_cast<guint64>(std::llround(std::max(off, 0.0) / sample_ns));
+    }
+    state.radio_due = begins;
+  } else if (at_hole) {
+    state.radio_due.reset();
+  } else if (first) {
+    filled.radio_ns = state.radio_due;
+  }
+  if (state.radio_due) *state.radio_due += static_cast<double>(got.samples) * sample_ns;
+  filled.behind_hole = filled.behind_hole || at_hole;
+  state.hole = false;
+}
+
+/// Samples into `to` until there are `wanted`, or a hole. Empty: the element is to stop.
+std::optional<Filled> fill(GstSoapySrc* self, std::byte* to, std::size_t wanted) {
+  SoapyState& state = *self->state;
+  const std::size_t bytes = frame_bytes(state);
+  auto last = Clock::now();
+  Filled filled;
+  while (filled.samples < wanted) {
+    if (is_unlocked(state)) return std::nullopt;
+    const RadioRead got = read_samples(state, wanted - filled.samples, to + filled.samples * bytes);
+    switch (got.kind) {
+      case RadioRead::Kind::samples:
+        last = Clock::now();
+        compare_clock(self, got, filled);
+        filled.samples += got.samples;
+        if (!got.hole_follows) continue;
+        note_hole(self, &Counts::overflows);
+        return filled;
+      case RadioRead::Kind::overflow:
+      case RadioRead::Kind::corrupt:
+        last = Clock::now();
+        note_hole(self, got.kind == RadioRead::Kind::overflow ? &Counts::overflows : &Counts::corrupt);
+        if (filled.samples != 0) return filled;
+        if (pause(state, empty_pause)) return std::nullopt;
+        continue;
+      case RadioRead::Kind::nothing:
+        if (pause(state, empty_pause)) return std::nullopt;  // Airspy's driver returns at once where the radio is gone
+        break;
+    }
+    if (state.used.timeout_ms != 0 && Clock::now() - last > std::chrono::milliseconds(state.used.timeout_ms)) {
+      throw Error(ErrorCode::io, fmt::format("{} gave no sample for {} ms", state.radio->name(), state.used.timeout_ms),
+                  "look whether it is still there, or set another timeout");
+    }
+  }
+  return filled;
+}
+
+void stamp(GstSoapySrc* self, GstBuffer* buffer, const Filled& filled) {
+  SoapyState& state = *self->state;
+  static GstStaticCaps clock_caps = GST_STATIC_CAPS("timestamp/x-radio");
+  const double length = static_cast<double>(filled.samples) * 1e9 / state.radio->rate();
+  const Ptr<GstClock> clock(gst_element_get_clock(GST_ELEMENT_CAST(self)));
+  if (clock) {
+    const GstClockTime now = gst_clock_get_time(clock.get()), begun = GST_ELEMENT_CAST(self)->base_time;
+    GST_BUFFER_PTS(buffer) =
+        state.times.next(now > begun ? now - begun : 0, length, filled.behind_hole, filled.hole_ns);
+  }
+  GST_BUFFER_DURATION(buffer) = static_cast<GstClockTime>(std::llround(length));
+  if (filled.behind_hole) GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
+  if (filled.radio_ns && *filled.radio_ns >= 0.0) {
+    const Ptr<GstCaps> caps(gst_static_caps_get(&clock_caps));
+    gst_buffer_add_reference_timestamp_meta(buffer, caps.get(), static_cast<GstClockTime>(*filled.radio_ns),
+                                            GST_BUFFER_DURATION(buffer));
+  }
+  const ObjectLock lock(self);
+  GST_BUFFER_OFFSET(buffer) = state.counts.samples;
+  state.counts.samples += filled.samples;
+  ++state.counts.buffers;
+  GST_BUFFER_OFFSET_END(buffer) = state.counts.samples;
+}
+
+GstFlowReturn next_buffer(GstSoapySrc* self, GstBuffer** out) {
+  SoapyState& state = *self->state;
+  auto* base = GST_BASE_SRC_CAST(self);
+  if (state.restart.exchange(false) && state.radio->is_streaming()) {
+    state.radio->stop_stream();
+    state.hole = true;
+  }
+  if (!follow_properties(self)) {
+    return is_unlocked(state) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+  }
+  if (!state.radio->is_streaming()) {
+    state.radio->start_stream();
+    state.hole = true;
+    state.radio_due.reset();  // how long it stood has nothing to do with the pipeline's time
+  }
+  const std::size_t bytes = frame_bytes(state), wanted = buffer_samples(state);
+  GstBuffer* taken = nullptr;
+  const GstFlowReturn flow =
+      GST_BASE_SRC_GET_CLASS(base)->alloc(base, GST_BUFFER_OFFSET_NONE, static_cast<guint>(wanted * bytes), &taken);
+  if (flow != GST_FLOW_OK) return flow;
+  Ptr<GstBuffer> buffer(taken);
+  std::optional<Filled> filled;
+  {
+    GstMapInfo map;
+    if (gst_buffer_map(buffer.get(), &map, GST_MAP_WRITE) == 0) {
+      throw Error(ErrorCode::no_memory,
+                  fmt::format("a buffer of {} bytes of downstream cannot be written", wanted * bytes));
+    }
+    const auto unmap = [&](GstBuffer* mapped) { gst_buffer_unmap(mapped, &map); };
+    const std::unique_ptr<GstBuffer, decltype(unmap)> mapped(buffer.get(), unmap);
+    filled = fill(self, reinterpret_cast<std::byte*>(map.data), std::min<std::size_t>(wanted, map.size / bytes));
+  }
+  if (!filled) {
+    state.radio->stop_stream();
+    return GST_FLOW_FLUSHING;
+  }
+  gst_buffer_set_size(buffer.get(), static_cast<gssize>(filled->samples * bytes));
+  stamp(self, buffer.get(), *filled);
+  *out = buffer.release();
+  return GST_FLOW_OK;
+}
+
+void lose_radio(GstSoapySrc* self, const Error& lost) {
+  self->state->radio.reset();  // the driver may let nobody in beside it
+  gpumap::gst::post_warning(GST_ELEMENT_CAST(self), fmt::format("waiting until the radio is back: {}", lost.cause()),
+                            GST_RESOURCE_ERROR_READ);
+}
+
+/// Where the radio is gone, wait until it is back. What came of it: that the element is to stop, or that caps could not
+/// follow.
+GstFlowReturn wait_for_radio(GstSoapySrc* self) {
+  SoapyState& state = *self->state;
+  while (state.radio == nullptr) {
+    if (pause(state, reopen_pause)) return GST_FLOW_FLUSHING;
+    try {
+      open_radio(self);
+      state.radio->open_stream(*state.chosen, state.used.stream_arguments);
+    } catch (const Error& error) {
+      state.radio.reset();
+      GST_DEBUG_OBJECT(self, "not yet: %s", error.what());
+    }
+  }
+  state.hole = true;
+  state.radio_due.reset();
+  {
+    const ObjectLock lock(self);
+    ++state.counts.reopened;
+  }
+  GstStructure* told =
+      gst_structure_new("soapysrc-reopened", "radio", G_TYPE_STRING, state.radio->name().c_str(), nullptr);
+  gst_element_post_message(GST_ELEMENT_CAST(self), gst_message_new_element(GST_OBJECT_CAST(self), told));
+  return gst_base_src_negotiate(GST_BASE_SRC_CAST(self)) != 0 ? GST_FLOW_OK : GST_FLOW_NOT_NEGOTIATED;
+}
+
+GstFlowReturn create(GstPushSrc* push, GstBuffer** out) {
+  auto* self = reinterpret_cast<GstSoapySrc*>(push);
+  SoapyState& state = *self->state;
+  while (true) {
+    try {
+      const GstFlowReturn back = state.radio == nullptr ? wait_for_radio(self) : GST_FLOW_OK;
+      return back == GST_FLOW_OK ? next_buffer(self, out) : back;
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::io && state.used.on_lost == OnRadioLost::wait) {
+        lose_radio(self, error);
+        continue;
+      }
+      gpumap::gst::post_error(GST_ELEMENT_CAST(push), error);
+      return GST_FLOW_ERROR;
+    }
+  }
+}
+
+gboolean unlock(GstBaseSrc* base) {
+  SoapyState& state = state_of(base);
+  state.restart = true;
+  const std::lock_guard lock(state.mutex);
+  state.unlocked = true;
+  state.woken.notify_all();
+  return TRUE;
+}
+
+gboolean unlock_stop(GstBaseSrc* base) {
+  SoapyState& state = state_of(base);
+  const std::lock_guard lock(state.mutex);
+  state.unlocked = false;
+  return TRUE;
+}
+
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_soapy_src_parent_class)->change_state(element, transition);
+  // The next buffer is asked for when the pipeline plays again.
+  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state_of(element).restart = true;
+  return result;
+}
+
+gboolean query(GstBaseSrc* base, GstQuery* query) {
+  if (GST_QUERY_TYPE(query) != GST_QUERY_LATENCY) {
+    return GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->query(base, query);
+  }
+  const SoapyState& state = state_of(base);
+  const ObjectLock lock(base);
+  if (state.rate <= 0.0) return FALSE;
+  // The first sample of a buffer waits for the last one. How much a driver keeps it does not say.
+  const guint samples = state.settings.buffer_samples;
+  const double seconds = samples != 0 ? samples / state.rate : default_seconds;
+  gst_query_set_latency(query, TRUE, static_cast<GstClockTime>(seconds * GST_SECOND), GST_CLOCK_TIME_NONE);
+  return TRUE;
+}
+
+GstStructure* stats(GObject* object) {
+  const SoapyState& state = state_of(object);
+  const ObjectLock lock(object);
+  const Counts& of = state.counts;
+  return gst_structure_new("soapysrc-stats", "radio", G_TYPE_STRING, state.name.c_str(), "format", G_TYPE_STRING,
+                           state.format.c_str(), "full-scale", G_TYPE_DOUBLE, state.full_scale, "rate", G_TYPE_DOUBLE,
+                           state.rate, "frequency", G_TYPE_DOUBLE, state.frequency, "bandwidth", G_TYPE_DOUBLE,
+                           state.bandwidth, "samples", G_TYPE_UINT64, of.samples, "buffers", G_TYPE_UINT64, of.buffers,
+                           "overflows", G_TYPE_UINT64, of.overflows, "corrupt", G_TYPE_UINT64, of.corrupt, "jumps",
+                           G_TYPE_UINT64, of.jumps, "lost-samples", G_TYPE_UINT64, of.lost_samples, "reopened",
+                           G_TYPE_UINT64, of.reopened, nullptr);
+}
+
+std::vector<gpumap::gst::Property> properties() {
+  using gpumap::gst::mutable_playing;
+  using gpumap::gst::mutable_ready;
+  using Settings = RadioSettings;
+  const gpumap::gst::PropertiesOf<Settings> of([](GObject* object) -> Settings& { return state_of(object).settings; });
+  const auto told = [](gpumap::gst::Property property) {
+    return gpumap::gst::then(std::move(property), [](GObject* object) { state_of(object).changed = true; });
+  };
+  constexpr double most = 1e12;
+  return {
+      of.text("device", "Which radio, in SoapySDR's words: driver=rtlsdr,serial=00000001; empty: the first one found",
+              &Settings::device),
+      of.text("stream-arguments", "What the driver's stream takes: WIRE=CS8", &Settings::stream_arguments),
+      of.text("channels", "Which of the radio's channels, interleaved: 0,1", &Settings::channels),
+      of.text("format",
+              "SoapySDR's name of the samples' format: CS16; empty: the native one, where downstream takes it",
+              &Settings::format),
+      of.number<guint>("buffer-samples", "Samples of a buffer; 0: those of 10 ms", &Settings::buffer_samples, 0,
+                       1U << 26U),
+      of.number<guint>("timeout", "Milliseconds without a sample after which the radio is lost; 0: never",
+                       &Settings::timeout_ms),
+      of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost, on_lost_type()),
+      told(of.number<gdouble>("rate", "Samples a second; 0: as the radio has it", &Settings::rate, 0.0, most,
+                              mutable_playing)),
+      told(of.number<gdouble>("frequency", "Hertz in the middle of the band; 0: as the radio has it",
+                              &Settings::frequency, 0.0, most, mutable_playing)),
+      told(of.number<gdouble>("bandwidth", "Hertz that the radio's filter passes; 0: as the driver chooses",
+                              &Settings::bandwidth, 0.0, most, mutable_playing)),
+      told(of.number<gdouble>("frequency-correction", "Parts in a million that the radio's oscillator is off",
+                              &Settings::frequency_correction, -1e6, 1e6, mutable_playing)),
+      told(of.text("gain", "In dB (30), by name (LNA=24,VGA=16) or auto; empty: as the radio has it", &Settings::gain,
+                   mutable_playing)),
+      told(of.text("antenna", "By its name; empty: as the radio has it", &Settings::antenna, mutable_playing)),
+      told(of.text("clock-source", "Of the radio's clock: external; empty: as the radio has it",
+                   &Settings::clock_source, mutable_playing)),
+      told(of.text("time-source", "Of the radio's time: gps; empty: as the radio has it", &Settings::time_source,
+                   mutable_playing)),
+      told(of.text("device-settings", "What the driver calls settings: biastee=true,direct_samp=2",
+                   &Settings::device_settings, mutable_playing)),
+      gpumap::gst::statistics(
+          "radio, format and full-scale (what its largest sample is), rate, frequency and bandwidth as the radio has "
+          "them; samples and buffers; overflows that the driver reported, corrupt: data that it threw away, jumps of "
+          "the radio's clock; lost-samples by that clock; reopened: how often the radio came back",
+          stats),
+  };
+}
+
+void finalize(GObject* object) {
+  delete reinterpret_cast<GstSoapySrc*>(object)->state;
+  G_OBJECT_CLASS(gst_soapy_src_parent_class)->finalize(object);
+}
+
+}  // namespace
+
+namespace gpumap::gst {
+
+GstCaps* radio_caps() {
+  return gst_caps_from_string(
+      "audio/x-raw,format=(string){S8,U8,S16LE,S16BE,U16LE,U16BE,S32LE,S32BE,U32LE,U32BE,F32LE,F32BE,F64LE,F64BE},"
+      "layout=(string)interleaved,channels=(int)[1,64],rate=(int)[1,max];"
+      "application/x-iq,format=(string)S12LE,layout=(string)interleaved,channels=(int)[2,64],rate=(int)[1,max]");
+}
+
+}  // namespace gpumap::gst
+
+static void gst_soapy_src_class_init(GstSoapySrcClass* klass) {
+  GST_DEBUG_CATEGORY_INIT(soapy_src_debug, "soapysrc", 0, "samples of a radio");
+  G_OBJECT_CLASS(klass)->finalize = finalize;
+  GST_ELEMENT_CLASS(klass)->change_state = change_state;
+  auto* base = GST_BASE_SRC_CLASS(klass);
+  base->get_caps = get_caps;
+  base->set_caps = set_caps;
+  base->negotiate = negotiate;
+  base->decide_allocation = decide_allocation;
+  base->start = start;
+  base->stop = stop;
+  base->unlock = unlock;
+  base->unlock_stop = unlock_stop;
+  base->query = query;
+  GST_PUSH_SRC_CLASS(klass)->create = create;
+  gpumap::gst::install_properties(G_OBJECT_CLASS(klass), properties());
+
+  const Ptr<GstCaps> caps(gpumap::gst::radio_caps());
+  gst_element_class_add_pad_template(GST_ELEMENT_CLASS(klass),
+                                     gst_pad_template_new("src", GST_PAD_SRC, GST_PAD_ALWAYS, caps.get()));
+  gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "Radio source", "Source/Radio",
+                                        "Samples of a radio, by SoapySDR, straight into downstream's memory",
+                                        "The gpumap authors");
+}
+
+static void gst_soapy_src_init(GstSoapySrc* self) {
+  self->state = new SoapyState;
+  gst_base_src_set_live(GST_BASE_SRC_CAST(self), TRUE);
+  gst_base_src_set_format(GST_BASE_SRC_CAST(self), GST_FORMAT_TIME);
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+#include "made_up_radio.hpp"
+
+#include <SoapySDR/Errors.h>
+#include <SoapySDR/Device.hpp>
+#include <SoapySDR/Formats.hpp>
+#include <SoapySDR/Registry.hpp>
+#include <SoapySDR/Version.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <sstream>
+#include <stdexcept>
+#include <thread>
+
+namespace gpumap::gst::test {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// Samples of one read, as of one packet.
+constexpr std::size_t unit = 1021;
+
+std::uint64_t mixed(std::uint64_t value) {  // splitmix64
+  value += 0x9e3779b97f4a7c15U;
+  value = (value ^ (value >> 30U)) * 0xbf58476d1ce4e5b9U;
+  value = (value ^ (value >> 27U)) * 0x94d049bb133111ebU;
+  return value ^ (value >> 31U);
+}
+
+template <typename Number>
+void append(std::vector<std::byte>& to, Number value) {
+  const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+  to.insert(to.end(), bytes, bytes + sizeof value);
+}
+
+void check_there() {
+  if (made_up_radio().gone) throw std::runtime_error(pulled_out);
+}
+
+class Device : public SoapySDR::Device {
+ public:
+  explicit Device(const SoapySDR::Kwargs& arguments) : arguments_(arguments) {
+    check_there();
+    ++made_up_radio().opened;
+  }
+
+  [[nodiscard]] std::string getDriverKey() const override { return "made-up"; }
+  [[nodiscard]] std::string getHardwareKey() const override { return "Figment"; }
+  [[nodiscard]] size_t getNumChannels(int /*direction*/) const override { return number("channels", 2); }
+  [[nodiscard]] std::vector<std::string> getStreamFormats(int /*direction*/, size_t /*channel*/) const override {
+    std::vector<std::string> formats{text("native", "CS16")};
+    std::istringstream others(text("formats", ""));
+    for (std::string one; std::getline(others, one, '+');) formats.push_back(one);
+    return formats;
+  }
+  [[nodiscard]] std::string getNativeStreamFormat(int /*direction*/, size_t /*channel*/,
+                                                  double& full_scale) const override {
+    full_scale = 2048.0;
+    return text("native", "CS16");
+  }
+
+  SoapySDR::Stream* setupStream(int /*direction*/, const std::string& format, const std::vector<size_t>& channels,
+                                const SoapySDR::Kwargs& /*arguments*/) override {
+    check_there();
+    format_ = format;
+    channels_ = channels.empty() ? std::vector<size_t>{0} : channels;
+    return reinterpret_cast<SoapySDR::Stream*>(this);
+  }
+  void closeStream(SoapySDR::Stream* /*stream*/) override { check_there(); }
+  [[nodiscard]] size_t getStreamMTU(SoapySDR::Stream* /*stream*/) const override { return unit; }
+  int activateStream(SoapySDR::Stream* /*stream*/, int /*flags*/, long long /*ns*/, size_t /*count*/) override {
+    check_there();
+    ++made_up_radio().starts;
+    began_ = Clock::now();
+    first_ = next_;
+    return 0;
+  }
+  int deactivateStream(SoapySDR::Stream* /*stream*/, int /*flags*/, long long /*ns*/) override {
+    check_there();
+    return 0;
+  }
+
+  int readStream(SoapySDR::Stream* /*stream*/, void* const* buffers, size_t samples, int& flags, long long& ns,
+                 long timeout_us) override {
+    MadeUpRadio& told = made_up_radio();
+    check_there();
+    ++told.reads;
+    if (told.code != 0) return told.code;
+    if (told.empty) return 0;
+    if (told.silent) {
+      std::this_thread::sleep_for(std::chrono::microseconds(timeout_us));
+      return SOAPY_SDR_TIMEOUT;
+    }
+    if (took(told.overflows)) {
+      next_ += told.lost;
+      return SOAPY_SDR_OVERFLOW;
+    }
+    next_ += told.unsaid.exchange(0);
+    samples = std::min(samples, unit);
+    if (text("paced", "") == "1" && !wait_for(samples, std::chrono::microseconds(timeout_us))) return SOAPY_SDR_TIMEOUT;
+    for (size_t i = 0; i < channels_.size(); ++i) write(samples, channels_[i], static_cast<std::byte*>(buffers[i]));
+    if (text("clock", "") == "1") {
+      flags |= SOAPY_SDR_HAS_TIME;
+      ns = std::llround((1.0 + static_cast<double>(next_) / rate_) * 1e9);
+    }
+    next_ += samples;
+    if (took(told.abrupt)) {
+      next_ += told.lost;
+      flags |= SOAPY_SDR_END_ABRUPT;
+    }
+    return static_cast<int>(samples);
+  }
+
+  [[nodiscard]] std::vector<std::string> listAntennas(int /*direction*/, size_t /*channel*/) const override {
+    return {"RX", "LNAH"};
+  }
+  void setAntenna(int /*direction*/, size_t /*channel*/, const std::string& name) override {
+    made_up_radio().antenna = name.at(0);
+  }
+  [[nodiscard]] bool hasGainMode(int /*direction*/, size_t /*channel*/) const override { return true; }
+  void setGainMode(int /*direction*/, size_t /*channel*/, bool automatic) override {
+    made_up_radio().automatic = automatic;
+  }
+  [[nodiscard]] std::vector<std::string> listGains(int /*direction*/, size_t /*channel*/) const override {
+    return {"LNA", "VGA"};
+  }
+  void setGain(int /*direction*/, size_t /*channel*/, double decibels) override { made_up_radio().gain = decibels; }
+  void setGain(int /*direction*/, size_t /*channel*/, const std::string& name, double decibels) override {
+    (name == "LNA" ? made_up_radio().lna : made_up_radio().gain) = decibels;
+  }
+  void setFrequency(int /*direction*/, size_t /*channel*/, double hertz,
+                    const SoapySDR::Kwargs& /*arguments*/) override {
+    if (hertz > 6e9) throw std::runtime_error("the synthesizer does not lock");
+    frequency_ = hertz;
+    made_up_radio().frequency = hertz;
+    ++made_up_radio().tunes;
+  }
+  [[nodiscard]] double getFrequency(int /*direction*/, size_t /*channel*/) const override { return frequency_; }
+  void setFrequencyCorrection(int /*direction*/, size_t /*channel*/, double value) override {
+    made_up_radio().correction = value;
+  }
+  void setSampleRate(int /*direction*/, size_t /*channel*/, double rate) override {
+    if (rate > 1e8) throw std::runtime_error("no more than 100 MS/s");
+    const double step = static_cast<double>(number("step", 1));
+    rate_ = std::max(std::round(rate / step), 1.0) * step;
+  }
+  [[nodiscard]] double getSampleRate(int /*direction*/, size_t /*channel*/) const override { return rate_; }
+  void setBandwidth(int /*direction*/, size_t /*channel*/, double hertz) override { made_up_radio().bandwidth = hertz; }
+  [[nodiscard]] double getBandwidth(int /*direction*/, size_t /*channel*/) const override {
+    return made_up_radio().bandwidth;
+  }
+  [[nodiscard]] std::vector<std::string> listClockSources() const override { return {"internal", "external"}; }
+  void setClockSource(const std::string& name) override { made_up_radio().clock_source = name.at(0); }
+  [[nodiscard]] std::vector<std::string> listTimeSources() const override { return {"none", "gps"}; }
+  void setTimeSource(const std::string& name) override { made_up_radio().time_source = name.at(0); }
+  void writeSetting(const std::string& key, const std::string& value) override {
+    if (key != "bias") throw std::runtime_error("no setting " + key);
+    made_up_radio().bias = value == "true";
+  }
+
+ private:
+  [[nodiscard]] std::string text(const std::string& key, const char* otherwise) const {
+    const auto found = arguments_.find(key);
+    return found != arguments_.end() ? found->second : otherwise;
+  }
+  [[nodiscard]] std::size_t number(const std::string& key, std::size_t otherwise) const {
+    const auto found = arguments_.find(key);
+    return found != arguments_.end() ? std::stoul(found->second) : otherwise;
+  }
+  static bool took(std::atomic<int>& count) {
+    int left = count;
+    while (left > 0) {
+      if (count.compare_exchange_weak(left, left - 1)) return true;
+    }
+    return false;
+  }
+  [[nodiscard]] bool wait_for(std::size_t samples, std::chrono::microseconds limit) const {
+    const double due = static_cast<double>(next_ - first_ + samples) / rate_;
+    const auto at = began_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(due));
+    std::this_thread::sleep_until(std::min(at, Clock::now() + limit));
+    return Clock::now() >= at;
+  }
+  void write(std::size_t samples, std::size_t channel, std::byte* to) const {
+    const std::string carrier = text("tone", "");
+    std::vector<std::byte> bytes;
+    for (std::size_t i = 0; i < samples; ++i) {
+      if (carrier.empty()) {
+        append_sample(format_, next_ + i, channel, bytes);
+        continue;
+      }
+      if (format_ != "CS16") throw std::runtime_error("a tone is CS16");
+      const double turns = std::fmod((std::stod(carrier) - frequency_) / rate_ * static_cast<double>(next_ + i), 1.0);
+      append(bytes, static_cast<std::int16_t>(std::lround(30000.0 * std::cos(2.0 * std::numbers::pi * turns))));
+      append(bytes, static_cast<std::int16_t>(std::lround(30000.0 * std::sin(2.0 * std::numbers::pi * turns))));
+    }
+    std::memcpy(to, bytes.data(), bytes.size());
+  }
+
+  const SoapySDR::Kwargs arguments_;
+  std::string format_;
+  std::vector<size_t> channels_;
+  double rate_ = 1e6, frequency_ = 0.0;
+  std::uint64_t next_ = 0, first_ = 0;
+  Clock::time_point began_;
+};
+
+SoapySDR::KwargsList find(const SoapySDR::Kwargs& wanted) {
+  SoapySDR::Kwargs found = wanted;
+  found["label"] = "Made-up radio";
+  found["serial"] = "17";
+  const auto serial = wanted.find("serial");
+  if (made_up_radio().gone || (serial != wanted.end() && serial->second != "17")) return {};
+  return {found};
+}
+SoapySDR::Device* make(const SoapySDR::Kwargs& arguments) {
+  const auto serial = arguments.find("serial");
+  if (serial != arguments.end() && serial->second != "17") throw std::runtime_error("no Figment " + serial->second);
+  return new Device(arguments);
+}
+
+const SoapySDR::Registry registry("made-up", find, make, SOAPY_SDR_ABI_VERSION);
+
+}  // namespace
+
+MadeUpRadio& made_up_radio() {
+  static MadeUpRadio radio;
+  return radio;
+}
+
+void MadeUpRadio::reset() {
+  overflows = abrupt = code = 0;
+  lost = unsaid = reads = opened = starts = tunes = 0;
+  gone = silent = empty = automatic = bias = false;
+  frequency = bandwidth = gain = lna = correction = 0.0;
+  antenna = clock_source = time_source = '-';
+}
+
+void append_sample(const std::string& format, std::uint64_t index, std::size_t channel, std::vector<std::byte>& to) {
+  const std::uint64_t value = mixed(index * 64 + channel);
+  const std::size_t bytes = SoapySDR::formatToSize(format);
+  if (format == "CF32" || format == "CF64") {
+    for (const unsigned shift : {0U, 32U}) {
+      const double number = static_cast<std::int32_t>(value >> shift) / 2147483648.0;
+      if (format == "CF32") append(to, static_cast<float>(number));
+      if (format == "CF64") append(to, number);
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < bytes; ++i) to.push_back(static_cast<std::byte>(value >> (8 * (i % 8))));
+}
+
+}  // namespace gpumap::gst::test
