@@ -201,6 +201,8 @@ std::vector<std::string> Radio::change(const RadioSettings& settings) {
     rate_ = device_->getSampleRate(rx, channels_.front());
     frequency_ = device_->getFrequency(rx, channels_.front());
     bandwidth_ = device_->getBandwidth(rx, channels_.front());
+    const bool chooses = device_->hasGainMode(rx, channels_.front()) && device_->getGainMode(rx, channels_.front());
+    gain_ = chooses ? std::nullopt : std::optional(device_->getGain(rx, channels_.front()));
   });
   return refused;
 }

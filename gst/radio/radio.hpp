@@ -47,6 +47,8 @@ class Radio {
   [[nodiscard]] double rate() const noexcept { return rate_; }
   [[nodiscard]] double frequency() const noexcept { return frequency_; }
   [[nodiscard]] double bandwidth() const noexcept { return bandwidth_; }
+  /// All gains together, in dB; empty: the radio chooses them.
+  [[nodiscard]] std::optional<double> gain() const noexcept { return gain_; }
   /// What a full sample of the native format is.
   [[nodiscard]] double full_scale() const noexcept { return full_scale_; }
   /// "RTL2838 of driver rtlsdr".
@@ -84,6 +86,7 @@ class Radio {
   std::vector<std::size_t> channels_;
   std::vector<const RadioFormat*> formats_;
   double rate_ = 0.0, frequency_ = 0.0, bandwidth_ = 0.0, full_scale_ = 0.0;
+  std::optional<double> gain_;
   std::string name_;
 };
 

@@ -43,6 +43,7 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/radio/sample_times.hpp"
 
 GST_DEBUG_CATEGORY_STATIC(soapy_src_debug);
@@ -75,7 +76,6 @@ constexpr auto reopen_pause = 500ms;
 constexpr double default_seconds = 0.01;
 /// A driver's clock that differs by this from what its samples say has lost some.
 constexpr double jump_ns = 1e6;
-constexpr const char* center_frequency_field = "center-frequency";
 
 struct Counts {
   guint64 samples = 0, buffers = 0, overflows = 0, corrupt = 0, jumps = 0, lost_samples = 0, reopened = 0;
@@ -120,7 +120,8 @@ struct GstSoapySrcClass {
 }  // namespace
 
 G_DEFINE_TYPE(GstSoapySrc, gst_soapy_src, GST_TYPE_PUSH_SRC)
-GST_ELEMENT_REGISTER_DEFINE(soapysrc, "soapysrc", GST_RANK_NONE, gst_soapy_src_get_type())
+GST_ELEMENT_REGISTER_DEFINE(soapysrc, "soapysrc", GST_RANK_NONE,
+                            (gpumap::gst::register_radio_metas(), gst_soapy_src_get_type()))
 
 namespace {
 
@@ -189,7 +190,8 @@ Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency) {
   Ptr<GstCaps> made(gst_caps_new_empty());
   for (const RadioFormat* format : radio.formats()) {
     GstStructure* one = structure_of(*format, radio.channels(), static_cast<gint>(std::lround(radio.rate())));
-    if (tell_frequency) gst_structure_set(one, center_frequency_field, G_TYPE_DOUBLE, radio.frequency(), nullptr);
+    if (tell_frequency)
+      gst_structure_set(one, gpumap::gst::center_frequency_field, G_TYPE_DOUBLE, radio.frequency(), nullptr);
     gst_caps_append_structure(made.get(), one);
   }
   return made;
@@ -536,6 +538,9 @@ void stamp(GstSoapySrc* self, GstBuffer* buffer, const Filled& filled) {
     gst_buffer_add_reference_timestamp_meta(buffer, caps.get(), static_cast<GstClockTime>(*filled.radio_ns),
                                             GST_BUFFER_DURATION(buffer));
   }
+  std::optional<double> tuned;
+  if (state.radio->frequency() != 0.0) tuned = state.radio->frequency();
+  gpumap::gst::add_radio(buffer, {.center_frequency = tuned, .gain = state.radio->gain()});
   const ObjectLock lock(self);
   GST_BUFFER_OFFSET(buffer) = state.counts.samples;
   state.counts.samples += filled.samples;

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "gst/radio/radio_metas.hpp"
 #include "gst/radio/radio_search.hpp"
 #include "gst/radio/sample_times.hpp"
 #include "gst/radio/soapysrc.hpp"
@@ -146,7 +147,12 @@ TEST_F(SoapySrc, InterleavesChannels) {
 
 // The driver writes into slots: no copy, and nothing is lost on the way through the GPU.
 TEST_F(SoapySrc, WritesIntoGpuMemory) {
-  for (const char* passage : {"gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL", "gpumapupload name=in"}) {
+  std::vector<std::string> passages{"gpumapupload name=in"};
+  for (const char* transport : transports()) {
+    passages.push_back(on_transport("gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL", transport));
+  }
+  for (const std::string& passage : passages) {
+    SCOPED_TRACE(passage);
     Pipeline pipeline(on_new_channel(source("", "num-buffers=30 rate=1000000 buffer-samples=3001") + "! " + passage +
                                      " ! gpumapkernel kernel=identity ! appsink name=out sync=false"));
     ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
@@ -309,6 +315,25 @@ TEST_F(SoapySrc, RetunesAHundredTimesASecond) {
   EXPECT_EQ(radio_.starts, 1U);
 }
 
+// Behind the GPU as before it.
+TEST_F(SoapySrc, BuffersTellFrequencyAndGain) {
+  Pipeline pipeline(on_new_channel(source("", "rate=1000000 frequency=100000000 gain=12.5 buffer-samples=1000") +
+                                   "! gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=identity ! "
+                                   "appsink name=out sync=false max-buffers=2"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto next = [&] {
+    const Sample sample = pull(pipeline.appsink());
+    return sample ? radio_of(gst_sample_get_buffer(sample.get())) : RadioSetting{};
+  };
+  const RadioSetting first = next();
+  EXPECT_EQ(first.center_frequency, 1e8);
+  EXPECT_EQ(first.gain, 12.5);
+  g_object_set(pipeline.element("radio"), "frequency", 2e8, "gain", "auto", nullptr);
+  RadioSetting last;
+  EXPECT_TRUE(eventually([&] { return (last = next()).center_frequency == 2e8; }));
+  EXPECT_EQ(last.gain, std::nullopt);
+}
+
 TEST_F(SoapySrc, SetsWhatTheRadioHas) {
   Pipeline pipeline(source(",paced=1",
                            "rate=48000 frequency=7000000 bandwidth=20000 gain=30,LNA=12 antenna=LNAH "
@@ -396,7 +421,12 @@ TEST_F(SoapySrc, WaitsForTheRadioToComeBack) {
   ASSERT_TRUE(sample);
   const GstClockTime first = GST_BUFFER_PTS(gst_sample_get_buffer(sample.get()));
   radio_.gone = true;
-  while ((sample = pull(pipeline.appsink(), 1s))) {
+  ASSERT_TRUE(eventually([&] {
+    (void)pull(pipeline.appsink(), 10ms);
+    (void)pipeline.wait(1ms);
+    return !pipeline.warnings().empty();
+  }));
+  while (pull(pipeline.appsink(), 100ms)) {
   }
   // Paused and played without it.
   EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED));
@@ -631,11 +661,13 @@ TEST_F(SoapySrc, ASearchEnds) {
         return {{{"label", "late"}}, {}};
       },
       [](const SoapySDR::Kwargs&) -> SoapySDR::Device* { return nullptr; }, SOAPY_SDR_ABI_VERSION);
-  const RadioSearch search = find_radios({}, 300ms);
-  EXPECT_THAT(search.silent, Contains("slow"));
-  EXPECT_THAT(search.silent, Not(Contains("made-up")));
-  ASSERT_EQ(search.found.size(), 1U);
-  EXPECT_EQ(search.found[0].at("driver"), "made-up");
+  answers = false;
+  EXPECT_EQ(best_of_longer_limits([](Time limit) -> std::string {
+              const RadioSearch search = find_radios({}, limit);
+              if (search.found.size() != 1 || search.found[0].at("driver") != "made-up") return "not the one radio";
+              return search.silent == std::vector<std::string>{"slow"} ? "" : "not the slow driver alone is silent";
+            }),
+            "");
   answers = true;
   EXPECT_TRUE(eventually([&] { return find_radios({}, 10s).found.size() == 2; }));
 }

@@ -126,6 +126,10 @@ class Device : public SoapySDR::Device {
   void setGainMode(int /*direction*/, size_t /*channel*/, bool automatic) override {
     made_up_radio().automatic = automatic;
   }
+  [[nodiscard]] bool getGainMode(int /*direction*/, size_t /*channel*/) const override {
+    return made_up_radio().automatic;
+  }
+  [[nodiscard]] double getGain(int /*direction*/, size_t /*channel*/) const override { return made_up_radio().gain; }
   [[nodiscard]] std::vector<std::string> listGains(int /*direction*/, size_t /*channel*/) const override {
     return {"LNA", "VGA"};
   }
