@@ -102,11 +102,24 @@ def check_labels(axes, folder):
         assert found == sorted(expected), (found, expected)
 
 
+def check_live(picture):
+    """A line for each whole frame of 32,768 samples, the newest at the top: the sweep, column by column, tells which."""
+    lines = 300_000 // 32_768
+    for y in range(picture.height):
+        assert (sum(picture.at(256 + 128, y)) > 600) == (y < lines), y
+        if y < lines:
+            middle = (lines - 1 - y + 0.5) * 32_768
+            sweep = 256 + round((-900e3 + 1.7e6 * middle / 300_000) / RATE * BINS)
+            beside = next(x for x in (sweep + 60, sweep - 60) if all(abs(x - carrier) > 8 for carrier in (384, 192)))
+            assert sum(picture.at(sweep, y)) > 250 > sum(picture.at(beside, y)), y
+
+
 def main(folder, axes):
     rows = (folder / "rows.rgba").read_bytes()
     check_rows(rows)
     check_picture(Picture(folder / "waterfall.png"), rows)
     check_labels(axes, folder)
+    check_live(Picture(folder / "live.png"))
 
 
 main(pathlib.Path(sys.argv[1]), sys.argv[2])

@@ -109,6 +109,7 @@ def arguments_come_before_the_build():
     wrong = {
         "examples/quickstart": (["--framse", "3"], ["--frames", "many"], ["--frames", "0"], ["--frames"], ["3"]),
         "examples/adsb/run": (["--genrated"], ["nowhere.bin"], ["a", "b"]),
+        "examples/fm/run": (["a", "b", "c"], ["--help-me"]),
         "examples/focus/run": (["film.mp4"],),
         "examples/gains/run": (["gains.bin"],),
         "examples/plugin/run": (["-x"],),

@@ -43,6 +43,33 @@ TEST_P(Waterfall, GivesEachLevelItsColour) {
   }
 }
 
+// More frames than the picture has lines, of one row and of several, of which the last one shows.
+TEST_P(Waterfall, Scrolls) {
+  constexpr std::size_t width = 37, height = 11;
+  Pipeline pipeline(
+      on_new_channel("appsrc name=in format=time caps=application/x-rgba-rows ! gpumapsink $CHANNEL gpumapsrc "
+                     "$CHANNEL ! gpumapkernel params=\"width=37,height=11\" location=" +
+                     kernel("waterfall/scroll") + " ! video/x-raw,format=RGBA ! appsink name=out sync=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  std::vector<Data> lines;
+  for (std::size_t n = 0; n < 30; ++n) {
+    const Data rows = random_data(4 * width * (1 + n % 3), n);
+    lines.emplace_back(rows.end() - 4 * width, rows.end());
+    for (std::size_t x = 0; x < width; ++x) lines.back()[4 * x + 3] = std::byte{255};
+    push(pipeline.appsrc(), new_buffer(rows));
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr) << pipeline.wait(1ms);
+    Data black(4 * width);
+    for (std::size_t x = 0; x < width; ++x) black[4 * x + 3] = std::byte{255};
+    Data expected;
+    for (std::size_t y = 0; y < height; ++y) {
+      const Data& line = y <= n ? lines[n - y] : black;
+      expected.insert(expected.end(), line.begin(), line.end());
+    }
+    ASSERT_EQ(data_of(gst_sample_get_buffer(sample.get())), expected) << n;
+  }
+}
+
 GPUMAP_BOTH_LANGUAGES(Waterfall);
 
 }  // namespace
