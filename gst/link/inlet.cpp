@@ -379,7 +379,6 @@ void Inlet::prepare_carrier(std::uint64_t bytes) {
 GstBuffer* Inlet::make_carrier(const LinkFrame& frame) {
   prepare_carrier(frame.info.bytes);
   fill_carrier(blank_.get(), frame, frame.info.sequence != next_sequence_, names_);
-  tell_of_refused_names();
   return blank_.release();
 }
 
@@ -408,6 +407,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
     next = this->next(consumer, frame, before);
     if (next == LinkNext::message) read(frame.message);
     if (next != LinkNext::frame) continue;
+    tell_of_refused_names();  // the application may ask the producer meanwhile, which takes the connection's lock
     prepare_carrier(frame.info.bytes);
     // The src takes no more frames, and the producer may need their slots.
     if (channel_->src_has_enough()) consumer.ring()->drop_queued();

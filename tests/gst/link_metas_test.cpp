@@ -2,6 +2,7 @@
 // Metas between two processes: each arrives with its frame and with no other, whatever a client misses.
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "launched.hpp"
 #include "link_sides.hpp"
+#include "link_written.hpp"
 #include "numbered_metas.hpp"
 
 namespace gpumap::gst::test {
@@ -225,6 +227,45 @@ TEST_F(LinkMetas, EachPictureOfAFrameHasItsMeta) {
   EXPECT_EQ(first->flags, GST_VIDEO_FRAME_FLAG_NONE);
   EXPECT_EQ(second->flags, flags);
   EXPECT_EQ(second->offset[0], 128U);
+}
+
+/// Of regions whose types nobody has named before, as a producer writes them.
+LinkText note_of_new_names(std::uint64_t frame) {
+  LinkText note;
+  for (std::uint64_t n = 0; n < 50; ++n) {
+    LinkText region(24);  // a place, and two numbers
+    put_text(region, std::string(200, 'n') + std::to_string(frame) + "-" + std::to_string(n));
+    note.push_back(std::byte{4});
+    put(note, static_cast<std::uint32_t>(region.size()));
+    note.insert(note.end(), region.begin(), region.end());
+  }
+  return note;
+}
+
+// The thread that takes the frames has no lock of the connection while it says what it left out.
+TEST_F(LinkMetas, WhoIsToldThatNamesAreLeftOutMayAskTheProducer) {
+  OwnProducer producer(path);
+  producer.send(gst_event_new_stream_start("mine"));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  producer.send(gst_event_new_segment(&segment));
+  std::atomic<bool> answered{false};
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink async=false sync=false");
+  const Ptr<GstBus> bus(gst_element_get_bus(consumer.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer told) {
+        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_WARNING) return GST_BUS_PASS;
+        const Pad pad(gst_element_get_static_pad(GST_ELEMENT(GST_MESSAGE_SRC(message)), "src"));
+        const Ptr<GstQuery> query(gst_query_new_duration(GST_FORMAT_TIME));
+        (void)gst_pad_query(pad.get(), query.get());
+        *static_cast<std::atomic<bool>*>(told) = true;
+        return GST_BUS_PASS;
+      },
+      &answered, nullptr);
+  start(consumer);
+  for (std::uint64_t n = 0; n < 2'000 && !answered && !HasFailure(); ++n) producer.show(note_of_new_names(n));
+  EXPECT_TRUE(answered);
 }
 
 }  // namespace

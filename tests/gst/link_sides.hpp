@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
+#include "gpumap/link.hpp"
 #include "gpumap/link_report.hpp"
+#include "gst/link/event_text.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 
@@ -47,6 +51,31 @@ struct LinkSides : testing::Test {
 
   const TemporaryFolder folder;
   const std::string path = folder.path() / "link";
+};
+
+/// A producer that is no gpumapsink, and says what it is told to.
+struct OwnProducer {
+  explicit OwnProducer(const std::string& path)
+      : ring(Ring::create(Device::open(), {.slots = 4, .slot_bytes = LinkSides::frame_size})),
+        server(LinkServer::serve(ring, {.path = path})) {}
+  /// For clients that come later, too. Takes `event`.
+  void send(GstEvent* event) {
+    const Ptr<GstEvent> owned(event);
+    server->send(text_of(event), ++key);
+  }
+  void show(std::span<const std::byte> note = {}) {
+    WriteLease written;
+    ASSERT_EQ(server->acquire(written, WhenFull::block, Clock::now() + patience), RingStatus::ok);
+    ring->publish(written, {.bytes = LinkSides::frame_size});
+    written = {};
+    ReadLease frame;
+    ASSERT_EQ(ring->receive(frame, Deadline{}), RingStatus::ok);
+    server->show(std::move(frame), note);
+  }
+
+  const std::shared_ptr<Ring> ring;
+  const std::unique_ptr<LinkServer> server;
+  std::uint32_t key = 0;
 };
 
 }  // namespace gpumap::gst::test
