@@ -255,10 +255,10 @@ bool read_time(std::span<const std::byte> text, Channel::FarTime& time) {
   std::memcpy(&time.base, &text[head], sizeof time.base);
   std::memcpy(&time.stopped, &text[head + sizeof time.base], sizeof time.stopped);
   std::memcpy(&time.ahead, &text[head + sizeof time.base + sizeof time.stopped], sizeof time.ahead);
-  // Sums of times must not overflow: no clock shows more than a hundred years.
-  constexpr auto most = static_cast<GstClockTimeDiff>(100ULL * 366 * 24 * 3600 * GST_SECOND);
+  // A clock by NTP counts from 1900, and until 2036. Sums of two such times do not overflow.
+  constexpr auto most = static_cast<GstClockTimeDiff>(140ULL * 366 * 24 * 3600 * GST_SECOND);
   const auto sane = [](GstClockTimeDiff one) { return one > -most && one < most; };
-  return sane(time.base) && sane(time.stopped) && sane(time.ahead);
+  return sane(time.base) && sane(time.stopped) && sane(time.ahead) && sane(time.base - time.ahead);
 }
 
 namespace {

@@ -26,7 +26,8 @@ bool shift_running_time(GstSegment& segment, GstClockTimeDiff shift) {
   }
   const double cut = static_cast<double>(earlier - segment.base) * -segment.rate;
   segment.base = 0;
-  segment.offset += std::min(static_cast<GstClockTime>(cut), segment.stop - std::min(segment.offset, segment.stop));
+  const GstClockTime most = segment.stop - std::min(segment.offset, segment.stop);
+  segment.offset += cut < static_cast<double>(most) ? static_cast<GstClockTime>(cut) : most;
   return true;
 }
 

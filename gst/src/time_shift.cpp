@@ -80,10 +80,11 @@ GstClockTimeDiff TimeShift::compute_from(const Channel& channel, const Channel::
   const GstClockTimeDiff now_here = shared ? now : static_cast<GstClockTimeDiff>(gst_clock_get_time(here.get()));
   two_clocks_ = !shared;
   estimated_ = !there.playing || !base_here.settled;
-  const GstClockTimeDiff due_there = there.playing ? there.base : now_there - there.stopped;
-  const GstClockTimeDiff due_here = base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
+  // Running times: sums of clocks' times might overflow.
+  const GstClockTimeDiff run_there = there.playing ? now_there - there.base : there.stopped;
+  const GstClockTimeDiff run_here = now_here - base_or_now(base_here, src_, static_cast<GstClockTime>(now_here));
   looked_at_us_ = g_get_monotonic_time();
-  return due_there - due_here + now_here - now_there;
+  return run_here - run_there;
 }
 
 GstClockTimeDiff TimeShift::compute(const Channel& channel) {

@@ -404,36 +404,65 @@ TEST_F(LinkSides, ATimeoutNamesTheSocket) {
   EXPECT_THAT(consumer.run(), HasSubstr("socket-path " + path));
 }
 
-// What is due at a moment there is due at that moment here, whenever either began.
+// What is due at a moment there is due at that moment here, whenever either began, and by whatever clock: one by NTP
+// counts from 1900.
 TEST_F(LinkSides, TwoBaseTimesAreOneMoment) {
-  Pipeline producer(
-      "videotestsrc is-live=true ! video/x-raw,width=16,height=16,framerate=50/1 ! gpumapsink name=sink " + socket());
-  start(producer);
-  ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > 75; }));
-  Pipeline consumer(to_appsink("is-live=true leaky=oldest"));
+  for (const guint64 years : {0, 127}) {
+    SCOPED_TRACE(years);
+    const Ptr<GstClock> clock(GST_CLOCK(gst_object_ref_sink(g_object_new(GST_TYPE_SYSTEM_CLOCK, nullptr))));
+    gst_clock_set_calibration(clock.get(), 0, years * 365 * 24 * 3600 * GST_SECOND, 1, 1);
+    Pipeline producer(
+        "videotestsrc is-live=true ! video/x-raw,width=16,height=16,framerate=50/1 ! gpumapsink name=sink " + socket());
+    gst_pipeline_use_clock(GST_PIPELINE(producer.get()), clock.get());
+    start(producer);
+    ASSERT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > 75; }));
+    Pipeline consumer(to_appsink("is-live=true leaky=oldest"));
+    start(consumer);
+    const auto lateness = [&] {
+      const Sample sample = pull(consumer.appsink());
+      if (!sample) return GST_CLOCK_STIME_NONE;
+      const GstClockTime due = gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
+                                                           GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
+      const Ptr<GstClock> here(gst_element_get_clock(consumer.element("src")));
+      const GstClockTime now = gst_clock_get_time(here.get()) - gst_element_get_base_time(consumer.element("src"));
+      return GST_CLOCK_DIFF(due, now);
+    };
+    // A busy machine is late, too, but not with every frame.
+    const auto comes_in_time = [&] {
+      return eventually([&] { return std::llabs(lateness()) < 500 * static_cast<GstClockTimeDiff>(GST_MSECOND); });
+    };
+    for (int n = 0; n < 10; ++n) (void)lateness();
+    EXPECT_TRUE(comes_in_time());
+    // A pause there moves its base time.
+    ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
+    g_usleep(1'500'000);
+    start(producer);
+    for (int n = 0; n < 20; ++n) (void)lateness();
+    EXPECT_TRUE(comes_in_time());
+  }
+}
+
+// What cannot be counted is cut off, backwards as well: all that lies before this pipeline's time.
+TEST_F(LinkSides, NoSegmentIsFasterThanNumbersReach) {
+  OwnProducer producer(path);
+  producer.server->send(text_of(Channel::FarTime{.playing = true}), ++producer.key);  // since the machine started
+  producer.send(gst_event_new_stream_start("mine"));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.rate = -1e300;
+  segment.stop = 10 * GST_SECOND;
+  producer.send(gst_event_new_segment(&segment));
+  Pipeline consumer("gpumapsrc name=src " + socket() + " ! fakesink name=out async=false sync=false");
   start(consumer);
-  const auto lateness = [&] {
-    const Sample sample = pull(consumer.appsink());
-    if (!sample) return GST_CLOCK_STIME_NONE;
-    const GstClockTime due = gst_segment_to_running_time(gst_sample_get_segment(sample.get()), GST_FORMAT_TIME,
-                                                         GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())));
-    GstClock* clock = gst_element_get_clock(consumer.element("src"));
-    const GstClockTime now = gst_clock_get_time(clock) - gst_element_get_base_time(consumer.element("src"));
-    gst_object_unref(clock);
-    return GST_CLOCK_DIFF(due, now);
-  };
-  // A busy machine is late, too, but not with every frame.
-  const auto comes_in_time = [&] {
-    return eventually([&] { return std::llabs(lateness()) < 500 * static_cast<GstClockTimeDiff>(GST_MSECOND); });
-  };
-  for (int n = 0; n < 10; ++n) (void)lateness();
-  EXPECT_TRUE(comes_in_time());
-  // A pause there moves its base time.
-  ASSERT_TRUE(producer.reach(GST_STATE_PAUSED));
-  g_usleep(1'500'000);
-  start(producer);
-  for (int n = 0; n < 20; ++n) (void)lateness();
-  EXPECT_TRUE(comes_in_time());
+  producer.show();
+  const Pad pad(gst_element_get_static_pad(consumer.element("out"), "sink"));
+  Ptr<GstEvent> event;
+  ASSERT_TRUE(eventually([&] {
+    event.reset(gst_pad_get_sticky_event(pad.get(), GST_EVENT_SEGMENT, 0));
+    return event != nullptr;
+  }));
+  gst_event_copy_segment(event.get(), &segment);
+  EXPECT_EQ(segment.offset, segment.stop);
 }
 
 // An upstream that asks for buffers looks for a slot twice.

@@ -116,6 +116,26 @@ bool is_taken(const VideoLayout& layout, std::uint64_t bytes) {
 }
 
 // Rows that reach out of a frame would be read.
+// The clock of one side may count from 1900, as GstNtpClock does.
+TEST(LinkText, OfTimesIsReadWhereNoSumOverflows) {
+  constexpr GstClockTimeDiff year = GstClockTimeDiff{365} * 24 * 3600 * GST_SECOND;
+  const auto is_read = [](const Channel::FarTime& time) {
+    Channel::FarTime read;
+    const bool taken = read_time(text_of(time), read);
+    EXPECT_TRUE(!taken || read == time);
+    return taken;
+  };
+  EXPECT_TRUE(is_read({}));
+  EXPECT_TRUE(is_read({.playing = true, .base = 127 * year, .ahead = 127 * year - 3}));
+  EXPECT_TRUE(is_read({.playing = true, .base = 0, .ahead = 136 * year}));
+  EXPECT_TRUE(is_read({.stopped = 3, .ahead = 127 * year}));
+  EXPECT_FALSE(is_read({.playing = true, .base = 139 * year, .ahead = -3 * year}));
+  EXPECT_FALSE(is_read({.playing = true, .base = 141 * year, .ahead = 141 * year}));
+  EXPECT_FALSE(is_read({.stopped = -141 * year}));
+  constexpr auto most = std::numeric_limits<GstClockTimeDiff>::max();
+  EXPECT_FALSE(is_read({.playing = true, .base = most, .ahead = -most}));
+}
+
 TEST(LinkText, OfALayoutThatDoesNotFitIsNone) {
   int formats = 0;
   for (int format = GST_VIDEO_FORMAT_ENCODED + 1; is_known_value(GST_TYPE_VIDEO_FORMAT, format); ++format) {
