@@ -125,7 +125,7 @@ void Outlet::open_door() {
 
 std::string Outlet::who_stalls() {
   const auto server = this->server();
-  if (settings_.wait_for_connection && (!server || server->clients().empty())) {
+  if (settings_.wait_for_connection && (!server || !server->wait_for_client(Deadline{}))) {
     return "no client is connected, and wait-for-connection holds frames back: start one, or leave that out";
   }
   const auto client = server ? server->who_stalls() : std::nullopt;

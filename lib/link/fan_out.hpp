@@ -114,6 +114,10 @@ class FanOut {
   }
 
   [[nodiscard]] std::optional<Client>& client(std::uint32_t index) noexcept { return clients_[index]; }
+  /// Whether the client is shown frames: it has joined, and has not begun to leave.
+  [[nodiscard]] bool takes_frames(std::uint32_t index) const noexcept {
+    return clients_[index].has_value() && (closing_ & bit(index)) == 0;
+  }
   [[nodiscard]] std::uint32_t busy() const noexcept { return busy_count_; }  ///< slots that clients have
   [[nodiscard]] std::uint32_t holders(std::uint32_t slot) const noexcept { return masks_[slot]; }
 

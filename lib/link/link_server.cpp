@@ -429,10 +429,12 @@ LinkCounters LinkServer::counters() const {
 bool LinkServer::wait_for_client(Deadline deadline) {
   if (!state_->process.here()) return false;
   std::unique_lock lock(state_->mutex);
-  const auto connected = [this] {
-    return std::any_of(state_->clients.begin(), state_->clients.end(), [](const auto& one) { return one != nullptr; });
+  const auto somebody_takes_frames = [this] {
+    std::uint32_t index = 0;
+    while (index < max_link_clients && !state_->fan.takes_frames(index)) ++index;
+    return index < max_link_clients;
   };
-  while (!connected()) {
+  while (!somebody_takes_frames()) {
     const Deadline now = Clock::now();
     if (now >= deadline) return false;
     state_->changed.wait_until(lock, std::min<Deadline>(deadline, now + second_look));

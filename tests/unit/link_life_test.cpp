@@ -154,6 +154,24 @@ TEST(LinkLife, ServerLingersUntilAllIsRead) {
   EXPECT_FALSE(consumer->revoked());
 }
 
+// What a client holds when it ends it keeps, but it is shown no more: frames would go to nobody.
+TEST(LinkLife, AClientThatHasEndedIsNotOneThatWasWaitedFor) {
+  Served served(4);
+  auto consumer = served.consumer();
+  served.send(0);
+  ReadLease held;
+  LinkFrame frame;
+  ASSERT_EQ(consumer->next(held, frame, soon()), LinkNext::frame);
+  EXPECT_TRUE(served.server->wait_for_client(Deadline{}));
+  consumer.reset();
+  EXPECT_TRUE(comes_true([&] { return !served.server->wait_for_client(Deadline{}); }));
+  EXPECT_EQ(served.server->clients().size(), 1U);
+  consumer = served.consumer();
+  EXPECT_TRUE(served.server->wait_for_client(soon()));
+  served.send(1);
+  EXPECT_EQ(next_of(*consumer), "1");
+}
+
 TEST(LinkLife, AChildOfForkDoesNothingWithEitherSide) {
   Served served(2);
   const auto consumer = served.consumer();

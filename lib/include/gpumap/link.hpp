@@ -190,7 +190,8 @@ class GPUMAP_API LinkServer {
 
   [[nodiscard]] std::vector<LinkClient> clients() const;
   [[nodiscard]] LinkCounters counters() const;
-  /// Until there is a client. False: the deadline came first.
+  /// Until there is a client that takes frames: one that has ended and keeps leases does not. False: the deadline came
+  /// first.
   [[nodiscard]] bool wait_for_client(Deadline deadline);
   [[nodiscard]] const std::string& path() const noexcept;
   /// Of this server: no other one, before or after it, has the same. Never 0.
