@@ -326,6 +326,7 @@ void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<LinkServer> last;
   if (server_) {
     moving_ = server_->clients();
+    std::erase_if(moving_, [](const LinkClient& client) { return client.ended; });
     server_->announce_successor();
   }
   {

@@ -94,7 +94,7 @@ bool UpstreamRequests::may_send(const LinkServer& server, const LinkQuestion& qu
   if (rule_ != UpstreamEvents::first) return rule_ == UpstreamEvents::all;
   const auto clients = server.clients();
   return std::none_of(clients.begin(), clients.end(),
-                      [&](const LinkClient& one) { return one.connection < question.who.connection; });
+                      [&](const LinkClient& one) { return !one.ended && one.connection < question.who.connection; });
 }
 
 /// Whether a seek's start and stop make a segment, calculated as gst_segment_do_seek() does from the current one. That

@@ -145,6 +145,7 @@ LinkClient LinkServer::State::describe(const Client& client) {
     who.shown = shown->shown;
     who.dropped = shown->dropped;
     who.slots = shown->queue.count();
+    who.ended = !fan.takes_frames(who.index);
   }
   return who;
 }

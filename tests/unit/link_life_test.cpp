@@ -165,7 +165,8 @@ TEST(LinkLife, AClientThatHasEndedIsNotOneThatWasWaitedFor) {
   EXPECT_TRUE(served.server->wait_for_client(Deadline{}));
   consumer.reset();
   EXPECT_TRUE(comes_true([&] { return !served.server->wait_for_client(Deadline{}); }));
-  EXPECT_EQ(served.server->clients().size(), 1U);
+  ASSERT_EQ(served.server->clients().size(), 1U);
+  EXPECT_TRUE(served.server->clients()[0].ended);
   consumer = served.consumer();
   EXPECT_TRUE(served.server->wait_for_client(soon()));
   served.send(1);

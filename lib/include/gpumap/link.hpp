@@ -48,6 +48,7 @@ struct LinkClient {
   std::uint64_t shown = 0;    ///< frames that it got, or still may take
   std::uint64_t dropped = 0;  ///< frames that it missed
   std::uint32_t slots = 0;    ///< that it has now
+  bool ended = false;         ///< it takes no more frames, and keeps those slots until its application lets them go
 };
 
 /// What a client sent by LinkConsumer::ask() or tell(). Not to be trusted.
