@@ -9,6 +9,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -65,6 +66,34 @@ void expect_name(const char* what, const std::string& name, const std::vector<st
               "choose one of " + joined(known));
 }
 
+template <std::size_t Bytes>
+void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t samples, std::byte* to) {
+  for (std::size_t i = 0; i < samples; ++i) {
+    for (const std::vector<std::byte>& plane : planes) {
+      std::memcpy(to, plane.data() + i * Bytes, Bytes);
+      to += Bytes;
+    }
+  }
+}
+
+void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t bytes, std::size_t samples,
+                std::byte* to) {
+  switch (bytes) {
+    case 1:
+      return interleave<1>(planes, samples, to);
+    case 2:
+      return interleave<2>(planes, samples, to);
+    case 3:
+      return interleave<3>(planes, samples, to);
+    case 4:
+      return interleave<4>(planes, samples, to);
+    case 8:
+      return interleave<8>(planes, samples, to);
+    default:
+      return interleave<16>(planes, samples, to);
+  }
+}
+
 constexpr const char* gone_remedy = "plug it in again, or set on-lost=wait to wait for it";
 
 }  // namespace
@@ -74,8 +103,8 @@ Radio::Radio(const RadioSettings& settings) {
     open(settings.device);
     choose_channels(settings.channels);
     choose_formats(settings.format);
-    const std::vector<std::string> refused = change(settings);
-    if (!refused.empty()) throw Error(ErrorCode::invalid, joined(refused));
+    const std::vector<Error> refused = change(settings);
+    if (!refused.empty()) throw Error(refused.front());
     if (rate_ <= 0.0) {
       throw Error(ErrorCode::invalid, fmt::format("{} has no rate to begin with", name_),
                   "set one, as in rate=2400000");
@@ -154,14 +183,14 @@ void Radio::choose_formats(const std::string& wanted) {
   }
 }
 
-std::vector<std::string> Radio::change(const RadioSettings& settings) {
-  std::vector<std::string> refused;
+std::vector<Error> Radio::change(const RadioSettings& settings) {
+  std::vector<Error> refused;
   const auto set = [&](auto RadioSettings::*member, auto apply) {
     if (settings.*member == applied_.*member) return;
     try {
       apply(settings.*member);
     } catch (const Error& error) {
-      refused.emplace_back(error.what());
+      refused.push_back(error);
     }
     applied_.*member = settings.*member;  // what was refused is not tried again until it changes
   };
@@ -324,11 +353,30 @@ void Radio::close_stream() noexcept {
   stream_ = nullptr;
 }
 
-RadioRead Radio::read(void* const* buffers, std::size_t samples, long timeout_us) {
+RadioRead Radio::read(std::byte* to, std::size_t samples, std::chrono::microseconds timeout) {
+  if (channels() == 1) {
+    void* const one = to;
+    return read_apart(&one, samples, timeout);
+  }
+  constexpr std::size_t unit_at_least = 4096;
+  samples = std::min(samples, std::max(unit_, unit_at_least));
+  planes_.resize(channels());
+  std::vector<void*> planes;
+  for (std::vector<std::byte>& plane : planes_) {
+    plane.resize(std::max(plane.size(), samples * stream_format_->bytes));
+    planes.push_back(plane.data());
+  }
+  const RadioRead got = read_apart(planes.data(), samples, timeout);
+  interleave(planes_, stream_format_->bytes, got.samples, to);
+  return got;
+}
+
+RadioRead Radio::read_apart(void* const* buffers, std::size_t samples, std::chrono::microseconds timeout) {
   int flags = 0;
   long long ns = 0;
-  const int got = by_driver(ErrorCode::io, fmt::format("{} stopped receiving", name_), gone_remedy,
-                            [&] { return device_->readStream(stream_, buffers, samples, flags, ns, timeout_us); });
+  const int got = by_driver(ErrorCode::io, fmt::format("{} stopped receiving", name_), gone_remedy, [&] {
+    return device_->readStream(stream_, buffers, samples, flags, ns, static_cast<long>(timeout.count()));
+  });
   RadioRead result;
   if ((flags & SOAPY_SDR_HAS_TIME) != 0) result.ns = ns;
   if (got > 0) {

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <SoapySDR/Device.hpp>
+#include <chrono>
 #include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "gpumap/error.hpp"
 #include "gst/radio/radio_format.hpp"
 #include "gst/radio/radio_settings.hpp"
 
@@ -37,8 +39,8 @@ class Radio {
   Radio& operator=(const Radio&) = delete;
 
   /// Set what differs from what was set before, the rate between a stop and a start of the stream. What the radio
-  /// refuses stays as it was and comes back, one text each.
-  [[nodiscard]] std::vector<std::string> change(const RadioSettings& settings);
+  /// refuses stays as it was and comes back, one error each.
+  [[nodiscard]] std::vector<Error> change(const RadioSettings& settings);
 
   /// Those that caps have a name for, the preferred one first: what `format` says, else the native one.
   [[nodiscard]] const std::vector<const RadioFormat*>& formats() const noexcept { return formats_; }
@@ -56,17 +58,17 @@ class Radio {
 
   /// Where there is a stream of another format, it is closed.
   void open_stream(const RadioFormat& format, const std::string& arguments);
-  /// Samples that the driver hands over in one go.
-  [[nodiscard]] std::size_t stream_unit() const noexcept { return unit_; }
   void start_stream();
   /// Also where it does not run.
   void stop_stream() noexcept;
   [[nodiscard]] bool is_streaming() const noexcept { return streaming_; }
-  /// Up to `samples` into each of `buffers`, one for each channel.
-  [[nodiscard]] RadioRead read(void* const* buffers, std::size_t samples, long timeout_us);
+  /// Up to `samples` of each channel, interleaved, at `to`: those of one channel by the driver itself.
+  [[nodiscard]] RadioRead read(std::byte* to, std::size_t samples, std::chrono::microseconds timeout);
 
  private:
   void open(const std::string& arguments);
+  /// Up to `samples` into each of `buffers`, one for each channel.
+  [[nodiscard]] RadioRead read_apart(void* const* buffers, std::size_t samples, std::chrono::microseconds timeout);
   void choose_channels(const std::string& text);
   void choose_formats(const std::string& wanted);
   void set_rate(double rate);
@@ -81,12 +83,13 @@ class Radio {
   SoapySDR::Stream* stream_ = nullptr;
   const RadioFormat* stream_format_ = nullptr;
   bool streaming_ = false;
-  std::size_t unit_ = 0;
+  std::size_t unit_ = 0;  ///< samples that the driver hands over in one go
   RadioSettings applied_;
   std::vector<std::size_t> channels_;
   std::vector<const RadioFormat*> formats_;
   double rate_ = 0.0, frequency_ = 0.0, bandwidth_ = 0.0, full_scale_ = 0.0;
   std::optional<double> gain_;
+  std::vector<std::vector<std::byte>> planes_;  ///< of several channels, before they are interleaved
   std::string name_;
 };
 

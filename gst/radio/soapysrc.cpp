@@ -30,7 +30,6 @@
 #include <cmath>
 #include <condition_variable>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -106,7 +105,6 @@ struct SoapyState {
   std::optional<double> radio_due;  ///< the radio's clock at the next sample, in ns
   std::optional<Clock::time_point> warned;
   guint64 warned_overflows = 0;
-  std::vector<std::vector<std::byte>> planes;  ///< of several channels, before they are interleaved
 };
 
 struct GstSoapySrc {
@@ -245,10 +243,10 @@ void tell_rate(GstSoapySrc* self) {
                 fmt::format("caps tell {} at most: choose a lower rate", G_MAXINT));
   }
   if (asked == 0.0 || std::abs(asked - given) < 0.5) return;
-  gpumap::gst::post_warning(GST_ELEMENT_CAST(self),
-                            fmt::format("rate={} was asked for, and {} gives {}: caps and times follow what it gives",
-                                        asked, state.radio->name(), given),
-                            GST_RESOURCE_ERROR_SETTINGS);
+  gpumap::gst::post_warning(GST_ELEMENT_CAST(self), Error(ErrorCode::invalid,
+                                                          fmt::format("rate={} was asked for, and {} gives {}", asked,
+                                                                      state.radio->name(), given),
+                                                          "caps and times follow what it gives: set rate to that"));
 }
 
 void open_radio(GstSoapySrc* self) {
@@ -353,8 +351,8 @@ bool follow_properties(GstSoapySrc* self) {
   state.used = settings_of(self);
   const bool streamed = state.radio->is_streaming();
   const double asked = state.used.rate;
-  for (const std::string& text : state.radio->change(state.used)) {
-    gpumap::gst::post_warning(GST_ELEMENT_CAST(self), text, GST_RESOURCE_ERROR_SETTINGS);
+  for (const Error& refused : state.radio->change(state.used)) {
+    gpumap::gst::post_warning(GST_ELEMENT_CAST(self), refused);
   }
   const bool first_retune = state.radio->frequency() != frequency && !state.retuned;
   state.retuned = state.retuned || (first_retune && streamed);
@@ -381,10 +379,10 @@ void warn_of_overflows(GstSoapySrc* self) {
   }
   gpumap::gst::post_warning(
       GST_ELEMENT_CAST(self),
-      fmt::format(
-          "{} lost samples {} times, {} since the start: the computer did not take them in time. Lower the rate, "
-          "let gpumapsink drop frames (leaky=oldest), or give it more slots",
-          state.radio->name(), all - state.warned_overflows, all),
+      Error(ErrorCode::io,
+            fmt::format("{} lost samples {} times, {} since the start: the computer did not take them in time",
+                        state.radio->name(), all - state.warned_overflows, all),
+            "lower the rate, let gpumapsink drop frames (leaky=oldest), or give it more slots"),
       GST_RESOURCE_ERROR_READ);
   state.warned = now;
   state.warned_overflows = all;
@@ -397,53 +395,6 @@ void note_hole(GstSoapySrc* self, guint64 Counts::*count) {
     ++(self->state->counts.*count);
   }
   warn_of_overflows(self);
-}
-
-template <std::size_t Bytes>
-void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t samples, std::byte* to) {
-  for (std::size_t i = 0; i < samples; ++i) {
-    for (const std::vector<std::byte>& plane : planes) {
-      std::memcpy(to, plane.data() + i * Bytes, Bytes);
-      to += Bytes;
-    }
-  }
-}
-
-void interleave(const std::vector<std::vector<std::byte>>& planes, std::size_t bytes, std::size_t samples,
-                std::byte* to) {
-  switch (bytes) {
-    case 1:
-      return interleave<1>(planes, samples, to);
-    case 2:
-      return interleave<2>(planes, samples, to);
-    case 3:
-      return interleave<3>(planes, samples, to);
-    case 4:
-      return interleave<4>(planes, samples, to);
-    case 8:
-      return interleave<8>(planes, samples, to);
-    default:
-      return interleave<16>(planes, samples, to);
-  }
-}
-
-/// Up to `samples` of all channels, interleaved, at `to`.
-RadioRead read_samples(SoapyState& state, std::size_t samples, std::byte* to) {
-  constexpr long timeout_us = std::chrono::microseconds(read_slice).count();
-  if (state.radio->channels() == 1) {
-    void* const one = to;
-    return state.radio->read(&one, samples, timeout_us);
-  }
-  samples = std::min<std::size_t>(samples, std::max<std::size_t>(state.radio->stream_unit(), 4096));
-  state.planes.resize(state.radio->channels());
-  std::vector<void*> planes;
-  for (std::vector<std::byte>& plane : state.planes) {
-    plane.resize(std::max(plane.size(), samples * state.chosen->bytes));
-    planes.push_back(plane.data());
-  }
-  const RadioRead got = state.radio->read(planes.data(), samples, timeout_us);
-  interleave(state.planes, state.chosen->bytes, got.samples, to);
-  return got;
 }
 
 /// What is known of a buffer beside its bytes.
@@ -493,7 +444,7 @@ std::optional<Filled> fill(GstSoapySrc* self, std::byte* to, std::size_t wanted)
   Filled filled;
   while (filled.samples < wanted) {
     if (is_unlocked(state)) return std::nullopt;
-    const RadioRead got = read_samples(state, wanted - filled.samples, to + filled.samples * bytes);
+    const RadioRead got = state.radio->read(to + filled.samples * bytes, wanted - filled.samples, read_slice);
     switch (got.kind) {
       case RadioRead::Kind::samples:
         last = Clock::now();
@@ -592,7 +543,8 @@ GstFlowReturn next_buffer(GstSoapySrc* self, GstBuffer** out) {
 
 void lose_radio(GstSoapySrc* self, const Error& lost) {
   self->state->radio.reset();  // the driver may let nobody in beside it
-  gpumap::gst::post_warning(GST_ELEMENT_CAST(self), fmt::format("waiting until the radio is back: {}", lost.cause()),
+  gpumap::gst::post_warning(GST_ELEMENT_CAST(self),
+                            Error(ErrorCode::io, lost.cause(), "waiting until the radio is back: plug it in again"),
                             GST_RESOURCE_ERROR_READ);
 }
 
