@@ -4,10 +4,15 @@
 #include <gmock/gmock.h>
 #include <gst/check/gstharness.h>
 
+#include <sched.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <string>
 #include <thread>
 
+#include "../unit/thread_names.hpp"
 #include "cuda_pipeline.hpp"
 #include "mode_pipeline.hpp"
 
@@ -32,6 +37,26 @@ TEST_P(Modes, FramesOfAnySizeAreRight) {
     for (unsigned k = i; k < i + 3; ++k) ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(k), k)));
     for (unsigned k = i; k < i + 3; ++k) ASSERT_EQ(next_of(pipeline), mixed.next(any_frame(k))) << "frame " << k;
   }
+  expect_mode(pipeline);
+}
+
+// thread-cpus is for the element's own thread; a launch has none.
+TEST_P(Modes, TheThreadThatWatchesHasTheCpusOfTheElement) {
+  if (mode() != "resident") GTEST_SKIP() << "nobody watches a launch";
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int cpu = 0;
+  while (CPU_ISSET(cpu, &allowed) == 0) ++cpu;
+  Pipeline pipeline(line(kernel(mixing, "name=kernel thread-cpus=" + std::to_string(cpu))));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(1), 1)));
+  Mixed mixed;
+  ASSERT_EQ(next_of(pipeline), mixed.next(any_frame(1)));
+  EXPECT_TRUE(eventually([&] {
+    const auto states = gpumap::test::thread_states("gpumap-watcher");
+    return !states.empty() &&
+           std::ranges::all_of(states, [&](const auto& state) { return state.cpus == std::to_string(cpu); });
+  }));
   expect_mode(pipeline);
 }
 

@@ -50,6 +50,7 @@ struct Told {
   std::string by, text, debug;
   GQuark domain = 0;
   gint code = 0;
+  std::string details;  ///< of a warning; as text
 };
 Told parse(GstMessage* message) {
   GError* error = nullptr;
@@ -66,7 +67,11 @@ Told parse(GstMessage* message) {
   }
   const Ptr<GError> owned(error);
   const Ptr<gchar> text(debug);
-  return {GST_MESSAGE_SRC_NAME(message), error->message, debug != nullptr ? debug : "", error->domain, error->code};
+  const GstStructure* details = nullptr;
+  if (GST_MESSAGE_TYPE(message) == GST_MESSAGE_WARNING) gst_message_parse_warning_details(message, &details);
+  const Ptr<gchar> fields(details != nullptr ? gst_structure_to_string(details) : nullptr);
+  return {GST_MESSAGE_SRC_NAME(message), error->message, debug != nullptr ? debug : "", error->domain, error->code,
+          fields ? fields.get() : ""};
 }
 
 std::vector<Told> warnings_of(const Pipeline& pipeline, std::size_t wanted) {
@@ -75,6 +80,16 @@ std::vector<Told> warnings_of(const Pipeline& pipeline, std::size_t wanted) {
     told.push_back(parse(message.get()));
   std::ranges::sort(told, {}, &Told::by);
   return told;
+}
+
+/// The first error of a pipeline.
+std::pair<Told, Message> error_of(const std::string& line) {
+  Pipeline pipeline(on_new_channel(line));
+  pipeline.set_state(GST_STATE_PLAYING);
+  auto found = messages_of(pipeline, GST_MESSAGE_ERROR, 1);
+  EXPECT_EQ(found.size(), 1U) << line;
+  if (found.empty()) return {};
+  return {parse(found[0].get()), std::move(found[0])};
 }
 
 // Neither side ever plays: both say so, with the other's name, and an application that ends it all gets its end.
@@ -93,6 +108,9 @@ TEST(Telling, TwoChannelsInOnePipeline) {
   EXPECT_THAT(told[1].text, AllOf(HasSubstr("no gpumapsink has channel \"" + other + '"'),
                                   HasSubstr("gpumapsink channel=\"" + one + '"'), HasSubstr("same channel")));
   for (const Told& warning : told) EXPECT_EQ(warning.code, GST_RESOURCE_ERROR_NOT_FOUND);
+  EXPECT_THAT(told[0].details, AllOf(HasSubstr("channel=(string)" + one), HasSubstr("slots=(guint64)8"),
+                                     HasSubstr("code=(string)not_found"), HasSubstr("remedy=(string)")));
+  EXPECT_THAT(told[1].details, HasSubstr("channel=(string)" + other));
   ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_eos()));
   EXPECT_EQ(pipeline.wait(), "eos");
   EXPECT_LT(pipeline.stop(), at_once);
@@ -218,7 +236,10 @@ TEST_F(TellingLink, TheSeventeenthClient) {
   }
   ASSERT_TRUE(eventually([&] { return clients(producer) == max_link_clients; }));
   Pipeline waits(to_appsink());
-  EXPECT_THAT(first_warning(waits).text, AllOf(HasSubstr("waits for a place at socket-path " + path), HasSubstr("16")));
+  const Told told = first_warning(waits);
+  EXPECT_THAT(told.text, AllOf(HasSubstr("waits for a place at socket-path " + path), HasSubstr("16")));
+  EXPECT_EQ(told.code, GST_RESOURCE_ERROR_BUSY);
+  EXPECT_THAT(told.details, HasSubstr("most-clients=(guint64)16"));
   Pipeline fails(to_appsink("on-lost=error"));
   start(fails);
   EXPECT_THAT(fails.wait(), AllOf(HasSubstr("no place at socket-path " + path), HasSubstr("16")));
@@ -235,6 +256,8 @@ TEST_F(TellingLink, AClientThatKeepsTheProducerWaiting) {
   EXPECT_THAT(told[0].text, AllOf(HasSubstr("has waited 3 s for a slot"), HasSubstr("client \"viewer\""),
                                   HasSubstr(fmt::format("process {}, leaky=no", getpid())), HasSubstr("stall-limit")));
   EXPECT_EQ(told[0].code, GST_RESOURCE_ERROR_BUSY);
+  EXPECT_THAT(told[0].details, AllOf(HasSubstr("slots=(guint64)4"), HasSubstr("waited-ms=(guint64)3000"),
+                                     HasSubstr("stall-limit=(guint64)0"), HasSubstr(path)));
   // It says who, and not again and again.
   EXPECT_EQ(producer.wait(4s), "timeout");
   EXPECT_THAT(producer.warnings(), ElementsAre());
@@ -307,6 +330,30 @@ TEST(Telling, OneLineSaysWhatBecameOfTheFrames) {
   EXPECT_GE(kernel.times, 1);
 }
 
+TEST(Telling, StatsOfBothWaysInOneThread) {
+  Pipeline pipeline(
+      "videotestsrc num-buffers=3 ! video/x-raw,format=NV12,width=64,height=48 ! gpumapupload name=upload ! "
+      "gpumapkernel kernel=checksum ! gpumapdownload name=download ! fakesink");
+  const Notified upload(pipeline, "upload");
+  const Notified download(pipeline, "download");
+  EXPECT_EQ(pipeline.run(), "eos");
+  EXPECT_GE(upload.times, 1);
+  EXPECT_GE(download.times, 1);
+}
+
+// What a timeout waited for, and where.
+TEST(Telling, ATimeoutHasItsCodeAndItsFigures) {
+  const auto [told, message] =
+      error_of("appsrc ! gpumapsink async=false $CHANNEL gpumapsrc timeout=100 $CHANNEL ! fakesink async=false");
+  ASSERT_TRUE(message);
+  EXPECT_EQ(told.code, GST_RESOURCE_ERROR_OPEN_READ);
+  const GstStructure* details = nullptr;
+  gst_message_parse_error_details(message.get(), &details);
+  guint64 limit = 0;
+  EXPECT_TRUE(details != nullptr && gst_structure_get_uint64(details, "timeout-ms", &limit) != 0);
+  EXPECT_EQ(limit, 100U);
+}
+
 TEST(Telling, WhyFramesWereCopied) {
   Pipeline pipeline(
       on_new_channel("filesrc location=/dev/zero num-buffers=7 blocksize=1001 ! gpumapsink $CHANNEL "
@@ -377,16 +424,6 @@ TEST(Telling, AChildThatNoKernelHas) {
     EXPECT_THAT(pipeline.warnings(), ElementsAre()) << given;
   }
   EXPECT_EQ(std::remove(file.c_str()), 0);
-}
-
-/// The first error of a pipeline with this gpumapkernel, and how many there are.
-std::pair<Told, Message> error_of(const std::string& line) {
-  Pipeline pipeline(on_new_channel(line));
-  pipeline.set_state(GST_STATE_PLAYING);
-  auto found = messages_of(pipeline, GST_MESSAGE_ERROR, 1);
-  EXPECT_EQ(found.size(), 1U) << line;
-  if (found.empty()) return {};
-  return {parse(found[0].get()), std::move(found[0])};
 }
 
 // Code, place and details: what a program reads instead of the text.
