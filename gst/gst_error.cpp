@@ -78,6 +78,10 @@ void post_error(GstElement* element, const std::exception& error) {
   post(element, GST_MESSAGE_ERROR, *ours, code_of(ours->code()));
 }
 
+void post_error(GstElement* element, const Error& error, GstResourceError code) {
+  post(element, GST_MESSAGE_ERROR, error, {GST_RESOURCE_ERROR, code});
+}
+
 void post_warning(GstElement* element, const Error& warning, std::optional<GstResourceError> code) {
   post(element, GST_MESSAGE_WARNING, warning, code ? Code{GST_RESOURCE_ERROR, *code} : code_of(warning.code()));
 }

@@ -72,6 +72,11 @@ std::optional<FiguredError> obstacle_at(const std::string& path) {
       {{"socket-path", path}, {"user", std::uint64_t{geteuid()}}});
 }
 
+/// The producer has as many clients as it takes, and this one is not to wait.
+struct NoPlace : FiguredError {
+  using FiguredError::FiguredError;
+};
+
 /// A client's name for the link.
 std::string link_name(const gchar* name) {
   constexpr std::size_t most = 50;
@@ -485,7 +490,8 @@ void Inlet::run() {
               {{"socket-path", settings_.path}, {"most-clients", max_link_clients}});
         };
         if (settings_.on_lost == OnLost::error) {
-          throw no_place("no place");
+          const FiguredError error = no_place("no place");
+          throw NoPlace(error, error.figures());
         }
         post_warning(src_, no_place("gpumapsrc waits for a place"), GST_RESOURCE_ERROR_BUSY);
       };
@@ -498,6 +504,9 @@ void Inlet::run() {
       far_->connect(nullptr);
     }
     lose(why_);
+  } catch (const NoPlace& error) {
+    far_->connect(nullptr);
+    if (!stopping_) post_error(src_, error, GST_RESOURCE_ERROR_BUSY);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
     // The producer died between two rings.

@@ -242,7 +242,11 @@ TEST_F(TellingLink, TheSeventeenthClient) {
   EXPECT_THAT(told.details, HasSubstr("most-clients=(guint64)16"));
   Pipeline fails(to_appsink("on-lost=error"));
   start(fails);
-  EXPECT_THAT(fails.wait(), AllOf(HasSubstr("no place at socket-path " + path), HasSubstr("16")));
+  const auto errors = messages_of(fails, GST_MESSAGE_ERROR, 1);
+  ASSERT_EQ(errors.size(), 1U);
+  const Told error = parse(errors[0].get());
+  EXPECT_THAT(error.text, AllOf(HasSubstr("no place at socket-path " + path), HasSubstr("16")));
+  EXPECT_EQ(error.code, GST_RESOURCE_ERROR_BUSY);
 }
 
 TEST_F(TellingLink, AClientThatKeepsTheProducerWaiting) {
