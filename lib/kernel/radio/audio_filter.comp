@@ -12,9 +12,10 @@
 shared float partial[RADIO_BLOCK_THREADS];
 
 void main() {
-  const uint outputs_per_block = RADIO_BLOCK_THREADS / RADIO_SUM_THREADS;
+  const uint sum_threads = job.sum_threads;
+  const uint outputs_per_block = RADIO_BLOCK_THREADS / sum_threads;
   const uint thread = gl_LocalInvocationIndex;
-  const uint lane = thread % RADIO_SUM_THREADS;
+  const uint lane = thread % sum_threads;
   const uint64_t outputs = job.outputs;
   const uint64_t up = uint64_t(job.up);
   const uint64_t down = uint64_t(job.down);
@@ -23,7 +24,7 @@ void main() {
   const uint64_t filter_rows = frame.in_view.plane[1];
   const uint64_t step = uint64_t(gl_NumWorkGroups.x) * uint64_t(outputs_per_block);
   for (uint64_t base = uint64_t(gl_WorkGroupID.x) * uint64_t(outputs_per_block); base < outputs; base += step) {
-    const uint64_t n = base + uint64_t(thread / RADIO_SUM_THREADS);
+    const uint64_t n = base + uint64_t(thread / sum_threads);
     float sum = 0.0, lost = 0.0;
     if (n < outputs) {
       const uint64_t at = job.phase + n * down;
@@ -35,13 +36,13 @@ void main() {
           const vec2 tap = load_iq(row, uint64_t(k));
           const vec2 sample_iq = load_iq(newest - 8ul * uint64_t(k), 0ul);
           some += tap.x * sample_iq.x - tap.y * sample_iq.y;
-          k += RADIO_SUM_THREADS;
+          k += sum_threads;
         }
         gpumap_add(sum, lost, some);
       }
     }
     partial[thread] = sum;
-    for (uint half_left = RADIO_SUM_THREADS / 2; half_left > 0u; half_left /= 2u) {
+    for (uint half_left = sum_threads / 2; half_left > 0u; half_left /= 2u) {
       barrier();
       if (lane < half_left) partial[thread] += partial[thread + half_left];
     }

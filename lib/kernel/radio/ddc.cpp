@@ -30,10 +30,10 @@ constexpr double max_filter_taps = 4194304.0;
 
 // Of interpolation between two phases, against those of exactly this place.
 constexpr double largest_error = 1e-6;
-// What a launch does at most. lavapipe (Mesa 22.3) ends a thread's loops after 65,535 turns in all: a thread adds up a
-// 32nd of an output's taps, and makes one output.
-constexpr std::uint64_t max_outputs = std::uint64_t{65535} * (RADIO_BLOCK_THREADS / RADIO_SUM_THREADS);
-constexpr std::uint32_t max_taps = 1U << 20U;
+// What a launch does at most. lavapipe (Mesa 22.3) ends a thread's loops after 65,535 turns in all: a thread adds up
+// its part of an output's taps, and makes one output.
+constexpr std::uint64_t max_blocks = 65535;
+constexpr std::uint32_t max_taps_a_thread = 1U << 15U;
 
 struct DdcSettings {
   double frequency = 0.0;
@@ -167,6 +167,7 @@ class Ddc final : public Program {
  public:
   Ddc(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin)
       : builtin_(builtin),
+        sum_threads_(sum_threads(*device)),
         filter_(device, backend, builtin, "ddc_filter"),
         kept_(device, backend, builtin),
         rows_(device, backend) {}
@@ -214,6 +215,8 @@ class Ddc final : public Program {
     const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
     const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
     given.in.plane[0] = line + 2 * sizeof(float) * history;
+    const std::uint64_t max_outputs = max_blocks * (RADIO_BLOCK_THREADS / sum_threads_);
+    const std::uint32_t max_taps = max_taps_a_thread * sum_threads_;
     for (std::uint64_t done = 0; done < outputs; done += max_outputs) {
       const std::uint64_t some = std::min(outputs - done, max_outputs);
       given.in.plane[1] = rows_.ready(queue);
@@ -227,8 +230,10 @@ class Ddc final : public Program {
                                      .taps = plan_.taps,
                                      .phases = plan_.phases,
                                      .begin = tap,
-                                     .end = std::min(plan_.taps, tap + max_taps)},
-                       some * RADIO_SUM_THREADS);
+                                     .end = std::min(plan_.taps, tap + max_taps),
+                                     .sum_threads = sum_threads_,
+                                     .reserved = 0},
+                       some * sum_threads_);
       }
     }
     samples_ += samples;
@@ -250,6 +255,7 @@ class Ddc final : public Program {
   }
 
   const Builtin& builtin_;
+  const std::uint32_t sum_threads_;
   RadioKernel filter_;
   KeptSamples kept_;
   DeviceTable rows_;

@@ -29,7 +29,7 @@ constexpr double max_phase_taps = 65536.0;
 // De-emphasis is followed for so many of its time constants: e^-16 is the last bit of float32.
 constexpr double time_constants = 16.0;
 // What a launch does at most, as in ddc.
-constexpr std::uint64_t max_outputs = std::uint64_t{65535} * (RADIO_BLOCK_THREADS / RADIO_SUM_THREADS);
+constexpr std::uint64_t max_blocks = 65535;
 
 enum class Modulation { fm, am, ssb };
 
@@ -54,6 +54,7 @@ class Demodulator final : public Program {
               const char* level)
       : modulation_(modulation),
         builtin_(*find_builtin(name)),
+        sum_threads_(sum_threads(*device)),
         filter_kernel_(device, backend, builtin_, "audio_filter"),
         kept_(device, backend, builtin_),
         levels_(device, backend),
@@ -108,6 +109,7 @@ class Demodulator final : public Program {
     const std::uint64_t past = samples_ % filter_.down * filter_.up % filter_.down;
     const std::uint64_t first = past == 0 ? 0 : filter_.down - past;
     given.in.plane[0] = newest;
+    const std::uint64_t max_outputs = max_blocks * (RADIO_BLOCK_THREADS / sum_threads_);
     for (std::uint64_t done = 0; done < outputs; done += max_outputs) {
       const std::uint64_t some = std::min(outputs - done, max_outputs);
       given.in.plane[1] = rows_.ready(queue);
@@ -118,8 +120,8 @@ class Demodulator final : public Program {
                                             .up = filter_.up,
                                             .down = filter_.down,
                                             .taps = filter_.taps,
-                                            .reserved = 0},
-                            some * RADIO_SUM_THREADS);
+                                            .sum_threads = sum_threads_},
+                            some * sum_threads_);
     }
     samples_ += samples;
   }
@@ -252,6 +254,7 @@ class Demodulator final : public Program {
   const Modulation modulation_;
   const Builtin& builtin_;
   std::optional<RadioKernel> level_;
+  const std::uint32_t sum_threads_;
   RadioKernel filter_kernel_;
   KeptSamples kept_;
   WorkMemory levels_;

@@ -5,7 +5,6 @@
 #define GPUMAP_RADIO_GLSL
 
 #define RADIO_BLOCK_THREADS 128
-#define RADIO_SUM_THREADS 32
 
 #define GPUMAP_OWN_WORKGROUP_SIZE
 #include <gpumap.glsl>
@@ -29,6 +28,8 @@ struct radio_ddc_job {
   uint phases;
   uint begin;
   uint end;
+  uint sum_threads;
+  uint reserved;
 };
 struct radio_level_job {
   uint64_t count;
@@ -41,7 +42,7 @@ struct radio_audio_job {
   uint up;
   uint down;
   uint taps;
-  uint reserved;
+  uint sum_threads;
 };
 struct radio_fft_job {
   uint64_t transforms;

@@ -10,7 +10,7 @@
 #include <gpumap/kernel.h>
 
 #define RADIO_BLOCK_THREADS 128
-#define RADIO_SUM_THREADS 32 /* that share one sum of ddc_filter */
+#define RADIO_SUM_THREADS 32 /* that share one sum of ddc_filter; of a shader as many as its job says */
 
 /* Keep `count` samples from `first` on, at out.plane[0]. Those of this frame are turned by an oscillator: its phase at
  * the frame's first sample is `position` of its `period`, in samples; it turns by step / 2^64 a sample, from `start`
@@ -37,6 +37,8 @@ typedef struct radio_ddc_job {
   gpumap_u32 phases;
   gpumap_u32 begin;
   gpumap_u32 end;
+  gpumap_u32 sum_threads;
+  gpumap_u32 reserved;
 } radio_ddc_job;
 
 /* Number n of `count` at out.plane[0], with Q 0: `scale` times what sample n + 1 at in.plane[0] says, for fm beside
@@ -54,7 +56,7 @@ typedef struct radio_audio_job {
   gpumap_u32 up;
   gpumap_u32 down;
   gpumap_u32 taps;
-  gpumap_u32 reserved;
+  gpumap_u32 sum_threads;
 } radio_audio_job;
 
 /* One pass of a batch of FFTs (Stockham): from in.plane[0] to out.plane[0]; in.plane[1]: exp(-2 pi i k / size). */

@@ -37,6 +37,11 @@ void RadioKernel::launch_with_job(Queue& queue, const gpumap_frame& frame, std::
   queue.launch(*kernel_, grid, frame);
 }
 
+std::uint32_t sum_threads(const Device& device) noexcept {
+  constexpr std::uint32_t of_cpu = 4;
+  return device.info().software ? of_cpu : RADIO_SUM_THREADS;
+}
+
 void check_iq(const Builtin& builtin, const gpumap_view& in) {
   const bool is_whole = in.channels == 2 || (in.channels == 1 && in.format != GPUMAP_FORMAT_S12);
   if (sample_bits(in.format) != 0 && is_whole && in.rate != 0) return;

@@ -32,6 +32,8 @@ class RadioKernel {
   std::shared_ptr<Kernel> kernel_;
 };
 
+/// Threads that share a sum of ddc_filter and audio_filter. A CPU that plays GPU pays for what they tell each other.
+[[nodiscard]] std::uint32_t sum_threads(const Device& device) noexcept;
 /// Throws Error(invalid) unless `in` is a stream of IQ or real samples that the kernels know.
 void check_iq(const Builtin& builtin, const gpumap_view& in);
 /// As the kernels are to see samples of `format`: U8 `around128`, the parameter of that name, or around 127.5.
