@@ -631,18 +631,21 @@ TEST_F(SoapySrc, ReceivesFromARadioOverTheNetwork) {
   setenv("SOAPY_SDR_PLUGIN_PATH", (folder.path() / "server").c_str(), 1);
   Server server(address);
   setenv("SOAPY_SDR_PLUGIN_PATH", (folder.path() / "client").c_str(), 1);
-  // Its older versions end where no DNS-SD daemon is.
+  const char* ended = "SoapySDRServer does not run here: older versions need avahi-daemon";
   if (!eventually([&] { return !server.runs() || is_served(port); }) || !server.runs()) {
     unsetenv("SOAPY_SDR_PLUGIN_PATH");
-    GTEST_SKIP() << "SoapySDRServer does not run here: it needs avahi-daemon";
+    GTEST_SKIP() << ended;
   }
   const std::string file = folder.path() / "samples";
   Launched launched("soapysrc device=\"driver=remote,remote=" + address + ",remote:driver=made-up\" " +
                     "stream-arguments=remote:prot=tcp rate=1000000 num-buffers=20 ! gpumapupload ! "
                     "gpumapkernel kernel=identity ! filesink location=" +
                     file);
-  EXPECT_TRUE(launched.succeeded());
+  const bool received = launched.succeeded();
   unsetenv("SOAPY_SDR_PLUGIN_PATH");
+  // It answers before it looks for that daemon, and ends then.
+  if (!received && eventually([&] { return !server.runs(); }, at_once)) GTEST_SKIP() << ended;
+  EXPECT_TRUE(received);
   std::ifstream stream(file, std::ios::binary);
   const std::string bytes((std::istreambuf_iterator<char>(stream)), std::istreambuf_iterator<char>());
   const Data expected = expected_samples("CS16", 0, 200000);
