@@ -119,7 +119,8 @@ TEST_F(Sigmf, ReadsEveryDatatypeSampleForSample) {
 TEST_F(Sigmf, ReadsIntoTheSlotsOfTheRing) {
   const Data data = random_data(8 * 10'007, 5);
   record(cf32, data);
-  for (const char* const way : {"gpumapsink name=taker slots=16 $CHANNEL gpumapsrc $CHANNEL", "gpumapupload name=taker slots=16"}) {
+  for (const char* const way :
+       {"gpumapsink name=taker slots=16 $CHANNEL gpumapsrc $CHANNEL", "gpumapupload name=taker slots=16"}) {
     const auto samples = play(source("block-samples=999") + " ! " + way + " ! appsink name=out sync=false");
     ASSERT_EQ(outcome_, "eos");
     EXPECT_TRUE(joined(samples) == data);
