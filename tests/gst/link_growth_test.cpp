@@ -184,6 +184,7 @@ TEST_F(LinkSides, AClientThatHasEndedIsNotWaitedForAtTheNextRing) {
     push_frame(producer, turn, bytes);
     LinkFrame frame;
     ASSERT_TRUE(eventually([&] { return client->next(kept[turn], frame, Clock::now() + 1s) == LinkNext::frame; }));
+    ASSERT_TRUE(handed_on(2));  // at this ring
     client.reset();
     bytes *= 10;
     const auto began = Clock::now();
