@@ -9,6 +9,7 @@
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
 #include "gst/radio/radio_metas.hpp"
+#include "gst/radio/sigmfsink.hpp"
 #include "gst/radio/sigmfsrc.hpp"
 #include "gst/sink/sink.hpp"
 #include "gst/src/src.hpp"
@@ -43,6 +44,7 @@ GST_ELEMENT_REGISTER_DEFINE(gpumapsrc, "gpumapsrc", GST_RANK_NONE, with_metas(gs
 GST_ELEMENT_REGISTER_DEFINE(gpumapkernel, "gpumapkernel", GST_RANK_NONE, with_metas(gst_gpumap_kernel_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapupload, "gpumapupload", GST_RANK_NONE, with_metas(gst_gpumap_upload_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(gpumapdownload, "gpumapdownload", GST_RANK_NONE, with_metas(gst_gpumap_download_get_type()))
+GST_ELEMENT_REGISTER_DEFINE(sigmfsink, "sigmfsink", GST_RANK_NONE, with_metas(gst_sigmf_sink_get_type()))
 GST_ELEMENT_REGISTER_DEFINE(sigmfsrc, "sigmfsrc", GST_RANK_NONE, with_metas(gst_sigmf_src_get_type()))
 
 gboolean gpumap_register_elements(GstPlugin* plugin) {
@@ -50,5 +52,5 @@ gboolean gpumap_register_elements(GstPlugin* plugin) {
       gpumap_register_latency_tracer(plugin) != 0 && GST_ELEMENT_REGISTER(gpumapsink, plugin) != 0 &&
       GST_ELEMENT_REGISTER(gpumapsrc, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapkernel, plugin) != 0 &&
       GST_ELEMENT_REGISTER(gpumapupload, plugin) != 0 && GST_ELEMENT_REGISTER(gpumapdownload, plugin) != 0 &&
-      GST_ELEMENT_REGISTER(sigmfsrc, plugin) != 0);
+      GST_ELEMENT_REGISTER(sigmfsink, plugin) != 0 && GST_ELEMENT_REGISTER(sigmfsrc, plugin) != 0);
 }

@@ -9,6 +9,7 @@ GST_ELEMENT_REGISTER_DECLARE(gpumapsrc)
 GST_ELEMENT_REGISTER_DECLARE(gpumapkernel)
 GST_ELEMENT_REGISTER_DECLARE(gpumapupload)
 GST_ELEMENT_REGISTER_DECLARE(gpumapdownload)
+GST_ELEMENT_REGISTER_DECLARE(sigmfsink)
 GST_ELEMENT_REGISTER_DECLARE(sigmfsrc)
 
 /// Register all elements and the metas: the plugin does it, and a program that links them in.

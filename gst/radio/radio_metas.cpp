@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/radio/radio_metas.hpp"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@ namespace gpumap::gst {
 
 namespace {
 
+constexpr std::uint64_t most_samples = std::uint64_t{1} << 62U;
 constexpr const char* radio_name = "GpumapRadio";
 constexpr const char* annotation_name = "SigmfAnnotation";
 
@@ -50,6 +52,15 @@ GstCaps* unix_caps() {
 
 }  // namespace
 
+GstCaps* sigmf_caps() {
+  std::string formats;
+  for (const SigmfDatatype& type : sigmf_datatypes) {
+    formats += (formats.empty() ? "" : ",") + std::string(type.format);
+  }
+  return gst_caps_from_string(
+      ("audio/x-raw,format={" + formats + "},layout=interleaved,channels=[1,max],rate=[1,max]").c_str());
+}
+
 void register_radio_metas() {
   static const gchar* tags[] = {nullptr};
   for (const char* name : {radio_name, annotation_name}) {
@@ -70,19 +81,20 @@ RadioSetting radio_of(GstBuffer* buffer) {
   return {.center_frequency = number(fields, center_frequency_field), .gain = number(fields, "gain")};
 }
 
-void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation) {
+void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate) {
   GstStructure* fields = add_custom(buffer, annotation_name);
   set(fields, "sample-start", std::optional(annotation.sample_start));
   set(fields, "sample-count", annotation.sample_count);
   set(fields, "freq-lower-edge", annotation.freq_lower_edge);
   set(fields, "freq-upper-edge", annotation.freq_upper_edge);
+  set(fields, "rate", std::optional(rate));
   for (const auto& [name, member] : annotation_texts) {
     const std::string& text = annotation.*member;
     if (!text.empty()) gst_structure_set(fields, name, G_TYPE_STRING, text.c_str(), nullptr);
   }
 }
 
-std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer) {
+std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer, double rate) {
   std::vector<SigmfAnnotation> annotations;
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
@@ -98,6 +110,14 @@ std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer) {
     for (const auto& [name, member] : annotation_texts) {
       const gchar* text = gst_structure_get_string(fields, name);
       if (text != nullptr) annotation.*member = text;
+    }
+    const double counted_at = number(fields, "rate").value_or(rate);
+    if (counted_at != rate && counted_at > 0.0) {
+      annotation.sample_start = GST_BUFFER_OFFSET_IS_VALID(buffer) ? GST_BUFFER_OFFSET(buffer) : 0;
+      if (annotation.sample_count) {
+        const double scaled = std::round(static_cast<double>(*annotation.sample_count) * rate / counted_at);
+        annotation.sample_count = scaled < 0x1p63 ? static_cast<std::uint64_t>(scaled) : most_samples;
+      }
     }
     annotations.push_back(std::move(annotation));
   }

@@ -14,6 +14,9 @@ namespace gpumap::gst {
 /// Hertz, a double: in caps where it is the same for the whole stream, and in GpumapRadio.
 inline constexpr const char* center_frequency_field = "center-frequency";
 
+/// Samples of all that SigMF has (transfer full).
+[[nodiscard]] GstCaps* sigmf_caps();
+
 /// How the receiver was set at a buffer's first sample. A value.
 struct RadioSetting {
   std::optional<double> center_frequency;  ///< Hz
@@ -27,8 +30,11 @@ void add_radio(GstBuffer* buffer, const RadioSetting& setting);
 /// Of its GpumapRadio; empty fields where there is none.
 [[nodiscard]] RadioSetting radio_of(GstBuffer* buffer);
 
-void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation);
-[[nodiscard]] std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer);
+/// Its samples are counted at `rate`.
+void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate);
+/// Counted as when they were added, but for the count, which is in samples at `rate`. Starts of another rate are those
+/// of `buffer`, whose offset counts other samples.
+[[nodiscard]] std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer, double rate);
 
 /// A GstReferenceTimestampMeta with the caps timestamp/x-unix: `ns` since 1970 in UTC.
 void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration);

@@ -123,6 +123,12 @@ std::optional<std::uint64_t> read_datetime(const Fields& fields) {
   return static_cast<std::uint64_t>(seconds) * GST_SECOND + fraction;
 }
 
+std::string text_of_datetime(std::uint64_t ns) {
+  const Ptr<GDateTime> time(g_date_time_new_from_unix_utc(static_cast<gint64>(ns / GST_SECOND)));
+  const Ptr<gchar> seconds(g_date_time_format(time.get(), "%Y-%m-%dT%H:%M:%S"));
+  return fmt::format("{}.{:09}Z", seconds.get(), ns % GST_SECOND);
+}
+
 void read_datatype(const Fields& global, SigmfMetadata& metadata) {
   const std::string name = global.text("core:datatype");
   constexpr const char* remedy = "give one of the specification, as cf32_le, ci16_le, cu8 or rf32_le";
@@ -194,6 +200,7 @@ SigmfCapture read_capture(const Fields& fields, const SigmfMetadata& metadata) {
   }
   capture.header_bytes = fields.whole("core:header_bytes").value_or(0);
   capture.frequency = fields.number("core:frequency");
+  capture.gain = fields.number("gpumap:gain");
   capture.datetime = read_datetime(fields);
   return capture;
 }
@@ -267,6 +274,82 @@ SigmfMetadata read_sigmf(const std::string& path) {
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file) throw Error(ErrorCode::open_read, path + " cannot be read", "see to its permissions");
   return parse_sigmf(text, path);
+}
+
+// In 2^-20 Hz a rate is exact where it is whole, and has room in 64 bits.
+std::uint64_t SigmfMetadata::time_of(std::uint64_t samples) const {
+  return gst_util_uint64_scale_round(samples, GST_SECOND << 20U,
+                                     static_cast<std::uint64_t>(std::llround(sample_rate * 0x1p20)));
+}
+
+std::uint64_t SigmfMetadata::samples_in(std::uint64_t time) const {
+  return gst_util_uint64_scale_round(time, static_cast<std::uint64_t>(std::llround(sample_rate * 0x1p20)),
+                                     GST_SECOND << 20U);
+}
+
+std::optional<std::uint64_t> SigmfMetadata::datetime_of(const SigmfCapture& capture, std::uint64_t at) const {
+  if (!capture.datetime) return {};
+  return *capture.datetime + time_of(at - capture.sample_start);
+}
+
+bool SigmfMetadata::continues(const SigmfCapture& before, const SigmfCapture& behind, std::uint64_t allowed) const {
+  if (before.frequency != behind.frequency) return false;
+  const auto expected = datetime_of(before, behind.sample_start);
+  if (!expected || !behind.datetime) return true;
+  return std::max(*expected, *behind.datetime) - std::min(*expected, *behind.datetime) <= allowed;
+}
+
+std::string to_json(const SigmfMetadata& metadata) {
+  using Json = nlohmann::ordered_json;
+  const auto set = [](Json& object, const char* key, const auto& value) {
+    if (value) object[key] = *value;
+  };
+  const auto set_text = [](Json& object, const char* key, const std::string& text) {
+    if (!text.empty()) object[key] = text;
+  };
+  // Whole numbers as such.
+  const auto number = [](double value) {
+    const bool whole = value == std::floor(value) && std::abs(value) < 0x1p53;
+    return whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
+  };
+  Json global{{"core:version", "1.2.0"},
+              {"core:datatype", (metadata.complex ? "c" : "r") + std::string(metadata.datatype.name)},
+              {"core:sample_rate", number(metadata.sample_rate)},
+              {"core:num_channels", metadata.channels}};
+  set_text(global, "core:description", metadata.description);
+  set_text(global, "core:author", metadata.author);
+  set_text(global, "core:license", metadata.license);
+  set_text(global, "core:hw", metadata.hardware);
+  set_text(global, "core:recorder", metadata.recorder);
+  set_text(global, "core:sha512", metadata.sha512);
+  Json captures = Json::array();
+  bool has_gain = false;
+  for (const SigmfCapture& one : metadata.captures) {
+    Json capture{{"core:sample_start", one.sample_start}};
+    if (one.frequency) capture["core:frequency"] = number(*one.frequency);
+    if (one.datetime) capture["core:datetime"] = text_of_datetime(*one.datetime);
+    set(capture, "gpumap:gain", one.gain);
+    has_gain = has_gain || one.gain;
+    captures.push_back(std::move(capture));
+  }
+  if (has_gain) {
+    global["core:extensions"] = Json::array({{{"name", "gpumap"}, {"version", GPUMAP_VERSION}, {"optional", true}}});
+  }
+  Json annotations = Json::array();
+  for (const SigmfAnnotation& one : metadata.annotations) {
+    Json annotation{{"core:sample_start", one.sample_start}};
+    set(annotation, "core:sample_count", one.sample_count);
+    set(annotation, "core:freq_lower_edge", one.freq_lower_edge);
+    set(annotation, "core:freq_upper_edge", one.freq_upper_edge);
+    set_text(annotation, "core:label", one.label);
+    set_text(annotation, "core:comment", one.comment);
+    set_text(annotation, "core:generator", one.generator);
+    set_text(annotation, "core:uuid", one.uuid);
+    annotations.push_back(std::move(annotation));
+  }
+  const Json root{
+      {"global", std::move(global)}, {"captures", std::move(captures)}, {"annotations", std::move(annotations)}};
+  return root.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 const SigmfSection& SigmfLayout::section_of(std::uint64_t at) const {

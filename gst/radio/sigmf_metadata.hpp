@@ -30,6 +30,7 @@ struct SigmfCapture {
   std::uint64_t sample_start = 0;
   std::uint64_t header_bytes = 0;         ///< before the first sample, which are no samples
   std::optional<double> frequency;        ///< Hz, of the band's centre
+  std::optional<double> gain;             ///< dB; SigMF has none: gpumap:gain
   std::optional<std::uint64_t> datetime;  ///< of the first sample: ns since 1970 in UTC
 };
 
@@ -50,18 +51,30 @@ struct SigmfMetadata {
   std::string dataset;  ///< the file's name where it is no .sigmf-data; else empty
   bool metadata_only = false;
   std::string description, author, license, hardware, recorder;  ///< empty: none
+  std::string sha512;                                            ///< only written; empty: none
   std::vector<SigmfCapture> captures;                            ///< in their order
   std::vector<SigmfAnnotation> annotations;                      ///< ordered by sample_start
 
   /// Numbers that one sample of all channels is made of: the channels of audio/x-raw.
   [[nodiscard]] unsigned numbers() const { return channels * (complex ? 2U : 1U); }
   [[nodiscard]] std::uint64_t frame_bytes() const { return std::uint64_t{numbers()} * datatype.bytes; }
+  /// Of `samples`, in ns, and samples in that time; rounded.
+  [[nodiscard]] std::uint64_t time_of(std::uint64_t samples) const;
+  [[nodiscard]] std::uint64_t samples_in(std::uint64_t time) const;
+  /// When sample `at`, which belongs to that capture, was taken; empty: not known.
+  [[nodiscard]] std::optional<std::uint64_t> datetime_of(const SigmfCapture& capture, std::uint64_t at) const;
+  /// Whether samples on both sides belong together: the band stays, and times, where they are known, are off by no more
+  /// than `allowed` ns.
+  [[nodiscard]] bool continues(const SigmfCapture& before, const SigmfCapture& behind, std::uint64_t allowed) const;
 };
 
 /// Of `json`; `name` is the file's, for the text of errors. Throws Error(invalid).
 [[nodiscard]] SigmfMetadata parse_sigmf(std::string_view json, const std::string& name);
 /// Of the file at `path`. Throws Error.
 [[nodiscard]] SigmfMetadata read_sigmf(const std::string& path);
+
+/// As a .sigmf-meta has it.
+[[nodiscard]] std::string to_json(const SigmfMetadata& metadata);
 
 /// Samples in a row in the file.
 struct SigmfSection {

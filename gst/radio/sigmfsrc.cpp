@@ -88,23 +88,8 @@ struct Recording {
   bool sought = true;          ///< nothing was read from `position` on yet
   std::size_t annotation = 0;  ///< the next one that begins
 
-  /// In 2^-20 Hz: exact for whole rates, and 64 bits for products by GStreamer's scaling.
-  [[nodiscard]] std::uint64_t scaled_rate() const {
-    return static_cast<std::uint64_t>(std::llround(metadata.sample_rate * 0x1p20));
-  }
-  [[nodiscard]] GstClockTime time_of(std::uint64_t sample) const {
-    return gst_util_uint64_scale_round(sample, GST_SECOND << 20U, scaled_rate());
-  }
-  [[nodiscard]] std::uint64_t sample_at(GstClockTime time) const {
-    return gst_util_uint64_scale_round(time, scaled_rate(), GST_SECOND << 20U);
-  }
   [[nodiscard]] const SigmfCapture* capture_of(const SigmfSection& section) const {
     return section.capture ? &metadata.captures[*section.capture] : nullptr;
-  }
-  /// Of a sample of that capture; empty: not known.
-  [[nodiscard]] std::optional<GstClockTime> unix_time_of(const SigmfCapture& capture, std::uint64_t sample) const {
-    if (!capture.datetime) return {};
-    return *capture.datetime + time_of(sample + metadata.offset - capture.sample_start);
   }
 };
 
@@ -261,7 +246,7 @@ gboolean start(GstBaseSrc* base) {
     open_recording(*opened, location);
     warn(GST_ELEMENT_CAST(base), *opened);
     Ptr<GstTagList> tags(tags_of(opened->metadata));
-    const GstClockTime duration = opened->time_of(opened->samples);
+    const GstClockTime duration = opened->metadata.time_of(opened->samples);
     GST_OBJECT_LOCK(base);
     state.recording = std::move(opened);
     base->segment.duration = duration;
@@ -336,12 +321,13 @@ void add_annotations(Recording& recording, GstBuffer* buffer, std::uint64_t firs
     recording.annotation = next_of(begin);
     for (std::size_t i = 0; i < recording.annotation; ++i) {
       const SigmfAnnotation& one = annotations[i];
-      if (one.sample_count && *one.sample_count > begin - one.sample_start) gpumap::gst::add_annotation(buffer, one);
+      if (one.sample_count && *one.sample_count > begin - one.sample_start)
+        gpumap::gst::add_annotation(buffer, one, recording.metadata.sample_rate);
     }
   }
   const std::size_t end = next_of(begin + count);
   for (; recording.annotation < end; ++recording.annotation) {
-    gpumap::gst::add_annotation(buffer, annotations[recording.annotation]);
+    gpumap::gst::add_annotation(buffer, annotations[recording.annotation], recording.metadata.sample_rate);
   }
 }
 
@@ -351,29 +337,27 @@ bool is_discontinuity(const Recording& recording, const SigmfSection& section) {
   const SigmfCapture* before = recording.capture_of(recording.layout.section_of(section.first - 1));
   const SigmfCapture* behind = recording.capture_of(section);
   if (before == nullptr || behind == nullptr || before == behind) return before != behind;
-  if (before->frequency != behind->frequency) return true;
-  const auto expected = recording.unix_time_of(*before, section.first);
-  const auto told = recording.unix_time_of(*behind, section.first);
-  if (!expected || !told) return false;
   // Times are often written in microseconds.
-  const GstClockTime allowed = std::max<GstClockTime>(recording.time_of(1), GST_USECOND);
-  return std::max(*expected, *told) - std::min(*expected, *told) > allowed;
+  const std::uint64_t allowed = std::max<std::uint64_t>(recording.metadata.time_of(1), GST_USECOND);
+  return !recording.metadata.continues(*before, *behind, allowed);
 }
 
 void describe(Recording& recording, const SigmfSection& section, GstBuffer* buffer, std::uint64_t count) {
   const std::uint64_t first = recording.position;
   GST_BUFFER_OFFSET(buffer) = first + recording.metadata.offset;
   GST_BUFFER_OFFSET_END(buffer) = first + count + recording.metadata.offset;
-  GST_BUFFER_PTS(buffer) = recording.time_of(first);
-  GST_BUFFER_DURATION(buffer) = recording.time_of(first + count) - GST_BUFFER_PTS(buffer);
+  GST_BUFFER_PTS(buffer) = recording.metadata.time_of(first);
+  GST_BUFFER_DURATION(buffer) = recording.metadata.time_of(first + count) - GST_BUFFER_PTS(buffer);
   if (recording.sought || (first == section.first && is_discontinuity(recording, section))) {
     GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT);
   }
   if (const SigmfCapture* capture = recording.capture_of(section)) {
-    if (const auto time = recording.unix_time_of(*capture, first)) {
+    if (const auto time = recording.metadata.datetime_of(*capture, first + recording.metadata.offset)) {
       gpumap::gst::add_unix_time(buffer, *time, GST_BUFFER_DURATION(buffer));
     }
-    if (capture->frequency) gpumap::gst::add_radio(buffer, {.center_frequency = capture->frequency});
+    if (capture->frequency || capture->gain) {
+      gpumap::gst::add_radio(buffer, {.center_frequency = capture->frequency, .gain = capture->gain});
+    }
   }
   add_annotations(recording, buffer, first, count);
 }
@@ -381,8 +365,9 @@ void describe(Recording& recording, const SigmfSection& section, GstBuffer* buff
 /// The next block (transfer full), of whole samples of one capture; empty at the end. Throws Error.
 GstFlowReturn read_block(GstBaseSrc* base, Recording& recording, std::uint64_t block, GstBuffer** out) {
   const guint64 stop = base->segment.stop;
-  const std::uint64_t end =
-      GST_CLOCK_TIME_IS_VALID(stop) ? std::min(recording.samples, recording.sample_at(stop)) : recording.samples;
+  const std::uint64_t end = GST_CLOCK_TIME_IS_VALID(stop)
+                                ? std::min(recording.samples, recording.metadata.samples_in(stop))
+                                : recording.samples;
   if (recording.position >= end) return GST_FLOW_EOS;
   const SigmfSection& section = recording.layout.section_of(recording.position);
   const std::uint64_t frame = recording.metadata.frame_bytes();
@@ -460,9 +445,9 @@ gboolean event(GstBaseSrc* base, GstEvent* event) {
 gboolean do_seek(GstBaseSrc* base, GstSegment* segment) {
   auto& recording = state_of(base).recording;
   if (!recording) return FALSE;
-  recording->position = std::min(recording->sample_at(segment->position), recording->samples);
+  recording->position = std::min(recording->metadata.samples_in(segment->position), recording->samples);
   recording->sought = true;
-  segment->duration = recording->time_of(recording->samples);  // a seek by samples has none
+  segment->duration = recording->metadata.time_of(recording->samples);  // a seek by samples has none
   return TRUE;
 }
 
@@ -471,14 +456,14 @@ std::optional<std::uint64_t> converted(const Recording& recording, GstFormat fro
   const std::uint64_t frame = recording.metadata.frame_bytes();
   std::uint64_t sample = value;
   if (from == GST_FORMAT_TIME) {
-    sample = recording.sample_at(value);
+    sample = recording.metadata.samples_in(value);
   } else if (from == GST_FORMAT_BYTES) {
     sample = value / frame;
   } else if (from != GST_FORMAT_DEFAULT) {
     return {};
   }
   if (to == GST_FORMAT_DEFAULT) return sample;
-  if (to == GST_FORMAT_TIME) return recording.time_of(sample);
+  if (to == GST_FORMAT_TIME) return recording.metadata.time_of(sample);
   if (to == GST_FORMAT_BYTES) return sample * frame;
   return {};
 }
@@ -546,9 +531,7 @@ static void gst_sigmf_src_class_init(GstSigmfSrcClass* klass) {
       {of.optional_text("location", "The recording's .sigmf-meta", &Settings::location),
        of.number("block-samples", "Samples of all channels in a buffer, at most; a capture ends one earlier",
                  &Settings::block_samples, 1)});
-  const Ptr<GstCaps> caps(gst_caps_from_string(
-      "audio/x-raw,format={U8,S8,S16LE,S16BE,U16LE,U16BE,S32LE,S32BE,U32LE,U32BE,F32LE,F32BE,F64LE,F64BE},"
-      "layout=interleaved,channels=[1,max],rate=[1,max]"));
+  const Ptr<GstCaps> caps(gpumap::gst::sigmf_caps());
   gst_element_class_add_pad_template(GST_ELEMENT_CLASS(klass),
                                      gst_pad_template_new("src", GST_PAD_SRC, GST_PAD_ALWAYS, caps.get()));
   gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "SigMF source", "Source/File",

@@ -34,8 +34,8 @@ TEST(PluginFile, InspectListsTheElements) {
   int status = -1;
   const std::string text = output_of("gst-inspect-1.0 " + std::string(path) + " 2>&1", status);
   EXPECT_EQ(status, 0) << text;
-  for (const char* expected : {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumapupload", "gpumapdownload",
-                               "gpumaplatency", "6 features", "MIT", "gpumap"}) {
+  for (const char* expected : {"gpumapsink", "gpumapsrc", "gpumapkernel", "gpumapupload", "gpumapdownload", "sigmfsrc",
+                               "sigmfsink", "gpumaplatency", "8 features", "MIT", "gpumap"}) {
     EXPECT_THAT(text, HasSubstr(expected));
   }
   EXPECT_THAT(text, testing::ContainsRegex("License +MIT"));

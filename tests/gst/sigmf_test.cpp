@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// SigMF recordings: samples, captures, annotations, seeks, and what is wrong with them.
+// SigMF recordings, read and written: samples, captures, annotations, seeks, and what is wrong with them.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gst/audio/audio.h>
@@ -8,6 +8,8 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -53,6 +55,12 @@ class Sigmf : public testing::Test {
   void write(const std::string& name, const Data& data) const {
     std::ofstream(path(name), std::ios::binary)
         .write(reinterpret_cast<const char*>(data.data()), static_cast<std::streamsize>(data.size()));
+  }
+  [[nodiscard]] Data file(const std::string& name) const {
+    std::ifstream file(path(name), std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const auto* begin = reinterpret_cast<const std::byte*>(text.data());
+    return {begin, begin + text.size()};
   }
   /// x.sigmf-meta of these fields, and x.sigmf-data.
   void record(const std::string& global, const Data& data, const std::string& captures = R"({"core:sample_start":0})",
@@ -217,7 +225,7 @@ TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
              "core:label":"long","core:comment":"a \"comment\"","core:generator":"g","core:uuid":"u"})");
   auto samples = play_plain("block-samples=200");
   ASSERT_EQ(samples.size(), 5U);
-  const auto first = annotations_of(buffer_of(samples[0]));
+  const auto first = annotations_of(buffer_of(samples[0]), 1e6);
   ASSERT_EQ(first.size(), 1U);
   EXPECT_EQ(first[0].sample_start, 10U);
   EXPECT_EQ(first[0].sample_count, 450U);
@@ -225,11 +233,11 @@ TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
   EXPECT_EQ(first[0].freq_upper_edge, 2e9);
   EXPECT_THAT((std::array{first[0].label, first[0].comment, first[0].generator, first[0].uuid}),
               ElementsAre("long", "a \"comment\"", "g", "u"));
-  const auto second = annotations_of(buffer_of(samples[1]));
+  const auto second = annotations_of(buffer_of(samples[1]), 1e6);
   ASSERT_EQ(second.size(), 1U);
   EXPECT_EQ(second[0].label, "later");
   EXPECT_FALSE(second[0].sample_count);
-  for (std::size_t i = 2; i < 5; ++i) EXPECT_THAT(annotations_of(buffer_of(samples[i])), IsEmpty());
+  for (std::size_t i = 2; i < 5; ++i) EXPECT_THAT(annotations_of(buffer_of(samples[i]), 1e6), IsEmpty());
   // Behind a seek, what is under way comes again. GStreamer 1.22's appsink wants its last sample back before that.
   samples.clear();
   for (const auto& [to, labels] : {std::pair{459, 1U}, {460, 0U}}) {
@@ -237,7 +245,7 @@ TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
     const Sample sample = pull(pipeline_->appsink());
     ASSERT_TRUE(sample);
     EXPECT_EQ(GST_BUFFER_OFFSET(buffer_of(sample)), static_cast<guint64>(to));
-    EXPECT_EQ(annotations_of(buffer_of(sample)).size(), labels) << to;
+    EXPECT_EQ(annotations_of(buffer_of(sample), 1e6).size(), labels) << to;
   }
 }
 
@@ -267,10 +275,11 @@ TEST_F(Sigmf, SeeksBySampleAndByTime) {
   // A part, which ends within a block.
   ASSERT_TRUE(gst_element_seek(pipeline_->get(), 1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET,
                                GST_SECOND, GST_SEEK_TYPE_SET, GST_SECOND + 100 * GST_MSECOND));
-  const auto samples = rest();
+  auto samples = rest();
   ASSERT_FALSE(samples.empty());
   EXPECT_TRUE(joined(samples) == part(data, 2 * 44'099, 2 * 48'509));
   EXPECT_TRUE(GST_BUFFER_IS_DISCONT(buffer_of(samples[0])));
+  samples.clear();  // as above
   // From the end, in seconds, behind a seek by samples.
   ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT, GST_SEEK_FLAG_FLUSH, 5));
   ASSERT_TRUE(gst_element_seek(pipeline_->get(), 1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_END,
@@ -395,6 +404,201 @@ TEST_F(Sigmf, WhatIsWrongIsOneSentence) {
   }
   (void)play("sigmfsrc ! appsink name=out");
   EXPECT_THAT(outcome_, HasSubstr("no location is set"));
+}
+
+// What a recording says of its samples comes with them through memory of the GPU, a ring, and a kernel that changes
+// none.
+TEST_F(Sigmf, WritesWhatItReads) {
+  for (const char* const way :
+       {"identity", "gpumapupload", "gpumapsink $CHANNEL gpumapsrc $CHANNEL",
+        "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! gpumapdownload"}) {
+    SCOPED_TRACE(way);
+    const Data data = random_data(6 * 10'007, 17);
+    record(R"("core:datatype":"ri16_be","core:sample_rate":1000000,"core:num_channels":3,"core:offset":70,
+              "core:author":"A","core:description":"D \"1\"","core:license":"https://x.org/l","core:hw":"H",
+              "core:recorder":"R")",
+           data,
+           R"({"core:sample_start":70,"core:frequency":1e8,"core:datetime":"2024-05-06T07:08:09.123456789Z"},
+              {"core:sample_start":1000,"core:frequency":100000000.25,"gpumap:gain":-3.5},
+              {"core:sample_start":2000,"core:frequency":100000000.25,"core:datetime":"2024-05-06T07:08:10.5Z"})",
+           R"({"core:sample_start":80,"core:label":"late","core:sample_count":9000},
+              {"core:sample_start":70,"core:comment":"first","core:freq_lower_edge":1.5,"core:freq_upper_edge":2,
+               "core:uuid":"u","core:generator":"g"})");
+    pipeline_.emplace(
+        on_new_channel(source("block-samples=333") + " ! " + way + " ! sigmfsink location=" + path("y.sigmf-meta")));
+    ASSERT_EQ(pipeline_->run(), "eos");
+    EXPECT_TRUE(file("y.sigmf-data") == data);
+    const SigmfMetadata made = read_sigmf(path("y.sigmf-meta"));
+    EXPECT_EQ(made.datatype.name, "i16_be");
+    EXPECT_FALSE(made.complex);
+    EXPECT_EQ(made.channels, 3U);
+    EXPECT_EQ(made.sample_rate, 1e6);
+    EXPECT_THAT((std::array{made.author, made.description, made.license, made.hardware, made.recorder}),
+                ElementsAre("A", "D \"1\"", "https://x.org/l", "H", "R"));
+    ASSERT_EQ(made.captures.size(), 3U);
+    constexpr std::uint64_t second = 1'714'979'289'000'000'000;
+    const std::vector<std::uint64_t> starts{0, 930, 1930};
+    const std::vector<std::optional<double>> frequencies{1e8, 100000000.25, 100000000.25}, gains{{}, -3.5, -3.5};
+    const std::vector<std::optional<std::uint64_t>> times{second + 123456789, {}, second + 1500000000};
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(made.captures[i].sample_start, starts[i]);
+      EXPECT_EQ(made.captures[i].frequency, frequencies[i]);
+      EXPECT_EQ(made.captures[i].gain, gains[i]);
+      EXPECT_EQ(made.captures[i].datetime, times[i]);
+    }
+    ASSERT_EQ(made.annotations.size(), 2U);
+    EXPECT_EQ(made.annotations[0].sample_start, 0U);
+    EXPECT_EQ(made.annotations[0].comment, "first");
+    EXPECT_EQ(made.annotations[0].freq_lower_edge, 1.5);
+    EXPECT_EQ(made.annotations[0].freq_upper_edge, 2.0);
+    EXPECT_EQ(made.annotations[0].uuid + made.annotations[0].generator, "ug");
+    EXPECT_EQ(made.annotations[1].sample_start, 10U);
+    EXPECT_EQ(made.annotations[1].sample_count, 9000U);
+    EXPECT_EQ(made.annotations[1].label, "late");
+    EXPECT_FALSE(std::filesystem::exists(path("y.sigmf-meta.new")));
+  }
+}
+
+// At another rate an annotation has as many samples as there are then.
+TEST_F(Sigmf, AnnotationsFollowTheRate) {
+  record(R"("core:datatype":"cf32_le","core:sample_rate":96000)", random_data(8 * 96'000, 26),
+         R"({"core:sample_start":0})", R"({"core:sample_start":48000,"core:sample_count":24000,"core:label":"half"})");
+  pipeline_.emplace(source("block-samples=4800") + " ! gpumapupload ! gpumapkernel kernel=ddc params=rate=32000 ! " +
+                    "audio/x-raw ! sigmfsink location=" + path("y"));
+  ASSERT_EQ(pipeline_->run(), "eos");
+  const SigmfMetadata made = read_sigmf(path("y.sigmf-meta"));
+  ASSERT_EQ(made.annotations.size(), 1U);
+  EXPECT_EQ(made.annotations[0].sample_start, 16000U);
+  EXPECT_EQ(made.annotations[0].sample_count, 8000U);
+}
+
+/// Into a sigmfsink, buffer by buffer.
+struct SigmfWritten : Sigmf {
+  void start(const std::string& caps, const std::string& options = "") {
+    pipeline_.emplace("appsrc name=in format=time ! sigmfsink name=sink location=" + path("y") + " " + options);
+    gst_app_src_set_caps(pipeline_->appsrc(), new_caps("audio/x-raw,layout=interleaved," + caps).get());
+    ASSERT_NE(pipeline_->set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  }
+  void give(
+      const Data& data, const std::function<void(GstBuffer*)>& change = [](GstBuffer*) {}) {
+    Buffer buffer = new_buffer(data, 0);
+    change(buffer.get());
+    (void)push(pipeline_->appsrc(), std::move(buffer));
+  }
+  [[nodiscard]] std::string end() {
+    gst_app_src_end_of_stream(pipeline_->appsrc());
+    return pipeline_->wait();
+  }
+  [[nodiscard]] SigmfMetadata made() const { return read_sigmf(path("y.sigmf-meta")); }
+};
+
+TEST_F(SigmfWritten, CapturesBeginWhereSamplesDoNotContinue) {
+  const Data data = random_data(100 * 4, 18);
+  start("format=S16LE,channels=2,rate=1000,center-frequency=(double)5");
+  const auto discont = [](GstBuffer* buffer) { GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT); };
+  give(part(data, 0, 41), discont);  // ends within a sample
+  give(part(data, 41, 80));
+  give(part(data, 80, 90));
+  give(part(data, 80, 120), discont);  // what was begun of a sample is none
+  give(part(data, 120, 160), [](GstBuffer* buffer) { add_radio(buffer, {.center_frequency = 6.0}); });
+  give(part(data, 160, 200), [](GstBuffer* buffer) { add_radio(buffer, {.center_frequency = 6.0, .gain = 2.0}); });
+  // A host's clock jitters, which is no hole; 11 ms are one.
+  constexpr std::uint64_t now = 1'700'000'000 * GST_SECOND;
+  const std::array<std::uint64_t, 3> times{now, now + 19 * GST_MSECOND, now + 31 * GST_MSECOND};
+  for (std::size_t i = 0; i < 3; ++i) {
+    give(part(data, 200 + 40 * i, 240 + 40 * i), [&](GstBuffer* buffer) {
+      add_radio(buffer, {.center_frequency = 6.0, .gain = 2.0});
+      add_unix_time(buffer, times[i], GST_CLOCK_TIME_NONE);
+    });
+  }
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  segment.start = GST_SECOND;
+  const Sample sample(gst_sample_new(new_buffer(part(data, 320, 400), GST_SECOND).get(), nullptr, &segment, nullptr));
+  gst_app_src_push_sample(pipeline_->appsrc(), sample.get());
+  ASSERT_EQ(end(), "eos");
+  Data expected = part(data, 0, 88);
+  const Data rest = part(data, 80, 400);
+  expected.insert(expected.end(), rest.begin(), rest.end());
+  EXPECT_TRUE(file("y.sigmf-data") == expected);
+  std::vector<std::uint64_t> starts;
+  std::vector<double> frequencies, gains;
+  std::vector<std::uint64_t> datetimes;
+  for (const SigmfCapture& one : made().captures) {
+    starts.push_back(one.sample_start);
+    frequencies.push_back(one.frequency.value_or(0));
+    gains.push_back(one.gain.value_or(0));
+    datetimes.push_back(one.datetime.value_or(0));
+  }
+  EXPECT_THAT(starts, ElementsAre(0, 22, 32, 42, 52, 72, 82));
+  EXPECT_THAT(frequencies, ElementsAre(5, 5, 6, 6, 6, 6, 5));
+  EXPECT_THAT(gains, ElementsAre(0, 0, 0, 2, 2, 2, 2));
+  EXPECT_THAT(datetimes, ElementsAre(0, 0, 0, 0, now, now + 31 * GST_MSECOND, 0));
+}
+
+TEST_F(SigmfWritten, IsARecordingFromTheFirstSampleOn) {
+  write("y.sigmf-meta", random_data(10, 19));
+  write("y.sigmf-data", random_data(100, 20));
+  start("format=U8,channels=2,rate=48000");
+  const Data data = random_data(64, 21);
+  give(data);
+  ASSERT_TRUE(
+      eventually([&] { return std::filesystem::exists(path("y.sigmf-meta")) && file("y.sigmf-data") == data; }));
+  // As a crash would leave it.
+  std::filesystem::rename(path("y.sigmf-meta"), path("x.sigmf-meta"));
+  std::filesystem::copy(path("y.sigmf-data"), path("x.sigmf-data"));
+  give(data);
+  ASSERT_EQ(end(), "eos");
+  EXPECT_EQ(made().captures.size(), 1U);
+  EXPECT_EQ(std::filesystem::file_size(path("y.sigmf-data")), 128U);
+  EXPECT_TRUE(joined(play_plain()) == data);
+}
+
+TEST_F(SigmfWritten, HashesAndTags) {
+  start("format=F32LE,channels=1,rate=8000", "sha512=true");
+  const Data data = random_data(1003, 22);
+  give(part(data, 0, 402));
+  GstTagList* tags = gst_tag_list_new(GST_TAG_TITLE, "begin", GST_TAG_COMMENT, "of it", nullptr);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::file_size(path("y.sigmf-data")) == 400; }));
+  gst_element_send_event(GST_ELEMENT(pipeline_->appsrc()), gst_event_new_tag(tags));
+  give(part(data, 402, 1003));
+  ASSERT_EQ(end(), "eos");
+  const Data stored = part(data, 0, 1000);
+  EXPECT_TRUE(file("y.sigmf-data") == stored);
+  const Ptr<gchar> expected(
+      g_compute_checksum_for_data(G_CHECKSUM_SHA512, reinterpret_cast<const guchar*>(stored.data()), stored.size()));
+  const Data json = file("y.sigmf-meta");
+  const std::string text(reinterpret_cast<const char*>(json.data()), json.size());
+  EXPECT_THAT(text, AllOf(HasSubstr(std::string("\"core:sha512\": \"") + expected.get()), HasSubstr("\"rf32_le\""),
+                          HasSubstr("\"core:recorder\": \"gpumap ")));
+  ASSERT_EQ(made().annotations.size(), 1U);
+  EXPECT_EQ(made().annotations[0].sample_start, 100U);
+  EXPECT_EQ(made().annotations[0].label + made().annotations[0].comment, "beginof it");
+}
+
+TEST_F(SigmfWritten, WhatIsWrongIsOneSentence) {
+  start("format=U8,channels=2,rate=48000");
+  give(random_data(20, 23));
+  gst_app_src_set_caps(pipeline_->appsrc(),
+                       new_caps("audio/x-raw,layout=interleaved,format=U8,channels=2,rate=24000").get());
+  give(random_data(20, 24));
+  EXPECT_THAT(end(), HasSubstr("changed behind 10 samples, and a recording has one of each: begin another one"));
+  EXPECT_EQ(std::filesystem::file_size(path("y.sigmf-data")), 20U);
+  // No room on the disk.
+  pipeline_.reset();
+  std::filesystem::remove(path("y.sigmf-data"));
+  std::filesystem::create_symlink("/dev/full", path("y.sigmf-data"));
+  start("format=U8,channels=2,rate=48000");
+  give(random_data(20, 25));
+  EXPECT_THAT(end(),
+              AllOf(HasSubstr("y.sigmf-data cannot be written: No space left"), HasSubstr("make room on the disk")));
+  for (const auto& [location, said] :
+       {std::pair{"location=" + path("none/y"), "none/y.sigmf-data cannot be written: No such"},
+        {"location=" + path("y.sigmf"), "y.sigmf is an archive"},
+        {std::string(), "no location is set: set location"}}) {
+    pipeline_.emplace("audiotestsrc ! sigmfsink " + location);
+    EXPECT_THAT(pipeline_->run(), HasSubstr(said));
+  }
 }
 
 }  // namespace

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include <gst/gst.h>
+
+/// Writes a SigMF recording: gst/README.md.
+GType gst_sigmf_sink_get_type();
