@@ -11,6 +11,7 @@
 #include "gpumap/error.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 
 namespace gpumap::gst {
 
@@ -169,7 +170,8 @@ GstStructure* output_structure(const Output& output, const ParameterValues& para
   }
   for (gint i = 0; i < gst_structure_n_fields(in); ++i) {
     const gchar* name = gst_structure_nth_field_name(in, static_cast<guint>(i));
-    const bool goes_on = made.is_of_type(in) || g_strcmp0(name, "framerate") == 0;
+    const bool goes_on =
+        made.is_of_type(in) || g_strcmp0(name, "framerate") == 0 || g_strcmp0(name, center_frequency_field) == 0;
     if (goes_on && made.inherits(in, name)) {
       gst_structure_set_value(structure, name, gst_structure_get_value(in, name));
     }
@@ -203,6 +205,7 @@ GstStructure* input_structure(const Output& output, const ParameterValues& param
   Ptr<GstStructure> structure(gst_structure_copy(taken));
   for (gint i = 0; i < gst_structure_n_fields(wanted); ++i) {
     const gchar* name = gst_structure_nth_field_name(wanted, static_cast<guint>(i));
+    if (g_strcmp0(name, center_frequency_field) == 0) continue;  // any is taken: the band may move
     const Field* open = made.find_open(name);
     const bool inherited = made.is_of_type(taken) && made.inherits(taken, name);
     if (!inherited && (open == nullptr || open->of.empty())) continue;
@@ -231,12 +234,13 @@ DeclaredCaps caps_of(const Declaration& declaration, bool builtin) {
                     .output = declaration.output,
                     .converted = declaration.converted,
                     .builtin = builtin,
+                    .tuning = declaration.tuning,
                     .tensors = declaration.output_tensors,
                     .tensor_group = declaration.tensor_group};
   const std::vector<std::string_view> mentioned = variables_in(caps.output);
   const bool mentions = std::any_of(mentioned.begin(), mentioned.end(),
                                     [](std::string_view name) { return name.starts_with("params."); });
-  if (mentions || caps.converted) caps.params = declaration.params;
+  if (mentions || caps.converted || caps.tuning) caps.params = declaration.params;
   return caps;
 }
 
@@ -252,7 +256,7 @@ bool DeclaredCaps::operator==(const DeclaredCaps& other) const {
     return one.name == two.name && one.values.size() == two.values.size() && (!counts(one.name) || one == two);
   };
   return input == other.input && output == other.output && converted == other.converted && tensors == other.tensors &&
-         tensor_group == other.tensor_group &&
+         tensor_group == other.tensor_group && tuning == other.tuning &&
          std::equal(params.begin(), params.end(), other.params.begin(), other.params.end(), same);
 }
 
@@ -265,6 +269,20 @@ std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& 
   } catch (const Error&) {
     return gpumap::numbers_of(declaration, {}, {});
   }
+}
+
+Tuning tuning_of(const DeclaredCaps& declared, const std::string& params) {
+  if (!declared.tuning) return {};
+  const std::vector<Number> numbers = numbers_of(declared, params);
+  const auto value_of = [&](const std::string& name) {
+    std::size_t at = 0;
+    for (const DeclaredParameter& one : declared.params) {
+      if (one.name == name) return numbers[at].value();
+      at += one.values.size();
+    }
+    return 0.0;
+  };
+  return {.shift = value_of(declared.tuning->shift), .sky = value_of(declared.tuning->sky)};
 }
 
 DeclaredCaps declared_caps(const KernelSettings& settings) {
@@ -323,7 +341,13 @@ GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string
     const Output output(declared.output);
     const ParameterValues values = values_of(declared, params);
     if (to_output) {
-      taken.reset(of_each(taken.get(), [&](const GstStructure* in) { return output_structure(output, values, in); }));
+      taken.reset(of_each(taken.get(), [&](const GstStructure* in) {
+        GstStructure* made = output_structure(output, values, in);
+        if (made != nullptr && declared.tuning) {
+          set_center_frequency(made, tuning_of(declared, params).behind(center_frequency_of(in)));
+        }
+        return made;
+      }));
     } else if (!gst_caps_is_any(plain.get())) {
       const auto append_input = [&](GstCaps* made, const GstStructure* wanted, const auto*) {
         gst_caps_append(made, of_each(taken.get(), [&](const GstStructure* input) {

@@ -22,7 +22,8 @@ struct DeclaredCaps {
   bool builtin = false;    ///< not of the user's
   /// Of which `output` or a crop is made; empty where it is of none.
   std::vector<DeclaredParameter> params;
-  std::vector<DeclaredTensor> tensors;  ///< that go with each frame: see kernel_caps.hpp
+  std::optional<DeclaredTuning> tuning;  ///< where the band goes
+  std::vector<DeclaredTensor> tensors;   ///< that go with each frame: see kernel_caps.hpp
   std::string tensor_group;
   [[nodiscard]] bool empty() const noexcept { return input.empty() && output.empty() && !converted; }
   /// The same caps come of both: initial values and limits of other parameters than those in question may differ.
@@ -39,11 +40,25 @@ void check_declared_caps(const DeclaredCaps& declared, const std::string& params
 /// refuses when it starts: the initial ones.
 [[nodiscard]] std::vector<Number> numbers_of(const DeclaredCaps& declared, const std::string& params);
 
+/// Where a kernel moves the band, in hertz. A value.
+struct Tuning {
+  double shift = 0.0;
+  double sky = 0.0;  ///< 0: not said
+  /// The centre frequency behind the kernel, of that before it; empty: not known.
+  [[nodiscard]] std::optional<double> behind(std::optional<double> center) const {
+    if (sky != 0.0) return sky;
+    if (center) *center += shift;
+    return center;
+  }
+};
+/// As `params` set it.
+[[nodiscard]] Tuning tuning_of(const DeclaredCaps& declared, const std::string& params);
+
 /// The caps (transfer full) on the other side of the kernel from `caps`, which came in from `direction`; `params` are
 /// the element's. A field whose expression needs what the input leaves open stays open, and one that the output does
-/// not mention is as in the input, where both are of the same media type; of another type only the frame rate is. What
-/// is asked of such fields, and of one that is the input's as in rate={rate}, is asked of the input. Each as
-/// memory:GPUMap and as system memory. `declared` has been checked, and does not convert.
+/// not mention is as in the input, where both are of the same media type; of another type only the frame rate and the
+/// centre frequency are. What is asked of such fields, and of one that is the input's as in rate={rate}, is asked of
+/// the input. Each as memory:GPUMap and as system memory. `declared` has been checked, and does not convert.
 [[nodiscard]] GstCaps* transform_declared_caps(const DeclaredCaps& declared, const std::string& params,
                                                GstPadDirection direction, const GstCaps* caps);
 

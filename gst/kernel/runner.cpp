@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/kernel.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/analytics/analytics_tensors.hpp"
 #include "gst/cuda/cuda_caps.hpp"
@@ -19,6 +22,7 @@
 #include "gst/memory/memory_caps.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/vulkan/vulkan_caps.hpp"
 
 namespace gpumap::gst {
@@ -66,7 +70,8 @@ KernelRunner::KernelRunner(const KernelSettings& settings, std::shared_ptr<Devic
     : launcher_(load(settings, std::move(device), declared_)),
       result_(settings.late_results),
       cuda_(*launcher_),
-      vulkan_(*launcher_) {
+      vulkan_(*launcher_),
+      asked_params_(settings.params) {
   result_.change(result_rule());
 }
 
@@ -92,8 +97,43 @@ std::optional<std::string> KernelRunner::reload() {
 }
 
 void KernelRunner::set_params(const std::string& params) {
-  launcher_->set_params(params);
+  launcher_->set_params(with_center(params));
+  asked_params_ = params;
   follow_params();
+}
+
+bool KernelRunner::follows_center(GstBuffer* in) {
+  if (!declared_.tuning) return false;
+  const std::optional<double> told = radio_of(in).center_frequency;
+  if (!told || told == center_) return false;
+  center_ = told;
+  return true;
+}
+
+/// A kernel that tunes gets the centre frequency of its input, unless `params` say it themselves. As long as nobody has
+/// said it, what is asked of the sky is taken for it: the first frame may tell.
+std::string KernelRunner::with_center(const std::string& params) const {
+  if (!declared_.tuning || says_center(params)) return params;
+  const double sky = tuning_of(declared_, params).sky;
+  if (!center_ && sky == 0.0) return params;
+  NamedNumbers all = parse_parameters(params);
+  all.emplace_back(declared_.tuning->center, std::vector<Number>{center_.value_or(sky)});
+  return format_parameters(all);
+}
+
+bool KernelRunner::says_center(const std::string& params) const {
+  const NamedNumbers all = parse_parameters(params);
+  return std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.first == declared_.tuning->center; });
+}
+
+/// Throws Error(invalid) where the sky is asked for and nobody has said where the band is.
+void KernelRunner::check_center() const {
+  if (!declared_.tuning || center_ || tuning_.sky == 0.0 || says_center(asked_params_)) return;
+  throw Error(
+      ErrorCode::invalid,
+      fmt::format("kernel {}: {}={}, and neither caps nor frames say the centre frequency of the band: put "
+                  "capssetter caps=audio/x-raw,center-frequency=(double)HERTZ before it, or set the parameter {}",
+                  name(), declared_.tuning->sky, tuning_.sky, declared_.tuning->center));
 }
 
 /// What follows for buffers from the parameters, once there are caps.
@@ -101,6 +141,7 @@ void KernelRunner::follow_params() {
   if (!in_caps_) return;
   metas_ =
       meta_rule(crop_of(declared_, params()), launcher_->keeps_layout() || in_place(), in_caps_.get(), out_caps_.get());
+  tuning_ = tuning_of(declared_, params());
   const std::uint64_t rate = in_format_.rate();
   latency_ns_ = rate != 0 ? gst_util_uint64_scale_ceil(launcher_->gathers(), GST_SECOND, rate) : 0;
 }
@@ -124,6 +165,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
   tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
+  center_ = center_frequency_of(gst_caps_get_structure(in, 0));
+  if (declared_.tuning) launcher_->set_params(with_center(asked_params_));
   const auto [rate, scale] = frame_rate_of(in);
   launcher_->set_stream(in_format_.layout(), out_format_.layout(), in_format_.color(), rate, scale,
                         out_format_.color_from_rgb());
@@ -135,6 +178,7 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
 
 void KernelRunner::begin() {
   times_.forget();
+  untold_.reset();
   continuity_.begin();
   cuda_.sweep();
   foreign_sequence_ = 0;
@@ -321,6 +365,7 @@ KernelRunner::Ran KernelRunner::run(GstBuffer* in) {
 
 KernelRunner::Ran KernelRunner::run_on(GstBuffer* in) {
   if (lacks_vulkan_pool()) return {};  // the source pad was switched off meanwhile: it has no caps any more
+  check_center();
   const bool gap = continuity_.breaks_at(in);
   if (begins_anew_at(in)) begin();
   if (GST_BUFFER_IS_DISCONT(in)) launcher_->realign();
@@ -336,6 +381,10 @@ KernelRunner::Ran KernelRunner::run_on(GstBuffer* in) {
   if (made.outcome == Outcome::cancelled) return {};
   count(input->frame.trace.get());
   if (made.sized_by_program) times_.add(in);
+  if (made.sized_by_program && made.outcome != Outcome::given) {
+    if (!untold_) untold_.reset(gst_buffer_new());
+    copy_annotations(untold_.get(), in);
+  }
   Ptr<GstBuffer> out;
   if (made.outcome == Outcome::given) {
     out.reset(buffer_of(in, *input, made, *target));
@@ -468,7 +517,16 @@ void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, c
                                    meta->offset, meta->stride);
   }
   if (!in_place()) remove_result_meta(out);
-  if (made.sized_by_program) times_.give(out);
+  if (const auto center = declared_.tuning ? radio_of(out).center_frequency : std::nullopt) {
+    retune(out, *tuning_.behind(center));
+  }
+  if (!made.sized_by_program) return;
+  times_.give(out);
+  if (GST_BUFFER_PTS_IS_VALID(in) && GST_BUFFER_PTS(out) < GST_BUFFER_PTS(in)) {
+    put_back_reference_times(out, GST_BUFFER_PTS(in) - GST_BUFFER_PTS(out));
+  }
+  if (untold_) copy_annotations(out, untold_.get());
+  untold_.reset();
 }
 
 /// Last: a copy of the buffer may leave them behind.

@@ -68,6 +68,9 @@ class KernelRunner {
   [[nodiscard]] std::string cuda_obstacle() const { return gpumap::gst::cuda_obstacle(device(), launcher_->backend()); }
   [[nodiscard]] const Device& device() const noexcept { return launcher_->device(); }  ///< from any thread
   void set_params(const std::string& params);  ///< throws Error(invalid), and then leaves them as they were
+  /// The samples of `in` may have another centre frequency than those before: true where the parameters are to be set
+  /// again for it.
+  [[nodiscard]] bool follows_center(GstBuffer* in);
   [[nodiscard]] std::string params() const { return launcher_->params(); }  ///< in force; from any thread
   /// As KernelLauncher::reload(), and the next.
   [[nodiscard]] std::optional<std::string> reload();
@@ -159,6 +162,9 @@ class KernelRunner {
   };
   [[nodiscard]] ResultRule result_rule() const;
   void follow_params();
+  [[nodiscard]] std::string with_center(const std::string& params) const;
+  [[nodiscard]] bool says_center(const std::string& params) const;
+  void check_center() const;
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
   [[nodiscard]] bool in_place() const noexcept { return launcher_->declaration().unchanged; }
   /// What `in` is to the launcher. Nothing when cancelled.
@@ -197,7 +203,11 @@ class KernelRunner {
   Continuity continuity_;
   std::shared_ptr<const Giver> giver_;
   std::atomic<GstClockTime> latency_ns_{0};
-  FrameTimes times_;  ///< of a program that knows what its frames give
+  std::string asked_params_;      ///< as they were set, without the centre frequency
+  std::optional<double> center_;  ///< of the input's band, as caps or the last buffer that says it tell; Hz
+  Tuning tuning_;
+  Ptr<GstBuffer> untold_;  ///< has annotations of frames that gave nothing yet; null: none
+  FrameTimes times_;       ///< of a program that knows what its frames give
   mutable std::mutex log_mutex_;
   std::shared_ptr<LatencyLog> log_;  ///< of the frames that are followed
 };

@@ -14,6 +14,7 @@
 #include "gst/memory/memory_caps.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/stopping.hpp"
 
 #define GST_CAT_DEFAULT gpumap_kernel_debug
@@ -67,15 +68,34 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   gst_caps_unref(caps);
 }
 
-/// Parameters that were set or are controlled, from stream time `time` on. After a mistake the previous ones hold.
-void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time) {
+/// A kernel that moves the band has moved it elsewhere: what follows is told before the frame.
+void update_center(GstBaseTransform* trans, const KernelRunner& runner) {
+  if (!runner.declared().tuning) return;
+  const Ptr<GstCaps> in(gst_pad_get_current_caps(trans->sinkpad));
+  const Ptr<GstCaps> out(gst_pad_get_current_caps(trans->srcpad));
+  if (!in || !out) return;
+  const auto center =
+      tuning_of(runner.declared(), runner.params()).behind(center_frequency_of(gst_caps_get_structure(in.get(), 0)));
+  if (center == center_frequency_of(gst_caps_get_structure(out.get(), 0))) return;
+  const Ptr<GstCaps> moved(gst_caps_copy(out.get()));
+  set_center_frequency(gst_caps_get_structure(moved.get(), 0), center);
+  if (gst_base_transform_update_src_caps(trans, moved.get()) == 0) {
+    GST_WARNING_OBJECT(trans, "downstream does not take %" GST_PTR_FORMAT, static_cast<void*>(moved.get()));
+  }
+}
+
+/// Parameters that were set or are controlled, from stream time `time` on, and what of them hangs on `in`, where that
+/// is not null. After a mistake the previous ones hold.
+void update_params(GstBaseTransform* trans, KernelRunner& runner, GstClockTime time, GstBuffer* in) {
   KernelState& state = state_of(trans);
   const bool set = state.params_changed && state.params_changed.exchange(false);
   const bool controlled = state.parameters.changed(time);
-  if (!set && !controlled) return;
+  const bool moved = in != nullptr && runner.follows_center(in);
+  if (!set && !controlled && !moved) return;
   try {
     runner.set_params(state.parameters.over(settings_of(trans).params));
     GST_DEBUG_OBJECT(trans, "params=%s from %" GST_TIME_FORMAT " on", runner.params().c_str(), GST_TIME_ARGS(time));
+    if (in != nullptr) update_center(trans, runner);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::invalid) throw;
     GST_ELEMENT_WARNING(trans, LIBRARY, SETTINGS,
@@ -163,7 +183,7 @@ GstFlowReturn generate_output(GstBaseTransform* trans, GstBuffer** out) {
     } else if (runner && drops(trans, *runner, in)) {
       flow = GST_BASE_TRANSFORM_FLOW_DROPPED;
     } else if (runner) {
-      update_params(trans, *runner, stream_time_of(trans, in));
+      update_params(trans, *runner, stream_time_of(trans, in), in);
       tell_reload(trans, runner->reload());
       refresh_tables(trans, *runner);
       ask_for_layout(trans, *runner);
@@ -228,7 +248,7 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     gst_event_parse_caps(event, &caps);
     gst_caps_ref(caps);
     // The caps that come out may hang on them.
-    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE); });
+    if (runner) telling(trans, [&] { update_params(trans, *runner, GST_CLOCK_TIME_NONE, nullptr); });
   }
   const gboolean taken = kernel_parent_class()->sink_event(trans, event);
   // What follows a flush takes caps again, and gets them.

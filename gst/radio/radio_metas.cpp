@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "gst/radio/radio_metas.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -41,6 +42,13 @@ std::optional<std::uint64_t> whole(const GstStructure* fields, const char* name)
   return gst_structure_get_uint64(fields, name, &value) != 0 ? std::optional<std::uint64_t>(value) : std::nullopt;
 }
 
+/// Null: it is none.
+const GstStructure* annotation_in(GstMeta* meta) {
+  if (gst_meta_info_is_custom(meta->info) == 0) return nullptr;
+  auto* const custom = reinterpret_cast<GstCustomMeta*>(meta);
+  return gst_custom_meta_has_name(custom, annotation_name) != 0 ? gst_custom_meta_get_structure(custom) : nullptr;
+}
+
 GstCaps* unix_caps() {
   static GstCaps* const caps = [] {
     GstCaps* made = gst_caps_new_empty_simple("timestamp/x-unix");
@@ -51,6 +59,20 @@ GstCaps* unix_caps() {
 }
 
 }  // namespace
+
+std::optional<double> center_frequency_of(const GstStructure* fields) {
+  const GValue* value = gst_structure_get_value(fields, center_frequency_field);
+  if (value == nullptr) return {};
+  // As a person writes it in a line: center-frequency=100000000.
+  if (G_VALUE_HOLDS_INT(value)) return g_value_get_int(value);
+  if (G_VALUE_HOLDS_INT64(value)) return static_cast<double>(g_value_get_int64(value));
+  return number(fields, center_frequency_field);
+}
+
+void set_center_frequency(GstStructure* fields, const std::optional<double>& center) {
+  gst_structure_remove_field(fields, center_frequency_field);
+  set(fields, center_frequency_field, center);
+}
 
 GstCaps* sigmf_caps() {
   std::string formats;
@@ -81,6 +103,24 @@ RadioSetting radio_of(GstBuffer* buffer) {
   return {.center_frequency = number(fields, center_frequency_field), .gain = number(fields, "gain")};
 }
 
+void retune(GstBuffer* buffer, double center_frequency) {
+  GstCustomMeta* meta = gst_buffer_get_custom_meta(buffer, radio_name);
+  set_center_frequency(gst_custom_meta_get_structure(meta), center_frequency);
+}
+
+void copy_annotations(GstBuffer* to, GstBuffer* from) {
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta(from, &state)) {
+    const GstStructure* fields = annotation_in(meta);
+    if (fields == nullptr) continue;
+    GstStructure* copy = add_custom(to, annotation_name);
+    for (gint i = 0; i < gst_structure_n_fields(fields); ++i) {
+      const gchar* name = gst_structure_nth_field_name(fields, static_cast<guint>(i));
+      gst_structure_set_value(copy, name, gst_structure_get_value(fields, name));
+    }
+  }
+}
+
 void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate) {
   GstStructure* fields = add_custom(buffer, annotation_name);
   set(fields, "sample-start", std::optional(annotation.sample_start));
@@ -98,10 +138,8 @@ std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer, double rate) {
   std::vector<SigmfAnnotation> annotations;
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta(buffer, &state)) {
-    if (gst_meta_info_is_custom(meta->info) == 0) continue;
-    auto* const custom = reinterpret_cast<GstCustomMeta*>(meta);
-    if (gst_custom_meta_has_name(custom, annotation_name) == 0) continue;
-    const GstStructure* fields = gst_custom_meta_get_structure(custom);
+    const GstStructure* fields = annotation_in(meta);
+    if (fields == nullptr) continue;
     SigmfAnnotation annotation;
     annotation.sample_start = whole(fields, "sample-start").value_or(0);
     annotation.sample_count = whole(fields, "sample-count");
@@ -126,6 +164,15 @@ std::vector<SigmfAnnotation> annotations_of(GstBuffer* buffer, double rate) {
 
 void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration) {
   gst_buffer_add_reference_timestamp_meta(buffer, unix_caps(), ns, duration);
+}
+
+void put_back_reference_times(GstBuffer* buffer, GstClockTime ns) {
+  gpointer state = nullptr;
+  while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, GST_REFERENCE_TIMESTAMP_META_API_TYPE)) {
+    auto& reference = *reinterpret_cast<GstReferenceTimestampMeta*>(meta);
+    reference.timestamp -= std::min(reference.timestamp, ns);
+    reference.duration = GST_BUFFER_DURATION(buffer);
+  }
 }
 
 std::optional<GstClockTime> unix_time_of(GstBuffer* buffer) {

@@ -14,6 +14,10 @@ namespace gpumap::gst {
 /// Hertz, a double: in caps where it is the same for the whole stream, and in GpumapRadio.
 inline constexpr const char* center_frequency_field = "center-frequency";
 
+/// That field; empty: there is none.
+[[nodiscard]] std::optional<double> center_frequency_of(const GstStructure* fields);
+void set_center_frequency(GstStructure* fields, const std::optional<double>& center);
+
 /// Samples of all that SigMF has (transfer full).
 [[nodiscard]] GstCaps* sigmf_caps();
 
@@ -30,6 +34,11 @@ void add_radio(GstBuffer* buffer, const RadioSetting& setting);
 /// Of its GpumapRadio; empty fields where there is none.
 [[nodiscard]] RadioSetting radio_of(GstBuffer* buffer);
 
+/// Of a buffer that has a GpumapRadio with a centre frequency.
+void retune(GstBuffer* buffer, double center_frequency);
+
+/// `to` has those of `from`, too.
+void copy_annotations(GstBuffer* to, GstBuffer* from);
 /// Its samples are counted at `rate`.
 void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate);
 /// Counted as when they were added, but for the count, which is in samples at `rate`. Starts of another rate are those
@@ -39,5 +48,7 @@ void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double
 /// A GstReferenceTimestampMeta with the caps timestamp/x-unix: `ns` since 1970 in UTC.
 void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration);
 [[nodiscard]] std::optional<GstClockTime> unix_time_of(GstBuffer* buffer);
+/// What all reference timestamps of `buffer` say was so much later; they hold for its duration.
+void put_back_reference_times(GstBuffer* buffer, GstClockTime ns);
 
 }  // namespace gpumap::gst

@@ -170,10 +170,7 @@ void Writer::set_caps(const GstCaps* caps) {
   if (!same) rest_.clear();
   metadata_ = std::move(next);
   has_caps_ = true;
-  gdouble frequency = 0;
-  caps_frequency_.reset();
-  if (gst_structure_get_double(fields, gpumap::gst::center_frequency_field, &frequency) != 0)
-    caps_frequency_ = frequency;
+  caps_frequency_ = gpumap::gst::center_frequency_of(fields);
 }
 
 void Writer::add_tags(const GstTagList* tags) {

@@ -29,6 +29,7 @@
 //   // gpumap: results sharpness=f32,count=u64        names for the words of the result block, from the first on
 //   // gpumap: analytics classification              results are told as GstAnalytics metas, too: as levels of classes
 //   // gpumap: analytics detections person,car        or as regions, of such classes
+//   // gpumap: tune frequency,sky,center           parameters in Hz by which it moves the band: see DeclaredTuning
 //   // gpumap: message my-sharpness                   the name under which results are told, else gpumap-result
 //   // gpumap: result-words 1024                      as many as the block has, else GPUMAP_RESULT_WORDS
 #pragma once
@@ -106,6 +107,14 @@ struct DeclaredAnalytics {
 };
 inline constexpr std::size_t detection_words = 3;
 
+/// A line `tune`: names of parameters in hertz. The output's centre frequency is the input's plus `shift` or, where
+/// that is not 0, `sky`.
+struct DeclaredTuning {
+  std::string shift, sky;
+  std::string center;  ///< the input's centre frequency, which the caller sets where it is known
+  [[nodiscard]] bool operator==(const DeclaredTuning&) const = default;
+};
+
 /// What a kernel may do with a frame's output beyond filling it; it says so at frame.given.
 struct OutputMay {
   bool drop = false;
@@ -139,7 +148,8 @@ struct Declaration {
   std::vector<std::pair<std::string, ResultType>> results;    ///< no more than result_words
   std::uint32_t result_words = GPUMAP_RESULT_WORDS;           ///< to GPUMAP_MAX_RESULT_WORDS
   DeclaredAnalytics analytics;
-  std::string message;  ///< the results' name; empty: the usual one
+  std::optional<DeclaredTuning> tuning;  ///< empty: the band stays where it is
+  std::string message;                   ///< the results' name; empty: the usual one
   [[nodiscard]] bool operator==(const Declaration&) const = default;
 };
 

@@ -42,6 +42,11 @@ struct DdcSettings {
   double taps = 0.0;
   double attenuation = 80.0;
   bool around128 = false;
+  double sky = 0.0;
+  double center = 0.0;
+
+  /// What becomes 0, in hertz from the middle of the input's band.
+  [[nodiscard]] double shift() const { return sky != 0.0 ? sky - center : frequency; }
 };
 
 /// What a filter is made for.
@@ -68,10 +73,14 @@ template <typename... Args>
 DdcSettings read_settings(std::string_view text) {
   std::array<double, GPUMAP_MAX_PARAMS> values{};
   apply_parameters(*find_builtin("ddc"), text, values);
-  const DdcSettings settings{values[0], values[1], values[2], values[3], values[4], values[5] != 0.0};
+  const DdcSettings settings{values[0], values[1],        values[2], values[3],
+                             values[4], values[5] != 0.0, values[6], values[7]};
   if (settings.rate < 0.0 || settings.rate > 2147483647.0 || settings.rate != std::floor(settings.rate)) {
     refuse("rate={} is not a whole number of samples a second: give one, or 0 for what downstream asks for",
            settings.rate);
+  }
+  if (settings.sky != 0.0 && settings.frequency != 0.0) {
+    refuse("frequency={} and sky={}: give one of the two", settings.frequency, settings.sky);
   }
   if (settings.bandwidth < 0.0) refuse("bandwidth={} is negative: give hertz, or 0 for 0.8 * rate", settings.bandwidth);
   if (settings.taps < 0.0 || settings.taps > 65536.0 || settings.taps != std::floor(settings.taps)) {
@@ -91,7 +100,13 @@ DdcBand band_of(const DdcSettings& settings, std::uint32_t in_rate, std::uint32_
   if (out_rate > in_rate) {
     refuse("rate={} is above the input's {}: give a rate up to that, a down-converter adds nothing", out_rate, in_rate);
   }
-  if (std::abs(settings.frequency) > in_rate / 2.0) {
+  if (settings.sky != 0.0 && std::abs(settings.shift()) > in_rate / 2.0) {
+    refuse(
+        "sky={} is outside the input's band, {} Hz around {}: give a frequency of that band; where the centre is not "
+        "right, caps with center-frequency or the parameter center say it",
+        settings.sky, in_rate, settings.center);
+  }
+  if (std::abs(settings.shift()) > in_rate / 2.0) {
     refuse("frequency={} is outside the input's band of -{} to {} Hz", settings.frequency, in_rate / 2.0,
            in_rate / 2.0);
   }
@@ -176,8 +191,8 @@ class Ddc final : public Program {
     const DdcSettings settings = read_settings(text);
     if (in_.rate != 0) adopt(band_of(settings, in_.rate, out_rate_));
     // From here on it turns at another pace, and goes on from where it is.
-    if (in_.rate != 0 && settings.frequency != settings_.frequency) {
-      oscillator_ = Oscillator(settings.frequency, in_.rate, samples_, oscillator_.phase(samples_));
+    if (in_.rate != 0 && settings.shift() != settings_.shift()) {
+      oscillator_ = Oscillator(settings.shift(), in_.rate, samples_, oscillator_.phase(samples_));
     }
     settings_ = settings;
   }
@@ -188,7 +203,7 @@ class Ddc final : public Program {
     adopt(band_of(settings_, in.rate, out_rate));
     in_ = in;
     out_rate_ = out_rate;
-    oscillator_ = Oscillator(settings_.frequency, in.rate);
+    oscillator_ = Oscillator(settings_.shift(), in.rate);
     kept_.restart();
     samples_ = 0;
   }

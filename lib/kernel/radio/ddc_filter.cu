@@ -2,7 +2,8 @@
 // The polyphase FIR of ddc: see radio_ddc_job. A warp makes one output: neighbouring threads read neighbouring samples,
 // and a strong decimation, of few outputs with many taps each, still fills the GPU.
 // What ddc declares, whose parameters are not this kernel's own:
-// gpumap: params frequency:f64=0,rate:f64=0,bandwidth:f64=0,taps:f64=0,attenuation:f64=80,around128:u32=0 in [0,1]
+// gpumap: params frequency:f64=0,rate:f64=0,bandwidth:f64=0,taps:f64=0,attenuation:f64=80,around128:u32=0 in [0,1],sky:f64=0,center:f64=0
+// gpumap: tune frequency,sky,center
 // gpumap: input audio/x-raw,format={U8,S8,S16LE,F32LE,S16BE,U16LE,U16BE,S24LE,S24BE,S24_32LE,S24_32BE,S32LE,S32BE,U32LE,U32BE,F32BE,F64LE,F64BE},layout=interleaved,channels={2,1};application/x-iq,format=S12LE,layout=interleaved,channels=2
 // gpumap: output audio/x-raw,format=F32LE,layout=interleaved,channels=2,channel-mask=,rate={params.rate ? {params.rate} : [1,max]}
 #include <gpumap/radio.h>

@@ -143,6 +143,14 @@ DeclaredAnalytics parse_analytics(std::string_view text) {
   return made;
 }
 
+DeclaredTuning parse_tuning(std::string_view text) {
+  const std::vector<std::string> names = parse_names(text);
+  if (names.size() == 3) return {.shift = names[0], .sky = names[1], .center = names[2]};
+  throw Error(ErrorCode::invalid,
+              fmt::format("\"{}\" has {} names: write those of three parameters, as in frequency,sky,center", text,
+                          names.size()));
+}
+
 /// One of two words; true for `yes`.
 bool parse_choice(std::string_view key, std::string_view value, std::string_view no, std::string_view yes) {
   if (value == no || value == yes) return value == yes;
@@ -295,6 +303,7 @@ constexpr Meaning meanings[] = {
     {"results", [](auto& made, auto value) { made.results = parse_results(value); }},
     {"result-words", declare_result_words},
     {"analytics", [](auto& made, auto value) { made.analytics = parse_analytics(value); }},
+    {"tune", [](auto& made, auto value) { made.tuning = parse_tuning(value); }},
     {"message", [](auto& made, auto value) { made.message = parse_message_name(value); }},
     {"table", declare_table, true},
     {"history", declare_history},
@@ -438,6 +447,20 @@ void check_results(const Declaration& declaration) {
                           declaration.results.size(), declaration.result_words, GPUMAP_MAX_RESULT_WORDS));
 }
 
+/// Throws Error(invalid) where a tuning names what is no parameter of one number.
+void check_tuning(const Declaration& declaration) {
+  if (!declaration.tuning) return;
+  const DeclaredTuning& tuning = *declaration.tuning;
+  for (const std::string& name : {tuning.shift, tuning.sky, tuning.center}) {
+    const auto is_it = [&](const DeclaredParameter& one) { return one.name == name && one.values.size() == 1; };
+    if (std::any_of(declaration.params.begin(), declaration.params.end(), is_it)) continue;
+    throw Error(ErrorCode::invalid,
+                fmt::format("tune names \"{}\", and the kernel has no parameter of one number that is called so: "
+                            "declare it with the line params, as in params {}:f64=0",
+                            name, name));
+  }
+}
+
 /// Throws Error(invalid) for what is for pictures, of a kernel that sees bytes alone.
 void check_view(const Declaration& declaration) {
   if (!declaration.on_bytes || (!declaration.per_field && !declaration.converted)) return;
@@ -494,6 +517,7 @@ Declaration parse_declaration(std::string_view code, std::string_view declare) {
   Declaration declaration;
   for (const Line& line : lines) line.put(declaration);
   check_results(declaration);
+  check_tuning(declaration);
   if (!declaration.tensor_group.empty() && declaration.output_tensors.empty()) {
     throw Error(ErrorCode::invalid,
                 "tensor-group names the group of tensors that go out, and there is none: declare one with the line "
