@@ -75,12 +75,14 @@ class Fields {
     return found != nullptr && found->get<bool>();
   }
 
-  /// Of what is not there: empty.
-  [[nodiscard]] const json& list(const char* key) const {
-    static const json none = json::array();
+  /// Call `take` with each value of the list, and where it is.
+  template <typename Take>
+  void each(const char* key, const char* one, Take take) const {
     const json* found = find(key);
-    if (found != nullptr && !found->is_array()) fail(key, shown(*found), "give a list in []");
-    return found != nullptr ? *found : none;
+    if (found == nullptr) return;
+    if (!found->is_array()) fail(key, shown(*found), "give a list in []");
+    std::size_t number = 0;
+    for (const json& value : *found) take(Fields(value, fmt::format("{}: {} {}", place_, one, number++)));
   }
 
   [[nodiscard]] const std::string& place() const { return place_; }
@@ -178,14 +180,13 @@ void read_global(const Fields& global, SigmfMetadata& metadata) {
   metadata.license = global.text("core:license");
   metadata.hardware = global.text("core:hw");
   metadata.recorder = global.text("core:recorder");
-  for (const json& one : global.list("core:extensions")) {
-    const Fields extension(one, global.place() + ": core:extensions");
-    if (extension.find("optional") == nullptr || extension.flag("optional")) continue;
+  global.each("core:extensions", "extension", [&](const Fields& extension) {
+    if (extension.find("optional") == nullptr || extension.flag("optional")) return;
     throw Error(ErrorCode::not_supported,
                 fmt::format("{} says that nobody can read the samples without the extension \"{}\"", global.place(),
                             printable(extension.text("name"), {}, 40)),
                 "where it is not needed, set its field optional to true");
-  }
+  });
 }
 
 SigmfCapture read_capture(const Fields& fields, const SigmfMetadata& metadata) {
@@ -239,15 +240,11 @@ SigmfMetadata parse_sigmf(std::string_view text, const std::string& name) {
     }
     SigmfMetadata metadata;
     read_global(Fields(*global, name + ": global"), metadata);
-    std::size_t number = 0;
-    for (const json& one : file.list("captures")) {
-      metadata.captures.push_back(read_capture({one, fmt::format("{}: capture {}", name, number++)}, metadata));
-    }
+    file.each("captures", "capture",
+              [&](const Fields& one) { metadata.captures.push_back(read_capture(one, metadata)); });
     if (metadata.captures.empty()) metadata.captures.push_back({.sample_start = metadata.offset});
-    number = 0;
-    for (const json& one : file.list("annotations")) {
-      metadata.annotations.push_back(read_annotation({one, fmt::format("{}: annotation {}", name, number++)}));
-    }
+    file.each("annotations", "annotation",
+              [&](const Fields& one) { metadata.annotations.push_back(read_annotation(one)); });
     std::stable_sort(metadata.annotations.begin(), metadata.annotations.end(),
                      [](const auto& one, const auto& other) { return one.sample_start < other.sample_start; });
     return metadata;
