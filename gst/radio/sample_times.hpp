@@ -4,6 +4,7 @@
 #include <gst/gst.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 namespace gpumap::gst {
@@ -33,7 +34,7 @@ class SampleTimes {
     } else {
       due_ += std::clamp((arrived - due_) / smoothing, -max_drift * length, max_drift * length);
     }
-    const auto pts = static_cast<GstClockTime>(due_ + 0.5);
+    const auto pts = static_cast<GstClockTime>(std::llround(due_));
     due_ += length;
     return pts;
   }

@@ -68,8 +68,8 @@ struct SigmfMetadata {
   [[nodiscard]] bool continues(const SigmfCapture& before, const SigmfCapture& behind, std::uint64_t allowed) const;
 };
 
-/// Of `json`; `name` is the file's, for the text of errors. Throws Error(invalid).
-[[nodiscard]] SigmfMetadata parse_sigmf(std::string_view json, const std::string& name);
+/// Of `text`, which is JSON; `name` is the file's, for the text of errors. Throws Error(invalid).
+[[nodiscard]] SigmfMetadata parse_sigmf(std::string_view text, const std::string& name);
 /// Of the file at `path`. Throws Error.
 [[nodiscard]] SigmfMetadata read_sigmf(const std::string& path);
 

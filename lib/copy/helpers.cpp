@@ -62,7 +62,7 @@ Helpers::Helpers(unsigned count, const ThreadSchedule& schedule) {
   for (; started < count; ++started) {
     Helper& helper = *crew_[started];
     try {
-      helper.thread = std::thread([this, &helper, schedule]() mutable {
+      helper.thread = std::thread([this, &helper, schedule = ThreadSchedule(schedule)]() mutable {
         const Scheduled scheduled(std::move(schedule));
         help(helper);
       });

@@ -280,7 +280,7 @@ TEST_P(GatherIn, SamplesStayWhole) {
   Way way(GetParam(), "gather=1001");
   way.set_state(GST_STATE_PLAYING);
   way.start("audio/x-raw,format=S24LE,channels=2,layout=interleaved,rate=96000");
-  const Data data = random_data(6 * 500, 1);
+  const Data data = random_data(6UL * 500, 1);
   for (std::size_t at = 0; at < data.size(); at += 60) {
     const auto from = data.begin() + static_cast<std::ptrdiff_t>(at);
     const GstClockTime pts = gst_util_uint64_scale(at / 6, GST_SECOND, 96000);
@@ -317,10 +317,10 @@ TEST_P(GatherIn, PicturesPass) {
   Way way(GetParam(), "gather=100000");
   way.set_state(GST_STATE_PLAYING);
   way.start("video/x-raw,format=GRAY8,width=32,height=17,framerate=30/1");
-  for (std::size_t n = 0; n < 3; ++n) ASSERT_EQ(way.push({random_data(32 * 17, n), n}), GST_FLOW_OK);
+  for (std::size_t n = 0; n < 3; ++n) ASSERT_EQ(way.push({random_data(32UL * 17, n), n}), GST_FLOW_OK);
   const auto all = way.all();
   ASSERT_EQ(all.size(), 3U);
-  for (std::size_t n = 0; n < 3; ++n) EXPECT_EQ(all[n].bytes, random_data(32 * 17, n));
+  for (std::size_t n = 0; n < 3; ++n) EXPECT_EQ(all[n].bytes, random_data(32UL * 17, n));
   EXPECT_EQ(way.count("gathered-buffers"), 0U);
 }
 

@@ -129,7 +129,7 @@ TEST_F(Sigmf, ReadsEveryDatatypeSampleForSample) {
 
 // The file is read into slots: nothing is copied behind that.
 TEST_F(Sigmf, ReadsIntoTheSlotsOfTheRing) {
-  const Data data = random_data(8 * 10'007, 5);
+  const Data data = random_data(8UL * 10'007, 5);
   record(cf32, data);
   for (const char* const way :
        {"gpumapsink name=taker slots=16 $CHANNEL gpumapsrc $CHANNEL", "gpumapupload name=taker slots=16"}) {
@@ -143,7 +143,7 @@ TEST_F(Sigmf, ReadsIntoTheSlotsOfTheRing) {
 
 TEST_F(Sigmf, BuffersEndWithTheirCaptureAndTellItsTimeAndFrequency) {
   // Two whose times follow each other, one that was tuned elsewhere, one later, one of which nothing is known.
-  record(std::string(R"("core:offset":1000,)") + cf32, random_data(8 * 5000, 6),
+  record(std::string(R"("core:offset":1000,)") + cf32, random_data(8UL * 5000, 6),
          R"({"core:sample_start":1000,"core:frequency":1e8,"core:datetime":"2024-05-06T07:08:09.123456789Z"},
             {"core:sample_start":1700,"core:frequency":1e8,"core:datetime":"2024-05-06T07:08:09.124156Z"},
             {"core:sample_start":2000,"core:frequency":-2.5,"core:datetime":"2024-05-06T07:08:09.124456Z"},
@@ -188,7 +188,7 @@ TEST_F(Sigmf, BuffersEndWithTheirCaptureAndTellItsTimeAndFrequency) {
 
 TEST_F(Sigmf, CapsHaveTheFrequencyThatAllCapturesHave) {
   record(
-      cf32, random_data(8 * 100, 7),
+      cf32, random_data(8UL * 100, 7),
       R"({"core:sample_start":0,"core:frequency":433920000.5},{"core:sample_start":50,"core:frequency":433920000.5})");
   const auto samples = play_plain();
   ASSERT_EQ(samples.size(), 2U);
@@ -223,7 +223,7 @@ TEST_F(Sigmf, ReadsDatasetsThatDoNotConform) {
 }
 
 TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
-  record(std::string(R"("core:offset":10,)") + cf32, random_data(8 * 1000, 10), R"({"core:sample_start":10})",
+  record(std::string(R"("core:offset":10,)") + cf32, random_data(8UL * 1000, 10), R"({"core:sample_start":10})",
          R"({"core:sample_start":310,"core:label":"later"},
             {"core:sample_start":10,"core:sample_count":450,"core:freq_lower_edge":-1.5,"core:freq_upper_edge":2e9,
              "core:label":"long","core:comment":"a \"comment\"","core:generator":"g","core:uuid":"u"})");
@@ -254,7 +254,7 @@ TEST_F(Sigmf, AnnotationsComeWhereTheyBegin) {
 }
 
 TEST_F(Sigmf, SeeksBySampleAndByTime) {
-  const Data data = random_data(2 * 100'000, 11);
+  const Data data = random_data(2UL * 100'000, 11);
   // Samples that do not begin at whole nanoseconds, and times that a rate in whole hertz would not give.
   record(R"("core:datatype":"ci8","core:sample_rate":44099.25)", data);
   pipeline_.emplace(source("block-samples=777") + " ! appsink name=out sync=false");
@@ -281,14 +281,14 @@ TEST_F(Sigmf, SeeksBySampleAndByTime) {
                                GST_SECOND, GST_SEEK_TYPE_SET, GST_SECOND + 100 * GST_MSECOND));
   auto samples = rest();
   ASSERT_FALSE(samples.empty());
-  EXPECT_TRUE(joined(samples) == part(data, 2 * 44'099, 2 * 48'509));
+  EXPECT_TRUE(joined(samples) == part(data, 2UL * 44'099, 2UL * 48'509));
   EXPECT_TRUE(GST_BUFFER_IS_DISCONT(buffer_of(samples[0])));
   samples.clear();  // as above
   // From the end, in seconds, behind a seek by samples.
   ASSERT_TRUE(gst_element_seek_simple(pipeline_->get(), GST_FORMAT_DEFAULT, GST_SEEK_FLAG_FLUSH, 5));
   ASSERT_TRUE(gst_element_seek(pipeline_->get(), 1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_END,
                                -GST_SECOND, GST_SEEK_TYPE_NONE, 0));
-  EXPECT_TRUE(joined(rest()) == part(data, 2 * (100'000 - 44'099), data.size()));
+  EXPECT_TRUE(joined(rest()) == part(data, 2UL * (100'000 - 44'099), data.size()));
   // Not backwards, and a seek that is refused leaves all as it was.
   EXPECT_FALSE(gst_element_seek(pipeline_->get(), -1.0, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, 0,
                                 GST_SEEK_TYPE_SET, GST_SECOND));
@@ -297,7 +297,7 @@ TEST_F(Sigmf, SeeksBySampleAndByTime) {
 
 // A sparse file: what lies behind 4 GiB is found there.
 TEST_F(Sigmf, ReadsRecordingsOf40GB) {
-  constexpr std::uint64_t bytes = 40'000'000'000, last = 8 * 1000;
+  constexpr std::uint64_t bytes = 40'000'000'000, last = 8UL * 1000;
   record(cf32, {}, R"({"core:sample_start":0},{"core:sample_start":4999999100,"core:frequency":7.0})");
   std::filesystem::resize_file(path("x.sigmf-data"), bytes);
   const Data data = random_data(last, 12);
@@ -326,18 +326,18 @@ TEST_F(Sigmf, PlaysWhatIsThereAndWarnsOfTheRest) {
   record(cf32, data, R"({"core:sample_start":0},{"core:sample_start":499},{"core:sample_start":600})");
   const auto samples = play_plain();
   EXPECT_EQ(outcome_, "eos");
-  EXPECT_TRUE(joined(samples) == part(data, 0, 8 * 500));
+  EXPECT_TRUE(joined(samples) == part(data, 0, 8UL * 500));
   EXPECT_THAT(pipeline_->warnings(),
               ElementsAre(HasSubstr("ends within a sample: 5 bytes behind sample 500 of 8 bytes each"),
                           HasSubstr("capture 2 begins at sample 600, and")));
   // A header that is cut off is no samples either.
   record(cf32, data, R"({"core:sample_start":0},{"core:sample_start":490,"core:header_bytes":86})");
-  EXPECT_TRUE(joined(play_plain()) == part(data, 0, 8 * 490));
+  EXPECT_TRUE(joined(play_plain()) == part(data, 0, 8UL * 490));
   EXPECT_THAT(pipeline_->warnings(), ElementsAre(HasSubstr("capture 1 begins at sample 490")));
 }
 
 TEST_F(Sigmf, AFileThatIsCutWhileItPlaysEndsThere) {
-  const Data data = random_data(2 * 100'000, 14);
+  const Data data = random_data(2UL * 100'000, 14);
   record(R"("core:datatype":"cu8","core:sample_rate":1000)", data);
   pipeline_.emplace(source("block-samples=100") + " ! appsink name=out sync=false max-buffers=1");
   ASSERT_TRUE(pipeline_->reach(GST_STATE_PAUSED));
@@ -346,7 +346,7 @@ TEST_F(Sigmf, AFileThatIsCutWhileItPlaysEndsThere) {
   std::vector<Sample> samples;
   while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
   EXPECT_EQ(pipeline_->wait(), "eos");
-  EXPECT_TRUE(joined(samples) == part(data, 0, 2 * 50'033));
+  EXPECT_TRUE(joined(samples) == part(data, 0, 2UL * 50'033));
   EXPECT_THAT(pipeline_->warnings(),
               ElementsAre(HasSubstr("has become shorter while it was read: it ends at sample 50033")));
 }
@@ -417,7 +417,7 @@ TEST_F(Sigmf, WritesWhatItReads) {
        {"identity", "gpumapupload", "gpumapsink $CHANNEL gpumapsrc $CHANNEL",
         "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! gpumapdownload"}) {
     SCOPED_TRACE(way);
-    const Data data = random_data(6 * 10'007, 17);
+    const Data data = random_data(6UL * 10'007, 17);
     record(R"("core:datatype":"ri16_be","core:sample_rate":1000000,"core:num_channels":3,"core:offset":70,
               "core:author":"A","core:description":"D \"1\"","core:license":"https://x.org/l","core:hw":"H",
               "core:recorder":"R")",
@@ -465,7 +465,7 @@ TEST_F(Sigmf, WritesWhatItReads) {
 
 // At another rate an annotation has as many samples as there are then.
 TEST_F(Sigmf, AnnotationsFollowTheRate) {
-  record(R"("core:datatype":"cf32_le","core:sample_rate":96000)", random_data(8 * 96'000, 26),
+  record(R"("core:datatype":"cf32_le","core:sample_rate":96000)", random_data(8UL * 96'000, 26),
          R"({"core:sample_start":0})", R"({"core:sample_start":48000,"core:sample_count":24000,"core:label":"half"})");
   pipeline_.emplace(source("block-samples=4800") + " ! gpumapupload ! gpumapkernel kernel=ddc params=rate=32000 ! " +
                     "audio/x-raw ! sigmfsink location=" + path("y"));
@@ -673,7 +673,7 @@ struct SigmfWritten : Sigmf {
 };
 
 TEST_F(SigmfWritten, CapturesBeginWhereSamplesDoNotContinue) {
-  const Data data = random_data(100 * 4, 18);
+  const Data data = random_data(100UL * 4, 18);
   start("format=S16LE,channels=2,rate=1000,center-frequency=(double)5");
   const auto discont = [](GstBuffer* buffer) { GST_BUFFER_FLAG_SET(buffer, GST_BUFFER_FLAG_DISCONT); };
   give(part(data, 0, 41), discont);  // ends within a sample

@@ -161,7 +161,7 @@ TEST_F(SoapySrc, WritesIntoGpuMemory) {
       const Data part = data_of(gst_sample_get_buffer(sample.get()));
       got.insert(got.end(), part.begin(), part.end());
     }
-    EXPECT_EQ(got, expected_samples("CS16", 0, 30 * 3001));
+    EXPECT_EQ(got, expected_samples("CS16", 0, 30UL * 3001));
     EXPECT_EQ(stat(pipeline.element("in"), "zero-copy-frames"), 30U);
     EXPECT_EQ(stat(pipeline.element("in"), "copied-frames"), 0U);
   }

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 
 namespace gpumap::gst::test {
 
@@ -44,7 +45,7 @@ void check_there() {
 
 class Device : public SoapySDR::Device {
  public:
-  explicit Device(const SoapySDR::Kwargs& arguments) : arguments_(arguments) {
+  explicit Device(SoapySDR::Kwargs arguments) : arguments_(std::move(arguments)) {
     check_there();
     ++made_up_radio().opened;
   }
