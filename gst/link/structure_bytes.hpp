@@ -15,7 +15,7 @@ namespace gpumap::gst {
 
 /// Appends and frees `one`.
 inline void put_and_free(LinkText& text, gchar* one) {
-  put_text(text, one != nullptr ? one : "");
+  put_text(text, one);
   g_free(one);
 }
 

@@ -76,6 +76,18 @@ TEST_F(MetaTexts, ARegionCrossesWithTheParametersThatHaveRoom) {
   EXPECT_LT(params, 17U);
 }
 
+TEST_F(MetaTexts, ARegionWithoutATypeCrosses) {
+  const Buffer buffer(gst_buffer_new());
+  gst_buffer_add_video_region_of_interest_meta_id(buffer.get(), 0, 1, 2, 3, 4);
+  const Buffer carrier(gst_buffer_new());
+  NewNames names;
+  EXPECT_TRUE(add_metas(carrier.get(), text_of_metas(buffer.get(), max_link_note).text, plenty, names));
+  const GstVideoRegionOfInterestMeta* got = gst_buffer_get_video_region_of_interest_meta_id(carrier.get(), 0);
+  ASSERT_NE(got, nullptr);
+  EXPECT_EQ(got->roi_type, 0U);
+  EXPECT_EQ(got->h, 4U);
+}
+
 LinkText text_of_one(const std::function<void(GstBuffer*)>& add) {
   const Buffer buffer(gst_buffer_new());
   add(buffer.get());

@@ -27,6 +27,10 @@ inline void put_text(Bytes& bytes, std::string_view text) {
   bytes.insert(bytes.end(), begin, begin + text.size());
   bytes.push_back(std::byte{0});
 }
+/// Null as an empty one.
+inline void put_text(Bytes& bytes, const char* text) {
+  put_text(bytes, std::string_view(text != nullptr ? text : ""));
+}
 /// A length, and what `write` writes behind it.
 template <typename Write>
 void put_sized(Bytes& bytes, const Write& write) {
