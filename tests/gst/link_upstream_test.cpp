@@ -202,8 +202,12 @@ TEST_F(LinkUpstream, TheRuleSaysWhoseEventsCount) {
     start(producer);
     auto first = std::make_unique<Pipeline>(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
     start(*first);
-    const Sample kept = pull(first->appsink());
-    ASSERT_TRUE(kept);
+    Buffer kept;
+    {
+      const Sample sample = pull(first->appsink());
+      ASSERT_TRUE(sample);
+      kept.reset(gst_buffer_ref(gst_sample_get_buffer(sample.get())));  // appsink writes into the sample once more
+    }
     Pipeline second(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
     start(second);
     ASSERT_TRUE(pull(second.appsink()));
