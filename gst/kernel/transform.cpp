@@ -68,7 +68,7 @@ void ask_for_layout(GstBaseTransform* trans, KernelRunner& runner) {
   gst_caps_unref(caps);
 }
 
-/// A kernel that moves the band has moved it elsewhere: what follows is told before the frame.
+/// Where the kernel has moved the band elsewhere, downstream gets new caps before the frame.
 void update_center(GstBaseTransform* trans, const KernelRunner& runner) {
   if (!runner.declared().tuning) return;
   const Ptr<GstCaps> in(gst_pad_get_current_caps(trans->sinkpad));

@@ -268,7 +268,7 @@ gboolean stop(GstBaseSrc* base) {
   return TRUE;
 }
 
-/// Room for a block in the buffers of downstream's pool; an allocator is told each one's size.
+/// The buffers of downstream's pool get room for a block. An allocator makes each as large as is asked.
 gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
   GST_OBJECT_LOCK(base);
   const SrcState& state = state_of(base);

@@ -83,7 +83,7 @@ void Gather::see(GstEvent* event) {
     drop();
     return;
   }
-  (void)finish();  // what becomes of it the next frame is told, too
+  (void)finish();  // where it fails, so does the next frame
   if (GST_EVENT_TYPE(event) != GST_EVENT_CAPS) return;
   GstCaps* caps = nullptr;
   gst_event_parse_caps(event, &caps);

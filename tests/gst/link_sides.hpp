@@ -53,7 +53,7 @@ struct LinkSides : testing::Test {
   const std::string path = folder.path() / "link";
 };
 
-/// A producer that is no gpumapsink, and says what it is told to.
+/// A producer that is not a gpumapsink. It sends what the test gives it.
 struct OwnProducer {
   explicit OwnProducer(const std::string& path)
       : ring(Ring::create(Device::open(), {.slots = 4, .slot_bytes = LinkSides::frame_size})),

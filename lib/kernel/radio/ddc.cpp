@@ -226,9 +226,7 @@ class Ddc final : public Program {
     kept_.lend(given);
     const std::uint64_t line =
         kept_.keep(queue, given, -static_cast<std::int64_t>(history), history + samples, oscillator_.at(samples_));
-    // Where the first output stands: after the frame's first sample, by less than one step.
-    const std::uint64_t past = samples_ % plan_.down * plan_.up % plan_.down;
-    const std::uint64_t first = past == 0 ? 0 : plan_.down - past;
+    const std::uint64_t first = first_output(samples_, plan_.up, plan_.down);
     given.in.plane[0] = line + 2 * sizeof(float) * history;
     const std::uint64_t max_outputs = max_blocks * (RADIO_BLOCK_THREADS / sum_threads_);
     const std::uint32_t max_taps = max_taps_a_thread * sum_threads_;
@@ -265,8 +263,7 @@ class Ddc final : public Program {
 
   /// Outputs that stand before sample number `samples`: the ceiling of samples * up / down, of any stream's length.
   [[nodiscard]] std::uint64_t outputs_of(std::uint64_t samples) const {
-    const std::uint64_t rest = samples % plan_.down * plan_.up;
-    return samples / plan_.down * plan_.up + (rest + plan_.down - 1) / plan_.down;
+    return outputs_before(samples, plan_.up, plan_.down);
   }
 
   const Builtin& builtin_;

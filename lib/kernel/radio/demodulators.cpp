@@ -105,9 +105,7 @@ class Demodulator final : public Program {
       level_->launch(queue, given, radio_level_job{.count = count, .scale = scale(), .reserved = 0}, count);
       newest = given.out.plane[0] + sample_bytes * (history - 1);
     }
-    // Where the first output stands: after the frame's first sample, by less than one step.
-    const std::uint64_t past = samples_ % filter_.down * filter_.up % filter_.down;
-    const std::uint64_t first = past == 0 ? 0 : filter_.down - past;
+    const std::uint64_t first = first_output(samples_, filter_.up, filter_.down);
     given.in.plane[0] = newest;
     const std::uint64_t max_outputs = max_blocks * (RADIO_BLOCK_THREADS / sum_threads_);
     for (std::uint64_t done = 0; done < outputs; done += max_outputs) {
@@ -247,8 +245,7 @@ class Demodulator final : public Program {
 
   /// Outputs that stand before sample number `samples`, of any stream's length.
   [[nodiscard]] std::uint64_t outputs_of(std::uint64_t samples) const {
-    const std::uint64_t rest = samples % filter_.down * filter_.up;
-    return samples / filter_.down * filter_.up + (rest + filter_.down - 1) / filter_.down;
+    return outputs_before(samples, filter_.up, filter_.down);
   }
 
   const Modulation modulation_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 namespace gpumap {
@@ -30,5 +31,17 @@ class LowPass {
 /// A low-pass of `taps` taps, symmetric, of sum 1: a sinc that cuts off at `cutoff` parts of the sampling rate, times a
 /// Kaiser window for this attenuation.
 [[nodiscard]] std::vector<double> design_low_pass(std::size_t taps, double cutoff, double attenuation);
+
+/// A filter that gives `up` outputs for `down` samples: output n stands at n * down / up samples. How many stand before
+/// sample number `samples` of a stream, the ceiling of samples * up / down, of any stream's length.
+[[nodiscard]] constexpr std::uint64_t outputs_before(std::uint64_t samples, std::uint32_t up, std::uint32_t down) {
+  const std::uint64_t rest = samples % down * up;
+  return samples / down * up + (rest + down - 1) / down;
+}
+/// How far behind that sample the next output stands, in parts of 1 / up of a sample: less than `down`.
+[[nodiscard]] constexpr std::uint64_t first_output(std::uint64_t samples, std::uint32_t up, std::uint32_t down) {
+  const std::uint64_t past = samples % down * up % down;
+  return past == 0 ? 0 : down - past;
+}
 
 }  // namespace gpumap

@@ -81,7 +81,7 @@ Plot frame_plot(const nlohmann::json& rows, const std::string& detail) {
   return plot;
 }
 
-/// Bandwidth over size; gpumap's ways beside those of others.
+/// Bandwidth over size, of gpumap and of the others.
 Plot bandwidth_plot(const nlohmann::json& rows, const char* detail, const char* other) {
   Plot plot{.title = fmt::format("bandwidth, {}", detail), .x_label = "bytes", .y_label = "GB/s", .log_y = false};
   for (const auto& row : rows) {
