@@ -31,6 +31,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <span>
@@ -237,7 +238,7 @@ void Writer::write_samples(std::span<const std::byte> bytes) {
   const std::size_t frame = metadata_.frame_bytes();
   if (!rest_.empty()) {
     const std::size_t some = std::min(frame - rest_.size(), bytes.size());
-    rest_.insert(rest_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(some));
+    std::ranges::copy(bytes.first(some), std::back_inserter(rest_));
     bytes = bytes.subspan(some);
     if (rest_.size() < frame) return;
     store(rest_);
@@ -245,7 +246,7 @@ void Writer::write_samples(std::span<const std::byte> bytes) {
   }
   const std::size_t whole = bytes.size() / frame * frame;
   store(bytes.first(whole));
-  rest_.assign(bytes.begin() + static_cast<std::ptrdiff_t>(whole), bytes.end());
+  std::ranges::copy(bytes.subspan(whole), std::back_inserter(rest_));
 }
 
 void Writer::add(GstBuffer* buffer) {

@@ -75,7 +75,9 @@ TEST_F(ShareBesideCudaElements, IsTold) {
           if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_INFO) return GST_BUS_PASS;
           GError* info = nullptr;
           gst_message_parse_info(message, &info, nullptr);
-          static_cast<std::vector<std::string>*>(to)->emplace_back(info->message);
+          // What a sink sums up at the end of its stream is information too.
+          const std::string text = info->message;
+          if (text.find("sm-share") != std::string::npos) static_cast<std::vector<std::string>*>(to)->push_back(text);
           g_error_free(info);
           return GST_BUS_PASS;
         },
@@ -85,7 +87,7 @@ TEST_F(ShareBesideCudaElements, IsTold) {
     gst_object_unref(bus);
     if (verdict.find("12.4") != std::string::npos) GTEST_SKIP() << verdict;
     EXPECT_EQ(verdict, "eos");
-    ASSERT_EQ(told.size(), *share != '\0' ? 1U : 0U);
+    ASSERT_EQ(told.size(), *share != '\0' ? 1U : 0U) << testing::PrintToString(told);
     if (!told.empty()) {
       EXPECT_THAT(told[0], AllOf(HasSubstr("sm-share"), HasSubstr("multiprocessors"), HasSubstr("primary context")));
     }

@@ -44,7 +44,10 @@ class KernelLauncherTest : public BackendTest {
   std::unique_ptr<KernelLauncher> launcher(const std::string& lines, const std::string& cuda, const std::string& glsl,
                                            KernelSettings settings = {}) {
     const bool is_cuda = GetParam() == Backend::cuda;
-    settings.location = folder_.path() / (is_cuda ? "test.cu" : "test.comp");
+    // A folder for each: a file is read again when its kernel gets a mode.
+    const auto folder = folder_.path() / std::to_string(files_++);
+    std::filesystem::create_directory(folder);
+    settings.location = folder / (is_cuda ? "test.cu" : "test.comp");
     settings.backend = GetParam();
     std::ofstream file(settings.location);
     if (is_cuda) {
@@ -156,6 +159,7 @@ class KernelLauncherTest : public BackendTest {
     return from;
   }
   TemporaryFolder folder_;
+  std::size_t files_ = 0;
 };
 
 }  // namespace gpumap::test
