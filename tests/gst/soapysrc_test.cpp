@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 #include "gst/radio/radio_metas.hpp"
 #include "gst/radio/radio_search.hpp"
@@ -86,6 +87,33 @@ double number_stat(GstElement* element, const char* field) {
   double value = -1.0;
   gst_structure_get_double(stats, field, &value);
   return value;
+}
+
+// What bench/run measures with: the made-up radio's cheap samples are those that tell which they are, and late reads
+// are overflows.
+TEST_F(SoapySrc, RepeatsAPeriodAtAnyRate) {
+  Pipeline pipeline(source(",native=CU8,repeat=1,unit=100003", "num-buffers=9 rate=1200000000 buffer-samples=70001") +
+                    "! appsink name=out sync=false");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Data once = expected_samples("CU8", 0, period);
+  std::size_t at = 0;
+  for (const Sample& sample : pull_all(pipeline)) {
+    for (const std::byte byte : data_of(gst_sample_get_buffer(sample.get()))) {
+      ASSERT_EQ(byte, once[at % once.size()]) << at;
+      ++at;
+    }
+  }
+  EXPECT_EQ(at, std::size_t{9} * 70001 * 2);
+
+  Pipeline late(source(",repeat=1,paced=1,clock=1", "rate=100000 buffer-samples=1000") +
+                "! appsink name=out sync=false max-buffers=1");
+  ASSERT_NE(late.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(pull(late.appsink()));
+  EXPECT_TRUE(eventually([&] {
+    std::this_thread::sleep_for(150ms);
+    return pull(late.appsink()) && stat(late.element("radio"), "overflows") > 0;
+  }));
+  EXPECT_GT(stat(late.element("radio"), "lost-samples"), 5000U);
 }
 
 // Each format as the driver has it, through reads of other sizes than buffers.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include "made_up_radio.hpp"
 
+#include <sys/resource.h>
+
 #include <SoapySDR/Errors.h>
 #include <SoapySDR/Device.hpp>
 #include <SoapySDR/Formats.hpp>
@@ -9,7 +11,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <map>
 #include <numbers>
 #include <sstream>
 #include <stdexcept>
@@ -23,8 +27,18 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Samples of one read, as of one packet.
-constexpr std::size_t unit = 1021;
+/// With repeat=1: what is older than this is lost.
+constexpr auto kept_for = 100ms;
+
+/// CPU time of the process, in s.
+double cpu_seconds() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
 
 std::uint64_t mixed(std::uint64_t value) {  // splitmix64
   value += 0x9e3779b97f4a7c15U;
@@ -70,19 +84,23 @@ class Device : public SoapySDR::Device {
     check_there();
     format_ = format;
     channels_ = channels.empty() ? std::vector<size_t>{0} : channels;
+    if (repeats_) fill_tables();
     return reinterpret_cast<SoapySDR::Stream*>(this);
   }
   void closeStream(SoapySDR::Stream* /*stream*/) override { check_there(); }
-  [[nodiscard]] size_t getStreamMTU(SoapySDR::Stream* /*stream*/) const override { return unit; }
+  [[nodiscard]] size_t getStreamMTU(SoapySDR::Stream* /*stream*/) const override { return unit_; }
   int activateStream(SoapySDR::Stream* /*stream*/, int /*flags*/, long long /*ns*/, size_t /*count*/) override {
     check_there();
     ++made_up_radio().starts;
     began_ = Clock::now();
     first_ = next_;
+    lost_ = overflows_ = 0;
+    cpu_began_ = cpu_seconds();
     return 0;
   }
   int deactivateStream(SoapySDR::Stream* /*stream*/, int /*flags*/, long long /*ns*/) override {
     check_there();
+    if (text("report", "") == "1") report();
     return 0;
   }
 
@@ -101,9 +119,10 @@ class Device : public SoapySDR::Device {
       next_ += told.lost;
       return SOAPY_SDR_OVERFLOW;
     }
+    if (repeats_ && paced_ && is_late()) return SOAPY_SDR_OVERFLOW;
     next_ += told.unsaid.exchange(0);
-    samples = std::min(samples, unit);
-    if (text("paced", "") == "1" && !wait_for(samples, std::chrono::microseconds(timeout_us))) return SOAPY_SDR_TIMEOUT;
+    samples = std::min(samples, unit_);
+    if (paced_ && !wait_for(samples, std::chrono::microseconds(timeout_us))) return SOAPY_SDR_TIMEOUT;
     for (size_t i = 0; i < channels_.size(); ++i) write(samples, channels_[i], static_cast<std::byte*>(buffers[i]));
     if (text("clock", "") == "1") {
       flags |= SOAPY_SDR_HAS_TIME;
@@ -150,7 +169,7 @@ class Device : public SoapySDR::Device {
     made_up_radio().correction = value;
   }
   void setSampleRate(int /*direction*/, size_t /*channel*/, double rate) override {
-    if (rate > 1e8) throw std::runtime_error("no more than 100 MS/s");
+    if (rate > 1e8 && !repeats_) throw std::runtime_error("no more than 100 MS/s");
     const double step = static_cast<double>(number("step", 1));
     rate_ = std::max(std::round(rate / step), 1.0) * step;
   }
@@ -190,7 +209,49 @@ class Device : public SoapySDR::Device {
     std::this_thread::sleep_until(std::min(at, Clock::now() + limit));
     return Clock::now() >= at;
   }
+  /// True: samples were lost.
+  bool is_late() {
+    const std::chrono::duration<double> passed = Clock::now() - began_;
+    const std::uint64_t come = first_ + static_cast<std::uint64_t>(passed.count() * rate_);
+    if (passed < kept_for ||
+        come < next_ + static_cast<std::uint64_t>(rate_ * std::chrono::duration<double>(kept_for).count())) {
+      return false;
+    }
+    lost_ += come - next_;
+    next_ = come;
+    ++overflows_;
+    return true;
+  }
+  void report() const {
+    const std::chrono::duration<double> passed = Clock::now() - began_;
+    const std::uint64_t given = next_ - first_ - lost_;
+    const double cpu = cpu_seconds() - cpu_began_;
+    std::fprintf(stderr,
+                 "made-up radio: %s in %.2f s: %llu samples (%.1f MS/s), %llu overflows that lost %llu, "
+                 "%.2f s of CPU (%.3f ns a sample)\n",
+                 format_.c_str(), passed.count(), static_cast<unsigned long long>(given),
+                 static_cast<double>(given) / passed.count() / 1e6, static_cast<unsigned long long>(overflows_),
+                 static_cast<unsigned long long>(lost_), cpu,
+                 given == 0 ? 0.0 : cpu * 1e9 / static_cast<double>(given));
+  }
+  void fill_tables() {
+    tables_.clear();
+    for (const std::size_t channel : channels_) {
+      std::vector<std::byte>& table = tables_[channel];
+      for (std::size_t i = 0; i < period; ++i) append_sample(format_, i, channel, table);
+    }
+  }
   void write(std::size_t samples, std::size_t channel, std::byte* to) const {
+    if (repeats_) {
+      const std::vector<std::byte>& table = tables_.at(channel);
+      const std::size_t bytes = table.size() / period;
+      for (std::size_t done = 0; done < samples;) {
+        const std::size_t at = (next_ + done) % period, count = std::min(samples - done, period - at);
+        std::memcpy(to + done * bytes, table.data() + at * bytes, count * bytes);
+        done += count;
+      }
+      return;
+    }
     const std::string carrier = text("tone", "");
     std::vector<std::byte> bytes;
     for (std::size_t i = 0; i < samples; ++i) {
@@ -207,11 +268,16 @@ class Device : public SoapySDR::Device {
   }
 
   const SoapySDR::Kwargs arguments_;
+  const bool paced_ = text("paced", "") == "1", repeats_ = text("repeat", "") == "1";
+  const std::size_t unit_ = number("unit", 1021);  ///< samples of one read, as of one packet
   std::string format_;
   std::vector<size_t> channels_;
   double rate_ = 1e6, frequency_ = 0.0;
   std::uint64_t next_ = 0, first_ = 0;
   Clock::time_point began_;
+  double cpu_began_ = 0.0;
+  std::uint64_t lost_ = 0, overflows_ = 0;                ///< since the stream began, with repeat=1
+  std::map<std::size_t, std::vector<std::byte>> tables_;  ///< of each channel, with repeat=1
 };
 
 SoapySDR::KwargsList find(const SoapySDR::Kwargs& wanted) {

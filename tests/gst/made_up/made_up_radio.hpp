@@ -6,6 +6,10 @@
 //   channels=2      to receive                 step=1             its rates are multiples of this
 //   paced=1         samples come by the clock  clock=1            reads have a time: sample number / rate + 1 s
 //   tone=100.3e6    a carrier, in place of samples that tell which they are
+//   unit=1021       samples of one read
+//   repeat=1        the first `period` samples over and over, from a table, at any rate; where reads fall behind the
+//                   clock by more than 100 ms, what is missed is lost in an overflow
+//   report=1        a line on stderr when the stream stops: time, samples, overflows, CPU time of the process
 #pragma once
 
 #include <atomic>
@@ -37,6 +41,9 @@ struct MadeUpRadio {
 
 /// What a driver says of a radio that is gone.
 inline constexpr const char* pulled_out = "the cable was pulled out, error -99";
+
+/// Samples until they repeat, with repeat=1.
+inline constexpr std::size_t period = 1U << 18U;
 
 /// Element number `index` of `channel`, as the radio gives it in a format of SoapySDR's; appends its bytes.
 void append_sample(const std::string& format, std::uint64_t index, std::size_t channel, std::vector<std::byte>& to);
