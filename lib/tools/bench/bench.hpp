@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // gpumap-bench: one program, one mode for each question. A mode measures, and returns what make_report() makes of its
-// rows, plots and confessions; main() prints, judges, stores and plots it, the same way for all.
+// rows and confessions; main() prints, judges, stores and plots it, the same way for all.
 #pragma once
 
 #include <atomic>
@@ -80,21 +80,9 @@ struct Row {
 /// Fill ratio and against: the rivals of a row have its bytes and detail, and no more threads than it.
 void set_ratios(std::vector<Row>& rows);
 
-struct Series {
-  std::string name;  ///< a path, or a path, a comma and a blank, and a variant of it: both have the path's colour
-  std::vector<std::pair<double, double>> points;
-};
-
-struct Plot {
-  std::string title, x_label, y_label;
-  bool log_x = true, log_y = true;
-  std::vector<Series> series{};
-};
-
 struct ModeReport {
   std::string mode, what;  ///< "frame", and in a sentence what its times are
   std::vector<Row> rows{};
-  std::vector<Plot> plots{};  ///< of what no row has: `frame` and `bw` are drawn from their rows
   std::vector<std::string> not_measured{};
   nlohmann::json extra = nlohmann::json::object();  ///< merged into the mode's JSON
 };
@@ -114,7 +102,7 @@ struct ModeReport {
 [[nodiscard]] int consume(const std::vector<std::string>& words);
 
 void print_table(const nlohmann::json& mode, bool software);
-/// Through gnuplot. Throws std::runtime_error that tells how to get it.
+/// What `frame` and `bw` measured, through gnuplot. Throws std::runtime_error that tells how to get it.
 void write_svg(const nlohmann::json& report, const std::string& file);
 
 /// Process CPU time, all threads.

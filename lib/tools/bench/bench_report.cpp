@@ -25,15 +25,6 @@ nlohmann::json to_json(const Row& row) {
   return made;
 }
 
-nlohmann::json to_json(const Plot& plot) {
-  nlohmann::json made{{"title", plot.title}, {"x_label", plot.x_label}, {"y_label", plot.y_label},
-                      {"log_x", plot.log_x}, {"log_y", plot.log_y},     {"series", nlohmann::json::array()}};
-  for (const Series& series : plot.series) {
-    if (!series.points.empty()) made["series"].push_back({{"name", series.name}, {"points", series.points}});
-  }
-  return made;
-}
-
 std::string cell(const nlohmann::json& row, const char* key, int digits) {
   return row.contains(key) ? fmt::format("{:.{}f}", row[key].get<double>(), digits) : "";
 }
@@ -60,8 +51,6 @@ nlohmann::json make_report(const ModeReport& report) {
   made["what"] = report.what;
   made["rows"] = nlohmann::json::array();
   for (const Row& row : report.rows) made["rows"].push_back(to_json(row));
-  made["plots"] = nlohmann::json::array();
-  for (const Plot& plot : report.plots) made["plots"].push_back(to_json(plot));
   made["not_measured"] = report.not_measured;
   return made;
 }

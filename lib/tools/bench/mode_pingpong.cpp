@@ -15,7 +15,6 @@
 #include <gpumap/error.hpp>
 
 #include "bench.hpp"
-#include "bench_kernels.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/gpu_device.hpp"
 
@@ -29,21 +28,64 @@ using gpumap::Placement;
 
 constexpr std::size_t page_bytes = 4096;
 // Both bounds of a kernel that nobody rings for. CUDA: by the clock. Vulkan: by turns of its loops, of which software
-// drivers allow 65,535.
+// drivers allow 65,535: what such a shader computes then is wrong.
 constexpr std::int64_t idle_ns = 5'000'000'000;
 constexpr std::int64_t max_turns = 60'000;
-constexpr std::uint64_t stop_word = ~std::uint64_t{0};
+constexpr std::uint32_t stop_word = ~std::uint32_t{0};
 
-std::shared_ptr<gpumap::Kernel> load_resident(const Context& context) {
-  if (context.backend == Backend::cuda) {
-    return gpumap::Kernel::load(context.device, {.language = gpumap::Language::cuda,
-                                                 .name = "resident.cu",
-                                                 .code = std::string(gpumap::embedded::resident_cu),
-                                                 .function = "resident_echo"});
+/// One thread that answers every bell with its word and reads nothing else. It ends when the bell says all ones, and
+/// when nobody rings. in.plane[1] is the bell, out.plane[0] the answer, `sequence` what the bell said when the last
+/// answer was given, `duration` the bound.
+constexpr const char* cuda_echo = R"(#include <gpumap/kernel.h>
+__device__ gpumap_u64 now_ns() {
+  gpumap_u64 now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+extern "C" __global__ void echo(gpumap_frame frame) {
+  const volatile gpumap_u32* bell = reinterpret_cast<const volatile gpumap_u32*>(frame.in.plane[1]);
+  volatile gpumap_u32* answer = reinterpret_cast<volatile gpumap_u32*>(frame.out.plane[0]);
+  gpumap_u32 last = static_cast<gpumap_u32>(frame.sequence);
+  gpumap_u64 until = 0;
+  for (gpumap_u32 looks = 1;; ++looks) {
+    const gpumap_u32 said = *bell;
+    if (said == 0xFFFFFFFFu) return;
+    if (said != last) {
+      *answer = last = said;
+      looks = until = 0;
+    } else if (looks % 1024 == 0) {  // not at every look: reading the clock would be in the round trip
+      const gpumap_u64 now = now_ns();
+      if (until == 0) until = now + frame.duration;
+      if (now > until) return;
+    }
   }
-  return gpumap::Kernel::load(context.device, {.language = gpumap::Language::glsl,
-                                               .name = "resident.comp",
-                                               .code = std::string(gpumap::embedded::resident_comp)});
+}
+)";
+constexpr const char* vulkan_echo = R"(#version 460
+#define GPUMAP_OWN_WORKGROUP_SIZE
+#include <gpumap.glsl>
+layout(local_size_x = 1) in;
+// What the CPU writes while this runs.
+layout(buffer_reference, scalar, buffer_reference_align = 4) coherent volatile buffer live_u32_at { uint value; };
+#define LOOK if (said == last) said = live_u32_at(frame.in_view.plane[1]).value;
+void main() {
+  uint last = uint(frame.sequence);
+  for (uint turns = uint(frame.duration); turns > 0u; --turns) {
+    uint said = last;
+    // Many looks a turn: the CPU's side may wait longer for a core than as many looks as turns take.
+    LOOK LOOK LOOK LOOK LOOK LOOK LOOK LOOK
+    if (said == 0xFFFFFFFFu) return;
+    if (said != last) live_u32_at(frame.out_view.plane[0]).value = said;
+    last = said;
+  }
+}
+)";
+
+std::shared_ptr<gpumap::Kernel> load_echo(const Context& context) {
+  const bool cuda = context.backend == Backend::cuda;
+  return gpumap::Kernel::load(context.device, {.language = cuda ? gpumap::Language::cuda : gpumap::Language::glsl,
+                                               .name = cuda ? "echo.cu" : "echo.comp",
+                                               .code = cuda ? cuda_echo : vulkan_echo});
 }
 
 /// Empty where a kernel that is running already is sure to see what the CPU stored before it raised a doorbell; else
@@ -79,116 +121,85 @@ struct Rounds {
 /// A doorbell and the kernel behind it. Thread safety: one thread.
 class Resident {
  public:
-  /// Throws gpumap::Error.
-  /// The doorbell lies in memory of that `placement` and has 4 or 8 bytes.
-  Resident(const Context& context, const gpumap::Kernel& kernel, gpumap::Placement placement, unsigned bell_bytes);
-  ~Resident();
+  /// The doorbell lies in memory of that `placement`. Throws gpumap::Error.
+  Resident(const Context& context, const gpumap::Kernel& kernel, Placement placement)
+      : kernel_(kernel),
+        memory_(context.device->allocate({.placement = placement, .bytes = page_bytes, .require_coherent = true},
+                                         context.backend)),
+        answer_(context.allocate(Placement::host, page_bytes)),
+        queue_(context.create_queue()) {
+    frame_.in.plane[1] = memory_->address(context.backend);
+    frame_.out.plane[0] = answer_->address(context.backend);
+    frame_.duration = context.backend == Backend::cuda ? idle_ns : max_turns;
+  }
+  ~Resident() {
+    if (started_) write_bell(stop_word);
+  }
   Resident(const Resident&) = delete;
   Resident& operator=(const Resident&) = delete;
 
-  void start();
-  void stop();
+  void start() {
+    write_bell(sequence_);
+    frame_.sequence = sequence_;
+    launch();
+    started_ = true;
+  }
+  void stop() {
+    started_ = false;
+    write_bell(stop_word);
+    poll(running_);
+  }
   /// Order all stores before it, raise the doorbell and drain it.
-  void ring();
+  void ring() { write_bell(++sequence_); }
   /// Wait for the answer to the last ring. False when the kernel had ended and was launched anew meanwhile: that round
   /// says nothing about time. Throws Error(device_lost) after ten seconds.
-  [[nodiscard]] bool answer();
-
- private:
-  void write_bell(std::uint64_t value);
-  void launch();
-
-  const gpumap::Kernel& kernel_;
-  const unsigned bell_bytes_;
-  std::shared_ptr<gpumap::Mapping> memory_, answer_;
-  std::unique_ptr<gpumap::Queue> queue_;  // last: ends before the memory goes
-  gpumap_frame frame_{};
-  gpumap::Grid grid_;
-  gpumap::Fence running_;
-  std::uint64_t sequence_ = 0;
-  bool started_ = false;
-};
-
-Resident::Resident(const Context& context, const gpumap::Kernel& kernel, gpumap::Placement placement,
-                   unsigned bell_bytes)
-    : kernel_(kernel),
-      bell_bytes_(bell_bytes),
-      memory_(context.device->allocate({.placement = placement, .bytes = page_bytes, .require_coherent = true},
-                                       context.backend)),
-      answer_(context.allocate(gpumap::Placement::host, page_bytes)),
-      queue_(context.create_queue()) {
-  frame_.in.plane[1] = memory_->address(context.backend);
-  frame_.in.channels = bell_bytes;
-  frame_.out.plane[0] = answer_->address(context.backend);
-  frame_.duration = context.backend == Backend::cuda ? idle_ns : max_turns;
-}
-
-Resident::~Resident() {
-  if (started_) write_bell(stop_word);
-}
-
-void Resident::write_bell(std::uint64_t value) {
-  gpumap::store_fence();
-  std::byte* bell = memory_->host();
-  if (bell_bytes_ == 4) {
-    *reinterpret_cast<volatile std::uint32_t*>(bell) = static_cast<std::uint32_t>(value);
-  } else {
-    *reinterpret_cast<volatile std::uint64_t*>(bell) = value;
-  }
-  // Else it waits in the write-combining buffer for as long as the CPU likes.
-  gpumap::store_fence();
-}
-
-void Resident::launch() {
-  queue_->launch(kernel_, grid_, frame_);
-  running_ = queue_->submit();
-}
-
-void Resident::start() {
-  write_bell(sequence_);
-  frame_.sequence = sequence_;
-  launch();
-  started_ = true;
-}
-
-void Resident::stop() {
-  started_ = false;
-  write_bell(stop_word);
-  poll(running_);
-}
-
-void Resident::ring() {
-  write_bell(++sequence_);
-}
-
-bool Resident::answer() {
-  const auto* word = reinterpret_cast<const volatile std::uint64_t*>(answer_->host());
-  unsigned looks = 0;
-  bool launched_anew = false;
-  const auto answered = [&] {
-    const std::uint64_t said = *word;
-    if (static_cast<std::uint32_t>(said) == static_cast<std::uint32_t>(sequence_)) return true;
-    // Nobody rang for too long, or a software driver gave another program the core.
-    if (++looks % 256 == 0 && running_.signalled() && *word == said) {
-      frame_.sequence = sequence_ - 1;
-      launch();
-      launched_anew = true;
-    }
-    return false;
-  };
-  if (!spin_until(answered)) {
+  [[nodiscard]] bool answer() {
+    const auto* word = reinterpret_cast<const volatile std::uint32_t*>(answer_->host());
+    unsigned looks = 0;
+    bool launched_anew = false;
+    const auto answered = [&] {
+      const std::uint32_t said = *word;
+      if (said == sequence_) return true;
+      // Nobody rang for too long, or a software driver gave another program the core.
+      if (++looks % 256 == 0 && running_.signalled() && *word == said) {
+        frame_.sequence = sequence_ - 1;
+        launch();
+        launched_anew = true;
+      }
+      return false;
+    };
+    if (spin_until(answered)) return !launched_anew;
     running_.timeline()->check();
     throw Error(ErrorCode::device_lost,
                 fmt::format("kernel {} did not answer doorbell {} within 10 s: does the GPU see the CPU's stores?",
                             kernel_.name(), sequence_));
   }
-  return !launched_anew;
-}
+
+ private:
+  void write_bell(std::uint32_t value) {
+    gpumap::store_fence();
+    *reinterpret_cast<volatile std::uint32_t*>(memory_->host()) = value;
+    // Else it waits in the write-combining buffer for as long as the CPU likes.
+    gpumap::store_fence();
+  }
+  void launch() {
+    queue_->launch(kernel_, grid_, frame_);
+    running_ = queue_->submit();
+  }
+
+  const gpumap::Kernel& kernel_;
+  std::shared_ptr<gpumap::Mapping> memory_, answer_;
+  std::unique_ptr<gpumap::Queue> queue_;  // last: ends before the memory goes
+  gpumap_frame frame_{};
+  gpumap::Grid grid_;
+  gpumap::Fence running_;
+  std::uint32_t sequence_ = 0;
+  bool started_ = false;
+};
 
 struct Path {
   const char* name;
   Placement placement;
-  unsigned bell_bytes;
 
   std::unique_ptr<Resident> resident{};
   std::vector<std::int64_t> times{};
@@ -224,15 +235,6 @@ void run_block(Path& path, const Rounds& rounds) {
   resident.stop();
 }
 
-std::vector<std::pair<double, double>> percentiles(const std::vector<std::int64_t>& sorted_ns) {
-  std::vector<std::pair<double, double>> points;
-  for (std::size_t percent = 1; percent < 100; ++percent) {
-    const double share = static_cast<double>(percent) / 100;
-    points.emplace_back(percent, static_cast<double>(percentile(sorted_ns, share)) / 1e3);
-  }
-  return points;
-}
-
 }  // namespace
 
 nlohmann::json run_pingpong(Context& context) {
@@ -245,46 +247,31 @@ nlohmann::json run_pingpong(Context& context) {
     return make_report(report);
   }
 
-  const auto kernel = load_resident(context);
-  std::array<Path, 4> paths{{
-      {"BAR", Placement::bar, 4},
-      {"host memory", Placement::host, 4},
-      {"BAR", Placement::bar, 8},
-      {"host memory", Placement::host, 8},
-  }};
-  for (Path& path : paths) {
-    path.resident = std::make_unique<Resident>(context, *kernel, path.placement, path.bell_bytes);
-  }
+  const auto kernel = load_echo(context);
+  std::array<Path, 2> paths{{{"BAR", Placement::bar}, {"host memory", Placement::host}}};
+  for (Path& path : paths) path.resident = std::make_unique<Resident>(context, *kernel, path.placement);
   const Rounds rounds = context.small() ? Rounds{.blocks = 2, .warmup = 2, .counted = 25}
                                         : Rounds{.blocks = 10, .warmup = 100, .counted = 2000};
   for (unsigned block = 0; block < rounds.blocks; ++block) {
     for (Path& path : paths) run_block(path, rounds);
   }
 
-  Plot plot{.title = "Doorbell round trips",
-            .x_label = "per cent of the round trips that take",
-            .y_label = "us or less",
-            .log_x = false,
-            .log_y = false};
+  constexpr const char* detail = "4-byte doorbell";
   report.extra["discarded"] = nlohmann::json::array();
   for (Path& path : paths) {
-    const std::string detail = fmt::format("{}-byte doorbell", path.bell_bytes);
     report.extra["discarded"].push_back({{"path", path.name}, {"detail", detail}, {"rounds", path.discarded}});
     if (path.times.empty()) {
-      report.not_measured.push_back(fmt::format("{}, {}: other programs left the kernel no time", path.name, detail));
+      report.not_measured.push_back(fmt::format("{}: other programs left the kernel no time", path.name));
       continue;
     }
-    const Summary summary = summarise(path.times);
-    plot.series.push_back({.name = fmt::format("{}, {}", path.name, detail), .points = percentiles(path.times)});
     report.rows.push_back({.path = path.name,
                            .detail = detail,
-                           .bytes = path.bell_bytes,
+                           .bytes = sizeof stop_word,
                            .rival = path.placement == Placement::host,
-                           .time = summary,
+                           .time = summarise(path.times),
                            .cpu_us = static_cast<double>(path.cpu) / path.rounds / 1e3,
                            .rate = false});
   }
-  report.plots.push_back(plot);
   set_ratios(report.rows);
   if (report.rows.size() == paths.size()) {
     context.targets.push_back({.claim = "pingpong: 4-byte doorbell in the BAR over one in host memory, round trip",

@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <stdexcept>
 
 namespace bench {
 namespace {
+
+using gpumap::Fence;
 
 constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t);
 
@@ -17,6 +21,187 @@ constexpr std::size_t result_bytes = GPUMAP_RESULT_WORDS * sizeof(std::uint64_t)
                   "{:016x} on the GPU and {:016x} on the CPU; no figure of this run counts",
                   path.name(), path.threads(), stage.bytes, got, wanted));
 }
+
+/// Copy into page-locked memory; the DMA of each chunk begins as soon as it is there. `job.to` is ignored: both
+/// mappings are written from `at` on.
+void copy_with_dma(Team& team, Team::Job job, gpumap::Queue& queue, const gpumap::Mapping& pinned,
+                   const gpumap::Mapping& device, std::size_t at) {
+  job.to = pinned.host() + at;
+  team.copy(job, [&](std::size_t offset, std::size_t bytes) {
+    pinned.flush(at + offset, bytes);
+    queue.copy(pinned, at + offset, device, at + offset, bytes);
+    // A CUDA copy is under way by now; Vulkan only records until it is told to submit.
+    if (queue.backend() == gpumap::Backend::vulkan) static_cast<void>(queue.submit());
+  });
+}
+
+/// gpumap's own: stores into the slot.
+class Bar final : public Path {
+ public:
+  Bar(Stage& stage, const char* name, gpumap::Copier& copier, unsigned threads)
+      : Path(stage, name, threads, false), copier_(copier) {}
+
+  Fence send(const std::byte* frame, Work work) override {
+    copier_.copy(stage_.slot->host(), frame, stage_.bytes);
+    gpumap::store_fence();
+    stage_.slot->flush(0, stage_.bytes);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
+  std::string calibrate() override {
+    const gpumap::Copier::Plan plan = copier_.plan_for(stage_.bytes);
+    return fmt::format("{}, {} threads", plan.kernel, plan.threads);
+  }
+
+ private:
+  gpumap::Copier& copier_;
+};
+
+/// What a careful program does today, with memcpy; and what it could do with gpumap's own streaming stores.
+class Pinned final : public Path {
+ public:
+  Pinned(Stage& stage, Team& team, bool streaming)
+      : Path(stage, streaming ? "stream to pinned + DMA" : "copy to pinned + DMA", team.threads(), true), team_(team) {
+    job_ = {.bytes = stage.bytes, .chunk_bytes = stage.bytes, .streaming = streaming};
+  }
+
+  Fence send(const std::byte* frame, Work work) override {
+    job_.from = frame;
+    copy_with_dma(team_, job_, stage_.gpu.queue(), *stage_.pinned, *stage_.device, 0);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.device->address(stage_.gpu.backend()); }
+
+  /// The rival at its best: a few sizes of chunk.
+  std::string calibrate() override {
+    constexpr std::array<std::size_t, 6> chunks{std::size_t{64} << 10,  std::size_t{128} << 10, std::size_t{256} << 10,
+                                                std::size_t{512} << 10, std::size_t{1} << 20,   ~std::size_t{0}};
+    constexpr unsigned tries = 9;
+    Team::Job best = job_;
+    std::int64_t best_ns = 0;
+    std::uint64_t frame = 0;
+    for (const std::size_t chunk : chunks) {
+      if (chunk != chunks.back() && chunk >= stage_.bytes) continue;
+      job_.chunk_bytes = std::min(chunk, stage_.bytes);
+      std::array<std::int64_t, tries> times{};
+      for (std::int64_t& time : times) {
+        time = time_frame(*this, stage_, stage_.source.frame(stage_.bytes, frame++), Work::nothing).ns;
+      }
+      std::nth_element(times.begin(), times.begin() + tries / 2, times.end());
+      if (best_ns != 0 && times[tries / 2] >= best_ns) continue;
+      best_ns = times[tries / 2];
+      best = job_;
+    }
+    job_ = best;
+    return fmt::format("chunks of {} bytes", job_.chunk_bytes);
+  }
+
+ private:
+  Team& team_;
+  Team::Job job_;
+};
+
+/// The frame lies in ordinary memory, and the driver is asked to bring it.
+class Pageable final : public Path {
+ public:
+  explicit Pageable(Stage& stage) : Path(stage, "pageable", 1, true) {}
+
+  Fence send(const std::byte* frame, Work work) override {
+    offset_ = stage_.source.offset(frame);
+    // Ends: the copy stands behind nothing.
+    stage_.gpu.queue().wait(stage_.source.mapping().upload(offset_, stage_.bytes), never);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override {
+    return stage_.source.mapping().address(stage_.gpu.backend()) + offset_;
+  }
+
+ private:
+  std::size_t offset_ = 0;
+};
+
+/// Copied to page-locked memory, which the kernel reads over PCIe.
+class ZeroCopy final : public Path {
+ public:
+  ZeroCopy(Stage& stage, Team& team) : Path(stage, "copy to zero-copy", team.threads(), true), team_(team) {}
+
+  Fence send(const std::byte* frame, Work work) override {
+    constexpr std::size_t line = 64;
+    const std::size_t share = (stage_.bytes / team_.threads() + line) / line * line;
+    team_.copy({.to = stage_.pinned->host(), .from = frame, .bytes = stage_.bytes, .chunk_bytes = share},
+               [](std::size_t, std::size_t) {});
+    stage_.pinned->flush(0, stage_.bytes);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.pinned->address(stage_.gpu.backend()); }
+  [[nodiscard]] bool moves() const override { return false; }
+
+ private:
+  Team& team_;
+};
+
+/// A producer that writes its frames where the path begins: what is left when the clock starts are the last bytes,
+/// which it has in its cache as if it had just computed them.
+class InPlace : public Path {
+ public:
+  InPlace(Stage& stage, const char* name, bool rival, std::byte* to)
+      : Path(stage, name, 1, rival), to_(to), tail_(std::min(tail_bytes, stage.bytes)) {}
+
+  void prepare(const std::byte* frame) final {
+    write(to_, frame, stage_.bytes - tail_);
+    std::memcpy(last_.data(), frame + stage_.bytes - tail_, tail_);
+  }
+
+ protected:
+  virtual void write(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+  void finish() { write(to_ + stage_.bytes - tail_, last_.data(), tail_); }
+
+ private:
+  std::byte* to_;
+  std::size_t tail_;
+  std::array<std::byte, tail_bytes> last_{};
+};
+
+class InPlaceBar final : public InPlace {
+ public:
+  explicit InPlaceBar(Stage& stage) : InPlace(stage, "bar", false, stage.slot->host()) {}
+
+  Fence send(const std::byte*, Work work) override {
+    finish();
+    stage_.slot->flush(0, stage_.bytes);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override { return stage_.slot->address(stage_.gpu.backend()); }
+
+ private:
+  void write(std::byte* to, const std::byte* from, std::size_t bytes) override {
+    gpumap::stream_copy(to, from, bytes);
+    gpumap::store_fence();
+  }
+};
+
+/// Page-locked memory: `dma` brings it to the device at the end, else the kernel reads it over PCIe.
+class InPlaceHost final : public InPlace {
+ public:
+  InPlaceHost(Stage& stage, bool dma)
+      : InPlace(stage, dma ? "pinned, DMA" : "zero-copy", true, stage.pinned->host()), dma_(dma) {}
+
+  Fence send(const std::byte*, Work work) override {
+    finish();
+    stage_.pinned->flush(0, stage_.bytes);
+    if (dma_) stage_.gpu.queue().copy(*stage_.pinned, 0, *stage_.device, 0, stage_.bytes);
+    return stage_.gpu.launch(work, address(), stage_.bytes);
+  }
+  [[nodiscard]] std::uint64_t address() const override {
+    return (dma_ ? stage_.device : stage_.pinned)->address(stage_.gpu.backend());
+  }
+  [[nodiscard]] bool moves() const override { return dma_; }
+
+ private:
+  void write(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
+
+  bool dma_;
+};
 
 }  // namespace
 
@@ -100,6 +285,30 @@ Copiers::Copiers(const Context& context, const std::vector<unsigned>& threads) {
     if (count > 0) of.team = std::make_unique<Team>(count);
     of.copier->calibrate({scratch->host(), scratch->bytes()}, {}, !scratch->cpu_readable());
   }
+}
+
+Paths copying_paths(Stage& stage, Copiers& copiers) {
+  Paths paths;
+  for (const Copiers::Of& of : copiers.all) {
+    if (!of.team) {
+      const unsigned threads = of.copier->plan_for(stage.bytes).threads;
+      paths.push_back(std::make_unique<Bar>(stage, "bar, auto", *of.copier, threads));
+      continue;
+    }
+    paths.push_back(std::make_unique<Bar>(stage, "bar", *of.copier, of.threads));
+    for (const bool streaming : {false, true}) paths.push_back(std::make_unique<Pinned>(stage, *of.team, streaming));
+    paths.push_back(std::make_unique<ZeroCopy>(stage, *of.team));
+  }
+  paths.push_back(std::make_unique<Pageable>(stage));
+  return paths;
+}
+
+Paths in_place_paths(Stage& stage) {
+  Paths paths;
+  paths.push_back(std::make_unique<InPlaceBar>(stage));
+  paths.push_back(std::make_unique<InPlaceHost>(stage, true));
+  paths.push_back(std::make_unique<InPlaceHost>(stage, false));
+  return paths;
 }
 
 }  // namespace bench

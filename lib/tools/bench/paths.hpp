@@ -86,11 +86,6 @@ struct Copiers {
   Copiers(const Context& context, const std::vector<unsigned>& threads);
 };
 
-/// Copy into page-locked memory; the DMA of each chunk begins as soon as it is there. `job.to` is ignored: both
-/// mappings are written from `at` on.
-void copy_with_dma(Team& team, Team::Job job, gpumap::Queue& queue, const gpumap::Mapping& pinned,
-                   const gpumap::Mapping& device, std::size_t at);
-
 using Paths = std::vector<std::unique_ptr<Path>>;
 /// The frame lies in ordinary memory.
 [[nodiscard]] Paths copying_paths(Stage& stage, Copiers& copiers);
