@@ -112,6 +112,7 @@ def arguments_come_before_the_build():
         "examples/fm/run": (["a", "b", "c"], ["--help-me"]),
         "examples/focus/run": (["film.mp4"],),
         "examples/gains/run": (["gains.bin"],),
+        "examples/network/run": (["--gnerated"], ["nowhere.avi"]),
         "examples/plugin/run": (["-x"],),
         "examples/tensor/run": (["--gnerated"], ["nowhere.png"]),
         "examples/waterfall/run": (["a", "b", "c"], ["--help-me"]),
