@@ -14,10 +14,18 @@ namespace {
 // What the allocator of libgstcuda 1.22 lays out. For any other format it ends the process, so nothing else may reach
 // it: GRAY8 and v210 come later, if at all. Of the second ones it puts the last plane of an odd height where its
 // copies for the CPU do not reach; of NV21 it allocates, from 1.24 on, a row too few.
-constexpr const char* cuda_caps =
+constexpr const char* video_caps =
     "video/x-raw(memory:CUDAMemory), format={ NV12, P010_10LE, P016_LE, Y444, Y444_16LE, BGRA, RGBA, RGBx, BGRx, "
     "ARGB, ABGR, RGB, BGR, BGR10A2_LE, RGB10A2_LE, Y42B, I422_10LE, I422_12LE, YUY2, UYVY, RGBP, BGRP, GBR, GBRA }; "
     "video/x-raw(memory:CUDAMemory), format={ I420, YV12, I420_10LE, NV21 }, height=[2,2147483646,2]";
+
+/// And tensors, which are memory of ours that libgstcuda is lent: that it takes from 1.24 on.
+std::string cuda_caps() {
+  guint major = 0, minor = 0, micro = 0, nano = 0;
+  gst_version(&major, &minor, &micro, &nano);
+  const bool lends = major > 1 || minor >= 24;
+  return fmt::format("{}{}", video_caps, lends ? "; application/x-tensor(memory:CUDAMemory)" : "");
+}
 
 }  // namespace
 
@@ -32,14 +40,14 @@ bool is_cuda_only(const GstCaps* caps) {
 
 GstCaps* in_cuda_memory(const GstCaps* caps) {
   const Ptr<GstCaps> ours(with_feature(caps, true));
-  return gpu_caps_as(ours.get(), {cuda_feature_name}, cuda_caps);
+  return gpu_caps_as(ours.get(), {cuda_feature_name}, cuda_caps().c_str());
 }
 
 GstCaps* offer_cuda(GstCaps* caps) {
   if (gst_caps_is_any(caps)) return caps;
   const Ptr<GstCaps> given(caps);
   GstCaps* offered = structures_by(caps, feature_name, true);
-  gst_caps_append(offered, gpu_caps_as(caps, {cuda_feature_name}, cuda_caps));
+  gst_caps_append(offered, gpu_caps_as(caps, {cuda_feature_name}, cuda_caps().c_str()));
   gst_caps_append(offered, structures_by(caps, feature_name, false));
   return offered;
 }
@@ -75,8 +83,9 @@ std::string cuda_refusal_text(const std::string& obstacle, const std::string& fo
   }
   return fmt::format(
       "what follows gpumapkernel takes memory:CUDAMemory only, and the kernel gives nothing that fits in "
-      "there of {}: CUDA memory holds raw video, but no GRAY8, GRAY16_LE, v210 or Y210, and I420, YV12, "
-      "I420_10LE and NV21 only with an even height: use kernel=convert and ask for RGBA, BGRA or RGB, or for "
+      "there of {}: CUDA memory holds raw video, but no GRAY8, GRAY16_LE, v210 or Y210, I420, YV12, I420_10LE and "
+      "NV21 only with an even height, and from GStreamer 1.24 on application/x-tensor: use kernel=convert and ask for "
+      "RGBA, BGRA or RGB, or for "
       "system memory (video/x-raw) after gpumapkernel",
       format);
 }

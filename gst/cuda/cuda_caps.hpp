@@ -15,11 +15,12 @@ inline constexpr const char* cuda_feature_name = "memory:CUDAMemory";
 /// True where there are structures, and all of them ask for it.
 [[nodiscard]] bool is_cuda_only(const GstCaps* caps);
 
-/// What of `caps`, raw video in system memory, CUDA memory can hold, as for that (transfer full). Empty: nothing.
+/// What of `caps`, raw video or tensors in system memory, CUDA memory can hold, as for that (transfer full). Empty:
+/// nothing.
 [[nodiscard]] GstCaps* in_cuda_memory(const GstCaps* caps);
 
 /// `caps` (transfer full, both), as transform_kernel_caps() gives them, with what of them CUDA memory can hold after
-/// that which asks for memory:GPUMap: raw video in the formats that every libgstcuda knows.
+/// that which asks for memory:GPUMap: tensors, and raw video in the formats that every libgstcuda knows.
 [[nodiscard]] GstCaps* offer_cuda(GstCaps* caps);
 
 /// Of `caps` (transfer full, both), which what follows `srcpad` takes, only those of the memory nearest to the GPU that

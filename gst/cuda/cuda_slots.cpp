@@ -53,6 +53,21 @@ bool suits_libgstcuda(GstVideoInfo& layout, guint64 address, gsize room) {
   return layout.size <= room;
 }
 
+/// Of bytes side by side, as libgstcuda takes them; it counts in rows, of which there is one with something in it.
+GstVideoInfo layout_of_bytes(gsize bytes) {
+  const gsize row = std::max<gsize>(bytes, 1);
+  if (row > G_MAXINT) {
+    throw Error(ErrorCode::not_supported, fmt::format("a tensor of {} is more than CUDA memory of GStreamer can tell, "
+                                                      "which is 2 GiB: make it smaller, or hand it on in memory:GPUMap",
+                                                      format_bytes(bytes)));
+  }
+  GstVideoInfo layout;
+  gst_video_info_set_format(&layout, GST_VIDEO_FORMAT_GRAY8, 1, 1);
+  layout.width = layout.stride[0] = static_cast<gint>(row);  // more than a picture has
+  layout.size = row;
+  return layout;
+}
+
 guint64 address_of(GstMemory* slot) {
   const FrameMemory& frame = *frame_memory(slot);
   return frame.mapping().address(Backend::cuda) + frame.offset() + slot->offset;
@@ -128,17 +143,25 @@ void CudaSlots::open(const std::shared_ptr<Device>& device) {
   }
 }
 
-GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of) {
-  Ptr<GstBuffer> taken(buffer);
+/// Null: it has CUDA memory already.
+GstMemory* CudaSlots::find_slot(GstBuffer* buffer) {
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   const FrameMemory* slot = frame_memory(memory);
-  if (slot == nullptr && is_cuda_memory(memory)) return taken.release();
+  if (slot == nullptr && is_cuda_memory(memory)) return nullptr;
   if (memory == nullptr || slot == nullptr || !slot->device()) {
     throw Error(ErrorCode::invalid,
                 "a frame in host memory was to go to an element of CUDA's: set slots to more than "
                 "downstream keeps");
   }
   open(slot->device());
+  return memory;
+}
+
+GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of) {
+  Ptr<GstBuffer> taken(buffer);
+  GstMemory* memory = find_slot(buffer);
+  if (memory == nullptr) return taken.release();
+  const FrameMemory* slot = frame_memory(memory);
   GstVideoInfo layout = layout_of(buffer, info);
   if (stream_ != nullptr && suits_libgstcuda(layout, address_of(memory), slot->bytes() - memory->offset)) {
     GstMemory* wrapped = wrap(memory, layout);
@@ -148,6 +171,22 @@ GstBuffer* CudaSlots::convert(GstBuffer* buffer, const GstVideoInfo& info, GstPa
   }
   copies_.fetch_add(1, std::memory_order_relaxed);
   return copy(buffer, info, peer_of);
+}
+
+GstBuffer* CudaSlots::convert_bytes(GstBuffer* buffer) {
+  Ptr<GstBuffer> taken(buffer);
+  GstMemory* memory = find_slot(buffer);
+  if (memory != nullptr) gst_buffer_replace_all_memory(buffer, lend_bytes(gst_memory_ref(memory)));
+  return taken.release();
+}
+
+GstMemory* CudaSlots::lend_bytes(GstMemory* slot) {
+  Ptr<GstMemory> taken(slot);
+  open(frame_memory(slot)->device());
+  if (stream_ == nullptr) return taken.release();
+  GstMemory* made = wrap(slot, layout_of_bytes(slot->size));
+  gst_memory_resize(made, 0, slot->size);
+  return made;
 }
 
 GstMemory* CudaSlots::wrap(GstMemory* slot, const GstVideoInfo& layout) const {

@@ -14,11 +14,11 @@
 
 namespace gpumap::gst {
 
-/// Slots as memory of GStreamer's own CUDA elements (libgstcuda): the slot itself, which is read-only and is lent until
-/// all that was put on its memory's stream before the memory goes has ended. Where that cannot be, a copy within the
-/// GPU: with GStreamer before 1.24, and where rows and planes do not lie as CUDA's textures take them, or as libgstcuda
-/// copies them for the CPU.
-/// Thread safety: one thread at a time, copies() from any.
+/// Slots, and tensors that kernels give, as memory of GStreamer's own CUDA elements (libgstcuda): the slot itself,
+/// which is read-only and is lent until all that was put on its memory's stream before the memory goes has ended. Where
+/// that cannot be, a copy within the GPU: with GStreamer before 1.24, and where rows and planes do not lie as CUDA's
+/// textures take them, or as libgstcuda copies them for the CPU. Bytes side by side need GStreamer 1.24. Thread safety:
+/// one thread at a time, copies() from any.
 class CudaSlots {
  public:
   CudaSlots() = default;
@@ -36,10 +36,16 @@ class CudaSlots {
   /// whose downstream is asked for a pool where a copy is to be made. Throws Error(not_supported) where there is no
   /// CUDA, Error(no_memory | io | device_lost).
   [[nodiscard]] GstBuffer* convert(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
+  /// The same of one with bytes side by side, as a tensor's are: for libgstcuda a row of GRAY8.
+  [[nodiscard]] GstBuffer* convert_bytes(GstBuffer* buffer);
+  /// `slot` (taken), memory of ours with such bytes, as CUDA memory; as it is where GStreamer is older than 1.24
+  /// (transfer full). Throws likewise.
+  [[nodiscard]] GstMemory* lend_bytes(GstMemory* slot);
   [[nodiscard]] guint64 copies() const noexcept { return copies_.load(std::memory_order_relaxed); }
 
  private:
   void open(const std::shared_ptr<Device>& device);
+  [[nodiscard]] GstMemory* find_slot(GstBuffer* buffer);
   [[nodiscard]] GstMemory* wrap(GstMemory* slot, const GstVideoInfo& layout) const;
   [[nodiscard]] GstBuffer* copy(GstBuffer* buffer, const GstVideoInfo& info, GstPad* peer_of);
 

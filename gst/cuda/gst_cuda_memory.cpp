@@ -8,6 +8,7 @@
 
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
+#include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"
@@ -33,25 +34,26 @@ GstVideoMeta layout_of(const GstVideoInfo& info) {
   return layout;
 }
 
-void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo& expected) {
-  if (!is_shared_context(device, memory.context)) {
-    guint other = 0;
-    g_object_get(memory.context, "cuda-device-id", &other, nullptr);
-    const int own = cuda_handles(device).device;
-    if (other != static_cast<guint>(own)) {
-      throw Error(
-          ErrorCode::invalid,
-          fmt::format("a frame in the CUDA memory of GPU {} reached a gpumapkernel on {}, which is CUDA's GPU "
-                      "{}: give both elements the same GPU (device of gpumapkernel, cuda-device-id of the other)",
-                      other, name_of(device.info()), own));
-    }
+void check_context(const Device& device, const GstCudaMemory& memory) {
+  if (is_shared_context(device, memory.context)) return;
+  guint other = 0;
+  g_object_get(memory.context, "cuda-device-id", &other, nullptr);
+  const int own = cuda_handles(device).device;
+  if (other != static_cast<guint>(own)) {
     throw Error(ErrorCode::invalid,
-                fmt::format("a frame in another CUDA context of {} reached gpumapkernel, and an address in one context "
-                            "means nothing in another: let gpumapkernel give its context, which it does to elements "
-                            "linked to it and by a have-context message, instead of setting another on the pipeline; "
-                            "or put cudadownload, gpumapsink and gpumapsrc between the two",
-                            name_of(device.info())));
+                fmt::format("a frame in the CUDA memory of GPU {} reached a gpumapkernel on {}, which is CUDA's GPU "
+                            "{}: give both elements the same GPU (device of gpumapkernel, cuda-device-id of the other)",
+                            other, name_of(device.info()), own));
   }
+  throw Error(ErrorCode::invalid,
+              fmt::format("a frame in another CUDA context of {} reached gpumapkernel, and an address in one context "
+                          "means nothing in another: let gpumapkernel give its context, which it does to elements "
+                          "linked to it and by a have-context message, instead of setting another on the pipeline; "
+                          "or put cudadownload, gpumapsink and gpumapsrc between the two",
+                          name_of(device.info())));
+}
+
+void check_picture(const GstCudaMemory& memory, const GstVideoInfo& expected) {
   if (GST_VIDEO_INFO_FORMAT(&memory.info) != GST_VIDEO_INFO_FORMAT(&expected) ||
       GST_VIDEO_INFO_WIDTH(&memory.info) < GST_VIDEO_INFO_WIDTH(&expected) ||
       GST_VIDEO_INFO_HEIGHT(&memory.info) < GST_VIDEO_INFO_HEIGHT(&expected)) {
@@ -59,6 +61,16 @@ void check(const Device& device, const GstCudaMemory& memory, const GstVideoInfo
                                                 "what upstream sends",
                                                 text_of(memory.info), text_of(expected)));
   }
+}
+
+/// Bytes lie side by side where there is one row, or none has something behind it.
+void check_bytes(const GstCudaMemory& memory) {
+  const PlaneExtent extent = plane_extent(memory.info, 0);
+  if (extent.rows <= 1 || static_cast<std::size_t>(memory.info.stride[0]) == extent.row_bytes) return;
+  throw Error(ErrorCode::invalid,
+              fmt::format("a tensor in CUDA memory came in rows of {} bytes every {} bytes, and its "
+                          "bytes have to lie side by side: have upstream give it in one row",
+                          extent.row_bytes, memory.info.stride[0]));
 }
 
 /// Before 1.24 elements wait for what fills their memory, but a copy within the GPU (gst_buffer_make_writable()) is
@@ -127,7 +139,15 @@ bool is_cuda_memory(GstMemory* memory) {
          CudaLibrary::get().gst_is_cuda_memory(memory) != 0;
 }
 
-CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
+bool is_cuda_memory_of(const Device& device, GstMemory* memory) {
+  return is_cuda_memory(memory) && is_shared_context(device, reinterpret_cast<GstCudaMemory*>(memory)->context);
+}
+
+namespace {
+
+/// `check` says what is wrong with how the memory lies, by throwing.
+template <typename Check>
+CudaFrame map_checked(const Device& device, GstBuffer* buffer, GstMapFlags access, Check check) {
   const Ptr<GstBuffer> owner(buffer);
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   if (memory == nullptr || !is_cuda_memory(memory)) {
@@ -136,7 +156,8 @@ CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, 
         "a frame that is not in one piece of CUDA memory came under memory:CUDAMemory: see what upstream sends");
   }
   auto* cuda = reinterpret_cast<GstCudaMemory*>(memory);
-  check(device, *cuda, expected);
+  check_context(device, *cuda);
+  check(*cuda);
   GstMapInfo map;
   if (!gst_memory_map(memory, &map, static_cast<GstMapFlags>(access | map_for_cuda))) {
     throw Error(ErrorCode::io,
@@ -146,6 +167,16 @@ CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, 
   CudaFrame frame(gst_buffer_ref(buffer), map, layout_of(cuda->info));
   if ((access & GST_MAP_READ) != 0 && !CudaLibrary::get().has_streams) wait_for_copies(cuda);
   return frame;
+}
+
+}  // namespace
+
+CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access, const GstVideoInfo& expected) {
+  return map_checked(device, buffer, access, [&](const GstCudaMemory& memory) { check_picture(memory, expected); });
+}
+
+CudaFrame map_cuda_bytes(const Device& device, GstBuffer* buffer, GstMapFlags access) {
+  return map_checked(device, buffer, access, check_bytes);
 }
 
 void take_over(Queue& queue, const CudaFrame& frame) {
@@ -179,7 +210,8 @@ CudaPool cuda_pool(const Device& device, GstCaps* caps, GstQuery* query) {
 bool propose_cuda_pool(const Device& device, GstQuery* query) {
   GstCaps* caps = nullptr;
   gst_query_parse_allocation(query, &caps, nullptr);
-  const Ptr<GstBufferPool> pool(caps != nullptr ? new_pool(device, caps) : nullptr);
+  const bool pictures = caps != nullptr && gst_structure_has_name(gst_caps_get_structure(caps, 0), "video/x-raw") != 0;
+  const Ptr<GstBufferPool> pool(pictures ? new_pool(device, caps) : nullptr);
   if (!pool) return false;
   guint bytes = 0;
   const Ptr<GstStructure> config(gst_buffer_pool_get_config(pool.get()));
@@ -188,30 +220,51 @@ bool propose_cuda_pool(const Device& device, GstQuery* query) {
   return true;
 }
 
-void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
-               const gpumap_view& to) {
+namespace {
+
+struct Rows {
+  std::uint64_t address;
+  std::size_t pitch;
+};
+
+/// Throws Error(device_lost), which says that `what()` cannot be copied.
+template <typename What>
+void copy_extent(const Device& device, Queue& queue, const PlaneExtent& extent, const Rows& from, const Rows& to,
+                 What what) {
   const CudaLibrary& library = CudaLibrary::get();
   auto* stream = static_cast<CUstream>(cuda_stream(queue));
   const CudaScope scope(shared_cuda_context(device));
+  CUDA_MEMCPY2D copy{};
+  copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = from.address;
+  copy.srcPitch = from.pitch;
+  copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.dstDevice = to.address;
+  copy.dstPitch = to.pitch;
+  copy.WidthInBytes = extent.row_bytes;
+  copy.Height = extent.rows;
+  const CUresult result = library.CuMemcpy2DAsync(&copy, stream);
+  if (result == CUDA_SUCCESS) return;
+  const char* name = nullptr;
+  library.CuGetErrorName(result, &name);
+  throw Error(ErrorCode::device_lost, fmt::format("CUDA cannot copy {} within {}: {}", what(), name_of(device.info()),
+                                                  name != nullptr ? name : "an unknown error"));
+}
+
+}  // namespace
+
+void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
+               const gpumap_view& to) {
   for (guint plane = 0; plane < GST_VIDEO_INFO_N_PLANES(&info); ++plane) {
-    const PlaneExtent extent = plane_extent(info, plane);
-    CUDA_MEMCPY2D copy{};
-    copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.srcDevice = from.plane[plane];
-    copy.srcPitch = from.stride[plane];
-    copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-    copy.dstDevice = to.plane[plane];
-    copy.dstPitch = to.stride[plane];
-    copy.WidthInBytes = extent.row_bytes;
-    copy.Height = extent.rows;
-    const CUresult result = library.CuMemcpy2DAsync(&copy, stream);
-    if (result == CUDA_SUCCESS) continue;
-    const char* name = nullptr;
-    library.CuGetErrorName(result, &name);
-    throw Error(ErrorCode::device_lost,
-                fmt::format("CUDA cannot copy plane {} of a frame of {} within {}: {}", plane, text_of(info),
-                            name_of(device.info()), name != nullptr ? name : "an unknown error"));
+    copy_extent(device, queue, plane_extent(info, plane), {from.plane[plane], from.stride[plane]},
+                {to.plane[plane], to.stride[plane]},
+                [&] { return fmt::format("plane {} of a frame of {}", plane, text_of(info)); });
   }
+}
+
+void copy_bytes(const Device& device, Queue& queue, std::uint64_t from, std::uint64_t to, std::size_t bytes) {
+  copy_extent(device, queue, {.row_bytes = bytes, .rows = 1}, {from, bytes}, {to, bytes},
+              [bytes] { return fmt::format("a tensor of {}", format_bytes(bytes)); });
 }
 
 }  // namespace gpumap::gst

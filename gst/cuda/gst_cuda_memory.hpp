@@ -10,6 +10,8 @@
 #include <gst/gst.h>
 #include <gst/video/video.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -40,6 +42,11 @@ void post_cuda_context(GstElement* element, const Device& device);
 [[nodiscard]] CudaFrame map_cuda(const Device& device, GstBuffer* buffer, GstMapFlags access,
                                  const GstVideoInfo& expected);
 
+/// The same of bytes that lie side by side, as a tensor's do, whatever picture libgstcuda takes them for.
+[[nodiscard]] CudaFrame map_cuda_bytes(const Device& device, GstBuffer* buffer, GstMapFlags access);
+/// Whether `memory` is such as map_cuda() takes on `device`.
+[[nodiscard]] bool is_cuda_memory_of(const Device& device, GstMemory* memory);
+
 /// What `queue` is given from here on starts after what is under way on the frame's stream: what fills the
 /// memory, or what still reads what was there before. The GPU waits. Throws Error(device_lost).
 void take_over(Queue& queue, const CudaFrame& frame);
@@ -67,5 +74,7 @@ bool propose_cuda_pool(const Device& device, GstQuery* query);
 /// which may have other strides. Throws Error(device_lost | invalid).
 void copy_rows(const Device& device, Queue& queue, const GstVideoInfo& info, const gpumap_view& from,
                const gpumap_view& to);
+/// Copy `bytes` bytes likewise, from address to address; at most 2 GiB, which is the most that a GstCudaMemory holds.
+void copy_bytes(const Device& device, Queue& queue, std::uint64_t from, std::uint64_t to, std::size_t bytes);
 
 }  // namespace gpumap::gst

@@ -9,8 +9,8 @@
  * (#GstGpumapKernel:kernel) or a file of the user's (#GstGpumapKernel:location), in CUDA C++ or in GLSL, which is
  * compiled when the pipeline starts. Comment lines in the file declare parameters, tables, state, results and the caps
  * of what comes out. The output stays in GPU memory for an element that takes memory:GPUMap, memory:CUDAMemory or
- * memory:VulkanImage, else it is brought to ordinary memory. A kernel with results posts them as the element message
- * gpumap-result.
+ * memory:VulkanImage, else it is brought to ordinary memory. A tensor (application/x-tensor) goes into any of these but
+ * memory:VulkanImage. A kernel with results posts them as the element message gpumap-result.
  *
  * ## Example launch lines
  *
@@ -19,6 +19,13 @@
  *   gpumapsrc ! gpumapkernel kernel=convert params="mean=[0.485,0.456,0.406],scale=[4.367,4.464,4.444]" ! \
  *   application/x-tensor ! filesink location=tensor.f32
  * ]| Input for a neural network: planar RGB as float32, normalised.
+ *
+ * |[
+ * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=NV12,width=224,height=224 ! gpumapupload ! \
+ *   gpumapkernel kernel=convert ! "application/x-tensor(memory:GPUMap),type=float16" ! \
+ *   gpumapkernel location=examples/tensor/from_tensor.comp ! video/x-raw,format=RGBA ! pngenc ! \
+ *   filesink location=picture.png
+ * ]| A tensor from kernel to kernel, in GPU memory.
  *
  * |[
  * gst-launch-1.0 videotestsrc num-buffers=1 ! video/x-raw,format=RGBA ! gpumapsink \
@@ -170,7 +177,7 @@ static void gst_gpumap_kernel_class_init(GstGpumapKernelClass* klass) {
   gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &sink_template);
   gst_element_class_add_static_pad_template(GST_ELEMENT_CLASS(klass), &src_template);
   gst_element_class_set_static_metadata(GST_ELEMENT_CLASS(klass), "GPU map kernel", "Filter/Converter/Hardware",
-                                        "Runs a CUDA kernel or a compute shader on each frame in GPU memory",
+                                        "Runs a CUDA kernel or a compute shader on each frame or tensor in GPU memory",
                                         "The gpumap authors");
 }
 

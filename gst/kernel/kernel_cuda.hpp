@@ -9,6 +9,7 @@
 
 #include "gpumap/kernel_launcher.hpp"
 #include "gst/cuda/cuda_frame.hpp"
+#include "gst/cuda/cuda_slots.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 
 namespace gpumap::gst {
@@ -26,13 +27,22 @@ class CudaFrames {
   [[nodiscard]] bool has_pool() const noexcept { return pool_ != nullptr; }
 
   /// Map `in`, a picture of `info`, for the kernel to read. What the launcher is given from here on starts after what
-  /// fills it. Throws Error.
+  /// fills it. Empty when cancelled. Throws Error.
   [[nodiscard]] CudaFrame map(GstBuffer* in, const GstVideoInfo& info);
+  /// The same of a tensor.
+  [[nodiscard]] CudaFrame map_bytes(GstBuffer* in);
   /// A frame of the pool's for the kernel to write a picture of `info` into. What the launcher is given from here on
   /// starts after what still reads what was there before. Empty when cancelled. Throws Error.
   [[nodiscard]] CudaFrame take(const GstVideoInfo& info);
   /// Copies pictures of `info`, which outlives it.
   [[nodiscard]] CopyPicture copier(const GstVideoInfo& info) const;
+  [[nodiscard]] CopyPicture copier_of_bytes() const;  ///< copies tensors
+
+  /// `out` (taken), a tensor in memory of ours, as CUDA memory (transfer full). Null when cancelled. Throws Error.
+  [[nodiscard]] GstBuffer* lend(GstBuffer* out);
+  /// Memory of ours (taken) with a tensor that goes beside a frame, likewise; as it is where GStreamer is older than
+  /// 1.24.
+  [[nodiscard]] GstMemory* lend(GstMemory* tensor) { return slots_.lend_bytes(tensor); }
 
   /// The GPU uses `frame` (may be empty) until then.
   void keep(CudaFrame frame, const Fence& until) { loans_->keep(std::move(frame), until); }
@@ -47,6 +57,7 @@ class CudaFrames {
  private:
   KernelLauncher& launcher_;
   CudaPool pool_;
+  CudaSlots slots_;
   std::unique_ptr<CudaLoans> loans_ = std::make_unique<CudaLoans>();
 };
 

@@ -3,20 +3,20 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 #include "gpumap/error.hpp"
 #include "gst/analytics/analytics_library.hpp"
 #include "gst/analytics/analytics_tensors.hpp"
 #include "gst/memory/gpumap_memory.hpp"
+#include "gst/ptr.hpp"
 
 namespace gpumap::gst {
 
 namespace {
 
 /// What is to be read of a tensor.
-TensorInput described(const GstTensor& tensor, const DeclaredTensor& declared, const std::string& kernel) {
+TensorInput described(const GstTensor& tensor, const std::string& id, const std::string& kernel) {
   const std::optional<NumberType> type = type_of(tensor);
   const gsize* sizes = tensor.dims();
   TensorInput made;
@@ -26,7 +26,7 @@ TensorInput described(const GstTensor& tensor, const DeclaredTensor& declared, c
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: tensor \"{}\" came {}, and a kernel takes row-major numbers of 8 to 64 bits: "
                             "have upstream give such",
-                            kernel, declared.id, type ? "column-major" : "in a type that kernels do not know"));
+                            kernel, id, type ? "column-major" : "in a type that kernels do not know"));
   }
   made.type = *type;
   return made;
@@ -105,55 +105,66 @@ void MappedTensors::Unmap::operator()(Map* map) const {
   delete map;
 }
 
-MappedTensors::MappedTensors(GstBuffer* in, const KernelLauncher& launcher) {
-  for (const DeclaredTensor& declared : launcher.declaration().input_tensors) {
-    const GstTensor* tensor = find_tensor(in, declared.id);
+/// In memory of GStreamer's own CUDA elements that the launcher reaches; false: it is not.
+bool MappedTensors::find_in_cuda_memory(const GstTensor& tensor, const KernelLauncher& launcher, CudaFrames& cuda,
+                                        TensorInput& made) {
+  GstMemory* memory = gst_buffer_n_memory(tensor.data) == 1 ? gst_buffer_peek_memory(tensor.data, 0) : nullptr;
+  if (launcher.backend() != Backend::cuda || !is_cuda_memory_of(launcher.device(), memory)) return false;
+  CudaFrame mapped = cuda.map_bytes(tensor.data);
+  cancelled_ = !mapped;
+  if (cancelled_ || mapped.address() % bytes_of(made.type) != 0) return false;
+  made.address = mapped.address();
+  made.bytes = mapped.bytes();
+  lent_.push_back(std::move(mapped));
+  return true;
+}
+
+MappedTensors::MappedTensors(GstBuffer* in, const KernelLauncher& launcher, CudaFrames& cuda) {
+  for (std::size_t i = 0; i < launcher.declaration().input_tensors.size(); ++i) {
+    // No reference: for CUDA memory a kernel that stayed on the GPU is loaded anew.
+    const std::string id = launcher.declaration().input_tensors[i].id;
+    const GstTensor* tensor = find_tensor(in, id);
     if (tensor == nullptr) {
       throw Error(
           ErrorCode::invalid,
           fmt::format("kernel {}: it takes tensor \"{}\", and a frame came with these: {}: put an element before "
                       "it that gives it",
-                      launcher.name(), declared.id, tensor_ids(in)));
+                      launcher.name(), id, tensor_ids(in)));
     }
-    TensorInput made = described(*tensor, declared, launcher.name());
-    if (!find_in_gpu_memory(*tensor, launcher, made)) {
-      maps_.emplace_back(new Map(tensor->data, declared.id));
+    TensorInput made = described(*tensor, id, launcher.name());
+    if (!find_in_gpu_memory(*tensor, launcher, made) && !find_in_cuda_memory(*tensor, launcher, cuda, made)) {
+      if (cancelled_) return;
+      maps_.emplace_back(new Map(tensor->data, id));
       made.host = maps_.back()->bytes();
     }
     tensors_.push_back(std::move(made));
   }
 }
 
-void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher) {
-  const std::vector<DeclaredTensor>& declared = launcher.declaration().output_tensors;
+void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher,
+                 const std::function<GstMemory*(GstMemory* part)>& convert) {
+  const Ptr<GstMemory> all(memory);
+  std::vector<Ptr<GstMemory>> parts;
+  for (const TensorOutput& one : launcher.tensors()) {
+    GstMemory* part = gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes));
+    parts.emplace_back(convert(part));
+  }
   std::vector<NewTensor> tensors;
   for (const TensorOutput& one : launcher.tensors()) {
-    const DeclaredTensor& what = declared[tensors.size()];
+    const DeclaredTensor& what = launcher.declaration().output_tensors[tensors.size()];
     GstBuffer* data = gst_buffer_new();
-    gst_buffer_append_memory(data,
-                             gst_memory_share(memory, static_cast<gssize>(one.offset), static_cast<gssize>(one.bytes)));
+    gst_buffer_append_memory(data, parts[tensors.size()].release());
     tensors.push_back({.id = what.id, .type = what.type, .dims = one.dims, .data = data});
   }
   add_tensors(out, tensors);
-  gst_memory_unref(memory);
 }
 
-void put_tensor_of_picture(GstBuffer* out, const FrameFormat& format, const std::string& id) {
-  const gpumap_u32 name = format.format();
-  const bool planar = name >= GPUMAP_FORMAT_RGB_F32_PLANAR && name <= GPUMAP_FORMAT_RGB_U8_PLANAR;
-  const bool interleaved = name >= GPUMAP_FORMAT_RGB_F32 && name <= GPUMAP_FORMAT_RGB_U8;
-  if (!planar && !interleaved) return;
-  const gpumap_view view = format.view(0, 0, nullptr);
+void put_tensor(GstBuffer* out, const TensorShape& shape, const std::string& id) {
   // GStreamer asserts that a tensor has the bytes that its dimensions take.
-  if (gst_buffer_get_size(out) != format.image_bytes() || !AnalyticsLibrary::get().tensors_problem.empty()) return;
-  constexpr std::array types{NumberType::f32, NumberType::f16, NumberType::u8};  // as gpumap_format has them
-  const auto type = view.format - (planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32);
-  // A batch of one, as networks take it.
-  const std::array<std::uint64_t, 4> dims = planar ? std::array<std::uint64_t, 4>{1, 3, view.height, view.width}
-                                                   : std::array<std::uint64_t, 4>{1, view.height, view.width, 3};
+  if (gst_buffer_get_size(out) != shape.bytes() || !AnalyticsLibrary::get().tensors_problem.empty()) return;
   GstBuffer* data = gst_buffer_new();
   for (guint i = 0; i < gst_buffer_n_memory(out); ++i) gst_buffer_append_memory(data, gst_buffer_get_memory(out, i));
-  const NewTensor tensor{.id = id, .type = types[type], .dims = dims, .data = data};
+  const NewTensor tensor{.id = id, .type = shape.type, .dims = shape.dims, .data = data};
   add_tensors(out, {&tensor, 1});
 }
 

@@ -4,12 +4,16 @@
 
 #include <gst/gst.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "gpumap/kernel_launcher.hpp"
+#include "gst/analytics/analytics_api.hpp"
+#include "gst/cuda/cuda_frame.hpp"
+#include "gst/kernel/kernel_cuda.hpp"
 #include "gst/memory/frame_format.hpp"
 
 namespace gpumap::gst {
@@ -19,27 +23,37 @@ namespace gpumap::gst {
 void check_analytics(const std::string& kernel, const Declaration& declaration, bool late_results);
 
 /// The tensors that a kernel takes, as they came with a buffer: where they lie in GPU memory that the launcher reaches,
-/// or else mapped for the CPU as long as this lives.
+/// CUDA's own elements' too, or else mapped for the CPU as long as this lives.
 class MappedTensors {
  public:
   MappedTensors() = default;
   /// Throws Error(invalid) where one is missing or cannot be taken.
-  MappedTensors(GstBuffer* in, const KernelLauncher& launcher);
+  MappedTensors(GstBuffer* in, const KernelLauncher& launcher, CudaFrames& cuda);
+  [[nodiscard]] bool cancelled() const noexcept { return cancelled_; }
   [[nodiscard]] std::vector<TensorInput>&& take() { return std::move(tensors_); }
+  /// Those in CUDA memory, to be kept until the kernel has read them.
+  [[nodiscard]] std::vector<CudaFrame> take_lent() { return std::exchange(lent_, {}); }
 
  private:
   class Map;
   struct Unmap {
     void operator()(Map* map) const;
   };
+  [[nodiscard]] bool find_in_cuda_memory(const GstTensor& tensor, const KernelLauncher& launcher, CudaFrames& cuda,
+                                         TensorInput& made);
+
   std::vector<TensorInput> tensors_;
   std::vector<std::unique_ptr<Map, Unmap>> maps_;
+  std::vector<CudaFrame> lent_;
+  bool cancelled_ = false;
 };
 
-/// Put the tensors that the launcher declares on `out`. `memory` (transfer full) has them all.
-void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher);
+/// Put the tensors that the launcher declares on `out`. `memory` (transfer full) has them all; `convert` makes of the
+/// part of each (transfer full, both) the memory that goes out.
+void put_tensors(GstBuffer* out, GstMemory* memory, const KernelLauncher& launcher,
+                 const std::function<GstMemory*(GstMemory* part)>& convert);
 /// Say on `out`, of application/x-tensor, that its bytes are a tensor, where libgstanalytics is there. `id`: of the
 /// caps.
-void put_tensor_of_picture(GstBuffer* out, const FrameFormat& format, const std::string& id);
+void put_tensor(GstBuffer* out, const TensorShape& shape, const std::string& id);
 
 }  // namespace gpumap::gst

@@ -3,6 +3,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/cuda/cuda_caps.hpp"
+#include "gst/cuda/gst_cuda_api.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/ptr.hpp"
@@ -11,8 +12,6 @@
 namespace gpumap::gst {
 
 namespace {
-
-constexpr const char* cuda_context_type = "gst.cuda.context";
 
 /// What downstream takes where that is nothing but CUDA memory, else null.
 Ptr<GstCaps> cuda_downstream(GstBaseTransform* kernel) {

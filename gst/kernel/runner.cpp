@@ -164,7 +164,8 @@ void KernelRunner::set_caps(const GstCaps* in, const GstCaps* out) {
   in_format_ = FrameFormat::from_caps(in);
   out_format_ = FrameFormat::from_caps(out);
   const gchar* tensor_id = gst_structure_get_string(gst_caps_get_structure(out, 0), "tensor-id");
-  tensor_id_ = tensor_id != nullptr ? tensor_id : "gpumap-picture";
+  const bool by_dims = out_format_.format() == GPUMAP_FORMAT_BYTES;
+  tensor_id_ = tensor_id != nullptr ? tensor_id : by_dims ? "gpumap-tensor" : "gpumap-picture";
   center_ = center_frequency_of(gst_caps_get_structure(in, 0));
   if (declared_.tuning) launcher_->set_params(with_center(asked_params_));
   const auto [rate, scale] = frame_rate_of(in);
@@ -224,7 +225,7 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
       find_ours(*made, in);
       break;
     case FramesIn::cuda:
-      map_cuda(*made, in);
+      if (!map_cuda(*made, in)) return {};
       break;
     case FramesIn::vulkan:
       if (!copy_vulkan(*made, in)) return {};
@@ -232,7 +233,8 @@ std::optional<KernelRunner::Input> KernelRunner::input_of(GstBuffer* in) {
   }
   FrameInput& frame = made->frame;
   if (!launcher_->declaration().input_tensors.empty()) {
-    made->tensors = MappedTensors(in, *launcher_);
+    made->tensors = MappedTensors(in, *launcher_, cuda_);
+    if (made->tensors.cancelled()) return {};
     frame.tensors = made->tensors.take();
   }
   frame.pts = time_or_none(GST_BUFFER_PTS(in));
@@ -283,17 +285,20 @@ void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
   frame.view = in_format_.view(frame.address, frame.bytes, shown);
 }
 
-void KernelRunner::map_cuda(Input& input, GstBuffer* in) {
-  input.cuda = cuda_.map(in, in_format_.video());
-  input.meta = &input.cuda.layout();
+bool KernelRunner::map_cuda(Input& input, GstBuffer* in) {
+  const bool picture = in_format_.is_video();
+  input.cuda = picture ? cuda_.map(in, in_format_.video()) : cuda_.map_bytes(in);
+  if (!input.cuda) return false;
+  input.meta = picture ? &input.cuda.layout() : nullptr;
   FrameInput& frame = input.frame;
   frame.bytes = input.cuda.bytes();
   frame.address = input.cuda.address();
-  frame.picture_bytes = in_format_.check(*input.meta, frame.bytes);
+  frame.picture_bytes = picture ? in_format_.check(*input.meta, frame.bytes) : in_format_.image_bytes();
   frame.view = in_format_.view(frame.address, frame.bytes, input.meta);
-  frame.copy = cuda_.copier(in_format_.video());
+  frame.copy = picture ? cuda_.copier(in_format_.video()) : cuda_.copier_of_bytes();
   frame.ordered = orders_by_stream(input.cuda);  // and kept until the kernel is done with it
   frame.sequence = foreign_sequence_++;
+  return true;
 }
 
 bool KernelRunner::copy_vulkan(Input& input, GstBuffer* in) {
@@ -315,7 +320,8 @@ std::string KernelRunner::shortfall(GstBuffer* in) const {
   const std::size_t wanted = in_format_.image_bytes();
   // Where planes and strides are told, these are checked instead.
   const bool is_told = bytes != 0 && in_format_.is_video() && gst_buffer_get_video_meta(in) != nullptr;
-  if (bytes >= wanted || is_told || input_ == FramesIn::cuda || input_ == FramesIn::vulkan) return {};
+  const bool tells_itself = input_ == FramesIn::vulkan || (input_ == FramesIn::cuda && in_format_.is_video());
+  if (bytes >= wanted || is_told || tells_itself) return {};
   return fmt::format(
       "a frame of {} bytes where the caps say {} is left out, and so are others like it: see what upstream sends",
       bytes, wanted);
@@ -412,9 +418,9 @@ std::optional<KernelRunner::Target> KernelRunner::target_of(const Input& input) 
       to.place = vulkan_.imports_output() ? Place::device : Place::host;
       break;
     case FramesIn::cuda:
-      to.place = Place::others;
+      to.place = lends_to_cuda() && !(in_place() && input.cuda) ? Place::device : Place::others;
       to.ordered = in_place() && input.frame.ordered;  // what goes on is the input
-      if ((in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
+      if (to.place == Place::device || (in_place() && input.cuda) || !launcher_->gives(input.frame)) break;
       made->cuda = cuda_.take(out_format_.video());
       if (!made->cuda) return {};
       to.view = out_format_.view(made->cuda.address(), made->cuda.bytes(), &made->cuda.layout());
@@ -430,6 +436,7 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
     const Fence last = launcher_->last_launched();
     cuda_.keep(std::move(input.cuda), last);
     cuda_.keep(std::move(target.cuda), last);
+    for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), last);
     input.block.add_read_fence(last);
   };
   FrameOutput made;
@@ -445,6 +452,7 @@ FrameOutput KernelRunner::launch(Input& input, Target& target) {
   }
   if (target.cuda) hand_over(launcher_->queue(), target.cuda);
   input.block.add_read_fence(made.done);
+  for (CudaFrame& tensor : input.tensors.take_lent()) cuda_.keep(std::move(tensor), made.done);
   return made;
 }
 
@@ -453,25 +461,27 @@ GstBuffer* KernelRunner::buffer_of(GstBuffer* in, Input& input, FrameOutput& mad
   const bool to_vulkan = output_ == FramesIn::vulkan;
   const bool to_host = made.host && !to_vulkan;
   const bool to_others = target.cuda || (to_vulkan && !vulkan_.hands_on());
-  GstBuffer* out = nullptr;
+  Ptr<GstBuffer> out;
   if (made.in_place && input.block && !made.host && !target.cuda && !vulkan_.hands_on()) {
     made.block = std::move(input.block);  // what goes on is the copy
     made.in_place = false;
   }
   if (made.in_place && !to_host && !to_others) {
-    out = gst_buffer_copy(in);
+    out.reset(gst_buffer_copy(in));
   } else {
-    out = new_buffer(input, made, target);
-    if (out == nullptr) return nullptr;
-    describe(out, in, input, made);
+    out.reset(new_buffer(input, made, target));
+    if (!out) return nullptr;
+    describe(out.get(), in, input, made);
   }
-  if (input.frame.trace) refresh_latency_meta(out);
-  if (made.shortened) set_times_of_shortened(out, made.bytes);
-  keep_result(in, input, gst_buffer_get_size(out));
-  if (launcher_->has_result()) result_.put_on(out);
-  if (output_ == FramesIn::host) out = as_downstream_reads(out);
-  tell_tensors(out, in, made, input.frame.sequence);
-  return out;
+  if (input.frame.trace) refresh_latency_meta(out.get());
+  if (made.shortened) set_times_of_shortened(out.get(), made.bytes);
+  keep_result(in, input, gst_buffer_get_size(out.get()));
+  if (launcher_->has_result()) result_.put_on(out.get());
+  if (output_ == FramesIn::host) out.reset(as_downstream_reads(out.release()));
+  if (lends_to_cuda()) out.reset(cuda_.lend(out.release()));
+  if (!out) return nullptr;
+  tell_tensors(out.get(), in, made, input.frame.sequence);
+  return out.release();
 }
 
 GstBuffer* KernelRunner::as_downstream_reads(GstBuffer* out) const {
@@ -530,14 +540,17 @@ void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, c
 }
 
 /// Last: a copy of the buffer may leave them behind.
-void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const {
+void KernelRunner::tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) {
   copy_tensors(out, in);
   if (made.tensors) {
     const std::size_t bytes = made.tensors.mapping().bytes();
+    const auto in_memory_of_frame = [this](GstMemory* tensor) {
+      return output_ == FramesIn::cuda ? cuda_.lend(tensor) : tensor;
+    };
     put_tensors(out, wrap_device(launcher_->shared_device(), made.tensors, bytes, made.done, sequence, giver_),
-                *launcher_);
+                *launcher_, in_memory_of_frame);
   }
-  if (!in_place()) put_tensor_of_picture(out, out_format_, tensor_id_);
+  if (!in_place() && out_format_.tensor()) put_tensor(out, *out_format_.tensor(), tensor_id_);
 }
 
 void KernelRunner::set_times_of_shortened(GstBuffer* out, std::size_t given) const {

@@ -61,7 +61,7 @@ class KernelRunner {
   [[nodiscard]] CudaFrames& cuda() noexcept { return cuda_; }
   [[nodiscard]] VulkanFrames& vulkan() noexcept { return vulkan_; }
   /// True between caps that ask for CUDA memory and CudaFrames::choose_pool(), which comes before their first frame.
-  [[nodiscard]] bool lacks_cuda_pool() const noexcept { return output_ == FramesIn::cuda && !cuda_.has_pool(); }
+  [[nodiscard]] bool lacks_cuda_pool() const noexcept { return to_cuda_pool() && !cuda_.has_pool(); }
   /// True between caps that ask for Vulkan memory and VulkanFrames::make_pool().
   [[nodiscard]] bool lacks_vulkan_pool() const noexcept { return output_ == FramesIn::vulkan && !vulkan_.has_pool(); }
   /// As gpumap::gst::cuda_obstacle() of its device and backend. From any thread.
@@ -152,8 +152,8 @@ class KernelRunner {
     CudaFrame cuda;   ///< empty in memory of ours
     LentBlock block;  ///< that holds a copy of a frame in Vulkan's memory; else empty
     GstVideoMeta* meta = nullptr;
-    MappedTensors tensors;
-    bool is_cut = false;  ///< the kernel sees the part that a GstVideoCropMeta leaves
+    MappedTensors tensors;  ///< keeps those in ordinary memory mapped
+    bool is_cut = false;    ///< the kernel sees the part that a GstVideoCropMeta leaves
   };
   /// Where what comes of a frame is to go.
   struct Target {
@@ -165,12 +165,15 @@ class KernelRunner {
   [[nodiscard]] std::string with_center(const std::string& params) const;
   [[nodiscard]] bool says_center(const std::string& params) const;
   void check_center() const;
+  /// Pictures go into frames of a pool. Of tensors, memory of ours is lent.
+  [[nodiscard]] bool to_cuda_pool() const noexcept { return output_ == FramesIn::cuda && out_format_.is_video(); }
+  [[nodiscard]] bool lends_to_cuda() const noexcept { return output_ == FramesIn::cuda && !out_format_.is_video(); }
   /// The kernel writes no output: the input is handed on, where that is not to leave CUDA memory.
   [[nodiscard]] bool in_place() const noexcept { return launcher_->declaration().unchanged; }
   /// What `in` is to the launcher. Nothing when cancelled.
   [[nodiscard]] std::optional<Input> input_of(GstBuffer* in);
   void find_ours(Input& input, GstBuffer* in) const;
-  void map_cuda(Input& input, GstBuffer* in);
+  [[nodiscard]] bool map_cuda(Input& input, GstBuffer* in);     ///< false: cancelled
   [[nodiscard]] bool copy_vulkan(Input& input, GstBuffer* in);  ///< false: cancelled
   /// Nothing when cancelled.
   [[nodiscard]] std::optional<Target> target_of(const Input& input);
@@ -181,7 +184,7 @@ class KernelRunner {
   /// How the output lies, where that is as the input does; else null.
   [[nodiscard]] GstVideoMeta* kept_layout(const Input& input, const FrameOutput& made) const noexcept;
   void describe(GstBuffer* out, GstBuffer* in, const Input& input, const FrameOutput& made);
-  void tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence) const;
+  void tell_tensors(GstBuffer* out, GstBuffer* in, FrameOutput& made, std::uint64_t sequence);
   void keep_result(const GstBuffer* in, const Input& input, std::uint64_t bytes);
   void count(const FrameTrace* trace);
   void set_times_of_shortened(GstBuffer* out, std::size_t given) const;

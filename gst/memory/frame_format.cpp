@@ -153,27 +153,33 @@ void FrameFormat::read_bayer(const GstStructure* structure) {
   image_bytes_ = std::size_t{stride_} * height_;
 }
 
+std::size_t TensorShape::bytes() const noexcept {
+  std::size_t bytes = gpumap::bytes_of(type);
+  for (const std::uint64_t size : dims) bytes *= size;
+  return bytes;
+}
+
 namespace {
 
-/// Of a tensor whose caps say so by `dims` and `type`; 0: they do not.
-std::size_t bytes_of_dims(const GstStructure* structure) {
+/// Of a tensor whose caps tell by `dims` and `type`.
+std::optional<TensorShape> shape_of_dims(const GstStructure* structure) {
   const GValue* dims = gst_structure_get_value(structure, "dims");
-  if (dims == nullptr || !GST_VALUE_HOLDS_ARRAY(dims)) return 0;
-  const gchar* type = gst_structure_get_string(structure, "type");
-  constexpr std::size_t most = std::size_t{1} << 62U;
-  std::size_t bytes = 0;
+  if (dims == nullptr || !GST_VALUE_HOLDS_ARRAY(dims)) return {};
+  constexpr std::uint64_t most = std::uint64_t{1} << 62U;
+  TensorShape shape;
   try {
-    bytes = gpumap::bytes_of(parse_number_type(type != nullptr ? type : "float32"));
+    const gchar* type = gst_structure_get_string(structure, "type");
+    if (type != nullptr) shape.type = parse_number_type(type);
   } catch (const Error&) {
-    return 0;
+    return {};
   }
   for (guint i = 0; i < gst_value_array_get_size(dims); ++i) {
     const GValue* one = gst_value_array_get_value(dims, i);
     const gint size = G_VALUE_HOLDS_INT(one) ? g_value_get_int(one) : 0;
-    if (size <= 0 || bytes > most / static_cast<std::size_t>(size)) return 0;
-    bytes *= static_cast<std::size_t>(size);
+    if (size <= 0 || shape.bytes() > most / static_cast<std::uint64_t>(size)) return {};
+    shape.dims.push_back(static_cast<std::uint64_t>(size));
   }
-  return bytes;
+  return shape;
 }
 
 }  // namespace
@@ -188,13 +194,17 @@ void FrameFormat::read_tensor(const GstStructure* structure) {
   const bool picture = channels == 3 && gst_structure_has_field(structure, "width") != 0 &&
                        gst_structure_has_field(structure, "height") != 0;
   if (found == types.end() || !picture) {
-    image_bytes_ = bytes_of_dims(structure);
+    tensor_ = shape_of_dims(structure);
+    image_bytes_ = tensor_ ? tensor_->bytes() : 0;
     return;
   }
   const auto index = static_cast<gpumap_u32>(found - types.begin());
   planes_ = planar ? 3 : 1;
   set_picture((planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32) + index, structure,
               (planar ? 1U : 3U) * (sizeof(float) >> index));
+  constexpr std::array numbers{NumberType::f32, NumberType::f16, NumberType::u8};
+  tensor_ = {.type = numbers[index], .dims = {1, height_, width_, 3}};
+  if (planar) tensor_->dims = {1, 3, height_, width_};
 }
 
 void FrameFormat::set_picture(gpumap_u32 format, const GstStructure* size_of, std::size_t pixel_bytes) {

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "gpumap/color.hpp"
 #include "gpumap/kernel.h"
 #include "gpumap/kernel_launcher.hpp"
+#include "gpumap/number.hpp"
 
 namespace gpumap::gst {
 
@@ -24,6 +26,13 @@ inline constexpr const char* packed_iq_name = "application/x-iq";
 inline constexpr const char* spectrum_name = "application/x-spectrum";
 /// Steps of I and Q of `channels` channels, float32.
 inline constexpr const char* channels_name = "application/x-iq-channels";
+
+/// A tensor whose elements lie side by side, those of the last dimension next to each other.
+struct TensorShape {
+  NumberType type = NumberType::f32;
+  std::vector<std::uint64_t> dims;  ///< outermost first
+  [[nodiscard]] std::size_t bytes() const noexcept;
+};
 
 /// What caps say of a buffer's bytes, as a kernel sees them.
 class FrameFormat {
@@ -41,6 +50,8 @@ class FrameFormat {
   [[nodiscard]] std::size_t bytes_per_sample() const noexcept { return bytes_per_sample_; }
   /// Bytes of an image in the default layout, or of a tensor by its `dims`; 0 for what has no fixed size.
   [[nodiscard]] std::size_t image_bytes() const noexcept { return image_bytes_; }
+  /// Of a tensor whose caps tell: a picture is a batch of one, as networks take it. Else empty.
+  [[nodiscard]] const std::optional<TensorShape>& tensor() const noexcept { return tensor_; }
   /// For video input: how its components become red, green and blue.
   [[nodiscard]] gpumap_color color() const noexcept;
   /// For video output: how red, green and blue become its components.
@@ -81,6 +92,7 @@ class FrameFormat {
   unsigned bits_ = 8;                   ///< of a component of video
   std::size_t bytes_per_sample_ = 1;
   std::size_t image_bytes_ = 0;
+  std::optional<TensorShape> tensor_;
 };
 
 /// Throws Error(invalid) for a picture without pixels, or of a size beyond what GStreamer and gpumap_view can tell.

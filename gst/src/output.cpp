@@ -328,6 +328,7 @@ GstBuffer* SrcOutput::wrap(Channel::Next&& frame, Memory memory) {
 }
 
 GstBuffer* SrcOutput::fit(GstBuffer* buffer) {
+  if (cuda_ && !video_) return cuda_slots_.convert_bytes(buffer);
   if (cuda_) return cuda_slots_.convert(buffer, info_, pad_);
   return default_layout_only() ? in_default_layout(buffer, info_) : buffer;
 }

@@ -10,7 +10,8 @@
  * the thread that brought it. Take gpumapsink and gpumapsrc instead where two threads, pipelines or processes lie
  * between the frame's producer and the GPU's work.
  *
- * Any caps go in. The same caps come out with memory:GPUMap where downstream names that feature, else plain.
+ * Any caps go in. The same caps come out with memory:GPUMap where downstream names that feature, raw video and tensors
+ * with memory:CUDAMemory where it names that, else plain.
  *
  * ## Example launch lines
  *

@@ -34,6 +34,13 @@ std::string caps_of(const Pipeline& pipeline, const char* pad_name) {
   return copy;
 }
 
+/// Whether this GStreamer's libgstcuda can be lent memory, as tensors are.
+bool lends_tensors() {
+  guint major = 0, minor = 0, micro = 0, nano = 0;
+  gst_version(&major, &minor, &micro, &nano);
+  return major > 1 || minor >= 24;
+}
+
 class NoCuda : public testing::Test {
  protected:
   void SetUp() override {
@@ -52,13 +59,31 @@ TEST_F(NoCuda, WhoAsksForItIsToldWhatIsMissing) {
 }
 
 TEST_F(NoCuda, WhoSendsItIsToldWhatIsMissing) {
-  Pipeline pipeline(
-      "appsrc name=in format=time caps=video/x-raw(memory:CUDAMemory),format=NV12,width=64,height=48,framerate=30/1 ! "
-      "gpumapkernel name=kernel ! fakesink sync=false");
-  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
-  push(pipeline.appsrc(), new_buffer(random_data(4608, 1)));
-  EXPECT_THAT(pipeline.wait(), helpful);
-  EXPECT_EQ(pipeline.culprit(), "kernel");
+  for (const char* caps : {"video/x-raw(memory:CUDAMemory),format=NV12,width=64,height=48,framerate=30/1",
+                           "application/x-tensor(memory:CUDAMemory),type=uint8,dims=(int)<64,72>"}) {
+    SCOPED_TRACE(caps);
+    Pipeline pipeline("appsrc name=in format=time caps=\"" + std::string(caps) +
+                      "\" ! gpumapkernel name=kernel ! fakesink sync=false");
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    push(pipeline.appsrc(), new_buffer(random_data(4608, 1)));
+    EXPECT_THAT(pipeline.wait(), helpful);
+    EXPECT_EQ(pipeline.culprit(), "kernel");
+  }
+}
+
+TEST_F(NoCuda, WhoAsksForTensorsInItIsToldWhatIsMissing) {
+  for (const char* before : {"gpumapkernel name=kernel kernel=convert",
+                             "gpumapkernel kernel=convert ! application/x-tensor(memory:GPUMap) ! "
+                             "gpumapkernel name=kernel",
+                             "gpumapkernel kernel=convert ! application/x-tensor ! gpumapupload name=kernel"}) {
+    if (!lends_tensors() && std::string(before).find("gpumapupload name") != std::string::npos) continue;  // no link
+    SCOPED_TRACE(before);
+    Pipeline pipeline(std::string("videotestsrc num-buffers=3 ! video/x-raw,format=NV12,width=64,height=48 ! "
+                                  "gpumapupload ! ") +
+                      before + " ! application/x-tensor(memory:CUDAMemory) ! fakesink sync=false");
+    EXPECT_THAT(pipeline.run(), helpful);
+    EXPECT_EQ(pipeline.culprit(), "kernel");
+  }
 }
 
 TEST_F(NoCuda, IsNotOffered) {
@@ -126,13 +151,21 @@ TEST(CudaCaps, OfferWhatTheAllocatorLaysOut) {
   for (const char* other :
        {"video/x-raw(memory:GPUMap),format=GRAY8", "video/x-raw(memory:GPUMap),format=v210",
         "video/x-raw(memory:GPUMap,format:Interlaced),format=NV12", "audio/x-raw(memory:GPUMap),format=F32LE",
-        "application/x-tensor(memory:GPUMap),type=float32", "video/x-bayer(memory:GPUMap),format=rggb"}) {
+        "application/x-other(memory:GPUMap),type=float32", "video/x-bayer(memory:GPUMap),format=rggb"}) {
     EXPECT_THAT(offered(other), Not(HasSubstr("CUDA"))) << other;
   }
   EXPECT_THAT(offered("video/x-raw(memory:GPUMap),format=I420,height=7"), Not(HasSubstr("CUDA")));
   EXPECT_THAT(offered("video/x-raw(memory:GPUMap),format=I420,height=8"), HasSubstr("CUDA"));
   EXPECT_THAT(offered("video/x-raw(memory:GPUMap),format={GRAY8,RGBA,RGB}"),
               HasSubstr("(memory:CUDAMemory), format=(string){ RGBA, RGB }"));
+  EXPECT_EQ(offered("application/x-tensor(memory:GPUMap),type=float32;application/x-tensor,type=float32"),
+            "application/x-tensor(memory:GPUMap), type=(string)float32; " +
+                std::string(lends_tensors() ? "application/x-tensor(memory:CUDAMemory), type=(string)float32; " : "") +
+                "application/x-tensor, type=(string)float32");
+  // What GStreamer 1.28 says of tensors beside a frame.
+  EXPECT_THAT(
+      offered("video/x-raw(memory:GPUMap),format=RGBA,tensors=(structure)\"tensorgroups\\,\\ a\\=\\(int\\)1\\;\""),
+      HasSubstr("(memory:CUDAMemory), format=(string)RGBA, tensors=(structure)"));
   EXPECT_EQ(offered("ANY"), "ANY");
 }
 

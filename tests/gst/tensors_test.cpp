@@ -257,6 +257,37 @@ TEST_F(Tensors, ConvertMakesOne) {
   }
 }
 
+// So does one that a kernel of the user's makes, of any dimensions.
+TEST_F(Tensors, AKernelMakesOneOfDimensions) {
+  const KernelFile file(
+      "// gpumap: output application/x-tensor,type=int16,dims=(int)<2,{height},{width}>\n"
+      "void main() {\n"
+      "  for (uint64_t i = gpumap_thread(); i < frame.out_view.bytes / 2ul; i += gpumap_thread_count())\n"
+      "    store_u16(frame.out_view.plane[0] + 2ul * i, uint(i) * 7u + load_u8(frame.in_view.plane[0] + i % 40ul));\n"
+      "}\n");
+  for (const auto& [filter, id] :
+       {std::pair{"identity", "gpumap-tensor"}, {"application/x-tensor(memory:GPUMap),tensor-id=scores", "scores"}}) {
+    SCOPED_TRACE(filter);
+    Frames frames("location=" + file.path() + " ! " + filter, gray);
+    frames.pipeline().set_state(GST_STATE_PLAYING);
+    const Data frame = random_data(std::size_t{40} * height, 5);
+    push(frames.pipeline().appsrc(), new_buffer(frame, 0));
+    const Sample sample = pull(frames.pipeline().appsink());
+    ASSERT_TRUE(sample) << frames.pipeline().wait(1ms);
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    const GstTensor* tensor = find_tensor(buffer, id);
+    ASSERT_NE(tensor, nullptr) << tensor_ids(buffer);
+    EXPECT_THAT(dims_of(*tensor), ElementsAre(2, height, width));
+    EXPECT_EQ(type_of(*tensor), NumberType::i16);
+    EXPECT_EQ(gst_buffer_peek_memory(tensor->data, 0), gst_buffer_peek_memory(buffer, 0));
+    const auto values = values_of<std::uint16_t>(*tensor);
+    ASSERT_EQ(values.size(), std::size_t{2} * height * width);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<std::uint16_t>(7 * i + std::to_integer<unsigned>(frame[i % 40]))) << i;
+    }
+  }
+}
+
 // NNStreamer's caps, by lines that kernels had before: sizes innermost first. Without its elements, by the text alone.
 TEST(OtherTensors, GoInAndOutByCaps) {
   const std::string copy =
