@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // gpumap.Device, and what is allocated on one: gpumap.Buffer, gpumap.Pool.
+#include <cstdio>
 #include <cstring>
 #include <new>
 

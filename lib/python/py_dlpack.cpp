@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // array.__dlpack__(): the structures of DLPack 1.0 (github.com/dmlc/dlpack), and what its `stream` argument asks for.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 
 #include "radio_cases.hpp"
