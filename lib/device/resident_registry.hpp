@@ -9,7 +9,7 @@
 
 namespace gpumap {
 
-/// The kernels of one CUDA context that stay on its GPU (queue/resident_queue.hpp). Two things make them leave (and
+/// The kernels of one CUDA context that stay on its GPU (queue/queues.hpp). Two things make them leave (and
 /// NewMemory): a call of the driver that waits until the GPU runs nothing, and another one that comes when there might
 /// be no multiprocessor left for it: a kernel that waits for one that cannot start would wait for ever. As long as all
 /// blocks together are fewer than there are multiprocessors, there is one without any for each that comes, and for what

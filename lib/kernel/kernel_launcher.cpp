@@ -16,7 +16,7 @@
 #include "kernel/grid.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/output_size.hpp"
-#include "queue/resident_queue.hpp"
+#include "queue/queues.hpp"
 
 namespace gpumap {
 namespace {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: MIT
-#include "gpumap/error.hpp"
 #include "queue/queues.hpp"
 
 #include <fmt/format.h>
@@ -7,16 +6,91 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda_span.hpp"
 #include "device/cuda_timeline.hpp"
+#include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
-#include "queue/cuda_graph.hpp"
 #include "queue/executable.hpp"
 
 namespace gpumap {
 namespace {
+
+/// Launches kernels as a graph of one node, whose parameters are set each time: with these two calls the CPU is done
+/// sooner than with cuLaunchKernel, and so is the GPU (tests/bench/README.md). Keeps what it launched last loaded.
+/// Thread safety: one thread at a time, inside a Scope.
+class CudaGraph {
+ public:
+  /// Not `enabled`, or with a driver that has no graphs, it launches nothing.
+  CudaGraph(const CudaContext& context, bool enabled)
+      : context_(context), enabled_(enabled && context.driver().has_graphs) {}
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  /// False: not launched; cuLaunchKernel will do, or say what is wrong.
+  [[nodiscard]] bool launch(const CudaKernel& kernel, const Grid& grid, void** arguments, CUstream stream) noexcept;
+  /// Nothing of it runs any more. To be called unless the context is lost.
+  void destroy() noexcept;
+
+ private:
+  [[nodiscard]] bool make(const CUDA_KERNEL_NODE_PARAMS& launch) noexcept;
+
+  const CudaContext& context_;
+  const bool enabled_;
+  CUgraph graph_ = nullptr;
+  CUgraphNode node_ = nullptr;
+  CUgraphExec made_ = nullptr;
+  // Of the functions that the driver still knows: the graph's own, and that of the last launch.
+  std::shared_ptr<const void> first_, last_;
+};
+
+bool CudaGraph::launch(const CudaKernel& kernel, const Grid& grid, void** arguments, CUstream stream) noexcept {
+  if (!enabled_) return false;
+  const auto& [blocks, threads] = grid;
+  const CUDA_KERNEL_NODE_PARAMS launch{.func = kernel.function(),
+                                       .gridDimX = blocks[0],
+                                       .gridDimY = blocks[1],
+                                       .gridDimZ = blocks[2],
+                                       .blockDimX = threads[0],
+                                       .blockDimY = threads[1],
+                                       .blockDimZ = threads[2],
+                                       .sharedMemBytes = kernel.shared_bytes(),
+                                       .kernelParams = arguments,
+                                       .extra = nullptr,
+                                       .kern = nullptr,
+                                       .ctx = nullptr};
+  const auto& driver = context_.driver();
+  if (made_ == nullptr) {
+    if (!make(launch)) return false;
+    first_ = kernel.owner();
+  } else if (driver.cuGraphExecKernelNodeSetParams(made_, node_, &launch) != CUDA_SUCCESS) {
+    return false;  // a kernel with dynamic parallelism after one without, or a grid that the GPU does not take
+  }
+  last_ = kernel.owner();
+  if (driver.cuGraphLaunch(made_, stream) == CUDA_SUCCESS) return true;
+  destroy();
+  return false;
+}
+
+bool CudaGraph::make(const CUDA_KERNEL_NODE_PARAMS& launch) noexcept {
+  const auto& driver = context_.driver();
+  if (driver.cuGraphCreate(&graph_, 0) == CUDA_SUCCESS &&
+      driver.cuGraphAddKernelNode(&node_, graph_, nullptr, 0, &launch) == CUDA_SUCCESS &&
+      driver.cuGraphInstantiate(&made_, graph_, 0) == CUDA_SUCCESS) {
+    return true;
+  }
+  made_ = nullptr;
+  destroy();
+  return false;
+}
+
+void CudaGraph::destroy() noexcept {
+  const auto& driver = context_.driver();
+  if (made_ != nullptr) driver.cuGraphExecDestroy(std::exchange(made_, nullptr));
+  if (graph_ != nullptr) driver.cuGraphDestroy(std::exchange(graph_, nullptr));
+}
 
 /// A non-blocking CUDA stream. Work starts as it is called; submit() only adds the signal.
 class CudaQueue final : public Queue {

@@ -3,8 +3,11 @@
 
 #include <vulkan/vulkan_core.h>
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "device/cuda_api.hpp"
 #include "device/gpu_device.hpp"
@@ -30,5 +33,28 @@ void record_commands(Queue& queue, std::shared_ptr<const void> owner,
 /// As wait_for_cuda_stream() and let_cuda_stream_wait().
 void order_after(Queue& queue, CUstream stream);
 void order_before(Queue& queue, CUstream stream);
+
+struct ResidentOptions {
+  /// Blocks at most that stay on the GPU, and no more than it takes at a time: the first ones take a multiprocessor
+  /// each. 0: one for almost every second of those, or for each of a share.
+  std::uint32_t blocks = 0;
+  /// After this time without a frame, the kernel leaves; the next frame launches it again.
+  std::chrono::nanoseconds idle = std::chrono::milliseconds(100);
+  /// So long the kernel is there at most in one go, then it leaves and comes back with the next frame: a call of
+  /// another library that waits until the GPU runs nothing has its turn. On a GPU that limits the time of kernels 200
+  /// ms at most.
+  std::chrono::nanoseconds stay = std::chrono::milliseconds(200);
+  CudaQueueOptions cuda;
+};
+
+/// A queue whose kernels, ResidentKernels all, stay on the GPU between frames: what is asked for reaches them by a
+/// doorbell (queue/turn.h), without a driver call. It takes copies and fills between launches. No spans.
+/// Precondition: device->cuda()->stream_memory(). Throws as create_cuda_queue(). launch(), copy() and clear() wait
+/// where more is under way than it has room for, without a lock, and may throw QueueCancelled.
+[[nodiscard]] std::unique_ptr<Queue> create_resident_queue(std::shared_ptr<GpuDevice> device,
+                                                           const ResidentOptions& options);
+
+/// Where the doorbell of such a queue is, and why; whether the GPU limits the time of kernels: for people.
+[[nodiscard]] std::string doorbell_of(const Queue& resident);
 
 }  // namespace gpumap

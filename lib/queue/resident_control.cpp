@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "device/cuda_driver.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap {
 namespace {
@@ -108,6 +110,40 @@ bool Stay::is_over(Clock::time_point now, std::uint64_t posted) {
 
 Clock::time_point Stay::next_look(Clock::time_point now) const noexcept {
   return is_there() ? std::min(idle_look_, came_ + longest_) : now + nobody_there;
+}
+
+Watcher::Watcher(std::function<Clock::time_point()> look)
+    : look_(std::move(look)),
+      thread_(start_thread("gpumap-watcher", "what watches resident kernels", [this] { watch(); })) {}
+
+void Watcher::wake() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Watcher::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  changed_.notify_all();
+  // Ends: the thread looks at ends_ after each look.
+  thread_.join();
+}
+
+void Watcher::watch() noexcept try {
+  for (Clock::time_point next = Clock::now() + nobody_there;; next = look_()) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, next, [this] { return ends_ || woken_; });
+    if (ends_) return;
+    woken_ = false;
+  }
+} catch (const std::exception&) {
+  // The device is lost: there is nothing more to look at.
 }
 
 }  // namespace gpumap

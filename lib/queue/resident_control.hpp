@@ -4,19 +4,48 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "device/cuda_timeline.hpp"
 #include "device/resident_registry.hpp"
+#include "gpumap/fence.hpp"
 #include "gpumap/queue.hpp"
 #include "queue/executable.hpp"
-#include "queue/resident_queue.hpp"
+#include "queue/queues.hpp"
 #include "queue/turn.h"
-#include "queue/watcher.hpp"
 
 namespace gpumap {
+
+/// A thread that looks at something again and again: when it is woken, and at the time that its last look named.
+/// Thread safety: every member, but stop() in one thread.
+class Watcher {
+ public:
+  /// `look` is called by the thread, which ends when it throws. The first time is after wake().
+  explicit Watcher(std::function<Clock::time_point()> look);
+  ~Watcher() { stop(); }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+  /// Look soon. Once for several of these that come before it.
+  void wake() noexcept;
+  /// Returns when the last look has ended.
+  void stop() noexcept;
+
+ private:
+  void watch() noexcept;
+
+  const std::function<Clock::time_point()> look_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool woken_ = false, ends_ = false;
+  std::thread thread_;
+};
 
 /// The kernel of a queue that is on the GPU, or none: in how many blocks it comes, and when it is to leave.
 /// Thread safety: one thread at a time.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "queue/resident_queue.hpp"
+#include "queue/queues.hpp"
 
 #include <fmt/format.h>
 
@@ -17,11 +17,9 @@
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "queue/executable.hpp"
-#include "queue/queues.hpp"
 #include "queue/resident_control.hpp"
 #include "queue/turn.h"
 #include "queue/turn_ring.hpp"
-#include "queue/watcher.hpp"
 
 namespace gpumap {
 namespace {

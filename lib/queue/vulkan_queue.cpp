@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 #include <array>
+#include <cstdint>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>
@@ -12,15 +14,59 @@
 #include "device/vulkan_timeline.hpp"
 #include "gpumap/error.hpp"
 #include "memory/gpu_mapping.hpp"
+#include "memory/vulkan_allocation.hpp"
 #include "queue/executable.hpp"
 #include "queue/queues.hpp"
-#include "queue/vulkan_arguments.hpp"
 
 namespace gpumap {
 namespace {
 
 using Access = vk::AccessFlagBits;
 using Stage = vk::PipelineStageFlagBits;
+
+constexpr std::uint32_t blocks_per_chunk = 64;
+// Whole cache lines, and whole non-coherent atoms (at most 256 bytes by the Vulkan specification).
+constexpr std::uint64_t block_bytes = (sizeof(gpumap_frame) + 255) / 256 * 256;
+
+/// Blocks of host memory with a device address, one for each launch in flight. Grows as needed, never shrinks.
+/// Thread safety: one thread at a time.
+class VulkanArguments {
+ public:
+  explicit VulkanArguments(VulkanContext& context) : context_(context) {}
+
+  using Block = std::uint32_t;
+  /// Copy `frame` to a block that nobody uses.
+  [[nodiscard]] Block store(const gpumap_frame& frame);
+  [[nodiscard]] std::uint64_t address(Block block) const;
+  void recycle(const std::vector<Block>& blocks) { idle_.insert(idle_.end(), blocks.begin(), blocks.end()); }
+
+ private:
+  VulkanContext& context_;
+  std::vector<VulkanAllocation> chunks_;
+  std::vector<Block> idle_;
+};
+
+constexpr std::uint64_t offset_of(VulkanArguments::Block block) {
+  return block % blocks_per_chunk * block_bytes;
+}
+
+VulkanArguments::Block VulkanArguments::store(const gpumap_frame& frame) {
+  if (idle_.empty()) {
+    const auto first = static_cast<Block>(chunks_.size() * blocks_per_chunk);
+    chunks_.emplace_back(context_, Placement::host, blocks_per_chunk * block_bytes, false);
+    for (Block i = blocks_per_chunk; i > 0; --i) idle_.push_back(first + i - 1);
+  }
+  const Block block = idle_.back();
+  const auto& chunk = chunks_.at(block / blocks_per_chunk);
+  std::memcpy(chunk.host + offset_of(block), &frame, sizeof frame);
+  if (!chunk.coherent) chunk.flush(context_, offset_of(block), sizeof frame);
+  idle_.pop_back();
+  return block;
+}
+
+std::uint64_t VulkanArguments::address(Block block) const {
+  return chunks_.at(block / blocks_per_chunk).address + offset_of(block);
+}
 
 /// What one submission holds until the GPU is done with it.
 struct Batch {

@@ -18,7 +18,6 @@
 #include "gpumap/error.hpp"
 #include "open_device.hpp"
 #include "queue/queues.hpp"
-#include "queue/resident_queue.hpp"
 
 namespace gpumap {
 namespace {

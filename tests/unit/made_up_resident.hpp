@@ -24,7 +24,6 @@
 #include "open_device.hpp"
 #include "queue/executable.hpp"
 #include "queue/queues.hpp"
-#include "queue/resident_queue.hpp"
 #include "queue/turn.h"
 
 namespace gpumap::test {
