@@ -116,21 +116,14 @@ void FrameTensors::check(std::span<const TensorInput> in) const {
   }
 }
 
-bool FrameTensors::take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes,
-                        const std::atomic<bool>& cancelled, LentBlock& block) const {
-  if (bytes == 0) return true;
-  if (!pool || pool->bytes() < bytes) pool = std::make_shared<BlockPool>(device_, backend_, placement, bytes);
-  auto taken = pool->take(cancelled);
-  if (!taken) return false;
-  block = LentBlock(pool, std::move(*taken));
-  return true;
-}
-
 bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>& cancelled, Room& room) {
   check(in);
   std::size_t copied = 0;
   for (const TensorInput& tensor : in) copied += aligned(tensor.is_on_gpu() ? 0 : tensor.host.size());
-  if (!take(copy_pool_, Placement::host, copied, cancelled, room.copied)) return false;
+  if (copied != 0) {
+    room.copied = BlockPool::lend(copy_pool_, device_, backend_, Placement::host, copied, cancelled);
+    if (!room.copied) return false;
+  }
   std::size_t at = 0;
   for (const TensorInput& tensor : in) {
     if (tensor.is_on_gpu() || tensor.host.empty()) continue;  // of no elements there may be no memory
@@ -138,7 +131,9 @@ bool FrameTensors::take(std::span<const TensorInput> in, const std::atomic<bool>
     at += aligned(tensor.host.size());
   }
   if (room.copied) room.copied.mapping().flush(0, copied);
-  return take(output_pool_, Placement::device, output_bytes_, cancelled, room.outputs);
+  if (output_bytes_ == 0) return true;
+  room.outputs = BlockPool::lend(output_pool_, device_, backend_, Placement::device, output_bytes_, cancelled);
+  return static_cast<bool>(room.outputs);
 }
 
 std::vector<BoundsCheck::Range> FrameTensors::ranges(const Room& room) const {

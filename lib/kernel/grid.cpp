@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/grid.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <climits>
+#include <string_view>
 
 #include "gpumap/sample_format.hpp"
 
@@ -40,6 +43,19 @@ Grid grid_1d(const GridShape& shape, std::uint64_t items, std::uint64_t max_tota
   return {.blocks = {static_cast<std::uint32_t>(across), static_cast<std::uint32_t>(down), 1}, .threads = threads};
 }
 
+/// A word of `code`, before the parenthesis that a loop has behind it. By hand, for code of any length.
+bool has_loop(std::string_view code) {
+  constexpr std::string_view name = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_";
+  for (const std::string_view word : {"for", "while"}) {
+    for (std::size_t at = code.find(word); at != code.npos; at = code.find(word, at + 1)) {
+      if (at != 0 && name.find(code[at - 1]) != name.npos) continue;
+      const std::size_t next = code.find_first_not_of(" \t\r\n", at + word.size());
+      if (next != code.npos && code[next] == '(') return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::uint64_t items_of(const gpumap_frame& frame) {
@@ -64,6 +80,14 @@ Grid make_grid(const GridShape& shape, const gpumap_frame& frame) {
     return grid_2d(shape, shape.work == Work::quad ? divide_up(view.width, 4) : view.width, view.height);
   }
   return grid_1d(shape, items_of(frame), ~std::uint64_t{0});
+}
+
+std::string loop_risk_of(const KernelSource& source, const DeviceInfo& device) {
+  if (!device.software || source.language != Language::glsl || !has_loop(source.code)) return {};
+  return fmt::format(
+      "kernel {} has a loop, and {} may end the loops of a thread after {} turns, those of all its loops "
+      "together, without a word: give large work many threads, or several functions",
+      source.name, device.name, max_loop_turns);
 }
 
 }  // namespace gpumap

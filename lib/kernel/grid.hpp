@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 
+#include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
 
 namespace gpumap {
@@ -24,5 +26,8 @@ struct GridShape {
 [[nodiscard]] std::uint64_t items_of(const gpumap_frame& frame);
 /// See Kernel::grid_for.
 [[nodiscard]] Grid make_grid(const GridShape& shape, const gpumap_frame& frame);
+/// That `device` may end the loops of a kernel of the user's, which has some; empty: it has none, or they run to their
+/// end.
+[[nodiscard]] std::string loop_risk_of(const KernelSource& source, const DeviceInfo& device);
 
 }  // namespace gpumap

@@ -20,14 +20,6 @@
 namespace gpumap {
 namespace {
 
-/// The view of what lies as `like` does, at another address.
-gpumap_view moved(gpumap_view like, std::uint64_t address) {
-  for (std::size_t i = GPUMAP_MAX_PLANES; i-- > 0;) {
-    if (like.plane[i] != 0) like.plane[i] += address - like.plane[0];
-  }
-  return like;
-}
-
 class KernelProgram final : public Program {
  public:
   /// `frame_bytes`: how much of a frame the kernels take; `guarded`: whether behind the state there is room for a
@@ -96,7 +88,9 @@ class KernelProgram final : public Program {
     for (std::size_t i = 0; i < kernels_.size(); ++i) {
       // Where none writes an output, all look at the same frame.
       const bool hands_over = i + 1 != kernels_.size() && !declaration_.unchanged;
-      given.out = hands_over ? moved(frame.out, between_[i % 2].ready(queue, frame.out.bytes)) : frame.out;
+      given.out = hands_over ? moved(frame.out, frame.out.plane[0], between_[i % 2].ready(queue, frame.out.bytes),
+                                     frame.out.bytes)
+                             : frame.out;
       queue.launch(*kernels_[i], kernels_[i]->grid_for(given), given);
       if (hands_over) given.in = given.out;
     }
@@ -141,6 +135,21 @@ std::unique_ptr<Program> load_launched(const std::shared_ptr<Device>& device, co
 }
 
 }  // namespace
+
+std::shared_ptr<Kernel> Kernel::load(const std::shared_ptr<Device>& device, const KernelSource& source) {
+  auto gpu = std::dynamic_pointer_cast<GpuDevice>(device);
+  if (!gpu) throw Error(ErrorCode::invalid, fmt::format("kernel {}: no device: open one first", source.name));
+  gpu->check_alive();
+  const Backend backend = backend_of(source.language);
+  if (!gpu->has(backend)) {
+    throw Error(ErrorCode::not_supported,
+                fmt::format("kernel {}: {} has no {}: {}", source.name, gpu->info().name,
+                            backend == Backend::cuda ? "CUDA" : "Vulkan",
+                            backend == Backend::cuda ? "use a .comp or .spv kernel" : "use a .cu kernel"));
+  }
+  return backend == Backend::cuda ? load_cuda_kernel(std::move(gpu), source)
+                                  : load_vulkan_kernel(std::move(gpu), source);
+}
 
 std::unique_ptr<Program> Program::load(const std::shared_ptr<Device>& device, const Builtin& builtin, Backend backend) {
   if (builtin.make_program == nullptr) return load(device, source_of(builtin, backend), declaration_of(builtin));

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "gpumap/error.hpp"
+#include "gpumap/result_blocks.hpp"
 
 namespace gpumap {
 namespace {
@@ -20,6 +21,7 @@ constexpr std::uint64_t max_output_bytes = std::uint64_t{1} << 62U;
 OutputSize::OutputSize(const Declaration& declaration, bool keeps_layout, std::string name)
     : name_(std::move(name)),
       declared_(declaration.output_bytes),
+      may_(declaration.output_may),
       unchanged_(declaration.unchanged),
       keeps_layout_(keeps_layout) {}
 
@@ -71,6 +73,51 @@ std::size_t OutputSize::of(const FrameInput& in, const FrameLayout& in_layout, c
   if (out_layout.view.format == GPUMAP_FORMAT_BYTES) return in.bytes;
   const std::size_t samples = in.bytes / std::max<std::size_t>(in_layout.bytes_per_sample, 1);
   return samples * std::max<std::size_t>(out_layout.bytes_per_sample, 1);
+}
+
+std::optional<std::size_t> OutputSize::given(std::uint64_t said, std::size_t bytes, std::size_t sample) const {
+  const auto given = bytes_given(may_, name_, said, bytes);
+  if (given && *given != bytes && sample > 1 && *given % sample != 0) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("kernel {}: wrote {} to frame.given, no multiple of the {} bytes of a sample: have it write "
+                    "whole samples",
+                    name_, *given, sample));
+  }
+  return given;
+}
+
+void check_output_may(const KernelPlan& plan, bool late_results, const std::optional<FrameLayout>& out) {
+  const OutputMay& may = plan.declaration.output_may;
+  if (!may) return;
+  if (!ResultBlocks::may_name(plan.source, "given")) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: it declares output-may and never writes to frame.given, so "
+                                                "that nothing would ever come out: write there, or leave output-may "
+                                                "out",
+                                                plan.source.name));
+  }
+  if (late_results) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: declares output-may, for which each frame is waited for, and "
+                            "late-results is true: leave one of them out",
+                            plan.source.name));
+  }
+  check_shortening(plan.declaration, plan.source.name, out);
+}
+
+void check_shortening(const Declaration& declaration, const std::string& name, const std::optional<FrameLayout>& out) {
+  if (!declaration.output_may.shorten) return;
+  if (declaration.unchanged) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {}: an output that is unchanged cannot be shortened: leave "
+                                                "shorten or unchanged out",
+                                                name));
+  }
+  if (const std::size_t fixed = out ? out->view.bytes : 0; fixed != 0) {
+    throw Error(ErrorCode::invalid,
+                fmt::format("kernel {}: its output cannot be shortened, for every frame of these caps has {} bytes: "
+                            "leave shorten out, or declare an output whose size may vary",
+                            name, fixed));
+  }
 }
 
 }  // namespace gpumap

@@ -86,4 +86,13 @@ void BlockPool::give_back(MemoryBlock&& block) {
   free_.push_back(std::move(block));
 }
 
+LentBlock BlockPool::lend(std::shared_ptr<BlockPool>& pool, const std::shared_ptr<Device>& device, Backend backend,
+                          Placement placement, std::size_t bytes, const std::atomic<bool>& cancelled) {
+  if (!pool || pool->bytes() < bytes) {
+    pool = std::make_shared<BlockPool>(device, backend, placement, std::max<std::size_t>(bytes, 1));
+  }
+  auto taken = pool->take(cancelled);
+  return taken ? LentBlock(pool, std::move(*taken)) : LentBlock();
+}
+
 }  // namespace gpumap

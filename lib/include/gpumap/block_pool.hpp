@@ -23,6 +23,8 @@ struct MemoryBlock {
   std::vector<Fence> readers;  ///< GPU work that reads it, or still writes it
 };
 
+class LentBlock;
+
 /// Blocks of memory for a kernel's results, used again once every reader is done. Blocks that are out when the pool
 /// goes keep what they need. Thread safety: every member from any thread.
 class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
@@ -39,6 +41,11 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
   /// block of device memory a frame. Empty when cancelled. Throws Error(no_memory | device_lost).
   [[nodiscard]] std::optional<MemoryBlock> take(const std::atomic<bool>& cancelled);
   void give_back(MemoryBlock&& block);
+  /// A block of at least `bytes` bytes of `pool`, which is made where it is null or its blocks are too small. Empty and
+  /// throws as take().
+  [[nodiscard]] static LentBlock lend(std::shared_ptr<BlockPool>& pool, const std::shared_ptr<Device>& device,
+                                      Backend backend, Placement placement, std::size_t bytes,
+                                      const std::atomic<bool>& cancelled);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
 

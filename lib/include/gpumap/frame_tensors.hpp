@@ -73,8 +73,6 @@ class GPUMAP_API FrameTensors {
 
  private:
   void check(std::span<const TensorInput> in) const;
-  [[nodiscard]] bool take(std::shared_ptr<BlockPool>& pool, Placement placement, std::size_t bytes,
-                          const std::atomic<bool>& cancelled, LentBlock& block) const;
 
   std::shared_ptr<Device> device_;
   Backend backend_;

@@ -216,8 +216,6 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool launch_instead();                    ///< false: cancelled
   void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
-  void check_output_may(const KernelPlan& plan) const;
-  void check_shortening(const Declaration& declaration) const;
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
 
@@ -244,7 +242,6 @@ class GPUMAP_API KernelLauncher {
   void run_program(bool by_field);
   void remember(const Job& job);
   void submit(const Job& job);
-  [[nodiscard]] std::optional<std::size_t> given_of(std::size_t bytes) const;
   [[nodiscard]] FrameOutput finish(Job& job);
 
   KernelSettings settings_;
