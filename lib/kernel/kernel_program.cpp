@@ -12,7 +12,7 @@
 
 #include "gpumap/kernel_plan.hpp"
 #include "gpumap/program.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/compilers.hpp"
 #include "kernel/grid.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/loaded.hpp"

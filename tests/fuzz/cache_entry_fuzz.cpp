@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernel/cache/cache_entry.hpp"
+#include "kernel/cache/code_cache.hpp"
 
 // A fuzzer does not guess a checksum: the right one is put at the end of every second input.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

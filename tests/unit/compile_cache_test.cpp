@@ -6,8 +6,7 @@
 #include <fstream>
 
 #include "gpumap/error.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
-#include "kernel/compile/glsl_compiler.hpp"
+#include "kernel/compile/compilers.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap {

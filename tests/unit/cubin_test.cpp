@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // That a cubin or a fatbin which was cut short, anywhere, is refused before a driver reads beyond its end.
-#include "kernel/compile/cubin.hpp"
+#include "kernel/compile/cuda_binary.hpp"
 
 #include <gmock/gmock.h>
 

@@ -13,8 +13,8 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
-#include "kernel/compile/ptx.hpp"
+#include "kernel/compile/compilers.hpp"
+#include "kernel/compile/cuda_binary.hpp"
 #include "sanitizers.hpp"
 #include "temporary_folder.hpp"
 

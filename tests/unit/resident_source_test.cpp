@@ -10,8 +10,8 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
-#include "kernel/compile/ptx.hpp"
+#include "kernel/compile/compilers.hpp"
+#include "kernel/compile/cuda_binary.hpp"
 #include "kernel/resident/resident_source.hpp"
 #include "temporary_folder.hpp"
 

@@ -18,7 +18,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/frame_history.hpp"
 #include "gpumap/tables.hpp"
-#include "kernel/radio/radio_memory.hpp"
+#include "kernel/radio/radio_kernel.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/compilers.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,17 +10,76 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
 
+#include "device/nvrtc_library.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/result_blocks.hpp"
-#include "kernel/compile/compiler_log.hpp"
-#include "kernel/compile/nvrtc.hpp"
-#include "kernel/compile/ptx.hpp"
+#include "kernel/cache/cache_key.hpp"
+#include "kernel/compile/cuda_binary.hpp"
+#include "kernel/compile/nvrtc_api.hpp"
 #include "kernel/embedded_sources.hpp"
 
 namespace gpumap {
-
 namespace {
+
+/// CUDA's run-time compiler, opened at run time. Thread safety: immutable; NVRTC itself takes calls from any thread.
+struct Nvrtc {
+#define GPUMAP_NVRTC_MEMBER(type, name, ...) type (*name)(__VA_ARGS__) = nullptr;
+  GPUMAP_NVRTC_FUNCTIONS(GPUMAP_NVRTC_MEMBER)
+#undef GPUMAP_NVRTC_MEMBER
+  NvrtcLibrary found;
+  std::vector<int> architectures;  ///< 75, 80, ...: what it compiles for, rising
+  std::string version;             ///< "13.0"
+  std::string identity;            ///< of its file, as identity_of_code() gives it: versions lack the patch level
+
+  /// The process's table. Throws Error(no_driver) saying what is missing; tries again next time.
+  [[nodiscard]] static const Nvrtc& get();
+};
+
+std::unique_ptr<Nvrtc> open() {
+  auto nvrtc = std::make_unique<Nvrtc>();
+  nvrtc->found = open_nvrtc();
+  if (!nvrtc->found.library) {
+    throw Error(ErrorCode::no_driver,
+                fmt::format("NVRTC not found (looked for {}): install NVRTC (cuda-nvrtc of the CUDA Toolkit), set "
+                            "GPUMAP_NVRTC_PATH to its folder, or use a .cubin or .comp kernel",
+                            fmt::join(nvrtc->found.looked_in, ", ")));
+  }
+  const auto load = [&nvrtc](const char* name, auto& function) {
+    if (nvrtc->found.library.find(name, function)) return;
+    throw Error(ErrorCode::no_driver,
+                fmt::format("{} has no {}: gpumap needs NVRTC 11.2 or newer", nvrtc->found.path, name));
+  };
+#define GPUMAP_NVRTC_LOAD(type, name, ...) load(#name, nvrtc->name);
+  GPUMAP_NVRTC_FUNCTIONS(GPUMAP_NVRTC_LOAD)
+#undef GPUMAP_NVRTC_LOAD
+
+  int major = 0;
+  int minor = 0;
+  int count = 0;
+  nvrtc->nvrtcVersion(&major, &minor);
+  nvrtc->version = fmt::format("{}.{}", major, minor);
+  nvrtc->identity = identity_of_code(reinterpret_cast<const void*>(nvrtc->nvrtcVersion));
+  if (nvrtc->nvrtcGetNumSupportedArchs(&count) == NVRTC_SUCCESS && count > 0) {
+    nvrtc->architectures.resize(static_cast<std::size_t>(count));
+    nvrtc->nvrtcGetSupportedArchs(nvrtc->architectures.data());
+    std::sort(nvrtc->architectures.begin(), nvrtc->architectures.end());
+  }
+  return nvrtc;
+}
+
+const Nvrtc& Nvrtc::get() {
+  static std::mutex mutex;
+  // Never closed: another thread may still be compiling while the process exits.
+  static const Nvrtc* nvrtc = nullptr;
+  const std::lock_guard lock(mutex);
+  if (nvrtc == nullptr) nvrtc = open().release();
+  return *nvrtc;
+}
 
 // What a source may include without any file on disk. The views are zero-terminated: they view string literals.
 constexpr auto own_headers = std::to_array<OwnHeader>({

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "kernel/compile/glsl_compiler.hpp"
+#include "kernel/compile/compilers.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,6 @@
 #include <string_view>
 
 #include "gpumap/error.hpp"
-#include "kernel/compile/compiler_log.hpp"
 #include "kernel/compile/spirv.hpp"
 #include "kernel/embedded_sources.hpp"
 

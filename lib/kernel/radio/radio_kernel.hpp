@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <vector>
 
+#include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/queue.hpp"
+#include "kernel/kernel_memory.hpp"
 #include "kernel/radio/radio.h"
 
 namespace gpumap {
@@ -40,5 +44,86 @@ void check_iq(const Builtin& builtin, const gpumap_view& in);
 [[nodiscard]] std::uint32_t sample_format(std::uint32_t format, bool around128) noexcept;
 /// How many samples, IQ or real ones, lie in `bytes` bytes of a stream as check_iq() let it pass.
 [[nodiscard]] std::uint64_t iq_samples(const gpumap_view& in, std::uint64_t bytes) noexcept;
+
+/// How an oscillator turns the samples of a frame: see radio_keep_job. Start and step 0: not at all.
+struct OscillatorTurn {
+  std::uint64_t start = 0;
+  std::uint64_t position = 0;
+  std::uint64_t period = 1;
+  std::uint64_t step = 0;
+};
+
+/// exp(-2 pi i frequency t), sampled. From one frequency to the next its phase is a function of the sample's number
+/// alone, and exact: frequency and rate are whole numbers of nanohertz-like units (2^-30 Hz), so that it repeats after
+/// a whole number of samples, the period. Within one the phase counts in 2^-64 turns, and is wrong by at most period *
+/// 2^-65.
+class Oscillator {
+ public:
+  Oscillator() = default;
+  /// `start`: its phase at the stream's sample `first`, in 2^-64 turns.
+  Oscillator(double frequency, std::uint32_t rate, std::uint64_t first = 0, std::uint64_t start = 0);
+  /// From the stream's sample `number` on, which is not before `first`.
+  [[nodiscard]] OscillatorTurn at(std::uint64_t number) const noexcept {
+    return {.start = start_, .position = (number - first_) % period_, .period = period_, .step = step_};
+  }
+  /// In 2^-64 turns.
+  [[nodiscard]] std::uint64_t phase(std::uint64_t number) const noexcept {
+    return start_ + (number - first_) % period_ * step_;
+  }
+
+ private:
+  std::uint64_t first_ = 0;
+  std::uint64_t start_ = 0;
+  std::uint64_t period_ = 1;
+  std::uint64_t step_ = 0;
+};
+
+/// Numbers that were computed on the CPU: filters, twiddle factors.
+class DeviceTable {
+ public:
+  DeviceTable(std::shared_ptr<Device> device, Backend backend)
+      : device_(device), backend_(backend), memory_(std::move(device), backend) {}
+  void set(std::vector<float> values) { values_ = std::move(values), stale_ = true; }
+  /// Its address for what is launched on `queue` from here on: new numbers take their place behind what was launched
+  /// with the old ones. Throws QueueCancelled, Error(no_memory | device_lost).
+  [[nodiscard]] std::uint64_t ready(Queue& queue);
+
+ private:
+  struct Staging {
+    std::shared_ptr<Mapping> memory;
+    Fence copied;
+  };
+
+  std::shared_ptr<Device> device_;
+  Backend backend_;
+  WorkMemory memory_;
+  std::vector<Staging> staging_;  ///< from which the GPU may still copy
+  std::vector<float> values_;
+  bool stale_ = false;
+};
+
+/// The samples that are kept from frame to frame, as float32 I and Q. Two pieces of memory by turns: what is kept next
+/// is made of what was kept before.
+class KeptSamples {
+ public:
+  KeptSamples(const std::shared_ptr<Device>& device, Backend backend, const Builtin& builtin)
+      : kernel_(device, backend, builtin, "radio_keep"), memory_{{{device, backend}, {device, backend}}} {}
+
+  /// A stream begins: there are none.
+  void restart() noexcept { count_ = 0; }
+  [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
+  /// Tells the kernels of this frame where they lie.
+  void lend(gpumap_frame& frame) const;
+  /// Keep `count` samples from number `first` on (see radio.h); those of this frame turned by `turn`.
+  /// `frame` was lent what is kept so far. The address of the new ones. Throws as WorkMemory::ready().
+  std::uint64_t keep(Queue& queue, const gpumap_frame& frame, std::int64_t first, std::uint64_t count,
+                     const OscillatorTurn& turn = {});
+
+ private:
+  RadioKernel kernel_;
+  std::array<WorkMemory, 2> memory_;
+  std::size_t current_ = 0;
+  std::uint64_t count_ = 0;
+};
 
 }  // namespace gpumap

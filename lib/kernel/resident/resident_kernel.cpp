@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "gpumap/error.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
-#include "kernel/cuda_module.hpp"
+#include "kernel/compile/compilers.hpp"
+#include "kernel/cuda_kernel.hpp"
 #include "kernel/loaded.hpp"
 #include "kernel/resident/resident_source.hpp"
 #include "queue/executable.hpp"

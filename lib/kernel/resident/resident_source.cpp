@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
-#include "kernel/compile/cuda_compiler.hpp"
+#include "kernel/compile/compilers.hpp"
 
 namespace gpumap {
 namespace {

@@ -27,4 +27,8 @@ struct PtxEntry {
 /// candidates, or when the kernel does not take one gpumap_frame.
 [[nodiscard]] std::string choose_entry(const KernelSource& source, std::string_view ptx);
 
+/// A driver is handed a cubin's address without its length and reads as far as the headers in it say. Throws
+/// Error(compile) where that is beyond the end of `source.code`, or where it is neither a cubin nor a fatbin.
+void check_cubin(const KernelSource& source);
+
 }  // namespace gpumap

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -28,5 +31,19 @@ struct CudaBinary {
 
 /// The same as build_cuda() for a source whose kernels take what they like: the code alone.
 [[nodiscard]] std::string build_cuda_module(const KernelSource& source, std::string_view architecture);
+
+/// See compile_glsl.
+[[nodiscard]] std::string build_glsl(const KernelSource& source, CodeCache& cache);
+
+/// What a compiler said, without the blank end, and of a long list only the first lines: the rest follows from these.
+[[nodiscard]] inline std::string shortened_log(std::string log) {
+  constexpr auto max_lines = 40;
+  log.erase(std::find_if(log.rbegin(), log.rend(), [](char c) { return c != '\n' && c != '\0'; }).base(), log.end());
+  std::size_t end = 0;
+  for (int line = 0; line < max_lines && end != log.npos; ++line) end = log.find('\n', end == 0 ? 0 : end + 1);
+  if (end == log.npos) return log;
+  const auto left_out = std::count(log.begin() + static_cast<std::ptrdiff_t>(end), log.end(), '\n');
+  return fmt::format("{}\n({} more lines)", log.substr(0, end), left_out);
+}
 
 }  // namespace gpumap
