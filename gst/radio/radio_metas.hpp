@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// What buffers of samples carry beside them, as metas that other plugins read by name: gst/README.md has the fields.
+// What buffers of samples carry beside them, as metas that other plugins read by name; gst/radio/SIGMF.md has the
+// fields.
 #pragma once
 
 #include <gst/gst.h>

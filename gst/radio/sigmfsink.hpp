@@ -3,5 +3,5 @@
 
 #include <gst/gst.h>
 
-/// Writes a SigMF recording: gst/README.md.
+/// Writes a SigMF recording: gst/radio/SIGMF.md.
 GType gst_sigmf_sink_get_type();

@@ -3,5 +3,5 @@
 
 #include <gst/gst.h>
 
-/// Reads a SigMF recording: gst/README.md.
+/// Reads a SigMF recording: gst/radio/SIGMF.md.
 GType gst_sigmf_src_get_type();

@@ -182,23 +182,22 @@ void main() {
   }
 }
 
-/// The first block of `language` behind `heading`.
-std::string block_of(const std::string& text, const std::string& heading, const std::string& language) {
-  const std::string fence = "```";
-  const std::size_t begin =
-      text.find("\n" + fence + language + "\n", text.find("\n" + heading + "\n")) + 5 + language.size();
-  return text.substr(begin, text.find("\n" + fence, begin) - begin);
+/// The first block of `language`.
+std::string block_of(const std::string& text, const std::string& language) {
+  const std::string fence = "\n```";
+  const std::size_t begin = text.find(fence + language + "\n") + fence.size() + language.size() + 1;
+  return text.substr(begin, text.find(fence, begin) - begin);
 }
 
-// As lib/kernel/README.md has it: the kernel, and the pipeline into GStreamer's own overlay.
+// As lib/kernel/TENSORS.md has it: the kernel, and the pipeline into GStreamer's own overlay.
 TEST_F(Tensors, TheDocumentedPipelineRuns) {
   const Element overlay(gst_element_factory_make("objectdetectionoverlay", nullptr));
   if (!overlay) GTEST_SKIP() << "this GStreamer has no objectdetectionoverlay";
   std::ifstream file(GPUMAP_KERNEL_PAGE);
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   const TemporaryFolder folder;
-  std::ofstream(folder.path() / "rows.comp") << block_of(page, "## Tensors and analytics", "glsl");
-  std::string pipeline = block_of(page, "## Tensors and analytics", "sh");
+  std::ofstream(folder.path() / "rows.comp") << block_of(page, "glsl");
+  std::string pipeline = block_of(page, "sh");
   ASSERT_THAT(pipeline, testing::StartsWith("gst-launch-1.0 ")) << pipeline;
   pipeline.erase(0, sizeof "gst-launch-1.0");
   for (const auto& [from, to] : {std::pair<std::string, std::string>{"\\\n", ""},

@@ -120,7 +120,7 @@ double worst_difference(const Layout& in, Bytes input, const Crop& crop, const L
 }
 
 constexpr const char* mean_and_scale = "mean=[0.485,0.456,0.406],scale=[4.36,4.46,4.44]";
-/// Beyond rounding, in counts of 255: what lib/kernel/README.md states.
+/// Beyond rounding, in counts of 255: what lib/kernel/BUILTINS.md states.
 constexpr double stated_error = 0.0005;
 
 std::string described(const Layout& in, const Layout& out) {
