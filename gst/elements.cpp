@@ -4,16 +4,9 @@
 #include <gst/tag/tag.h>
 #include <gst/video/video.h>
 
-#include "gst/download/gpumapdownload.hpp"
-#include "gst/kernel/gpumapkernel.hpp"
 #include "gst/latency/meta.hpp"
 #include "gst/latency/tracer.hpp"
 #include "gst/radio/radio_metas.hpp"
-#include "gst/radio/sigmfsink.hpp"
-#include "gst/radio/sigmfsrc.hpp"
-#include "gst/sink/sink.hpp"
-#include "gst/src/src.hpp"
-#include "gst/upload/gpumapupload.hpp"
 
 namespace {
 

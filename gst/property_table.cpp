@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "gpumap/figured_error.hpp"
+#include "gst/gst_error.hpp"
+
 namespace gpumap::gst {
 
 namespace {
@@ -56,6 +59,32 @@ void install_properties(GObjectClass* object_class, std::vector<Property> table)
     g_param_spec_set_qdata(spec, table_quark(), new Property(std::move(property)));  // for ever, as the class
     g_object_class_install_property(object_class, ++id, spec);
   }
+}
+
+ThreadSchedule ThreadSettings::schedule() const {
+  try {
+    return {priority, cpus_of(cpus)};
+  } catch (const Error& error) {
+    throw within("thread-cpus", error);
+  }
+}
+
+void add_thread_properties(std::vector<Property>& table, PropertiesOf<ThreadSettings>::Find find,
+                           const std::string& threads) {
+  const PropertiesOf<ThreadSettings> of(find);
+  const std::string priority = "Real-time priority (SCHED_FIFO) of " + threads + " (0: an ordinary thread)";
+  table.push_back(of.number("thread-priority", priority.c_str(), &ThreadSettings::priority, 0, max_thread_priority));
+  table.push_back(
+      of.optional_text("thread-cpus", "CPUs for " + threads + ", as in 2-3,5 (empty: any)", &ThreadSettings::cpus));
+}
+
+ThreadSchedule try_schedule(GstElement* element, const ThreadSettings& settings) {
+  ThreadSchedule schedule = settings.schedule();
+  for (const FiguredError& refused : refused_to_threads(schedule)) {
+    const bool wrong = refused.code() == ErrorCode::invalid;
+    post_warning(element, refused, wrong ? GST_RESOURCE_ERROR_SETTINGS : GST_RESOURCE_ERROR_NOT_AUTHORIZED);
+  }
+  return schedule;
 }
 
 }  // namespace gpumap::gst

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "gpumap/thread_schedule.hpp"
+
 namespace gpumap::gst {
 
 /// What GObject knows about a property, and what happens when it is set and read. Both are called from any thread, and
@@ -156,5 +158,19 @@ class PropertiesOf {
 
   Find find_;
 };
+
+/// The properties thread-priority and thread-cpus.
+struct ThreadSettings {
+  guint priority = 0;
+  std::string cpus;
+  /// Throws Error(invalid).
+  [[nodiscard]] ThreadSchedule schedule() const;
+};
+
+/// Append both to the table of an element. `threads`: which ones they are for, as in "the streaming thread".
+void add_thread_properties(std::vector<Property>& table, PropertiesOf<ThreadSettings>::Find find,
+                           const std::string& threads);
+/// The same, and posts a warning for each thing that the system will refuse to the threads. Once a start.
+[[nodiscard]] ThreadSchedule try_schedule(GstElement* element, const ThreadSettings& settings);
 
 }  // namespace gpumap::gst

@@ -9,7 +9,6 @@
 #include "gpumap/cuda.hpp"
 #include "gpumap/error.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
-#include "gst/memory/copy_flags.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/memory/video_layout.hpp"
 #include "gst/ptr.hpp"

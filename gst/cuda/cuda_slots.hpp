@@ -9,7 +9,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/queue.hpp"
-#include "gst/cuda/cuda_library.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 
 namespace gpumap::gst {

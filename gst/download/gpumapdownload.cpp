@@ -20,7 +20,7 @@
  *
  * Since: 0.1
  */
-#include "gst/download/gpumapdownload.hpp"
+#include "gst/elements.hpp"
 
 #include <gst/base/gstbasetransform.h>
 #include <gst/video/video.h>

@@ -11,7 +11,7 @@
 #include "gst/kernel/parameter.hpp"
 #include "gst/kernel/runner.hpp"
 #include "gst/kernel/watchdog.hpp"
-#include "gst/thread_properties.hpp"
+#include "gst/property_table.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_kernel_debug);
 

@@ -7,7 +7,7 @@
 
 #include "gpumap/error.hpp"
 #include "gst/analytics/analytics_library.hpp"
-#include "gst/analytics/analytics_tensors.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/ptr.hpp"
 

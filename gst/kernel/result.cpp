@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "gpumap/printable.hpp"
-#include "gst/analytics/relations.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 
 namespace gpumap::gst {
 

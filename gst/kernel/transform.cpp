@@ -7,7 +7,6 @@
 
 #include "gpumap/error.hpp"
 #include "gst/gst_error.hpp"
-#include "gst/kernel/kernel_device.hpp"
 #include "gst/kernel/kernel_element.hpp"
 #include "gst/kernel/neighbours.hpp"
 #include "gst/memory/gpumap_memory.hpp"

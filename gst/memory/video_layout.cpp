@@ -8,8 +8,7 @@
 #include <iterator>
 
 #include "gpumap/error.hpp"
-#include "gst/analytics/analytics_tensors.hpp"
-#include "gst/memory/copy_flags.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 #include "gst/ptr.hpp"
 
 namespace gpumap::gst {

@@ -19,7 +19,7 @@
  *
  * Since: 0.1
  */
-#include "gst/radio/sigmfsink.hpp"
+#include "gst/elements.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -20,7 +20,7 @@
  *
  * Since: 0.1
  */
-#include "gst/radio/sigmfsrc.hpp"
+#include "gst/elements.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -21,8 +21,8 @@
 #include "gst/latency/latency_report.hpp"
 #include "gst/link/upstream_requests.hpp"
 #include "gst/memory/gpumap_memory.hpp"
+#include "gst/property_table.hpp"
 #include "gst/sink/upstream.hpp"
-#include "gst/thread_properties.hpp"
 
 namespace gpumap::gst {
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "gst/gst_error.hpp"
-#include "gst/memory/copy_flags.hpp"
 #include "gst/memory/frame_format.hpp"
+#include "gst/memory/video_layout.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug

@@ -3,8 +3,8 @@
 
 #include <gst/video/video.h>
 
-#include "gst/analytics/analytics_tensors.hpp"
-#include "gst/memory/copy_flags.hpp"
+#include "gst/analytics/analytics_metas.hpp"
+#include "gst/memory/video_layout.hpp"
 
 namespace gpumap::gst {
 

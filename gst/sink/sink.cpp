@@ -32,7 +32,7 @@
  *
  * Since: 0.1
  */
-#include "gst/sink/sink.hpp"
+#include "gst/elements.hpp"
 
 #include <gst/audio/audio.h>
 #include <gst/video/video.h>

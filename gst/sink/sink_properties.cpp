@@ -1,12 +1,39 @@
 // SPDX-License-Identifier: MIT
 #include "gst/sink/sink_properties.hpp"
 
+#include <iterator>
+
 #include "gpumap/link.hpp"
+#include "gpumap/memory.hpp"
 #include "gst/link/upstream_requests.hpp"
 #include "gst/sink/sink_element.hpp"
-#include "gst/sink/transport_type.hpp"
 
 namespace gpumap::gst {
+
+namespace {
+
+GEnumValue row(Transport transport, const char* meaning) {
+  return {static_cast<gint>(transport) + 1, meaning, to_string(transport).data()};
+}
+
+/// Of the property `transport`: 0 is auto, which is no transport in the library; the library's own follow.
+GType transport_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {0, "bar where the window has room, else pinned", "auto"},
+        row(Transport::bar, "The CPU writes into GPU memory"),
+        row(Transport::pinned, "The CPU writes into page-locked memory, DMA fetches it"),
+        row(Transport::zero_copy, "The CPU writes into page-locked memory, kernels read it there"),
+        row(Transport::pageable, "The CPU writes into ordinary memory, the driver copies it"),
+        {0, nullptr, nullptr},
+    };
+    static_assert(std::size(values) == all_transports.size() + 2, "a transport has no row here");
+    return g_enum_register_static("GstGpumapTransport", values);
+  }();
+  return type;
+}
+
+}  // namespace
 
 GType leaky_type() {
   static const GType type = [] {

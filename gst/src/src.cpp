@@ -28,7 +28,7 @@
  *
  * Since: 0.1
  */
-#include "gst/src/src.hpp"
+#include "gst/elements.hpp"
 
 #include <fmt/format.h>
 

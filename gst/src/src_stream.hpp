@@ -13,10 +13,10 @@
 #include "gpumap/link.hpp"
 #include "gst/channel/channel.hpp"
 #include "gst/link/inlet.hpp"
+#include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/output.hpp"
 #include "gst/src/time_shift.hpp"
-#include "gst/thread_properties.hpp"
 
 namespace gpumap::gst {
 

@@ -22,7 +22,7 @@
  *
  * Since: 0.1
  */
-#include "gst/upload/gpumapupload.hpp"
+#include "gst/elements.hpp"
 
 #include <algorithm>
 #include <atomic>

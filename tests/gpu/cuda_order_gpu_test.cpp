@@ -2,7 +2,7 @@
 // CUDA memory is handed on whole, used again only when nobody reads it any more, and given back at the end.
 #include "../unit/sanitizers.hpp"
 #include "cuda_pipeline.hpp"
-#include "gst/cuda/cuda_library.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 
 namespace gpumap::gst::test {
 namespace {

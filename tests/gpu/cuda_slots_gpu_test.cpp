@@ -6,7 +6,7 @@
 #include <tuple>
 
 #include "cuda_pipeline.hpp"
-#include "gst/cuda/cuda_library.hpp"
+#include "gst/cuda/gst_cuda_context.hpp"
 
 namespace gpumap::gst::test {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "fake_device.hpp"
 #include "gpumap/error.hpp"
-#include "gst/kernel/kernel_device.hpp"
+#include "gst/kernel/neighbours.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "pipeline.hpp"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "gst/analytics/analytics_tensors.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 #include "tensor_frames.hpp"
 
 namespace gpumap::gst::test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// GstTensorMeta of a buffer, where the GStreamer at hand has it.
+// GstTensorMeta and GstAnalyticsRelationMeta of a buffer, where the GStreamer at hand has them.
 #pragma once
 
 #include <gst/gst.h>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "gpumap/declaration.hpp"
 #include "gpumap/number.hpp"
 #include "gst/analytics/analytics_api.hpp"
 
@@ -36,5 +37,10 @@ void add_tensors(GstBuffer* buffer, std::span<const NewTensor> tensors);
 
 /// Give `to` the tensors of `from` where GStreamer's own copying leaves them behind, as that of 1.26 does.
 void copy_tensors(GstBuffer* to, GstBuffer* from);
+
+/// Say on `buffer`, which is writable, what the words of a result block say by `declared`; `results` name them. The
+/// library has relations.
+void add_relations(GstBuffer* buffer, const DeclaredAnalytics& declared,
+                   std::span<const std::pair<std::string, ResultType>> results, std::span<const std::uint64_t> words);
 
 }  // namespace gpumap::gst
