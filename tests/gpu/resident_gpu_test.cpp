@@ -161,16 +161,19 @@ extern "C" __global__ void scale(gpumap_frame frame) {
   }
 }
 
-// Names that stand for types where the compiler writes names down.
+// Names that stand for types where the compiler writes names down, and those of the loop.
 TEST_F(Resident, TakesAnyName) {
   const std::string add = add_seven;
   const std::string name = " add(";
-  for (const char* other : {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St"}) {
+  for (const char* other :
+       {"f", "i", "d", "x", "Pi", "v", "run", "_Z", "St", "frame", "function", "residence", "stay", "turn"}) {
     for (const bool mangled : {false, true}) {
       std::string code = add;
       code.replace(code.find(name), name.size(), std::string(" ") + other + "(");
       if (mangled) code.replace(code.find("extern \"C\" "), 11, "");
-      const auto stays = of(code, resident());
+      KernelSettings settings = resident();
+      settings.defines = "threads=1,self=2,row=3,block=4,number=5,all=6,parts=7,ONCE";
+      const auto stays = of(code, settings);
       EXPECT_TRUE(stays->how().resident) << other << ": " << stays->how().why;
       begin(*stays);
       const auto bytes = random(1003, 5);
@@ -334,7 +337,7 @@ extern "C" __global__ void large(gpumap_frame frame) {
   ((unsigned char*)frame.out.plane[0])[0] = room[(blockIdx.x * 4099u) % sizeof room] * 0 + 5;
 }
 )";
-  const std::string whole_grid = "// this_grid().sync()\n" + std::string(add_seven);
+  const std::string whole_grid = "#define WAIT_FOR_ALL cg::this_grid().sync()\n" + std::string(add_seven);
   for (const auto& [code, why] : {std::pair(too_much, "shared"), std::pair(whole_grid, "this_grid")}) {
     try {
       static_cast<void>(of(code, resident()));

@@ -47,6 +47,17 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ctaid.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
   EXPECT_THAT(refusal(cuda("x = __ldg(p);")), HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"ld.global.nc.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
+  EXPECT_THAT(refusal(cuda("asm(\"ld.global\" \".nc\" \".u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")),
+              HasSubstr("plain loads"));
+  EXPECT_THAT(refusal(cuda("asm(\"ldu.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
+  EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ncta\" \"id.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
+  EXPECT_THAT(refusal(cuda("#define LOAD(how) __ld##how\nx = LOAD(g)(p);")), HasSubstr("a ## that"));
+  // What nobody compiles, and what has a part of such a name, is no reason.
+  for (const char* fine : {"// run it as one<<<blocks, 256>>>(frame), or by this_grid()\n", "s = \"<<<%d>>>, __ldg\";",
+                           "/* no __launch_bounds__ */ const unsigned ctaid = blockIdx.x;",
+                           "asm(\"{ .reg .u32 func; mov.u32 func, 3; }\");"}) {
+    EXPECT_EQ(refusal(cuda(fine)), "") << fine;
+  }
   EXPECT_THAT(refusal(cuda("__cluster_barrier_wait();")), HasSubstr("it uses block clusters"));
   EXPECT_EQ(refusal(cuda("__global__ void one(gpumap_frame frame) {}")), "");
   // Threads that have returned are still there, and a barrier behind would wait for them.
@@ -146,6 +157,7 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
   EXPECT_THAT(refusal(bound), HasSubstr("__launch_bounds__"));
   bound.block = {64, 1, 1};
   EXPECT_EQ(refusal(bound), "");
+  EXPECT_THAT(refusal(cuda("__global__ void __maxnreg__(32) one(gpumap_frame frame) {}")), HasSubstr("__maxnreg__"));
 }
 
 // Files that it includes are read, wherever the compiler finds them.
@@ -209,8 +221,7 @@ class ResidentCompiler : public ::testing::TestWithParam<const char*> {
     }
   }
   [[nodiscard]] static std::string compile(const KernelSource& source, std::vector<std::string> functions = {}) {
-    if (functions.empty()) functions.push_back(name_in_source(build_cuda(source, GetParam()).function));
-    return build_cuda_module(resident_source(source, functions), GetParam());
+    return build_resident(source, std::move(functions), GetParam()).code;
   }
 };
 
@@ -277,10 +288,50 @@ template __global__ void one<7>(gpumap_frame);
   EXPECT_THAT(compile(source), HasSubstr(resident_function));
 }
 
+// Names of the loop's own: a kernel may have them, and so may members, parameters and macros of a file or of `defines`.
+TEST_P(ResidentCompiler, TakesNamesOfTheLoopsOwn) {
+  std::string code;
+  std::vector<std::string> names{"frame", "function", "residence", "stay", "move", "turn", "f"};
+  for (const std::string& name : names) {
+    code += (name.size() % 2 == 0 ? "extern \"C\" " : "") + ("__global__ void " + name) + "(gpumap_frame given) {}\n";
+  }
+  EXPECT_THAT(compile(cuda(code), names), HasSubstr(resident_function));
+  KernelSource source = cuda(R"(
+#define global __global__
+#define launch_bounds 3
+struct Place {
+  uint3 blockIdx;
+  dim3 gridDim;
+};
+__device__ unsigned column(uint3 blockIdx, dim3 gridDim) { return ::blockIdx.y + blockIdx.x * gridDim.x; }
+extern "C" global void __maxnreg__(64) one(gpumap_frame frame) {
+  const Place place{blockIdx, gridDim};
+  *reinterpret_cast<unsigned*>(frame.out.plane[0]) =
+      column(place.blockIdx, place.gridDim) + threads + self + ADD(turn, number) + ONCE + launch_bounds;
+}
+)");
+  source.block = {64, 1, 1};
+  source.defines = {"threads=256", "self=1",     "row=2",  "block=3", "turn=4",   "number=5", "all=6",
+                    "add=7",       "parts=done", "done=8", "at=9",    "kind=run", "ONCE",     "ADD(x, y)=((x)+(y))"};
+  EXPECT_THAT(compile(source, {"one"}), HasSubstr(resident_function));
+}
+
+TEST_P(ResidentCompiler, TellsWhatCompilesOnlyAsOneThatIsLaunched) {
+  try {
+    static_cast<void>(compile(cuda("struct More : gpumap_frame {};\n"
+                                   "extern \"C\" __global__ void one(More more) {}\n"),
+                              {"one"}));
+    FAIL() << "it compiled";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::not_supported);
+    EXPECT_THAT(error.what(), HasSubstr("launched it compiles, in the loop that stays it does not"));
+  }
+}
+
 // The loop takes registers of its own: as many threads as are asked for are to fit all the same.
 TEST_P(ResidentCompiler, FitsTheThreadsThatAreAskedFor) {
   KernelSource source = cuda("extern \"C\" __global__ void one(gpumap_frame frame) {}\n");
-  EXPECT_THAT(resident_source(source, std::vector<std::string>{"one"}).code, Not(HasSubstr("launch_bounds")));
+  EXPECT_THAT(resident_source(source, std::vector<std::string>{"one"}).code, Not(HasSubstr("launch_bounds(")));
   source.block = {32, 16, 2};
   const KernelSource made = resident_source(source, std::vector<std::string>{"one"});
   EXPECT_THAT(made.code, HasSubstr("launch_bounds(1024)"));

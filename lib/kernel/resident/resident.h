@@ -14,11 +14,12 @@
 
 #include <gpumap/turn.h>
 
+/* blockIdx and gridDim of the logical block: plain names, which may stand wherever those may. */
+__shared__ uint3 gpumap_logical_block;
+__shared__ dim3 gpumap_logical_grid;
+
 namespace gpumap_resident {
 
-/* blockIdx and gridDim of the logical block. */
-__shared__ uint3 logical_block;
-__shared__ dim3 logical_grid;
 __shared__ gpumap_turn turn;
 
 __device__ inline gpumap_u64 acquire(gpumap_u64 address) {
@@ -91,8 +92,8 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
       for (gpumap_u64 block = blockIdx.x; block < all; block += gridDim.x) {
         if (self == 0) {
           const gpumap_u64 row = block / turn.blocks[0];
-          logical_block = dim3(block % turn.blocks[0], row % turn.blocks[1], row / turn.blocks[1]);
-          logical_grid = dim3(turn.blocks[0], turn.blocks[1], turn.blocks[2]);
+          gpumap_logical_block = dim3(block % turn.blocks[0], row % turn.blocks[1], row / turn.blocks[1]);
+          gpumap_logical_grid = dim3(turn.blocks[0], turn.blocks[1], turn.blocks[2]);
         }
         __syncthreads();
         run(turn.function, turn.frame);
@@ -112,12 +113,16 @@ __device__ inline void stay(const gpumap_residence& residence, Run run) {
 
 }  // namespace gpumap_resident
 
-#define blockIdx (gpumap_resident::logical_block)
-#define gridDim (gpumap_resident::logical_grid)
+#define blockIdx gpumap_logical_block
+#define gridDim gpumap_logical_grid
 #undef __global__
 #define __global__ __device__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __maxnreg__
+#define __maxnreg__(...)
+#undef __block_size__
+#define __block_size__(...)
 #undef __grid_constant__
 #define __grid_constant__
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gpumap/error.hpp"
 #include "kernel/compile/compilers.hpp"
 #include "kernel/cuda_kernel.hpp"
@@ -13,13 +15,13 @@ namespace {
 
 /// What all functions of a resident kernel have in common.
 struct Loaded {
-  Loaded(const std::shared_ptr<GpuDevice>& device, const KernelSource& source)
-      : name(source.name),
-        module(device, source.name, build_cuda_module(source, architecture_of(*device))),
+  Loaded(const std::shared_ptr<GpuDevice>& device, const ResidentModule& made)
+      : name(made.source.name),
+        module(device, name, made.code),
         function(module.find(resident_function)),
-        shape(module.fit(function, source)),
-        shared_bytes(source.shared_bytes),
-        frame(frame_bytes(source)) {}
+        shape(module.fit(function, made.source)),
+        shared_bytes(made.source.shared_bytes),
+        frame(frame_bytes(made.source)) {}
   const std::string name;
   const CudaModule module;
   const CUfunction function;
@@ -57,15 +59,11 @@ std::vector<std::shared_ptr<Kernel>> load_resident_kernels(const std::shared_ptr
                 fmt::format("kernel {} cannot stay on the GPU: {} has no stream memory operations: use mode=launch",
                             source.name, device->info().name));
   }
-  if (functions.empty()) functions.push_back(source.function);
-  if (functions.front().empty()) {
-    // Its text has one kernel: what that is called, the compiler knows.
-    static_cast<void>(resident_source(source, {}));  // a refusal comes before the compiler's time
-    functions.front() = name_in_source(build_cuda(source, architecture_of(*device)).function);
-  }
-  const auto loaded = std::make_shared<const Loaded>(device, resident_source(source, functions));
+  const std::size_t count = std::max<std::size_t>(functions.size(), 1);
+  const auto loaded =
+      std::make_shared<const Loaded>(device, build_resident(source, std::move(functions), architecture_of(*device)));
   std::vector<std::shared_ptr<Kernel>> kernels;
-  for (std::uint32_t i = 0; i < functions.size(); ++i) {
+  for (std::uint32_t i = 0; i < count; ++i) {
     kernels.push_back(std::make_shared<LoadedResidentKernel>(loaded, i));
   }
   return kernels;

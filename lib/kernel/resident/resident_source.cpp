@@ -17,6 +17,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "gpumap/error.hpp"
@@ -29,23 +30,32 @@ struct Refusal {
   std::string_view word;
   std::string_view why;
 };
-// What the compiler takes, and the GPU would never come back from or do otherwise.
-constexpr std::array<Refusal, 8> refusals{{
+constexpr std::string_view past_caches =
+    "it reads past the caches' order, for what nobody writes while a kernel runs: use plain loads";
+// What the compiler takes, and the GPU would never come back from or do otherwise: parts of words of C++.
+constexpr std::array<Refusal, 6> refusals{{
     {"this_grid", "it waits for all blocks of its grid, which run one after the other here"},
     {"grid_group", "it waits for all blocks of its grid, which run one after the other here"},
     {"this_cluster", "it uses block clusters, and blocks run one after the other here"},
     {"__cluster", "it uses block clusters, and blocks run one after the other here"},
     {"<<<", "it launches kernels itself, which run when this one has ended"},
-    {"ctaid", "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim"},
-    {"__ldg", "it reads past the caches' order, for what nobody writes while a kernel runs: use plain loads"},
-    {".nc.", "it reads past the caches' order, for what nobody writes while a kernel runs: use plain loads"},
+    {"__ldg", past_caches},
+}};
+constexpr std::string_view asks_for_block =
+    "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim";
+/// Whole words of PTX.
+constexpr std::array<Refusal, 4> ptx_refusals{{
+    {"ctaid", asks_for_block},
+    {"nctaid", asks_for_block},
+    {"nc", past_caches},
+    {"ldu", past_caches},
 }};
 
 constexpr bool is_of_name(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-/// A name, a keyword or a number of a source, one of ( ) { } ; : # ##, or what is between the quotes of a string
+/// A name, a keyword or a number of a source, one of ( ) { } ; : # ## <<<, or what is between the quotes of a string
 struct Word {
   std::string_view text;
   bool quoted = false;
@@ -125,6 +135,7 @@ class Words {
         return;
       }
       if (c == '\n') directive_ = false;
+      if (comes("<<<")) words_.push_back({code_.substr(at_, 3), false, directive_});
       if (std::string_view("(){};:#").find(c) != std::string_view::npos) {
         words_.push_back({code_.substr(at_, 1), false, directive_});
       }
@@ -185,7 +196,8 @@ bool may_hide(std::string_view part) noexcept {
       "_sync",  "__shfl_", "__nvvm_bar", "__pipeline_wait", "__global__",    "global",
   };
   const auto has = [part](std::string_view word) { return word.find(part) != word.npos; };
-  return std::ranges::any_of(others, has) || std::ranges::any_of(waits, has);
+  return std::ranges::any_of(others, has) || std::ranges::any_of(waits, has) ||
+         std::ranges::any_of(refusals, has, &Refusal::word);
 }
 
 /// `text` of asm(), as words of PTX.
@@ -198,6 +210,11 @@ std::vector<std::string_view> ptx_words(std::string_view text) {
     at = std::max(end, at + 1);
   }
   return words;
+}
+
+/// Of the threads or registers of a kernel, which the loop around it does not have.
+bool is_limit(std::string_view word) noexcept {
+  return word == "__launch_bounds__" || word == "__maxnreg__" || word == "__block_size__";
 }
 
 bool is_asm(std::string_view word) noexcept {
@@ -280,17 +297,13 @@ class Search {
   [[nodiscard]] const EarlyEnd& found() const noexcept { return found_; }
   /// Null: none.
   [[nodiscard]] const Refusal* refusal() const noexcept { return refusal_; }
-  /// `__launch_bounds__` stands somewhere.
-  [[nodiscard]] bool bounds_launches() const noexcept { return bounds_launches_; }
+  /// "__launch_bounds__", or another limit of what the compiler makes; empty: none stands anywhere.
+  [[nodiscard]] const std::string& limit() const noexcept { return limit_; }
   /// An end that an asm() has, which no loop survives; empty: none.
   [[nodiscard]] const std::string& exit() const noexcept { return exit_; }
 
  private:
   void read(const std::string& code, const std::filesystem::path& folder) {
-    for (const Refusal& one : refusals) {
-      if (refusal_ == nullptr && code.find(one.word) != code.npos) refusal_ = &one;
-    }
-    bounds_launches_ = bounds_launches_ || code.find("__launch_bounds__") != code.npos;
     const Words read(code);
     const std::vector<Word>& words = read.all();
     std::size_t kernel_ends = 0;
@@ -298,6 +311,8 @@ class Search {
     for (std::size_t i = 0; i < words.size(); ++i) {
       const auto& [text, quoted, directive] = words[i];
       if (quoted) continue;
+      refuse(refusals, [word = text](std::string_view part) { return word.find(part) != word.npos; });
+      if (is_limit(text) && limit_.empty()) limit_ = text;
       if (directive && text == "define") macro = i;
       if (directive && (text == "##" || text == "%:%:") && pastes(read, macro, i)) unknown_ = pasted;
       const std::string_view next = i + 1 < words.size() ? words[i + 1].text : std::string_view();
@@ -313,6 +328,12 @@ class Search {
         include(text, read.behind(words[i]), folder);
       }
     }
+  }
+
+  template <typename Has>
+  void refuse(std::span<const Refusal> any, const Has& has) {
+    const auto found = std::ranges::find_if(any, has, &Refusal::word);
+    if (refusal_ == nullptr && found != any.end()) refusal_ = &*found;
   }
 
   /// The ## at word `at`, of the macro whose `define` is word `macro`, may make any word: what it puts together are
@@ -341,6 +362,7 @@ class Search {
       return;
     }
     for (const std::string_view word : ptx_words(*text)) {
+      refuse(ptx_refusals, [word](std::string_view other) { return word == other; });
       if (word == "exit" || word == "ret") exit_ = fmt::format("asm(\"{};\")", word);
       if (is_ptx_wait(word) && found_.wait.empty()) found_.wait = word;
     }
@@ -388,7 +410,7 @@ class Search {
   static constexpr std::string_view pasted = "a ## that may make any word";
   const KernelSource& source_;
   const Refusal* refusal_ = nullptr;
-  bool bounds_launches_ = false;
+  std::string limit_;
   EarlyEnd found_;
   std::string exit_;
   std::string unknown_;  ///< "#include" of something that cannot be looked at, or `pasted`
@@ -426,39 +448,73 @@ KernelSource resident_source(const KernelSource& source, std::span<const std::st
                     source.name, early.by, early.wait));
   }
   const std::uint64_t threads = std::uint64_t{source.block[0]} * source.block[1] * source.block[2];
-  if (threads == 0 && search.bounds_launches()) {
+  if (threads == 0 && !search.limit().empty()) {
     throw Error(ErrorCode::not_supported,
-                fmt::format("kernel {} cannot stay on the GPU: its source has __launch_bounds__, which the loop around "
-                            "it does not see: say its threads by the line block, or block, or use mode=launch",
-                            source.name));
+                fmt::format("kernel {} cannot stay on the GPU: its source has {}, which the loop around it does not "
+                            "see: say its threads by the line block, or block, or use mode=launch",
+                            source.name, search.limit()));
   }
   // One that is too large is refused when it is loaded.
   const std::string bounds =
       threads == 0 || threads > 1024 ? std::string() : fmt::format(" __attribute__((launch_bounds({})))", threads);
   KernelSource made = source;
   made.function = resident_function;
+  // Behind the loop, whose names they do not change.
+  std::string defines;
+  for (const std::string& define : std::exchange(made.defines, {})) {
+    const std::size_t equals = define.find('=');
+    defines += equals == define.npos
+                   ? fmt::format("#define {} 1\n", define)
+                   : fmt::format("#define {} {}\n", define.substr(0, equals), define.substr(equals + 1));
+  }
   std::string cases;
   for (std::size_t i = 0; i < functions.size(); ++i) {
-    cases += fmt::format("      case {}: {}(frame); break;\n", i, functions[i]);
+    cases += fmt::format("      case {}: {}(gpumap_resident_frame); break;\n", i, functions[i]);
   }
+  // A kernel may have any name but those that begin with gpumap_, and so may a macro.
   made.code = fmt::format(R"(#include <gpumap/resident.h>
-#line 1
+{}#line 1
 {}
-#undef blockIdx
-#undef gridDim
-#undef frame
-#undef function
-#undef residence
+#undef global
+#undef launch_bounds
 #undef stay
-extern "C" __attribute__((global)){} void {}(gpumap_residence residence) {{
-  gpumap_resident::stay(residence, [](unsigned function, const gpumap_frame& frame) {{
-    switch (function) {{
+extern "C" __attribute__((global)){} void {}(gpumap_residence gpumap_resident_of) {{
+  gpumap_resident::stay(gpumap_resident_of, [](unsigned gpumap_resident_case, const gpumap_frame& gpumap_resident_frame) {{
+    switch (gpumap_resident_case) {{
 {}    }}
   }});
 }}
 )",
-                          source.code, bounds, resident_function, cases);
+                          defines, source.code, bounds, resident_function, cases);
   return made;
+}
+
+ResidentModule build_resident(const KernelSource& source, std::vector<std::string> functions,
+                              std::string_view architecture) {
+  if (functions.empty() && source.function.empty()) {
+    // Its text has one kernel: what that is called, the compiler knows.
+    static_cast<void>(resident_source(source, {}));  // a refusal comes before the compiler's time
+    functions.push_back(name_in_source(build_cuda(source, architecture).function));
+  } else if (functions.empty()) {
+    functions.push_back(source.function);
+  }
+  KernelSource made = resident_source(source, functions);
+  try {
+    std::string code = build_cuda_module(made, architecture);
+    return {std::move(made), std::move(code)};
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::compile) throw;
+    KernelSource launched = source;
+    for (std::string& function : functions) {
+      launched.function = std::move(function);
+      static_cast<void>(build_cuda(launched, architecture));  // throws where the kernel itself is wrong
+    }
+    throw Error(
+        ErrorCode::not_supported,
+        fmt::format("kernel {} cannot stay on the GPU: launched it compiles, in the loop that stays it does not: "
+                    "use mode=launch, or see what the compiler says: {}",
+                    source.name, error.what()));
+  }
 }
 
 std::string name_in_source(const std::string& ptx_name) {
