@@ -76,6 +76,7 @@ SAME_MEMBER(GstCudaBufferPool, context)
   static_assert(std::is_same_v<Theirs<gpumap::gst::ours::name>::type, decltype(::name)>, #name " differs");
 GPUMAP_GST_CUDA(SAME_FUNCTION)
 #if GST_CHECK_VERSION(1, 24, 0)
+THEIRS(GstCudaAllocator)
 THEIRS(GstCudaStream)
 static_assert(gpumap::gst::memory_needs_sync == static_cast<unsigned>(GST_CUDA_MEMORY_TRANSFER_NEED_SYNC));
 GPUMAP_GST_CUDA_STREAMS(SAME_FUNCTION)
