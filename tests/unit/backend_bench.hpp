@@ -62,4 +62,13 @@ class BackendTest : public ::testing::TestWithParam<Backend> {
   Bench* bench_ = nullptr;
 };
 
+/// A suite on the backends that the program is about: those of a GPU, or Vulkan on whatever there is.
+#ifdef GPUMAP_TEST_GPU
+#define GPUMAP_ON_BACKENDS(Suite)                                              \
+  const bool Suite##_needs_gpu = (BackendTest::accept_software = false, true); \
+  INSTANTIATE_TEST_SUITE_P(Gpu, Suite, ::testing::Values(Backend::cuda, Backend::vulkan))
+#else
+#define GPUMAP_ON_BACKENDS(Suite) INSTANTIATE_TEST_SUITE_P(Vulkan, Suite, ::testing::Values(Backend::vulkan))
+#endif
+
 }  // namespace gpumap

@@ -78,12 +78,7 @@ TEST_P(TwoFilesTest, AreABuiltIn) {
   EXPECT_THROW(program->set_params("by=256"), Error);
 }
 
-#ifdef GPUMAP_TEST_GPU
-const bool needs_gpu = (BackendTest::accept_software = false, true);
-INSTANTIATE_TEST_SUITE_P(Gpu, TwoFilesTest, ::testing::Values(Backend::cuda, Backend::vulkan));
-#else
-INSTANTIATE_TEST_SUITE_P(Vulkan, TwoFilesTest, ::testing::Values(Backend::vulkan));
-#endif
+GPUMAP_ON_BACKENDS(TwoFilesTest);
 
 }  // namespace
 }  // namespace gpumap

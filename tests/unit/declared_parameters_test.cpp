@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
-// The line `params` of a kernel of the user's: types, limits, and how numbers get into a frame.
+// The lines `params`, `table`, `history`, `…tensor` and `analytics` of a kernel of the user's, and the text of the
+// property `params`: numbers, limits, errors, and how numbers get into a frame.
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include <bit>
 #include <limits>
@@ -9,6 +11,7 @@
 #include "error_of.hpp"
 #include "gpumap/declaration.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/kernel.h"
 #include "gpumap/kernel.hpp"
 
 namespace gpumap {
@@ -187,6 +190,226 @@ TEST(Number, WholeNumbersAreToldFromOthers) {
   EXPECT_FALSE(Number(9007199254740993LL) == Number(9007199254740992LL)) << "one double, two numbers";
   EXPECT_EQ(parse_number_type("uint16"), NumberType::u16);
   EXPECT_EQ(bytes_of(NumberType::f16), 2U);
+}
+
+// The text of `params`: numbers and lists, errors that name the column, values laid out over what a kernel declares.
+
+using ::testing::Pair;
+
+std::string error_in(std::string_view text) {
+  return error_of([&] { return parse_parameters(text); });
+}
+
+TEST(Parameters, NumbersAndLists) {
+  EXPECT_THAT(parse_parameters(""), ElementsAre());
+  EXPECT_THAT(parse_parameters("  "), ElementsAre());
+  EXPECT_THAT(parse_parameters("gain=2.5,taps=[1,-2,3e2]"),
+              ElementsAre(Pair("gain", ElementsAre(2.5)), Pair("taps", ElementsAre(1.0, -2.0, 300.0))));
+  EXPECT_THAT(parse_parameters(" a_1 = [ 1 ,\t2 ] , b-c=.5 "),
+              ElementsAre(Pair("a_1", ElementsAre(1.0, 2.0)), Pair("b-c", ElementsAre(0.5))));
+}
+
+TEST(Parameters, ErrorsNameTheColumn) {
+  const std::pair<std::string_view, std::string_view> cases[] = {
+      {"gain", "column 5: expected '=' after 'gain', found the end"},
+      {"gain=", "column 6: expected a number, found the end"},
+      {"gain=x", "column 6: expected a number, found 'x'"},
+      {"gain=1 2", "column 8: expected ',' or the end, found '2'"},
+      {"gain=1,", "column 8: expected a name, found the end"},
+      {",", "column 1: expected a name, found ','"},
+      {"2=1", "column 1: expected a name, found '2'"},
+      {"€=1", "column 1: expected a name, found '€'"},
+      {"gain=\xff", "column 6: expected a number, found '\\xff'"},
+      {"a=[1,2", "column 7: expected ',' or ']', found the end"},
+      {"a=[]", "column 4: expected a number, found ']'"},
+      {"a=1,b=2, a=3", "column 10: 'a' is given twice"},
+      {"a=nan", "column 3: the number is not a finite 64-bit float"},
+      {"a=-inf", "column 3: the number is not a finite 64-bit float"},
+      {"a=1e-999", "column 3: the number is not a finite 64-bit float"},
+      {"a=1e999", "column 3: the number is not a finite 64-bit float"},
+  };
+  for (const auto& [text, message] : cases) EXPECT_THAT(error_in(text), HasSubstr(message)) << text;
+  EXPECT_THAT(error_in(std::string_view("a\0=1", 4)), HasSubstr("column 2"));
+}
+
+TEST(Parameters, NoMoreThanAKernelGets) {
+  std::string text = "a=[0";
+  for (int i = 1; i < GPUMAP_MAX_PARAMS; ++i) text += ",0";
+  EXPECT_EQ(parse_parameters(text + "]").front().second.size(), GPUMAP_MAX_PARAMS);
+  EXPECT_THAT(error_in(text + ",0]"), HasSubstr("more than 64 numbers"));
+}
+
+TEST(Parameters, LaidOutOverDefaults) {
+  const Builtin& convert = *find_builtin("convert");
+  std::array<float, GPUMAP_MAX_PARAMS> params;
+  params.fill(7.0F);
+  apply_parameters(convert, "", params);
+  EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 1, 1, 1, 0));
+  apply_parameters(convert, "scale=[2,3,4]", params);
+  EXPECT_THAT(std::vector(params.begin(), params.begin() + 7), ElementsAre(0, 0, 0, 2, 3, 4, 0));
+}
+
+// float32 ends to be exact at 16777216.
+TEST(Parameters, HertzStayWhatTheyAre) {
+  std::array<double, GPUMAP_MAX_PARAMS> params{};
+  apply_parameters(*find_builtin("ddc"), "rate=20000001,frequency=123456789.125", params);
+  EXPECT_EQ(params[1], 20000001.0);
+  EXPECT_EQ(params[0], 123456789.125);
+  EXPECT_EQ(params[4], 80.0);
+}
+
+TEST(Parameters, UnknownNamesAndWrongCountsChangeNothing) {
+  const Builtin& convert = *find_builtin("convert");
+  std::array<float, GPUMAP_MAX_PARAMS> params;
+  params.fill(7.0F);
+  for (const auto& [text, message] :
+       {std::pair{"mean=1", "'mean' of kernel convert takes 3 numbers, 1 given"},
+        {"scale=[1,1,-1e39]", "'scale' of kernel convert: -1e+39 is not a finite 32-bit float"},
+        {"gain=1", "kernel convert has no parameter 'gain': it takes mean (3 numbers), scale (3 numbers)"}}) {
+    try {
+      apply_parameters(convert, text, params);
+      ADD_FAILURE() << text;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid);
+      EXPECT_THAT(error.what(), HasSubstr(message));
+      EXPECT_THAT(error.what(), ::testing::Not(HasSubstr("declare"))) << "which a user cannot, of a built-in";
+    }
+  }
+  EXPECT_THAT(params, ::testing::Each(7.0F));
+  EXPECT_THROW(apply_parameters(*find_builtin("identity"), "gain=1", params), Error);
+}
+
+// The lines `table` and `history` of a kernel of the user's.
+
+std::string line(const std::string& text) {
+  return "// gpumap: " + text + "\n";
+}
+
+/// A file with these lines is refused, with these words.
+using Refused = std::pair<std::string, const char*>;
+void expect_refused(std::initializer_list<Refused> cases) {
+  for (const auto& [code, message] : cases) {
+    EXPECT_THAT(error_of([&, text = code] { return parse_declaration(text); }), HasSubstr(message)) << code;
+  }
+}
+
+TEST(DeclaredTables, NameTypeAndCount) {
+  const Declaration declaration = parse_declaration(line("table weights float32 256") + line("table a-b_1\tu8") +
+                                                    line("table  last   int16  1  ") + line("history 8"));
+  ASSERT_EQ(declaration.tables.size(), 3U);
+  EXPECT_EQ(declaration.tables[0].name, "weights");
+  EXPECT_EQ(declaration.tables[0].type, NumberType::f32);
+  EXPECT_EQ(declaration.tables[0].count, 256U);
+  EXPECT_EQ(declaration.tables[1].name, "a-b_1");
+  EXPECT_EQ(declaration.tables[1].type, NumberType::u8);
+  EXPECT_FALSE(declaration.tables[1].count);
+  EXPECT_EQ(declaration.tables[2].type, NumberType::i16);
+  EXPECT_EQ(declaration.history, 8U);
+  EXPECT_EQ(parse_declaration("").history, 0U);
+}
+
+TEST(DeclaredTables, LinesThatAreWrong) {
+  std::string nine;
+  for (int i = 0; i < 9; ++i) nine += line("table t" + std::to_string(i) + " f32");
+  expect_refused({
+      {line("table weights"), "\"weights\" is no table: write a name, a type and"},
+      {line("table we/ights f32"), "is no table"},
+      {line("table weights="), "is no table"},
+      {line("table =/a"), "is no table"},
+      {line("table weights f32 3 4"), "is no table"},
+      {line("table weights float"), "no type \"float\": choose one of u8, i8,"},
+      {line("table weights f32 0"), "\"0\" is no number of elements: write a whole number from 1 to 268435456"},
+      {line("table weights f64 134217729"), "from 1 to 134217728"},
+      {line("table weights f32 -1"), "is no number of elements"},
+      {line("table weights f32 99999999999999999999"), "is no number of elements"},
+      {line("table a f32") + line("table a u8"), "line 2: // gpumap: table \"a\" is declared twice"},
+      {nine, "line 9: // gpumap: table: 9 tables: a kernel has at most 8"},
+      {line("table"), "table without a value"},
+      {line("history 9"), "a history of 9 frames: a kernel sees at most 8; keep what it needs of more in its state"},
+      {line("history -1"), "\"-1\" is no number of frames"},
+      {line("history 1") + line("history 2"), "history is declared twice"},
+  });
+}
+
+TEST(DeclaredTables, PathsAreKeptAsTheyAre) {
+  const Declaration declaration =
+      parse_declaration(line("table weights = /a b/with,comma=sign;c ") + line("table lut f32 3=d"));
+  ASSERT_EQ(declaration.tables.size(), 2U);
+  EXPECT_EQ(declaration.tables[0], (DeclaredTable{"weights", NumberType::u8, {}, "/a b/with,comma=sign;c"}));
+  EXPECT_EQ(declaration.tables[1], (DeclaredTable{"lut", NumberType::f32, 3, "d"}));
+}
+
+// The lines `input-tensor`, `output-tensor`, `tensor-group` and `analytics` of a kernel of the user's.
+
+TEST(DeclaredTensors, IdTypeAndDimensions) {
+  const Declaration declaration = parse_declaration(
+      line("output-tensor Gst.Model.Boxes\tfloat32  1x100?x4") + line("tensor-group ssd-1_out") +
+      line("output-tensor b u8 {max(width, height)}x{height/2}?") + line("input-tensor b i64 ?x3x{width}"));
+  ASSERT_EQ(declaration.output_tensors.size(), 2U);
+  EXPECT_EQ(declaration.output_tensors[0].id, "Gst.Model.Boxes");
+  EXPECT_EQ(declaration.output_tensors[0].type, NumberType::f32);
+  EXPECT_THAT(
+      declaration.output_tensors[0].dims,
+      ElementsAre(DeclaredDimension{"1", false}, DeclaredDimension{"100", true}, DeclaredDimension{"4", false}));
+  EXPECT_THAT(declaration.output_tensors[1].dims,
+              ElementsAre(DeclaredDimension{"max(width, height)", false}, DeclaredDimension{"height/2", true}));
+  ASSERT_EQ(declaration.input_tensors.size(), 1U);
+  EXPECT_EQ(declaration.tensor_group, "ssd-1_out");
+  const std::pair<std::string_view, std::uint64_t> variables[] = {{"width", 37}, {"height", 23}};
+  EXPECT_THAT(dims_of(declaration.output_tensors[0], variables), ElementsAre(1, 100, 4));
+  EXPECT_THAT(dims_of(declaration.output_tensors[1], variables), ElementsAre(37, 11));
+  EXPECT_THAT(dims_of(declaration.input_tensors[0], variables), ElementsAre(0, 3, 37));
+  EXPECT_EQ(dims_text(dims_of(declaration.input_tensors[0], variables)), "?x3x37");
+}
+
+TEST(DeclaredTensors, LinesThatAreWrong) {
+  std::string nine;
+  for (int i = 0; i < 9; ++i) nine += line("output-tensor t" + std::to_string(i) + " f32 1");
+  expect_refused({
+      {line("output-tensor boxes"), "\"boxes\" is no tensor: write an id, a type and dimensions, as in"},
+      {line("output-tensor boxes f32"), "is no tensor"},
+      {line("output-tensor bo=xes f32 1"), "\"bo=xes\" is no name for a tensor"},
+      {line("output-tensor boxes float 1"), "no type \"float\""},
+      {line("output-tensor boxes f32 1xx4"), "\"1xx4\" are no dimensions: \"\" is no size: write numbers, or"},
+      {line("output-tensor boxes f32 1x?"), "\"?\" is no size"},
+      {line("output-tensor boxes f32 1xwidth"), "\"width\" is no size"},
+      {line("output-tensor boxes f32 {}"), "\"{}\" is no size"},
+      {line("output-tensor boxes f32 1x-4"), "\"-4\" is no size"},
+      {line("output-tensor boxes f32 1x1x1x1x1x1x1x1x1"), "tensor \"boxes\" has 9 dimensions: 8 are the most"},
+      {line("output-tensor a f32 1") + line("output-tensor a u8 1"),
+       "line 2: // gpumap: output-tensor \"a\" is declared twice"},
+      {nine, "line 9: // gpumap: output-tensor: 9 output tensors: a kernel has at most 8"},
+      {line("tensor-group a b"), "\"a b\" is no name for a tensor"},
+      {line("tensor-group a"), "there is none: declare one with the line output-tensor"},
+      {line("analytics boxes"), "no analytics \"boxes\": write classification, or detections"},
+      {line("analytics classification cat"), "no analytics \"classification cat\""},
+      {line("analytics classification"), "declare them with the line results, as in results cat=f32,dog=f32"},
+      {line("analytics detections") + line("results cat=f32"), "leave the line results out"},
+      {line("analytics detections cat,,dog"), "a name is missing"},
+  });
+}
+
+TEST(DeclaredTensors, SizesThatAreNone) {
+  const auto error_for = [](const std::string& dims, std::uint64_t width) {
+    const Declaration declaration = parse_declaration(line("output-tensor t f32 " + dims));
+    const std::pair<std::string_view, std::uint64_t> variables[] = {{"width", width}};
+    return error_of([&] { return dims_of(declaration.output_tensors[0], variables); });
+  };
+  EXPECT_THAT(error_for("3x{width/2}", 1), HasSubstr("tensor \"t\": its dimension 1 is 0: it has to be from 1 to"));
+  EXPECT_THAT(error_for("{width*width}", 65536), HasSubstr("its dimension 0 is 4294967296"));
+  EXPECT_THAT(error_for("{width}x{width}", 32768), HasSubstr("no error"));
+  EXPECT_THAT(error_for("{width}x{width}", 32769), HasSubstr("tensor \"t\" has more than 4294967296 bytes"));
+  EXPECT_THAT(error_for("{depth}", 1), HasSubstr("tensor \"t\": "));
+}
+
+TEST(DeclaredAnalyticsLine, KindAndLabels) {
+  EXPECT_FALSE(parse_declaration("").analytics);
+  const Declaration detections = parse_declaration(line("analytics detections person, car"));
+  EXPECT_EQ(detections.analytics.kind, DeclaredAnalytics::Kind::detections);
+  EXPECT_THAT(detections.analytics.labels, ElementsAre("person", "car"));
+  EXPECT_TRUE(parse_declaration(line("analytics detections")).analytics.labels.empty());
+  const Declaration classes = parse_declaration(line("analytics classification") + line("results cat=f32"));
+  EXPECT_EQ(classes.analytics.kind, DeclaredAnalytics::Kind::classification);
 }
 
 }  // namespace

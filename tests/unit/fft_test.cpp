@@ -195,12 +195,7 @@ TEST_P(FftTest, IsMadeByManyThreads) {
   for (const double error : errors) EXPECT_LT(error, 1e-6);
 }
 
-#ifdef GPUMAP_TEST_GPU
-const bool needs_gpu = (BackendTest::accept_software = false, true);
-INSTANTIATE_TEST_SUITE_P(Gpu, FftTest, ::testing::Values(Backend::cuda, Backend::vulkan));
-#else
-INSTANTIATE_TEST_SUITE_P(Vulkan, FftTest, ::testing::Values(Backend::vulkan));
-#endif
+GPUMAP_ON_BACKENDS(FftTest);
 
 }  // namespace
 }  // namespace gpumap

@@ -415,12 +415,7 @@ TEST_P(GpuSpanTest, ReadingDoesNotWaitForOtherWork) {
   ASSERT_EQ(busy.wait_for(std::chrono::minutes(1)), WaitResult::ready);
 }
 
-#ifdef GPUMAP_TEST_GPU
-const bool needs_gpu = (BackendTest::accept_software = false, true);
-INSTANTIATE_TEST_SUITE_P(Gpu, GpuSpanTest, ::testing::Values(Backend::cuda, Backend::vulkan));
-#else
-INSTANTIATE_TEST_SUITE_P(Vulkan, GpuSpanTest, ::testing::Values(Backend::vulkan));
-#endif
+GPUMAP_ON_BACKENDS(GpuSpanTest);
 
 }  // namespace
 }  // namespace gpumap

@@ -9,11 +9,17 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <memory>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "link/server_discovery.hpp"
+#include "link/wire.hpp"
+#include "link_child.hpp"
 #include "link_observe.hpp"
 #include "link_raw.hpp"
 
@@ -326,6 +332,205 @@ TEST(LinkObserver, OneThatIsSilentCostsTheOthersNothing) {
   EXPECT_EQ(sights[1].path, served.path);
   EXPECT_FALSE(sights[2].report);
   EXPECT_TRUE(observe_links({}, Clock::now()).empty());
+}
+
+// A report as bytes: figures that cannot be are no report.
+
+TEST(LinkWireReport, FiguresThatCannotBeAreNoReport) {
+  const auto refused = [](auto change) {
+    link::RingFigures ring;
+    ring.slots = 4;
+    ring.slot_bytes = 10;
+    ring.program = link::to_name("program");
+    std::vector<link::ClientFigures> clients(3);
+    for (std::uint32_t n = 0; n < 3; ++n) clients[n].index = 2 * n;
+    change(ring, clients);
+    return !link::parse(link::encode_report(1, ring, clients));
+  };
+  using Ring = link::RingFigures;
+  using Clients = std::vector<link::ClientFigures>;
+  EXPECT_FALSE(refused([](Ring&, Clients&) {}));
+  EXPECT_FALSE(refused([](Ring&, Clients& all) { all.clear(); }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.slots = 1; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.slots = max_slots + 1; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.slot_bytes = 0; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.queued = 5; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.busy = 5; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.transport = 4; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.stamps = 2; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.at_ns = std::uint64_t{1} << 63U; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].lag_ns = ~std::uint64_t{0}; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].timed_ns = std::uint64_t{1} << 63U; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.program[0] = '\x1b'; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].name = {'\xc2', '\x9b', 'm'}; })) << "CSI";
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].name = {'\xe0', '\x80', '\x9b'}; })) << "no UTF-8";
+  EXPECT_FALSE(refused([](Ring&, Clients& all) { all[2].name = {'\xc3', '\xa4'}; }));
+  EXPECT_TRUE(refused([](Ring& one, Clients&) { one.program.fill('x'); }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].index = all[1].index; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[2].index = max_link_clients; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[0].leak = 3; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[0].slots = 5; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[0].zero = 1; }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all[0].name.fill('x'); }));
+  EXPECT_TRUE(refused([](Ring&, Clients& all) { all.resize(17); }));
+  EXPECT_EQ(std::string(link::to_name("a\x1b[2Jb\n").data()), "a[2Jb");
+  EXPECT_EQ(std::string(link::to_name(std::string(100, 'x')).data()), std::string(63, 'x'));
+  EXPECT_EQ(std::string(link::to_name("\xc2\x9b"
+                                      "2J\xff\xc3\xa4")
+                            .data()),
+            "2J\xc3\xa4");
+  EXPECT_EQ(std::string(link::to_name(std::string(62, 'x') + "\xc3\xa4").data()), std::string(62, 'x')) << "no half";
+}
+
+TEST(LinkWireReport, WhatIsEncodedIsParsed) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 100; ++round) {
+    link::RingFigures ring;
+    ring.at_ns = random() >> 1U;
+    ring.frames = random();
+    ring.bytes = random();
+    ring.unseen = random();
+    ring.dropped = random();
+    ring.slot_bytes = random() | 1U;
+    ring.slots = static_cast<std::uint32_t>(2 + random() % 255);
+    ring.queued = static_cast<std::uint32_t>(random() % ring.slots);
+    ring.busy = static_cast<std::uint32_t>(random() % ring.slots);
+    ring.transport = static_cast<std::uint32_t>(random() % 4);
+    std::vector<link::ClientFigures> clients;
+    for (std::uint32_t index = 0; index < max_link_clients; ++index) {
+      if (random() % 2 == 0) continue;
+      link::ClientFigures client;
+      client.index = index;
+      client.connection = random();
+      client.shown = random();
+      client.lag = random();
+      client.timed_ns = random() >> 1U;
+      for (std::uint32_t& count : client.times) count = static_cast<std::uint32_t>(random());
+      client.name = link::to_name(std::to_string(random()));
+      clients.push_back(client);
+    }
+    const link::Bytes bytes = link::encode_report(random(), ring, clients);
+    ASSERT_LE(bytes.size(), link::largest_report);
+    const auto message = link::parse(bytes);
+    ASSERT_TRUE(message);
+    const auto& report = std::get<link::Report>(message->body);
+    EXPECT_EQ(report.ring.at_ns, ring.at_ns);
+    EXPECT_EQ(report.ring.dropped, ring.dropped);
+    ASSERT_EQ(report.ring.clients, clients.size());
+    for (std::size_t n = 0; n < clients.size(); ++n) {
+      const auto client = report.client(n);
+      EXPECT_EQ(std::memcmp(&client, &clients[n], sizeof client), 0);
+    }
+  }
+}
+
+// How servers are found: in tables that are made up, and in the kernel's.
+
+using ::testing::Contains;
+using ::testing::Not;
+
+std::vector<std::string> paths_in(const std::string& table, uid_t user = 1000) {
+  std::vector<std::string> paths;
+  for (const auto& place : link::marked_servers(table, user))
+    paths.push_back(std::to_string(place.pid) + " " + place.path);
+  return paths;
+}
+
+constexpr auto table =
+    "Num       RefCount Protocol Flags    Type St Inode Path\n"
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01    17 /run/user/1000/second\n"
+    "0000000092a2618a: 00000003 00000000 00000000 0001 03 1334039\n"
+    "00000000dc3b7be2: 00000002 00000000 00000000 0005 01 18 @gpumap-link/1000/4711/17/8ab\n"
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01 1352473 /tmp/a camera\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 1352474 @gpumap-link/1000/42/1352473/ffffffffffffffff\n"
+    // Of another user, a server of a foreign kind, and marks of what does not listen, is no SEQPACKET or is abstract.
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01 30 /tmp/theirs\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 31 @gpumap-link/1001/43/30/1\n"
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01 40 /tmp/foreign\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 41 @gpumap-link/1000/44/99/1\n"
+    "00000000abe11fd7: 00000003 00000000 00000000 0005 03 50 /tmp/connected\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 51 @gpumap-link/1000/44/50/1\n"
+    "00000000abe11fd7: 00000002 00000000 00010000 0001 01 60 /tmp/stream\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 61 @gpumap-link/1000/44/60/1\n"
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01 70 @abstract\n"
+    "00000000abe11fd7: 00000002 00000000 00000000 0005 01 71 @gpumap-link/1000/44/70/1\n"
+    // A listener that calls itself a mark is none.
+    "00000000abe11fd7: 00000002 00000000 00010000 0005 01 81 @gpumap-link/1000/44/40/1\n";
+
+TEST(LinkPlaces, OnlyMarkedListenersOfTheUser) {
+  EXPECT_EQ(paths_in(table), (std::vector<std::string>{"4711 /run/user/1000/second", "42 /tmp/a camera"}));
+  EXPECT_EQ(paths_in(table, 1001), (std::vector<std::string>{"43 /tmp/theirs"}));
+  EXPECT_TRUE(paths_in(table, 0).empty());
+  EXPECT_TRUE(paths_in("").empty());
+}
+
+TEST(LinkPlaces, MarksThatMakeNoSenseAreLeftOut) {
+  for (const char* const mark : {"@gpumap-link/1000/42/17", "@gpumap-link/1000/42/17/", "@gpumap-link/1000/42/17/1x",
+                                 "@gpumap-link/1000/-1/17/1", "@gpumap-link/1000/0/17/1", "@gpumap-link/1000/42/0x17/1",
+                                 "@gpumap-link/1000//17/1", "@gpumap-link/", "@gpumap-link/1000/42/17/1/2",
+                                 "@gpumap-link/1000/42/99999999999999999999/1", "gpumap-link/1000/42/17/1"}) {
+    const std::string lines = "0: 2 0 00010000 0005 01 17 /tmp/here\n0: 2 0 00000000 0005 01 18 ";
+    EXPECT_TRUE(paths_in(lines + mark + "\n").empty()) << mark;
+    EXPECT_EQ(paths_in(lines + "@gpumap-link/1000/42/17/1\n").size(), 1U);
+  }
+}
+
+TEST(LinkPlaces, TablesThatAreCutAndChangedDoNoHarm) {
+  std::mt19937 random(1);
+  const std::string whole = table;
+  for (std::size_t bytes = 0; bytes <= whole.size(); ++bytes) EXPECT_LE(paths_in(whole.substr(0, bytes)).size(), 2U);
+  for (int round = 0; round < 2000; ++round) {
+    std::string changed = whole;
+    for (int n = 0; n < 5; ++n) changed[random() % changed.size()] = static_cast<char>(random());
+    EXPECT_LE(paths_in(changed).size(), 5U);
+  }
+}
+
+TEST(LinkPlaces, AServerIsFoundWhileItServes) {
+  std::string path;
+  {
+    const Served served(4);
+    path = served.path;
+    EXPECT_THAT(find_links(), Contains(path));
+    const Served other(3);
+    EXPECT_THAT(find_links(), Contains(path));
+    EXPECT_THAT(find_links(), Contains(other.path));
+  }
+  EXPECT_THAT(find_links(), Not(Contains(path)));
+}
+
+TEST(LinkPlaces, ARelativePathIsFoundFromElsewhere) {
+  const TemporaryFolder folder;
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  {
+    const auto server = LinkServer::serve(link_ring(2), {.path = "in-the-folder"});
+    const std::string path = std::filesystem::canonical(folder.path()) / "in-the-folder";
+    EXPECT_THAT(find_links(), Contains(path));
+    EXPECT_EQ(report_of(path).generation, server->generation());
+  }
+  std::filesystem::current_path(here);
+}
+
+TEST(LinkPlaces, AKilledServerIsNotFoundAndSaysSoByItsPath) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "link";
+  Child server({"produce", path, "1", "leased", "1000000"});  // waits for a client
+  ASSERT_TRUE(comes_true([&] { return observe(path).report.has_value(); }));
+  EXPECT_THAT(find_links(), Contains(path));
+  const LinkReport report = report_of(path);
+  EXPECT_EQ(report.pid, server.pid());
+  EXPECT_EQ(report.program, "link_peer");
+  server.signal(SIGSTOP);
+  const std::string silent = "process " + std::to_string(server.pid()) + " did not answer: it is stopped, or busy";
+  EXPECT_TRUE(comes_true([&] { return observe(path, 50ms).trouble == silent; }));
+  server.signal(SIGKILL);
+  EXPECT_EQ(server.wait(), "signal 9");
+  EXPECT_THAT(find_links(), Not(Contains(path)));
+  EXPECT_TRUE(std::filesystem::exists(path)) << "what it left";
+  EXPECT_EQ(observe(path).trouble, "Connection refused");
+  EXPECT_EQ(observe(folder.path() / "none").trouble, "No such file or directory");
+  EXPECT_THAT(observe(std::string(108, 'x')).trouble, HasSubstr("choose a shorter one"));
 }
 
 }  // namespace

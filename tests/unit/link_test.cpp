@@ -2,9 +2,17 @@
 // A ring between two sides of a link: what goes in comes out, in order and whole, for one client and for sixteen; slow
 // clients cost what they asked for; messages keep their place among the frames.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <future>
+#include <memory>
 #include <random>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "link_helpers.hpp"
@@ -252,6 +260,206 @@ TEST(Link, WhoReadsNoMessagesIsDisconnected) {
   for (int n = 0; n < 5000 && !served.server->clients().empty(); ++n) served.server->send(message);
   EXPECT_TRUE(served.server->clients().empty());
   EXPECT_EQ(served.server->counters().disconnected, 1U);
+}
+
+// Who sleeps until a frame comes, and who spins: how each is woken, and what that costs.
+
+TEST(LinkSleep, InterruptEndsASleep) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  std::thread other([&] {
+    std::this_thread::sleep_for(20ms);
+    consumer->interrupt();
+  });
+  EXPECT_EQ(next_of(*consumer), "interrupted");
+  other.join();
+  EXPECT_EQ(at_once(*consumer), "timeout") << "once";
+}
+
+TEST(LinkSleep, ASleeperIsWokenAndABusyOneCostsNothing) {
+  Served served(8);
+  const auto consumer = served.consumer();
+  std::thread sleeper([&] { EXPECT_EQ(next_of(*consumer), "0"); });
+  std::this_thread::sleep_for(20ms);
+  served.send(0);
+  sleeper.join();
+  const std::uint64_t wakes = served.server->counters().wakes;
+  EXPECT_LE(wakes, 1U);
+  for (std::uint64_t n = 1; n < 1000; ++n) {
+    served.send(n);
+    EXPECT_EQ(next_of(*consumer), std::to_string(n));
+  }
+  EXPECT_EQ(served.server->counters().wakes, wakes) << "it never slept";
+}
+
+TEST(LinkSleep, ASpinningOneIsNotWoken) {
+  Served served(8);
+  LinkConsumerOptions options;
+  options.path = served.path;
+  options.leak = LinkLeak::no;
+  options.patience = patience;
+  options.spin = 50ms;
+  const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+  std::thread producer([&] {
+    for (std::uint64_t n = 0; n < 50; ++n) {
+      std::this_thread::sleep_for(500us);
+      served.send(n);
+    }
+  });
+  std::uint64_t slept = 0;  // where the machine kept the producer from sending
+  for (std::uint64_t n = 0; n < 50; ++n) {
+    const Deadline began = Clock::now();
+    EXPECT_EQ(next_of(*consumer), std::to_string(n));
+    slept += Clock::now() - began >= options.spin ? 1 : 0;
+  }
+  producer.join();
+  EXPECT_LE(served.server->counters().wakes, 2 * slept);
+  EXPECT_EQ(at_once(*consumer), "timeout");
+}
+
+// A consumer that never sleeps in next(): its timeout is 0, or it spins for all of it.
+TEST(LinkSleep, WhoNeverSleepsHearsOfMessagesAndOfTheEnd) {
+  for (const auto& [spin, wait] : {std::pair(0ms, 0ms), std::pair(50ms, 0ms), std::pair(50ms, 5ms)}) {
+    Served served(2);
+    LinkConsumerOptions options;
+    options.path = served.path;
+    options.patience = patience;
+    options.spin = spin;
+    const auto consumer = LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+    ReadLease lease;
+    const auto comes = [&, wait = wait](const std::string& what) {
+      return comes_true([&] {
+        const std::string next = next_of(*consumer, lease, Clock::now() + wait);
+        EXPECT_TRUE(next == what || next == "timeout") << next;
+        return next == what;
+      });
+    };
+    EXPECT_EQ(next_of(*consumer, lease, Clock::now() + wait), "timeout");
+    served.server->send(bytes_of("message"));
+    EXPECT_TRUE(comes("'message'"));
+    served.send(17);
+    EXPECT_TRUE(comes("17"));
+    lease.release();
+    served.server.reset();
+    EXPECT_TRUE(comes("closed"));
+  }
+}
+
+TEST(LinkSleep, WhoHearsWithoutATimeLooksOnceAllTheSame) {
+  Served served(2);
+  const auto consumer = served.consumer();
+  LinkFrame frame;
+  for (const char* text : {"first", "second"}) {
+    EXPECT_EQ(consumer->hear(frame, Deadline{}), LinkNext::timeout);
+    served.server->send_at_once(bytes_of(text));
+    ASSERT_EQ(consumer->hear(frame, Deadline{}), LinkNext::message);
+    EXPECT_EQ(text_of(frame.message), text);
+  }
+}
+
+// A path that is taken before there is a ring: who connects waits, nobody else gets it, one server follows another.
+
+struct AddressOfALink : testing::Test {
+  [[nodiscard]] std::unique_ptr<LinkServer> serve(const std::shared_ptr<Ring>& ring) const {
+    LinkServerOptions options;
+    options.address = address;
+    return LinkServer::serve(ring, std::move(options));
+  }
+  [[nodiscard]] std::future<std::unique_ptr<LinkConsumer>> connect() const {
+    return std::async(std::launch::async, [path = path] {
+      LinkConsumerOptions options;
+      options.path = path;
+      options.leak = LinkLeak::no;
+      options.patience = patience;
+      return LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
+    });
+  }
+
+  TemporaryFolder folder;
+  std::string path = folder.path() / "link";
+  std::shared_ptr<LinkAddress> address = LinkAddress::take(path);
+};
+
+TEST_F(AddressOfALink, IsNobodyElsesFromTheBeginning) {
+  EXPECT_EQ(address->path(), path);
+  struct stat found {};
+  ASSERT_EQ(lstat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 07777U, 0600U);
+  const std::string text = error_text([&] { (void)LinkAddress::take(path); }, ErrorCode::invalid);
+  EXPECT_NE(text.find("served by process " + std::to_string(getpid())), std::string::npos) << text;
+  LinkServerOptions options;
+  options.path = path;
+  error_text([&] { (void)LinkServer::serve(link_ring(2), options); }, ErrorCode::invalid);
+  address.reset();
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_NO_THROW((void)LinkServer::serve(link_ring(2), options));
+}
+
+TEST_F(AddressOfALink, WhoConnectsBeforeThereIsARingMissesNothing) {
+  std::vector<std::future<std::unique_ptr<LinkConsumer>>> coming;
+  for (int n = 0; n < 5; ++n) coming.push_back(connect());
+  for (auto& one : coming) EXPECT_EQ(one.wait_for(50ms), std::future_status::timeout) << "nobody answers yet";
+  const auto ring = link_ring(3);
+  const auto server = serve(ring);
+  EXPECT_EQ(server->path(), path);
+  std::vector<std::unique_ptr<LinkConsumer>> all;
+  for (auto& one : coming) all.push_back(one.get());
+  for (std::uint64_t n = 0; n < 20; ++n) {
+    ASSERT_EQ(send_frame(*server, *ring, n), RingStatus::ok);
+    for (const auto& one : all) EXPECT_EQ(next_of(*one), std::to_string(n));
+  }
+}
+
+TEST_F(AddressOfALink, OneServerFollowsAnother) {
+  const auto first_ring = link_ring(2);
+  auto first = serve(first_ring);
+  const std::string text = error_text([&] { (void)serve(link_ring(2)); }, ErrorCode::invalid);
+  EXPECT_NE(text.find("second server"), std::string::npos) << text;
+  auto consumer = connect().get();
+  EXPECT_EQ(send_frame(*first, *first_ring, 7), RingStatus::ok);
+  EXPECT_EQ(next_of(*consumer), "7");
+  first->announce_successor();
+  first.reset();
+  EXPECT_EQ(next_of(*consumer), "closed");
+  EXPECT_TRUE(consumer->moved());
+  EXPECT_TRUE(std::filesystem::exists(path)) << "others could take it";
+  auto again = connect();
+  const auto second_ring = link_ring(4);
+  const auto second = serve(second_ring);
+  consumer = again.get();
+  EXPECT_EQ(consumer->ring()->slots(), 4U);
+  EXPECT_EQ(send_frame(*second, *second_ring, 8), RingStatus::ok);
+  EXPECT_EQ(next_of(*consumer), "8");
+}
+
+TEST_F(AddressOfALink, WhoGaveUpIsInNobodysWay) {
+  for (int n = 0; n < 40; ++n) {
+    LinkConsumerOptions options;
+    options.path = path;
+    std::atomic<bool> cancel{true};
+    options.cancel = &cancel;
+    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  }
+  const auto ring = link_ring(2);
+  const auto server = serve(ring);
+  const auto consumer = connect().get();
+  EXPECT_EQ(send_frame(*server, *ring, 1), RingStatus::ok);
+  EXPECT_EQ(next_of(*consumer), "1");
+  EXPECT_TRUE(comes_true([&] { return server->clients().size() == 1; }));
+}
+
+TEST_F(AddressOfALink, IsLeftAloneByAChildOfFork) {
+  const pid_t child = fork();
+  if (child == 0) {
+    address.reset();
+    _exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(std::filesystem::exists(path));
+  const auto server = serve(link_ring(2));
+  EXPECT_NE(connect().get(), nullptr);
 }
 
 }  // namespace

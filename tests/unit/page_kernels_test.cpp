@@ -69,12 +69,7 @@ FrameLayout output_of(const std::string& declared, const FrameLayout& in) {
 }
 
 class PageKernels : public BackendTest {};
-#ifdef GPUMAP_TEST_GPU
-const bool needs_gpu = (BackendTest::accept_software = false, true);
-INSTANTIATE_TEST_SUITE_P(Gpu, PageKernels, ::testing::Values(Backend::cuda, Backend::vulkan));
-#else
-INSTANTIATE_TEST_SUITE_P(Vulkan, PageKernels, ::testing::Values(Backend::vulkan));
-#endif
+GPUMAP_ON_BACKENDS(PageKernels);
 
 TEST_P(PageKernels, StayWithinTheirBounds) {
   const TemporaryFolder folder;
