@@ -31,7 +31,9 @@ INPUT = 640, 352
 # The bytes are blue, green, red, as OpenCV draws. Called RGB, they are the tensor's planes in this order, as the network
 # was trained.
 PICTURE = f"video/x-raw,format=BGR,width={SIZE[0]},height={SIZE[1]},pixel-aspect-ratio=1/1"
-TENSOR = f"application/x-tensor(memory:GPUMap),type=float32,layout=chw,channels=3,width={INPUT[0]},height={INPUT[1]}"
+# In the GPU's memory, where CUDA is; else the kernel writes into the CPU's.
+MEMORY = "(memory:GPUMap)" if gpumap.Device().info["cuda_ordinal"] >= 0 else ""
+TENSOR = f"application/x-tensor{MEMORY},type=float32,layout=chw,channels=3,width={INPUT[0]},height={INPUT[1]}"
 SINK = "appsink sync=false max-buffers=2"
 TO_TENSOR = (
     f"capssetter join=true caps=video/x-raw,format=RGB ! gpumapupload ! "

@@ -26,7 +26,8 @@ struct _GstGpumapAllocatorClass {
   gboolean (*add_cuda_reader)(GstMemory* memory, gpointer stream, GError** error);
   gboolean (*wait)(GstMemory* memory, GstClockTime timeout, GError** error);
   gboolean (*export_vulkan)(GstMemory* memory, GstGpumapVulkanExport* exported, GError** error);
-  gpointer _reserved[16];
+  gpointer (*get_cpu_address)(GstMemory* memory);
+  gpointer _reserved[15];
 };
 
 GST_GPUMAP_API GType gst_gpumap_allocator_get_type(void);

@@ -57,6 +57,12 @@ gboolean gst_gpumap_memory_wait(GstMemory* memory, GstClockTime timeout, GError*
   return MEMORY_CLASS(memory)->wait(memory, timeout, error);
 }
 
+gpointer gst_gpumap_memory_get_cpu_address(GstMemory* memory) {
+  g_return_val_if_fail(gst_is_gpumap_memory(memory), NULL);
+  /* An older plugin has none. */
+  return MEMORY_CLASS(memory)->get_cpu_address != NULL ? MEMORY_CLASS(memory)->get_cpu_address(memory) : NULL;
+}
+
 gboolean gst_gpumap_memory_export_vulkan(GstMemory* memory, GstGpumapVulkanExport* exported, GError** error) {
   g_return_val_if_fail(gst_is_gpumap_memory(memory), FALSE);
   g_return_val_if_fail(exported != NULL, FALSE);

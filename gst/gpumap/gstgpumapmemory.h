@@ -133,6 +133,18 @@ GST_GPUMAP_API gboolean gst_gpumap_memory_add_cuda_reader(GstMemory* memory, gpo
 GST_GPUMAP_API gboolean gst_gpumap_memory_wait(GstMemory* memory, GstClockTime timeout, GError** error);
 
 /**
+ * gst_gpumap_memory_get_cpu_address:
+ * @memory: gpumap's memory
+ *
+ * The address of the first byte for the CPU where the CPU is the device (lavapipe): the memory itself, of which
+ * gst_memory_map() gives a copy. Read there once gst_gpumap_memory_wait() has returned %TRUE, and write nothing.
+ *
+ * Returns: (transfer none) (nullable): the address, which is good as long as the memory lives; %NULL on GPUs, and for
+ *   memory that the CPU does not see.
+ */
+GST_GPUMAP_API gpointer gst_gpumap_memory_get_cpu_address(GstMemory* memory);
+
+/**
  * GstGpumapVulkanExport:
  * @fd: a file descriptor (VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT), which an import takes over; close it otherwise
  * @allocation_size: bytes of the VkDeviceMemory

@@ -333,6 +333,12 @@ guint64 get_cuda_address(GstMemory* memory) {
   return address == 0 ? 0 : address + frame.offset() + memory->offset;
 }
 
+gpointer get_cpu_address(GstMemory* memory) {
+  const FrameMemory& frame = *frame_memory(memory);
+  if (!frame.device() || !frame.device()->info().software || frame.mapping().host() == nullptr) return nullptr;
+  return frame.mapping().host() + frame.offset() + memory->offset;
+}
+
 CudaHandles handles(GstMemory* memory) {
   const FrameMemory& frame = *frame_memory(memory);
   return frame.device() ? cuda_handles(*frame.device()) : CudaHandles();
@@ -410,6 +416,7 @@ void open_memory(GstGpumapAllocatorClass* klass) {
   klass->add_cuda_reader = add_cuda_reader;
   klass->wait = wait;
   klass->export_vulkan = export_vulkan;
+  klass->get_cpu_address = get_cpu_address;
 }
 
 void frame_allocator_class_init(FrameAllocatorClass* klass) {

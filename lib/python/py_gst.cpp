@@ -81,6 +81,7 @@ struct Gst {
   int (*wait_on_stream)(void* memory, void* stream, Error** error) = nullptr;
   int (*add_reader)(void* memory, void* stream, Error** error) = nullptr;
   int (*wait)(void* memory, uint64_t timeout, Error** error) = nullptr;
+  void* (*cpu_address)(void* memory) = nullptr;
   void (*cuda_sync)(void* memory) = nullptr;  // of libgstcuda 1.24
   bool complete = false;
   bool has_gpumap = false;
@@ -118,41 +119,54 @@ void find_others(Gst& gst) {
                    find(gpumap, "gst_gpumap_memory_get_cuda_context", gst.cuda_context) &&
                    find(gpumap, "gst_gpumap_memory_wait_on_cuda_stream", gst.wait_on_stream) &&
                    find(gpumap, "gst_gpumap_memory_add_cuda_reader", gst.add_reader) &&
-                   find(gpumap, "gst_gpumap_memory_wait", gst.wait);
+                   find(gpumap, "gst_gpumap_memory_wait", gst.wait) &&
+                   find(gpumap, "gst_gpumap_memory_get_cpu_address", gst.cpu_address);
 }
 
-/// Null with an exception set where GStreamer, or Python's part of it, is missing.
-const Gst* open_gst() {
+/// Null with an exception set where GStreamer is missing.
+Gst* open_gst() {
   static Gst gst;
   if (gst.complete) {
     return &gst;
-  }
-  const Ref module(PyImport_ImportModule("gi.repository.Gst"));
-  const Ref buffer(module ? PyObject_GetAttrString(module.get(), "Buffer") : nullptr);
-  const Ref caps(buffer ? PyObject_GetAttrString(module.get(), "Caps") : nullptr);
-  if (!caps) {
-    return nullptr;
   }
   if (!find_core(gst)) {
     raise_status(GPUMAP_ERROR_NOT_SUPPORTED, "libgstreamer-1.0.so.0 is missing: install libgstreamer1.0-0");
     return nullptr;
   }
   find_others(gst);
-  gst.python_buffer = new_ref(buffer.get());
-  gst.python_caps = new_ref(caps.get());
   gst.complete = true;
   return &gst;
 }
 
-/// What PyGObject's object of a boxed type holds (PyGBoxed in pygobject.h). Null with an exception set.
-void* boxed(PyObject* object, PyObject* type, size_t gtype, const char* what) {
-  const int is = PyObject_IsInstance(object, type);
+/// PyGObject's types. False with an exception set where it is missing.
+bool open_python(Gst& gst) {
+  if (gst.python_caps != nullptr) {
+    return true;
+  }
+  const Ref module(PyImport_ImportModule("gi.repository.Gst"));
+  const Ref buffer(module ? PyObject_GetAttrString(module.get(), "Buffer") : nullptr);
+  const Ref caps(buffer ? PyObject_GetAttrString(module.get(), "Caps") : nullptr);
+  if (!caps) {
+    return false;
+  }
+  gst.python_buffer = new_ref(buffer.get());
+  gst.python_caps = new_ref(caps.get());
+  return true;
+}
+
+/// What PyGObject's object of a boxed type holds (PyGBoxed in pygobject.h), or a capsule of the C type's name. Null
+/// with an exception set.
+void* boxed(Gst& gst, PyObject* object, PyObject* Gst::*type, size_t gtype, const char* c_name) {
+  if (PyCapsule_IsValid(object, c_name) != 0) {
+    return PyCapsule_GetPointer(object, c_name);
+  }
+  const int is = open_python(gst) ? PyObject_IsInstance(object, gst.*type) : -1;
   if (is < 0) {
     return nullptr;
   }
   void* pointer = is != 0 ? *reinterpret_cast<void**>(reinterpret_cast<char*>(object) + sizeof(PyObject)) : nullptr;
   if (pointer == nullptr || static_cast<MiniObject*>(pointer)->type != gtype) {
-    PyErr_Format(PyExc_TypeError, "not a %s", what);
+    PyErr_Format(PyExc_TypeError, "not a %s, neither of PyGObject nor as a capsule of that name", c_name);
     return nullptr;
   }
   return pointer;
@@ -187,6 +201,11 @@ class GstHold : public Hold {
       if (place.cuda_address != 0) {
         place.cuda_ordinal = gst_.cuda_device(memory_);
         place.cuda_context = gst_.cuda_context(memory_);
+        return true;
+      }
+      place.host = gst_.cpu_address(memory_);
+      place.cpu = place.host != nullptr;
+      if (place.cpu) {
         return true;
       }
     }
@@ -330,7 +349,7 @@ std::string without_features(const char* caps) {
 }
 
 /// `known` is false for caps of frames that gpumap knows no layout of. False with an exception set.
-bool layout_of(const Gst& gst, PyObject* caps, gpumap_layout& layout, bool& known) {
+bool layout_of(Gst& gst, PyObject* caps, gpumap_layout& layout, bool& known) {
   static LastCaps last;
   known = false;
   if (caps == Py_None) {
@@ -341,7 +360,7 @@ bool layout_of(const Gst& gst, PyObject* caps, gpumap_layout& layout, bool& know
     known = text != nullptr && gpumap_layout_of_caps(without_features(text).c_str(), &layout) == GPUMAP_OK;
     return text != nullptr;
   }
-  void* pointer = boxed(caps, gst.python_caps, gst.caps_type(), "Gst.Caps, str or None");
+  void* pointer = boxed(gst, caps, &Gst::python_caps, gst.caps_type(), "GstCaps");
   if (pointer == nullptr) {
     return false;
   }
@@ -369,8 +388,8 @@ PyObject* from_gst(PyObject* /*module*/, PyObject* arguments, PyObject* keywords
   if (PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O", const_cast<char**>(names), &object, &caps) == 0) {
     return nullptr;
   }
-  const Gst* gst = open_gst();
-  void* buffer = gst == nullptr ? nullptr : boxed(object, gst->python_buffer, gst->buffer_type(), "Gst.Buffer");
+  Gst* gst = open_gst();
+  void* buffer = gst == nullptr ? nullptr : boxed(*gst, object, &Gst::python_buffer, gst->buffer_type(), "GstBuffer");
   gpumap_layout layout = GPUMAP_INIT(gpumap_layout);
   bool known = false;
   if (buffer == nullptr || !layout_of(*gst, caps, layout, known)) {
@@ -457,9 +476,9 @@ bool wrap(PyObject* object, Wrapped& wrapped, void*& data, size_t& bytes, bool& 
 }
 
 PyObject* to_gst(PyObject* /*module*/, PyObject* object) {
-  const Gst* gst = open_gst();
-  Ref made(gst == nullptr ? nullptr : PyObject_CallMethod(gst->python_buffer, "new", ""));
-  void* buffer = made ? boxed(made.get(), gst->python_buffer, gst->buffer_type(), "Gst.Buffer") : nullptr;
+  Gst* gst = open_gst();
+  Ref made(gst == nullptr || !open_python(*gst) ? nullptr : PyObject_CallMethod(gst->python_buffer, "new", ""));
+  void* buffer = made ? boxed(*gst, made.get(), &Gst::python_buffer, gst->buffer_type(), "GstBuffer") : nullptr;
   if (buffer == nullptr) {
     return nullptr;
   }
@@ -482,7 +501,9 @@ PyMethodDef functions[] = {
      "An Array on the bytes of a Gst.Buffer, which it keeps: slots of gpumap's elements and memory:CUDAMemory where "
      "they "
      "are on the GPU, other memory mapped for the CPU. caps: Gst.Caps or text, for the shape; rows are as the buffer's "
-     "GstVideoMeta says. None: bytes. Read only."},
+     "GstVideoMeta says. None: bytes. Read only. Without PyGObject: capsules named GstBuffer and GstCaps. Raises "
+     "TypeError for other objects, InvalidArgument for an empty buffer, NotSupported where a library is missing or the "
+     "memory is of another CUDA context, IOFailed where it cannot be mapped."},
     {"to_gst", to_gst, METH_O,
      "to_gst(x)\n--\n\n"
      "A Gst.Buffer on the bytes of an array or tensor that the CPU reads, which the buffer keeps until GStreamer lets "

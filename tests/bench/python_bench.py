@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: MIT
 """What gpumap costs in Python, beside what people do today: one table, each row and its rival in turns in one run.
 
-  python3 python_bench.py [ROUNDS]     needs gpumap on PYTHONPATH and NumPy; rivals need PyTorch with CUDA
+  python3 python_bench.py [ROUNDS]
+
+Needs gpumap on PYTHONPATH and NumPy; rivals need PyTorch with CUDA. The rows of pipelines need GStreamer with gpumap's
+plugin on GST_PLUGIN_PATH, those of coreelements, app, videotestsrc and imagefreeze, and libgstgpumap-1.0.so.0 and
+libgstapp-1.0.so.0 on LD_LIBRARY_PATH; PyGObject they do not need. appsink.py of tests/python lies there, or beside this.
 """
+import itertools
 import statistics
 import sys
 import time
+from pathlib import Path
 
 import numpy
 
 import gpumap
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+from appsink import AppSink  # noqa: E402
 
 ROUNDS = int(sys.argv[1]) if len(sys.argv) > 1 else 2000
 
@@ -115,6 +124,48 @@ def seen_on_the_gpu(torch):
     row("1080p NV12 to torch, a small sum seen", mine, rival, "torch.from_numpy(x).cuda() and the sum")
 
 
+# One frame of 1080p, again and again: making it costs nothing.
+FRAMES = "videotestsrc num-buffers=1 pattern=snow ! video/x-raw,format=NV12,width=1920,height=1080 ! imagefreeze ! "
+APPSINK = "appsink name=out sync=false max-buffers=3"
+THROUGH_SLOTS = FRAMES + "gpumapsink sync=false  gpumapsrc ! video/x-raw(memory:GPUMap) ! " + APPSINK
+
+
+def from_gst(torch):
+    with AppSink(THROUGH_SLOTS) as pipeline:
+        buffer = pipeline.pull()
+        (ours,) = median_us(ROUNDS, lambda: gpumap.from_gst(*buffer))
+        row("from_gst of a slot", ours)
+        if torch is not None:
+            (ours,) = median_us(ROUNDS, lambda: torch.from_dlpack(gpumap.from_gst(*buffer)))
+            row("the same, and torch.from_dlpack", ours)
+
+
+def frames_a_second(text, tensor_of):
+    """How many frames a second of a pipeline become a tensor, of which every 4096th byte is added up."""
+    with AppSink(text) as pipeline:
+        total, frames = 0, max(ROUNDS // 5, 10)
+        for index in itertools.count():
+            if index == frames // 5:  # what came before is to warm up
+                began = time.perf_counter()
+            if index == frames // 5 + frames:
+                break
+            total = total + tensor_of(gpumap.from_gst(*pipeline.pull())).ravel()[::4096].sum()
+        int(total)  # waits for the GPU
+        return frames / (time.perf_counter() - began)
+
+
+def frames_to_tensors(torch):
+    def ours(array):
+        return torch.from_dlpack(array) if torch else numpy.from_dlpack(array)
+
+    def theirs(array):
+        return torch.from_dlpack(array).cuda() if torch else numpy.from_dlpack(array).copy()
+
+    pairs = [(frames_a_second(THROUGH_SLOTS, ours), frames_a_second(FRAMES + APPSINK, theirs)) for _ in range(3)]
+    mine, rival = map(statistics.median, zip(*pairs))
+    row("1080p by appsink to a tensor, frames/s", mine, rival, "appsink and " + (".cuda()" if torch else "a copy"))
+
+
 def main():
     print(gpumap.Device().info["name"], "- median of", ROUNDS, "rounds, us")
     print(f"{'what':44} {'gpumap':>10}  {'rival':>10}  ratio")
@@ -122,6 +173,11 @@ def main():
     large_write()
     pool()
     torch = torch_with_cuda()
+    try:
+        from_gst(torch)
+        frames_to_tensors(torch)
+    except OSError as reason:
+        print("skipped:", reason)
     if torch is None:
         print("skipped: no PyTorch with CUDA")
         return

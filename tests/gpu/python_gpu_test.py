@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """On a GPU: what NumPy wrote into a slot is what CuPy, PyTorch and JAX read, where it lies, in the process and across a
-socket. Needs gpumap on PYTHONPATH, an NVIDIA GPU, NumPy; skips each library that is missing, and exits with 77 where
-nothing can be tried.
+socket, also behind an appsink. Needs gpumap on PYTHONPATH, an NVIDIA GPU, NumPy, appsink.py of tests/python there or
+beside this; for appsinks GStreamer with gpumap's plugin, libgstgpumap-1.0.so.0 and libgstapp-1.0.so.0. Skips each
+library that is missing, and exits with 77 where nothing can be tried.
 
   python3 python_gpu_test.py [NAME...]   as unittest takes them
 """
@@ -28,6 +29,10 @@ if not HAS_CUDA:
 
 from gpumap import errors  # noqa: E402
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "python"))
+from appsink import AppSink, Producer  # noqa: E402
+
+NV12 = "video/x-raw,format=NV12,width=64,height=22,framerate=30/1"
 PATIENCE = 60  # seconds
 RANDOM = numpy.random.default_rng()
 # JAX would take three quarters of the GPU.
@@ -45,6 +50,13 @@ def library(name):
     if name == "jax" and module.default_backend() != "gpu":
         raise unittest.SkipTest("this jax has no GPU")
     return module
+
+
+def appsink(elements):
+    try:
+        return AppSink(f"{elements} ! video/x-raw(memory:GPUMap) ! appsink name=out sync=false")
+    except (OSError, RuntimeError) as error:
+        raise unittest.SkipTest(f"no pipeline: {error}") from None
 
 
 def random_array(shape, dtype="uint8"):
@@ -173,6 +185,31 @@ class Reads:
                 producer.kill()
                 producer.wait(PATIENCE)
                 producer.stdin.close()
+
+    def test_an_appsinks_frames(self):
+        frames = f"videotestsrc pattern=snow num-buffers=20 ! {NV12} ! "
+        for elements in "gpumapupload", "gpumapsink sync=false  gpumapsrc":
+            with self.subTest(elements), appsink(frames + elements) as sink:
+                addresses = set()
+                for _ in range(20):
+                    array = gpumap.from_gst(*sink.pull())
+                    tensor = self.library.tensor(array)
+                    self.assertEqual(self.library.address(tensor), sink.slot_address())
+                    self.assertTrue((self.library.numpy(tensor) == array.numpy()).all())
+                    addresses.add(array.cuda_address)
+                    del array, tensor
+                self.assertLess(len(addresses), 20)  # of a ring, and not a new one for each
+
+    def test_an_appsinks_frames_across_a_socket(self):
+        with tempfile.TemporaryDirectory() as folder, Producer(f"{folder}/ring", NV12) as producer:
+            with appsink(f"gpumapsrc socket-path={folder}/ring") as sink:
+                tensor = self.library.tensor(gpumap.from_gst(*sink.pull()))
+                self.assertEqual(self.library.address(tensor), sink.slot_address())
+                for value in 5, 77, 3:
+                    if value != 5:
+                        producer.fill(value)
+                    self.assertTrue((self.library.numpy(tensor) == value).all())
+                del tensor
 
     def test_a_tensor_holds_its_slot(self):
         ring = gpumap.Ring(2, shape=100)

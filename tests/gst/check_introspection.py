@@ -38,6 +38,11 @@ def look(_sink, buffer, _pad):
         cuda = GstGpumap.memory_get_cuda_device(memory)
         address = GstGpumap.memory_get_cuda_address(memory)
         assert (cuda >= 0) == (address != 0) == bool(GstGpumap.memory_get_cuda_context(memory))
+        in_place = GstGpumap.memory_get_cpu_address(memory)
+        assert (in_place is None) == (cuda >= 0)
+        if in_place is not None:
+            assert ctypes.string_at(in_place, len(frame)) == frame
+            assert GstGpumap.memory_get_cpu_address(memory.share(100, 200)) == in_place + 100
         if address == 0:
             try:
                 GstGpumap.memory_wait_on_cuda_stream(memory, None)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Buffers of GStreamer's as arrays, and the other way around, beside gpumap's elements."""
+import ctypes
 import gc
 import tempfile
 import unittest
@@ -15,7 +16,9 @@ except ImportError:
 gi.require_version("Gst", "1.0")
 gi.require_version("GstApp", "1.0")
 import numpy  # noqa: E402
+from appsink import AppSink, Producer, capsule  # noqa: E402
 from arrays_test import random_array, same  # noqa: E402
+from withstand_test import script  # noqa: E402
 from gi.repository import Gst, GstApp  # noqa: E402, F401
 
 import gpumap  # noqa: E402
@@ -178,9 +181,78 @@ class FromGst(unittest.TestCase):
         # A picture that the buffer has no room for is bytes.
         self.assertEqual(gpumap.from_gst(buffer, nv12(64, 64)).shape, (5,))
 
+    def test_capsules_are_known_by_their_name(self):
+        buffer = Gst.Buffer.new_wrapped(b"12345")
+        pointer = ctypes.c_void_p.from_address(id(buffer) + object.__basicsize__)  # PyGBoxed
+        self.assertEqual(gpumap.from_gst(capsule(pointer, b"GstBuffer", None)).tobytes(), b"12345")
+        for name in b"GstCaps", b"GstMemory", None:
+            with self.assertRaises(TypeError):
+                gpumap.from_gst(capsule(pointer, name, None))
+            with self.assertRaises(TypeError):
+                gpumap.from_gst(buffer, capsule(pointer, b"GstBuffer", None))
+
     def test_kernels_take_a_copy(self):
         with self.assertRaises(ValueError):
             gpumap.Kernel(builtin="identity")(gpumap.from_gst(Gst.Buffer.new_wrapped(b"12345")))
+
+
+class Addresses(unittest.TestCase):
+    """A tensor is the slot itself. Without PyGObject."""
+
+    def test_of_an_appsink(self):
+        frames = f"videotestsrc pattern=snow num-buffers=20 ! {nv12(64, 22)} ! "
+        for elements in "gpumapupload", "gpumapsink sync=false  gpumapsrc":
+            with self.subTest(elements), AppSink(
+                f"{frames} {elements} ! video/x-raw(memory:GPUMap) ! appsink name=out sync=false"
+            ) as sink:
+                addresses = set()
+                for _ in range(20):
+                    array = gpumap.from_gst(*sink.pull())
+                    tensor = numpy.from_dlpack(array)
+                    self.assertEqual(tensor.ctypes.data, sink.slot_address())
+                    self.assertEqual(array.planes[0].shape, (22, 64))
+                    addresses.add(tensor.ctypes.data)
+                    del array, tensor
+                self.assertLess(len(addresses), 20)  # of a ring, and not a new one for each
+
+    def test_of_an_appsink_across_a_socket(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/ring"
+            with Producer(path, nv12(64, 22)) as producer, AppSink(
+                f"gpumapsrc socket-path={path} ! video/x-raw(memory:GPUMap) ! appsink name=out sync=false"
+            ) as sink:
+                tensor = numpy.from_dlpack(gpumap.from_gst(*sink.pull()))
+                self.assertEqual(tensor.ctypes.data, sink.slot_address())
+                self.check_that_it_is_the_producers(producer, tensor)
+
+    def test_of_a_ring_across_a_socket(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/ring"
+            with Producer(path, nv12(64, 22)) as producer, gpumap.connect(path, PATIENCE) as ring:
+                with ring.read(PATIENCE) as frame:
+                    tensor = numpy.from_dlpack(frame)
+                self.check_that_it_is_the_producers(producer, tensor)
+
+    def test_that_are_held_at_the_interpreters_end(self):
+        done = script(
+            f"""
+            import sys
+            sys.path.append({str(Path(__file__).parent)!r})
+            import numpy, gpumap
+            from appsink import AppSink
+            frames = "videotestsrc num-buffers=3 ! {nv12(64, 22)} ! gpumapupload"
+            with AppSink(frames + " ! video/x-raw(memory:GPUMap) ! appsink name=out sync=false") as sink:
+                arrays = [gpumap.from_gst(*sink.pull()) for _ in range(3)]
+            tensors = [numpy.from_dlpack(array) for array in arrays]
+            """
+        )
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+    def check_that_it_is_the_producers(self, producer, tensor):
+        self.assertTrue((tensor == 5).all())
+        for value in 77, 3:
+            producer.fill(value)
+            self.assertTrue((tensor == value).all())
 
 
 class ToGst(unittest.TestCase):

@@ -18,7 +18,7 @@ import gpumap
 from gpumap import errors
 
 PATIENCE = 60  # seconds: what has to come comes, also on a machine that is busy
-ROUNDS = int(os.environ.get("GPUMAP_TEST_ROUNDS", "20000"))
+ROUNDS = int(os.environ.get("GPUMAP_TEST_ROUNDS", "1000000"))
 
 
 def read_one(path, results):
