@@ -30,6 +30,7 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
     : settings_(settings),
       check_(std::move(check)),
       device_(device ? std::move(device) : Device::open(settings.device)) {
+  watch_file(settings);
   KernelPlan plan = plan_of(settings, *device_);
   backend_ = backend_of(plan.source.language);
   name_ = plan.source.name;
@@ -42,6 +43,10 @@ KernelLauncher::KernelLauncher(const KernelSettings& settings, std::shared_ptr<D
   adopt(std::move(plan), std::move(program), std::move(tables));
   rest_ = std::make_unique<WorkMemory>(device_, backend_);
   if (settings.check_bounds) bounds_ = std::make_unique<BoundsCheck>(device_, backend_);
+}
+
+/// Before it is read: a change that comes while it compiles is one.
+void KernelLauncher::watch_file(const KernelSettings& settings) {
   if (settings.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
 }
 
@@ -88,6 +93,8 @@ bool KernelLauncher::launch_instead() {
   if (!wait(last_)) return false;
   KernelSettings settings = settings_;
   settings.mode = KernelMode::launch;
+  news_.reset();
+  watch_file(settings);
   KernelPlan plan = plan_of(settings, *device_);
   plan.why_launched = "CUDA's streams order the frames that come or go";
   check_output_may(plan, settings_.late_results, out_);
@@ -96,7 +103,6 @@ bool KernelLauncher::launch_instead() {
   program->set_params(params());
   auto tables = tables_of(plan, device_);
   adopt(std::move(plan), std::move(program), std::move(tables));
-  if (settings_.reload) reload_ = std::make_unique<KernelReload>(device_, settings, check_);
   begin();
   return true;
 }

@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <optional>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -301,6 +305,28 @@ std::string fault_of(Call call) {
     return fault.what();
   }
   return "no fault";
+}
+
+// Its file changes while it compiles: that version runs before long.
+TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
+  const auto one = adder("", 1), two = adder("", 2);
+  KernelSettings settings = one->settings();
+  settings.reload = true;
+  bool changed = false;
+  KernelLauncher kernel(settings, bench_->device(), [&](const KernelPlan&) {
+    if (std::exchange(changed, true)) return;
+    std::filesystem::copy_file(two->settings().location, settings.location,
+                               std::filesystem::copy_options::overwrite_existing);
+  });
+  kernel.set_stream(any_bytes(), any_bytes());
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  std::optional<std::string> outcome;
+  while (!(outcome = kernel.reload()) && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_EQ(outcome, "");
+  const std::vector<std::byte> sent(77, std::byte{5});
+  const auto in = memory_with(sent);
+  const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
+  EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
 }
 
 TEST_P(KernelLauncherTest, AFaultNamesItsKernelOnce) {

@@ -214,6 +214,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] std::unique_ptr<Queue> open_queue(bool resident);
   [[nodiscard]] bool wait_for_queue(const Fence& fence);  ///< false: cancelled
   [[nodiscard]] bool launch_instead();                    ///< false: cancelled
+  void watch_file(const KernelSettings& settings);
   void choose_queue(const KernelPlan& plan);
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   /// The CPU has to know what the kernel says before a frame can go on.
