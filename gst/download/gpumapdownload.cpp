@@ -222,7 +222,11 @@ GstFlowReturn transform(GstBaseTransform* /*trans*/, GstBuffer* /*in*/, GstBuffe
 
 gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
   if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) state_of(trans).cancelled = true;
-  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) state_of(trans).cancelled = false;
+  if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
+    state_of(trans).cancelled = false;
+    // A stop that came before this has ended the waits for good.
+    if (GST_STATE_TARGET(trans) < GST_STATE_PAUSED) state_of(trans).cancelled = true;
+  }
   if (GST_EVENT_TYPE(event) == GST_EVENT_EOS) g_object_notify(G_OBJECT(trans), "stats");
   return GST_BASE_TRANSFORM_CLASS(gst_gpumap_download_parent_class)->sink_event(trans, event);
 }

@@ -227,6 +227,8 @@ gboolean sink_event(GstBaseTransform* trans, GstEvent* event) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_START) runner->cancel(true);
     if (GST_EVENT_TYPE(event) == GST_EVENT_FLUSH_STOP) {
       runner->cancel(false);
+      // A stop that came before this has ended the waits for good.
+      if (GST_STATE_TARGET(trans) < GST_STATE_PAUSED) runner->cancel(true);
       telling(trans, [&] { runner->flush(); });
     }
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP || GST_EVENT_TYPE(event) == GST_EVENT_STREAM_START) runner->break_off();

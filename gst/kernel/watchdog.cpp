@@ -14,12 +14,15 @@ namespace gpumap::gst {
 /// What the clock's thread looks at; it may do so once more when the watchdog is gone.
 struct Watchdog::Watched {
   void look() {
-    std::shared_ptr<KernelRunner> endless;
+    std::string endless;
     GstElement* teller = nullptr;
     {
       const std::lock_guard lock(mutex);
       if (!runner) return;
       const GstClockTime now = gst_clock_get_time(clock);
+      // Longer than that it did not look: the process was stopped, and on a software device so was the kernel.
+      if (now - looked > period()) since += now - looked - period();
+      looked = now;
       if (launched.signalled()) {
         launched = runner->last_launched();
         since = now;
@@ -28,18 +31,20 @@ struct Watchdog::Watched {
       const std::uint64_t reached = launched.timeline() ? launched.timeline()->completed() : 0;
       if (std::exchange(ended, reached) != reached) since = now;
       if (now - since < timeout_ms * GST_MSECOND) return;
-      endless = std::exchange(runner, nullptr);
+      endless = runner->name();
+      runner->cancel(true);
+      // Now: it ends with its element, which waits for it, and not in this thread.
+      runner.reset();
       teller = GST_ELEMENT_CAST(gst_object_ref(element));
     }
     // Without the lock: who hears of it may stop the element at once.
-    endless->cancel(true);
     post_error(
         teller,
         FiguredError(Error(ErrorCode::device_lost,
                            fmt::format("kernel {} has not ended for {} ms: does it loop for ever? Where it only takes "
                                        "long, raise timeout",
-                                       endless->name(), timeout_ms)),
-                     {{"kernel", endless->name()}, {"timeout-ms", timeout_ms}}));
+                                       endless, timeout_ms)),
+                     {{"kernel", endless}, {"timeout-ms", timeout_ms}}));
     gst_object_unref(teller);
   }
 
@@ -48,6 +53,9 @@ struct Watchdog::Watched {
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
+  /// From look to look.
+  [[nodiscard]] GstClockTime period() const noexcept { return timeout_ms * GST_MSECOND / 4; }
+
   GstClock* const clock = gst_system_clock_obtain();
   std::mutex mutex;
   GstElement* element = nullptr;         ///< outlives the watchdog
@@ -55,7 +63,7 @@ struct Watchdog::Watched {
   std::uint32_t timeout_ms = 0;
   Fence launched;
   std::uint64_t ended = 0;  ///< what the timeline of `launched` had reached
-  GstClockTime since = gst_clock_get_time(clock);
+  GstClockTime since = gst_clock_get_time(clock), looked = since;
 };
 
 Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, std::uint32_t timeout_ms) {
@@ -65,7 +73,7 @@ Watchdog::Watchdog(GstElement* element, std::shared_ptr<KernelRunner> runner, st
   watched_->runner = std::move(runner);
   watched_->timeout_ms = timeout_ms;
   GstClock* clock = watched_->clock;
-  const GstClockTime period = timeout_ms * GST_MSECOND / 4;
+  const GstClockTime period = watched_->period();
   alarm_ = gst_clock_new_periodic_id(clock, gst_clock_get_time(clock) + period, period);
   gst_clock_id_wait_async(
       alarm_,

@@ -135,9 +135,24 @@ TEST_F(Stalled, TheTimeOfOneFrameCounts) {
     ASSERT_EQ(gst_bus_peek(bus), nullptr);
     frames.push_back(stall.frame());
     outputs.emplace_back(slow->run(frames.back().get()).buffer);
-    pass(4);
-    EXPECT_EQ(gst_bus_peek(bus), nullptr);
     pass(2);
+    EXPECT_EQ(gst_bus_peek(bus), nullptr);
+    // A process that is stopped for ten times as long looks once, and then at all that it has missed.
+    gst_test_clock_advance_time(GST_TEST_CLOCK(clock), GstClockTimeDiff{10} * timeout_ms * GST_MSECOND);
+    pass(38);
+    EXPECT_EQ(gst_bus_peek(bus), nullptr);
+    long owners = 0;
+    const auto count_owners = [&] { owners = slow.use_count(); };
+    gst_bus_set_sync_handler(
+        bus,
+        [](GstBus*, GstMessage*, gpointer counts) {
+          (*static_cast<decltype(count_owners)*>(counts))();
+          return GST_BUS_PASS;
+        },
+        const_cast<std::remove_const_t<decltype(count_owners)>*>(&count_owners), nullptr);
+    pass(6);
+    gst_bus_set_sync_handler(bus, nullptr, nullptr, nullptr);
+    EXPECT_EQ(owners, 1) << "who hears of it may stop the element, which then waits for the kernel";
     GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
     ASSERT_NE(message, nullptr);
     GError* error = nullptr;
@@ -216,6 +231,35 @@ TEST_F(SlowElement, TellsOfAKernelThatDoesNotEnd) {
     stall.end(number);
     EXPECT_LT(pipeline.stop(), patience);
   }
+}
+
+// The end of a flush comes just when the element has begun to stop: nothing waits any more all the same.
+TEST_F(SlowElement, AFlushThatEndsDoesNotUndoAStop) {
+  Pipeline pipeline(stream("timeout=0"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const std::uint64_t sevens = push_stalled(pipeline, 1);
+  stall.end(1);
+  ASSERT_TRUE(pull(pipeline.appsink())) << pipeline.wait(1ms) << sevens;
+  auto* slow = GST_BASE_TRANSFORM(pipeline.element("slow"));
+  auto* klass = GST_BASE_TRANSFORM_GET_CLASS(slow);
+  GstPad* pad = GST_BASE_TRANSFORM_SINK_PAD(slow);
+  GST_PAD_STREAM_LOCK(pad);  // in the thread of the frames, which the stop waits for
+  auto stopped = std::async(std::launch::async, [&] { return pipeline.set_state(GST_STATE_READY); });
+  EXPECT_TRUE(eventually([&] { return GST_PAD_IS_FLUSHING(pad); }));
+  (void)klass->sink_event(slow, gst_event_new_flush_stop(TRUE));
+  const Buffer frame = stall.frame();
+  slow->queued_buf = gst_buffer_ref(frame.get());
+  auto ran = std::async(std::launch::async, [&] {
+    GstBuffer* out = nullptr;
+    const GstFlowReturn flow = klass->generate_output(slow, &out);
+    if (out != nullptr) gst_buffer_unref(out);
+    return flow;
+  });
+  EXPECT_EQ(ran.wait_for(10s), std::future_status::ready) << "it waits for a frame that nobody writes";
+  stall.end(2);
+  EXPECT_EQ(ran.get(), GST_FLOW_FLUSHING);
+  GST_PAD_STREAM_UNLOCK(pad);
+  EXPECT_NE(stopped.get(), GST_STATE_CHANGE_FAILURE);
 }
 
 TEST_F(SlowElement, FramesGoOnBeforeTheirKernelHasEndedWhereResultsAreLate) {
