@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -93,8 +94,9 @@ struct Copier::State {
       crew->run(job, threads - 1);
       return;
     }
+    const auto began = std::chrono::steady_clock::now();
     job.copy(job.to, job.from, job.bytes);
-    if (crew != nullptr) crew->note_end();
+    if (crew != nullptr) crew->note_end(began);
   }
 
   const OwnProcess process;

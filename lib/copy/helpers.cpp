@@ -22,9 +22,6 @@ constexpr std::size_t min_chunk_bytes = std::size_t{16} * 1024;
 constexpr std::size_t max_chunk_bytes = std::size_t{256} * 1024;
 constexpr unsigned chunks_per_thread = 4;
 
-// Copies that follow each other within this are a flow: waking a sleeper would cost more than spinning until the next.
-constexpr std::chrono::nanoseconds longest_gap = std::chrono::microseconds(100);
-
 void relax() noexcept {
 #if defined(__x86_64__)
   _mm_pause();
@@ -34,6 +31,10 @@ void relax() noexcept {
 }
 
 }  // namespace
+
+std::chrono::nanoseconds longest_gap(std::chrono::nanoseconds copy) noexcept {
+  return std::min<std::chrono::nanoseconds>(4 * copy, std::chrono::microseconds(100));
+}
 
 void Job::cut(unsigned threads) {
   const std::size_t chunk = bytes / (std::size_t{threads} * chunks_per_thread);
@@ -91,18 +92,20 @@ bool Helpers::awake(unsigned helpers) const noexcept {
 }
 
 bool Helpers::in_flow() const noexcept {
-  return fixed_spin_ns_ < 0 && Clock::now() - last_end_ <= longest_gap;
+  return fixed_spin_ns_ < 0 && Clock::now() - last_end_ <= longest_gap(last_took_);
 }
 
 void Helpers::plan_spin(Clock::time_point now) noexcept {
   const std::chrono::nanoseconds gap = now - last_end_;
-  std::int64_t spin = gap <= longest_gap ? std::min(2 * gap, longest_gap).count() + 1000 : 0;
+  const std::chrono::nanoseconds longest = longest_gap(last_took_);
+  std::int64_t spin = gap <= longest ? std::min(2 * gap, longest).count() + 1000 : 0;
   if (fixed_spin_ns_ >= 0) spin = fixed_spin_ns_;
   spin_ns_.store(spin, std::memory_order_relaxed);
 }
 
 void Helpers::run(const Job& job, unsigned helpers) {
-  plan_spin(Clock::now());
+  const Clock::time_point began = Clock::now();
+  plan_spin(began);
   job_ = job;
   done_.store(0, std::memory_order_relaxed);
   left_.store(job.chunks, std::memory_order_release);
@@ -119,7 +122,7 @@ void Helpers::run(const Job& job, unsigned helpers) {
       std::this_thread::yield();
     }
   }
-  note_end();
+  note_end(began);
 }
 
 std::uint32_t Helpers::copy_chunks() {

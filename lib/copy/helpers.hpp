@@ -29,6 +29,10 @@ struct Job {
   void copy_chunk(std::uint32_t index) const;
 };
 
+/// Copies that follow each other within this, after one that took `copy`, are a flow: helpers spin for the next one.
+/// Four times as long, for behind a short copy there is little to be gained; 100 us at most.
+[[nodiscard]] std::chrono::nanoseconds longest_gap(std::chrono::nanoseconds copy) noexcept;
+
 /// Threads that take chunks of a job off the caller's hands.
 ///
 ///     caller                                      helper
@@ -53,8 +57,11 @@ class Helpers {
   [[nodiscard]] bool awake(unsigned helpers) const noexcept;
   /// Whether the last copy ended so shortly ago that helpers pay even if they must be woken.
   [[nodiscard]] bool in_flow() const noexcept;
-  /// A copy that did without helpers has ended.
-  void note_end() noexcept { last_end_ = std::chrono::steady_clock::now(); }
+  /// A copy that began then has ended.
+  void note_end(std::chrono::steady_clock::time_point began) noexcept {
+    last_end_ = std::chrono::steady_clock::now();
+    last_took_ = last_end_ - began;
+  }
   /// Copy with the first `helpers`. One caller at a time. Their stores are fenced once it returns.
   void run(const Job& job, unsigned helpers);
   /// Spin after each copy for as long as this, whatever lies between the copies; negative: as usual.
@@ -81,6 +88,7 @@ class Helpers {
   std::atomic<bool> stop_{false};
   std::int64_t fixed_spin_ns_ = -1;
   std::chrono::steady_clock::time_point last_end_;
+  std::chrono::nanoseconds last_took_{0};
 };
 
 }  // namespace gpumap::copy
