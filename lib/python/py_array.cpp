@@ -561,30 +561,34 @@ PyObject* array_repr(PyObject* self) {
 
 PyMethodDef array_methods[] = {
     {"__dlpack__", method(array_dlpack), METH_FASTCALL | METH_KEYWORDS,
-     "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+     "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
      "A DLPack capsule. The bytes stay as they are until its tensor is gone and `stream` is done with it."},
     {"__dlpack_device__", array_dlpack_device, METH_NOARGS,
-     "__dlpack_device__()\n--\n\n(2, ordinal) for CUDA, (1, 0) for memory of the CPU."},
+     "__dlpack_device__($self, /)\n--\n\n(2, ordinal) for CUDA, (1, 0) for memory of the CPU."},
     {"__array__", method(array_dunder_array), METH_VARARGS | METH_KEYWORDS,
-     "__array__(dtype=None, copy=None)\n--\n\nFor numpy.asarray(): a view of memory of the CPU, else a copy."},
+     "__array__($self, dtype=None, copy=None)\n--\n\nFor numpy.asarray(): a view of memory of the CPU, else a copy."},
     {"write", array_write, METH_O,
-     "write(x)\n--\n\nCopies all of the array from `x`, an array, tensor of the CPU or bytes of the same size: with "
-     "streaming stores, by as many threads as pay, without the GIL. Much faster than host[:] = x from some 100 KB on."},
+     "write($self, x, /)\n--\n\nCopies all of the array from `x`, an array, tensor of the CPU or bytes of the same "
+     "size: with streaming stores, by as many threads as pay, without the GIL. Much faster than host[:] = x from "
+     "some 100 KB on. Raises InvalidArgument for another size and for frames that were read, NotSupported for memory "
+     "that the CPU cannot write."},
     {"numpy", array_numpy, METH_NOARGS,
-     "numpy()\n--\n\nA copy as a NumPy array; from a GPU by DMA. Waits for the kernels that fill the array."},
-    {"tobytes", array_tobytes, METH_NOARGS, "tobytes()\n--\n\nA copy as bytes, row after row."},
+     "numpy($self, /)\n--\n\nA copy as a NumPy array; from a GPU by DMA. Waits for the kernels that fill the array. "
+     "Raises ImportError without NumPy, DeviceLost."},
+    {"tobytes", array_tobytes, METH_NOARGS, "tobytes($self, /)\n--\n\nA copy as bytes, row after row."},
     {"view", method(array_view), METH_VARARGS | METH_KEYWORDS,
-     "view(shape, dtype=None, *, offset=0)\n--\n\nThe same bytes, from `offset` on, with another shape. It keeps them "
-     "as "
-     "a tensor does, also behind the end of a `with`."},
+     "view($self, shape, dtype=None, *, offset=0)\n--\n\nThe same bytes, from `offset` on, with another shape. It "
+     "keeps them as a tensor does, also behind the end of a `with`. Raises InvalidArgument for more bytes than there "
+     "are, and where rows have gaps between them."},
     {"flush", array_flush, METH_NOARGS,
-     "flush()\n--\n\nMakes what was written through `host` visible to GPU work from now on. Slots do so when they are "
-     "published, and DLPack when it exports."},
+     "flush($self, /)\n--\n\nMakes what was written through `host` visible to GPU work from now on. Slots do so "
+     "when they are published, and DLPack when it exports."},
     {"wait", method(array_wait), METH_VARARGS | METH_KEYWORDS,
-     "wait(timeout=None)\n--\n\nReturns when the kernels that fill the array are done. Raises Timeout after seconds."},
+     "wait($self, timeout=None)\n--\n\nReturns when the kernels that fill the array are done. Raises Timeout after "
+     "seconds."},
     {"close", array_close, METH_NOARGS,
-     "close()\n--\n\nGives the bytes back, when no view or tensor of them is left. Further use raises. May be called "
-     "twice."},
+     "close($self, /)\n--\n\nGives the bytes back, when no view or tensor of them is left. Further use raises. May "
+     "be called twice."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -83,8 +83,8 @@ PyObject* device_repr(PyObject* self) {
 
 PyMethodDef device_methods[] = {
     {"check", device_check, METH_NOARGS,
-     "check()\n--\n\nRaises DeviceLost, with the reason, when a kernel has faulted: nothing on the device works any "
-     "more then, until the process ends."},
+     "check($self, /)\n--\n\nRaises DeviceLost, with the reason, when a kernel has faulted: nothing on the device "
+     "works any more then, until the process ends."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -251,13 +251,13 @@ PyObject* pool_take(PyObject* self, PyObject* /*none*/) {
 
 PyMethodDef pool_methods[] = {
     {"take", pool_take, METH_NOARGS,
-     "take()\n--\n\nA Buffer that nobody else uses; its content is what was there. Raises Full, OutOfMemory."},
+     "take($self, /)\n--\n\nA Buffer that nobody else uses; its content is what was there. Raises Full, OutOfMemory."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot pool_slots[] = {
     {Py_tp_doc,
-     const_cast<char*>("Pool(shape, dtype=\"uint8\", *, max_blocks=0, device=\"auto\", placement=\"bar\")\n--\n\n"
+     const_cast<char*>("Pool(shape, dtype=\"uint8\", *, max_blocks=0, device=None, placement=\"bar\")\n--\n\n"
                        "Buffers of one shape, many in one allocation: for small ones that come and go. "
                        "max_blocks=0: no limit.")},
     {Py_tp_new, reinterpret_cast<void*>(pool_new)},
@@ -292,7 +292,7 @@ PyMethodDef functions[] = {
      "devices()\n--\n\nThe devices of this machine, without opening them: a list of dicts as of Device.info. Raises "
      "NoDriver where there is no Vulkan driver."},
     {"empty", method(empty), METH_VARARGS | METH_KEYWORDS,
-     "empty(shape, dtype=\"uint8\", *, device=\"auto\", placement=\"bar\", require_coherent=False)\n--\n\n"
+     "empty(shape, dtype=\"uint8\", *, device=None, placement=\"bar\", require_coherent=False)\n--\n\n"
      "A Buffer in GPU memory; its content is random. placement: \"bar\": the CPU writes it, the GPU reads it; "
      "\"device\": the GPU alone; \"host\": page-locked memory, for results. Raises OutOfMemory with what was asked for "
      "and what there is."},

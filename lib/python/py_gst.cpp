@@ -498,17 +498,15 @@ PyObject* to_gst(PyObject* /*module*/, PyObject* object) {
 PyMethodDef functions[] = {
     {"from_gst", method(from_gst), METH_VARARGS | METH_KEYWORDS,
      "from_gst(buffer, caps=None)\n--\n\n"
-     "An Array on the bytes of a Gst.Buffer, which it keeps: slots of gpumap's elements and memory:CUDAMemory where "
-     "they "
-     "are on the GPU, other memory mapped for the CPU. caps: Gst.Caps or text, for the shape; rows are as the buffer's "
-     "GstVideoMeta says. None: bytes. Read only. Without PyGObject: capsules named GstBuffer and GstCaps. Raises "
-     "TypeError for other objects, InvalidArgument for an empty buffer, NotSupported where a library is missing or the "
-     "memory is of another CUDA context, IOFailed where it cannot be mapped."},
+     "An Array on the bytes of a Gst.Buffer, which it keeps: slots of gpumap's elements and memory:CUDAMemory "
+     "where they are on the GPU, other memory mapped for the CPU. caps: Gst.Caps or text, for the shape; rows are "
+     "as the buffer's GstVideoMeta says. None: bytes. Read only. Without PyGObject: capsules named GstBuffer and "
+     "GstCaps. Raises TypeError for other objects, InvalidArgument for an empty buffer, NotSupported where a "
+     "library is missing or the memory is of another CUDA context, IOFailed where it cannot be mapped."},
     {"to_gst", to_gst, METH_O,
-     "to_gst(x)\n--\n\n"
-     "A Gst.Buffer on the bytes of an array or tensor that the CPU reads, which the buffer keeps until GStreamer lets "
-     "go "
-     "of it. Raises NotSupported for memory of a GPU."},
+     "to_gst(x, /)\n--\n\n"
+     "A Gst.Buffer on the bytes of an array or tensor that the CPU reads, which the buffer keeps until GStreamer "
+     "lets go of it. Raises NotSupported for memory of a GPU."},
     {nullptr, nullptr, 0, nullptr},
 };
 

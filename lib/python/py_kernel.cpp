@@ -286,11 +286,11 @@ PyObject* kernel_close(PyObject* self, PyObject* /*none*/) {
 
 PyMethodDef kernel_methods[] = {
     {"set", method(kernel_set_params), METH_VARARGS | METH_KEYWORDS,
-     "set(**params)\n--\n\nParameters of the frames from here on. InvalidArgument leaves them as they were."},
+     "set($self, **params)\n--\n\nParameters of the frames from here on. InvalidArgument leaves them as they were."},
     {"result", method(kernel_result), METH_VARARGS | METH_KEYWORDS,
-     "result(timeout=None)\n--\n\nThe result words of the oldest launch whose result was not asked for: a list of "
-     "numbers of 64 bits. Raises Timeout; InvalidArgument where the kernel tells none."},
-    {"close", kernel_close, METH_NOARGS, "close()\n--\n\nWaits for its launches. May be called twice."},
+     "result($self, timeout=None)\n--\n\nThe result words of the oldest launch whose result was not asked for: a "
+     "list of numbers of 64 bits. timeout: seconds. Raises Timeout; InvalidArgument where the kernel tells none."},
+    {"close", kernel_close, METH_NOARGS, "close($self, /)\n--\n\nWaits for its launches. May be called twice."},
     {nullptr, nullptr, 0, nullptr},
 };
 

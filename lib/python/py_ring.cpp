@@ -269,30 +269,30 @@ PyObject* ring_closed(PyObject* self, void* /*none*/) {
 
 PyMethodDef ring_methods[] = {
     {"write", method(ring_write), METH_VARARGS | METH_KEYWORDS,
-     "write(timeout=None, *, stream=None, drop_oldest=False)\n--\n\n"
+     "write($self, timeout=None, *, stream=None, drop_oldest=False)\n--\n\n"
      "For `with`: a slot to write, published at the end, given up when an exception leaves the `with`. timeout: "
-     "seconds "
-     "to wait for a free slot (0: Full, None: no limit). stream: the CUDA stream that writes it; the publish waits for "
-     "it. drop_oldest: takes the oldest frame that nobody has read. Raises Timeout, Full, Stopped, Closed."},
+     "seconds to wait for a free slot (0: Full, None: no limit). stream: the CUDA stream that writes it; the "
+     "publish waits for it. drop_oldest: takes the oldest frame that nobody has read. Raises Timeout, Full, "
+     "Stopped, Closed."},
     {"read", method(ring_read), METH_VARARGS | METH_KEYWORDS,
-     "read(timeout=None, *, stream=None)\n--\n\n"
+     "read($self, timeout=None, *, stream=None)\n--\n\n"
      "For `with`: the oldest frame. timeout: seconds to wait for one. stream: the CUDA stream that reads it, an "
-     "address "
-     "or an object of PyTorch's, CuPy's or with __cuda_stream__: it is made to wait for the frame, and the slot is "
-     "kept "
-     "until it is done. Raises Timeout, Stopped, End, Closed, Revoked (at the end of the `with`)."},
+     "address or an object of PyTorch's, CuPy's or with __cuda_stream__: it is made to wait for the frame, and the "
+     "slot is kept until it is done. Raises Timeout, Stopped, End, Closed, Revoked (at the end of the `with`)."},
     {"end", ring_call<gpumap_ring_end>, METH_NOARGS,
-     "end()\n--\n\nThe stream ends: readers get what is left, then End."},
+     "end($self, /)\n--\n\nThe stream ends: readers get what is left, then End."},
     {"stop", ring_call<gpumap_ring_stop>, METH_NOARGS,
-     "stop()\n--\n\nCalls that wait, and those to come, raise Stopped until resume(). From any thread."},
-    {"resume", ring_call<gpumap_ring_resume>, METH_NOARGS, "resume()\n--\n\nAfter stop()."},
+     "stop($self, /)\n--\n\nCalls that wait, and those to come, raise Stopped until resume(). From any thread."},
+    {"resume", ring_call<gpumap_ring_resume>, METH_NOARGS, "resume($self, /)\n--\n\nAfter stop()."},
     {"drop_queued", ring_call<gpumap_ring_drop_queued>, METH_NOARGS,
-     "drop_queued()\n--\n\nDrops the frames that nobody has read."},
+     "drop_queued($self, /)\n--\n\nDrops the frames that nobody has read."},
     {"set_caps", ring_set_caps, METH_O,
-     "set_caps(caps)\n--\n\nCaps of the frames from now on, as \"video/x-raw,format=NV12,width=640,height=480,"
+     "set_caps($self, caps, /)\n--\n\nCaps of the frames from now on, as "
+     "\"video/x-raw,format=NV12,width=640,height=480,"
      "framerate=30/1\"; None: none. A gpumapsrc needs caps."},
     {"close", ring_close, METH_NOARGS,
-     "close()\n--\n\nEnds calls that wait. Slots, tensors and views that are out stay valid. May be called twice."},
+     "close($self, /)\n--\n\nEnds calls that wait. Slots, tensors and views that are out stay valid. May be called "
+     "twice."},
     {"__enter__", ring_enter, METH_NOARGS, nullptr},
     {"__exit__", ring_exit, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -315,13 +315,12 @@ PyMemberDef ring_members[] = {
 PyType_Slot ring_slots[] = {
     {Py_tp_doc,
      const_cast<char*>(
-         "Ring(slots=8, shape=None, dtype=\"uint8\", *, caps=None, slot_bytes=0, device=\"auto\", transport=\"auto\", "
+         "Ring(slots=8, shape=None, dtype=\"uint8\", *, caps=None, slot_bytes=0, device=None, transport=\"auto\", "
          "require_coherent=False, spin=0.0)\n--\n\n"
-         "A fixed set of slots of GPU memory, and the queue of those that are published. Frames are arrays of `shape`, "
-         "or "
-         "pictures as `caps` say, or slot_bytes bytes. transport: \"auto\", \"bar\", \"pinned\", \"zero-copy\", "
-         "\"pageable\". spin: seconds to poll before a wait sleeps. May be used from several threads. Raises "
-         "OutOfMemory, "
+         "A fixed set of slots of GPU memory, and the queue of those that are published. Frames are arrays of "
+         "`shape`, or pictures as `caps` say, or slot_bytes bytes. transport: \"auto\", \"bar\", \"pinned\", "
+         "\"zero-copy\", \"pageable\". spin: seconds to poll before a wait sleeps. May be used from several threads. "
+         "Raises OutOfMemory, "
          "NotSupported, InvalidArgument.")},
     {Py_tp_new, reinterpret_cast<void*>(ring_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(ring_dealloc)},
@@ -531,9 +530,9 @@ PyObject* server_info(PyObject* self, void* /*none*/) {
 
 PyMethodDef server_methods[] = {
     {"wait_for_client", method(server_wait), METH_VARARGS | METH_KEYWORDS,
-     "wait_for_client(timeout=None)\n--\n\nReturns when there is a client. Raises Timeout after seconds."},
+     "wait_for_client($self, timeout=None)\n--\n\nReturns when there is a client. Raises Timeout after seconds."},
     {"close", server_close, METH_NOARGS,
-     "close()\n--\n\nClients get what was published, for `linger` seconds at most. May be called twice."},
+     "close($self, /)\n--\n\nClients get what was published, for `linger` seconds at most. May be called twice."},
     {"__enter__", server_enter, METH_NOARGS, nullptr},
     {"__exit__", server_exit, METH_VARARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
@@ -567,15 +566,16 @@ PyMethodDef functions[] = {
      "connect(path, timeout=0, *, leaky=\"oldest\", name=None, device=None, spin=0.0)\n--\n\n"
      "The ring that another process serves at the socket `path`, by serve() or `gpumapsink socket-path=…`: its "
      "slots, without a copy. timeout: seconds to try for (None: no limit). leaky: what a slow reader misses, "
-     "\"oldest\", "
-     "\"newest\" or \"no\" (nothing: it holds the producer up). Raises IOFailed when nobody serves there."},
+     "\"oldest\", \"newest\" or \"no\" (nothing: it holds the producer up). Raises IOFailed when nobody serves "
+     "there."},
     {"serve", method(serve), METH_VARARGS | METH_KEYWORDS,
-     "serve(ring, path, *, mode=0o600, max_clients=16, refuse_waiting=False, reserve=2, stall_limit=0.0, linger=1.0)\n"
+     "serve(ring, path, *, mode=0o600, max_clients=16, refuse_waiting=False, reserve=2, stall_limit=0.0, "
+     "linger=1.0)\n"
      "--\n\n"
-     "Serves the ring at the Unix socket `path` to connect() and `gpumapsrc socket-path=…`. From then on its clients "
-     "take "
-     "the frames, and ring.read() raises. stall_limit: seconds without a free slot after which the client with the "
-     "oldest frame is disconnected (0: never). Raises InvalidArgument (the path is taken), NotSupported, IOFailed."},
+     "Serves the ring at the Unix socket `path` to connect() and `gpumapsrc socket-path=…`. From then on its "
+     "clients take the frames, and ring.read() raises. stall_limit: seconds without a free slot after which the "
+     "client with the oldest frame is disconnected (0: never). Raises InvalidArgument (the path is taken), "
+     "NotSupported, IOFailed."},
     {nullptr, nullptr, 0, nullptr},
 };
 

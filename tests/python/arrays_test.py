@@ -2,11 +2,16 @@
 """Arrays: what NumPy, DLPack and buffers see of gpumap's memory, and what is refused."""
 import ctypes
 import gc
+import inspect
+import os
 import random
+import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 import weakref
+from pathlib import Path
 
 import numpy
 
@@ -359,6 +364,43 @@ class Garbage(unittest.TestCase):
         after = sys.getrefcount(buffer), sys.getrefcount(None)
         self.assertEqual(before[0], after[0])
         self.assertLess(abs(after[1] - before[1]), 50)
+
+
+class Documents(unittest.TestCase):
+    """What help() and pydoc show; that _core.pyi says the same is what the test python_stubs looks at."""
+
+    def public(self):
+        """Every name that programs use: (name, object)."""
+        for module in gpumap, errors:
+            for name in getattr(module, "__all__", None) or [name for name in vars(module) if name[0] != "_"]:
+                value = getattr(module, name)
+                if isinstance(value, type) and not issubclass(value, BaseException):
+                    names = [own for own in dir(value) if own[0] != "_"]
+                    yield from ((f"{name}.{own}", inspect.getattr_static(value, own)) for own in names)
+                if isinstance(value, type) or callable(value):
+                    yield name, value
+
+    def test_each_name_has_one(self):
+        names = dict(self.public())
+        self.assertTrue({"Ring", "Ring.write", "Slot.pts", "Kernel.result", "Timeout", "from_gst"} <= names.keys())
+        for name, value in names.items():
+            with self.subTest(name):
+                self.assertTrue(value.__doc__)
+                if callable(value) and not isinstance(value, type) and "timeout" in inspect.signature(value).parameters:
+                    self.assertIn("second", value.__doc__)
+
+    def test_pages_are_made(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-W", "error", "-m", "pydoc", "-w", "gpumap", "gpumap.errors"], cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(Path(gpumap.__file__).parents[1])}, capture_output=True, text=True,
+                check=False, timeout=60,
+            )  # fmt: skip
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+            page = (Path(folder) / "gpumap.html").read_text()
+            for name, value in self.public():
+                if "." not in name and value.__module__ != "gpumap.errors":
+                    self.assertIn(f"<strong>{name}", page.replace("<strong>class ", "<strong>"), name)
 
 
 if __name__ == "__main__":

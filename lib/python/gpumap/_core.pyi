@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 import os
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import numpy
 
@@ -14,6 +14,7 @@ _Path = str | os.PathLike[str]
 
 __version__: str
 
+@final
 class Device:
     def __new__(
         cls, selector: str | None = "auto", *, require_coherent: bool = False, require_cuda: bool = False
@@ -63,12 +64,14 @@ class Array:
     def wait(self, timeout: float | None = None) -> None: ...
     def close(self) -> None: ...
 
+@final
 class Buffer(Array):
     def __enter__(self) -> Buffer: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+@final
 class Slot(Array):
     pts: int | None
     dts: int | None
@@ -89,6 +92,7 @@ class Slot(Array):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> bool: ...
 
+@final
 class Pool:
     def __new__(
         cls,
@@ -101,6 +105,7 @@ class Pool:
     ) -> Pool: ...
     def take(self) -> Buffer: ...
 
+@final
 class Ring:
     def __new__(
         cls,
@@ -134,6 +139,7 @@ class Ring:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
 
+@final
 class Server:
     @property
     def info(self) -> dict[str, int]: ...
