@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Processes with a kernel that stays on the GPU, ended at any moment: by Ctrl-C, by SIGKILL, and with a kernel that
-// never ends. The next one starts at once and gives the right bytes. The processes are gst-launch-1.0 where it and the
-// plugin are there, and this program itself, which plays a pipeline when it is told to.
+// never ends, or stopped by SIGSTOP. The next one starts at once and gives the right bytes. The processes are
+// gst-launch-1.0 where it and the plugin are there, and this program itself, which plays a pipeline when it is told to.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <signal.h>
@@ -15,6 +15,8 @@
 #include <iostream>
 #include <iterator>
 #include <random>
+#include <thread>
+#include <utility>
 
 #include "../unit/sanitizers.hpp"
 #include "mode_pipeline.hpp"
@@ -103,7 +105,7 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
   }
   [[nodiscard]] std::string player() const { return std::get<1>(GetParam()); }
   [[nodiscard]] std::string in_path() const { return at_ + ".in"; }
-  [[nodiscard]] std::string out_path() const { return at_ + ".out"; }
+  [[nodiscard]] std::string out_path() const { return out_; }
   [[nodiscard]] std::string log_path() const { return at_ + ".log"; }
   void TearDown() override {
     if (HasFailure()) std::cout << "the last player said:\n" << std::ifstream(log_path()).rdbuf() << std::endl;
@@ -149,6 +151,7 @@ class Killed : public GpuPipeline, public testing::WithParamInterface<std::tuple
   bool cuda_ = false;
   Data input_, expected_;
   const std::string at_ = folder_.add("at", "");
+  std::string out_ = at_ + ".out";
   std::string kernel_;
 };
 INSTANTIATE_TEST_SUITE_P(Gpu, Killed,
@@ -200,6 +203,26 @@ TEST_P(Killed, TheNextStartsAtOnceAndIsRight) {
     EXPECT_LT(ended, 40'000);
     EXPECT_LT(slowest, 40'000);
   }
+}
+
+// A process that is stopped leaves its kernel where it stays: others run beside it, and it continues where it was.
+TEST_P(Killed, OneThatIsStoppedKeepsNobodyAndContinues) {
+  Process process(player(), line("timeout=2000 location=" + kernel_), log_path());
+  ASSERT_TRUE(eventually([&] { return written() > 20 * block; })) << process.wait(1ms);
+  process.signal(SIGSTOP);
+  const auto until = Clock::now() + 3s;
+  const std::string own = std::exchange(out_, at_ + ".other");
+  double ms = 0;
+  expect_next_is_right(&ms);
+  std::printf("beside one that is stopped: the first frame after %.0f ms\n", ms);
+  out_ = own;
+  std::this_thread::sleep_until(until);
+  const auto before = written();
+  process.signal(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return written() > before + 20 * block || written() == expected_.size(); }));
+  process.signal(SIGINT);
+  EXPECT_EQ(process.wait(), "exit 0");
+  expect_begins_right();
 }
 
 // The watchdog's error ends the process, though the kernel never would.

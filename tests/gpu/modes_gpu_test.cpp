@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: MIT
 // A kernel in a pipeline, launched and resident, through all that happens to pipelines: flushes, seeks, other caps, the
-// end, pauses, other states, parameters that change. Every byte of every frame is known.
+// end, pauses, other states, parameters and files that change, a process that is stopped. Every byte of every frame is
+// known.
 #include <gmock/gmock.h>
 #include <gst/check/gstharness.h>
 
 #include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <string>
 #include <thread>
@@ -241,6 +246,84 @@ TEST_P(Modes, StopSoonAndStartAgain) {
   // 10 ms are the aim; a busy machine may take more.
   std::printf("%s: the kernel was in READY after %.2f ms at most\n", mode().c_str(), longest);
   EXPECT_LT(longest, 20'000);
+}
+
+/// This process is stopped, as by Ctrl+Z or under a debugger.
+void stand_still(std::chrono::milliseconds time) {
+  const pid_t process = getpid();
+  const pid_t other = fork();
+  if (other == 0) {
+    (void)kill(process, SIGSTOP);
+    usleep(static_cast<useconds_t>(std::chrono::microseconds(time).count()));
+    (void)kill(process, SIGCONT);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(other, nullptr, 0), other);
+}
+
+// For longer than a kernel stays, and than one frame may take.
+TEST_P(Modes, GoOnAfterTheProcessWasStopped) {
+  Pipeline pipeline(line(kernel(mixing, "name=kernel timeout=2000 resident-idle=50")));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Mixed mixed;
+  std::uint64_t number = 0;
+  for (const Time time : {20ms, 300ms, 20ms, 3000ms}) {
+    for (unsigned k = 0; k < 3; ++k)
+      ASSERT_TRUE(push(pipeline.appsrc(), new_buffer(any_frame(number + k), number + k)));
+    ASSERT_NO_FATAL_FAILURE(stand_still(std::chrono::duration_cast<std::chrono::milliseconds>(time)));
+    for (unsigned k = 0; k < 3; ++k, ++number) ASSERT_EQ(next_of(pipeline), mixed.next(any_frame(number))) << number;
+  }
+  EXPECT_EQ(pipeline.wait(1ms), "timeout");
+  expect_mode(pipeline);
+}
+
+// Its file changes while frames pass: each frame is of one version, and the newest one comes. A version that does not
+// compile, or cannot stay, changes nothing.
+TEST_P(Modes, ReloadWhileFramesPass) {
+  const std::string name = cuda_ ? "reloaded.cu" : "reloaded.comp";
+  const auto write = [&](const std::string& added, const std::string& more = "") {
+    const std::string body =
+        "  for (U64 i = gpumap_thread(); i < VIEW_IN.bytes; i += gpumap_thread_count())\n"
+        "    STORE(VIEW_OUT.plane[0] + i, LOAD(VIEW_IN.plane[0] + i) + " +
+        added + ");\n" + more;
+    return folder_.add(name, text_of({"", body.c_str()}, cuda_));
+  };
+  const std::string path = write("0u");
+  Pipeline pipeline(line("gpumapkernel name=kernel reload=true mode=" + mode() + " location=" + path));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  unsigned shown = 0;
+  std::uint64_t number = 0;
+  /// A frame is of the version that showed last, or of `newest`.
+  const auto pass = [&](unsigned newest) {
+    const Data in = any_frame(++number);
+    Data out = through(pipeline, in);
+    ASSERT_EQ(out.size(), in.size());
+    const auto of =
+        static_cast<unsigned>(static_cast<unsigned char>(std::to_integer<int>(out[0]) - std::to_integer<int>(in[0])));
+    ASSERT_TRUE(of == shown || of == newest) << of << " behind " << shown << ", frame " << number;
+    for (std::byte& byte : out) byte = static_cast<std::byte>(std::to_integer<unsigned>(byte) - of);
+    ASSERT_EQ(out, in) << "frame " << number;
+    shown = of;
+  };
+  for (unsigned newest = 1; newest <= times(12, 3); ++newest) {
+    if (newest % 3 == 0) {
+      const auto warnings = pipeline.warnings().size();
+      (void)write(mode() == "resident" ? "1u" : "nothing",
+                  "  if (VIEW_IN.bytes == U64(0)) return;\n  __syncthreads();\n");
+      EXPECT_TRUE(eventually([&] {
+        pass(shown);
+        EXPECT_EQ(pipeline.wait(1ms), "timeout");
+        return pipeline.warnings().size() != warnings || HasFailure();
+      }));
+    }
+    (void)write(std::to_string(newest) + "u");
+    EXPECT_TRUE(eventually([&] {
+      pass(newest);
+      return shown == newest || HasFailure();
+    }));
+    ASSERT_FALSE(HasFailure());
+  }
+  expect_mode(pipeline);
 }
 
 // An application sets them a thousand times a second: each frame has one value in all of its bytes, and no older one
