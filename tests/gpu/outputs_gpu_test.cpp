@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // CUDA kernels that drop frames and shorten what comes out, result blocks of many words, and results that come late:
-// what output_may_test and late_results_test see of compute shaders on any machine.
+// what output_may_test and result_test see of compute shaders on any machine.
 #include <gmock/gmock.h>
 
 #include "../gst/result_stream.hpp"

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Caps change while slots of the old size are out: every frame arrives whole, under its own caps.
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+
 #include "pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -138,6 +144,151 @@ TEST(CapsChange, ForgivesEachFrameThatWasMadeBefore) {
       const Asked asked = ask_for("videotestsrc", behind, "video/x-raw,format=I420,width=32,height=24", 32, apart);
       EXPECT_TRUE(asked.arrived) << '"' << behind << (apart ? "\", two pipelines: " : "\": ") << asked.said;
     }
+  }
+}
+
+// A new ring is made by the thread that asks for larger frames, which need not be the thread that sends frames: an
+// encoder with a queue behind it. No frame is lost, takes another's time or overtakes another on the way from ring to
+// ring.
+
+struct Params {
+  const char* slots;
+  bool half_in_host_memory;
+};
+
+class Rings : public testing::TestWithParam<Params> {};
+
+/// Frames from the thread that allocates to the one that pushes.
+class Handover {
+ public:
+  void give(Buffer buffer) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return frames_.size() < 4; });
+    frames_.push_back(std::move(buffer));
+    changed_.notify_all();
+  }
+  Buffer take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !frames_.empty(); });
+    Buffer buffer = std::move(frames_.front());
+    frames_.pop_front();
+    changed_.notify_all();
+    return buffer;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Buffer> frames_;
+};
+
+/// What gpumapsink proposes to upstream of `pad`.
+Element allocator_at(GstPad* pad, const char* caps, GstAllocationParams& params) {
+  GstAllocator* allocator = nullptr;
+  GstQuery* query = gst_query_new_allocation(new_caps(caps).get(), TRUE);
+  EXPECT_TRUE(gst_pad_query(pad, query));
+  if (gst_query_get_n_allocation_params(query) != 0) {
+    gst_query_parse_nth_allocation_param(query, 0, &allocator, &params);
+  }
+  gst_query_unref(query);
+  return Element(reinterpret_cast<GstElement*>(allocator));
+}
+
+TEST_P(Rings, OfGrowingFramesFromAnotherThread) {
+  constexpr std::uint32_t frames = 3000;
+  constexpr const char* caps = "application/x-mine";
+  Pipeline pipeline(on_new_channel(std::string("identity name=in ! gpumapsink $CHANNEL slots=") + GetParam().slots +
+                                   " gpumapsrc $CHANNEL ! appsink name=out sync=false async=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Pad in(gst_element_get_static_pad(pipeline.element("in"), "sink"));
+  gst_pad_send_event(in.get(), gst_event_new_stream_start("frames"));
+  gst_pad_send_event(in.get(), gst_event_new_caps(new_caps(caps).get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_send_event(in.get(), gst_event_new_segment(&segment));
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  const Element allocator = allocator_at(in.get(), caps, params);
+  ASSERT_NE(allocator, nullptr);
+
+  Handover handover;
+  std::thread pushes([&] {
+    for (std::uint32_t i = 0; i < frames; ++i) {
+      EXPECT_EQ(gst_pad_chain(in.get(), handover.take().release()), GST_FLOW_OK);
+    }
+    gst_pad_send_event(in.get(), gst_event_new_eos());
+  });
+  std::thread allocates([&] {
+    for (std::uint32_t i = 0; i < frames; ++i) {
+      const bool in_host = GetParam().half_in_host_memory && i % 2 == 1;
+      auto* from = in_host ? nullptr : reinterpret_cast<GstAllocator*>(allocator.get());
+      Buffer buffer(gst_buffer_new_allocate(from, 64 + i / 3 * 16, &params));
+      gst_buffer_fill(buffer.get(), 0, &i, sizeof i);
+      GST_BUFFER_PTS(buffer.get()) = i * GST_MSECOND;
+      handover.give(std::move(buffer));
+    }
+  });
+  std::uint32_t expected = 0;
+  for (; expected < frames; ++expected) {
+    const Sample sample = pull(pipeline.appsink());
+    if (!sample) break;
+    GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+    std::uint32_t number = 0;
+    gst_buffer_extract(buffer, 0, &number, sizeof number);
+    EXPECT_EQ(number, expected);
+    EXPECT_EQ(GST_BUFFER_PTS(buffer), number * GST_MSECOND) << number;
+    EXPECT_EQ(gst_buffer_get_size(buffer), 64 + number / 3 * 16);
+    if (testing::Test::HasFailure()) break;
+    if (number % 7 == 0) g_usleep(300);
+  }
+  EXPECT_EQ(expected, frames);
+  if (expected < frames) pipeline.stop();
+  allocates.join();
+  pushes.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Passage, Rings, testing::Values(Params{"2", false}, Params{"8", false}, Params{"8", true}),
+                         [](const auto& test) {
+                           return std::string(test.param.slots) + (test.param.half_in_host_memory ? "mixed" : "slots");
+                         });
+
+// A slot holds what was there before, and upstream writes its frame alone: who wants zeros behind that gets them.
+TEST(Allocations, HaveTheZerosThatAreAskedFor) {
+  constexpr gsize bytes = 1003;
+  Pipeline pipeline(
+      on_new_channel("identity name=in ! gpumapsink $CHANNEL slots=3 gpumapsrc $CHANNEL ! "
+                     "appsink name=out sync=false async=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const Pad in(gst_element_get_static_pad(pipeline.element("in"), "sink"));
+  gst_pad_send_event(in.get(), gst_event_new_stream_start("frames"));
+  gst_pad_send_event(in.get(), gst_event_new_caps(new_caps("application/x-mine").get()));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_send_event(in.get(), gst_event_new_segment(&segment));
+  GstAllocationParams params;
+  gst_allocation_params_init(&params);
+  const Element found = allocator_at(in.get(), "application/x-mine", params);
+  ASSERT_NE(found, nullptr);
+  auto* allocator = reinterpret_cast<GstAllocator*>(found.get());
+  params.padding = 332;
+  for (std::uint64_t i = 0; i < 12; ++i) {
+    // The first half leave their marks in each slot.
+    const bool zeros = i >= 6;
+    params.flags = zeros ? GST_MEMORY_FLAG_ZERO_PADDED : static_cast<GstMemoryFlags>(0);
+    Buffer buffer(gst_buffer_new_allocate(allocator, zeros ? bytes : bytes + params.padding, &params));
+    if (zeros) {
+      GstMapInfo map;
+      ASSERT_TRUE(gst_memory_map(gst_buffer_peek_memory(buffer.get(), 0), &map, GST_MAP_WRITE));
+      ASSERT_GE(map.maxsize, bytes + params.padding);
+      for (gsize at = bytes; at < bytes + params.padding; ++at) ASSERT_EQ(map.data[at], 0) << at;
+      gst_memory_unmap(gst_buffer_peek_memory(buffer.get(), 0), &map);
+    }
+    const Data data = random_data(gst_buffer_get_size(buffer.get()), i);
+    gst_buffer_fill(buffer.get(), 0, data.data(), data.size());
+    ASSERT_EQ(gst_pad_chain(in.get(), buffer.release()), GST_FLOW_OK);
+    const Sample sample = pull(pipeline.appsink());
+    ASSERT_NE(sample, nullptr);
+    EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), data);
   }
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // A pipeline prerolls with as many frames as what is behind gpumapsrc wants, and makes no more of them until it plays.
 #include <atomic>
+#include <tuple>
 
 #include "matrix.hpp"
+#include "pipeline.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -122,6 +124,198 @@ TEST(Added, ASinkWithoutAFrameSaysWhatItWaitsFor) {
   ASSERT_TRUE(gst_element_link(source, sink));
   ASSERT_TRUE(gst_element_sync_state_with_parent(source));
   EXPECT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+}
+
+// Both branches in one pipeline reach PLAYING and EOS: live or not, synchronised or not, however many frames the
+// downstream wants before it prerolls.
+
+const std::string short_film =
+    "videotestsrc num-buffers=20 ! video/x-raw,format=I420,width=64,height=48,framerate=50/1 ! ";
+
+/// Source: live or not. Sinks: synchronised or not. What is between gpumapsrc and its sink.
+class Preroll : public testing::TestWithParam<std::tuple<bool, bool, bool, const char*>> {
+ protected:
+  static std::string description() {
+    const auto& [live, sink_sync, downstream_sync, downstream] = GetParam();
+    std::string text = short_film + "gpumapsink name=sink $CHANNEL sync=" + (sink_sync ? "true" : "false") +
+                       " gpumapsrc $CHANNEL ! " + downstream + " sync=" + (downstream_sync ? "true" : "false");
+    if (live) text.replace(text.find("num-buffers"), 0, "is-live=true ");
+    return on_new_channel(text);
+  }
+};
+
+TEST_P(Preroll, PlaysToTheEnd) {
+  Pipeline pipeline(description());
+  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(stat(pipeline.element("sink"), "frames"), 20U);
+}
+
+// A live source of GStreamer's that is paused while it waits, for the clock or for a frame of the application, can miss
+// being played again, with any element behind it: `videotestsrc is-live=true ! fakesink async=false` stands still after
+// one such change in 400 (1.22), `appsrc is-live=true ! queue ! fakesink` after one in four (1.26). This one never
+// waits: what follows it takes its time.
+TEST_P(Preroll, PausesPlaysAndPausesAgain) {
+  std::string text = description();
+  if (std::get<0>(GetParam())) {
+    text.replace(0, text.find('!'),
+                 "fakesrc is-live=true num-buffers=20 format=time sizetype=fixed sizemax=4608 filltype=random ! "
+                 "identity sleep-time=20000 ");
+  }
+  Pipeline pipeline(text);
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+  ASSERT_EQ(pipeline.wait(), "eos");
+}
+
+std::string name_of(const testing::TestParamInfo<Preroll::ParamType>& test) {
+  const auto& [live, sink_sync, downstream_sync, downstream] = test.param;
+  const std::string_view text(downstream);
+  std::string name = live ? "Live" : "NotLive";
+  name += sink_sync ? "Paced" : "AtOnce";
+  name += downstream_sync ? "Synced" : "Unsynced";
+  if (text.starts_with("queue")) return name + "Queue";
+  if (text.starts_with("gpumap")) return name + "Kernel";
+  return name + (text.starts_with("fakesink") ? "Sink" : "Encoder");
+}
+
+INSTANTIATE_TEST_SUITE_P(Pipelines, Preroll,
+                         testing::Combine(testing::Bool(), testing::Bool(), testing::Bool(),
+                                          testing::Values("fakesink", "gpumapkernel kernel=checksum ! fakesink",
+                                                          "queue min-threshold-buffers=6 ! fakesink",
+                                                          "video/x-raw,format=I420 ! x264enc speed-preset=ultrafast ! "
+                                                          "fakesink")),
+                         name_of);
+
+// A bin forgets on its way to PAUSED which of its sinks have ended: they say it each time they come to play.
+TEST(PrerollEos, IsSaidInEachPlaying) {
+  Pipeline pipeline(
+      on_new_channel("videotestsrc num-buffers=3 ! gpumapsink name=sink $CHANNEL gpumapsrc $CHANNEL ! fakesink"));
+  for (int time = 0; time < 3; ++time) {
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    EXPECT_EQ(pipeline.wait(), "eos") << time;
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+  }
+}
+
+// A live gpumapsrc gives no frame before PLAYING, and says so.
+TEST(PrerollLiveSrc, NoPreroll) {
+  Pipeline pipeline(
+      on_new_channel(short_film + "gpumapsink $CHANNEL gpumapsrc is-live=true name=src $CHANNEL ! fakesink"));
+  EXPECT_EQ(pipeline.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_NO_PREROLL);
+  g_usleep(100000);
+  EXPECT_EQ(stat(pipeline.element("src"), "frames"), 0U);
+  ASSERT_EQ(pipeline.run(), "eos");
+  EXPECT_EQ(stat(pipeline.element("src"), "frames"), 20U);
+}
+
+// More frames wanted for the preroll than the ring has slots: the queue gets them, for it holds slots, or the pipeline
+// must still be stoppable at once.
+TEST(PrerollTooMuch, StopsAtOnce) {
+  Pipeline pipeline(on_new_channel(short_film + "gpumapsink $CHANNEL slots=2 gpumapsrc $CHANNEL ! "
+                                                "queue min-threshold-buffers=10 ! fakesink"));
+  (void)pipeline.reach(GST_STATE_PLAYING, 500ms);
+  EXPECT_LT(pipeline.stop(), 20s);
+}
+
+// PAUSED stops a pipeline, PLAYING goes on with the next frame, and every way into a state comes to an end.
+
+const std::string source =
+    "videotestsrc name=source ! video/x-raw,format=I420,width=64,height=48,framerate=500/1 ! identity name=before ! ";
+
+/// Twice in PLAYING, and how many frames pass while it is PAUSED for half a second, in which 25 would where each is
+/// asked for: of the first of these times of a busy machine, one. What was under way at the pause may still fill a
+/// queue in another.
+void expect_stops(Pipeline& pipeline, const Watch& watch) {
+  for (int round = 0; round < 2; ++round) {
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
+    ASSERT_TRUE(eventually([&, before = watch.count()] { return watch.count() > before + 20; }));
+    ASSERT_TRUE(pipeline.reach(GST_STATE_PAUSED)) << pipeline.error();
+    EXPECT_TRUE(watch.keeps_pace(0, 2, 500ms));
+  }
+}
+
+/// Each in its pipeline, beside the others.
+TEST(Paused, NoFramePasses) {
+  const std::vector<std::string> ends{
+      "queue ! fakesink sync=false",
+      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! fakesink sync=false",
+      "gpumapsink $CHANNEL leaky=oldest gpumapsrc $CHANNEL ! fakesink sync=false",
+      "gpumapsink $CHANNEL leaky=newest gpumapsrc $CHANNEL ! fakesink sync=false",
+      "gpumapsink $CHANNEL sync=true gpumapsrc $CHANNEL ! fakesink sync=false",
+      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=identity ! fakesink sync=false",
+      "gpumapsink $CHANNEL gpumapsrc $CHANNEL ! queue ! fakesink sync=true",
+      "gpumapsink $CHANNEL leaky=oldest"};
+  side_by_side(ends, [](const std::string& end) {
+    Watch watch;
+    Pipeline pipeline(on_new_channel(source + end));
+    watch.on(pipeline.element("before"));
+    expect_stops(pipeline, watch);
+  });
+}
+
+// Of two pipelines, either. The producer is paused, whatever the consumer does; a consumer is paused, the ring fills,
+// and that is all.
+TEST(Paused, OfTwoPipelinesEither) {
+  const std::vector<std::string> paused{"producer", "consumer"};
+  side_by_side(paused, [](const std::string& who) {
+    const std::string channel = new_channel();
+    Watch watch;
+    Pipeline in(source + "gpumapsink slots=4 channel=" + channel);
+    Pipeline out("gpumapsrc channel=" + channel + " ! fakesink sync=false");
+    watch.on(in.element("before"));
+    const bool producer = who == "producer";
+    ASSERT_NE((producer ? out : in).set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    expect_stops(producer ? in : out, watch);
+  });
+}
+
+// A pause in the middle loses nothing and sends nothing twice.
+TEST(Pauses, LoseNothing) {
+  const auto act = [](Pipeline& pipeline) -> std::string {
+    for (int round = 0; round < 6; ++round) {
+      if (!pipeline.reach(GST_STATE_PLAYING)) return "no PLAYING: " + pipeline.error();
+      g_usleep(100000);
+      if (!pipeline.reach(GST_STATE_PAUSED)) return "no PAUSED: " + pipeline.error();
+      g_usleep(50000);
+    }
+    return pipeline.run();
+  };
+  const std::string line =
+      "videotestsrc num-buffers=150 ! video/x-raw,format=I420,width=64,height=48,framerate=100/1 ! identity "
+      "name=before ! $MAP ! video/x-raw ! fakesink name=out sync=true";
+  std::vector<std::string> lines{with_queue(line)};
+  for (const char* options : {"", "slots=2", "sync=true", "transport=pinned"}) {
+    lines.push_back(with_gpumap(line, options));
+  }
+  const std::vector<Record> records =
+      side_by_side(lines, [&](const std::string& one) { return record_of(one, Compared::bytes, act); });
+  EXPECT_EQ(records[0].verdict, "eos");
+  for (std::size_t i = 1; i < records.size(); ++i) {
+    SCOPED_TRACE(lines[i]);
+    expect_same(records[0], records[i]);
+  }
+}
+
+// Up and down in every order, each state waited for.
+TEST(States, AlwaysComeBack) {
+  const std::vector<std::string> ends{"fakesink sync=true", "x264enc speed-preset=ultrafast ! fakesink",
+                                      "queue ! fakesink sync=false"};
+  side_by_side(ends, [](const std::string& behind) {
+    Pipeline pipeline(
+        with_gpumap("videotestsrc ! video/x-raw,format=I420,width=64,height=48,framerate=100/1 ! $MAP ! ") + behind);
+    constexpr GstState way[] = {GST_STATE_PAUSED, GST_STATE_PLAYING, GST_STATE_READY,   GST_STATE_PLAYING,
+                                GST_STATE_PAUSED, GST_STATE_NULL,    GST_STATE_PLAYING, GST_STATE_PAUSED,
+                                GST_STATE_READY,  GST_STATE_PAUSED};
+    for (int round = 0; round < 3; ++round) {
+      for (const GstState state : way) {
+        ASSERT_TRUE(pipeline.reach(state))
+            << gst_element_state_get_name(state) << " in round " << round << ' ' << pipeline.error();
+      }
+    }
+    EXPECT_LT(pipeline.stop(), at_once);
+  });
 }
 
 }  // namespace

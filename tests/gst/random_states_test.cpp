@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: MIT
 // States in any order, again and again: nothing is lost, nothing grows.
+#include <gst/gst.h>
+
+#include <algorithm>
 #include <atomic>
+#include <future>
 #include <random>
+#include <sstream>
 #include <thread>
 
+#include "matrix.hpp"
+#include "monitor.hpp"
 #include "pipeline.hpp"
 #include "sanitizers.hpp"
+#include "simulated_time.hpp"
+#include "temporary_folder.hpp"
 
 namespace gpumap::gst::test {
 namespace {
@@ -234,3 +243,228 @@ TEST(State, ABinAroundTheSrcThatStops) {
 
 }  // namespace
 }  // namespace gpumap::gst::test
+
+// Scenarios of seeks, pauses and states, after those that gst-validate brings: play, pause_resume, seek_forward,
+// seek_backward, scrub_forward_seeking, fast_forward, reverse_playback, seek_with_stop, simple_seeks,
+// change_state_intensive and force_eos. Debian 12 and Ubuntu 24.04 have no package of gst-validate-1.0, so that its
+// monitors' rules are in monitor.hpp, and the control is a pipeline with a queue in gpumap's place. Time is simulated,
+// and stands still but for what is waited.
+// Tables of pipelines, made once: how fast their texts grow does not matter.
+// NOLINTBEGIN(performance-inefficient-string-concatenation)
+namespace gpumap::gst::test {
+namespace {
+
+struct Scenario {
+  const char* name;
+  /// One step a word: `play`, `pause`, `ready`, `null`, `wait:MILLISECONDS`, `seek:START[:STOP[:RATE]]` in seconds,
+  /// `scrub:START` (a key unit, and not waited for), `eos` (sent), `end` (waited for).
+  const char* steps;
+};
+
+constexpr Scenario scenarios[] = {
+    {"Play", "play wait:500"},
+    {"PauseResume", "play wait:200 pause wait:200 play wait:200 pause wait:100 play wait:200"},
+    {"SeekForward", "play wait:100 seek:2 wait:150 seek:5 wait:150 seek:10 wait:150 seek:15 wait:150"},
+    {"SeekBackward", "play wait:100 seek:18 wait:150 seek:12 wait:150 seek:5 wait:150 seek:0 wait:150"},
+    {"SimpleSeeks", "pause seek:10 wait:100 seek:0 wait:100 play wait:200 seek:5 wait:200"},
+    {"SeekInPaused", "pause seek:1 seek:2 seek:3 seek:19 seek:0 play wait:200"},
+    {"Scrub",
+     "pause scrub:1 scrub:2 scrub:3 wait:20 scrub:4 scrub:5 scrub:6 scrub:7 wait:50 scrub:8 seek:9 play wait:200"},
+    {"FastForward", "play seek:0:20:2 wait:300 seek:1:20:4 wait:300 seek:2:20:8 wait:300"},
+    {"Slow", "play seek:3:10:0.5 wait:300 seek:4:10:0.25 wait:300"},
+    {"SeekWithStop", "pause seek:10:10.5 play end seek:3:3.5 end"},
+    {"AfterTheEnd", "play seek:19.5:20 end seek:1 wait:200 seek:19.8:20 end"},
+    {"ChangeStates", "play ready play pause ready pause play null play wait:50 null pause null play wait:200"},
+    {"SeekInEveryState",
+     "pause seek:3 play seek:4 pause seek:5 ready pause seek:6 play wait:100 null play seek:7 wait:100"},
+    {"ForceEos", "play wait:200 eos end seek:4 wait:100 eos end"},
+};
+
+/// Of a state, a seek, an end.
+constexpr Time step_limit = patience;
+
+class Player {
+ public:
+  explicit Player(const std::string& description) : pipeline_(description) {
+    use(pipeline_, time_.clock(1'000 * GST_SECOND));
+    out_.on(pipeline_.element("out"), "sink");
+    in_.on(pipeline_.element("in"), "sink");
+  }
+
+  /// What went wrong; empty where nothing did.
+  std::string run(const std::string& steps) {
+    std::istringstream words(steps);
+    for (std::string word; words >> word;) {
+      const std::string wrong = step(word) + in_.violations() + out_.violations() + error();
+      if (!wrong.empty()) return word + " of \"" + steps + "\": " + wrong;
+    }
+    return "";
+  }
+
+ private:
+  std::string step(const std::string& word) {
+    std::istringstream parts(word);
+    std::string what;
+    std::getline(parts, what, ':');
+    std::vector<double> numbers;
+    for (std::string number; std::getline(parts, number, ':');) numbers.push_back(std::stod(number));
+    if (what == "play") return reach(GST_STATE_PLAYING);
+    if (what == "pause") return reach(GST_STATE_PAUSED);
+    if (what == "ready") return reach(GST_STATE_READY);
+    if (what == "null") return reach(GST_STATE_NULL);
+    if (what == "wait") {
+      for (double left = numbers.at(0); left > 0; left -= 10) let_play();
+      return "";
+    }
+    if (what == "eos") {  // a source that waits for a full queue takes it when there is room
+      auto sent = std::async(std::launch::async,
+                             [this] { return gst_element_send_event(pipeline_.get(), gst_event_new_eos()) != FALSE; });
+      while (sent.wait_for(0s) != std::future_status::ready) let_play();
+      return sent.get() ? "" : "refused\n";
+    }
+    if (what == "end") {
+      std::string verdict;
+      const bool ended = eventually(
+          [&] {
+            let_play();
+            return (verdict = pipeline_.wait(0ms)) != "timeout";
+          },
+          step_limit);
+      return ended && verdict == "eos" ? "" : verdict + '\n';
+    }
+    return seek(numbers, what == "scrub");
+  }
+
+  /// For the time of a quarter of a frame.
+  void let_play() {
+    time_.pass(10ms);
+    g_usleep(1000);
+  }
+
+  std::string reach(GstState state) {
+    const bool reached = pipeline_.reach(state, step_limit);
+    if (state < GST_STATE_PAUSED) {
+      in_.begin_anew();
+      out_.begin_anew();
+    }
+    return reached ? "" : "not reached\n";
+  }
+
+  std::string seek(const std::vector<double>& numbers, bool scrub) {
+    const double start = numbers.at(0);
+    const double stop = numbers.size() > 1 ? numbers[1] : -1;
+    const double rate = numbers.size() > 2 ? numbers[2] : 1;
+    const auto ns = [](double seconds) { return static_cast<gint64>(seconds * GST_SECOND); };
+    const auto flags = static_cast<GstSeekFlags>(static_cast<unsigned>(GST_SEEK_FLAG_FLUSH) |
+                                                 (scrub ? GST_SEEK_FLAG_KEY_UNIT : GST_SEEK_FLAG_ACCURATE));
+    GstEvent* event = gst_event_new_seek(rate, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, ns(start),
+                                         stop < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, stop < 0 ? 0 : ns(stop));
+    for (Monitor* monitor : {&in_, &out_}) monitor->expect_seqnum(gst_event_get_seqnum(event));
+    if (!gst_element_send_event(pipeline_.get(), event)) return "refused\n";
+    // A scrub is followed by the next before it is done.
+    if (scrub) return "";
+    if (gst_element_get_state(pipeline_.get(), nullptr, nullptr,
+                              static_cast<GstClockTime>(std::chrono::nanoseconds(step_limit).count())) ==
+        GST_STATE_CHANGE_ASYNC) {
+      return "not done\n";
+    }
+    gint64 at = -1;
+    if (!gst_element_query_position(pipeline_.get(), GST_FORMAT_TIME, &at)) return "no position\n";
+    // The time of a sink that plays stands still, too. One that does not wait for it may have two frames by now: that
+    // for its preroll, and the first one that is due.
+    const double ahead = (static_cast<double>(at) / GST_SECOND - start) * (rate < 0 ? -1 : 1);
+    if (ahead < -0.05 || ahead > 0.09) return "position " + std::to_string(static_cast<double>(at) / GST_SECOND) + '\n';
+    return "";
+  }
+
+  std::string error() {
+    GstBus* bus = gst_element_get_bus(pipeline_.get());
+    GstMessage* message = gst_bus_pop_filtered(bus, GST_MESSAGE_ERROR);
+    std::string text;
+    if (message != nullptr) {
+      GError* error = nullptr;
+      gst_message_parse_error(message, &error, nullptr);
+      text = std::string("ERROR of ") + GST_MESSAGE_SRC_NAME(message) + ": " + error->message + '\n';
+      g_error_free(error);
+      gst_message_unref(message);
+    }
+    gst_object_unref(bus);
+    return text;
+  }
+
+  Monitor in_, out_;
+  SimulatedTime time_;
+  Pipeline pipeline_;
+};
+
+/// Twenty seconds of film, once as a source that makes it and once as a file.
+const std::string& film() {
+  static const TemporaryFolder folder;
+  static const std::string file = [] {
+    std::string name = folder.path() / "film.mp4";
+    Pipeline writer(
+        "videotestsrc num-buffers=500 pattern=ball ! video/x-raw,format=I420,width=96,height=64,framerate=25/1 ! "
+        "x264enc speed-preset=ultrafast key-int-max=25 bframes=2 b-adapt=false ! h264parse ! mp4mux ! filesink "
+        "location=" +
+        name);
+    EXPECT_EQ(writer.run(), "eos");
+    return name;
+  }();
+  return file;
+}
+
+struct Line {
+  const char* name;
+  const char* between;  ///< what stands between upstream and sink, with `name=in` on its first element
+  bool file = false;
+};
+constexpr Line lines[] = {
+    {"Queue", "queue name=in ! fakesink name=out sync=true"},
+    {"QueueFile", "queue name=in ! fakesink name=out sync=true", true},
+    {"Raw", "gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true"},
+    {"Paced", "gpumapsink name=in sync=true $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=false"},
+    {"Kernel",
+     "gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL ! gpumapkernel kernel=convert ! video/x-raw,format=RGBA ! "
+     "fakesink name=out sync=true"},
+    {"File", "gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true", true},
+    {"FilePinned",
+     "gpumapsink name=in transport=pinned slots=16 $CHANNEL gpumapsrc $CHANNEL ! fakesink name=out sync=true", true},
+};
+
+struct Played {
+  Line line;
+  Scenario scenario;
+};
+void PrintTo(const Played& played, std::ostream* out) {
+  *out << played.line.between << ": " << played.scenario.steps;
+}
+
+std::vector<Played> all() {
+  std::vector<Played> all;
+  for (const Line& line : lines) {
+    for (const Scenario& scenario : scenarios) {
+      // A demuxer's pads go with its READY, and gst-launch's way of linking them works once.
+      const std::string_view steps(scenario.steps);
+      const bool stops = steps.find("ready") != steps.npos || steps.find("null") != steps.npos;
+      if (!line.file || !stops) all.push_back({line, scenario});
+    }
+  }
+  return all;
+}
+
+class Scenarios : public testing::TestWithParam<Played> {};
+INSTANTIATE_TEST_SUITE_P(Of, Scenarios, testing::ValuesIn(all()),
+                         [](const auto& test) { return std::string(test.param.line.name) + test.param.scenario.name; });
+
+TEST_P(Scenarios, KeepTheRules) {
+  const auto& [line, scenario] = GetParam();
+  const std::string upstream =
+      line.file ? "filesrc location=" + film() + " ! qtdemux ! h264parse ! avdec_h264 max-threads=1 ! "
+                : "videotestsrc pattern=ball ! video/x-raw,format=I420,width=96,height=64,framerate=25/1 ! ";
+  Player player(on_new_channel(upstream + line.between));
+  EXPECT_EQ(player.run(scenario.steps), "");
+}
+
+}  // namespace
+}  // namespace gpumap::gst::test
+// NOLINTEND(performance-inefficient-string-concatenation)
