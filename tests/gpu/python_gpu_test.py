@@ -205,10 +205,8 @@ class Reads:
             with appsink(f"gpumapsrc socket-path={folder}/ring") as sink:
                 tensor = self.library.tensor(gpumap.from_gst(*sink.pull()))
                 self.assertEqual(self.library.address(tensor), sink.slot_address())
-                for value in 5, 77, 3:
-                    if value != 5:
-                        producer.fill(value)
-                    self.assertTrue((self.library.numpy(tensor) == value).all())
+                producer.fill(77)  # read once only: JAX keeps what it has read
+                self.assertTrue((self.library.numpy(tensor) == 77).all())
                 del tensor
 
     def test_a_tensor_holds_its_slot(self):
