@@ -24,6 +24,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gst/base/gstbasesink.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,8 +75,14 @@ class OutputFile {
  public:
   /// Throws Error.
   explicit OutputFile(std::string path)
-      : path_(std::move(path)), descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-    if (descriptor_ < 0) fail_to_write(path_, errno);
+      // Without waiting for who reads from a pipe.
+      : path_(std::move(path)),
+        descriptor_(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK, 0666)) {
+    if (descriptor_ < 0 && errno != ENXIO) fail_to_write(path_, errno);
+    struct stat found {};
+    if (descriptor_ >= 0 && fstat(descriptor_, &found) == 0 && !S_ISFIFO(found.st_mode)) return;
+    if (descriptor_ >= 0) close(descriptor_);
+    throw Error(ErrorCode::open_write, path_ + " is a pipe", "set the location of a file");
   }
   ~OutputFile() { close(descriptor_); }
   OutputFile(const OutputFile&) = delete;

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // SigMF recordings, read and written: samples, captures, annotations, seeks, and what is wrong with them.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gst/audio/audio.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -772,6 +775,14 @@ TEST_F(SigmfWritten, WhatIsWrongIsOneSentence) {
   give(random_data(20, 25));
   EXPECT_THAT(end(),
               AllOf(HasSubstr("y.sigmf-data cannot be written: No space left"), HasSubstr("make room on the disk")));
+  // A pipe that nobody reads, and one that somebody does.
+  ASSERT_EQ(mkfifo(path("pipe.sigmf-data").c_str(), 0600), 0);
+  for (const bool is_read : {false, true}) {
+    const int reader = is_read ? open(path("pipe.sigmf-data").c_str(), O_RDONLY | O_NONBLOCK) : -1;
+    pipeline_.emplace("audiotestsrc ! sigmfsink location=" + path("pipe"));
+    EXPECT_THAT(pipeline_->run(), HasSubstr("pipe.sigmf-data is a pipe: set the location of a file"));
+    if (reader >= 0) close(reader);
+  }
   for (const auto& [location, said] :
        {std::pair{"location=" + path("none/y"), "none/y.sigmf-data cannot be written: No such"},
         {"location=" + path("y.sigmf"), "y.sigmf is an archive"},
