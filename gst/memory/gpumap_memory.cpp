@@ -56,6 +56,16 @@ FrameMemory::FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters
 
 FrameMemory::FrameMemory(std::size_t host_bytes) : bytes_(host_bytes), cpu_clock_(true) {}
 
+FrameMemory::FrameMemory(Ptr<GstMemory> slot, std::size_t at, std::size_t bytes, bool trust_readwrite)
+    : bytes_(bytes), trust_readwrite_(trust_readwrite) {
+  const FrameMemory& whole = *frame_memory(slot.get());
+  device_ = whole.device_;
+  mapping_ = whole.mapping_;
+  offset_ = whole.offset_ + at;
+  counters_ = whole.counters_;
+  holder_ = std::move(slot);
+}
+
 FrameMemory::FrameMemory(ReadLease&& lease)
     : device_(&lease.ring()->device()),
       mapping_(lease.ring()->mapping().get()),
@@ -155,12 +165,13 @@ void FrameMemory::stamp(Stamp stamp, std::int64_t at_ns) const noexcept {
 }
 
 /// Whether the CPU may go to the slot itself. A writer's own slot: to write; to read as well where that is not through
-/// the BAR. A published one: to read, where that is not through the BAR. What is there then is what the producer wrote,
-/// also where kernels see a mirror of it or the slot itself: those that work in place only read. A block of host
-/// memory: to read and to write, once the GPU has filled it.
+/// the BAR. A part of one: likewise, also once the rest is published. A published one: to read, where that is not
+/// through the BAR. What is there then is what the producer wrote, also where kernels see a mirror of it or the slot
+/// itself: those that work in place only read. A block of host memory: to read and to write, once the GPU has filled
+/// it.
 bool FrameMemory::is_direct(bool reads, bool writes) const noexcept {
   const auto* lease = std::get_if<WriteLease>(&holder_);
-  const bool own = lease != nullptr && !lease->published();
+  const bool own = (lease != nullptr && !lease->published()) || is_part();
   if (cpu_readable()) return own || !writes || std::holds_alternative<MemoryBlock>(holder_);
   return own && (!reads || (writes && trust_readwrite_));
 }
@@ -176,9 +187,11 @@ std::byte* FrameMemory::locate(GstMapFlags flags) {
       has_content_ = true;
       return mapping_->host() + offset_;
     }
-    if (counters_ && reads) {
+    if (counters_ && reads && !is_written_) {
       counters_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
-      if (lease != nullptr && !lease->published()) counters_->upstream_reads.store(true, std::memory_order_relaxed);
+      if ((lease != nullptr && !lease->published()) || is_part()) {
+        counters_->upstream_reads.store(true, std::memory_order_relaxed);
+      }
     }
     make_shadow();
   }
@@ -201,13 +214,25 @@ std::chrono::nanoseconds FrameMemory::take_time_mapped() {
 
 std::size_t FrameMemory::fill_slot(std::size_t bytes, SlotCopier& copier) {
   const std::lock_guard lock(mutex_);
-  auto* lease = std::get_if<WriteLease>(&holder_);
+  const auto* slot = std::get_if<Ptr<GstMemory>>(&holder_);
+  FrameMemory* whole = slot != nullptr ? frame_memory(slot->get()) : this;
+  WriteLease* lease = whole->writable_lease();
   if (lease == nullptr || !shadow_dirty_) return copied_;
-  copier.copy(*lease, 0, {shadow_.get(), bytes});
+  copier.copy(*lease, offset_ - whole->offset_, {shadow_.get(), bytes});
   if (lease->ring()->stamping()) lease->stamp(Stamp::last_store, monotonic_ns());
   shadow_dirty_ = false;
   has_content_ = true;
   return bytes;
+}
+
+bool FrameMemory::is_part_of(GstMemory* slot, std::size_t at) const noexcept {
+  const auto* whole = std::get_if<Ptr<GstMemory>>(&holder_);
+  return whole != nullptr && whole->get() == slot && offset_ == frame_memory(slot)->offset_ + at;
+}
+
+void FrameMemory::end_writing() {
+  const std::lock_guard lock(mutex_);
+  is_written_ = is_part();
 }
 
 WriteLease* FrameMemory::writable_lease() noexcept {
@@ -273,7 +298,9 @@ G_DEFINE_TYPE(FrameAllocator, frame_allocator, gst_gpumap_allocator_get_type())
 GstMemory* wrap(GstAllocator* allocator, GstMemory* parent, FrameMemory* bytes, gsize maxsize, gsize offset, gsize size,
                 GstMemoryFlags flags) {
   auto* memory = g_new0(Memory, 1);
-  gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, 4095, offset, size);
+  constexpr gsize page = 4096;
+  const gsize align = bytes->offset() % page == 0 ? page - 1 : gst_memory_alignment;
+  gst_memory_init(GST_MEMORY_CAST(memory), flags, allocator, parent, maxsize, align, offset, size);
   memory->bytes = bytes;
   return GST_MEMORY_CAST(memory);
 }
@@ -308,7 +335,9 @@ GstMemory* allocator_alloc(GstAllocator* base, gsize size, GstAllocationParams* 
   const bool zeros = params->padding != 0 && (params->flags & GST_MEMORY_FLAG_ZERO_PADDED) != 0;
   if (allocator->allocate != nullptr && params->prefix == 0 && !zeros) {
     const gsize maxsize = size + params->padding;
-    if (auto bytes = (*allocator->allocate)(maxsize)) {
+    // Where nothing is said, upstream counts on what malloc() gives.
+    const gsize align = (params->align | gst_memory_alignment) + 1;
+    if (auto bytes = (*allocator->allocate)(maxsize, align)) {
       return wrap(base, nullptr, bytes.release(), maxsize, 0, size, static_cast<GstMemoryFlags>(0));
     }
   }

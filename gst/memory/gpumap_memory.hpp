@@ -23,6 +23,7 @@
 #include "gpumap/ring.hpp"
 #include "gpumap/slow_slots.hpp"
 #include "gst/memory/slot_usage.hpp"
+#include "gst/ptr.hpp"
 #include "gst/stopping.hpp"
 
 namespace gpumap {
@@ -46,13 +47,16 @@ struct MapCounters {
   std::atomic<bool> upstream_reads{false};  ///< an upstream element asked to read what it writes
 };
 
-/// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a slot
-/// that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
+/// What one GstMemory of type GPUMap stands for: a slot that is being written (or host memory in its place), a part of
+/// one, a slot that is being read, or the output of a kernel, plus the host shadow that CPU reads go to where the CPU
 /// would read through the BAR. Thread safety: every member from any thread.
 class FrameMemory final : public FrameHolder {
  public:
   FrameMemory(WriteLease lease, std::shared_ptr<MapCounters> counters, bool trust_readwrite);
   explicit FrameMemory(std::size_t host_bytes);  ///< in place of a slot, for an upstream that reads what it writes
+  /// `bytes` from byte `at` on of a slot that is being written, which somebody else publishes. The slot is not handed
+  /// out anew while a part lives.
+  FrameMemory(Ptr<GstMemory> slot, std::size_t at, std::size_t bytes, bool trust_readwrite);
   explicit FrameMemory(ReadLease&& lease);
   /// A block of `pool`, where it goes back; null: of none. The CPU reads and writes a block of host memory directly.
   FrameMemory(std::shared_ptr<Device> device, MemoryBlock block, std::size_t bytes, std::shared_ptr<BlockPool> pool);
@@ -91,10 +95,15 @@ class FrameMemory final : public FrameHolder {
   /// Slot memory that the CPU reads as fast as any other: no shadow is needed.
   [[nodiscard]] bool cpu_readable() const noexcept { return mapping_ != nullptr && mapping_->cpu_readable(); }
 
+  /// A part of `slot` that begins at its byte `at`.
+  [[nodiscard]] bool is_part_of(GstMemory* slot, std::size_t at) const noexcept;
+  /// A part only: upstream has written it, and somebody else reads it.
+  void end_writing();
+
   /// So many bytes of the content were copied here. One thread at a time, with fill_slot().
   void count_copied(std::size_t bytes) noexcept { copied_ += bytes; }
-  /// Write-lease only: bring what the CPU left in the shadow into the slot. Returns the bytes copied, there or as
-  /// counted.
+  /// A slot that is being written, or a part of one: bring what the CPU left in the shadow into the slot. Returns the
+  /// bytes copied, there or as counted.
   std::size_t fill_slot(std::size_t bytes, SlotCopier& copier);
   /// The write lease when this is an unpublished slot, else null.
   [[nodiscard]] WriteLease* writable_lease() noexcept;
@@ -119,9 +128,10 @@ class FrameMemory final : public FrameHolder {
   [[nodiscard]] bool is_direct(bool reads, bool writes) const noexcept;
   void make_shadow();
   [[nodiscard]] bool reads_what_is_written(GstMapFlags flags) const noexcept;
+  [[nodiscard]] bool is_part() const noexcept { return std::holds_alternative<Ptr<GstMemory>>(holder_); }
 
   Loans::Loan loan_;  ///< before holder_, so that the slot is back when it ends
-  std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock> holder_;
+  std::variant<std::monostate, WriteLease, ReadLease, MemoryBlock, Ptr<GstMemory>> holder_;  ///< the last of a part
   // Of the ring, which the lease keeps, or of what is here: to count one more holder of them for each frame would take
   // a line of the CPU's cache back and forth between the producer's core and the consumer's.
   const std::shared_ptr<Device>* device_ = &own_device_;
@@ -140,6 +150,7 @@ class FrameMemory final : public FrameHolder {
   std::unique_ptr<std::byte, decltype(&std::free)> shadow_{nullptr, &std::free};
   bool shadow_dirty_ = false;
   bool mapped_to_write_ = false;
+  bool is_written_ = false;  ///< a part, see end_writing()
   int maps_ = 0;
   bool cpu_clock_ = false;
   std::chrono::nanoseconds mapped_since_{0};
@@ -149,8 +160,9 @@ class FrameMemory final : public FrameHolder {
   std::shared_ptr<const Giver> giver_;
 };
 
-/// Asked by GstAllocator::alloc; null: take system memory instead.
-using AllocateSlot = std::function<std::unique_ptr<FrameMemory>(std::size_t bytes)>;
+/// Asked by GstAllocator::alloc; null: take system memory instead. A part of a slot has to begin at a multiple of
+/// `align`.
+using AllocateSlot = std::function<std::unique_ptr<FrameMemory>(std::size_t bytes, std::size_t align)>;
 
 /// An allocator (transfer full) whose memories are `FrameMemory`. With `allocate` it serves gst_allocator_alloc(): a
 /// slot where one is to be had, else system memory.

@@ -99,7 +99,7 @@ void SinkCore::join(GstElement* sink, const SinkSettings& settings, const std::s
   no_slot_since_ns_ = 0;
   slots_limit_ = max_slots;
   transport_ = settings.transport;
-  frames_ = zero_copy_ = copied_ = bytes_copied_ = drops_ = gathered_ = 0;
+  frames_ = zero_copy_ = copied_ = bytes_copied_ = bytes_in_place_ = drops_ = gathered_ = 0;
 }
 
 void SinkCore::stop(bool drained) {
@@ -141,7 +141,9 @@ std::string SinkCore::summary() const {
   const std::uint64_t drops = drops_ + counters().drops;
   if (copied + in_place + drops == 0) return {};
   std::string why;
-  if (copied > 0) {
+  if (copied > 0 && gathered_ > 0 && bytes_in_place_ > 0) {
+    why = fmt::format(" ({} of {} bytes)", bytes_copied_.load(), bytes_copied_ + bytes_in_place_);
+  } else if (copied > 0) {
     why = reads     ? " (upstream reads what it writes)"
           : hoards_ ? " (upstream keeps too many slots: more slots avoid that)"
                     : " (upstream brings memory of its own)";
@@ -283,11 +285,8 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
     }
     const auto& [session, current] = present;
     if (!session || !current) return RingStatus::flushing;
-    // Slots in host memory may be read as well as written.
-    const bool readable = !for_upstream || current->ring().mapping()->cpu_readable();
-    const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
-    next = readable ? SlowSlots::Next::slot : slow_slots_.next(bytes);
-    if ((reads && !readable) || next == SlowSlots::Next::host) return RingStatus::full;
+    next = for_upstream ? next_place(current->ring(), bytes) : SlowSlots::Next::slot;
+    if (next == SlowSlots::Next::host) return RingStatus::full;
     if (const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 0)) {
       status = *waited;
       break;
@@ -303,6 +302,26 @@ RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& sl
   return status;
 }
 
+SlowSlots::Next SinkCore::next_place(const Ring& ring, std::size_t bytes) const {
+  // Slots in host memory may be read as well as written.
+  if (ring.mapping()->cpu_readable()) return SlowSlots::Next::slot;
+  const bool reads = upstream_ == Upstream::reads || maps_->upstream_reads.load(std::memory_order_relaxed);
+  return reads ? SlowSlots::Next::host : slow_slots_.next(bytes);
+}
+
+std::unique_ptr<FrameMemory> SinkCore::lend(GstMemory* slot, std::size_t at, std::size_t bytes) {
+  const WriteLease* lease = frame_memory(slot)->writable_lease();
+  if (lease == nullptr || hoards_) return nullptr;
+  const SlowSlots::Next next = next_place(*lease->ring(), bytes);
+  if (next == SlowSlots::Next::host) {
+    return slow_slots_.times_host(bytes) ? std::make_unique<FrameMemory>(bytes) : nullptr;
+  }
+  auto part = std::make_unique<FrameMemory>(Ptr<GstMemory>(gst_memory_ref(slot)), at, bytes,
+                                            upstream_ == Upstream::writes_only);
+  if (next == SlowSlots::Next::timed_slot) part->use_cpu_clock();
+  return part;
+}
+
 void SinkCore::give_host_memory(const SinkSettings& settings) {
   // For good: a slot handed out behind frames in host memory would be missing when those come to be copied.
   if (hoards_.exchange(true)) return;
@@ -312,16 +331,17 @@ void SinkCore::give_host_memory(const SinkSettings& settings) {
       settings.channel.c_str(), settings.slots);
 }
 
-void SinkCore::watch_upstream(const Session& session, FrameMemory& bytes) {
+void SinkCore::watch_upstream(FrameMemory& bytes) {
   using Next = SlowSlots::Next;
   if (!SlowSlots::tells(bytes.bytes()) || bytes.cpu_readable()) return;
   const Next where = bytes.is_host() ? Next::host : bytes.uses_cpu_clock() ? Next::timed_slot : Next::slot;
   if (slow_slots_.filled(where, bytes.bytes(), bytes.take_time_mapped())) {
     maps_->cpu_reads.fetch_add(1, std::memory_order_relaxed);
+    const auto session = this->session();
     GST_WARNING(
         "channel %s: upstream reads what it writes, which GPU memory makes slow: from here on it gets host "
         "memory, copied once a frame",
-        session.settings.channel.c_str());
+        session ? session->settings.channel.c_str() : "");
   }
 }
 
@@ -349,12 +369,12 @@ GstStructure* SinkCore::stats(const char* name) const {
   const auto u64 = [](std::uint64_t value) { return static_cast<guint64>(value); };
   GstStructure* made = gst_structure_new(
       name, "frames", G_TYPE_UINT64, u64(frames_), "zero-copy-frames", G_TYPE_UINT64, u64(zero_copy_), "copied-frames",
-      G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "gathered-buffers", G_TYPE_UINT64,
-      u64(gathered_), "drops", G_TYPE_UINT64, u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64,
-      u64(maps_->cpu_reads), "waits", G_TYPE_UINT64, u64(counted.waits), "device", G_TYPE_STRING,
-      device ? device->info().name.c_str() : "", "transport", G_TYPE_STRING,
-      transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT, copying.threads, "copy-kernel",
-      G_TYPE_STRING, copying.kernel.data(), nullptr);
+      G_TYPE_UINT64, u64(copied_), "bytes-copied", G_TYPE_UINT64, u64(bytes_copied_), "bytes-in-place", G_TYPE_UINT64,
+      u64(bytes_in_place_), "gathered-buffers", G_TYPE_UINT64, u64(gathered_), "drops", G_TYPE_UINT64,
+      u64(drops_ + counted.drops), "cpu-reads", G_TYPE_UINT64, u64(maps_->cpu_reads), "waits", G_TYPE_UINT64,
+      u64(counted.waits), "device", G_TYPE_STRING, device ? device->info().name.c_str() : "", "transport",
+      G_TYPE_STRING, transport ? to_string(*transport).data() : "auto", "copy-threads", G_TYPE_UINT, copying.threads,
+      "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
   add_latency(made, log.get());
   return made;
 }

@@ -79,9 +79,13 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] RingStatus acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits,
                                    Writer writer = Writer::upstream);
-  /// Copy `bytes` bytes of `buffer`, from its byte `from` on, to byte `at` of `memory`, which is mapped to write: a
-  /// slot of acquire(), or host memory in its place. Throws Error.
-  void fill(FrameMemory& memory, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes);
+  /// Part of `slot`, which is open, for upstream to write. Null: upstream is to take other memory. Throws Error.
+  [[nodiscard]] std::unique_ptr<FrameMemory> lend(GstMemory* slot, std::size_t at, std::size_t bytes);
+  /// Copy `bytes` bytes of `buffer`, from its byte `from` on, to byte `at` of `slot`, which is mapped to write: one of
+  /// acquire(), or host memory in its place. Throws Error.
+  void fill(GstMemory* slot, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes);
+  /// Upstream has written `part`, which is one of `slot`.
+  void take_part(GstMemory* slot, GstMemory* part);
   /// So many buffers became one frame.
   void count_gathered(std::uint64_t buffers) noexcept { gathered_.fetch_add(buffers, std::memory_order_relaxed); }
   /// The next frame, of `bytes`, gets host memory to see how long that takes to fill.
@@ -162,6 +166,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   [[nodiscard]] Counters counters() const;
   void copy(WriteLease& lease, GstBuffer* buffer);
   void count_copied(std::size_t bytes);
+  /// Where the next frame of `bytes` goes that upstream writes, in slots of `ring`.
+  [[nodiscard]] SlowSlots::Next next_place(const Ring& ring, std::size_t bytes) const;
   /// False: meanwhile another thread made a new ring, and the channel looks for frames there.
   [[nodiscard]] bool publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
                              const FrameOrigin& origin);
@@ -169,7 +175,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   /// Null when a flush came in between. Throws Error.
   [[nodiscard]] std::shared_ptr<Ring> make_ring(const Session& session, std::size_t bytes,
                                                 const std::weak_ptr<Mapping>& old, std::optional<Transport> replaced);
-  void watch_upstream(const Session& session, FrameMemory& bytes);
+  void watch_upstream(FrameMemory& bytes);
   void join(GstElement* sink, const SinkSettings& settings, const std::shared_ptr<Channel>& channel);
   /// Nothing: there is another ring now, or there should be. `own`: how many frames the caller is rendering.
   [[nodiscard]] std::optional<RingStatus> wait_for_slot(const Session& session, ChannelRing& channel_ring,
@@ -216,7 +222,8 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
   std::unique_ptr<Ticker> reports_;
   std::atomic<bool> stamping_{false};
 
-  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, drops_{0}, gathered_{0};
+  std::atomic<std::uint64_t> frames_{0}, zero_copy_{0}, copied_{0}, bytes_copied_{0}, bytes_in_place_{0}, drops_{0},
+      gathered_{0};
 };
 
 }  // namespace gpumap::gst

@@ -28,7 +28,30 @@ constexpr guint shared_flags = GST_BUFFER_FLAG_GAP | GST_BUFFER_FLAG_DROPPABLE;
 /// These are of what a buffer begins with.
 constexpr guint first_flags = GST_BUFFER_FLAG_DISCONT | GST_BUFFER_FLAG_RESYNC;
 
+class StreamLock {
+ public:
+  explicit StreamLock(GstPad* pad) : pad_(pad) { GST_PAD_STREAM_LOCK(pad_); }
+  ~StreamLock() { GST_PAD_STREAM_UNLOCK(pad_); }
+  StreamLock(const StreamLock&) = delete;
+  StreamLock& operator=(const StreamLock&) = delete;
+
+ private:
+  GstPad* const pad_;
+};
+
 }  // namespace
+
+Gather::Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on)
+    : element_(element),
+      pad_(pad),
+      core_(core),
+      hand_on_(std::move(hand_on)),
+      allocator_(allocator_new([this, kept = std::shared_ptr<GstPad>(GST_PAD(gst_object_ref(pad)), Release())](
+                                   std::size_t bytes, std::size_t align) {
+        // An element that goes has taken its pads off before; as long as this one is here, so is *this.
+        const Ptr<GstElement> owner(gst_pad_get_parent_element(kept.get()));
+        return owner ? lend(bytes, align) : nullptr;
+      })) {}
 
 void Gather::start(std::uint64_t bytes, std::uint32_t limit_us) {
   bytes_ = bytes;
@@ -36,6 +59,8 @@ void Gather::start(std::uint64_t bytes, std::uint32_t limit_us) {
   cut_ = Cut::anywhere;
   unit_ = 1;
   rate_ = 0;
+  is_in_order_ = true;
+  upstream_ = std::thread::id();
   set_latency(limit_);
 }
 
@@ -46,9 +71,8 @@ void Gather::set_latency(GstClockTime latency) {
 }
 
 void Gather::stop() {
-  GST_PAD_STREAM_LOCK(pad_);  // the time limit's thread may have it
+  const StreamLock lock(pad_);  // the time limit's thread may have it
   drop();
-  GST_PAD_STREAM_UNLOCK(pad_);
   latency_ = 0;
   if (const auto channel = core_.channel()) channel->set_latency(0);
 }
@@ -84,16 +108,22 @@ void Gather::see(GstEvent* event) {
     return;
   }
   (void)finish();  // where it fails, so does the next frame
-  if (GST_EVENT_TYPE(event) != GST_EVENT_CAPS) return;
+  const bool caps_follow = GST_EVENT_TYPE(event) == GST_EVENT_CAPS;
+  if (caps_follow || GST_EVENT_TYPE(event) == GST_EVENT_EOS) {  // no frame comes, or one of another size
+    slot_.reset();
+    is_lent_ = false;
+  }
+  if (!caps_follow) return;
   GstCaps* caps = nullptr;
   gst_event_parse_caps(event, &caps);
   set_caps(caps);
 }
 
 GstFlowReturn Gather::take(GstBuffer* buffer) {
-  if (!is_on() || cut_ == Cut::never) return hand_on_(buffer);
+  if (!gathers()) return hand_on_(buffer);
   Ptr<GstBuffer> taken(buffer);
-  if (slot_ && breaks_at(buffer)) {
+  if (upstream_.load(std::memory_order_relaxed) != std::this_thread::get_id()) upstream_ = std::this_thread::get_id();
+  if (frame_ && breaks_at(buffer)) {
     if (const GstFlowReturn flow = finish(); flow != GST_FLOW_OK) return flow;
   }
   const std::size_t bytes = gst_buffer_get_size(buffer);
@@ -101,11 +131,15 @@ GstFlowReturn Gather::take(GstBuffer* buffer) {
     if (GST_BUFFER_IS_DISCONT(buffer)) core_.mark_hole();
     return GST_FLOW_OK;
   }
-  if (slot_ && cut_ == Cut::between_buffers && filled_ + bytes > frame_bytes()) {
+  if (frame_ && cut_ == Cut::between_buffers && filled_ + bytes > frame_bytes()) {
     if (const GstFlowReturn flow = finish(); flow != GST_FLOW_OK) return flow;
   }
+  if (is_lent_ && part_in_place(buffer) == nullptr) {
+    if (const GstFlowReturn flow = pass_by_part(); flow != GST_FLOW_OK) return flow;
+  }
   // A frame as it is, and what does not fit into one.
-  if (!slot_ && (bytes == frame_bytes() || (cut_ == Cut::between_buffers && bytes > frame_bytes()))) {
+  if (!frame_ && !is_lent_ && (bytes == frame_bytes() || (cut_ == Cut::between_buffers && bytes > frame_bytes()))) {
+    slot_.reset();
     due_ = GST_CLOCK_TIME_NONE;
     return hand_on_(taken.release());
   }
@@ -122,11 +156,15 @@ GstFlowReturn Gather::add(GstBuffer* buffer, std::size_t bytes) {
   const GstClockTime duration = duration_of(buffer, bytes);
   std::size_t from = 0;
   while (from < bytes) {
-    if (!slot_) {
-      if (const GstFlowReturn flow = open(buffer, from, duration); flow != GST_FLOW_OK) return flow;
+    if (!frame_) {
+      if (const GstFlowReturn flow = begin(buffer, from, duration); flow != GST_FLOW_OK) return flow;
     }
     const std::size_t some = std::min(frame_bytes() - filled_, bytes - from);
-    core_.fill(*slot_, filled_, buffer, from, some);
+    if (std::exchange(is_lent_, false)) {
+      core_.take_part(slot_.get(), part_in_place(buffer));
+    } else {
+      core_.fill(slot_.get(), filled_, buffer, from, some);
+    }
     filled_ += some;
     const auto until = [&](std::size_t at) { return gst_util_uint64_scale(duration, at, bytes); };
     GstClockTime& whole = GST_BUFFER_DURATION(frame_.get());
@@ -161,14 +199,60 @@ GstClockTime Gather::duration_of(GstBuffer* buffer, std::size_t bytes) const noe
   return rate_ != 0 ? gst_util_uint64_scale(bytes / unit_, GST_SECOND, rate_) : GST_CLOCK_TIME_NONE;
 }
 
-/// A frame that begins with byte `from` of `first`.
-GstFlowReturn Gather::open(GstBuffer* first, std::size_t from, GstClockTime duration) {
+/// Part of the open slot, or of a new one, for upstream. Null: it is to take system memory.
+std::unique_ptr<FrameMemory> Gather::lend(std::size_t bytes, std::size_t align) {
+  // Another thread than the one that brings the buffers may be ahead of them, and must not wait for the lock.
+  const std::thread::id upstream = upstream_;
+  if (upstream != std::thread::id() && upstream != std::this_thread::get_id()) return nullptr;
+  const StreamLock lock(pad_);
+  if (!gathers() || !is_in_order_ || filled_ % align != 0 || bytes > frame_bytes() - filled_) return nullptr;
+  try {
+    if (!slot_) open_slot(SinkCore::Writer::upstream);
+    // Its parts have it, too.
+    if (!slot_ || GST_MINI_OBJECT_REFCOUNT_VALUE(slot_.get()) != 1) return nullptr;
+    std::unique_ptr<FrameMemory> part = core_.lend(slot_.get(), filled_, bytes);
+    is_lent_ = part != nullptr && !part->is_host();
+    return part;
+  } catch (const std::exception& error) {
+    post_error(element_, error);
+    return nullptr;
+  }
+}
+
+/// What `buffer` has, where that lies behind what is in the slot; else null.
+GstMemory* Gather::part_in_place(GstBuffer* buffer) const {
+  GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
+  const FrameMemory* part = frame_memory(memory);
+  return part != nullptr && memory->offset == 0 && part->is_part_of(slot_.get(), filled_) ? memory : nullptr;
+}
+
+/// Another buffer comes than what was lent. Where that is still out, upstream may write it: the slot is left to it.
+GstFlowReturn Gather::pass_by_part() {
+  is_lent_ = false;
+  if (GST_MINI_OBJECT_REFCOUNT_VALUE(slot_.get()) == 1) return GST_FLOW_OK;  // dropped
+  GST_DEBUG_OBJECT(element_, "a buffer overtook one that was lent: parts of slots are lent no more");
+  is_in_order_ = false;
+  if (frame_) return finish();
+  slot_.reset();
+  return GST_FLOW_OK;
+}
+
+/// No slot where there is none to be had.
+void Gather::open_slot(SinkCore::Writer writer) {
   std::unique_ptr<FrameMemory> slot;
   const auto stopped = [this] { return GST_PAD_IS_FLUSHING(pad_) != 0; };
-  (void)core_.acquire(frame_bytes(), slot, stopped, SinkCore::Patience::waits, SinkCore::Writer::element);
-  if (stopped()) return GST_FLOW_FLUSHING;
-  if (!slot) slot = std::make_unique<FrameMemory>(frame_bytes());
+  (void)core_.acquire(frame_bytes(), slot, stopped, SinkCore::Patience::waits, writer);
+  if (stopped()) return;
+  if (!slot && writer == SinkCore::Writer::element) slot = std::make_unique<FrameMemory>(frame_bytes());
+  if (!slot) return;
   (void)slot->map(GST_MAP_WRITE);
+  slot_.reset(memory_new(wrapping_allocator(), std::move(slot), frame_bytes(), GstMemoryFlags{}));
+}
+
+/// A frame that begins with byte `from` of `first`.
+GstFlowReturn Gather::begin(GstBuffer* first, std::size_t from, GstClockTime duration) {
+  if (!slot_) open_slot(SinkCore::Writer::element);
+  if (!slot_) return GST_FLOW_FLUSHING;
 
   frame_.reset(gst_buffer_new());
   gst_buffer_copy_into(frame_.get(), first, copy_all_but_memory, 0, static_cast<gsize>(-1));
@@ -184,8 +268,6 @@ GstFlowReturn Gather::open(GstBuffer* first, std::size_t from, GstClockTime dura
     }
   }
   GST_BUFFER_DURATION(frame_.get()) = 0;
-  slot_ = std::move(slot);
-  filled_ = 0;
   set_alarm(++number_);
   return GST_FLOW_OK;
 }
@@ -202,22 +284,24 @@ void Gather::set_alarm(std::uint64_t number) {
         element,
         [](GstElement* /*element*/, gpointer data) {
           const auto [gather, due] = *static_cast<Due*>(data);
-          GST_PAD_STREAM_LOCK(gather->pad_);
+          const StreamLock lock(gather->pad_);
           if (gather->number_ == due && GST_PAD_IS_FLUSHING(gather->pad_) == 0) (void)gather->finish();
-          GST_PAD_STREAM_UNLOCK(gather->pad_);
         },
         new Due{this, number}, [](gpointer data) { delete static_cast<Due*>(data); });
   });
 }
 
 GstFlowReturn Gather::finish() {
-  if (!slot_) return GST_FLOW_OK;
+  if (!frame_) return GST_FLOW_OK;
   alarm_.stop();
-  slot_->unmap();
-  (void)slot_->take_time_mapped();  // which is that of upstream
+  FrameMemory& slot = *frame_memory(slot_.get());
+  slot.unmap();
+  (void)slot.take_time_mapped();  // which is that of upstream
   core_.count_gathered(std::exchange(buffers_, 0));
   GST_LOG_OBJECT(element_, "%zu bytes make a frame", filled_);
-  gst_buffer_append_memory(frame_.get(), memory_new(wrapping_allocator(), std::move(slot_), filled_, GstMemoryFlags{}));
+  gst_memory_resize(slot_.get(), 0, std::exchange(filled_, 0));
+  is_lent_ = false;
+  gst_buffer_append_memory(frame_.get(), slot_.release());
   return hand_on_(frame_.release());
 }
 
@@ -225,6 +309,10 @@ void Gather::drop() {
   alarm_.stop();
   slot_.reset();
   frame_.reset();
+  filled_ = 0;
+  is_lent_ = false;
+  is_in_order_ = true;
+  upstream_ = std::thread::id();
   buffers_ = 0;
   due_ = GST_CLOCK_TIME_NONE;
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "gst/channel/alarm.hpp"
@@ -20,13 +21,17 @@ namespace gpumap::gst {
 /// Puts buffers that are smaller than a slot one behind the other into one, and hands that on as a frame: the property
 /// `gather`. Bytes and samples are cut so that each frame has as many; other buffers stay whole; pictures pass as they
 /// come. Thread safety: the stream lock of the pad protects every member but the constructor.
+///
+/// A buffer is copied, unless upstream wrote it where it belongs: allocator() lends the part of the open slot behind
+/// what is there. It lends one part at a time, the next once nothing is left of that, to the thread that brings the
+/// buffers. What comes otherwise (another buffer first, a part behind its frame's end) is copied; a slot is not written
+/// anew while its part is out.
 class Gather {
  public:
   /// Takes the frame.
   using HandOn = std::function<GstFlowReturn(GstBuffer* frame)>;
 
-  Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on)
-      : element_(element), pad_(pad), core_(core), hand_on_(std::move(hand_on)) {}
+  Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on);
 
   /// Before the first buffer: frames of `bytes` bytes, 0: each buffer is one. A frame is open for `limit_us` at most;
   /// 0: until it is full.
@@ -34,6 +39,10 @@ class Gather {
   /// What start() said. From any thread.
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
   [[nodiscard]] bool is_on() const noexcept { return bytes_ != 0; }
+  /// Buffers of the present caps are put together.
+  [[nodiscard]] bool gathers() const noexcept { return is_on() && cut_ != Cut::never; }
+  /// For upstream, of any thread; it may outlive the element.
+  [[nodiscard]] GstAllocator* allocator() const noexcept { return allocator_.get(); }
   /// The pad is closed.
   void stop();
 
@@ -53,12 +62,16 @@ class Gather {
   };
 
   void drop();
+  [[nodiscard]] std::unique_ptr<FrameMemory> lend(std::size_t bytes, std::size_t align);
+  [[nodiscard]] GstMemory* part_in_place(GstBuffer* buffer) const;
+  [[nodiscard]] GstFlowReturn pass_by_part();
+  void open_slot(SinkCore::Writer writer);
   void set_caps(const GstCaps* caps);
   void set_latency(GstClockTime latency);
   [[nodiscard]] std::size_t frame_bytes() const noexcept;
   [[nodiscard]] GstFlowReturn add(GstBuffer* buffer, std::size_t bytes);
   [[nodiscard]] bool breaks_at(GstBuffer* buffer) const noexcept;
-  [[nodiscard]] GstFlowReturn open(GstBuffer* first, std::size_t from, GstClockTime duration);
+  [[nodiscard]] GstFlowReturn begin(GstBuffer* first, std::size_t from, GstClockTime duration);
   [[nodiscard]] GstClockTime duration_of(GstBuffer* buffer, std::size_t bytes) const noexcept;
   void set_alarm(std::uint64_t number);
 
@@ -66,6 +79,7 @@ class Gather {
   GstPad* const pad_;
   SinkCore& core_;
   const HandOn hand_on_;
+  const Ptr<GstAllocator> allocator_;
   std::atomic<std::size_t> bytes_{0};
   GstClockTime limit_ = 0;
   GstClockTime latency_ = 0;  ///< as the channel has it
@@ -74,9 +88,12 @@ class Gather {
   std::size_t unit_ = 1;    ///< bytes of a sample
   std::uint64_t rate_ = 0;  ///< samples a second; 0: not known
 
-  std::unique_ptr<FrameMemory> slot_;  ///< null: no frame is open
-  Ptr<GstBuffer> frame_;               ///< its times, flags and metas
-  std::size_t filled_ = 0;
+  Ptr<GstMemory> slot_;                     ///< of the frame, or of the next one, of which a part is lent
+  Ptr<GstBuffer> frame_;                    ///< its times, flags and metas; null: no frame is open
+  std::size_t filled_ = 0;                  ///< of the slot
+  bool is_lent_ = false;                    ///< what is behind that, and has not come
+  bool is_in_order_ = true;                 ///< parts came before other buffers
+  std::atomic<std::thread::id> upstream_;   ///< that brings buffers
   std::uint64_t buffers_ = 0;               ///< whose last byte is in there
   GstClockTime due_ = GST_CLOCK_TIME_NONE;  ///< pts of the next buffer, where that follows on the last one
   std::uint64_t number_ = 0;                ///< frames that were opened

@@ -31,6 +31,7 @@ void for_each_piece(GstBuffer* buffer, std::size_t from, std::size_t bytes, Use 
       from -= memory->size;
       continue;
     }
+    if (FrameMemory* ours = frame_memory(memory); ours != nullptr) ours->end_writing();
     GstMapInfo map;
     if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
       throw Error(ErrorCode::invalid,
@@ -84,7 +85,21 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
   if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
 }
 
-void SinkCore::fill(FrameMemory& memory, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes) {
+void SinkCore::take_part(GstMemory* slot, GstMemory* part) {
+  FrameMemory& written = *frame_memory(part);
+  watch_upstream(written);
+  written.end_writing();
+  frame_memory(slot)->count_copied(written.fill_slot(part->size, copier_));
+  // From here on it belongs to the readers too.
+  for (GstMemory* one = part; one != nullptr; one = one->parent) {
+    GST_MINI_OBJECT_FLAG_SET(one, GST_MEMORY_FLAG_READONLY);
+  }
+}
+
+void SinkCore::fill(GstMemory* slot, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes) {
+  FrameMemory& memory = *frame_memory(slot);
+  GstMemory* only = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
+  if (FrameMemory* ours = frame_memory(only); ours != nullptr && from == 0) watch_upstream(*ours);
   const WriteLease* lease = memory.writable_lease();
   for_each_piece(buffer, from, bytes, [&](std::span<const std::byte> piece) {
     if (lease != nullptr) {
@@ -117,13 +132,14 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   if (current && gst_buffer_n_memory(buffer) == 1) {
     GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
     FrameMemory* ours = frame_memory(memory);
-    if (ours != nullptr) watch_upstream(*session, *ours);
+    if (ours != nullptr) watch_upstream(*ours);
     WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
     if (lease != nullptr && lease->ring() == &current->ring()) {
       const std::size_t settled = ours->fill_slot(bytes, copier_);
       // From here on it belongs to the readers too.
       GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
       if (publish(*current, *lease, buffer, bytes, origin)) {
+        bytes_in_place_.fetch_add(bytes - settled, std::memory_order_relaxed);
         if (settled != 0) {
           count_copied(settled);
         } else {

@@ -272,7 +272,7 @@ GstEvent* start_among_others(GstElement* sink, GstEvent* start) {
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
   const SinkState& state = state_of(sink);
   if (!state.core->channel()) return FALSE;
-  GstAllocator* allocator = state.gather.is_on() ? nullptr : state.allocator;
+  GstAllocator* allocator = state.gather.gathers() ? state.gather.allocator() : state.allocator;
   gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, allocator, query);
   return TRUE;
 }

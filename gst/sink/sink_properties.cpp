@@ -129,7 +129,8 @@ std::vector<Property> sink_properties() {
           g_param_spec_uint("num-clients", "Num clients", "With socket-path: number of clients that are connected", 0,
                             max_link_clients, 0, G_PARAM_READABLE),
           [](GObject* sink, GValue* value) { g_value_set_uint(value, sink_state(sink).clients); }),
-      statistics("frames, zero-copy-frames, copied-frames, bytes-copied, gathered-buffers, drops, cpu-reads, waits, "
+      statistics("frames, zero-copy-frames, copied-frames, bytes-copied, bytes-in-place, gathered-buffers, drops, "
+                 "cpu-reads, waits, "
                  "device, transport, "
                  "copy-threads, copy-kernel; with stamps: latency",
                  [](GObject* sink) { return sink_state(sink).core->stats("gpumapsink-stats"); }),

@@ -83,7 +83,7 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
 }
 
 GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core) {
-  return allocator_new([core](std::size_t bytes) {
+  return allocator_new([core](std::size_t bytes, std::size_t /*align*/) {
     std::unique_ptr<FrameMemory> slot;
     try {
       (void)core->acquire(

@@ -251,7 +251,8 @@ gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (gpumap::gst::answer_caps_query(self->srcpad, query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_ALLOCATION) {
     if (!self->state->core->channel()) return FALSE;
-    GstAllocator* allocator = self->state->gather.is_on() ? nullptr : self->state->allocator;
+    const Gather& gather = self->state->gather;
+    GstAllocator* allocator = gather.gathers() ? gather.allocator() : self->state->allocator;
     gpumap::gst::propose_slots(pad, *self->state->core, allocator, query);
     return TRUE;
   }
@@ -346,7 +347,8 @@ std::vector<Property> upload_properties() {
   table.push_back(of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &SinkSettings::busy_poll_us,
                             0, 1000000));
   table.push_back(gpumap::gst::statistics(
-      "frames, zero-copy-frames, copied-frames, bytes-copied, gathered-buffers, drops, cpu-reads, waits, device, "
+      "frames, zero-copy-frames, copied-frames, bytes-copied, bytes-in-place, gathered-buffers, drops, cpu-reads, "
+      "waits, device, "
       "transport, "
       "copy-threads, copy-kernel; host-copies: frames that downstream got in host memory because it keeps so many; "
       "gpu-copies: frames that were copied within the GPU, into CUDA memory; "

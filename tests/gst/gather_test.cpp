@@ -2,10 +2,12 @@
 // Small buffers put together to frames, by gpumapsink and gpumapupload: no byte is lost or doubled, and frames end
 // where they must, whatever the sizes. What is expected is worked out byte by byte.
 #include <algorithm>
+#include <array>
 #include <mutex>
 #include <optional>
 #include <random>
 
+#include "gst/gpumap/gstgpumapmemory.h"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 
@@ -88,6 +90,17 @@ class Way {
     GST_BUFFER_DURATION(made.get()) = buffer.duration;
     if (buffer.discont) GST_BUFFER_FLAG_SET(made.get(), GST_BUFFER_FLAG_DISCONT);
     return gst_pad_push(pad_.get(), made.release());
+  }
+  [[nodiscard]] GstFlowReturn push(Buffer buffer) const { return gst_pad_push(pad_.get(), buffer.release()); }
+  /// What the element offers for `caps`; null: nothing.
+  [[nodiscard]] Ptr<GstAllocator> allocator(const std::string& caps) const {
+    const Ptr<GstQuery> query(gst_query_new_allocation(new_caps(caps).get(), FALSE));
+    EXPECT_TRUE(gst_pad_peer_query(pad_.get(), query.get()));
+    GstAllocator* offered = nullptr;
+    if (gst_query_get_n_allocation_params(query.get()) > 0) {
+      gst_query_parse_nth_allocation_param(query.get(), 0, &offered, nullptr);
+    }
+    return Ptr<GstAllocator>(offered);
   }
   [[nodiscard]] std::vector<Frame> frames() const {
     const std::lock_guard lock(mutex_);
@@ -373,6 +386,307 @@ TEST_P(GatherIn, PausedItHoldsFramesBack) {
   Data got;
   for (const Frame& frame : way.frames()) got.insert(got.end(), frame.bytes.begin(), frame.bytes.end());
   EXPECT_TRUE(got == all) << got.size() << " bytes of " << all.size();
+}
+
+constexpr const char* bytes_caps = "application/octet-stream";
+
+Buffer allocated(GstAllocator* allocator, std::size_t bytes) {
+  return Buffer(gst_buffer_new_allocate(allocator, bytes, nullptr));
+}
+bool is_lent(GstBuffer* buffer) {
+  return gst_is_gpumap_memory(gst_buffer_peek_memory(buffer, 0)) != 0;
+}
+/// From byte `at` on.
+void write(GstBuffer* buffer, const Data& data, std::size_t at = 0, GstMapFlags flags = GST_MAP_WRITE) {
+  GstMapInfo map;
+  ASSERT_TRUE(gst_buffer_map(buffer, &map, flags));
+  ASSERT_LE(at + data.size(), map.size);
+  std::memcpy(map.data + at, data.data(), data.size());
+  gst_buffer_unmap(buffer, &map);
+}
+Buffer written(GstAllocator* allocator, const Data& data) {
+  Buffer buffer = allocated(allocator, data.size());
+  write(buffer.get(), data);
+  return buffer;
+}
+
+/// What comes of frames, one behind the other.
+Data bytes_of(const std::vector<Frame>& frames) {
+  Data all;
+  for (const Frame& frame : frames) all.insert(all.end(), frame.bytes.begin(), frame.bytes.end());
+  return all;
+}
+
+// An upstream that pushes what it allocated before it allocates more writes into the slot. What lies across two frames,
+// or would begin where a CPU's instructions do not expect it, is copied.
+TEST_P(GatherIn, UpstreamWritesIntoTheSlot) {
+  for (const auto& [size, copied] : {std::pair<std::size_t, std::size_t>{152, 0}, {1216, 0}, {160, 160}, {38, 912}}) {
+    Way way(GetParam(), "slots=4 gather=1216");
+    way.set_state(GST_STATE_PLAYING);
+    way.start(bytes_caps);
+    const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+    ASSERT_TRUE(allocator);
+    Data all;
+    for (std::size_t n = 0; n * size < 1216 * 40; ++n) {
+      const Data data = random_data(size, n);
+      all.insert(all.end(), data.begin(), data.end());
+      ASSERT_EQ(way.push(written(allocator.get(), data)), GST_FLOW_OK);
+    }
+    const auto frames = way.all();
+    EXPECT_TRUE(bytes_of(frames) == all) << size;
+    EXPECT_EQ(frames.size(), 40U);
+    EXPECT_EQ(way.count("zero-copy-frames"), copied == 0 ? 40U : 0U) << size;
+    EXPECT_EQ(way.count("bytes-in-place") + way.count("bytes-copied"), all.size()) << size;
+    EXPECT_LE(way.count("bytes-copied"), copied * 40) << size;
+    EXPECT_EQ(way.count("cpu-reads"), 0U);
+  }
+}
+
+// In another order, shorter, from behind its beginning, never, twice, kept, read, written while a frame ends or once it
+// was pushed: whatever comes is what was pushed, and what is kept stays what it is.
+TEST_P(GatherIn, WhateverUpstreamDoesWithPartsNoByteIsLost) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  const auto upto = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(1, most)(random); };
+  enum Trouble { other, readwrite, event, caps, slow, cut, discont, read, hold, drop, twice, keep, troubles };
+  struct Part {
+    Buffer buffer;
+    Data data;
+  };
+  std::uint64_t in_place = 0;
+  for (std::size_t round = 0; round < 10; ++round) {
+    const bool pinned = round % 2 == 1 && GetParam() != std::string("socket");  // which knows bar alone
+    const std::size_t most = 1000 + upto(3000);
+    std::array<bool, troubles> on{};
+    std::generate(on.begin(), on.end(), [&] { return upto(3) == 1; });
+    const auto now = [&](Trouble trouble) { return on.at(trouble) && upto(10) == 1; };
+    Way way(GetParam(), "slots=6 gather=" + std::to_string(most) + (pinned ? " transport=pinned" : "") +
+                            (round % 3 == 2 ? " gather-time=500" : ""));
+    way.set_state(GST_STATE_PLAYING);
+    way.start(bytes_caps);
+    const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+    ASSERT_TRUE(allocator);
+    Data all;
+    std::vector<Part> held, kept;
+    const auto push = [&](Part part) {
+      all.insert(all.end(), part.data.begin(), part.data.end());
+      if (now(keep)) kept.push_back({Buffer(gst_buffer_ref(part.buffer.get())), part.data});
+      return way.push(std::move(part.buffer));
+    };
+    for (std::size_t n = 0; n < 300; ++n) {
+      const std::size_t size = upto(10) == 1 ? upto(most) : upto(most / 5);
+      Part part{nullptr, random_data(upto(10) == 1 ? size : (size + 7) / 8 * 8, seed + n)};
+      part.buffer = allocated(now(other) ? nullptr : allocator.get(), part.data.size());
+      const auto middle = part.data.begin() + static_cast<std::ptrdiff_t>(upto(part.data.size()));
+      write(part.buffer.get(), Data(part.data.begin(), middle), 0, now(readwrite) ? GST_MAP_READWRITE : GST_MAP_WRITE);
+      if (now(event)) {
+        way.send(gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("between")));
+      }
+      if (now(caps)) way.send(gst_event_new_caps(new_caps(bytes_caps + (",n=" + std::to_string(n))).get()));
+      if (now(slow)) g_usleep(700);
+      write(part.buffer.get(), Data(middle, part.data.end()), static_cast<std::size_t>(middle - part.data.begin()));
+      if (now(cut)) {
+        const std::size_t from = upto(3) == 1 ? upto(part.data.size()) - 1 : 0, count = upto(part.data.size() - from);
+        gst_buffer_resize(part.buffer.get(), static_cast<gssize>(from), static_cast<gssize>(count));
+        const auto begin = part.data.begin() + static_cast<std::ptrdiff_t>(from);
+        part.data = Data(begin, begin + static_cast<std::ptrdiff_t>(count));
+      }
+      if (now(discont)) GST_BUFFER_FLAG_SET(part.buffer.get(), GST_BUFFER_FLAG_DISCONT);
+      if (now(read)) {
+        EXPECT_TRUE(data_of(part.buffer.get()) == part.data) << n;
+      }
+      if (now(drop)) continue;
+      if (now(hold)) {
+        held.push_back(std::move(part));
+        continue;
+      }
+      if (now(twice)) {
+        ASSERT_EQ(push({Buffer(gst_buffer_ref(part.buffer.get())), part.data}), GST_FLOW_OK) << n;
+      }
+      ASSERT_EQ(push(std::move(part)), GST_FLOW_OK) << n;
+      if (!held.empty() && upto(20) == 1) {
+        const std::size_t which = upto(held.size()) - 1;
+        ASSERT_EQ(push(std::move(held[which])), GST_FLOW_OK) << n;
+        held.erase(held.begin() + static_cast<std::ptrdiff_t>(which));
+      }
+      if (kept.size() > 2) {
+        EXPECT_TRUE(data_of(kept.front().buffer.get()) == kept.front().data) << n;
+        kept.erase(kept.begin());
+      }
+      // What was pushed is not written any more: a map() copies.
+      if (!kept.empty() && upto(4) == 1 && gst_buffer_is_writable(kept.back().buffer.get())) {
+        kept.back().data = random_data(kept.back().data.size(), seed + n + 1);
+        write(kept.back().buffer.get(), kept.back().data);
+      }
+    }
+    const auto frames = way.all();
+    for (const Frame& frame : frames) EXPECT_LE(frame.bytes.size(), most);
+    const Data got = bytes_of(frames);
+    EXPECT_TRUE(got == all) << got.size() << " bytes of " << all.size() << ", round " << round;
+    EXPECT_EQ(way.count("bytes-in-place") + way.count("bytes-copied"), all.size());
+    in_place += way.count("bytes-in-place");
+    for (const Part& part : kept) EXPECT_TRUE(data_of(part.buffer.get()) == part.data);
+  }
+  EXPECT_GT(in_place, 0U);
+}
+
+// The frame goes on without the part that is out, whose slot nobody else gets.
+TEST_P(GatherIn, APartThatIsLateIsCopied) {
+  Way way(GetParam(), "slots=3 gather=1000 gather-time=20000");
+  way.set_state(GST_STATE_PLAYING);
+  way.start(bytes_caps);
+  const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+  Data all = random_data(96, 1);
+  Buffer first = written(allocator.get(), all);
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  way.send(gst_event_new_segment(&segment));  // as sources do
+  ASSERT_EQ(way.push(std::move(first)), GST_FLOW_OK);
+  const Data late = random_data(200, 2);
+  Buffer part = allocated(allocator.get(), late.size());
+  ASSERT_TRUE(is_lent(part.get()));
+  write(part.get(), Data(late.begin(), late.begin() + 100));
+  ASSERT_TRUE(way.got(1));
+  EXPECT_EQ(way.frames()[0].bytes, all);
+  write(part.get(), Data(late.begin() + 100, late.end()), 100);
+  for (std::size_t n = 0; n < 20; ++n) {
+    const Data other = random_data(1000, 10 + n);
+    all.insert(all.end(), other.begin(), other.end());
+    ASSERT_EQ(way.push({other}), GST_FLOW_OK);
+  }
+  all.insert(all.end(), late.begin(), late.end());
+  ASSERT_EQ(way.push(std::move(part)), GST_FLOW_OK);
+  EXPECT_TRUE(bytes_of(way.all()) == all);
+  EXPECT_EQ(way.count("bytes-in-place"), 96U);
+}
+
+TEST_P(GatherIn, AFlushLeavesAPartWhereItIs) {
+  Way way(GetParam(), "slots=3 gather=1000");
+  way.set_state(GST_STATE_PLAYING);
+  way.start(bytes_caps);
+  const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+  ASSERT_EQ(way.push(written(allocator.get(), random_data(304, 1))), GST_FLOW_OK);
+  Buffer part = allocated(allocator.get(), 200);
+  ASSERT_TRUE(is_lent(part.get()));
+  way.send(gst_event_new_flush_start());
+  EXPECT_FALSE(is_lent(allocated(allocator.get(), 100).get()));
+  way.send(gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  way.send(gst_event_new_segment(&segment));
+  Data all = random_data(200, 2);
+  write(part.get(), all);
+  ASSERT_EQ(way.push(std::move(part)), GST_FLOW_OK);
+  const Data after = random_data(400, 3);
+  ASSERT_EQ(way.push(written(allocator.get(), after)), GST_FLOW_OK);
+  all.insert(all.end(), after.begin(), after.end());
+  EXPECT_TRUE(bytes_of(way.all()) == all);
+  EXPECT_EQ(way.count("bytes-in-place"), 400U);
+}
+
+// Neither an upstream that reads what it writes, nor one that pushes other buffers before what was lent.
+TEST_P(GatherIn, WhoReadsOrOvertakesGetsOrdinaryMemory) {
+  for (const bool reads : {true, false}) {
+    Way way(GetParam(), "slots=4 gather=1000");
+    way.set_state(GST_STATE_PLAYING);
+    way.start(bytes_caps);
+    const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+    Data all = random_data(104, 1);
+    Buffer part = allocated(allocator.get(), all.size());
+    ASSERT_TRUE(is_lent(part.get()));
+    if (reads) {
+      write(part.get(), all, 0, GST_MAP_READWRITE);
+      ASSERT_EQ(way.push(std::move(part)), GST_FLOW_OK);
+    } else {
+      write(part.get(), all);
+      const Data other = random_data(96, 2);
+      ASSERT_EQ(way.push({other}), GST_FLOW_OK);
+      ASSERT_EQ(way.push(std::move(part)), GST_FLOW_OK);
+      all.insert(all.begin(), other.begin(), other.end());
+    }
+    EXPECT_FALSE(is_lent(allocated(allocator.get(), 8).get())) << reads;
+    EXPECT_TRUE(bytes_of(way.all()) == all) << reads;
+    EXPECT_EQ(way.count("bytes-copied"), all.size()) << reads;
+  }
+}
+
+// The slot that was open for the part holds 5 bytes less than the frames that follow.
+TEST_P(GatherIn, NewCapsTakeAnotherSlot) {
+  Way way(GetParam(), "slots=4 gather=4097");
+  const std::string samples = "audio/x-raw,format=S24LE,channels=2,layout=interleaved,rate=96000";
+  way.set_state(GST_STATE_PLAYING);
+  way.start(samples);
+  const Ptr<GstAllocator> allocator = way.allocator(samples);
+  for (const bool kept : {false, true}) {
+    Buffer part = allocated(allocator.get(), 60);
+    ASSERT_TRUE(is_lent(part.get()));
+    if (!kept) part.reset();
+    way.send(gst_event_new_caps(new_caps(bytes_caps).get()));
+    for (const std::size_t size : {4000, 97}) {
+      ASSERT_EQ(way.push({random_data(size, size)}), GST_FLOW_OK);
+    }
+    way.send(gst_event_new_caps(new_caps(samples).get()));
+  }
+  std::vector<std::size_t> sizes;
+  for (const Frame& frame : way.all()) sizes.push_back(frame.bytes.size());
+  EXPECT_EQ(sizes, (std::vector<std::size_t>{4097, 4097}));
+}
+
+// Behind a queue buffers are allocated ahead of those that wait in it.
+TEST(Gather, NothingIsLentAcrossAQueue) {
+  Pipeline pipeline(
+      on_new_channel("appsrc name=src ! queue name=queue ! gpumapsink name=in gather=1000 $CHANNEL  "
+                     "gpumapsrc $CHANNEL ! appsink name=out sync=false"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  GstElement* src = pipeline.element("src");
+  const Caps caps = new_caps(bytes_caps);
+  gst_app_src_set_caps(GST_APP_SRC(src), caps.get());
+  ASSERT_EQ(gst_app_src_push_buffer(GST_APP_SRC(src), new_buffer(random_data(1000, 0)).release()), GST_FLOW_OK);
+  ASSERT_TRUE(pull(pipeline.appsink()));
+  const Pad pad(gst_element_get_static_pad(pipeline.element("queue"), "src"));
+  const Ptr<GstQuery> query(gst_query_new_allocation(caps.get(), FALSE));
+  ASSERT_TRUE(gst_pad_peer_query(pad.get(), query.get()));
+  GstAllocator* offered = nullptr;
+  gst_query_parse_nth_allocation_param(query.get(), 0, &offered, nullptr);
+  const Ptr<GstAllocator> allocator(offered);
+  ASSERT_TRUE(allocator);
+  EXPECT_FALSE(is_lent(allocated(allocator.get(), 100).get()));
+}
+
+TEST_P(GatherIn, APartAndTheAllocatorOutliveTheElement) {
+  const Data data = random_data(100, 1);
+  Ptr<GstAllocator> allocator;
+  Buffer part;
+  {
+    Way way(GetParam(), "gather=1000");
+    way.set_state(GST_STATE_PLAYING);
+    way.start(bytes_caps);
+    allocator = way.allocator(bytes_caps);
+    part = allocated(allocator.get(), data.size());
+    ASSERT_TRUE(is_lent(part.get()));
+    EXPECT_FALSE(is_lent(allocated(allocator.get(), 100).get()));  // one at a time
+    write(part.get(), data);
+    way.stop();
+    EXPECT_FALSE(is_lent(allocated(allocator.get(), 100).get()));
+  }
+  EXPECT_EQ(data_of(part.get()), data);
+  EXPECT_FALSE(is_lent(allocated(allocator.get(), 100).get()));
+}
+
+// Upstream waits for a slot of which it is to have a part.
+TEST(Gather, StopsWhileUpstreamWaitsForAPart) {
+  Way way("sink", "slots=3 gather=1000");
+  way.set_state(GST_STATE_PAUSED);
+  way.start(bytes_caps);
+  const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
+  std::thread upstream([&] {
+    while (way.push(written(allocator.get(), random_data(500, 1))) == GST_FLOW_OK) {
+    }
+  });
+  EXPECT_TRUE(way.behind().reach(GST_STATE_PAUSED));
+  EXPECT_LT(way.in().stop(), at_once);
+  upstream.join();
 }
 
 /// Of a live source without a latency of its own.
