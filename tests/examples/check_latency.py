@@ -20,7 +20,7 @@ FIGURES = ["min", "p50", "p90", "p99", "p999", "max"]
 PROBE = """<pre id="probe"></pre><script>
 const seen = [...document.querySelectorAll("svg")].map(svg => {
   const box = svg.getBoundingClientRect();
-  const marks = [...svg.querySelectorAll("rect,polyline,circle")].map(mark => mark.getBoundingClientRect());
+  const marks = [...svg.querySelectorAll("rect,circle")].map(mark => mark.getBoundingClientRect());
   return {kind: svg.getAttribute("class"), width: box.width, height: box.height,
           marks: marks.filter(mark => mark.width > 0 || mark.height > 0).length,
           outside: marks.filter(mark => mark.right < box.left - 1 || mark.left > box.right + 1 ||
@@ -60,8 +60,6 @@ def check_case(case, count):
         assert case["times"]["whole"]["min"] * 0.99 <= whole <= case["times"]["whole"]["max"] * 1.01, (key, case)
     slowest = [outlier["time_ns"] for outlier in case["outliers"]]
     assert slowest == sorted(slowest, reverse=True) and slowest[0] == case["times"]["through"]["max"], slowest
-    shares = [point[0] for point in case["curve"]]
-    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 1, shares
 
 
 def check_histograms(folder, report):
@@ -164,7 +162,7 @@ def check_in_browser(browser, page, report, folder):
         check_cells(cells, report)
         probe = json.loads(cells.probe)
         sizes = {case["frame"] for case in report["cases"]}
-        for kind, each in (("bars", 2), ("histograms", 1), ("curves", 1), ("timeline", 1)):
+        for kind, each in (("bars", 2), ("histograms", 1), ("timeline", 1)):
             drawn = [svg for svg in probe["seen"] if svg["kind"] == kind]
             assert len(drawn) == each * len(sizes), (size, kind, drawn)
             for svg in drawn:

@@ -142,6 +142,8 @@ def each_output_is_tried():
         os.close(stdout)
         assert ran.returncode == 1 and "cannot write to standard output" in ran.stderr, ran
         assert json.loads(JSON.read_text())["cases"][0]["frames"] == 5 and PAGE.exists(), out
+    case, said = run(*small, "--csv", FOLDER, status=2)
+    assert case is None and "Is a directory; nothing was measured" in said, said
     long_name = FOLDER / ("x" * 252)  # of 255 that a name may have: what is written beside it has five more
     case, said = run(*small, "--csv", long_name, status=2)
     assert case is None and "File name too long; nothing was measured" in said and not long_name.exists(), said

@@ -247,29 +247,6 @@ TEST(LatencyOptions, LetTheRivalBeAsPunctual) {
   EXPECT_STREQ(cases_of(options)[3].fence(), "spin");
 }
 
-TEST(LatencyOptions, TellOfAFileThatCannotBeWritten) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("gpumap-latency-{}", ::getpid());
-  EXPECT_THROW(check_writable({(folder / "no" / "page.html").string()}), UsageError);
-  std::filesystem::create_directories(folder);
-  EXPECT_THROW(check_writable({folder.string()}), UsageError);
-  const std::string file = (folder / "page.html").string();
-  EXPECT_NO_THROW(check_writable({file, "", "", "/dev/null", "/dev/null"}));
-  EXPECT_FALSE(std::filesystem::exists(file)) << "looking leaves nothing behind";
-  write_file(file, "old");
-  EXPECT_NO_THROW(check_writable({file}));
-  std::ifstream in(file);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(in), {}), "old") << "looking changes nothing";
-  write_file(file, "new");
-  EXPECT_THROW(check_writable({file, (folder / "." / "page.html").string()}), UsageError) << "one would overwrite it";
-  // Of the 255 bytes that a name may have, what is written beside it needs some.
-  EXPECT_THROW(check_writable({(folder / std::string(252, 'x')).string()}), UsageError);
-  EXPECT_NO_THROW(check_writable({(folder / std::string(250, 'x')).string()}));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
-  EXPECT_THROW(write_file("/dev/full", "some"), std::runtime_error);
-  EXPECT_THROW(write_file((folder / "no" / "page.html").string(), "some"), std::runtime_error);
-  std::filesystem::remove_all(folder);
-}
-
 TEST(Collector, StagesAddUpToTheWhole) {
   const auto outcome = outcome_of("bar", false, 5000, 3000);
   const Json one = to_json(*outcome, 0);
@@ -605,15 +582,6 @@ TEST(Report, HistogramCountsEachFrameOnce) {
   }
   EXPECT_EQ(bars, bins);
   EXPECT_GT(bins, 20U);
-}
-
-TEST(Report, HasNoHistogramWhereNoneWasKept) {
-  std::vector<std::unique_ptr<Outcome>> outcomes;
-  outcomes.push_back(outcome_of("bar", false, 50, 2000));
-  Json report = report_of(outcomes);
-  report["cases"][0].erase("histogram");  // as in a file of an earlier version
-  EXPECT_FALSE(has(to_page(report), "class=\"histograms\""));
-  EXPECT_EQ(to_hgrm(report["cases"][0], "through"), "");
 }
 
 TEST(Hgrm, ReadsBack) {

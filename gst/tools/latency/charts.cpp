@@ -35,10 +35,6 @@ class Drawing {
   void dot(double x, double y, std::string_view colour, std::string_view hint) {
     add(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3.8" fill="{}"><title>{}</title></circle>)", x, y, colour, escape(hint));
   }
-  void polyline(const std::string& points, std::string_view colour, bool dashed, std::string_view hint) {
-    add(R"(<polyline class="curve" points="{}" stroke="{}"{}><title>{}</title></polyline>)", points, colour,
-        dashed ? R"( stroke-dasharray="7 4")" : "", escape(hint));
-  }
   [[nodiscard]] std::string take() {
     return fmt::format(
         "<figure><figcaption>{0}</figcaption><div class=\"scroll\"><svg class=\"{1}\" role=\"img\" aria-label=\"{0}\" "
@@ -206,59 +202,8 @@ std::string stage_bars(const Cases& cases, const std::string& key, const std::st
   return drawing.take();
 }
 
-std::string curves(const Cases& cases, const std::string& title) {
-  constexpr double top = 10;
-  constexpr double bottom = 300;
-  constexpr double left = 70;
-  double least = 0;
-  double most = 0;
-  double decades = 1;
-  // The slowest of n frames stands where the next decade would: no share of them is slower.
-  const auto decade_of = [](const Json& one, double share) {
-    const auto frames = one.at("times").at("whole").at("count").get<double>();
-    return share < 1 ? -std::log10(1 - share) : std::log10(std::max(frames, 2.0));
-  };
-  for (const Json* one : cases) {
-    for (const Json& point : one->at("curve")) {
-      const auto ns = point.at(1).get<double>();
-      least = least == 0 ? ns : std::min(least, ns);
-      most = std::max(most, ns);
-      decades = std::max(decades, decade_of(*one, point.at(0)));
-    }
-  }
-  if (most == 0) return {};
-  Drawing drawing("curves", title, bottom + 40);
-  const double scale = (width - left - 20) / decades;
-  TimeAxis axis(least, most, top, bottom);
-  axis.draw(drawing, left, width - 20);
-  for (const auto& [share, name] : {std::pair(0.0, "0%"),
-                                    {0.5, "50%"},
-                                    {0.9, "90%"},
-                                    {0.99, "99%"},
-                                    {0.999, "99.9%"},
-                                    {0.9999, "99.99%"},
-                                    {0.99999, "99.999%"},
-                                    {0.999999, "99.9999%"}}) {
-    const double x = left - std::log10(1 - share) * scale;
-    if (x > width - 20 + 0.5) break;
-    drawing.line(x, top, x, bottom, "grid");
-    drawing.text(x, bottom + 18, name, "middle");
-  }
-  drawing.text((left + width) / 2, bottom + 36, "share of the frames that took no longer", "middle dim");
-  for (const Json* one : cases) {
-    if (one->at("curve").empty()) continue;
-    std::string points;
-    for (const Json& point : one->at("curve")) {
-      points += fmt::format("{:.1f},{:.1f} ", left + decade_of(*one, point.at(0)) * scale, axis.at(point.at(1)));
-    }
-    drawing.polyline(points, case_colour(*one), one->at("fence") == "spin", title_of(*one));
-  }
-  return drawing.take();
-}
-
 std::vector<Bin> bins_of(const Json& one) {
   std::vector<Bin> bins;
-  if (!one.contains("histogram")) return bins;
   constexpr std::uint32_t fine_bits = 3;
   for (const Json& count : one.at("histogram")) {
     const auto time = count.at(0).get<std::uint64_t>();

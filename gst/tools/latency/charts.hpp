@@ -26,8 +26,6 @@ using Cases = std::vector<const Json*>;
 /// A bar for each case, a piece of it for each stage; `key` is "typical" or "slow". Empty: nothing to draw, here as
 /// below.
 [[nodiscard]] std::string stage_bars(const Cases& cases, const std::string& key, const std::string& title);
-/// How long the fastest part of the frames took at most: half of them, 90%, 99% and so on, in equal steps.
-[[nodiscard]] std::string curves(const Cases& cases, const std::string& title);
 /// How many frames took how long, a row for each case, both axes logarithmic.
 [[nodiscard]] std::string histograms(const Cases& cases, const std::string& title);
 /// A bar of that: the frames that took from_ns or more and less than to_ns.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <gpumap/device.hpp>
@@ -42,22 +41,6 @@ Json to_json(const Histogram& times) {
   const Percentiles p = times.percentiles();
   return {{"count", p.count}, {"mean", p.mean}, {"min", p.min}, {"p50", p.p50},          {"p90", p.p90},
           {"p99", p.p99},     {"p999", p.p999}, {"max", p.max}, {"negative", p.negative}};
-}
-
-/// From the fastest to the slowest, closer towards the slow end: [share of the frames, ns].
-Json curve_of(const Histogram& times) {
-  Json points = Json::array();
-  const Percentiles all = times.percentiles();
-  if (all.count == 0) return points;
-  points.push_back({0.0, all.min});
-  constexpr int points_a_decade = 12;
-  for (int i = 1;; ++i) {
-    const double slower = std::pow(10, -static_cast<double>(i) / points_a_decade);
-    if (slower * static_cast<double>(all.count) < 1) break;
-    points.push_back({1 - slower, times.percentile(1 - slower)});
-  }
-  points.push_back({1.0, all.max});
-  return points;
 }
 
 /// All that was counted, the shortest first: [ns, frames].
@@ -205,7 +188,6 @@ Json to_json(const Outcome& outcome, std::int64_t began_ns) {
   }
   if (frames.paced()) made["missed_deadlines"] = frames.missed_deadlines();
   made["times"] = times_of(frames);
-  made["curve"] = curve_of(frames.headline());
   made["histogram"] = histogram_of(frames.headline());
   // All kept frames once, or the percentiles would be of another set of frames than the bars.
   made["typical"] = mean_frame(frames, 0.45, 0.55);

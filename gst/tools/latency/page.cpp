@@ -36,11 +36,10 @@ tr.total td{background:var(--panel)}td.best{font-weight:700}td small{color:var(-
 .why{white-space:normal;text-align:left}td.why{color:var(--dim)}
 figure{margin:1em 0}figcaption{font-weight:600;margin-bottom:4px}
 svg{display:block;width:100%;min-width:600px;height:auto;font:12px system-ui,sans-serif;fill:var(--text)}
-.grid{stroke:var(--line)}.curve{fill:none;stroke-width:2}.right{text-anchor:end}.middle{text-anchor:middle}
+.grid{stroke:var(--line)}.right{text-anchor:end}.middle{text-anchor:middle}
 text.dim{fill:var(--dim)}circle{stroke:var(--bg);fill-opacity:.8}
 .legend{display:flex;flex-wrap:wrap;gap:2px 14px;font-size:.88em;color:var(--dim)}
 .legend i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:5px;vertical-align:-1px}
-.legend i.dash{height:0;border-radius:0;border-top:3px dashed;vertical-align:4px;width:18px}
 details{margin:.4em 0;padding:.3em .8em;background:var(--panel);border-radius:6px}summary{cursor:pointer}
 details td{border-color:var(--line)}.note{color:var(--dim);font-size:.92em}
 )css";
@@ -48,9 +47,8 @@ details td{border-color:var(--line)}.note{color:var(--dim);font-size:.92em}
 constexpr std::array<std::pair<const char*, const char*>, 6> columns{
     {{"p50", "P50"}, {"p90", "P90"}, {"p99", "P99"}, {"p999", "P99.9"}, {"max", "max"}, {"mean", "mean"}}};
 
-std::string legend_item(const std::string& colour, std::string_view text, bool dashed = false) {
-  return dashed ? fmt::format("<span><i class=\"dash\" style=\"border-color:{}\"></i>{}</span>", colour, escape(text))
-                : fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour, escape(text));
+std::string legend_item(const std::string& colour, std::string_view text) {
+  return fmt::format("<span><i style=\"background:{}\"></i>{}</span>", colour, escape(text));
 }
 
 std::string stage_legend(const Cases& cases) {
@@ -60,14 +58,6 @@ std::string stage_legend(const Cases& cases) {
       return one->at("typical").contains(name) || one->at("slow").contains(name);
     });
     if (drawn) made += legend_item(stage_colour(name), fmt::format("{}: {}", name, explain(name)));
-  }
-  return made + "</div>\n";
-}
-
-std::string case_legend(const Cases& cases) {
-  std::string made = "<div class=\"legend\">";
-  for (const Json* one : cases) {
-    if (!one->at("curve").empty()) made += legend_item(case_colour(*one), title_of(*one), one->at("fence") == "spin");
   }
   return made + "</div>\n";
 }
@@ -260,8 +250,6 @@ std::string to_page(const Json& report) {
     made += stage_bars(cases, "slow", frame + ", a slow frame: the slowest hundredth, mean");
     made += stage_legend(cases);
     made += histograms(cases, fmt::format("{}, {}: how many frames took how long", frame, headline));
-    made += curves(cases, fmt::format("{}, {}: how many frames took no longer", frame, headline));
-    made += case_legend(cases);
     made += timeline(cases, fmt::format("{}, {}: the slowest frames, and what happened then", frame, headline));
     made += cause_legend(cases);
     for (std::size_t i = 0; i < all.size(); ++i) {
