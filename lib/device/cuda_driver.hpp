@@ -13,7 +13,6 @@
 #include "device/cuda_api.hpp"
 #include "device/dynamic_library.hpp"
 #include "device/health.hpp"
-#include "device/stuck_work.hpp"
 
 namespace gpumap {
 

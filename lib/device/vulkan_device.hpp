@@ -13,7 +13,6 @@
 
 #include "device/budget.hpp"
 #include "device/health.hpp"
-#include "device/stuck_work.hpp"
 #include "device/vulkan_instance.hpp"
 
 namespace gpumap {

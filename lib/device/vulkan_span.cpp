@@ -5,12 +5,128 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cmath>
 #include <utility>
 
-#include "device/vulkan_clock.hpp"
 #include "gpumap/error.hpp"
+#include "gpumap/fence.hpp"
+#include "gpumap/latency.hpp"
 
 namespace gpumap {
+
+VulkanClock::~VulkanClock() {
+  try {
+    constexpr std::uint64_t patience_ns = std::chrono::nanoseconds(patience_at_end).count();
+    if (!unfinished_ || context_.health().lost()) return;
+    if (context_.device().waitForFences(*fence_, VK_TRUE, patience_ns) == vk::Result::eSuccess) return;
+  } catch (const std::exception&) {
+    return;  // lost: nothing of it runs any more
+  }
+  // The GPU may still come to it: it stays for good.
+  static_cast<void>(fence_.release());
+  static_cast<void>(commands_.release());
+  static_cast<void>(query_.release());
+  static_cast<void>(pool_.release());
+}
+
+void VulkanClock::start() {
+  if (due_ns_.load(std::memory_order_relaxed) == 0) compare_if_due();
+}
+
+std::optional<GpuTimes> VulkanClock::times(std::uint64_t began_ticks, std::uint64_t ended_ticks) {
+  compare_if_due();
+  const std::lock_guard lock(mutex_);
+  if (comparison_.pairs().empty()) return std::nullopt;
+  const auto first = comparison_.read(gpu_ns(began_ticks));
+  const auto last = comparison_.read(gpu_ns(ended_ticks), first.pair);
+  return GpuTimes{.began_ns = first.cpu_ns,
+                  .ended_ns = last.cpu_ns,
+                  .error_ns = std::max(first.error_ns, last.error_ns) + static_cast<std::int64_t>(period_ns_) + 1};
+}
+
+void VulkanClock::compare_if_due() {
+  if (monotonic_ns() < due_ns_.load(std::memory_order_relaxed)) return;
+  const std::unique_lock lock(comparing_, std::try_to_lock);
+  if (!lock) return;  // another thread is at it
+  // Should it throw, not every reader shall run into the same.
+  due_ns_.store(monotonic_ns() + GpuSpan::comparison_ns, std::memory_order_relaxed);
+  const std::int64_t deadline_ns = monotonic_ns() + comparison_limit_ns;
+  std::optional<Sample> best;
+  for (int round = 0; round < comparison_rounds && monotonic_ns() < deadline_ns; ++round) {
+    const auto sample = context_.optional().calibrated_timestamps ? ask_driver() : watch(deadline_ns);
+    if (!sample) break;
+    if (!best || sample->error_ns < best->error_ns) best = sample;
+    if (best->error_ns <= close_enough_ns) break;
+  }
+  if (best) return add(*best);
+  due_ns_.store(monotonic_ns() + comparison_retry_ns, std::memory_order_relaxed);
+}
+
+std::optional<VulkanClock::Sample> VulkanClock::ask_driver() const {
+  const std::array<vk::CalibratedTimestampInfoEXT, 2> clocks{
+      vk::CalibratedTimestampInfoEXT(vk::TimeDomainEXT::eDevice),
+      vk::CalibratedTimestampInfoEXT(vk::TimeDomainEXT::eClockMonotonic)};
+  const auto [counts, deviation] = context_.device().getCalibratedTimestampsEXT(clocks);
+  return Sample{.ticks = counts[0],
+                .cpu_ns = static_cast<std::int64_t>(counts[1]),
+                .error_ns = static_cast<std::int64_t>(deviation)};
+}
+
+std::optional<VulkanClock::Sample> VulkanClock::watch(std::int64_t deadline_ns) {
+  prepare();
+  if (!is_idle()) return std::nullopt;
+  context_.device().resetFences(*fence_);
+  const vk::CommandBuffer commands = *commands_;
+  const std::int64_t before_ns = monotonic_ns();
+  context_.submit(vk::SubmitInfo({}, {}, commands, {}), *fence_);
+  unfinished_ = true;
+  while (!is_idle()) {
+    if (monotonic_ns() > deadline_ns) return std::nullopt;
+  }
+  const std::int64_t after_ns = monotonic_ns();
+  const auto [result, ticks] =
+      query_.getResult<std::uint64_t>(0, 1, sizeof(std::uint64_t), vk::QueryResultFlagBits::e64);
+  if (result != vk::Result::eSuccess) return std::nullopt;
+  const std::int64_t half_ns = (after_ns - before_ns) / 2;
+  return Sample{.ticks = ticks, .cpu_ns = before_ns + half_ns, .error_ns = half_ns + 1};
+}
+
+void VulkanClock::prepare() {
+  if (*fence_) return;
+  const auto& device = context_.device();
+  pool_ = vk::raii::CommandPool(device, vk::CommandPoolCreateInfo({}, context_.queue_family()));
+  query_ = vk::raii::QueryPool(device, vk::QueryPoolCreateInfo({}, vk::QueryType::eTimestamp, 1));
+  const vk::CommandBufferAllocateInfo info(*pool_, vk::CommandBufferLevel::ePrimary, 1);
+  commands_ = std::move(vk::raii::CommandBuffers(device, info).front());
+  commands_.begin(vk::CommandBufferBeginInfo());
+  commands_.resetQueryPool(*query_, 0, 1);
+  commands_.writeTimestamp(vk::PipelineStageFlagBits::eBottomOfPipe, *query_, 0);
+  commands_.end();
+  fence_ = vk::raii::Fence(device, vk::FenceCreateInfo());
+}
+
+/// False while the GPU is still to come to a round that was given up.
+bool VulkanClock::is_idle() {
+  if (unfinished_) unfinished_ = fence_.getStatus() == vk::Result::eNotReady;
+  return !unfinished_;
+}
+
+void VulkanClock::add(const Sample& sample) {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t at_ns = comparison_.pairs().empty() ? 0 : gpu_ns(sample.ticks);
+  const auto resolution_ns = static_cast<std::int64_t>(period_ns_) + 1;
+  static_cast<void>(
+      comparison_.add({.gpu_ns = at_ns, .cpu_ns = sample.cpu_ns, .error_ns = sample.error_ns + resolution_ns}));
+  last_ticks_ = sample.ticks;
+}
+
+/// On the scale of the comparison. The ticks are less than half the range of the counter from the last pair's; the
+/// narrowest that Vulkan allows, 36 bits, leaves half a minute for a clock of 1 ns and more for coarser ones.
+std::int64_t VulkanClock::gpu_ns(std::uint64_t ticks) const {
+  const std::int64_t ahead = ticks_between(last_ticks_, ticks, context_.timestamp_bits());
+  return comparison_.pairs().back().gpu_ns + std::llround(static_cast<double>(ahead) * period_ns_);
+}
 
 class VulkanSpan final : public GpuSpan {
  public:

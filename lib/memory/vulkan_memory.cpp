@@ -2,13 +2,17 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 #include "device/vulkan_device.hpp"
 #include "gpumap/error.hpp"
-#include "memory/bar_read.hpp"
 #include "memory/cuda_import.hpp"
 #include "memory/gpu_mapping.hpp"
 #include "memory/vulkan_allocation.hpp"
@@ -16,6 +20,50 @@
 
 namespace gpumap {
 namespace {
+
+/// Up to here reading through the BAR takes less time than DMA and its set-up: on an H100's host 64 bytes 1.2 us by
+/// streaming loads and 8.7 by DMA, 4 KiB 8.3 and 8.7. Ordinary loads of write-combined memory fetch each word on its
+/// own.
+constexpr std::size_t max_bar_read = 2048;
+
+#if defined(__x86_64__)
+
+/// Whether this CPU has streaming loads (SSE4.1).
+bool can_read_bar() noexcept {
+  static const bool can = __builtin_cpu_supports("sse4.1") != 0;
+  return can;
+}
+
+/// Copy `bytes` at `from` by streaming loads, which fetch a line at once; what ends within a block of 16 bytes by
+/// ordinary ones. May read from the beginning of the block that `from` lies in, and reads nothing behind the range.
+/// Only where can_read_bar().
+__attribute__((target("sse4.1"))) void read_bar(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  constexpr std::size_t block = sizeof(__m128i);
+  _mm_mfence();  // a line that was fetched before may be older than what the GPU wrote
+  std::size_t skip = reinterpret_cast<std::uintptr_t>(from) % block;
+  const std::byte* at = from - skip;
+  for (; skip + bytes >= block; at += block, skip = 0) {
+    // GCC 12 takes the pointer without const.
+    const __m128i loaded = _mm_stream_load_si128(reinterpret_cast<__m128i*>(const_cast<std::byte*>(at)));
+    std::byte part[block];
+    std::memcpy(part, &loaded, block);
+    const std::size_t count = block - skip;
+    std::memcpy(to, part + skip, count);
+    to += count;
+    bytes -= count;
+  }
+  std::memcpy(to, at + skip, bytes);
+}
+
+#else
+
+bool can_read_bar() noexcept {
+  return false;
+}
+
+void read_bar(std::byte* /*to*/, const std::byte* /*from*/, std::size_t /*bytes*/) noexcept {}
+
+#endif
 
 constexpr std::uint64_t host_alignment = 4096;
 

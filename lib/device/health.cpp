@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-#include "device/stuck_work.hpp"
+#include "device/health.hpp"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include "gpumap/printable.hpp"
 
 namespace gpumap {
+
 namespace {
 
 constexpr const char* nameless = "work of a queue";
