@@ -127,7 +127,7 @@ void CudaSlots::reset() noexcept {
 
 void CudaSlots::open(const std::shared_ptr<Device>& device) {
   if (device_ == device) return;
-  const std::string obstacle = cuda_obstacle(*device, Backend::cuda);
+  const std::string obstacle = cuda_obstacle(*device);
   if (!obstacle.empty()) {
     throw Error(
         ErrorCode::not_supported,

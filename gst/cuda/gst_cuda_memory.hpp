@@ -24,7 +24,7 @@ namespace gpumap::gst {
 
 /// Why kernels that run in `backend` on `device` neither take nor give memory:CUDAMemory, and what to do about it:
 /// empty where they do. Opens libgstcuda when first asked about a GPU that has CUDA. Thread-safe.
-[[nodiscard]] std::string cuda_obstacle(const Device& device, Backend backend);
+[[nodiscard]] std::string cuda_obstacle(const Device& device, Backend backend = Backend::cuda);
 
 /// Answer a CONTEXT query of a CUDA element around `element` with `device`'s context; false for any other query, and
 /// where there is an obstacle. Thread-safe.

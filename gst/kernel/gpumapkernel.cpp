@@ -37,6 +37,7 @@
  */
 #include "gst/elements.hpp"
 
+#include <array>
 #include <memory>
 #include <utility>
 
@@ -104,13 +105,12 @@ namespace {
 
 GType backend_type() {
   static const GType type = [] {
-    static const GEnumValue values[] = {
-        {0, "CUDA where the GPU has it, else Vulkan", "auto"},
-        {static_cast<gint>(Backend::cuda) + 1, "CUDA", value_name(Backend::cuda)},
-        {static_cast<gint>(Backend::vulkan) + 1, "Vulkan compute", value_name(Backend::vulkan)},
-        {0, nullptr, nullptr},
-    };
-    return g_enum_register_static("GstGpumapBackend", values);
+    static std::array<GEnumValue, backends.size() + 2> values{{{0, "CUDA where the GPU has it, else Vulkan", "auto"}}};
+    for (const BackendTraits& traits : backends) {
+      const gint value = static_cast<gint>(traits.backend) + 1;
+      values.at(static_cast<std::size_t>(value)) = {value, to_string(traits.backend), traits.value};
+    }
+    return g_enum_register_static("GstGpumapBackend", values.data());
   }();
   return type;
 }

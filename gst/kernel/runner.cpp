@@ -264,11 +264,15 @@ void KernelRunner::find_ours(Input& input, GstBuffer* in) const {
   frame.bytes = memory->size;
   frame.address = frame.mapping->address(backend);
   if (frame.address == 0) {
-    throw Error(ErrorCode::invalid,
-                fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
-                            "backend={} on gpumapkernel, or transport=pinned on gpumapsink",
-                            name(), to_string(backend), name_of(device().info()),
-                            value_name(backend == Backend::cuda ? Backend::vulkan : Backend::cuda)));
+    const auto* reaches = std::ranges::find_if(
+        backends, [&](const BackendTraits& traits) { return frame.mapping->address(traits.backend) != 0; });
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("{} runs {}, which does not reach the page-locked memory of transport=zero-copy on {}: use "
+                    "{}transport=pinned on gpumapsink",
+                    name(), to_string(backend), name_of(device().info()),
+                    reaches == backends.end() ? std::string()
+                                              : fmt::format("backend={} on gpumapkernel, or ", reaches->value)));
   }
   frame.address += frame.offset;
   input.meta = in_format_.is_video() ? gst_buffer_get_video_meta(in) : nullptr;

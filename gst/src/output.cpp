@@ -154,7 +154,7 @@ bool SrcOutput::prefers_cuda(GstCaps* plain) const {
   if (gst_caps_is_empty(cuda.get()) || !peer_names_memory(pad_, cuda.get(), cuda_feature_name)) return false;
   if (!peer_takes(pad_, plain)) return true;
   const auto gpu = device();
-  return gpu != nullptr && cuda_obstacle(*gpu, Backend::cuda).empty();
+  return gpu != nullptr && cuda_obstacle(*gpu).empty();
 }
 
 bool SrcOutput::answer_context(GstQuery* query) {

@@ -73,11 +73,11 @@ std::unique_ptr<Queue> KernelLauncher::open_queue(bool resident) {
                                   .cuda = {.priority = settings_.priority, .sm_share = settings_.sm_share}});
   }
   if (settings_.priority == 0 && settings_.sm_share == 0) return device_->create_queue(backend_);
-  if (backend_ != Backend::cuda) {
+  if (!traits_of(backend_).shares) {
     throw Error(ErrorCode::not_supported,
-                fmt::format("kernel {}: priority and sm-share are CUDA's, and this runs in Vulkan: leave them out, or "
+                fmt::format("kernel {}: priority and sm-share are CUDA's, and this runs in {}: leave them out, or "
                             "give a kernel for CUDA",
-                            name_));
+                            name_, to_string(backend_)));
   }
   return create_cuda_queue(*device_, {.priority = settings_.priority, .sm_share = settings_.sm_share});
 }

@@ -82,12 +82,11 @@ void plan_file(KernelPlan& plan, const KernelSettings& settings) {
 void plan_to_stay(KernelPlan& plan, Backend backend, KernelMode mode) {
   if (mode == KernelMode::launch) return;
   try {
-    if (backend != Backend::cuda) {
-      throw Error(
-          ErrorCode::not_supported,
-          fmt::format("kernel {} cannot stay on the GPU: that is CUDA's, and it runs in Vulkan: use mode=launch, "
-                      "or give a kernel for CUDA",
-                      plan.source.name));
+    if (!traits_of(backend).stays) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("kernel {} cannot stay on the GPU: that is CUDA's, and it runs in {}: use mode=launch, "
+                              "or give a kernel for CUDA",
+                              plan.source.name, to_string(backend)));
     }
     if (plan.builtin != nullptr && plan.builtin->make_program != nullptr) {
       throw Error(ErrorCode::not_supported,
@@ -117,21 +116,20 @@ KernelPlan plan_of(const KernelSettings& settings, const Device& device) {
   }
   const KernelSource& source = plan.source;
   const Backend backend = backend_of(source.language);
-  const bool cuda = backend == Backend::cuda;
   if (settings.backend.value_or(backend) != backend) {
     throw Error(
         ErrorCode::invalid,
         fmt::format("location={} is for {}, and backend is {}: leave backend out, or give a {} file", settings.location,
-                    to_string(backend), to_string(*settings.backend), cuda ? ".comp or .spv" : ".cu, .ptx or .cubin"));
+                    to_string(backend), to_string(*settings.backend), traits_of(*settings.backend).files));
   }
   if (!device.has(backend)) {
     throw Error(ErrorCode::not_supported,
-                fmt::format("{} needs {}, which {} does not have here: {}", source.name, to_string(backend),
+                fmt::format("{} needs {}, which {} does not have here: {}, or {}", source.name, to_string(backend),
                             name_of(device.info()),
-                            !cuda                       ? "install a Vulkan driver for it"
-                            : settings.location.empty() ? "leave backend out, or install the NVIDIA driver"
-                                                        : "give a compute shader (.comp or .spv), or install the "
-                                                          "NVIDIA driver"));
+                            settings.location.empty()
+                                ? "leave backend out"
+                                : fmt::format("give a {} file", traits_of(device.default_backend()).files),
+                            traits_of(backend).remedy));
   }
   plan_to_stay(plan, backend, settings.mode);
   return plan;

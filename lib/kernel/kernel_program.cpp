@@ -143,9 +143,8 @@ std::shared_ptr<Kernel> Kernel::load(const std::shared_ptr<Device>& device, cons
   const Backend backend = backend_of(source.language);
   if (!gpu->has(backend)) {
     throw Error(ErrorCode::not_supported,
-                fmt::format("kernel {}: {} has no {}: {}", source.name, gpu->info().name,
-                            backend == Backend::cuda ? "CUDA" : "Vulkan",
-                            backend == Backend::cuda ? "use a .comp or .spv kernel" : "use a .cu kernel"));
+                fmt::format("kernel {}: {} has no {}: use a {} kernel", source.name, gpu->info().name,
+                            to_string(backend), traits_of(gpu->default_backend()).files));
   }
   return backend == Backend::cuda ? load_cuda_kernel(std::move(gpu), source)
                                   : load_vulkan_kernel(std::move(gpu), source);

@@ -66,6 +66,13 @@ void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMappin
   }
 }
 
+std::uint64_t cuda_address(const GpuMapping& mapping, const char* what) {
+  if (const std::uint64_t address = mapping.address(Backend::cuda); address != 0) return address;
+  throw Error(
+      ErrorCode::invalid,
+      fmt::format("{}: host memory that was allocated for Vulkan has no CUDA address: use a queue of Vulkan", what));
+}
+
 void check_clear(const GpuMapping& mapping, std::size_t offset, std::size_t bytes) {
   mapping.check_range(offset, bytes, "clear");
   if (offset % 4 == 0 && bytes % 4 == 0) return;

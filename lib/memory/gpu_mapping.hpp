@@ -69,6 +69,8 @@ class GpuMapping : public Mapping {
 
 /// The library's own mapping behind `mapping`. Throws Error(invalid) for one of another device.
 [[nodiscard]] const GpuMapping& own_mapping(const Mapping& mapping, const GpuDevice& device);
+/// Where CUDA finds `mapping`; `what` names the operation. Throws Error(invalid) for host memory of Vulkan's.
+[[nodiscard]] std::uint64_t cuda_address(const GpuMapping& mapping, const char* what);
 /// Throws Error(invalid) unless the two ranges lie inside their mappings and do not overlap.
 void check_copy(const GpuMapping& from, std::size_t from_offset, const GpuMapping& to, std::size_t to_offset,
                 std::size_t bytes);

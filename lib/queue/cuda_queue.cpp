@@ -156,16 +156,11 @@ class CudaQueue final : public Queue {
     const auto& source = own_mapping(from, *device_);
     const auto& target = own_mapping(to, *device_);
     check_copy(source, from_offset, target, to_offset, bytes);
-    const auto source_address = source.address(Backend::cuda);
-    const auto target_address = target.address(Backend::cuda);
-    if (source_address == 0 || target_address == 0) {
-      throw Error(ErrorCode::invalid,
-                  "copy: host memory that was allocated for Vulkan has no CUDA address: use a queue of Vulkan");
-    }
+    const std::uint64_t source_address = cuda_address(source, "copy") + from_offset;
+    const std::uint64_t target_address = cuda_address(target, "copy") + to_offset;
     if (bytes == 0) return;
     const CudaContext::Scope scope(context_);
-    context_.check(context_.driver().cuMemcpyAsync(target_address + to_offset, source_address + from_offset, bytes,
-                                                   timeline_->stream()),
+    context_.check(context_.driver().cuMemcpyAsync(target_address, source_address, bytes, timeline_->stream()),
                    "copying");
     dirty_ = true;
   }
@@ -173,8 +168,7 @@ class CudaQueue final : public Queue {
   void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
     const auto& target = own_mapping(mapping, *device_);
     check_clear(target, offset, bytes);
-    const auto address = target.address(Backend::cuda);
-    if (address == 0) throw Error(ErrorCode::invalid, "clear: this memory has no CUDA address: use a queue of Vulkan");
+    const std::uint64_t address = cuda_address(target, "clear");
     if (bytes == 0) return;
     const CudaContext::Scope scope(context_);
     context_.check(context_.driver().cuMemsetD32Async(address + offset, 0, bytes / 4, timeline_->stream()), "clearing");

@@ -110,23 +110,16 @@ class ResidentQueue final : public Queue {
     const auto& source = own_mapping(from, *device_);
     const auto& target = own_mapping(to, *device_);
     check_copy(source, from_offset, target, to_offset, bytes);
-    if (source.address(Backend::cuda) == 0 || target.address(Backend::cuda) == 0) {
-      throw Error(ErrorCode::invalid,
-                  "copy: host memory that was allocated for Vulkan has no CUDA address: use a queue of Vulkan");
-    }
-    if (bytes != 0) {
-      move(GPUMAP_TURN_COPY, target.address(Backend::cuda) + to_offset, source.address(Backend::cuda) + from_offset,
-           bytes);
-    }
+    const std::uint64_t source_address = cuda_address(source, "copy") + from_offset;
+    const std::uint64_t target_address = cuda_address(target, "copy") + to_offset;
+    if (bytes != 0) move(GPUMAP_TURN_COPY, target_address, source_address, bytes);
   }
 
   void clear(const Mapping& mapping, std::size_t offset, std::size_t bytes) override {
     const auto& target = own_mapping(mapping, *device_);
     check_clear(target, offset, bytes);
-    if (target.address(Backend::cuda) == 0) {
-      throw Error(ErrorCode::invalid, "clear: this memory has no CUDA address: use a queue of Vulkan");
-    }
-    if (bytes != 0) move(GPUMAP_TURN_CLEAR, target.address(Backend::cuda) + offset, 0, bytes);
+    const std::uint64_t address = cuda_address(target, "clear");
+    if (bytes != 0) move(GPUMAP_TURN_CLEAR, address + offset, 0, bytes);
   }
 
   [[nodiscard]] Fence submit() override {

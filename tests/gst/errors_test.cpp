@@ -92,13 +92,17 @@ TEST_F(Errors, ShaderWithDescriptors) {
 
 TEST_F(Errors, PropertiesThatContradictEachOther) {
   const std::string shader = "location=" GPUMAP_EXAMPLES "/kernels/invert.comp";
-  EXPECT_THAT(error_with_kernel("backend=cuda " + shader),
-              AllOf(HasSubstr("invert.comp is for Vulkan, and backend is CUDA"), HasSubstr(".cu")));
+  EXPECT_THAT(
+      error_with_kernel("backend=cuda " + shader),
+      AllOf(HasSubstr("invert.comp is for Vulkan, and backend is CUDA"), HasSubstr(".cu, .ptx or .cubin file")));
   EXPECT_THAT(error_with_kernel("backend=vulkan location=" GPUMAP_EXAMPLES "/kernels/invert.cu"),
-              AllOf(HasSubstr("invert.cu is for CUDA, and backend is Vulkan"), HasSubstr(".comp")));
+              AllOf(HasSubstr("invert.cu is for CUDA, and backend is Vulkan"), HasSubstr(".comp or .spv file")));
   if (!Device::open()->has(Backend::cuda)) {
     EXPECT_THAT(error_with_kernel("kernel=convert backend=cuda"),
-                AllOf(HasSubstr("convert needs CUDA"), HasSubstr("leave backend out, or install")));
+                AllOf(HasSubstr("convert needs CUDA"), HasSubstr("leave backend out, or install the NVIDIA driver")));
+    EXPECT_THAT(
+        error_with_kernel("location=" GPUMAP_EXAMPLES "/kernels/invert.cu"),
+        AllOf(HasSubstr("invert.cu needs CUDA"), HasSubstr("give a .comp or .spv file, or install the NVIDIA driver")));
   }
   EXPECT_THAT(error_with_kernel("kernel=checksum function=main"),
               AllOf(HasSubstr("function=main"), HasSubstr("kernel=checksum"), HasSubstr("location")));

@@ -91,7 +91,8 @@ TEST_P(KernelRefusals, LoadErrors) {
   EXPECT_THAT(error_of(ErrorCode::invalid, [&] { return Kernel::load(nullptr, junk); }), HasSubstr("no device"));
   if (!bench_->device()->has(Backend::cuda)) {
     const auto cuda = source_of(*find_builtin("identity"), Backend::cuda);
-    EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }), HasSubstr("has no CUDA"));
+    EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(cuda); }),
+                HasSubstr("has no CUDA: use a .comp or .spv kernel"));
   }
 }
 

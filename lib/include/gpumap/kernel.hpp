@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -23,9 +24,44 @@ namespace gpumap {
 
 enum class Language { cuda, ptx, cubin, glsl, spirv };
 
-/// As a property or an option names it: "cuda", "vulkan".
+/// What those have to know who plan, name or refuse a kernel.
+struct BackendTraits {
+  Backend backend;
+  const char* value;   ///< as a property or an option names it
+  Language source;     ///< of the built-ins
+  const char* files;   ///< that it runs, for people
+  const char* remedy;  ///< where a device lacks it
+  bool stays;          ///< it can keep a kernel on the GPU
+  bool shares;         ///< its queues have a priority and a share of the GPU
+};
+/// In the order of Backend.
+inline constexpr std::array backends{
+    BackendTraits{.backend = Backend::cuda,
+                  .value = "cuda",
+                  .source = Language::cuda,
+                  .files = ".cu, .ptx or .cubin",
+                  .remedy = "install the NVIDIA driver",
+                  .stays = true,
+                  .shares = true},
+    BackendTraits{.backend = Backend::vulkan,
+                  .value = "vulkan",
+                  .source = Language::glsl,
+                  .files = ".comp or .spv",
+                  .remedy = "install a Vulkan driver for it",
+                  .stays = false,
+                  .shares = false},
+};
+static_assert([] {
+  for (std::size_t i = 0; i < backends.size(); ++i) {
+    if (static_cast<std::size_t>(backends[i].backend) != i) return false;
+  }
+  return true;
+}());
+[[nodiscard]] constexpr const BackendTraits& traits_of(Backend backend) noexcept {
+  return backends[static_cast<std::size_t>(backend)];
+}
 [[nodiscard]] constexpr const char* value_name(Backend backend) noexcept {
-  return backend == Backend::cuda ? "cuda" : "vulkan";
+  return traits_of(backend).value;
 }
 [[nodiscard]] constexpr Backend backend_of(Language language) noexcept {
   return language == Language::glsl || language == Language::spirv ? Backend::vulkan : Backend::cuda;

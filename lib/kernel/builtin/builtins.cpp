@@ -99,10 +99,10 @@ KernelSource source_of(const Builtin& builtin, Backend backend) {
 }
 
 KernelSource source_of(const KernelText& kernel, Backend backend) {
-  const bool cuda = backend == Backend::cuda;
-  return {.language = cuda ? Language::cuda : Language::glsl,
+  const Language language = traits_of(backend).source;
+  return {.language = language,
           .name = std::string(kernel.name),
-          .code = std::string(cuda ? kernel.cuda : kernel.glsl),
+          .code = std::string(language == Language::glsl ? kernel.glsl : kernel.cuda),
           .function = {}};
 }
 
