@@ -109,10 +109,10 @@ class SrcStream {
     return settings_.num_buffers >= 0 &&
            frames_.load(std::memory_order_relaxed) >= static_cast<guint64>(settings_.num_buffers);
   }
-  // src_frames.cpp
+  // Frames.
   void push(Channel::Next& frame);
   void stamp_time(GstBuffer* buffer) const;
-  // src_events.cpp
+  // Events: events.cpp.
   void push(GstEvent* event);
   void push_stream_start();
   void push_segment();

@@ -526,10 +526,10 @@ Ring::State::~State() {
   }
 }
 
-bool Ring::State::take_free(std::uint32_t& slot) {
-  if (pending.any() && pending.take(slot) && lease(slot)) return true;
+template <typename TakeOne, typename Accept>
+bool Ring::State::lease_one(std::uint32_t& slot, const char* queue, const TakeOne& take, const Accept& accept) {
   for (std::uint32_t bad = 0; bad < limits.slots;) {
-    switch (ring::take_free(block, limits, seen_freed, slot)) {
+    switch (take()) {
       case ring::Take::nothing:
         return false;
       case ring::Take::corrupt:
@@ -540,6 +540,7 @@ bool Ring::State::take_free(std::uint32_t& slot) {
     }
     switch (writers.freed(slot)) {
       case ring::Writers::Freed::parked:
+        // Its writer keeps the slot: the next one, then.
         continue;
       case ring::Writers::Freed::corrupt:
         ++bad;
@@ -547,19 +548,26 @@ bool Ring::State::take_free(std::uint32_t& slot) {
       case ring::Writers::Freed::ours:
         break;
     }
-    if (pending.fences(slot).any()) {
-      // Into the list before asking: signalled() may throw, and the slot must not be lost.
-      pending.add(slot);
-      if (!pending.take(slot)) {
-        // Others asleep on this side wait for a release; from now on they have to look at fences, too.
-        ring::sound(block.producer_bell);
-        continue;
-      }
-    }
+    if (!accept()) continue;
     if (lease(slot)) return true;
     ++bad;
   }
-  corrupt(limits, "free");
+  corrupt(limits, queue);
+}
+
+bool Ring::State::take_free(std::uint32_t& slot) {
+  if (pending.any() && pending.take(slot) && lease(slot)) return true;
+  return lease_one(
+      slot, "free", [&] { return ring::take_free(block, limits, seen_freed, slot); },
+      [&] {
+        if (!pending.fences(slot).any()) return true;
+        // Into the list before asking: signalled() may throw, and the slot must not be lost.
+        pending.add(slot);
+        if (pending.take(slot)) return true;
+        // Others asleep on this side wait for a release; from now on they have to look at fences, too.
+        ring::sound(block.producer_bell);
+        return false;
+      });
 }
 
 bool Ring::State::lease(std::uint32_t slot) noexcept {
@@ -585,31 +593,15 @@ bool Ring::State::take_back(std::uint32_t& slot) {
     check_seldom([&upload] { upload.check(); });
     return false;
   };
-  for (std::uint32_t bad = 0; bad < limits.slots;) {
-    switch (ring::take_back(block, limits, slot, uploaded)) {
-      case ring::Take::nothing:
-        return false;
-      case ring::Take::corrupt:
-        ++bad;
-        continue;
-      case ring::Take::taken:
-        overtaken.fetch_add(1, std::memory_order_relaxed);
-        break;
-    }
-    switch (writers.freed(slot)) {
-      case ring::Writers::Freed::parked:
-        // The frame is dropped, but its writer keeps the slot: the next one, then.
-        continue;
-      case ring::Writers::Freed::corrupt:
-        ++bad;
-        continue;
-      case ring::Writers::Freed::ours:
-        break;
-    }
-    if (lease(slot)) return true;
-    ++bad;
-  }
-  corrupt(limits, "published");
+  return lease_one(
+      slot, "published",
+      [&] {
+        const ring::Take taken = ring::take_back(block, limits, slot, uploaded);
+        // Dropped also where its writer keeps the slot.
+        if (taken == ring::Take::taken) overtaken.fetch_add(1, std::memory_order_relaxed);
+        return taken;
+      },
+      [] { return true; });
 }
 
 bool Ring::State::take_published(std::uint32_t& slot, FrameInfo& info) {

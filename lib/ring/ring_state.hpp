@@ -126,6 +126,10 @@ struct Ring::State {
     bool held_;
   };
 
+  /// A slot of the `queue` that `take` takes from, leased: the first one that no writer keeps and that `accept`
+  /// accepts. Throws Error(invalid) for a corrupt block.
+  template <typename TakeOne, typename Accept>
+  bool lease_one(std::uint32_t& slot, const char* queue, const TakeOne& take, const Accept& accept);
   /// The oldest free slot whose fences have signalled, leased. Throws Error(invalid) for a corrupt block.
   bool take_free(std::uint32_t& slot);
   /// Drop published frames, oldest first, until one gives a slot, leased. False where there is none, and where the

@@ -29,19 +29,23 @@ void make_free(ControlBlock& block, const Limits& limits, std::uint32_t slot) no
   if (push(FreedQueue{block}, limits, slot)) sound(block.producer_bell);
 }
 
+Take as_take(Pop popped) noexcept {
+  switch (popped) {
+    case Pop::got:
+      return Take::taken;
+    case Pop::corrupt:
+      return Take::corrupt;
+    default:
+      return Take::nothing;
+  }
+}
+
 /// Pop the oldest published slot and set the consumer's word, as the thread that popped the ticket may: nobody else
 /// does until the slot is free again. No compare-and-swap, for nobody else writes it meanwhile.
 template <typename... Wanted>
 Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase next, const Wanted&... wanted) {
-  switch (pop(PublishedQueue{block}, limits, ticket, wanted...)) {
-    case Pop::empty:
-    case Pop::unwanted:
-      return Take::nothing;
-    case Pop::corrupt:
-      return Take::corrupt;
-    case Pop::got:
-      break;
-  }
+  const Take popped = as_take(pop(PublishedQueue{block}, limits, ticket, wanted...));
+  if (popped != Take::taken) return popped;
   const std::uint64_t written = block.slot[ticket.slot].word.value.load(std::memory_order_acquire);
   if (written != pack({ticket.sequence, Phase::published})) return Take::corrupt;
   auto& reading = block.reading[ticket.slot].value;
@@ -56,17 +60,9 @@ Take unqueue(ControlBlock& block, const Limits& limits, Ticket& ticket, Phase ne
 
 Take take_free(ControlBlock& block, const Limits& limits, SeenEntries& seen, std::uint32_t& slot) noexcept {
   Ticket ticket;
-  switch (pop(SeenFreedQueue{{block}, seen}, limits, ticket)) {
-    case Pop::empty:
-    case Pop::unwanted:
-      return Take::nothing;
-    case Pop::corrupt:
-      return Take::corrupt;
-    case Pop::got:
-      break;
-  }
-  slot = ticket.slot;
-  return Take::taken;
+  const Take popped = as_take(pop(SeenFreedQueue{{block}, seen}, limits, ticket));
+  if (popped == Take::taken) slot = ticket.slot;
+  return popped;
 }
 
 void mark(ControlBlock& block, std::uint32_t slot, Phase phase) noexcept {
