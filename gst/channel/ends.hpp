@@ -39,4 +39,15 @@ void end_unmet_sinks(GstEvent* event, GstElement* src);
 /// Whether the pipeline of `sink`, a gpumapsink, has other gpumapsinks.
 [[nodiscard]] bool is_among_others(GstElement* sink);
 
+enum class PeerAnswer {
+  yes,
+  no,
+  loop,  ///< this thread is asking that peer already: the elements behind a gpumapsrc feed the gpumapsink of its
+         ///< channel
+};
+
+/// As gst_pad_peer_query(), for queries that continue at the other side of a channel. A query that would come back to
+/// the pad that asks, endlessly, is not sent. From any thread.
+[[nodiscard]] PeerAnswer peer_query(GstPad* pad, GstQuery* query);
+
 }  // namespace gpumap::gst

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
-#include "gst/analytics/analytics_library.hpp"
 #include "gst/analytics/analytics_metas.hpp"
 #include "gst/memory/gpumap_memory.hpp"
 #include "gst/ptr.hpp"

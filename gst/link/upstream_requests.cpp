@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "gpumap/start_thread.hpp"
-#include "gst/channel/peer_query.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/link/upstream_text.hpp"
 #include "gst/ptr.hpp"
 

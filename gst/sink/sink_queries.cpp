@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "gst/channel/peer_query.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/cuda/cuda_caps.hpp"
 #include "gst/cuda/cuda_slots.hpp"

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "gst/channel/peer_query.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
 #include "gst/src/src_stream.hpp"

@@ -2,7 +2,6 @@
 #include "gst/src/src_queries.hpp"
 
 #include "gst/channel/ends.hpp"
-#include "gst/channel/peer_query.hpp"
 #include "gst/cuda/cuda_caps.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"

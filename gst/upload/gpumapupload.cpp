@@ -34,8 +34,8 @@
 
 #include "gpumap/error.hpp"
 #include "gst/channel/channel.hpp"
+#include "gst/channel/ends.hpp"
 #include "gst/channel/frame_origin.hpp"
-#include "gst/channel/peer_query.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/memory/memory_caps.hpp"

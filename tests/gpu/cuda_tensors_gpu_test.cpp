@@ -7,7 +7,6 @@
 
 #include "../gst/tensor_pictures.hpp"
 #include "cuda_pipeline.hpp"
-#include "gst/analytics/analytics_library.hpp"
 #include "gst/analytics/analytics_metas.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 #include "gst/memory/gpumap_memory.hpp"

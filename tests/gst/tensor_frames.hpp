@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "gst/analytics/analytics_library.hpp"
+#include "gst/analytics/analytics_metas.hpp"
 #include "kernel_file.hpp"
 #include "pipeline.hpp"
 

@@ -5,7 +5,7 @@
 #include "gpumap/kernel.hpp"
 #include "kernel/builtin/convert_program.hpp"
 #include "kernel/embedded_sources.hpp"
-#include "kernel/radio/radio_programs.hpp"
+#include "kernel/radio/radio_kernel.hpp"
 
 namespace gpumap {
 namespace {

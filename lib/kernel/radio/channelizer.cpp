@@ -10,7 +10,6 @@
 #include "kernel/radio/fft/fft.hpp"
 #include "kernel/radio/filter_design.hpp"
 #include "kernel/radio/radio_kernel.hpp"
-#include "kernel/radio/radio_programs.hpp"
 
 namespace gpumap {
 namespace {

@@ -17,7 +17,6 @@
 #include "gpumap/error.hpp"
 #include "kernel/radio/filter_design.hpp"
 #include "kernel/radio/radio_kernel.hpp"
-#include "kernel/radio/radio_programs.hpp"
 
 namespace gpumap {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/kernel.hpp"
+#include "gpumap/program.hpp"
 #include "gpumap/queue.hpp"
 #include "kernel/kernel_memory.hpp"
 #include "kernel/radio/radio.h"
@@ -125,5 +126,13 @@ class KeptSamples {
   std::size_t current_ = 0;
   std::uint64_t count_ = 0;
 };
+
+// The programs of the radio built-ins, for Builtin::make_program.
+[[nodiscard]] std::unique_ptr<Program> make_ddc(const std::shared_ptr<Device>& device, Backend backend);
+[[nodiscard]] std::unique_ptr<Program> make_fm(const std::shared_ptr<Device>& device, Backend backend);
+[[nodiscard]] std::unique_ptr<Program> make_am(const std::shared_ptr<Device>& device, Backend backend);
+[[nodiscard]] std::unique_ptr<Program> make_ssb(const std::shared_ptr<Device>& device, Backend backend);
+[[nodiscard]] std::unique_ptr<Program> make_spectrum(const std::shared_ptr<Device>& device, Backend backend);
+[[nodiscard]] std::unique_ptr<Program> make_channelizer(const std::shared_ptr<Device>& device, Backend backend);
 
 }  // namespace gpumap

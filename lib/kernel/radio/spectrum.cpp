@@ -14,7 +14,6 @@
 #include "kernel/builtin/sums.h"
 #include "kernel/radio/fft/fft.hpp"
 #include "kernel/radio/radio_kernel.hpp"
-#include "kernel/radio/radio_programs.hpp"
 
 namespace gpumap {
 namespace {

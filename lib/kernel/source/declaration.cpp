@@ -12,8 +12,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/tables.hpp"
-#include "kernel/source/declared_parameters.hpp"
-#include "kernel/source/declared_tensors.hpp"
+#include "kernel/source/declared.hpp"
 
 namespace gpumap {
 namespace {

@@ -3,7 +3,7 @@
 //
 // declared  = item *( "," item )
 // item      = name [ ":" type ] "=" ( number / list ) [ "in" "[" number "," number "]" ]
-#include "kernel/source/declared_parameters.hpp"
+#include "kernel/source/declared.hpp"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The tensors that a kernel takes and gives beside a frame.
-#include "kernel/source/declared_tensors.hpp"
+#include "kernel/source/declared.hpp"
 
 #include <fmt/format.h>
 

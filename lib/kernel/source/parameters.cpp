@@ -16,7 +16,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel.hpp"
 #include "gpumap/printable.hpp"
-#include "kernel/source/declared_parameters.hpp"
+#include "kernel/source/declared.hpp"
 
 namespace gpumap {
 namespace {

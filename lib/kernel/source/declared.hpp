@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,5 +19,11 @@ namespace gpumap {
 /// Error(invalid) for an unknown name or a wrong count, and what `put` throws.
 void lay_out_parameters(std::string_view kernel, std::span<const DeclaredParameter> known, std::string_view text,
                         const std::function<void(std::size_t at, const Number& number)>& put);
+
+/// What a line `input-tensor` or `output-tensor` says, as in "boxes float32 1x100x4". `any`: a dimension may be left
+/// open. Throws Error(invalid).
+[[nodiscard]] DeclaredTensor parse_declared_tensor(std::string_view text, bool any);
+/// Throws Error(invalid) for what caps could not name.
+[[nodiscard]] std::string parse_tensor_id(std::string_view text);
 
 }  // namespace gpumap
