@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "kernel/kernel_memory.hpp"
 
 namespace gpumap {
 
@@ -21,20 +22,9 @@ void FrameHistory::lend(gpumap_frame& frame) const {
 const std::shared_ptr<Mapping>& FrameHistory::room(std::size_t bytes) {
   auto& memory = frames_[next_].memory;
   if (memory && memory->bytes() >= bytes) return memory;
-  // Half as much again each time, so that what is outgrown by frames of rising sizes stays within twice what is used.
-  const std::size_t wanted = std::max({bytes, memory ? memory->bytes() / 2 * 3 : 0, std::size_t{16}});
-  const auto allocate = [this](std::size_t room) {
-    return device_->allocate({.placement = Placement::device, .bytes = room}, backend_);
-  };
   try {
-    std::shared_ptr<Mapping> larger;
-    try {
-      larger = allocate((wanted + 15) / 16 * 16);
-    } catch (const Error& error) {
-      // Room for frames to come is not worth this one.
-      if (error.code() != ErrorCode::no_memory || wanted == bytes || bytes == 0) throw;
-      larger = allocate(bytes);
-    }
+    // Half as much again each time: what is outgrown stays within twice what is used.
+    auto larger = allocate_growing(*device_, backend_, bytes, memory ? memory->bytes() : 0);
     if (memory) outgrown_.push_back(std::move(memory));
     memory = std::move(larger);
   } catch (const Error& error) {

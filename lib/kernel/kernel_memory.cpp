@@ -36,25 +36,28 @@ BoundsCheck::Range StateMemory::range() const {
           .remedy = "frame.state_bytes, and ask for more by the line state"};
 }
 
+std::shared_ptr<Mapping> allocate_growing(Device& device, Backend backend, std::size_t bytes, std::size_t outgrown) {
+  const std::size_t least = std::max<std::size_t>(bytes, 1);
+  // Rounding up may begin again at 0: then there is no room for `bytes` either.
+  const std::size_t wanted = std::max(least, (std::max(least, outgrown / 2 * 3) + 15) / 16 * 16);
+  const auto allocate = [&](std::size_t room) {
+    return device.allocate({.placement = Placement::device, .bytes = room}, backend);
+  };
+  try {
+    return allocate(wanted);
+  } catch (const Error& error) {
+    // Room for frames to come is not worth this one.
+    if (error.code() != ErrorCode::no_memory || wanted == least) throw;
+    return allocate(least);
+  }
+}
+
 std::uint64_t WorkMemory::ready(Queue& queue, std::uint64_t bytes) {
   if (!memory_ || memory_->bytes() < bytes) {
-    std::uint64_t wanted = std::max<std::uint64_t>(bytes, 16);
-    if (memory_) {
-      queue.finish();
-      wanted = std::max(wanted, (memory_->bytes() / 2 * 3 + 15) / 16 * 16);
-      memory_.reset();
-    }
-    const auto allocate = [this](std::uint64_t room) {
-      return device_->allocate({.placement = Placement::device, .bytes = room}, backend_);
-    };
-    try {
-      memory_ = allocate(wanted);
-    } catch (const Error& error) {
-      // Room for frames to come is not worth this one.
-      const std::uint64_t least = std::max<std::uint64_t>(bytes, 1);
-      if (error.code() != ErrorCode::no_memory || wanted == least) throw;
-      memory_ = allocate(least);
-    }
+    const std::size_t outgrown = memory_ ? memory_->bytes() : 0;
+    if (memory_) queue.finish();
+    memory_.reset();
+    memory_ = allocate_growing(*device_, backend_, bytes, outgrown);
   }
   return memory_->address(backend_);
 }

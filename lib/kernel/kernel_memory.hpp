@@ -35,6 +35,12 @@ class StateMemory {
   bool stale_ = true;
 };
 
+/// Device memory of at least `bytes` bytes, in place of what has `outgrown` bytes (0: there is none): half as much
+/// again, so that frames of rising sizes seldom outgrow it; where there is not that much, just `bytes`. Throws
+/// Error(no_memory | device_lost).
+[[nodiscard]] std::shared_ptr<Mapping> allocate_growing(Device& device, Backend backend, std::size_t bytes,
+                                                        std::size_t outgrown);
+
 /// Device memory between the kernels of a program, which grows as needed. Its content is lost then. Thread safety: one
 /// thread at a time.
 class WorkMemory {
@@ -42,8 +48,7 @@ class WorkMemory {
   WorkMemory(std::shared_ptr<Device> device, Backend backend) : device_(std::move(device)), backend_(backend) {}
 
   /// The address of at least `bytes` bytes, for what is launched on `queue` from here on. Where it has to grow it waits
-  /// for what uses it, and takes half as much again, so that frames of rising sizes seldom wait; where there is not
-  /// that much, just `bytes`. Throws QueueCancelled, Error(no_memory | device_lost); then there is none.
+  /// for what uses it. Throws QueueCancelled, and as allocate_growing(): then there is none.
   [[nodiscard]] std::uint64_t ready(Queue& queue, std::uint64_t bytes);
   [[nodiscard]] std::uint64_t address() const { return memory_ ? memory_->address(backend_) : 0; }
   [[nodiscard]] std::uint64_t bytes() const { return memory_ ? memory_->bytes() : 0; }

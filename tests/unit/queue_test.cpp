@@ -86,7 +86,7 @@ TEST(Finish, EndsWhenCancelled) {
   });
   EXPECT_THROW(static_cast<void>(memory.ready(*queue, 1'000'000)), QueueCancelled);
   canceller.join();
-  EXPECT_EQ(memory.bytes(), 1000U);
+  EXPECT_EQ(memory.bytes(), 1008U);
   EXPECT_EQ(memory.address(), address) << "what was launched may still use it";
   cancel = false;
   gate.open();

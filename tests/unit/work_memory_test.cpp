@@ -72,7 +72,7 @@ TEST(WorkMemory, TakesJustWhatIsNeededWhereThereIsNoMore) {
   device->free = 1400;
   EXPECT_NE(memory.ready(queue, 1399), 0U);
   EXPECT_EQ(memory.bytes(), 1399U);
-  EXPECT_EQ(device->asked, (std::vector<std::size_t>{1001, 1504, 1399}));
+  EXPECT_EQ(device->asked, (std::vector<std::size_t>{1008, 1520, 1399}));
   EXPECT_THROW(static_cast<void>(memory.ready(queue, 1401)), Error);
   EXPECT_EQ(device->asked.back(), 1401U);
   EXPECT_EQ(memory.address(), 0U);
