@@ -155,10 +155,9 @@ void follow(DownloadState& state, const std::shared_ptr<Device>& device, std::si
   // To free memory takes long where the GPU is busy: frames of sizes that change to and fro have one pool.
   constexpr unsigned small_in_a_row = 64;
   state.small = state.pool && state.pool->bytes() > 2 * bytes ? state.small + 1 : 0;
-  if (!state.pool || state.pool->bytes() < bytes || state.small == small_in_a_row) {
-    state.small = 0;
-    state.pool = std::make_shared<BlockPool>(device, state.queue->backend(), Placement::host, bytes);
-  }
+  if (state.small != small_in_a_row) return;
+  state.small = 0;
+  state.pool.reset();
 }
 
 /// `in` in page-locked memory that a DMA fills (transfer full); null when cancelled. Throws Error, QueueCancelled.
@@ -166,9 +165,9 @@ GstBuffer* fetch(DownloadState& state, GstBuffer* in, FrameMemory& frame) {
   const GstMemory* memory = gst_buffer_peek_memory(in, 0);
   const std::size_t bytes = memory->size;
   follow(state, frame.device(), std::max<std::size_t>(bytes, 1));
-  auto block = state.pool->take(state.cancelled);
-  if (!block) return nullptr;
-  LentBlock lent(state.pool, std::move(*block));
+  LentBlock lent =
+      BlockPool::lend(state.pool, state.device, state.queue->backend(), Placement::host, bytes, state.cancelled);
+  if (!lent) return nullptr;
   if (state.queue->wait(frame.written(), state.cancelled) != WaitResult::ready) return nullptr;
   if (bytes != 0) {
     state.queue->copy(frame.mapping(), frame.offset() + memory->offset, lent.mapping(), 0, bytes);
