@@ -51,6 +51,8 @@ TEST(ResidentSource, RefusesWhatTheGpuWouldNotComeBackFrom) {
               HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"ldu.global.u32 %0, [%1];\" : \"=r\"(v) : \"l\"(p));")), HasSubstr("plain loads"));
   EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%ncta\" \"id.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
+  EXPECT_THAT(refusal(cuda("asm(\"mov.u32 %0, %%clusterid.x;\" : \"=r\"(v));")), HasSubstr("blockIdx"));
+  EXPECT_THAT(refusal(cuda("asm(\"setmaxnreg.dec.sync.aligned.u32 24;\");")), HasSubstr("for later frames"));
   EXPECT_THAT(refusal(cuda("#define LOAD(how) __ld##how\nx = LOAD(g)(p);")), HasSubstr("a ## that"));
   // What nobody compiles, and what has a part of such a name, is no reason.
   for (const char* fine : {"// run it as one<<<blocks, 256>>>(frame), or by this_grid()\n", "s = \"<<<%d>>>, __ldg\";",

@@ -44,9 +44,12 @@ constexpr std::array<Refusal, 6> refusals{{
 constexpr std::string_view asks_for_block =
     "it asks the GPU for its block, and that runs many of the frame's: use blockIdx and gridDim";
 /// Whole words of PTX.
-constexpr std::array<Refusal, 4> ptx_refusals{{
+constexpr std::array<Refusal, 7> ptx_refusals{{
     {"ctaid", asks_for_block},
     {"nctaid", asks_for_block},
+    {"clusterid", asks_for_block},
+    {"nclusterid", asks_for_block},
+    {"setmaxnreg", "its threads would have so many registers for later frames, too"},
     {"nc", past_caches},
     {"ldu", past_caches},
 }};
@@ -434,17 +437,18 @@ KernelSource resident_source(const KernelSource& source, std::span<const std::st
                             refusal->word, refusal->why));
   }
   if (!search.exit().empty()) {
-    throw Error(ErrorCode::not_supported,
-                fmt::format("kernel {} cannot stay on the GPU: its file has {}: a thread that ends by itself would not "
-                            "come for later frames: have the kernel skip the rest by if, or use mode=launch",
-                            source.name, search.exit()));
+    throw Error(
+        ErrorCode::not_supported,
+        fmt::format("kernel {} cannot stay on the GPU: its file has {}: a thread that ends by itself would not "
+                    "come for later frames: have the kernel skip its work, and no wait, by if, or use mode=launch",
+                    source.name, search.exit()));
   }
   if (const EarlyEnd& early = search.found(); !early.by.empty() && !early.wait.empty()) {
     throw Error(
         ErrorCode::not_supported,
         fmt::format("kernel {} cannot stay on the GPU: its file has both {}, by which threads end early, and {}, "
                     "which waits for the threads of a block or warp: those that ended would be waited for: have "
-                    "the kernel skip the rest by if instead of ending, or use mode=launch",
+                    "the kernel skip its work, and no wait, by if instead of ending, or use mode=launch",
                     source.name, early.by, early.wait));
   }
   const std::uint64_t threads = std::uint64_t{source.block[0]} * source.block[1] * source.block[2];
