@@ -2,10 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <climits>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -19,6 +24,7 @@
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
 #include "gpumap/sample_format.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap::c {
 namespace {
@@ -128,6 +134,58 @@ struct Input {
   std::int64_t pts = no_time, duration = no_time;
 };
 
+/// Ends the waits of a launcher when a time is over. Thread safety: one thread at a time.
+class TimeLimit {
+ public:
+  explicit TimeLimit(KernelLauncher& launcher) : launcher_(launcher) {}
+  ~TimeLimit() {
+    {
+      const std::lock_guard lock(mutex_);
+      ends_ = true;
+    }
+    changed_.notify_all();
+    // Ends: the thread looks at ends_ whenever it is woken.
+    if (thread_.joinable()) thread_.join();
+  }
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+  /// Until stop(). Throws no_thread().
+  void start(Deadline deadline) {
+    if (deadline == no_deadline) return;
+    const std::lock_guard lock(mutex_);
+    if (!thread_.joinable()) thread_ = start_thread("gpumap-limit", "the time limit of a kernel", [this] { watch(); });
+    deadline_ = deadline;
+    // Else it looks in time by itself, as a rule.
+    if (deadline < looks_) changed_.notify_all();
+  }
+  void stop() noexcept {
+    const std::lock_guard lock(mutex_);
+    deadline_ = no_deadline;
+    launcher_.cancel(false);
+  }
+
+ private:
+  void watch() {
+    constexpr std::chrono::hours seldom(1);
+    for (std::unique_lock lock(mutex_); !ends_; changed_.wait_until(lock, looks_)) {
+      const auto now = Clock::now();
+      if (now >= deadline_) {
+        launcher_.cancel(true);
+        deadline_ = no_deadline;
+      }
+      looks_ = std::min<Deadline>(deadline_, now + seldom);
+    }
+  }
+
+  KernelLauncher& launcher_;
+  std::mutex mutex_;  ///< of what follows
+  std::condition_variable changed_;
+  Deadline deadline_ = no_deadline, looks_ = no_deadline;
+  bool ends_ = false;
+  std::thread thread_;  ///< from the first limit on
+};
+
 class KernelObject final : public Object {
  public:
   static constexpr const char* name = "kernel";
@@ -160,6 +218,7 @@ class KernelObject final : public Object {
 
   mutable std::mutex mutex_;  ///< of the launcher, and what follows
   KernelLauncher launcher_;
+  TimeLimit limit_{launcher_};
   std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
   std::uint64_t owed_results_ = 0;  ///< launches whose result was not asked for
 };
@@ -177,7 +236,7 @@ void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out)
 
 gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& options,
                                 std::unique_ptr<Object>& output) {
-  const std::int64_t timeout_ns = options.timeout_ns == 0 ? usual_timeout_ns : options.timeout_ns;
+  const Deadline deadline = deadline_of(options.timeout_ns == 0 ? usual_timeout_ns : options.timeout_ns);
   const gpumap_layout in = options_of(input.layout ? &*input.layout : nullptr, "gpumap_layout");
   const gpumap_layout out = options.out != nullptr ? options_of(options.out, "the gpumap_layout of the output") : in;
   check_layout(in, input.bytes);
@@ -206,7 +265,11 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   frame.gap = options.gap != 0;
   // What fills it may be others' work that never ends.
   const Fence others = fence_of(*device, options.after);
-  if (!others.signalled() && others.wait_for(patience_of(timeout_ns)) != WaitResult::ready) return GPUMAP_TIMEOUT;
+  const std::atomic<bool> never{false};
+  if (others.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
+  const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
+  const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
+  limit_.start(deadline);
   FrameOutput made =
       launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
   if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;

@@ -214,6 +214,49 @@ TEST_F(CKernel, WaitsForWhatFillsItsInput) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// The kernel does not end until the CPU says so.
+TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
+  const std::string name = folder_.path() / "waits";
+  // lavapipe leaves a loop after 65535 turns: millions of threads take minutes all the same.
+  const std::string lines = "// gpumap: block 256\n// gpumap: grid 65535\n";
+  std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                              << lines
+                              << "extern \"C\" __global__ void waits(gpumap_frame frame) {\n"
+                                 "  while (*(const volatile unsigned char*)frame.in.plane[0] == 0) {}\n"
+                                 "  *(volatile gpumap_u64*)frame.result = 3;\n}\n";
+  std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                << lines
+                                << "layout(buffer_reference, scalar) volatile buffer Word { uint value; };\n"
+                                   "void main() {\n  Word word = Word(frame.in_view.plane[0]);\n"
+                                   "  for (uint i = 0u; i < 65000u && atomicOr(word.value, 0u) == 0u; ++i) {}\n"
+                                   "  Word(frame.result).value = 3u;\n}\n";
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  gpumap_kernel kernel = open(options);
+  gpumap_memory input = this->memory(1000);
+  const std::vector<unsigned char> zeros(1000);
+  EXPECT_OK(gpumap_memory_write(input, 0, zeros.data(), zeros.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.timeout_ns = 50'000'000;
+  gpumap_memory output = nullptr;
+  for (const std::uint32_t to_host : {1U, 0U}) {  // the CPU waits for results as well
+    run.to_host = to_host;
+    EXPECT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT) << to_host;
+    EXPECT_EQ(output, nullptr);
+  }
+  static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
+  EXPECT_OK(gpumap_memory_flush(input, 0, 1));
+  run.timeout_ns = long_ns;
+  ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  std::vector<std::uint64_t> told(32);
+  EXPECT_OK(gpumap_kernel_result(kernel, told.data(), static_cast<std::uint32_t>(told.size()), long_ns));
+  EXPECT_EQ(told[0], 3U);
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
 TEST_F(CKernel, ThreadsShareOne) {
   const std::string file = adder();
   auto options = GPUMAP_INIT(gpumap_kernel_options);
