@@ -20,7 +20,6 @@
 #include <sstream>
 #include <thread>
 
-#include "gst/tools/latency/charts.hpp"
 #include "gst/tools/latency/latency_watch.hpp"
 #include "gst/tools/latency/options.hpp"
 #include "gst/tools/latency/report_page.hpp"

@@ -3,6 +3,7 @@
 // be made of a file from another machine.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -64,6 +65,16 @@ extern const std::vector<std::string> row_names;
 [[nodiscard]] std::vector<std::string> caveats_of(const Json& report);
 
 [[nodiscard]] std::string to_table(const Json& report, bool brief);
+/// For HTML and SVG, text and attributes.
+[[nodiscard]] std::string escape(std::string_view text);
+/// A bar of a histogram: the frames that took from_ns or more and less than to_ns.
+struct Bin {
+  std::int64_t from_ns = 0, to_ns = 0;
+  std::uint64_t frames = 0;
+  friend bool operator==(const Bin&, const Bin&) = default;
+};
+/// Those of a case that have frames: eight for each power of two, so that steps of gpumap::Histogram are never cut.
+[[nodiscard]] std::vector<Bin> bins_of(const Json& one);
 /// The page: one file that needs nothing else. Throws nlohmann's errors for what is no report.
 [[nodiscard]] std::string to_page(const Json& report);
 
