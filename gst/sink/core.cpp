@@ -5,14 +5,22 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
 #include <utility>
 
+#include "gpumap/error.hpp"
 #include "gpumap/figured_error.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/gst_error.hpp"
 #include "gst/latency/tracer.hpp"
+#include "gst/ptr.hpp"
+#include "gst/sink/metadata_buffer.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -377,6 +385,315 @@ GstStructure* SinkCore::stats(const char* name) const {
       "copy-kernel", G_TYPE_STRING, copying.kernel.data(), nullptr);
   add_latency(made, log.get());
   return made;
+}
+
+// How a gpumapsink comes by its rings: one for the frames of the moment, a larger one where frames grow.
+namespace {
+
+void warn(const Channel& channel, const Error& warning) {
+  const Ptr<GstElement> sink(channel.sink());
+  if (sink) post_warning(sink.get(), warning);
+}
+
+}  // namespace
+
+void SinkCore::provision(std::size_t bytes, Renewal renewal) {
+  // The pool's thread and the element's may both find the slots too small: one ring is made, not two.
+  const std::lock_guard one_at_a_time(provisioning_);
+  std::shared_ptr<const Session> session;
+  std::weak_ptr<Mapping> old;
+  std::optional<Transport> replaced;
+  std::shared_ptr<ChannelRing> present;  ///< that has slots enough in size, but not in number
+  {
+    const std::lock_guard lock(mutex_);
+    if (!session_ || flushing_) return;
+    session = session_;
+    if (channel_ring_ && channel_ring_->ring().slot_bytes() >= bytes) {
+      if (renewal == Renewal::where_too_small) {
+        if (!is_outgrown(*session, channel_ring_->ring())) return;
+        present = channel_ring_;
+      }
+      bytes = channel_ring_->ring().slot_bytes();
+    }
+    if (channel_ring_) {
+      old = channel_ring_->ring().mapping();
+      replaced = channel_ring_->ring().transport();
+    }
+  }
+  const SinkSettings& settings = session->settings;
+  if (!present && settings.slot_bytes != 0 && bytes > settings.slot_bytes) {
+    throw Error(ErrorCode::invalid, fmt::format("a frame of {} bytes does not fit slot-size {}: set slot-size to {} or "
+                                                "more, or to 0 to take it from the caps",
+                                                bytes, settings.slot_bytes, bytes));
+  }
+  std::shared_ptr<Ring> ring =
+      present ? grow_ring(*session, present->ring()) : make_ring(*session, bytes, old, replaced);
+  if (!ring) return;
+  if (!ring->fallback_reason().empty()) {
+    warn(*session->channel, FiguredError(Error(ErrorCode::no_memory, ring->fallback_reason()),
+                                         {{"slots", ring->slots()}, {"slot-bytes", ring->slot_stride()}}));
+  }
+  const std::scoped_lock lock(order_, mutex_);
+  // Making it took time: after a stop in between, the next start must find neither ring nor frames of this one.
+  if (flushing_ || session_ != session) return;
+  GST_INFO("channel %s: ring of %u slots of %zu bytes on %s, transport %s", settings.channel.c_str(), ring->slots(),
+           ring->slot_bytes(), session->device->info().name.c_str(), to_string(ring->transport()).data());
+  gone_ = counters();
+  transport_ = ring->transport();
+  auto made = std::make_shared<ChannelRing>(std::move(ring), gone_.published, session->log);
+  session->channel->push_ring(made);
+  channel_ring_ = std::move(made);
+}
+
+void SinkCore::provide_ring(std::size_t bytes) {
+  if (!channel_ring()) provision(bytes);
+}
+
+std::uint32_t SinkCore::wanted_slots(const Session& session) const {
+  const std::uint64_t wanted = std::uint64_t{session.settings.slots} + session.channel->kept_slots();
+  // The settings are met or the start fails; what comes on top may have to do with less.
+  const std::uint64_t most = std::max(slots_limit_.load(std::memory_order_relaxed), session.settings.slots);
+  return static_cast<std::uint32_t>(std::min(wanted, most));
+}
+
+std::shared_ptr<Ring> SinkCore::grow_ring(const Session& session, const Ring& ring) {
+  RingOptions options;
+  options.slots = wanted_slots(session);
+  options.slot_bytes = ring.slot_bytes();
+  options.spin = std::chrono::microseconds(session.settings.busy_poll_us);
+  options.transport = ring.transport();
+  try {
+    return Ring::create(session.device, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::no_memory) throw;
+    slots_limit_ = ring.slots();
+    warn(*session.channel,
+         within(fmt::format("there is no memory for {} slots instead of {}, because downstream keeps so many: where it "
+                            "keeps them all, no frame comes until it gives one back",
+                            options.slots, ring.slots()),
+                error, {{"present-slots", ring.slots()}}));
+    return nullptr;
+  }
+}
+
+std::shared_ptr<Ring> SinkCore::make_ring(const Session& session, std::size_t bytes, const std::weak_ptr<Mapping>& old,
+                                          std::optional<Transport> replaced) {
+  const SinkSettings& settings = session.settings;
+  RingOptions options;
+  options.slots = settings.slots;
+  options.slot_bytes = std::max<std::size_t>({bytes, settings.slot_bytes, 1});
+  options.spin = std::chrono::microseconds(settings.busy_poll_us);
+  options.transport = settings.transport;
+  // A ring in the window makes room for the next one: auto gives the window up only when that was not enough.
+  if (replaced == Transport::bar && !options.transport) options.transport = Transport::bar;
+
+  Deadline patience = Clock::now() + 2s;
+  for (;;) {
+    try {
+      return Ring::create(session.device, options);
+    } catch (const Error& error) {
+      // Where memory is short the ring before this one may be in the way: it goes once its last frame has been read.
+      if (error.code() != ErrorCode::no_memory || !replaced) throw;
+      if (Clock::now() > patience) {
+        if (options.transport == settings.transport) throw;
+        options.transport = settings.transport;
+        continue;
+      }
+      // Once no one has its memory (leases do), that is free a moment later.
+      if (old.expired()) patience = std::min(patience, Clock::now() + 100ms);
+      {
+        const std::scoped_lock lock(order_, mutex_);
+        if (flushing_ || session_.get() != &session) return nullptr;
+        if (channel_ring_) session.channel->retire_ring();
+        gone_ = counters();
+        channel_ring_.reset();
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+}
+
+// How a frame goes across: upstream's slot is published, or its memory copied into one.
+namespace {
+
+std::int64_t ring_time(GstClockTime time) {
+  return GST_CLOCK_TIME_IS_VALID(time) ? static_cast<std::int64_t>(time) : no_time;
+}
+
+/// Calls `use` with what `buffer` has from byte `from` on, `bytes` in all, in as many pieces as there are memories.
+template <typename Use>
+void for_each_piece(GstBuffer* buffer, std::size_t from, std::size_t bytes, Use use) {
+  for (guint i = 0; i < gst_buffer_n_memory(buffer) && bytes > 0; ++i) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, i);
+    if (from >= memory->size) {
+      from -= memory->size;
+      continue;
+    }
+    if (FrameMemory* ours = frame_memory(memory); ours != nullptr) ours->end_writing();
+    GstMapInfo map;
+    if (!gst_memory_map(memory, &map, GST_MAP_READ)) {
+      throw Error(ErrorCode::invalid,
+                  "a buffer from upstream cannot be mapped for reading: put the element that "
+                  "downloads this memory (cudadownload, gldownload, …) before gpumapsink");
+    }
+    const auto unmap = [&map](GstMemory* mapped) { gst_memory_unmap(mapped, &map); };
+    const std::unique_ptr<GstMemory, decltype(unmap)> mapped(memory, unmap);
+    const std::size_t some = std::min(map.size - from, bytes);
+    use(std::span(reinterpret_cast<const std::byte*>(map.data) + from, some));
+    from = 0;
+    bytes -= some;
+  }
+}
+
+}  // namespace
+
+bool SinkCore::publish(ChannelRing& channel_ring, WriteLease& lease, GstBuffer* buffer, std::size_t bytes,
+                       const FrameOrigin& origin) {
+  FrameInfo info;
+  info.bytes = bytes;
+  info.pts = ring_time(GST_BUFFER_PTS(buffer));
+  info.dts = ring_time(GST_BUFFER_DTS(buffer));
+  info.duration = ring_time(GST_BUFFER_DURATION(buffer));
+  info.offset = GST_BUFFER_OFFSET(buffer);
+  info.offset_end = GST_BUFFER_OFFSET_END(buffer);
+  if (stamping()) lease.stamp_source(origin.due_ns, origin.captured_ns);
+  Ptr<GstBuffer> carrier(carrier_of(buffer));
+  const std::lock_guard lock(order_);
+  if (channel_ring_.get() != &channel_ring) return false;
+  if (hole_.load(std::memory_order_relaxed) && hole_.exchange(false)) {
+    GST_BUFFER_FLAG_SET(carrier.get(), GST_BUFFER_FLAG_DISCONT);
+  }
+  info.flags = GST_BUFFER_FLAGS(carrier.get());
+  GST_LOG("frame %" G_GUINT64_FORMAT " of %zu bytes, pts %" GST_TIME_FORMAT ", in slot %u of ring %p",
+          frames_.load(std::memory_order_relaxed), bytes, GST_TIME_ARGS(GST_BUFFER_PTS(buffer)), lease.slot(),
+          static_cast<void*>(&channel_ring.ring()));
+  channel_ring.put(lease.slot(), carrier.release());
+  channel_ring.ring().publish(lease, info);
+  frames_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
+  if (stamping()) lease.stamp(Stamp::first_store, monotonic_ns());
+  std::size_t at = 0;
+  for_each_piece(buffer, 0, gst_buffer_get_size(buffer), [&](std::span<const std::byte> piece) {
+    copier_.copy(lease, at, piece);
+    at += piece.size();
+  });
+  if (stamping()) lease.stamp(Stamp::last_store, monotonic_ns());
+}
+
+void SinkCore::take_part(GstMemory* slot, GstMemory* part) {
+  FrameMemory& written = *frame_memory(part);
+  watch_upstream(written);
+  written.end_writing();
+  frame_memory(slot)->count_copied(written.fill_slot(part->size, copier_));
+  // From here on it belongs to the readers too.
+  for (GstMemory* one = part; one != nullptr; one = one->parent) {
+    GST_MINI_OBJECT_FLAG_SET(one, GST_MEMORY_FLAG_READONLY);
+  }
+}
+
+void SinkCore::fill(GstMemory* slot, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes) {
+  FrameMemory& memory = *frame_memory(slot);
+  GstMemory* only = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
+  if (FrameMemory* ours = frame_memory(only); ours != nullptr && from == 0) watch_upstream(*ours);
+  const WriteLease* lease = memory.writable_lease();
+  for_each_piece(buffer, from, bytes, [&](std::span<const std::byte> piece) {
+    if (lease != nullptr) {
+      copier_.copy(*lease, at, piece);
+    } else {
+      std::memcpy(memory.map(GST_MAP_WRITE) + at, piece.data(), piece.size());
+      memory.unmap();
+    }
+    at += piece.size();
+  });
+  memory.count_copied(bytes);
+}
+
+void SinkCore::count_copied(std::size_t bytes) {
+  copied_.fetch_add(1, std::memory_order_relaxed);
+  bytes_copied_.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin& origin,
+                                            const std::function<bool()>& stopped, Patience patience) {
+  Present at = present();
+  auto& [session, current] = at;
+  if (!session) return GST_FLOW_FLUSHING;
+  const Channel& channel = *session->channel;
+  const GstFlowReturn downstream = channel.downstream_flow();
+  if (downstream != GST_FLOW_OK) return downstream;
+  if (channel.has_ended_unmet()) return GST_FLOW_OK;
+
+  const std::size_t bytes = gst_buffer_get_size(buffer);
+  if (current && gst_buffer_n_memory(buffer) == 1) {
+    GstMemory* memory = gst_buffer_peek_memory(buffer, 0);
+    FrameMemory* ours = frame_memory(memory);
+    if (ours != nullptr) watch_upstream(*ours);
+    WriteLease* lease = ours != nullptr && memory->offset == 0 ? ours->writable_lease() : nullptr;
+    if (lease != nullptr && lease->ring() == &current->ring()) {
+      const std::size_t settled = ours->fill_slot(bytes, copier_);
+      // From here on it belongs to the readers too.
+      GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
+      if (publish(*current, *lease, buffer, bytes, origin)) {
+        bytes_in_place_.fetch_add(bytes - settled, std::memory_order_relaxed);
+        if (settled != 0) {
+          count_copied(settled);
+        } else {
+          zero_copy_.fetch_add(1, std::memory_order_relaxed);
+        }
+        return GST_FLOW_OK;
+      }
+      GST_MINI_OBJECT_FLAG_UNSET(memory, GST_MEMORY_FLAG_READONLY);
+    }
+  }
+
+  WriteLease lease;
+  RingStatus status = RingStatus::full;
+  Renewal renewal = Renewal::where_too_small;
+  for (bool good = suffices(at, bytes);; good = false) {
+    if (!good) {
+      current.reset();  // provision() may have to wait until the old ring is gone
+      provision(bytes, renewal);
+      current = channel_ring();
+    }
+    if (!current) return GST_FLOW_FLUSHING;
+    const auto waited = wait_for_slot(*session, *current, lease, stopped, patience, 1);
+    if (!waited) continue;
+    status = *waited;
+    if (status == RingStatus::ok) {
+      copy(lease, buffer);
+      if (publish(*current, lease, buffer, bytes, origin)) {
+        count_copied(bytes);
+        return GST_FLOW_OK;
+      }
+      lease = {};
+      renewal = Renewal::where_too_small;
+      continue;
+    }
+    // A ring whose slots upstream keeps, while it pushes what lies in none of them, is left to it: the next one is
+    // free.
+    const bool starved = status == RingStatus::full && session->settings.when_full == WhenFull::block;
+    if (!starved || std::exchange(renewal, Renewal::always) == Renewal::always) break;
+    give_host_memory(session->settings);
+  }
+  switch (status) {
+    case RingStatus::timeout:
+      return std::nullopt;
+    case RingStatus::full:
+      GST_DEBUG("channel %s: the ring is full: dropped pts %" GST_TIME_FORMAT, session->settings.channel.c_str(),
+                GST_TIME_ARGS(GST_BUFFER_PTS(buffer)));
+      drops_.fetch_add(1, std::memory_order_relaxed);
+      mark_hole();
+      if (session->log) session->log->add_dropped(1);
+      return GST_FLOW_OK;
+    case RingStatus::closed:
+      if (channel.has_ended_unmet()) return GST_FLOW_OK;
+      return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
+    default:
+      return GST_FLOW_FLUSHING;
+  }
 }
 
 }  // namespace gpumap::gst
