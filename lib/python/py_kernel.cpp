@@ -223,11 +223,31 @@ PyObject* kernel_set_params(PyObject* self, PyObject* arguments, PyObject* keywo
     PyErr_SetString(PyExc_TypeError, "set() takes keywords: set(gain=2.0)");
     return nullptr;
   }
-  if (!open(self) || !read_params(keywords, text) ||
-      !succeeded(gpumap_kernel_set_params(as_kernel(self)->kernel, text.c_str()))) {
+  if (!open(self) || !read_params(keywords, text)) {
+    return nullptr;
+  }
+  gpumap_status status = GPUMAP_OK;
+  {
+    const WithoutGil others;  // another thread may run it
+    status = gpumap_kernel_set_params(as_kernel(self)->kernel, text.c_str());
+  }
+  if (!succeeded(status)) {
     return nullptr;
   }
   Py_RETURN_NONE;
+}
+
+/// False with an exception set.
+bool read_info(PyObject* self, gpumap_kernel_info& info) {
+  if (!open(self)) {
+    return false;
+  }
+  gpumap_status status = GPUMAP_OK;
+  {
+    const WithoutGil others;  // another thread may run it
+    status = gpumap_kernel_get_info(as_kernel(self)->kernel, &info);
+  }
+  return succeeded(status);
 }
 
 PyObject* kernel_result(PyObject* self, PyObject* arguments, PyObject* keywords) {
@@ -237,8 +257,7 @@ PyObject* kernel_result(PyObject* self, PyObject* arguments, PyObject* keywords)
   gpumap_status status = GPUMAP_OK;
   gpumap_kernel_info info = GPUMAP_INIT(gpumap_kernel_info);
   if (PyArg_ParseTupleAndKeywords(arguments, keywords, "|O", const_cast<char**>(names), &seconds) == 0 ||
-      !read_timeout(seconds, timeout_ns) || !open(self) ||
-      !succeeded(gpumap_kernel_get_info(as_kernel(self)->kernel, &info))) {
+      !read_timeout(seconds, timeout_ns) || !read_info(self, info)) {
     return nullptr;
   }
   std::vector<uint64_t> words(info.result_words);
@@ -263,7 +282,7 @@ PyObject* kernel_result(PyObject* self, PyObject* arguments, PyObject* keywords)
 
 PyObject* kernel_info(PyObject* self, void* /*none*/) {
   gpumap_kernel_info info = GPUMAP_INIT(gpumap_kernel_info);
-  if (!open(self) || !succeeded(gpumap_kernel_get_info(as_kernel(self)->kernel, &info))) {
+  if (!read_info(self, info)) {
     return nullptr;
   }
   return Py_BuildValue("{sssssIsK}", "name", info.name, "backend", backends[info.backend < 3 ? info.backend : 0],

@@ -135,7 +135,11 @@ bool take(SlotObject* slot, gpumap_slot& handle) {
 bool wait_for_frame(SlotObject* slot) {
   SlotHold& hold = *hold_of(slot);
   if (slot->has_stream) {
-    const gpumap_status status = hold.wait_on_stream(slot->stream);
+    gpumap_status status = GPUMAP_OK;
+    {
+      const WithoutGil others;  // what is filled by no stream, this thread waits for
+      status = hold.wait_on_stream(slot->stream);
+    }
     if (succeeded(status)) {
       hold.used_by(slot->stream);
       slot->array.has_stream = true;

@@ -3,6 +3,7 @@
 import os
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -438,6 +439,33 @@ class Kernels(unittest.TestCase):
         with self.assertRaises(errors.InvalidArgument):
             gpumap.Kernel(builtin="identity").result(0)
 
+    def test_threads_that_ask_a_kernel_while_it_runs_keep_nobody(self):
+        failed = []
+
+        def attempt(call):
+            try:
+                call()
+            except Exception as error:
+                failed.append(error)
+
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder) / "waits.comp"
+            source.write_text(WAITS)
+            kernel = gpumap.Kernel(source, backend="vulkan")
+            buffer = gpumap.empty(1000)
+            buffer.write(numpy.zeros(1000, "uint8"))
+            threads = [
+                threading.Thread(target=attempt, args=[call])
+                for call in (lambda: kernel(buffer, timeout=PATIENCE), lambda: kernel.set(amount=2), lambda: kernel.info)
+            ]
+            for thread in threads:
+                thread.start()
+                time.sleep(0.2)
+            buffer.host[0] = 1  # which ends it, if this thread comes to it
+            for thread in threads:
+                thread.join()
+        self.assertEqual(failed, [])
+
     def test_what_a_kernel_does_not_take(self):
         kernel = gpumap.Kernel(builtin="identity")
         with self.assertRaises(TypeError):
@@ -449,6 +477,20 @@ class Kernels(unittest.TestCase):
             with self.assertRaises(gpumap.Error):
                 gpumap.Kernel(**keywords)
 
+
+# Until the first byte is not 0. lavapipe leaves a loop after 65535 turns: millions of threads take minutes all the same.
+WAITS = """// gpumap: params amount:u32=1
+// gpumap: block 256
+// gpumap: grid 65535
+#version 460
+#include <gpumap.glsl>
+layout(buffer_reference, scalar) volatile buffer Word { uint value; };
+void main() {
+  Word word = Word(frame.in_view.plane[0]);
+  for (uint i = 0u; i < 65000u && atomicOr(word.value, 0u) == 0u; ++i) {}
+  if (gpumap_thread() == 0u) store_u8(frame.out_view.plane[0], uint(frame.params[0]));
+}
+"""
 
 KERNEL = """// gpumap: params amount:u32=1
 #version 460
