@@ -454,10 +454,8 @@ class Kernels(unittest.TestCase):
             kernel = gpumap.Kernel(source, backend="vulkan")
             buffer = gpumap.empty(1000)
             buffer.write(numpy.zeros(1000, "uint8"))
-            threads = [
-                threading.Thread(target=attempt, args=[call])
-                for call in (lambda: kernel(buffer, timeout=PATIENCE), lambda: kernel.set(amount=2), lambda: kernel.info)
-            ]
+            calls = [lambda: kernel(buffer, timeout=PATIENCE), lambda: kernel.set(amount=2), lambda: kernel.info]
+            threads = [threading.Thread(target=attempt, args=[call]) for call in calls]
             for thread in threads:
                 thread.start()
                 time.sleep(0.2)
@@ -478,7 +476,7 @@ class Kernels(unittest.TestCase):
                 gpumap.Kernel(**keywords)
 
 
-# Until the first byte is not 0. lavapipe leaves a loop after 65535 turns: millions of threads take minutes all the same.
+# Until the first byte is not 0. lavapipe leaves a loop after 65535 turns, but millions of threads take minutes.
 WAITS = """// gpumap: params amount:u32=1
 // gpumap: block 256
 // gpumap: grid 65535
