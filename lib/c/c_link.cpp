@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -52,16 +53,17 @@ class ConnectedRing final : public RingCore {
 
   [[nodiscard]] gpumap_status take(std::int64_t timeout_ns, std::unique_ptr<Object>& slot) override {
     const Deadline deadline = deadline_of(timeout_ns);
-    // One thread listens to the connection. Others wait for it, and look whether they are to stop.
     std::unique_lock lock(taking_, std::defer_lock);
-    while (!lock.try_lock()) {
-      if (stopped_) return interrupted();
-      if (Clock::now() >= deadline) return GPUMAP_TIMEOUT;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
     LinkFrame frame;
     for (;;) {
       if (stopped_) return interrupted();
+      // One thread listens to the connection. Others wait for it, and it waits for those that drop what is queued.
+      if (lock.owns_lock() && drops_ != 0) lock.unlock();
+      if (!lock.owns_lock() && (drops_ != 0 || !lock.try_lock())) {
+        if (Clock::now() >= deadline) return GPUMAP_TIMEOUT;
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
       const auto consumer = this->consumer();
       ReadLease lease;
       switch (consumer->next(lease, frame, deadline)) {
@@ -84,13 +86,16 @@ class ConnectedRing final : public RingCore {
   }
 
   void drop_queued() override {
+    ++drops_;
+    consumer()->interrupt();
     const std::lock_guard lock(taking_);
+    --drops_;
     LinkFrame frame;
-    ReadLease lease;
     for (;;) {
+      ReadLease lease;
       const LinkNext next = consumer()->next(lease, frame, Deadline{});
       if (next == LinkNext::message) static_cast<void>(read(frame.message));
-      if (next != LinkNext::message && next != LinkNext::frame) return;
+      if (next == LinkNext::timeout || next == LinkNext::closed) return;
     }
   }
 
@@ -163,7 +168,8 @@ class ConnectedRing final : public RingCore {
 
   LinkConsumerOptions link_;
   std::shared_ptr<Device> device_;
-  std::mutex taking_;  ///< of stream_, and of next()
+  std::mutex taking_;          ///< of stream_, and of next()
+  std::atomic<int> drops_{0};  ///< calls of drop_queued() that wait for it
   StreamState stream_;
   std::atomic<std::uint64_t> taken_{0};
   std::atomic<std::uint32_t> rings_{1};

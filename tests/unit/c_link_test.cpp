@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <future>
 #include <thread>
 #include <vector>
 
@@ -217,6 +218,29 @@ TEST_F(CLink, WaitsEndByStopAndByClose) {
   std::this_thread::sleep_for(50ms);
   EXPECT_OK(gpumap_server_close(server));
   waits_for_client.join();
+  EXPECT_OK(gpumap_ring_close(ring));
+}
+
+// A thread that waits for a frame without a limit keeps no other from dropping what is queued, and gets the next one.
+TEST_F(CLink, DropsBesideAThreadThatWaits) {
+  gpumap_ring ring = this->ring(100, 4);
+  gpumap_server server = serve(ring);
+  gpumap_ring far = connect();
+  gpumap_slot slot = nullptr;
+  auto waiting = std::async(std::launch::async, [&] { return gpumap_ring_take(far, GPUMAP_FOREVER, &slot); });
+  std::this_thread::sleep_for(50ms);
+  auto drops = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 20; ++i) EXPECT_OK(gpumap_ring_drop_queued(far));
+  });
+  EXPECT_EQ(drops.wait_for(30s), std::future_status::ready);
+  EXPECT_EQ(waiting.wait_for(20ms), std::future_status::timeout);
+  send(ring, random_frame(100, 1), 1);
+  EXPECT_OK(waiting.get());
+  drops.get();
+  EXPECT_EQ(content_of(slot), random_frame(100, 1));
+  EXPECT_OK(gpumap_slot_release(slot, nullptr));
+  EXPECT_OK(gpumap_ring_close(far));
+  EXPECT_OK(gpumap_server_close(server));
   EXPECT_OK(gpumap_ring_close(ring));
 }
 
