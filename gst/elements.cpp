@@ -8,6 +8,9 @@
 #include "gst/latency/tracer.hpp"
 #include "gst/radio/radio_metas.hpp"
 
+GST_DEBUG_CATEGORY(gpumap_sink_debug);
+GST_DEBUG_CATEGORY(gpumap_src_debug);
+
 namespace {
 
 /// GStreamer registers these types and tags at their first use, which in another process is a decoder's: what comes of
@@ -18,8 +21,11 @@ void know_what_decoders_say() {
   gst_tag_register_musicbrainz_tags();
 }
 
-/// An application may register one element alone: the metas of its frames come with it.
+/// An application may register one element alone: the metas of its frames come with it, and the categories of what
+/// others share, as gpumapupload does gpumapsink's slots.
 GType with_metas(GType element) {
+  GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
+  GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
   know_what_decoders_say();
   static const gchar* tags[] = {nullptr};
   for (const char* name : {"GpumapResult", "GpumapLateResults"}) {

@@ -55,7 +55,7 @@
 #include "gst/sink/sink_properties.hpp"
 #include "gst/sink/sink_queries.hpp"
 
-GST_DEBUG_CATEGORY(gpumap_sink_debug);
+GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
 
 using gpumap::gst::Channel;
@@ -456,7 +456,6 @@ void finalize(GObject* object) {
 }  // namespace
 
 static void gst_gpumap_sink_class_init(GstGpumapSinkClass* klass) {
-  GST_DEBUG_CATEGORY_INIT(gpumap_sink_debug, "gpumapsink", 0, "gpumap sink");
   auto* object_class = G_OBJECT_CLASS(klass);
   object_class->finalize = finalize;
   auto* element_class = GST_ELEMENT_CLASS(klass);

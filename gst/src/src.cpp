@@ -46,7 +46,7 @@
 #include "gst/src/src_queries.hpp"
 #include "gst/src/src_stream.hpp"
 
-GST_DEBUG_CATEGORY(gpumap_src_debug);
+GST_DEBUG_CATEGORY_EXTERN(gpumap_src_debug);
 #define GST_CAT_DEFAULT gpumap_src_debug
 
 using gpumap::gst::PropertiesOf;
@@ -238,7 +238,6 @@ void finalize(GObject* object) {
 }  // namespace
 
 static void gst_gpumap_src_class_init(GstGpumapSrcClass* klass) {
-  GST_DEBUG_CATEGORY_INIT(gpumap_src_debug, "gpumapsrc", 0, "gpumap source");
   auto* object_class = G_OBJECT_CLASS(klass);
   object_class->finalize = finalize;
   GST_ELEMENT_CLASS(klass)->change_state = change_state;

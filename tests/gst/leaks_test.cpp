@@ -26,8 +26,8 @@ std::string output_of(const std::string& pipeline) {
   const std::string registry = testing::TempDir() + "gpumap-leaks-registry-" + std::to_string(getpid());
   const std::string line =
       "env GST_PLUGIN_PATH='" + plugin + "' GST_REGISTRY='" + registry +
-      "' GST_DEBUG_NO_COLOR=1 GST_TRACERS=leaks GST_DEBUG=GST_TRACER:7 timeout 90 gst-launch-1.0 -q " + pipeline +
-      " 2>&1";
+      "' GST_DEBUG_NO_COLOR=1 GST_TRACERS=leaks GST_DEBUG='GST_TRACER:7,gpumap*:4' timeout 90 gst-launch-1.0 -q " +
+      pipeline + " 2>&1";
   FILE* pipe = popen(line.c_str(), "r");
   std::string text;
   std::array<char, 4096> part{};
@@ -57,6 +57,8 @@ INSTANTIATE_TEST_SUITE_P(
     Pipelines, Launched,
     testing::Values(
         Case{"raw", std::string(film) + "gpumapsink gpumapsrc ! fakesink"},
+        Case{"upload and download",
+             std::string(film) + "gpumapupload ! gpumapkernel kernel=identity ! gpumapdownload ! fakesink"},
         Case{"identity", std::string(film) + "gpumapsink gpumapsrc ! gpumapkernel kernel=identity ! fakesink"},
         Case{"checksum messages", std::string(film) + "gpumapsink gpumapsrc ! gpumapkernel kernel=checksum ! fakesink"},
         Case{"convert", std::string(film) +

@@ -70,8 +70,8 @@ TEST_P(NvrtcArchitectureTest, CompilesBuiltInsExamplesAndBenchmarks) {
     for (const std::string& function : functions) sources.push_back(load_kernel_file(file.path(), function));
   }
   EXPECT_GT(sources.size(), builtins().size());
-  for (const char* function : {"resident_echo"}) {
-    sources.push_back(load_kernel_file(examples.parent_path() / "lib/tools/bench/resident.cu", function));
+  for (const char* name : {"nothing", "copy_seen"}) {
+    sources.push_back(load_kernel_file(examples.parent_path() / "tests/bench" / (std::string(name) + ".cu")));
   }
   for (const ConvertVariant& variant : {ConvertVariant{GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_RGBA, ConvertPass::same},
                                         {GPUMAP_FORMAT_V210, GPUMAP_FORMAT_RGB_F16_PLANAR, ConvertPass::resampled},
