@@ -4,10 +4,10 @@
 
 #include <cstring>
 
+#include "device/budget.hpp"
 #include "device/cuda_driver.hpp"
 #include "device/cuda_free.hpp"
 #include "device/resident_registry.hpp"
-#include "memory/page_locked.hpp"
 
 namespace gpumap {
 namespace {

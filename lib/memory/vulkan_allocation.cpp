@@ -7,9 +7,9 @@
 #include <tuple>
 #include <utility>
 
+#include "device/budget.hpp"
 #include "gpumap/fence.hpp"
 #include "gpumap/figured_error.hpp"
-#include "memory/page_locked.hpp"
 
 namespace gpumap {
 namespace {

@@ -12,8 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "memory/page_locked.hpp"
-
 namespace gpumap {
 namespace {
 
