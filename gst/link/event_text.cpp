@@ -112,8 +112,8 @@ LinkText text_of(GstEvent* event, unsigned* left_out) {
   const unsigned missing = structure != nullptr ? put_structure(text, structure, max_link_message) : 0;
   if (left_out != nullptr) *left_out = missing;
   // An event that lacks a field of its kind is not sent.
-  NewNames none(0);
-  if (text.size() > max_link_message || !Ptr<GstEvent>(event_of(text, none))) return {};
+  NewNames own = NewNames::of_own();
+  if (text.size() > max_link_message || !Ptr<GstEvent>(event_of(text, own))) return {};
   return text;
 }
 

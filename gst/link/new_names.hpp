@@ -9,8 +9,9 @@
 namespace gpumap::gst {
 
 /// Limits how much memory the names of a peer take in this process. GLib keeps each name of a structure, a field, a
-/// feature of caps or a region forever, so a peer that keeps sending new names would fill the memory. Names that this
-/// process knows cost nothing. Thread safety: one thread at a time.
+/// feature of caps or a region forever, so a peer that keeps sending new names would fill the memory; GStreamer 1.26
+/// and later leave that to who asks for the name's number. Names that came before, or that GLib has, cost nothing.
+/// Thread safety: one thread at a time.
 class NewNames {
  public:
   /// For one peer.
@@ -30,6 +31,15 @@ class NewNames {
     return names;
   }
 
+  /// For what this process says itself.
+  static NewNames of_own() {
+    NewNames names;
+    names.own_ = true;
+    return names;
+  }
+
+  /// Whether `name` costs nothing any more. Thread-safe.
+  [[nodiscard]] static bool knows(const char* name);
   /// Whether `name` is known, or there is room for it. False when it is longer than `longest`, or no UTF-8.
   [[nodiscard]] bool admit(const char* name);
   /// True once: there was no room for a name.
@@ -38,7 +48,7 @@ class NewNames {
  private:
   std::size_t left_;
   std::optional<uid_t> user_;  ///< the client's user; empty: a producer
-  bool refused_ = false, told_ = false;
+  bool own_ = false, refused_ = false, told_ = false;
 };
 
 }  // namespace gpumap::gst

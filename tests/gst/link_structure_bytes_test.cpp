@@ -211,7 +211,7 @@ TEST(LinkStructureBytes, OfNewNamesTakeOnlyWhatHasRoom) {
     ASSERT_TRUE(read);
     EXPECT_TRUE(gst_structure_has_field(read.get(), "width"));
     admitted += gst_structure_n_fields(read.get()) - 1;
-    EXPECT_EQ(g_quark_try_string(name.c_str()) != 0, gst_structure_n_fields(read.get()) == 2);
+    EXPECT_EQ(NewNames::knows(name.c_str()), gst_structure_n_fields(read.get()) == 2);
   }
   EXPECT_GT(admitted, 5);
   EXPECT_LT(admitted, 20);

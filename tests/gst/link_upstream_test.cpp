@@ -255,7 +255,7 @@ TEST_F(LinkUpstream, ASeekToNowhereIsRefused) {
 /// How many of the names "PREFIX-0", "PREFIX-1", … this process has come to know.
 int known_names(const std::string& prefix, int count) {
   int known = 0;
-  for (int n = 0; n < count; ++n) known += g_quark_try_string((prefix + "-" + std::to_string(n)).c_str()) != 0 ? 1 : 0;
+  for (int n = 0; n < count; ++n) known += NewNames::knows((prefix + "-" + std::to_string(n)).c_str()) ? 1 : 0;
   return known;
 }
 
