@@ -214,6 +214,7 @@ std::chrono::nanoseconds FrameMemory::take_time_mapped() {
 
 std::size_t FrameMemory::fill_slot(std::size_t bytes, SlotCopier& copier) {
   const std::lock_guard lock(mutex_);
+  is_written_ = is_part();
   const auto* slot = std::get_if<Ptr<GstMemory>>(&holder_);
   FrameMemory* whole = slot != nullptr ? frame_memory(slot->get()) : this;
   WriteLease* lease = whole->writable_lease();

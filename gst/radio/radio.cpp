@@ -374,9 +374,13 @@ RadioRead Radio::read(std::byte* to, std::size_t samples, std::chrono::microseco
 RadioRead Radio::read_apart(void* const* buffers, std::size_t samples, std::chrono::microseconds timeout) {
   int flags = 0;
   long long ns = 0;
-  const int got = by_driver(ErrorCode::io, fmt::format("{} stopped receiving", name_), gone_remedy, [&] {
-    return device_->readStream(stream_, buffers, samples, flags, ns, static_cast<long>(timeout.count()));
-  });
+  int got = 0;
+  try {
+    got = device_->readStream(stream_, buffers, samples, flags, ns, static_cast<long>(timeout.count()));
+  } catch (const std::exception& error) {  // not by_driver(): a text for each read would cost more than many reads
+    throw Error(ErrorCode::io, fmt::format("{} stopped receiving: the driver says \"{}\"", name_, error.what()),
+                gone_remedy);
+  }
   RadioRead result;
   if ((flags & SOAPY_SDR_HAS_TIME) != 0) result.ns = ns;
   if (got > 0) {

@@ -14,6 +14,8 @@ namespace gpumap::gst {
 
 /// Hertz, a double: in caps where it is the same for the whole stream, and in GpumapRadio.
 inline constexpr const char* center_frequency_field = "center-frequency";
+/// Bytes, a guint64, in an ALLOCATION query: downstream puts buffers together to frames of so many.
+inline constexpr const char* gathered_bytes_field = "gpumap-gathered-bytes";
 
 /// That field; empty: there is none.
 [[nodiscard]] std::optional<double> center_frequency_of(const GstStructure* fields);

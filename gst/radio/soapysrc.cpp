@@ -71,8 +71,10 @@ constexpr auto empty_pause = 1ms;
 constexpr auto warning_pause = 5s;
 /// Between two tries to open a radio that is gone.
 constexpr auto reopen_pause = 500ms;
-/// A buffer's length by default.
+/// A buffer's length by default; and the least part of a frame that it is, where downstream puts buffers together: one
+/// that lies across two frames is copied.
 constexpr double default_seconds = 0.01;
+constexpr std::size_t buffers_of_frame = 16;
 /// A driver's clock that differs by this from what its samples say has lost some.
 constexpr double jump_ns = 1e6;
 
@@ -85,6 +87,7 @@ struct SoapyState {
   RadioSettings settings;
   Counts counts;
   double rate = 0.0, frequency = 0.0, bandwidth = 0.0, full_scale = 0.0;
+  double buffer_seconds = default_seconds;
   std::string name, format;
   Ptr<GstCaps> caps;  ///< null: no radio is open
 
@@ -99,8 +102,9 @@ struct SoapyState {
   RadioSettings used;
   std::unique_ptr<Radio> radio;
   const RadioFormat* chosen = nullptr;
-  bool retuned = false;  ///< since the start: caps have no frequency any more
-  bool hole = true;      ///< before the next sample
+  std::size_t gathered_bytes = 0;  ///< of the frames that downstream makes; 0: each buffer is one
+  bool retuned = false;            ///< since the start: caps have no frequency any more
+  bool hole = true;                ///< before the next sample
   SampleTimes times;
   std::optional<double> radio_due;  ///< the radio's clock at the next sample, in ns
   std::optional<Clock::time_point> warned;
@@ -214,7 +218,16 @@ std::size_t frame_bytes(const SoapyState& state) {
 
 std::size_t buffer_samples(const SoapyState& state) {
   if (state.used.buffer_samples != 0) return state.used.buffer_samples;
-  return std::max<std::size_t>(static_cast<std::size_t>(std::lround(state.radio->rate() * default_seconds)), 1);
+  const auto usual =
+      std::max<std::size_t>(static_cast<std::size_t>(std::lround(state.radio->rate() * default_seconds)), 1);
+  const std::size_t bytes = frame_bytes(state), frame = state.gathered_bytes / bytes;
+  if (frame == 0) return usual;
+  // A frame of so many buffers, and no rest, where there is such a number. Memory begins at multiples of 8 bytes.
+  const std::size_t least = std::max(buffers_of_frame, (frame + usual - 1) / usual);
+  for (std::size_t count = least; count < 4 * least; ++count) {
+    if (frame % count == 0 && frame / count * bytes % 8 == 0) return frame / count;
+  }
+  return std::max<std::size_t>(frame / least, 1);
 }
 
 /// What others may ask for at any time.
@@ -264,6 +277,7 @@ gboolean stop(GstBaseSrc* base) {
   const ObjectLock lock(base);
   state_of(base).caps.reset();
   state_of(base).rate = 0.0;
+  state_of(base).buffer_seconds = default_seconds;
   return TRUE;
 }
 
@@ -276,6 +290,7 @@ gboolean start(GstBaseSrc* base) {
     state.restart = false;
     state.hole = true;
     state.chosen = nullptr;
+    state.gathered_bytes = 0;
     state.times.begin();
     state.radio_due.reset();
     state.warned.reset();
@@ -329,6 +344,21 @@ gboolean negotiate(GstBaseSrc* base) {
   return FALSE;
 }
 
+/// What downstream says of the frames that it makes of buffers: these are parts of them.
+void note_gathering(GstSoapySrc* self, GstQuery* query) {
+  SoapyState& state = *self->state;
+  guint64 bytes = 0;
+  gst_structure_get_uint64(gst_query_get_structure(query), gpumap::gst::gathered_bytes_field, &bytes);
+  state.gathered_bytes = bytes;
+  if (state.radio == nullptr || state.chosen == nullptr) return;
+  const double seconds = static_cast<double>(buffer_samples(state)) / state.radio->rate();
+  {
+    const ObjectLock lock(self);
+    if (std::exchange(state.buffer_seconds, seconds) == seconds) return;
+  }
+  gst_element_post_message(GST_ELEMENT_CAST(self), gst_message_new_latency(GST_OBJECT_CAST(self)));
+}
+
 /// Downstream's allocator and pool, whose buffers have our size.
 gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
   guint bytes = 0;
@@ -340,6 +370,7 @@ gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
     gst_query_set_nth_allocation_pool(query, 0, pool, bytes, least, most);
     if (pool != nullptr) gst_object_unref(pool);
   }
+  note_gathering(reinterpret_cast<GstSoapySrc*>(base), query);
   return GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->decide_allocation(base, query);
 }
 
@@ -624,7 +655,7 @@ gboolean query(GstBaseSrc* base, GstQuery* query) {
   if (state.rate <= 0.0) return FALSE;
   // The first sample of a buffer waits for the last one. How much a driver keeps it does not say.
   const guint samples = state.settings.buffer_samples;
-  const double seconds = samples != 0 ? samples / state.rate : default_seconds;
+  const double seconds = samples != 0 ? samples / state.rate : state.buffer_seconds;
   gst_query_set_latency(query, TRUE, static_cast<GstClockTime>(seconds * GST_SECOND), GST_CLOCK_TIME_NONE);
   return TRUE;
 }
@@ -659,8 +690,10 @@ std::vector<gpumap::gst::Property> properties() {
       of.text("format",
               "SoapySDR's name of the samples' format: CS16; empty: the native one, where downstream takes it",
               &Settings::format),
-      of.number<guint>("buffer-samples", "Samples of a buffer; 0: those of 10 ms", &Settings::buffer_samples, 0,
-                       1U << 26U),
+      of.number<guint>(
+          "buffer-samples",
+          "Samples of a buffer; 0: those of 10 ms, or fewer where downstream puts buffers together (gather)",
+          &Settings::buffer_samples, 0, 1U << 26U),
       of.number<guint>("timeout", "Milliseconds without a sample after which the radio is lost; 0: never",
                        &Settings::timeout_ms),
       of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost, on_lost_type()),

@@ -586,7 +586,6 @@ void SinkCore::copy(WriteLease& lease, GstBuffer* buffer) {
 void SinkCore::take_part(GstMemory* slot, GstMemory* part) {
   FrameMemory& written = *frame_memory(part);
   watch_upstream(written);
-  written.end_writing();
   frame_memory(slot)->count_copied(written.fill_slot(part->size, copier_));
   // From here on it belongs to the readers too.
   for (GstMemory* one = part; one != nullptr; one = one->parent) {

@@ -46,12 +46,14 @@ Gather::Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on)
       pad_(pad),
       core_(core),
       hand_on_(std::move(hand_on)),
-      allocator_(allocator_new([this, kept = std::shared_ptr<GstPad>(GST_PAD(gst_object_ref(pad)), Release())](
-                                   std::size_t bytes, std::size_t align) {
-        // An element that goes has taken its pads off before; as long as this one is here, so is *this.
-        const Ptr<GstElement> owner(gst_pad_get_parent_element(kept.get()));
-        return owner ? lend(bytes, align) : nullptr;
-      })) {}
+      lender_(std::make_shared<Lender>(pad, this)),
+      allocator_(allocator_new(
+          [lender = lender_](std::size_t bytes, std::size_t align) { return lend_by(*lender, bytes, align); })) {}
+
+Gather::~Gather() {
+  const StreamLock lock(lender_->pad.get());  // the element may have none any more
+  lender_->gather = nullptr;
+}
 
 void Gather::start(std::uint64_t bytes, std::uint32_t limit_us) {
   bytes_ = bytes;
@@ -60,7 +62,7 @@ void Gather::start(std::uint64_t bytes, std::uint32_t limit_us) {
   unit_ = 1;
   rate_ = 0;
   is_in_order_ = true;
-  upstream_ = std::thread::id();
+  lender_->upstream = std::thread::id();
   set_latency(limit_);
 }
 
@@ -79,6 +81,11 @@ void Gather::stop() {
 
 std::size_t Gather::frame_bytes() const noexcept {
   return cut_ == Cut::anywhere ? std::max(bytes() - bytes() % unit_, unit_) : bytes();
+}
+
+std::size_t Gather::usual_bytes() const noexcept {
+  if (limit_ == 0 || rate_ == 0) return frame_bytes();
+  return std::min<std::size_t>(frame_bytes(), gst_util_uint64_scale(limit_, rate_ * unit_, GST_SECOND));
 }
 
 void Gather::set_caps(const GstCaps* caps) {
@@ -122,7 +129,8 @@ void Gather::see(GstEvent* event) {
 GstFlowReturn Gather::take(GstBuffer* buffer) {
   if (!gathers()) return hand_on_(buffer);
   Ptr<GstBuffer> taken(buffer);
-  if (upstream_.load(std::memory_order_relaxed) != std::this_thread::get_id()) upstream_ = std::this_thread::get_id();
+  const std::thread::id upstream = std::this_thread::get_id();
+  if (lender_->upstream.load(std::memory_order_relaxed) != upstream) lender_->upstream = upstream;
   if (frame_ && breaks_at(buffer)) {
     if (const GstFlowReturn flow = finish(); flow != GST_FLOW_OK) return flow;
   }
@@ -199,12 +207,16 @@ GstClockTime Gather::duration_of(GstBuffer* buffer, std::size_t bytes) const noe
   return rate_ != 0 ? gst_util_uint64_scale(bytes / unit_, GST_SECOND, rate_) : GST_CLOCK_TIME_NONE;
 }
 
+std::unique_ptr<FrameMemory> Gather::lend_by(Lender& lender, std::size_t bytes, std::size_t align) {
+  // Another thread than the one that brings the buffers may be ahead of them, and must not wait for the lock.
+  const std::thread::id upstream = lender.upstream;
+  if (upstream != std::thread::id() && upstream != std::this_thread::get_id()) return nullptr;
+  const StreamLock lock(lender.pad.get());
+  return lender.gather != nullptr ? lender.gather->lend(bytes, align) : nullptr;
+}
+
 /// Part of the open slot, or of a new one, for upstream. Null: it is to take system memory.
 std::unique_ptr<FrameMemory> Gather::lend(std::size_t bytes, std::size_t align) {
-  // Another thread than the one that brings the buffers may be ahead of them, and must not wait for the lock.
-  const std::thread::id upstream = upstream_;
-  if (upstream != std::thread::id() && upstream != std::this_thread::get_id()) return nullptr;
-  const StreamLock lock(pad_);
   if (!gathers() || !is_in_order_ || filled_ % align != 0 || bytes > frame_bytes() - filled_) return nullptr;
   try {
     if (!slot_) open_slot(SinkCore::Writer::upstream);
@@ -312,7 +324,7 @@ void Gather::drop() {
   filled_ = 0;
   is_lent_ = false;
   is_in_order_ = true;
-  upstream_ = std::thread::id();
+  lender_->upstream = std::thread::id();
   buffers_ = 0;
   due_ = GST_CLOCK_TIME_NONE;
 }

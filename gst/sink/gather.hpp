@@ -32,6 +32,9 @@ class Gather {
   using HandOn = std::function<GstFlowReturn(GstBuffer* frame)>;
 
   Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on);
+  ~Gather();
+  Gather(const Gather&) = delete;
+  Gather& operator=(const Gather&) = delete;
 
   /// Before the first buffer: frames of `bytes` bytes, 0: each buffer is one. A frame is open for `limit_us` at most;
   /// 0: until it is full.
@@ -41,6 +44,8 @@ class Gather {
   [[nodiscard]] bool is_on() const noexcept { return bytes_ != 0; }
   /// Buffers of the present caps are put together.
   [[nodiscard]] bool gathers() const noexcept { return is_on() && cut_ != Cut::never; }
+  /// Bytes of a frame of the present caps, as far as the time limit lets it come.
+  [[nodiscard]] std::size_t usual_bytes() const noexcept;
   /// For upstream, of any thread; it may outlive the element.
   [[nodiscard]] GstAllocator* allocator() const noexcept { return allocator_.get(); }
   /// The pad is closed.
@@ -61,7 +66,16 @@ class Gather {
     never             ///< nothing is gathered
   };
 
+  /// What the allocator has of it.
+  struct Lender {
+    Lender(GstPad* of, Gather* lends) : pad(GST_PAD(gst_object_ref(of))), gather(lends) {}
+    const Ptr<GstPad> pad;
+    Gather* gather;                             ///< under the stream lock; null: gone
+    std::atomic<std::thread::id> upstream{{}};  ///< that brings the buffers
+  };
+
   void drop();
+  [[nodiscard]] static std::unique_ptr<FrameMemory> lend_by(Lender& lender, std::size_t bytes, std::size_t align);
   [[nodiscard]] std::unique_ptr<FrameMemory> lend(std::size_t bytes, std::size_t align);
   [[nodiscard]] GstMemory* part_in_place(GstBuffer* buffer) const;
   [[nodiscard]] GstFlowReturn pass_by_part();
@@ -79,6 +93,7 @@ class Gather {
   GstPad* const pad_;
   SinkCore& core_;
   const HandOn hand_on_;
+  const std::shared_ptr<Lender> lender_;
   const Ptr<GstAllocator> allocator_;
   std::atomic<std::size_t> bytes_{0};
   GstClockTime limit_ = 0;
@@ -93,7 +108,6 @@ class Gather {
   std::size_t filled_ = 0;                  ///< of the slot
   bool is_lent_ = false;                    ///< what is behind that, and has not come
   bool is_in_order_ = true;                 ///< parts came before other buffers
-  std::atomic<std::thread::id> upstream_;   ///< that brings buffers
   std::uint64_t buffers_ = 0;               ///< whose last byte is in there
   GstClockTime due_ = GST_CLOCK_TIME_NONE;  ///< pts of the next buffer, where that follows on the last one
   std::uint64_t number_ = 0;                ///< frames that were opened

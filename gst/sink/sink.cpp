@@ -272,8 +272,7 @@ GstEvent* start_among_others(GstElement* sink, GstEvent* start) {
 gboolean propose_allocation(GstBaseSink* sink, GstQuery* query) {
   const SinkState& state = state_of(sink);
   if (!state.core->channel()) return FALSE;
-  GstAllocator* allocator = state.gather.gathers() ? state.gather.allocator() : state.allocator;
-  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, allocator, query);
+  gpumap::gst::propose_slots(GST_BASE_SINK_PAD(sink), *state.core, state.gather, state.allocator, query);
   return TRUE;
 }
 

@@ -11,6 +11,7 @@
 #include "gst/cuda/cuda_slots.hpp"
 #include "gst/memory/memory_caps.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/sink/pool.hpp"
 #include "gst/sink/upstream.hpp"
 
@@ -54,7 +55,7 @@ bool goes_to_cuda(const SinkCore& core, const GstCaps* caps) {
 
 }  // namespace
 
-void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuery* query) {
+void propose_slots(GstPad* pad, SinkCore& core, const Gather& gather, GstAllocator* allocator, GstQuery* query) {
   GstCaps* caps = nullptr;
   gboolean need_pool = FALSE;
   gst_query_parse_allocation(query, &caps, &need_pool);
@@ -75,7 +76,11 @@ void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuer
     if (gst_buffer_pool_set_config(pool.get(), config)) gst_query_add_allocation_pool(query, pool.get(), bytes, 0, 0);
     return;
   }
-  if (allocator == nullptr) return;
+  if (gather.gathers()) {
+    allocator = gather.allocator();
+    gst_structure_set(gst_query_writable_structure(query), gathered_bytes_field, G_TYPE_UINT64,
+                      guint64{gather.usual_bytes()}, nullptr);
+  }
   // Anything else has no fixed frame size: an allocator is told each one, a pool would have to guess.
   GstAllocationParams params;
   gst_allocation_params_init(&params);

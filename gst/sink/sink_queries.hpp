@@ -9,11 +9,13 @@
 #include <optional>
 
 #include "gst/sink/core.hpp"
+#include "gst/sink/gather.hpp"
 
 namespace gpumap::gst {
 
-/// Answer an ALLOCATION query: a pool of slots for raw video, `allocator` for anything else.
-void propose_slots(GstPad* pad, SinkCore& core, GstAllocator* allocator, GstQuery* query);
+/// Answer an ALLOCATION query: a pool of slots for raw video; for anything else parts of slots where `gather` puts
+/// buffers together, else `allocator`.
+void propose_slots(GstPad* pad, SinkCore& core, const Gather& gather, GstAllocator* allocator, GstQuery* query);
 /// An allocator (transfer full) of slots.
 [[nodiscard]] GstAllocator* slot_allocator_new(const std::shared_ptr<SinkCore>& core);
 

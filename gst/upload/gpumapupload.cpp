@@ -251,9 +251,8 @@ gboolean sink_query(GstPad* pad, GstObject* parent, GstQuery* query) {
   if (gpumap::gst::answer_caps_query(self->srcpad, query)) return TRUE;
   if (GST_QUERY_TYPE(query) == GST_QUERY_ALLOCATION) {
     if (!self->state->core->channel()) return FALSE;
-    const Gather& gather = self->state->gather;
-    GstAllocator* allocator = gather.gathers() ? gather.allocator() : self->state->allocator;
-    gpumap::gst::propose_slots(pad, *self->state->core, allocator, query);
+    const UploadState& state = *self->state;
+    gpumap::gst::propose_slots(pad, *state.core, state.gather, state.allocator, query);
     return TRUE;
   }
   if (GST_QUERY_TYPE(query) == GST_QUERY_DRAIN) (void)self->state->gather.finish();

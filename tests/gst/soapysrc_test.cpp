@@ -195,6 +195,42 @@ TEST_F(SoapySrc, WritesIntoGpuMemory) {
   }
 }
 
+// Where gpumapsink puts buffers together, they are parts of its frames, which the driver writes where they belong; also
+// where the time limit ends frames. Across a queue they are copied.
+TEST_F(SoapySrc, WritesPartsOfAFrame) {
+  constexpr std::size_t all = 170;
+  struct Case {
+    const char *passage, *options, *arguments;
+    std::size_t least, most;  ///< buffers in place
+  };
+  for (const auto& [passage, options, arguments, least, most] :
+       {Case{"gpumapupload name=in gather=65536", "rate=20000000", "", all, all},
+        {"gpumapsink name=in gather=65536 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", all, all},
+        {"gpumapsink name=in gather=65536 transport=pinned $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", all, all},
+        {"gpumapsink name=in gather=160000 $CHANNEL gpumapsrc $CHANNEL", "rate=500000", "", all, all},
+        {"gpumapsink name=in gather=65432 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", 1, all},
+        {"gpumapsink name=in gather=65536 gather-time=20000 $CHANNEL gpumapsrc $CHANNEL", "rate=100000", ",paced=1", 1,
+         all},
+        {"queue ! gpumapsink name=in gather=65536 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", 0, 1}}) {
+    SCOPED_TRACE(passage);
+    Pipeline pipeline(on_new_channel(source(arguments, std::string("num-buffers=170 ") + options) + "! " + passage +
+                                     " ! gpumapkernel kernel=identity ! appsink name=out sync=false"));
+    ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+    Data got;
+    for (const Sample& sample : pull_all(pipeline)) {
+      const Data part = data_of(gst_sample_get_buffer(sample.get()));
+      got.insert(got.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(got == expected_samples("CS16", 0, got.size() / 4));
+    GstElement* in = pipeline.element("in");
+    EXPECT_EQ(stat(in, "gathered-buffers"), all);
+    EXPECT_EQ(got.size() % all, 0U);
+    EXPECT_GE(stat(in, "bytes-in-place"), got.size() / all * least);
+    EXPECT_LE(stat(in, "bytes-in-place"), got.size() / all * most);
+    EXPECT_EQ(stat(in, "bytes-in-place") + stat(in, "bytes-copied"), got.size());
+  }
+}
+
 TEST_F(SoapySrc, AToneIsInItsBin) {
   Pipeline pipeline(
       on_new_channel(source(",tone=100300100", "num-buffers=9 rate=2400000 frequency=100000000") +
