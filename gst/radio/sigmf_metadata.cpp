@@ -402,7 +402,8 @@ std::string sigmf_base(std::string_view location) {
   const auto refuse = [&](const char* what, const char* remedy) {
     throw Error(ErrorCode::not_supported, fmt::format("{} is {}", location, what), remedy);
   };
-  if (location.ends_with(".sigmf")) refuse("an archive", "unpack it with tar, and give the .sigmf-meta of a recording");
+  if (location.ends_with(".sigmf"))
+    refuse("an archive", "unpack it with tar xf, and give the .sigmf-meta of a recording");
   if (location.ends_with(".sigmf-collection")) refuse("a collection", "give the .sigmf-meta of one of its recordings");
   for (const std::string_view suffix : {".sigmf-meta", ".sigmf-data"}) {
     if (location.ends_with(suffix)) location.remove_suffix(suffix.size());
