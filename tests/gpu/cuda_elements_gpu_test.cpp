@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
-#include "../unit/sanitizers.hpp"
 #include "cuda_pipeline.hpp"
 
 namespace gpumap::gst::test {
@@ -161,19 +160,7 @@ TEST_F(CudaElements, StartAndStopBesideThem) {
   Pipeline pipeline("videotestsrc num-buffers=2 ! video/x-raw,format=NV12,width=640,height=360 ! cudaupload ! " +
                     cuda_caps + " ! gpumapkernel ! " + cuda_caps +
                     " ! cudadownload ! video/x-raw ! fakesink sync=false");
-  std::size_t resident = 0, descriptors = 0;
-  for (unsigned i = 0; i < cycles; ++i) {
-    if (i == cycles / 4) {
-      resident = resident_bytes();
-      descriptors = open_descriptors();
-    }
-    ASSERT_EQ(pipeline.run(), "eos") << "cycle " << i;
-    pipeline.stop();
-  }
-  if (!sanitized) {
-    EXPECT_LE(resident_bytes(), resident + (8U << 20U));
-  }
-  EXPECT_TRUE(no_more_descriptors_than(descriptors));
+  expect_cycles_leave_nothing(pipeline, cycles);
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 // CUDA memory is handed on whole, used again only when nobody reads it any more, and given back at the end.
-#include "../unit/sanitizers.hpp"
 #include "cuda_pipeline.hpp"
 #include "gst/cuda/gst_cuda_context.hpp"
 
@@ -182,19 +181,7 @@ TEST_F(CudaOrder, StartAndStopLeaveNothingBehind) {
       "videotestsrc num-buffers=2 ! video/x-raw,format=NV12,width=640,height=360 ! gpumapsink $CHANNEL slots=4 "
       "gpumapsrc $CHANNEL ! gpumapkernel ! " +
       cuda_caps + " ! gpumapkernel kernel=checksum ! " + cuda_caps + " ! fakesink sync=false"));
-  std::size_t resident = 0, descriptors = 0;
-  for (unsigned i = 0; i < cycles; ++i) {
-    if (i == cycles / 4) {
-      resident = resident_bytes();
-      descriptors = open_descriptors();
-    }
-    ASSERT_EQ(pipeline.run(), "eos") << "cycle " << i;
-    pipeline.stop();
-  }
-  if (!sanitized) {
-    EXPECT_LE(resident_bytes(), resident + (8U << 20U));
-  }
-  EXPECT_TRUE(no_more_descriptors_than(descriptors));
+  expect_cycles_leave_nothing(pipeline, cycles);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "../unit/sanitizers.hpp"
 #include "gpu_pipeline.hpp"
 #include "gst/cuda/gst_cuda_memory.hpp"
 
@@ -120,5 +121,22 @@ class CudaPipeline : public GpuPipeline {
 };
 
 inline const std::string cuda_caps = "video/x-raw(memory:CUDAMemory)";
+
+/// Memory and descriptors of this process stay what they are while the pipeline runs to its end, again and again.
+inline void expect_cycles_leave_nothing(Pipeline& pipeline, unsigned cycles) {
+  std::size_t resident = 0, descriptors = 0;
+  for (unsigned i = 0; i < cycles; ++i) {
+    if (i == cycles / 4) {
+      resident = resident_bytes();
+      descriptors = open_descriptors();
+    }
+    ASSERT_EQ(pipeline.run(), "eos") << "cycle " << i;
+    pipeline.stop();
+  }
+  if (!sanitized) {
+    EXPECT_LE(resident_bytes(), resident + (8U << 20U));
+  }
+  EXPECT_TRUE(no_more_descriptors_than(descriptors));
+}
 
 }  // namespace gpumap::gst::test

@@ -159,46 +159,42 @@ TEST_P(Slots, EveryFrameInOrder) {
 }
 INSTANTIATE_TEST_SUITE_P(Ring, Slots, testing::Values(2, 3, 7, 64, 256), testing::PrintToStringParamName());
 
-// An upstream queue that could hold every slot, and a downstream that keeps some.
-TEST(HoldingElements, UpstreamQueueLongerThanTheRing) {
-  Pipeline pipeline(on_new_channel(
-      "videotestsrc num-buffers=300 pattern=snow ! video/x-raw,format=NV12,width=64,height=48 ! "
-      "queue max-size-buffers=200 max-size-bytes=0 max-size-time=0 ! gpumapsink name=sink slots=2 $CHANNEL "
-      "gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink"));
-  ASSERT_EQ(pipeline.run(), "eos");
-  EXPECT_EQ(pipeline.results().size(), 300U);
-  EXPECT_EQ(stat(pipeline.element("sink"), "drops"), 0U);
-}
+struct Held {
+  const char *name, *before, *around, *after;
+  unsigned frames;
+  const char* counted;
+  unsigned times;
+};
+class HoldingElements : public testing::TestWithParam<Held> {};
 
-// The queue fills with all slots while each frame waits for its time: no reason to give host memory.
-TEST(HoldingElements, UpstreamQueueThatWaitsForTheClock) {
-  Pipeline pipeline(on_new_channel(
-      "videotestsrc num-buffers=5 pattern=snow ! video/x-raw,format=NV12,width=64,height=48,framerate=5/7 ! "
-      "queue max-size-buffers=200 max-size-bytes=0 max-size-time=0 ! gpumapsink name=sink sync=true slots=2 $CHANNEL "
-      "gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink sync=false"));
+TEST_P(HoldingElements, DoNotLockTheRing) {
+  const Held& held = GetParam();
+  Pipeline pipeline(on_new_channel("videotestsrc pattern=snow num-buffers=" + std::to_string(held.frames) +
+                                   " ! video/x-raw,format=NV12,width=64,height=48," + held.before +
+                                   "gpumapsink name=sink slots=2 $CHANNEL " + held.around + " gpumapsrc $CHANNEL ! " +
+                                   held.after + "fakesink sync=false"));
   ASSERT_EQ(pipeline.run(), "eos");
-  EXPECT_EQ(pipeline.results().size(), 5U);
-  EXPECT_EQ(stat(pipeline.element("sink"), "zero-copy-frames"), 5U);
+  EXPECT_EQ(pipeline.results().size(), held.frames);
+  EXPECT_EQ(stat(pipeline.element("sink"), held.counted), held.times);
 }
-
-// A queue that gives nothing away until it has 20 frames, of a ring of 2: the rest comes from host memory.
-TEST(HoldingElements, UpstreamQueueThatWaitsForMoreThanTheRing) {
-  Pipeline pipeline(
-      on_new_channel("videotestsrc num-buffers=40 pattern=snow ! video/x-raw,format=NV12,width=64,height=48 ! "
-                     "queue min-threshold-buffers=20 max-size-buffers=200 ! gpumapsink name=sink slots=2 $CHANNEL "
-                     "gpumapsrc $CHANNEL ! gpumapkernel kernel=checksum ! fakesink"));
-  ASSERT_EQ(pipeline.run(), "eos");
-  EXPECT_EQ(pipeline.results().size(), 40U);
-}
-
-TEST(HoldingElements, DownstreamQueueLongerThanTheRing) {
-  Pipeline pipeline(
-      on_new_channel("videotestsrc num-buffers=300 pattern=snow ! video/x-raw,format=NV12,width=64,height=48 ! "
-                     "gpumapsink name=sink slots=2 $CHANNEL gpumapsrc $CHANNEL ! queue max-size-buffers=200 ! "
-                     "gpumapkernel kernel=checksum ! queue max-size-buffers=200 ! fakesink"));
-  ASSERT_EQ(pipeline.run(), "eos");
-  EXPECT_EQ(pipeline.results().size(), 300U);
-}
+INSTANTIATE_TEST_SUITE_P(
+    Queues, HoldingElements,
+    testing::Values(
+        // An upstream queue that could hold every slot.
+        Held{"Upstream", "framerate=30/1 ! queue max-size-buffers=200 max-size-bytes=0 max-size-time=0 ! ", "",
+             "gpumapkernel kernel=checksum ! ", 300, "drops", 0},
+        // It fills with all slots while each frame waits for its time: no reason to give host memory.
+        Held{"UpstreamThatWaitsForTheClock",
+             "framerate=5/7 ! queue max-size-buffers=200 max-size-bytes=0 max-size-time=0 ! ", "sync=true",
+             "gpumapkernel kernel=checksum ! ", 5, "zero-copy-frames", 5},
+        // It gives nothing away until it has 20 frames, of a ring of 2: the rest comes from host memory.
+        Held{"UpstreamThatWaitsForMoreThanTheRing",
+             "framerate=30/1 ! queue min-threshold-buffers=20 max-size-buffers=200 ! ", "",
+             "gpumapkernel kernel=checksum ! ", 40, "drops", 0},
+        Held{"Downstream", "framerate=30/1 ! ", "",
+             "queue max-size-buffers=200 ! gpumapkernel kernel=checksum ! queue max-size-buffers=200 ! ", 300, "drops",
+             0}),
+    [](const auto& test) { return std::string(test.param.name); });
 
 // Two pipelines, one after the other: what was sent before EOS arrives, whenever the src comes; what a stop cuts off is
 // dropped and its slots come back; a src that comes later, or again, gets the stream's caps and segment.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The built-in compute shaders on whatever Vulkan driver there is, a software one too.
+// The built-in kernels: compute shaders on whatever Vulkan driver there is, a software one too; on a GPU in CUDA as
+// well.
 #include "builtin_cases.hpp"
 
 namespace gpumap {
 
-INSTANTIATE_TEST_SUITE_P(Vulkan, BuiltinTest, ::testing::Values(Backend::vulkan));
+GPUMAP_ON_BACKENDS(BuiltinTest);
 
 }  // namespace gpumap

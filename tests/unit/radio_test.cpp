@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The radio built-ins in compute shaders, on whatever Vulkan driver there is, a software one too.
+// The radio built-ins: compute shaders on whatever Vulkan driver there is, a software one too; on a GPU in CUDA as
+// well.
 #include "radio_cases.hpp"
 
 namespace gpumap {
 
-INSTANTIATE_TEST_SUITE_P(Vulkan, RadioTest, ::testing::Values(Backend::vulkan));
+GPUMAP_ON_BACKENDS(RadioTest);
 
 }  // namespace gpumap
