@@ -37,6 +37,19 @@ bool is_superseded(GstEvent* event, Names& later) {
   return !later.emplace(type, structure != nullptr ? gst_structure_get_name(structure) : "").second;
 }
 
+struct Gap {
+  GstClockTime start = 0, end = 0;  ///< the same where its length is not known
+  GstGapFlags flags{};
+};
+Gap gap_of(GstEvent* event) {
+  Gap gap;
+  GstClockTime duration = 0;
+  gst_event_parse_gap(event, &gap.start, &duration);
+  gap.end = gap.start + (GST_CLOCK_TIME_IS_VALID(duration) ? duration : 0);
+  gst_event_parse_gap_flags(event, &gap.flags);
+  return gap;
+}
+
 }  // namespace
 
 ChannelRing::ChannelRing(std::shared_ptr<Ring> ring, std::uint64_t first, std::shared_ptr<LatencyLog> log)
@@ -550,7 +563,8 @@ bool Channel::push_event(GstEvent* event) {
   return true;
 }
 
-/// Makes the last event in the queue span this gap as well, if it is a gap with no frame behind it.
+/// Makes the last event in the queue span this gap as well, if it is a gap of the same kind with no frame behind it.
+/// In reverse playback this one lies before that.
 bool Channel::join_gap(GstEvent* gap) {
   const std::lock_guard lock(mutex_);
   if (items_.empty()) return false;
@@ -558,13 +572,12 @@ bool Channel::join_gap(GstEvent* gap) {
   const bool follows = last.event != nullptr && GST_EVENT_TYPE(last.event) == GST_EVENT_GAP &&
                        (!newest_ || last.before == newest_->ring().published());
   if (!follows) return false;
-  GstClockTime start = 0;
-  GstClockTime begin = 0;
-  GstClockTime duration = 0;
-  gst_event_parse_gap(last.event, &start, nullptr);
-  gst_event_parse_gap(gap, &begin, &duration);
-  if (!GST_CLOCK_TIME_IS_VALID(duration)) duration = 0;
-  GstEvent* both = gst_event_new_gap(start, begin > start ? begin - start + duration : duration);
+  const Gap before = gap_of(last.event);
+  const Gap behind = gap_of(gap);
+  if (before.flags != behind.flags) return false;
+  const GstClockTime start = std::min(before.start, behind.start);
+  GstEvent* both = gst_event_new_gap(start, std::max(before.end, behind.end) - start);
+  gst_event_set_gap_flags(both, behind.flags);
   gst_event_set_seqnum(both, gst_event_get_seqnum(gap));
   gst_event_take(&last.event, both);
   return true;
