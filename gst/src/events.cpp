@@ -227,12 +227,16 @@ void SrcStream::flush_stop(GstEvent* event, From from) {
   mend_states_after_flush(element_);
 }
 
-/// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active.
+/// Under the lock that activation takes: a task that is started behind it would run on a pad that is not active. Where
+/// there is no task yet, activation makes it: GStreamer posts a message of that, which no lock may be held over.
 void SrcStream::restart_task() {
   bool failed = false;
   {
     const std::lock_guard lock(mutex_);
-    failed = (flushing_ & inactive) == 0 && !start_task();
+    GST_OBJECT_LOCK(pad_);
+    const bool has_task = GST_PAD_TASK(pad_) != nullptr;
+    GST_OBJECT_UNLOCK(pad_);
+    failed = (flushing_ & inactive) == 0 && has_task && !start_task();
   }
   if (failed) tell_of_no_thread();
 }

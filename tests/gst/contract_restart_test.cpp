@@ -3,6 +3,9 @@
 // stream-start, caps and segment before the first frame, whatever upstream has sent again.
 #include <gst/check/gstharness.h>
 
+#include <future>
+#include <vector>
+
 #include "matrix.hpp"
 #include "temporary_folder.hpp"
 #include "watch.hpp"
@@ -415,6 +418,54 @@ TEST_P(Stop, IsNoError) {
       if (to == GST_STATE_NULL) pipeline.stop();
     }
   }
+}
+
+// A start that fails while a flush asks for another one: what answers GStreamer's messages of threads may read a
+// property, from another thread, too. No lock of ours is held over them.
+TEST(NoThread, IsToldWithoutALock) {
+  const Ptr<GstTaskPool> pool(GST_TASK_POOL(g_object_new(poor_pool_get_type(), nullptr)));
+  struct Told {
+    GstElement* src;
+    GstTaskPool* pool;
+    unsigned created = 0;
+    bool answered = true;
+    std::vector<std::future<void>> late;
+    void flush() const {
+      gst_element_send_event(src, gst_event_new_flush_start());
+      gst_element_send_event(src, gst_event_new_flush_stop(TRUE));
+    }
+  };
+  Pipeline out("gpumapsrc name=src channel=" + new_channel() + " ! fakesink name=out sync=false");
+  Told told{out.element("src"), pool.get()};
+  const auto on_message = [](GstBus*, GstMessage* message, gpointer user) {
+    auto& heard = *static_cast<Told*>(user);
+    GstStreamStatusType type{};
+    if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_STREAM_STATUS) return GST_BUS_PASS;
+    gst_message_parse_stream_status(message, &type, nullptr);
+    if (type != GST_STREAM_STATUS_TYPE_CREATE) return GST_BUS_PASS;
+    gst_task_set_pool(GST_TASK(g_value_get_object(gst_message_get_stream_status_object(message))), heard.pool);
+    // The first time the pad is being activated: this start fails, and leaves an active pad without a task.
+    if (++heard.created == 1) {
+      heard.flush();
+      return GST_BUS_PASS;
+    }
+    auto reading = std::async(std::launch::async, [src = heard.src] {
+      GstStructure* stats = nullptr;
+      g_object_get(src, "stats", &stats, nullptr);
+      gst_structure_free(stats);
+    });
+    heard.answered = reading.wait_for(5s) == std::future_status::ready;
+    heard.late.push_back(std::move(reading));
+    return GST_BUS_PASS;
+  };
+  const Ptr<GstBus> bus(gst_element_get_bus(out.get()));
+  gst_bus_set_sync_handler(bus.get(), on_message, &told, nullptr);
+  (void)out.set_state(GST_STATE_PAUSED);
+  EXPECT_NE(out.wait().find("raise the limit of processes"), std::string::npos) << out.error();
+  told.flush();
+  EXPECT_TRUE(told.answered) << "stats waited for a lock";
+  gst_bus_set_sync_handler(bus.get(), nullptr, nullptr, nullptr);
+  EXPECT_TRUE(out.reach(GST_STATE_NULL));
 }
 
 }  // namespace
