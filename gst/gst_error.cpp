@@ -25,6 +25,7 @@ Code code_of(ErrorCode code) {
     case ErrorCode::not_found:
       return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NOT_FOUND};
     case ErrorCode::no_memory:
+    case ErrorCode::no_resources:
       return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_NO_SPACE_LEFT};
     case ErrorCode::open_read:
       return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_OPEN_READ};
@@ -36,6 +37,8 @@ Code code_of(ErrorCode code) {
       return {GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_FAILED};
     case ErrorCode::compile:
       return {GST_LIBRARY_ERROR, GST_LIBRARY_ERROR_INIT};
+    case ErrorCode::busy:
+      return {GST_RESOURCE_ERROR, GST_RESOURCE_ERROR_BUSY};
     case ErrorCode::device_lost:
     case ErrorCode::io:
       break;
@@ -76,10 +79,6 @@ void post_error(GstElement* element, const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   if (ours == nullptr) return post_error(element, Error(ErrorCode::io, error.what()));
   post(element, GST_MESSAGE_ERROR, *ours, code_of(ours->code()));
-}
-
-void post_error(GstElement* element, const Error& error, GstResourceError code) {
-  post(element, GST_MESSAGE_ERROR, error, {GST_RESOURCE_ERROR, code});
 }
 
 void post_warning(GstElement* element, const Error& warning, std::optional<GstResourceError> code) {

@@ -18,8 +18,6 @@ namespace gpumap::gst {
 /// Post `error` on the bus as the element's: its text names the cause, the figure and the remedy. The debug string says
 /// where it was made, the message's details its code, cause, remedy and figures.
 void post_error(GstElement* element, const std::exception& error);
-/// The same, with this code.
-void post_error(GstElement* element, const Error& error, GstResourceError code);
 /// The same, but not twice in a row since forget_errors(): what asks again, such as a query for caps, fails again.
 void post_error_once(GstElement* element, const std::exception& error);
 /// `element` starts.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -20,9 +21,15 @@ KernelFault::KernelFault(const std::string& kernel, const Error& cause)
     : Error(ErrorCode::device_lost, fmt::format("while running kernel {}: {}", kernel, cause.what()), cause.where()) {}
 
 const char* to_string(ErrorCode code) noexcept {
-  constexpr std::array names{"no_driver",   "no_device", "no_memory", "not_supported", "invalid",   "compile",
-                             "device_lost", "io",        "not_found", "open_read",     "open_write"};
+  constexpr std::array names{"no_driver",  "no_device",    "no_memory", "not_supported", "invalid",
+                             "compile",    "device_lost",  "io",        "not_found",     "open_read",
+                             "open_write", "no_resources", "busy"};
   return names.at(static_cast<std::size_t>(code));
+}
+
+ErrorCode code_of_errno(int number) noexcept {
+  constexpr std::array ran_out{EMFILE, ENFILE, ENOMEM, EAGAIN, ENOBUFS, ENOSPC};
+  return std::find(ran_out.begin(), ran_out.end(), number) != ran_out.end() ? ErrorCode::no_resources : ErrorCode::io;
 }
 
 Error no_thread(const char* purpose, const std::error_code& cause) {
@@ -31,7 +38,7 @@ Error no_thread(const char* purpose, const std::error_code& cause) {
   const auto count = unknown ? 0 : std::distance(begin(threads), end(threads));
   rlimit limit{};
   const bool limited = getrlimit(RLIMIT_NPROC, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-  return {ErrorCode::io,
+  return {ErrorCode::no_resources,
           fmt::format("no thread for {}: {}; this process has {}, its user may have {} in all", purpose,
                       cause.message(), count, limited ? std::to_string(limit.rlim_cur) : "any number"),
           "end other programs, or raise ulimit -u, TasksMax= of the service or the container's limit on processes"};

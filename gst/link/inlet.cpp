@@ -454,7 +454,8 @@ std::shared_ptr<LinkConsumer> Inlet::connect(LinkConsumerOptions options) {
       return LinkConsumer::connect(std::move(first));
     } catch (const Error& error) {
       const bool refused = told_full_ && settings_.on_lost == OnLost::error;
-      if (error.code() != ErrorCode::io || stopping_ || refused) throw;
+      const bool may_come = error.code() == ErrorCode::not_found || error.code() == ErrorCode::busy;
+      if (!may_come || stopping_ || refused) throw;
       waits.emplace(Error(ErrorCode::not_found, "gpumapsrc waits: " + error.cause(),
                           "start a gpumapsink with this socket-path, or see what became of its process", error.where()),
                     Figures{{"socket-path", settings_.path}});
@@ -486,14 +487,14 @@ void Inlet::run() {
         if (std::exchange(told_full_, true)) return;
         const auto no_place = [&](const char* what) {
           return FiguredError(
-              Error(ErrorCode::io, fmt::format("{} at socket-path {}: {}", what, printable(settings_.path), why)),
+              Error(ErrorCode::busy, fmt::format("{} at socket-path {}: {}", what, printable(settings_.path), why)),
               {{"socket-path", settings_.path}, {"most-clients", max_link_clients}});
         };
         if (settings_.on_lost == OnLost::error) {
           const FiguredError error = no_place("no place");
           throw NoPlace(error, error.figures());
         }
-        post_warning(src_, no_place("gpumapsrc waits for a place"), GST_RESOURCE_ERROR_BUSY);
+        post_warning(src_, no_place("gpumapsrc waits for a place"));
       };
       const std::shared_ptr<LinkConsumer> consumer = connect(std::move(options));
       far_->connect(consumer);
@@ -506,7 +507,7 @@ void Inlet::run() {
     lose(why_);
   } catch (const NoPlace& error) {
     far_->connect(nullptr);
-    if (!stopping_) post_error(src_, error, GST_RESOURCE_ERROR_BUSY);
+    if (!stopping_) post_error(src_, error);
   } catch (const std::exception& error) {
     far_->connect(nullptr);
     // The producer died between two rings.

@@ -265,15 +265,13 @@ void SinkCore::tell_who_stalls() {
   const Ptr<GstElement> sink(session->channel->sink());
   if (!sink) return;
   const SinkSettings& settings = session->settings;
-  post_warning(
-      sink.get(),
-      FiguredError(Error(ErrorCode::io, fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
-                                                    printable(settings.socket_path), who)),
-                   {{"socket-path", settings.socket_path},
-                    {"slots", settings.slots},
-                    {"waited-ms", std::uint64_t{lonely_slices} * wait_slice.count()},
-                    {"stall-limit", settings.stall_limit_ms}}),
-      GST_RESOURCE_ERROR_BUSY);
+  post_warning(sink.get(), FiguredError(Error(ErrorCode::busy,
+                                              fmt::format("gpumapsink at socket-path {} has waited 3 s for a slot: {}",
+                                                          printable(settings.socket_path), who)),
+                                        {{"socket-path", settings.socket_path},
+                                         {"slots", settings.slots},
+                                         {"waited-ms", std::uint64_t{lonely_slices} * wait_slice.count()},
+                                         {"stall-limit", settings.stall_limit_ms}}));
 }
 
 RingStatus SinkCore::acquire(std::size_t bytes, std::unique_ptr<FrameMemory>& slot,

@@ -41,6 +41,8 @@ constexpr std::array names{
     GPUMAP_C_NAMED(GPUMAP_ERROR_FORKED),
     GPUMAP_C_NAMED(GPUMAP_ERROR_REVOKED),
     GPUMAP_C_NAMED(GPUMAP_ERROR_UNEXPECTED),
+    GPUMAP_C_NAMED(GPUMAP_ERROR_NO_RESOURCES),
+    GPUMAP_C_NAMED(GPUMAP_ERROR_BUSY),
 };
 #undef GPUMAP_C_NAMED
 
@@ -65,6 +67,10 @@ gpumap_status status_of(ErrorCode code) noexcept {
     case ErrorCode::open_read:
     case ErrorCode::open_write:
       return GPUMAP_ERROR_IO;
+    case ErrorCode::no_resources:
+      return GPUMAP_ERROR_NO_RESOURCES;
+    case ErrorCode::busy:
+      return GPUMAP_ERROR_BUSY;
   }
   return GPUMAP_ERROR_UNEXPECTED;
 }

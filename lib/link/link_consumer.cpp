@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -65,6 +64,12 @@ struct Reply {
   throw Error(ErrorCode::invalid, fmt::format("the server at {} refuses: {}", printable(path), printable(text)));
 }
 
+/// Of use to nobody is another try: each would cost frames that the server offers to the new client.
+[[noreturn]] void no_room(const std::string& path, const char* why) {
+  throw Error(ErrorCode::no_resources, fmt::format("this process cannot connect to {}: {}", printable(path), why),
+              "raise its limit on open files (ulimit -n), or close some");
+}
+
 bool is_cancelled(const LinkConsumerOptions& options) {
   return options.cancel != nullptr && options.cancel->load();
 }
@@ -81,12 +86,15 @@ bool wait_for_answer(int socket, const LinkConsumerOptions& options) {
   return false;
 }
 
-/// One try. Throws Error(invalid) when another try cannot succeed.
+/// One try. Throws Error(invalid), or Error(no_resources), when another try cannot succeed.
 Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   Reply reply;
   UniqueFd socket = link::connect_to(options.path);
   if (!socket) {
-    reply.trouble = std::strerror(errno);
+    const int cause = errno;
+    // EAGAIN: the server's queue is full.
+    if (cause != EAGAIN && code_of_errno(cause) == ErrorCode::no_resources) no_room(options.path, std::strerror(cause));
+    reply.trouble = std::strerror(cause);
     return reply;
   }
   const link::Peer peer = link::peer_of(socket.get());
@@ -105,11 +113,10 @@ Reply say_hello(const LinkConsumerOptions& options, const link::Hello& hello) {
   if (wait_for_answer(socket.get(), options)) {
     received = link::receive_message(socket.get(), buffer, got, &reply.fds);
   }
+  if (received == link::Received::no_descriptors) no_room(options.path, "no room for the server's descriptors");
   if (received != link::Received::message) {
     reply.is_silent = received == link::Received::nothing;
-    reply.trouble = received == link::Received::no_descriptors
-                        ? "no room for its descriptors: raise the limit on open files"
-                        : "no answer";
+    reply.trouble = "no answer";
     return reply;
   }
   bool other_version = false;
@@ -221,14 +228,14 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
       const std::string path = printable(options.path);
       const char* const ends = cancelled ? ", cancelled" : "";
       if (reply.is_full) {
-        throw Error(ErrorCode::io, fmt::format("the server at {} has no place: {}{}", path, reply.trouble, ends));
+        throw Error(ErrorCode::busy, fmt::format("the server at {} has no place: {}{}", path, reply.trouble, ends));
       }
       if (reply.is_silent) {
         throw Error(
-            ErrorCode::io, fmt::format("the process that listens at {} does not answer{}", path, ends),
+            ErrorCode::busy, fmt::format("the process that listens at {} does not answer{}", path, ends),
             "it has no frame yet, is suspended, or is no gpumapsink: see which it is (ss -xlp), or wait longer");
       }
-      throw Error(ErrorCode::io, fmt::format("nobody serves {} ({}){}", path, reply.trouble, ends),
+      throw Error(ErrorCode::not_found, fmt::format("nobody serves {} ({}){}", path, reply.trouble, ends),
                   "start the producer first, or wait longer for it");
     }
   }
@@ -242,12 +249,11 @@ LinkConsumer::State::State(std::shared_ptr<Device> device, LinkConsumerOptions w
       generation(server_generation),
       socket(std::move(connection)),
       server(link::watch_process(link::peer_of(socket.get()).pid)),
-      bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      bell(link::make_bell()),
       memory(std::make_shared<link::BlockMemory>(std::move(fds[1]), welcome.slots, server_generation)),
       claims(memory->block(), welcome.slots, welcome.slot_bytes, welcome.first_ticket),
       leases(welcome.slots),
       incoming(socket.get(), server_generation) {
-  if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
   auto mapping = link::import_memory(*device, welcome.memory, std::move(fds[0]));
   RingOptions ring_options;
   ring_options.slots = welcome.slots;

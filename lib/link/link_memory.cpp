@@ -26,8 +26,9 @@ namespace {
 constexpr int sealed_size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 [[noreturn]] void fail(const char* what, std::uint64_t bytes) {
-  throw Error(ErrorCode::io, fmt::format("{} of {} bytes for a link: {}; raise the limits on open files and on memory",
-                                         what, bytes, std::strerror(errno)));
+  const int cause = errno;
+  throw Error(code_of_errno(cause), fmt::format("{} of {} bytes for a link: {}", what, bytes, std::strerror(cause)),
+              "raise the limits on open files and on memory (ulimit -n, ulimit -v)");
 }
 
 struct Memfd {

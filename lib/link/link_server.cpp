@@ -2,7 +2,6 @@
 #include "link/link_server.hpp"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -95,10 +94,8 @@ LinkServer::State::State(std::shared_ptr<Ring> served, LinkServerOptions wanted)
       seat(options),
       listener(seat.listener()),
       mark(link::mark(listener.fd(), generation)),
-      bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      fan(ring->slots(), options.reserve, FreeSlot{this}) {
-  if (!bell) throw Error(ErrorCode::io, fmt::format("no eventfd for a link: {}", std::strerror(errno)));
-}
+      bell(link::make_bell()),
+      fan(ring->slots(), options.reserve, FreeSlot{this}) {}
 
 LinkServer::State::~State() = default;
 

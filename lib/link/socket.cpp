@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
+#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -28,16 +29,20 @@ namespace {
 
 constexpr int backlog = 64;
 
+constexpr const char* more_files = "raise the limits on open files and on memory (ulimit -n, ulimit -v)";
+
 [[noreturn]] void fail(const std::string& what, const std::string& path, int cause = errno,
                        const SourcePlace& where = SourcePlace::here()) {
   const bool missing = cause == ENOENT || cause == ENOTDIR;
   const bool forbidden = cause == EACCES || cause == EPERM || cause == EROFS;
+  const bool ran_out = code_of_errno(cause) == ErrorCode::no_resources && cause != ENOSPC;
   throw Error(missing     ? ErrorCode::not_found
               : forbidden ? ErrorCode::open_write
-                          : ErrorCode::io,
+                          : code_of_errno(cause),
               fmt::format("{} {}: {}", what, printable(path), std::strerror(cause)),
               missing     ? "make the folder, or choose another socket-path"
               : forbidden ? "make the folder writable, or choose another socket-path"
+              : ran_out   ? more_files
                           : "choose another socket-path",
               where);
 }
@@ -245,6 +250,15 @@ UniqueFd Listener::accept() const noexcept {
   UniqueFd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (fd) make_room(fd.get());
   return fd;
+}
+
+UniqueFd make_bell() {
+  UniqueFd bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) {
+    const int cause = errno;
+    throw Error(code_of_errno(cause), fmt::format("no eventfd for a link: {}", std::strerror(cause)), more_files);
+  }
+  return bell;
 }
 
 UniqueFd connect_to(const std::string& path) {

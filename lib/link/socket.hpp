@@ -25,6 +25,9 @@ struct Peer {
 /// other end. Empty when the kernel gives none.
 [[nodiscard]] UniqueFd watch_process(pid_t pid) noexcept;
 
+/// An eventfd, by which a thread is woken that polls. Throws Error.
+[[nodiscard]] UniqueFd make_bell();
+
 /// Where a socket's file is: its folder, which is held open, and its name there. The path may lead elsewhere when it is
 /// looked up again.
 struct Spot {

@@ -187,7 +187,8 @@ std::shared_ptr<GpuMapping> import_vulkan(std::shared_ptr<GpuDevice> device, std
   UniqueFd for_cuda;
   if (device->cuda() != nullptr) {
     for_cuda = UniqueFd(fcntl(memory.fd.get(), F_DUPFD_CLOEXEC, 0));
-    if (!for_cuda) throw Error(ErrorCode::io, "no file descriptor is left to import memory: raise ulimit -n");
+    if (!for_cuda)
+      throw Error(ErrorCode::no_resources, "no file descriptor is left to import memory", "raise ulimit -n");
   }
   auto mapping = std::make_shared<VulkanMapping>(std::move(device), options, memory);
   if (for_cuda) mapping->import_to_cuda(std::move(for_cuda));

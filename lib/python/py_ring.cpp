@@ -367,17 +367,20 @@ PyObject* connect(PyObject* /*module*/, PyObject* arguments, PyObject* keywords)
   }
   gpumap_ring ring = nullptr;
   gpumap_status status = GPUMAP_OK;
+  gpumap_status last = GPUMAP_ERROR_IO;
   const int64_t timeout_ns = options.timeout_ns;
   // One try after the other, between which signals of Python are handled.
   if (!wait_in_parts(timeout_ns, status, [&](int64_t part_ns) {
         options.timeout_ns = part_ns;
         const gpumap_status now = gpumap_ring_connect(path, &options, &ring);
-        return now == GPUMAP_ERROR_IO ? gpumap_status{GPUMAP_TIMEOUT} : now;
+        const bool may_come = now == GPUMAP_ERROR_IO || now == GPUMAP_ERROR_BUSY;
+        if (may_come) last = now;
+        return may_come ? gpumap_status{GPUMAP_TIMEOUT} : now;
       })) {
     return nullptr;
   }
   if (status == GPUMAP_TIMEOUT) {
-    status = GPUMAP_ERROR_IO;
+    status = last;
   }
   return succeeded(status) ? make_ring(ring, true) : nullptr;
 }
@@ -567,7 +570,7 @@ PyMethodDef functions[] = {
      "The ring that another process serves at the socket `path`, by serve() or `gpumapsink socket-path=…`: its "
      "slots, without a copy. timeout: seconds to try for (None: no limit). leaky: what a slow reader misses, "
      "\"oldest\", \"newest\" or \"no\" (nothing: it holds the producer up). Raises IOFailed when nobody serves "
-     "there."},
+     "there, Busy where there is no place, NoResources at once."},
     {"serve", method(serve), METH_VARARGS | METH_KEYWORDS,
      "serve(ring, path, *, mode=0o600, max_clients=16, refuse_waiting=False, reserve=2, stall_limit=0.0, "
      "linger=1.0)\n"

@@ -17,9 +17,11 @@ namespace gpumap::ring {
 namespace {
 
 [[noreturn]] void refuse(const char* what) {
-  throw Error(ErrorCode::io, fmt::format("{} refused {} bytes for a ring's control block: {}; raise the limits on open "
-                                         "files and on locked or shared memory",
-                                         what, sizeof(ControlBlock), std::strerror(errno)));
+  const int cause = errno;
+  throw Error(code_of_errno(cause),
+              fmt::format("{} refused {} bytes for a ring's control block: {}", what, sizeof(ControlBlock),
+                          std::strerror(cause)),
+              "raise the limits on open files and on locked or shared memory (ulimit -n, ulimit -l)");
 }
 
 }  // namespace

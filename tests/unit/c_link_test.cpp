@@ -9,6 +9,7 @@
 
 #include "c_helpers.hpp"
 #include "link_child.hpp"
+#include "no_threads.hpp"
 #include "temporary_folder.hpp"
 
 namespace gpumap::test {
@@ -263,6 +264,10 @@ TEST_F(CLink, EachSideRefusesWhatIsTheOthers) {
                "another process's");
   gpumap_ring none = nullptr;
   expect_error(gpumap_ring_connect((path_ + "3").c_str(), nullptr, &none), GPUMAP_ERROR_IO, path_);
+  {
+    const NoThreads nothing_left;
+    expect_error(gpumap_ring_connect(path_.c_str(), nullptr, &none), GPUMAP_ERROR_NO_RESOURCES, "ulimit -u");
+  }
   auto pinned = GPUMAP_INIT(gpumap_ring_options);
   pinned.slot_bytes = 100;
   pinned.transport = GPUMAP_TRANSPORT_PINNED;

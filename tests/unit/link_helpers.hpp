@@ -131,7 +131,7 @@ struct Served {
   [[nodiscard]] std::string refusal() const {
     std::string text;
     comes_true([&] {
-      text = error_text([&] { (void)consumer(LinkLeak::no, "test", 0ns); }, ErrorCode::io);
+      text = error_text([&] { (void)consumer(LinkLeak::no, "test", 0ns); }, ErrorCode::busy);
       return text.find("(no answer)") == std::string::npos;
     });
     return text;

@@ -223,7 +223,7 @@ TEST(LinkLife, ConsumerWaitsForAServerToCome) {
   const TemporaryFolder folder;
   LinkConsumerOptions options;
   options.path = folder.path() / "link";
-  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::not_found);
   std::unique_ptr<LinkServer> server;
   const auto ring = link_ring(2);
   std::thread later([&] {
@@ -241,7 +241,7 @@ TEST(LinkLife, ConsumerWaitsForAServerToCome) {
   options.path += "-none";
   options.cancel = &cancel;
   const Deadline began = Clock::now();
-  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+  error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::not_found);
   EXPECT_LT(Clock::now() - began, patience);
 }
 
@@ -341,8 +341,8 @@ TEST(LinkLife, WhereNoThreadCanBeHadThatIsSaid) {
   };
   {
     const NoThreads none;
-    says(error_text([&] { (void)served.consumer(); }, ErrorCode::io));
-    says(error_text([&] { (void)LinkServer::serve(ring, {.path = path}); }, ErrorCode::io));
+    says(error_text([&] { (void)served.consumer(); }, ErrorCode::no_resources));
+    says(error_text([&] { (void)LinkServer::serve(ring, {.path = path}); }, ErrorCode::no_resources));
   }
   // Nothing is left of the two.
   EXPECT_TRUE(comes_true([&] { return served.server->clients().empty(); }));

@@ -17,11 +17,14 @@
 #include <csignal>
 #include <ctime>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "link_raw.hpp"
+#include "no_threads.hpp"
 #include "sanitizers.hpp"
 
 namespace gpumap {
@@ -90,20 +93,48 @@ TEST(LinkLimits, NoDescriptorLeftIsWaitedForInSleep) {
   EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 2; }));
 }
 
-TEST(LinkLimits, AClientWithoutDescriptorsSaysSo) {
+// Each descriptor that its set-up takes is missing once, and the thread. The client's error has a code of its own and
+// ends its tries; the others miss nothing, and nothing stays behind at the server.
+TEST(LinkLimits, AClientWithoutResourcesSaysSoAndCostsNobodyAnything) {
   if (sanitized) GTEST_SKIP() << "a sanitizer's run time needs descriptors itself";
   const auto device = std::make_shared<FakeDevice>();
-  std::string text;
-  comes_true([&] {
-    Served served(2);
+  Served served(4);
+  const auto steady = served.consumer();
+  std::uint64_t sent = 0;
+  std::set<std::string> reasons;
+  const auto connects = [&](std::size_t descriptors, bool threads) {
     LinkConsumerOptions options;
     options.path = served.path;
-    // For its socket, and for those of the server: accepted, block, process. None for what comes with the welcome.
-    const FewFiles few(4);
-    text = error_text([&] { (void)LinkConsumer::connect(device, options); }, ErrorCode::io);
-    return text.find("(no answer)") == std::string::npos;  // the server was busy for 2 s
-  });
-  EXPECT_NE(text.find("limit on open files"), std::string::npos) << text;
+    options.patience = patience;  // for a busy server: a lack is not waited for
+    const FewFiles few(descriptors);
+    std::optional<NoThreads> none;
+    if (!threads) none.emplace();
+    try {
+      return LinkConsumer::connect(device, options) != nullptr;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::no_resources) << error.what();
+      EXPECT_NE(std::string(error.what()).find("ulimit"), std::string::npos) << error.what();
+      reasons.insert(error.cause().substr(0, error.cause().find(served.path)));
+      return false;
+    }
+  };
+  const auto others_are_well = [&] {
+    for (const std::uint64_t before = sent; sent < before + 10; ++sent) {
+      ASSERT_EQ(served.send(sent), RingStatus::ok);
+      ASSERT_EQ(next_of(*steady), std::to_string(sent));
+    }
+    EXPECT_TRUE(comes_true([&] { return served.server->clients().size() == 1; }));
+  };
+  EXPECT_FALSE(connects(100, false));
+  others_are_well();
+  // Its socket, and those of the server in this process: accepted, block, process.
+  std::size_t descriptors = 4;
+  for (; descriptors < 20 && !connects(descriptors, true); ++descriptors) others_are_well();
+  EXPECT_GT(descriptors, 5U);
+  EXPECT_LT(descriptors, 20U);
+  EXPECT_FALSE(connects(0, true));
+  others_are_well();
+  EXPECT_GE(reasons.size(), 3U) << testing::PrintToString(reasons);
 }
 
 TEST(LinkLimits, MoreThanCanBeHeardAreWaitedForInSleep) {
@@ -178,7 +209,7 @@ TEST(LinkLimits, WhoFindsNoPlaceIsToldWhy) {
   std::vector<std::string> told;
   options.on_full = [&](const std::string& why) { told.push_back(why); };
   const std::string why = "1 clients are connected, more are not allowed: end one of them";
-  const std::string text = error_text([&] { (void)LinkConsumer::connect(options); }, ErrorCode::io);
+  const std::string text = error_text([&] { (void)LinkConsumer::connect(options); }, ErrorCode::busy);
   EXPECT_EQ(text, "the server at " + served.path + " has no place: " + why);
   EXPECT_EQ(told, std::vector<std::string>{why});
 }
@@ -305,7 +336,7 @@ TEST(LinkLimits, AServerThatDoesNotAnswerCanBeLeft) {
       cancel = true;
     });
     const Deadline began = Clock::now();
-    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::busy);
     const Deadline ended = Clock::now();
     later.join();
     return ended - began < 1s;
@@ -323,7 +354,7 @@ std::vector<std::chrono::nanoseconds> pauses_of_a_client() {
   options.cancel = &cancel;
   options.patience = 1h;
   std::thread client([&] {
-    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::not_found);
   });
   std::vector<Deadline> tries;
   bool late = false;

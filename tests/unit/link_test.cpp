@@ -438,7 +438,7 @@ TEST_F(AddressOfALink, WhoGaveUpIsInNobodysWay) {
     options.path = path;
     std::atomic<bool> cancel{true};
     options.cancel = &cancel;
-    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::io);
+    error_text([&] { (void)LinkConsumer::connect(std::make_shared<FakeDevice>(), options); }, ErrorCode::busy);
   }
   const auto ring = link_ring(2);
   const auto server = serve(ring);

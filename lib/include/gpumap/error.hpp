@@ -22,9 +22,13 @@ enum class ErrorCode {
   not_found,      ///< there is no such file or folder, or nobody has this name
   open_read,      ///< a file cannot be read
   open_write,     ///< a file or socket cannot be made or written
+  no_resources,   ///< no descriptor, thread, mapping or memory of the CPU is left for this process
+  busy,           ///< it is there, and has no place left or does not answer
 };
 /// As messages and programs name it, such as "no_memory".
 [[nodiscard]] GPUMAP_API const char* to_string(ErrorCode code) noexcept;
+/// Of a call that failed with this errno: no_resources where something ran out, else io.
+[[nodiscard]] GPUMAP_API ErrorCode code_of_errno(int number) noexcept;
 
 /// Where in the source. As std::source_location, which Clang 14 does not have; names of functions are without types.
 struct SourcePlace {

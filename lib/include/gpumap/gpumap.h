@@ -77,7 +77,9 @@ enum {
   GPUMAP_ERROR_CLOSED = -9,        /* the other side of the ring is gone, and nothing is left to take */
   GPUMAP_ERROR_FORKED = -10,       /* the handle belongs to the parent process */
   GPUMAP_ERROR_REVOKED = -11,      /* the producer, in another process, writes this slot again */
-  GPUMAP_ERROR_UNEXPECTED = -12    /* a fault of gpumap's: please report it with the text */
+  GPUMAP_ERROR_UNEXPECTED = -12,   /* a fault of gpumap's: please report it with the text */
+  GPUMAP_ERROR_NO_RESOURCES = -13, /* no descriptor, thread, mapping or memory of the CPU is left for this process */
+  GPUMAP_ERROR_BUSY = -14          /* the producer has no place left for another client, or does not answer */
 };
 
 /* What a status is called: "GPUMAP_ERROR_NO_MEMORY". Static, never null. */
@@ -360,8 +362,9 @@ GPUMAP_C_API gpumap_status gpumap_ring_create(gpumap_device device, const gpumap
 /* The ring of another process that serves it at the socket `path`: by gpumap_ring_serve() or by
  * `gpumapsink socket-path=…`. Of this side it is a consumer's: its slots are the producer's, without a copy. When the
  * producer goes on with another ring (its frames grow), this ring follows within gpumap_ring_take(); slots that are
- * held stay as they are. Errors: IO (nobody serves there within the timeout, or there is no place), INVALID (refused),
- * NOT_SUPPORTED (memory of another GPU), NO_DEVICE. */
+ * held stay as they are. Errors: IO (nobody serves there within the timeout), BUSY (no place, or no answer), INVALID
+ * (refused), NO_RESOURCES (of this process: it does not try again), NOT_SUPPORTED (memory of another GPU), NO_DEVICE.
+ */
 GPUMAP_C_API gpumap_status gpumap_ring_connect(const char* path, const gpumap_connect_options* options,
                                                gpumap_ring* ring);
 /* Ends calls that wait. Slots that are out stay valid, and so does the memory, also when the producer has died. */

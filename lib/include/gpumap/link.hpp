@@ -243,8 +243,10 @@ enum class LinkNext { frame, message, timeout, interrupted, closed };
 /// Ownership: shares the device. Thread safety: next() from one thread at a time, the rest from any.
 class GPUMAP_API LinkConsumer {
  public:
-  /// Error(io): nobody serves there within the patience, or the server is full; Error(invalid): it refuses, with its
-  /// reason; Error(not_supported): memory of another GPU than `device`, or another version.
+  /// Error(not_found): nobody serves there within the patience; Error(busy): the server is full, or does not answer;
+  /// Error(no_resources): this process has no descriptor, thread or memory left, which is not waited for;
+  /// Error(invalid): it refuses, with its reason, or has another version; Error(not_supported): memory of another GPU
+  /// than `device`.
   [[nodiscard]] static std::unique_ptr<LinkConsumer> connect(std::shared_ptr<Device> device,
                                                              LinkConsumerOptions options);
   /// The same, on the GPU that the server's memory is on; where it is on none, on the first one. Error(no_device): this

@@ -14,7 +14,7 @@
 
 namespace gpumap {
 
-/// Error(io): the system refused a thread for `purpose`, as in "the link's server".
+/// Error(no_resources): the system refused a thread for `purpose`, as in "the link's server".
 [[nodiscard]] GPUMAP_API Error no_thread(const char* purpose, const std::error_code& cause);
 
 /// As std::thread, whose error says "Resource temporarily unavailable" and nothing else. `name`, a literal, is what

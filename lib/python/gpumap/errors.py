@@ -104,6 +104,18 @@ class Unexpected(Error):
     status = -12
 
 
+class NoResources(Error, OSError):
+    """No descriptor, thread, mapping or memory of the CPU is left for this process."""
+
+    status = -13
+
+
+class Busy(Error, ConnectionError):
+    """The producer has no place left for another client, or does not answer."""
+
+    status = -14
+
+
 def _leaves(kind: type[Error]) -> list[type[Error]]:
     return [leaf for one in kind.__subclasses__() for leaf in (one, *_leaves(one))]
 
