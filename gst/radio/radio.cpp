@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/printable.hpp"
 #include "gst/radio/radio_search.hpp"
 
 namespace gpumap::gst {
@@ -31,6 +32,18 @@ auto by_driver(ErrorCode code, const std::string& doing, const std::string& reme
     throw;
   } catch (const std::exception& error) {
     throw Error(code, fmt::format("{}: the driver says \"{}\"", doing, error.what()), remedy);
+  } catch (...) {
+    throw Error(code, fmt::format("{}: the driver throws what has no words", doing), remedy);
+  }
+}
+
+/// A radio that was pulled out has nothing to be closed, whatever its driver throws.
+template <typename Call>
+void ignoring_all(Call call) noexcept {
+  try {
+    call();
+  } catch (...) {
+    return;
   }
 }
 
@@ -103,9 +116,9 @@ Radio::Radio(const RadioSettings& settings) {
     open(settings.device);
     choose_channels(settings.channels);
     choose_formats(settings.format);
-    const std::vector<Error> refused = change(settings);
-    if (!refused.empty()) throw Error(refused.front());
-    if (rate_ <= 0.0) {
+    refused_ = change(settings);
+    if (!(rate_ > 0.0)) {
+      if (!refused_.empty()) throw Error(refused_.front());
       throw Error(ErrorCode::invalid, fmt::format("{} has no rate to begin with", name_),
                   "set one, as in rate=2400000");
     }
@@ -121,11 +134,7 @@ Radio::~Radio() {
 
 void Radio::close() noexcept {
   close_stream();
-  try {
-    if (device_ != nullptr) SoapySDR::Device::unmake(device_);
-  } catch (const std::exception&) {
-    // A radio that was pulled out has nothing to be closed.
-  }
+  if (device_ != nullptr) ignoring_all([&] { SoapySDR::Device::unmake(device_); });
 }
 
 void Radio::open(const std::string& arguments) {
@@ -144,12 +153,13 @@ void Radio::open(const std::string& arguments) {
   by_driver(ErrorCode::not_found, fmt::format("the radio \"{}\" cannot be opened", SoapySDR::KwargsToString(wanted)),
             "look at what `SoapySDRUtil --find` lists", [&] {
               device_ = SoapySDR::Device::make(wanted);
-              name_ = fmt::format("{} of driver {}", device_->getHardwareKey(), device_->getDriverKey());
+              name_ = printable(fmt::format("{} of driver {}", device_->getHardwareKey(), device_->getDriverKey()));
             });
 }
 
 void Radio::choose_channels(const std::string& text) {
-  const std::size_t there = device_->getNumChannels(rx);
+  const std::size_t there = by_driver(ErrorCode::io, "asking for the number of channels", gone_remedy,
+                                      [&] { return device_->getNumChannels(rx); });
   for (const std::string& part : split(text)) {
     const auto channel = number_of<std::size_t>(part);
     if (!channel || *channel >= there || std::find(channels_.begin(), channels_.end(), *channel) != channels_.end()) {
@@ -292,7 +302,7 @@ void Radio::set_gain(const std::string& text) {
       device_->setGainMode(rx, channel, true);
       return;
     }
-    if (!decibels || (equals != std::string::npos && name.empty())) {
+    if (!decibels || !std::isfinite(*decibels) || (equals != std::string::npos && name.empty())) {
       throw Error(ErrorCode::invalid, fmt::format("gain \"{}\": \"{}\" is no gain", text, part),
                   "write auto, dB (gain=30), or dB by name (gain=\"LNA=24,VGA=16\")");
     }
@@ -334,22 +344,13 @@ void Radio::start_stream() {
 }
 
 void Radio::stop_stream() noexcept {
-  if (!std::exchange(streaming_, false)) return;
-  try {
-    device_->deactivateStream(stream_);
-  } catch (const std::exception&) {
-    // A radio that was pulled out does not receive any more.
-  }
+  if (std::exchange(streaming_, false)) ignoring_all([&] { device_->deactivateStream(stream_); });
 }
 
 void Radio::close_stream() noexcept {
   stop_stream();
   if (stream_ == nullptr) return;
-  try {
-    device_->closeStream(stream_);
-  } catch (const std::exception&) {
-    // As above.
-  }
+  ignoring_all([&] { device_->closeStream(stream_); });
   stream_ = nullptr;
 }
 
@@ -377,9 +378,8 @@ RadioRead Radio::read_apart(void* const* buffers, std::size_t samples, std::chro
   int got = 0;
   try {
     got = device_->readStream(stream_, buffers, samples, flags, ns, static_cast<long>(timeout.count()));
-  } catch (const std::exception& error) {  // not by_driver(): a text for each read would cost more than many reads
-    throw Error(ErrorCode::io, fmt::format("{} stopped receiving: the driver says \"{}\"", name_, error.what()),
-                gone_remedy);
+  } catch (...) {  // no by_driver() around it: a text for each read would cost more than many reads
+    by_driver(ErrorCode::io, fmt::format("{} stopped receiving", name_), gone_remedy, [] { throw; });
   }
   RadioRead result;
   if ((flags & SOAPY_SDR_HAS_TIME) != 0) result.ns = ns;

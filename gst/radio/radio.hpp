@@ -32,7 +32,7 @@ struct RadioRead {
 /// code `io` was thrown, the radio is gone. Thread safety: one thread at a time.
 class Radio {
  public:
-  /// Opens and sets all of `settings`. Throws Error.
+  /// Opens, and sets all of `settings`: what the radio refuses of them is in refused(). Throws Error.
   explicit Radio(const RadioSettings& settings);
   ~Radio();
   Radio(const Radio&) = delete;
@@ -41,6 +41,8 @@ class Radio {
   /// Set what differs from what was set before, the rate between a stop and a start of the stream. What the radio
   /// refuses stays as it was and comes back, one error each.
   [[nodiscard]] std::vector<Error> change(const RadioSettings& settings);
+
+  [[nodiscard]] const std::vector<Error>& refused() const noexcept { return refused_; }
 
   /// Those that caps have a name for, the preferred one first: what `format` says, else the native one.
   [[nodiscard]] const std::vector<const RadioFormat*>& formats() const noexcept { return formats_; }
@@ -85,6 +87,7 @@ class Radio {
   bool streaming_ = false;
   std::size_t unit_ = 0;  ///< samples that the driver hands over in one go
   RadioSettings applied_;
+  std::vector<Error> refused_;  ///< when it was opened
   std::vector<std::size_t> channels_;
   std::vector<const RadioFormat*> formats_;
   double rate_ = 0.0, frequency_ = 0.0, bandwidth_ = 0.0, full_scale_ = 0.0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-#include <glib.h>
+#include <gst/gst.h>
 
 #include <algorithm>
 #include <array>
@@ -51,6 +51,14 @@ inline constexpr std::array radio_formats{
   const auto* const found = std::find_if(radio_formats.begin(), radio_formats.end(),
                                          [&](const RadioFormat& one) { return one.soapy == soapy; });
   return found != radio_formats.end() ? found : nullptr;
+}
+
+/// What soapysrc may give: of a radio that is not open yet (transfer full).
+[[nodiscard]] inline GstCaps* radio_caps() {
+  return gst_caps_from_string(
+      "audio/x-raw,format=(string){S8,U8,S16LE,S16BE,U16LE,U16BE,S32LE,S32BE,U32LE,U32BE,F32LE,F32BE,F64LE,F64BE},"
+      "layout=(string)interleaved,channels=(int)[1,64],rate=(int)[1,max];"
+      "application/x-iq,format=(string)S12LE,layout=(string)interleaved,channels=(int)[2,64],rate=(int)[1,max]");
 }
 
 }  // namespace gpumap::gst

@@ -74,6 +74,31 @@ void set_center_frequency(GstStructure* fields, const std::optional<double>& cen
   set(fields, center_frequency_field, center);
 }
 
+GstStructure* samples_of(const char* media, const std::string& format, unsigned numbers, bool complex, gint rate) {
+  GstStructure* made =
+      gst_structure_new(media, "format", G_TYPE_STRING, format.c_str(), "layout", G_TYPE_STRING, "interleaved",
+                        "channels", G_TYPE_INT, static_cast<gint>(numbers), "rate", G_TYPE_INT, rate, nullptr);
+  // Else two channels are taken for I and Q.
+  if (!complex && numbers > 1) gst_structure_set(made, "complex", G_TYPE_BOOLEAN, FALSE, nullptr);
+  // Samples of an antenna stand nowhere in a room.
+  if (numbers > 2 && gst_structure_has_name(made, "audio/x-raw") != 0) {
+    gst_structure_set(made, "channel-mask", GST_TYPE_BITMASK, guint64{0}, nullptr);
+  }
+  return made;
+}
+
+void make_pools_hold(GstQuery* query, guint bytes) {
+  for (guint i = 0; i < gst_query_get_n_allocation_pools(query); ++i) {
+    GstBufferPool* pool = nullptr;
+    guint size = 0;
+    guint least = 0;
+    guint most = 0;
+    gst_query_parse_nth_allocation_pool(query, i, &pool, &size, &least, &most);
+    gst_query_set_nth_allocation_pool(query, i, pool, std::max(size, bytes), least, most);
+    gst_clear_object(&pool);
+  }
+}
+
 GstCaps* sigmf_caps() {
   std::string formats;
   for (const SigmfDatatype& type : sigmf_datatypes) {
@@ -119,6 +144,14 @@ void copy_annotations(GstBuffer* to, GstBuffer* from) {
       gst_structure_set_value(copy, name, gst_structure_get_value(fields, name));
     }
   }
+}
+
+void drop_annotations(GstBuffer* buffer) {
+  const auto drop = [](GstBuffer* /*buffer*/, GstMeta** meta, gpointer /*user*/) -> gboolean {
+    if (annotation_in(*meta) != nullptr) *meta = nullptr;
+    return TRUE;
+  };
+  gst_buffer_foreach_meta(buffer, drop, nullptr);
 }
 
 void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate) {

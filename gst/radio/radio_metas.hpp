@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
-// What buffers of samples carry beside them, as metas that other plugins read by name; gst/radio/SIGMF.md has the
-// fields.
+// What says what samples are: their caps, and what buffers carry beside them, as metas that other plugins read by name;
+// gst/radio/SIGMF.md has the fields. And how sources get memory for samples.
 #pragma once
 
 #include <gst/gst.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "gst/radio/sigmf_metadata.hpp"
@@ -20,6 +21,14 @@ inline constexpr const char* gathered_bytes_field = "gpumap-gathered-bytes";
 /// That field; empty: there is none.
 [[nodiscard]] std::optional<double> center_frequency_of(const GstStructure* fields);
 void set_center_frequency(GstStructure* fields, const std::optional<double>& center);
+
+/// Caps of interleaved samples, each of `numbers` numbers of all channels; media is audio/x-raw or application/x-iq
+/// (transfer full).
+[[nodiscard]] GstStructure* samples_of(const char* media, const std::string& format, unsigned numbers, bool complex,
+                                       gint rate);
+/// Of a source's ALLOCATION query: buffers of downstream's pools get room for `bytes`. An allocator makes each as large
+/// as is asked.
+void make_pools_hold(GstQuery* query, guint bytes);
 
 /// Samples of all that SigMF has (transfer full).
 [[nodiscard]] GstCaps* sigmf_caps();
@@ -42,6 +51,7 @@ void retune(GstBuffer* buffer, double center_frequency);
 
 /// `to` has those of `from`, too.
 void copy_annotations(GstBuffer* to, GstBuffer* from);
+void drop_annotations(GstBuffer* buffer);
 /// Its samples are counted at `rate`.
 void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double rate);
 /// Counted as when they were added, but for the count, which is in samples at `rate`. Starts of another rate are those

@@ -5,12 +5,13 @@
 #include <SoapySDR/Modules.hpp>
 #include <SoapySDR/Registry.hpp>
 #include <condition_variable>
-#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
+
+#include "gpumap/error.hpp"
+#include "gpumap/start_thread.hpp"
 
 namespace gpumap::gst {
 
@@ -27,7 +28,7 @@ SoapySDR::KwargsList ask(SoapySDR::Kwargs wanted, const std::string& driver) {
   wanted["driver"] = driver;
   try {
     return SoapySDR::Device::enumerate(wanted);
-  } catch (const std::exception&) {
+  } catch (...) {
     return {};  // as SoapySDR's own search has it
   }
 }
@@ -43,17 +44,22 @@ RadioSearch find_radios(const SoapySDR::Kwargs& wanted, std::chrono::millisecond
     if (named == wanted.end() || named->second == driver) drivers.push_back(driver);
   }
   const auto answers = std::make_shared<Answers>();
+  std::size_t unasked = 0;
   for (const std::string& driver : drivers) {
-    std::thread([answers, driver, wanted] {
-      SoapySDR::KwargsList found = ask(wanted, driver);
-      const std::lock_guard lock(answers->mutex);
-      answers->by_driver.emplace(driver, std::move(found));
-      answers->came.notify_all();
-    }).detach();
+    try {
+      start_thread("gpumap-radios", "a search for radios", [answers, driver, wanted] {
+        SoapySDR::KwargsList found = ask(wanted, driver);
+        const std::lock_guard lock(answers->mutex);
+        answers->by_driver.emplace(driver, std::move(found));
+        answers->came.notify_all();
+      }).detach();
+    } catch (const Error&) {
+      ++unasked;  // it stays silent
+    }
   }
   RadioSearch search;
   std::unique_lock lock(answers->mutex);
-  answers->came.wait_until(lock, end, [&] { return answers->by_driver.size() == drivers.size(); });
+  answers->came.wait_until(lock, end, [&] { return answers->by_driver.size() + unasked == drivers.size(); });
   for (const std::string& driver : drivers) {
     const auto answer = answers->by_driver.find(driver);
     if (answer == answers->by_driver.end()) {

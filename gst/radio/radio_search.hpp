@@ -13,7 +13,7 @@ inline constexpr std::chrono::seconds radio_search_limit{5};
 
 struct RadioSearch {
   SoapySDR::KwargsList found;       ///< what opens each, with `driver`
-  std::vector<std::string> silent;  ///< drivers that had not answered when the time was up
+  std::vector<std::string> silent;  ///< drivers that had not answered when the time was up, or that no thread could ask
 };
 
 /// The radios that match, of all drivers asked side by side. A driver that does not answer in time costs its own radios

@@ -8,6 +8,17 @@
 namespace gpumap::gst {
 
 enum class OnRadioLost : int { error, wait };
+[[nodiscard]] inline GType on_radio_lost_type() {
+  static const GType type = [] {
+    static const GEnumValue values[] = {
+        {static_cast<gint>(OnRadioLost::error), "Post an error with the driver's words", "error"},
+        {static_cast<gint>(OnRadioLost::wait), "Warn, and try to open it again until it is back", "wait"},
+        {0, nullptr, nullptr},
+    };
+    return g_enum_register_static("GstSoapySrcOnLost", values);
+  }();
+  return type;
+}
 
 /// What soapysrc's properties say. Of texts empty, and of numbers 0, is what the radio has without being told.
 struct RadioSettings {

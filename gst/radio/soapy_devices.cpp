@@ -4,7 +4,9 @@
 #include <SoapySDR/Types.hpp>
 #include <string>
 
+#include "gpumap/printable.hpp"
 #include "gst/ptr.hpp"
+#include "gst/radio/radio_format.hpp"
 #include "gst/radio/radio_search.hpp"
 #include "gst/radio/soapysrc.hpp"
 
@@ -56,11 +58,13 @@ GstDevice* device_of(const SoapySDR::Kwargs& radio) {
   const gpumap::gst::Ptr<GstCaps> caps(gpumap::gst::radio_caps());
   const gpumap::gst::Ptr<GstStructure> properties(gst_structure_new_empty("soapy-properties"));
   for (const auto& [key, value] : radio) {
-    gst_structure_set(properties.get(), key.c_str(), G_TYPE_STRING, value.c_str(), nullptr);
+    // A serial number may be what an empty EEPROM has.
+    gst_structure_set(properties.get(), key.c_str(), G_TYPE_STRING, gpumap::printable(value).c_str(), nullptr);
   }
-  auto* made = static_cast<GstSoapyDevice*>(g_object_new(
-      gst_soapy_device_get_type(), "display-name", (label != radio.end() ? label->second : arguments).c_str(), "caps",
-      caps.get(), "device-class", "Source/Radio", "properties", properties.get(), nullptr));
+  auto* made = static_cast<GstSoapyDevice*>(
+      g_object_new(gst_soapy_device_get_type(), "display-name",
+                   gpumap::printable(label != radio.end() ? label->second : arguments).c_str(), "caps", caps.get(),
+                   "device-class", "Source/Radio", "properties", properties.get(), nullptr));
   *made->arguments = arguments;
   return GST_DEVICE_CAST(made);
 }

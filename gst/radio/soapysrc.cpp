@@ -42,6 +42,7 @@
 #include "gst/property_table.hpp"
 #include "gst/ptr.hpp"
 #include "gst/radio/radio.hpp"
+#include "gst/radio/radio_format.hpp"
 #include "gst/radio/radio_metas.hpp"
 #include "gst/radio/sample_times.hpp"
 
@@ -53,6 +54,7 @@ using gpumap::ErrorCode;
 using gpumap::gst::OnRadioLost;
 using gpumap::gst::Ptr;
 using gpumap::gst::Radio;
+using gpumap::gst::RadioClock;
 using gpumap::gst::RadioFormat;
 using gpumap::gst::RadioRead;
 using gpumap::gst::RadioSettings;
@@ -75,8 +77,6 @@ constexpr auto reopen_pause = 500ms;
 /// that lies across two frames is copied.
 constexpr double default_seconds = 0.01;
 constexpr std::size_t buffers_of_frame = 16;
-/// A driver's clock that differs by this from what its samples say has lost some.
-constexpr double jump_ns = 1e6;
 
 struct Counts {
   guint64 samples = 0, buffers = 0, overflows = 0, corrupt = 0, jumps = 0, lost_samples = 0, reopened = 0;
@@ -88,6 +88,7 @@ struct SoapyState {
   Counts counts;
   double rate = 0.0, frequency = 0.0, bandwidth = 0.0, full_scale = 0.0;
   double buffer_seconds = default_seconds;
+  guint buffer_samples = 0;  ///< the property, as it was at the start
   std::string name, format;
   Ptr<GstCaps> caps;  ///< null: no radio is open
 
@@ -106,7 +107,8 @@ struct SoapyState {
   bool retuned = false;            ///< since the start: caps have no frequency any more
   bool hole = true;                ///< before the next sample
   SampleTimes times;
-  std::optional<double> radio_due;  ///< the radio's clock at the next sample, in ns
+  RadioClock clock;
+  Clock::time_point read_at;  ///< when the last samples came
   std::optional<Clock::time_point> warned;
   guint64 warned_overflows = 0;
 };
@@ -142,18 +144,6 @@ class ObjectLock {
   GstObject* object_;
 };
 
-GType on_lost_type() {
-  static const GType type = [] {
-    static const GEnumValue values[] = {
-        {static_cast<gint>(OnRadioLost::error), "Post an error with the driver's words", "error"},
-        {static_cast<gint>(OnRadioLost::wait), "Warn, and try to open it again until it is back", "wait"},
-        {0, nullptr, nullptr},
-    };
-    return g_enum_register_static("GstSoapySrcOnLost", values);
-  }();
-  return type;
-}
-
 /// True where the element is to stop meanwhile.
 bool pause(SoapyState& state, std::chrono::milliseconds time) {
   std::unique_lock lock(state.mutex);
@@ -163,18 +153,6 @@ bool pause(SoapyState& state, std::chrono::milliseconds time) {
 bool is_unlocked(SoapyState& state) {
   const std::lock_guard lock(state.mutex);
   return state.unlocked;
-}
-
-/// One structure of caps; `channels` of the radio.
-GstStructure* structure_of(const RadioFormat& format, std::size_t channels, gint rate) {
-  const auto wide = static_cast<gint>(channels * (format.complex ? 2 : 1));
-  GstStructure* made = gst_structure_new(format.packed ? "application/x-iq" : "audio/x-raw", "format", G_TYPE_STRING,
-                                         format.caps_name, "layout", G_TYPE_STRING, "interleaved", "channels",
-                                         G_TYPE_INT, wide, "rate", G_TYPE_INT, rate, nullptr);
-  // Samples of an antenna stand nowhere in a room.
-  if (!format.complex && wide > 1) gst_structure_set(made, "complex", G_TYPE_BOOLEAN, FALSE, nullptr);
-  if (!format.packed && wide > 2) gst_structure_set(made, "channel-mask", GST_TYPE_BITMASK, guint64{0}, nullptr);
-  return made;
 }
 
 GstCaps* get_caps(GstBaseSrc* base, GstCaps* filter) {
@@ -191,9 +169,10 @@ GstCaps* get_caps(GstBaseSrc* base, GstCaps* filter) {
 Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency) {
   Ptr<GstCaps> made(gst_caps_new_empty());
   for (const RadioFormat* format : radio.formats()) {
-    GstStructure* one = structure_of(*format, radio.channels(), static_cast<gint>(std::lround(radio.rate())));
-    if (tell_frequency)
-      gst_structure_set(one, gpumap::gst::center_frequency_field, G_TYPE_DOUBLE, radio.frequency(), nullptr);
+    GstStructure* one = gpumap::gst::samples_of(format->packed ? "application/x-iq" : "audio/x-raw", format->caps_name,
+                                                static_cast<unsigned>(radio.channels() * (format->complex ? 2 : 1)),
+                                                format->complex, static_cast<gint>(std::lround(radio.rate())));
+    if (tell_frequency) gpumap::gst::set_center_frequency(one, radio.frequency());
     gst_caps_append_structure(made.get(), one);
   }
   return made;
@@ -241,6 +220,7 @@ void note_radio(GstSoapySrc* self) {
   state.bandwidth = state.radio->bandwidth();
   state.full_scale = state.radio->full_scale();
   state.name = state.radio->name();
+  state.buffer_samples = state.used.buffer_samples;
 }
 
 RadioSettings settings_of(GstSoapySrc* self) {
@@ -267,6 +247,8 @@ void open_radio(GstSoapySrc* self) {
   state.changed = false;  // before they are read
   state.used = settings_of(self);
   state.radio = std::make_unique<Radio>(state.used);
+  state.clock.forget();
+  state.hole = true;
   note_radio(self);
   GST_DEBUG_OBJECT(self, "opened %s: %f samples/s at %f Hz", state.radio->name().c_str(), state.radio->rate(),
                    state.radio->frequency());
@@ -288,11 +270,9 @@ gboolean start(GstBaseSrc* base) {
   try {
     state.retuned = false;
     state.restart = false;
-    state.hole = true;
     state.chosen = nullptr;
     state.gathered_bytes = 0;
     state.times.begin();
-    state.radio_due.reset();
     state.warned.reset();
     state.warned_overflows = 0;
     {
@@ -300,6 +280,7 @@ gboolean start(GstBaseSrc* base) {
       state.counts = {};
     }
     open_radio(self);
+    if (!state.radio->refused().empty()) throw Error(state.radio->refused().front());
     tell_rate(self);
     return TRUE;
   } catch (const std::exception& error) {
@@ -359,19 +340,14 @@ void note_gathering(GstSoapySrc* self, GstQuery* query) {
   gst_element_post_message(GST_ELEMENT_CAST(self), gst_message_new_latency(GST_OBJECT_CAST(self)));
 }
 
-/// Downstream's allocator and pool, whose buffers have our size.
 gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
-  guint bytes = 0;
-  if (gst_query_get_n_allocation_pools(query) > 0) {
-    GstBufferPool* pool = nullptr;
-    guint least = 0, most = 0;
-    gst_query_parse_nth_allocation_pool(query, 0, &pool, &bytes, &least, &most);
-    bytes = std::max(bytes, gst_base_src_get_blocksize(base));
-    gst_query_set_nth_allocation_pool(query, 0, pool, bytes, least, most);
-    if (pool != nullptr) gst_object_unref(pool);
-  }
+  gpumap::gst::make_pools_hold(query, gst_base_src_get_blocksize(base));
   note_gathering(reinterpret_cast<GstSoapySrc*>(base), query);
   return GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->decide_allocation(base, query);
+}
+
+void warn_of(GstSoapySrc* self, const std::vector<Error>& refused) {
+  for (const Error& one : refused) gpumap::gst::post_warning(GST_ELEMENT_CAST(self), one);
 }
 
 /// Tell the radio what was set. False: caps could not follow.
@@ -379,12 +355,12 @@ bool follow_properties(GstSoapySrc* self) {
   SoapyState& state = *self->state;
   if (!state.changed.exchange(false)) return true;
   const double rate = state.radio->rate(), frequency = state.radio->frequency();
-  state.used = settings_of(self);
+  RadioSettings now = settings_of(self);
+  now.buffer_samples = state.used.buffer_samples;  // which are of the start
+  state.used = std::move(now);
   const bool streamed = state.radio->is_streaming();
   const double asked = state.used.rate;
-  for (const Error& refused : state.radio->change(state.used)) {
-    gpumap::gst::post_warning(GST_ELEMENT_CAST(self), refused);
-  }
+  warn_of(self, state.radio->change(state.used));
   const bool first_retune = state.radio->frequency() != frequency && !state.retuned;
   state.retuned = state.retuned || (first_retune && streamed);
   note_radio(self);
@@ -393,7 +369,7 @@ bool follow_properties(GstSoapySrc* self) {
   if (other_rate || (streamed && asked != 0.0 && std::abs(asked - rate) >= 0.5)) tell_rate(self);
   if (other_rate) {
     state.hole = true;
-    state.radio_due.reset();
+    state.clock.forget();
     gst_element_post_message(GST_ELEMENT_CAST(self), gst_message_new_latency(GST_OBJECT_CAST(self)));
   }
   return (!other_rate && !first_retune) || gst_base_src_negotiate(GST_BASE_SRC_CAST(self)) != 0;
@@ -442,28 +418,18 @@ void compare_clock(GstSoapySrc* self, const RadioRead& got, Filled& filled) {
   const double sample_ns = 1e9 / state.radio->rate();
   const bool first = filled.samples == 0;
   const bool at_hole = first && state.hole;
-  if (got.ns) {
-    const auto begins = static_cast<double>(*got.ns);
-    if (first) filled.radio_ns = begins;
-    const double off = state.radio_due ? begins - *state.radio_due : 0.0;
-    const bool jumped = std::abs(off) > std::max(jump_ns, sample_ns);
-    if (jumped && !at_hole) {
-      note_hole(self, &Counts::jumps);
-      filled.behind_hole = true;
-    }
-    if (state.radio_due && (jumped || at_hole)) {
-      filled.hole_ns = off;
-      const ObjectLock lock(self);
-      state.counts.lost_samples += static_cast<guint64>(std::llround(std::max(off, 0.0) / sample_ns));
-    }
-    state.radio_due = begins;
-  } else if (at_hole) {
-    state.radio_due.reset();
-  } else if (first) {
-    filled.radio_ns = state.radio_due;
+  const auto now = Clock::now();
+  const std::chrono::duration<double, std::nano> waited = now - std::exchange(state.read_at, now);
+  const RadioClock::Seen seen =
+      state.clock.next(got.ns, static_cast<double>(got.samples) * sample_ns, sample_ns, at_hole, waited.count());
+  if (seen.jumped) note_hole(self, &Counts::jumps);
+  if (first) filled.radio_ns = seen.begins;
+  if (seen.hole) {
+    filled.hole_ns = seen.hole;
+    const ObjectLock lock(self);
+    state.counts.lost_samples += static_cast<guint64>(std::llround(std::max(*seen.hole, 0.0) / sample_ns));
   }
-  if (state.radio_due) *state.radio_due += static_cast<double>(got.samples) * sample_ns;
-  filled.behind_hole = filled.behind_hole || at_hole;
+  filled.behind_hole = filled.behind_hole || at_hole || seen.jumped;
   state.hole = false;
 }
 
@@ -509,7 +475,8 @@ void stamp(GstSoapySrc* self, GstBuffer* buffer, const Filled& filled) {
   const double length = static_cast<double>(filled.samples) * 1e9 / state.radio->rate();
   const Ptr<GstClock> clock(gst_element_get_clock(GST_ELEMENT_CAST(self)));
   if (clock) {
-    const GstClockTime now = gst_clock_get_time(clock.get()), begun = GST_ELEMENT_CAST(self)->base_time;
+    const GstClockTime now = gst_clock_get_time(clock.get());
+    const GstClockTime begun = gst_element_get_base_time(GST_ELEMENT_CAST(self));
     GST_BUFFER_PTS(buffer) =
         state.times.next(now > begun ? now - begun : 0, length, filled.behind_hole, filled.hole_ns);
   }
@@ -533,17 +500,14 @@ void stamp(GstSoapySrc* self, GstBuffer* buffer, const Filled& filled) {
 GstFlowReturn next_buffer(GstSoapySrc* self, GstBuffer** out) {
   SoapyState& state = *self->state;
   auto* base = GST_BASE_SRC_CAST(self);
-  if (state.restart.exchange(false) && state.radio->is_streaming()) {
-    state.radio->stop_stream();
-    state.hole = true;
-  }
+  if (state.restart.exchange(false)) state.radio->stop_stream();
   if (!follow_properties(self)) {
     return is_unlocked(state) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
   }
   if (!state.radio->is_streaming()) {
     state.radio->start_stream();
     state.hole = true;
-    state.radio_due.reset();  // how long it stood has nothing to do with the pipeline's time
+    state.clock.forget();  // how long it stood has nothing to do with the pipeline's time
   }
   const std::size_t bytes = frame_bytes(state), wanted = buffer_samples(state);
   GstBuffer* taken = nullptr;
@@ -587,14 +551,17 @@ GstFlowReturn wait_for_radio(GstSoapySrc* self) {
     if (pause(state, reopen_pause)) return GST_FLOW_FLUSHING;
     try {
       open_radio(self);
+      // Caps may have been decided while it was gone.
+      const Ptr<GstCaps> caps(gst_pad_get_current_caps(GST_BASE_SRC_PAD(self)));
+      const RadioFormat* const wanted = caps ? format_of(*state.radio, caps.get()) : nullptr;
+      if (wanted != nullptr) state.chosen = wanted;
       state.radio->open_stream(*state.chosen, state.used.stream_arguments);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       state.radio.reset();
       GST_DEBUG_OBJECT(self, "not yet: %s", error.what());
     }
   }
-  state.hole = true;
-  state.radio_due.reset();
+  warn_of(self, state.radio->refused());  // it may have been refused before, too
   {
     const ObjectLock lock(self);
     ++state.counts.reopened;
@@ -612,9 +579,10 @@ GstFlowReturn create(GstPushSrc* push, GstBuffer** out) {
     try {
       const GstFlowReturn back = state.radio == nullptr ? wait_for_radio(self) : GST_FLOW_OK;
       return back == GST_FLOW_OK ? next_buffer(self, out) : back;
-    } catch (const Error& error) {
-      if (error.code() == ErrorCode::io && state.used.on_lost == OnRadioLost::wait) {
-        lose_radio(self, error);
+    } catch (const std::exception& error) {
+      const auto* ours = dynamic_cast<const Error*>(&error);
+      if (ours != nullptr && ours->code() == ErrorCode::io && state.used.on_lost == OnRadioLost::wait) {
+        lose_radio(self, *ours);
         continue;
       }
       gpumap::gst::post_error(GST_ELEMENT_CAST(push), error);
@@ -654,7 +622,7 @@ gboolean query(GstBaseSrc* base, GstQuery* query) {
   const ObjectLock lock(base);
   if (state.rate <= 0.0) return FALSE;
   // The first sample of a buffer waits for the last one. How much a driver keeps it does not say.
-  const guint samples = state.settings.buffer_samples;
+  const guint samples = state.buffer_samples;
   const double seconds = samples != 0 ? samples / state.rate : state.buffer_seconds;
   gst_query_set_latency(query, TRUE, static_cast<GstClockTime>(seconds * GST_SECOND), GST_CLOCK_TIME_NONE);
   return TRUE;
@@ -675,7 +643,6 @@ GstStructure* stats(GObject* object) {
 
 std::vector<gpumap::gst::Property> properties() {
   using gpumap::gst::mutable_playing;
-  using gpumap::gst::mutable_ready;
   using Settings = RadioSettings;
   const gpumap::gst::PropertiesOf<Settings> of([](GObject* object) -> Settings& { return state_of(object).settings; });
   const auto told = [](gpumap::gst::Property property) {
@@ -696,7 +663,8 @@ std::vector<gpumap::gst::Property> properties() {
           &Settings::buffer_samples, 0, 1U << 26U),
       of.number<guint>("timeout", "Milliseconds without a sample after which the radio is lost; 0: never",
                        &Settings::timeout_ms),
-      of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost, on_lost_type()),
+      of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost,
+                gpumap::gst::on_radio_lost_type()),
       told(of.number<gdouble>("rate", "Samples a second; 0: as the radio has it", &Settings::rate, 0.0, most,
                               mutable_playing)),
       told(of.number<gdouble>("frequency", "Hertz in the middle of the band; 0: as the radio has it",
@@ -728,17 +696,6 @@ void finalize(GObject* object) {
 }
 
 }  // namespace
-
-namespace gpumap::gst {
-
-GstCaps* radio_caps() {
-  return gst_caps_from_string(
-      "audio/x-raw,format=(string){S8,U8,S16LE,S16BE,U16LE,U16BE,S32LE,S32BE,U32LE,U32BE,F32LE,F32BE,F64LE,F64BE},"
-      "layout=(string)interleaved,channels=(int)[1,64],rate=(int)[1,max];"
-      "application/x-iq,format=(string)S12LE,layout=(string)interleaved,channels=(int)[2,64],rate=(int)[1,max]");
-}
-
-}  // namespace gpumap::gst
 
 static void gst_soapy_src_class_init(GstSoapySrcClass* klass) {
   GST_DEBUG_CATEGORY_INIT(soapy_src_debug, "soapysrc", 0, "samples of a radio");

@@ -20,6 +20,7 @@
 #include "gst/radio/soapysrc.hpp"
 #include "launched.hpp"
 #include "made_up/made_up_radio.hpp"
+#include "no_threads.hpp"
 #include "pipeline.hpp"
 #include "temporary_folder.hpp"
 #include "watch.hpp"
@@ -511,6 +512,138 @@ TEST_F(SoapySrc, WaitsForTheRadioToComeBack) {
   EXPECT_LT(pipeline.stop(), at_once);
 }
 
+// Each call of the driver's fails once: with words or without, at the start, while it plays and at the end.
+TEST_F(SoapySrc, OutlivesADriverThatThrowsInAnyCall) {
+  for (const char* on_lost : {"error", "wait"}) {
+    int failed = 0;
+    bool reached = true;
+    for (int call = 0; reached; ++call) {
+      radio_.reset();
+      radio_.failing_call = call;
+      radio_.wordless = call % 2 == 1;
+      Pipeline pipeline(source("", std::string("num-buffers=2 rate=1000000 frequency=5e6 bandwidth=1e6 antenna=RX "
+                                               "clock-source=internal time-source=gps frequency-correction=2 "
+                                               "gain=30,LNA=3 device-settings=bias=true on-lost=") +
+                                       on_lost) +
+                        "! fakesink");
+      (void)pipeline.set_state(GST_STATE_PLAYING);
+      const std::string end = pipeline.wait();
+      EXPECT_THAT(end, AnyOf("eos", HasSubstr(pulled_out), HasSubstr("throws what has no words"))) << call;
+      if (end != "eos") ++failed;
+      EXPECT_LT(pipeline.stop(), at_once);
+      reached = radio_.calls > call;
+    }
+    EXPECT_GT(failed, 20) << on_lost;
+  }
+}
+
+TEST_F(SoapySrc, OutlivesADriverThatThrowsWhereItIsOpenedAgain) {
+  for (const bool wordless : {true, false}) {
+    for (const int call : {1, 3, 4, 9}) {
+      radio_.reset();
+      Pipeline pipeline(source(",paced=1", "rate=100000 on-lost=wait") + "! fakesink");
+      GstElement* element = pipeline.element("radio");
+      ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+      ASSERT_TRUE(eventually([&] { return stat(element, "buffers") > 0; }));
+      radio_.gone = true;
+      ASSERT_TRUE(eventually([&] { return !(void(pipeline.wait(1ms)), pipeline.warnings().empty()); }));
+      radio_.wordless = wordless;
+      radio_.failing_call = radio_.calls + call;
+      radio_.gone = false;
+      EXPECT_TRUE(eventually([&] { return stat(element, "reopened") == 1; })) << call;
+      const std::uint64_t before = stat(element, "buffers");
+      EXPECT_TRUE(eventually([&] { return stat(element, "buffers") > before; })) << call;
+      EXPECT_GT(radio_.calls, radio_.failing_call);
+    }
+  }
+}
+
+// What was refused while it played is refused again, and no reason to wait for ever. Nor does what changed meanwhile
+// give samples of another format than caps say.
+TEST_F(SoapySrc, IsOpenedAgainAsItIsSet) {
+  Pipeline pipeline(source(",paced=1,formats=CF32", "rate=100000 buffer-samples=1000 on-lost=wait") +
+                    "! capsfilter name=filter caps=audio/x-raw,format=S16LE ! "
+                    "appsink name=out sync=false max-buffers=1 drop=true");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(pull(pipeline.appsink()));
+  g_object_set(pipeline.element("radio"), "antenna", "Yagi", nullptr);
+  const auto warnings = [&](const char* text) {
+    (void)pipeline.wait(1ms);
+    const auto all = pipeline.warnings();
+    return std::count_if(all.begin(), all.end(), [&](const auto& one) { return one.find(text) != one.npos; });
+  };
+  ASSERT_TRUE(eventually([&] { return warnings("Yagi") == 1; }));
+  radio_.gone = true;
+  ASSERT_TRUE(eventually([&] { return warnings("waiting until") == 1; }));
+  const Caps floats = new_caps("audio/x-raw,format=F32LE");
+  g_object_set(pipeline.element("filter"), "caps", floats.get(), nullptr);
+  // The streaming thread decides on caps as it begins anew.
+  EXPECT_TRUE(pipeline.reach(GST_STATE_PAUSED));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  while (pull(pipeline.appsink(), 100ms)) {
+  }
+  radio_.gone = false;
+  const Sample sample = pull(pipeline.appsink());
+  ASSERT_TRUE(sample);
+  EXPECT_THAT(caps_of(sample.get()), HasSubstr("F32LE"));
+  const Data bytes = data_of(gst_sample_get_buffer(sample.get()));
+  EXPECT_EQ(bytes.size() % sizeof(float), 0U);
+  EXPECT_EQ(bytes, expected_samples("CF32", 0, bytes.size() / 8));
+  EXPECT_TRUE(eventually([&] { return warnings("Yagi") == 2; }));
+}
+
+// Properties that are for the start may be set at any time.
+TEST_F(SoapySrc, BufferSamplesAreThoseOfTheStart) {
+  Pipeline pipeline(source(",paced=1", "rate=100000 buffer-samples=1000") + "! fakesink name=out sync=false");
+  Watch watch;
+  watch.on(pipeline.element("out"));
+  GstElement* element = pipeline.element("radio");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return watch.count() > 0; }));
+  g_object_set(element, "buffer-samples", 1U << 26U, "frequency", 5e6, nullptr);
+  ASSERT_TRUE(eventually([&] { return number_stat(element, "frequency") == 5e6; }));
+  const std::size_t before = watch.count();
+  EXPECT_TRUE(eventually([&] { return watch.count() > before + 2; }));
+  const Ptr<GstQuery> query(gst_query_new_latency());
+  ASSERT_TRUE(gst_element_query(element, query.get()));
+  GstClockTime least = 0;
+  gst_query_parse_latency(query.get(), nullptr, &least, nullptr);
+  EXPECT_EQ(least, 10 * GST_MSECOND);
+}
+
+// The radio's clock is set: to 2027, say. No samples are missing, and nobody waits for that year.
+TEST_F(SoapySrc, AClockThatIsSetIsNoHole) {
+  Pipeline pipeline(source(",clock=1,paced=1", "rate=100000 buffer-samples=500") + "! fakesink name=out sync=false");
+  Watch watch;
+  watch.on(pipeline.element("out"));
+  GstElement* element = pipeline.element("radio");
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_TRUE(eventually([&] { return watch.count() > 2; }));
+  radio_.jump_s = 1'800'000'000;
+  ASSERT_TRUE(eventually([&] { return stat(element, "jumps") == 1; }));
+  const std::size_t before = watch.count();
+  ASSERT_TRUE(eventually([&] { return watch.count() > before + 2; }));
+  EXPECT_EQ(stat(element, "lost-samples"), 0U);
+  EXPECT_LT(watch.frames().back().pts, 3600 * GST_SECOND);
+}
+
+// The application flushes, and time begins anew.
+TEST_F(SoapySrc, TimesBeginAnewBehindAFlush) {
+  Pipeline pipeline(source(",paced=1", "rate=100000 buffer-samples=1000") + "! fakesink name=out sync=false");
+  Watch watch;
+  watch.on(pipeline.element("out"));
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto last = [&] { return watch.count() != 0 ? watch.frames().back().pts : 0; };
+  ASSERT_TRUE(eventually([&] { return last() > 1500 * GST_MSECOND; }));
+  ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_flush_start()));
+  watch.forget();
+  ASSERT_TRUE(gst_element_send_event(pipeline.get(), gst_event_new_flush_stop(TRUE)));
+  ASSERT_TRUE(eventually([&] { return watch.count() > 1; }));
+  const Ptr<GstClock> clock(gst_element_get_clock(pipeline.element("radio")));
+  const GstClockTime now = gst_clock_get_time(clock.get()) - gst_element_get_base_time(pipeline.element("radio"));
+  EXPECT_LE(watch.frames().front().pts, now);
+}
+
 TEST_F(SoapySrc, StopsWhileNoSampleComes) {
   radio_.silent = true;
   Pipeline waits(source("", "timeout=0") + "! fakesink");
@@ -601,7 +734,9 @@ TEST(SampleTimes, FollowTheClockAndDrawOutJitter) {
               2.0);
   const auto later = static_cast<GstClockTime>(at + 9e9);
   EXPECT_NEAR(static_cast<double>(times.next(later, length, true, std::nullopt)), at + 9e9 - length, 2.0);
-  EXPECT_NEAR(static_cast<double>(times.next(0, length, true, std::nullopt)), at + 9e9, 2.0);
+  EXPECT_NEAR(static_cast<double>(times.next(later - 500'000'000, length, true, std::nullopt)), at + 9e9, 2.0);
+  // But with the pipeline's.
+  EXPECT_NEAR(static_cast<double>(times.next(70'000'000, length, true, std::nullopt)), 6e7, 2.0);
 }
 
 TEST_F(SoapySrc, IsLiveAndLateByABuffer) {
@@ -636,6 +771,20 @@ TEST_F(SoapySrc, TheProviderListsRadios) {
   g_object_get(element.get(), "device", &arguments, nullptr);
   const Ptr<gchar> owned(arguments);
   EXPECT_THAT(std::string(arguments), AllOf(HasSubstr("driver=made-up"), HasSubstr("serial=17")));
+  g_list_free_full(devices, gst_object_unref);
+}
+
+// An empty EEPROM has no text.
+TEST_F(SoapySrc, TheProviderListsARadioWithoutAName) {
+  radio_.garbled = true;
+  const Ptr<GstDeviceProvider> provider(gst_device_provider_factory_get_by_name("soapydeviceprovider"));
+  ASSERT_TRUE(provider);
+  GList* devices = gst_device_provider_get_devices(provider.get());
+  ASSERT_EQ(g_list_length(devices), 1U);
+  const Ptr<gchar> name(gst_device_get_display_name(GST_DEVICE(devices->data)));
+  EXPECT_STREQ(name.get(), "\\xff\\xfe radio");
+  const Ptr<GstStructure> told(gst_device_get_properties(GST_DEVICE(devices->data)));
+  EXPECT_STREQ(gst_structure_get_string(told.get(), "label"), "\\xff\\xfe radio");
   g_list_free_full(devices, gst_object_unref);
 }
 
@@ -718,6 +867,15 @@ TEST_F(SoapySrc, ReceivesFromARadioOverTheNetwork) {
 }
 
 std::atomic<bool> answers{false};
+
+// Nobody can be asked: no radio is found, and no exception leaves a thread of GStreamer's.
+TEST_F(SoapySrc, ASearchWithoutThreadsFindsNothing) {
+  (void)find_radios({}, 10s);  // loads the modules
+  const gpumap::test::NoThreads none;
+  const RadioSearch search = find_radios({}, 10s);
+  EXPECT_THAT(search.found, IsEmpty());
+  EXPECT_THAT(search.silent, Contains("made-up"));
+}
 
 // A driver that does not answer costs its own radios alone.
 TEST_F(SoapySrc, ASearchEnds) {

@@ -53,8 +53,12 @@ void append(std::vector<std::byte>& to, Number value) {
   to.insert(to.end(), bytes, bytes + sizeof value);
 }
 
+/// Of each call.
 void check_there() {
-  if (made_up_radio().gone) throw std::runtime_error(pulled_out);
+  MadeUpRadio& told = made_up_radio();
+  const bool fails = told.calls++ == told.failing_call;
+  if (fails && told.wordless) throw -99;  // NOLINT(hicpp-exception-baseclass): what a driver may do
+  if (fails || told.gone) throw std::runtime_error(pulled_out);
 }
 
 class Device : public SoapySDR::Device {
@@ -64,10 +68,20 @@ class Device : public SoapySDR::Device {
     ++made_up_radio().opened;
   }
 
-  [[nodiscard]] std::string getDriverKey() const override { return "made-up"; }
-  [[nodiscard]] std::string getHardwareKey() const override { return "Figment"; }
-  [[nodiscard]] size_t getNumChannels(int /*direction*/) const override { return number("channels", 2); }
+  [[nodiscard]] std::string getDriverKey() const override {
+    check_there();
+    return "made-up";
+  }
+  [[nodiscard]] std::string getHardwareKey() const override {
+    check_there();
+    return "Figment";
+  }
+  [[nodiscard]] size_t getNumChannels(int /*direction*/) const override {
+    check_there();
+    return number("channels", 2);
+  }
   [[nodiscard]] std::vector<std::string> getStreamFormats(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
     std::vector<std::string> formats{text("native", "CS16")};
     std::istringstream others(text("formats", ""));
     for (std::string one; std::getline(others, one, '+');) formats.push_back(one);
@@ -75,6 +89,7 @@ class Device : public SoapySDR::Device {
   }
   [[nodiscard]] std::string getNativeStreamFormat(int /*direction*/, size_t /*channel*/,
                                                   double& full_scale) const override {
+    check_there();
     full_scale = 2048.0;
     return text("native", "CS16");
   }
@@ -88,7 +103,10 @@ class Device : public SoapySDR::Device {
     return reinterpret_cast<SoapySDR::Stream*>(this);
   }
   void closeStream(SoapySDR::Stream* /*stream*/) override { check_there(); }
-  [[nodiscard]] size_t getStreamMTU(SoapySDR::Stream* /*stream*/) const override { return unit_; }
+  [[nodiscard]] size_t getStreamMTU(SoapySDR::Stream* /*stream*/) const override {
+    check_there();
+    return unit_;
+  }
   int activateStream(SoapySDR::Stream* /*stream*/, int /*flags*/, long long /*ns*/, size_t /*count*/) override {
     check_there();
     ++made_up_radio().starts;
@@ -106,8 +124,8 @@ class Device : public SoapySDR::Device {
 
   int readStream(SoapySDR::Stream* /*stream*/, void* const* buffers, size_t samples, int& flags, long long& ns,
                  long timeout_us) override {
-    MadeUpRadio& told = made_up_radio();
     check_there();
+    MadeUpRadio& told = made_up_radio();
     ++told.reads;
     if (told.code != 0) return told.code;
     if (told.empty) return 0;
@@ -126,7 +144,7 @@ class Device : public SoapySDR::Device {
     for (size_t i = 0; i < channels_.size(); ++i) write(samples, channels_[i], static_cast<std::byte*>(buffers[i]));
     if (text("clock", "") == "1") {
       flags |= SOAPY_SDR_HAS_TIME;
-      ns = std::llround((1.0 + static_cast<double>(next_) / rate_) * 1e9);
+      ns = std::llround((1.0 + static_cast<double>(told.jump_s) + static_cast<double>(next_) / rate_) * 1e9);
     }
     next_ += samples;
     if (took(told.abrupt)) {
@@ -137,52 +155,93 @@ class Device : public SoapySDR::Device {
   }
 
   [[nodiscard]] std::vector<std::string> listAntennas(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
     return {"RX", "LNAH"};
   }
   void setAntenna(int /*direction*/, size_t /*channel*/, const std::string& name) override {
+    check_there();
     made_up_radio().antenna = name.at(0);
   }
-  [[nodiscard]] bool hasGainMode(int /*direction*/, size_t /*channel*/) const override { return true; }
+  [[nodiscard]] bool hasGainMode(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
+    return true;
+  }
   void setGainMode(int /*direction*/, size_t /*channel*/, bool automatic) override {
+    check_there();
     made_up_radio().automatic = automatic;
   }
   [[nodiscard]] bool getGainMode(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
     return made_up_radio().automatic;
   }
-  [[nodiscard]] double getGain(int /*direction*/, size_t /*channel*/) const override { return made_up_radio().gain; }
+  [[nodiscard]] double getGain(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
+    return made_up_radio().gain;
+  }
   [[nodiscard]] std::vector<std::string> listGains(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
     return {"LNA", "VGA"};
   }
-  void setGain(int /*direction*/, size_t /*channel*/, double decibels) override { made_up_radio().gain = decibels; }
+  void setGain(int /*direction*/, size_t /*channel*/, double decibels) override {
+    check_there();
+    made_up_radio().gain = decibels;
+  }
   void setGain(int /*direction*/, size_t /*channel*/, const std::string& name, double decibels) override {
+    check_there();
     (name == "LNA" ? made_up_radio().lna : made_up_radio().gain) = decibels;
   }
   void setFrequency(int /*direction*/, size_t /*channel*/, double hertz,
                     const SoapySDR::Kwargs& /*arguments*/) override {
+    check_there();
     if (hertz > 6e9) throw std::runtime_error("the synthesizer does not lock");
     frequency_ = hertz;
     made_up_radio().frequency = hertz;
     ++made_up_radio().tunes;
   }
-  [[nodiscard]] double getFrequency(int /*direction*/, size_t /*channel*/) const override { return frequency_; }
+  [[nodiscard]] double getFrequency(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
+    return frequency_;
+  }
   void setFrequencyCorrection(int /*direction*/, size_t /*channel*/, double value) override {
+    check_there();
     made_up_radio().correction = value;
   }
   void setSampleRate(int /*direction*/, size_t /*channel*/, double rate) override {
+    check_there();
     if (rate > 1e8 && !repeats_) throw std::runtime_error("no more than 100 MS/s");
     const double step = static_cast<double>(number("step", 1));
     rate_ = std::max(std::round(rate / step), 1.0) * step;
   }
-  [[nodiscard]] double getSampleRate(int /*direction*/, size_t /*channel*/) const override { return rate_; }
-  void setBandwidth(int /*direction*/, size_t /*channel*/, double hertz) override { made_up_radio().bandwidth = hertz; }
+  [[nodiscard]] double getSampleRate(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
+    return rate_;
+  }
+  void setBandwidth(int /*direction*/, size_t /*channel*/, double hertz) override {
+    check_there();
+    made_up_radio().bandwidth = hertz;
+  }
   [[nodiscard]] double getBandwidth(int /*direction*/, size_t /*channel*/) const override {
+    check_there();
     return made_up_radio().bandwidth;
   }
-  [[nodiscard]] std::vector<std::string> listClockSources() const override { return {"internal", "external"}; }
-  void setClockSource(const std::string& name) override { made_up_radio().clock_source = name.at(0); }
-  [[nodiscard]] std::vector<std::string> listTimeSources() const override { return {"none", "gps"}; }
-  void setTimeSource(const std::string& name) override { made_up_radio().time_source = name.at(0); }
+  [[nodiscard]] std::vector<std::string> listClockSources() const override {
+    check_there();
+    return {"internal", "external"};
+  }
+  void setClockSource(const std::string& name) override {
+    check_there();
+    made_up_radio().clock_source = name.at(0);
+  }
+  [[nodiscard]] std::vector<std::string> listTimeSources() const override {
+    check_there();
+    return {"none", "gps"};
+  }
+  void setTimeSource(const std::string& name) override {
+    check_there();
+    made_up_radio().time_source = name.at(0);
+  }
   void writeSetting(const std::string& key, const std::string& value) override {
+    check_there();
     if (key != "bias") throw std::runtime_error("no setting " + key);
     made_up_radio().bias = value == "true";
   }
@@ -282,7 +341,7 @@ class Device : public SoapySDR::Device {
 
 SoapySDR::KwargsList find(const SoapySDR::Kwargs& wanted) {
   SoapySDR::Kwargs found = wanted;
-  found["label"] = "Made-up radio";
+  found["label"] = made_up_radio().garbled ? "\xff\xfe radio" : "Made-up radio";
   found["serial"] = "17";
   const auto serial = wanted.find("serial");
   if (made_up_radio().gone || (serial != wanted.end() && serial->second != "17")) return {};
@@ -305,8 +364,10 @@ MadeUpRadio& made_up_radio() {
 
 void MadeUpRadio::reset() {
   overflows = abrupt = code = 0;
-  lost = unsaid = reads = opened = starts = tunes = 0;
-  gone = silent = empty = automatic = bias = false;
+  lost = unsaid = jump_s = reads = opened = starts = tunes = 0;
+  gone = silent = empty = automatic = bias = wordless = garbled = false;
+  calls = 0;
+  failing_call = -1;
   frequency = bandwidth = gain = lna = correction = 0.0;
   antenna = clock_source = time_source = '-';
 }

@@ -26,7 +26,12 @@ struct MadeUpRadio {
   std::atomic<std::uint64_t> lost{0};    ///< samples
   std::atomic<int> abrupt{0};            ///< so many reads give samples and say that `lost` are missing behind them
   std::atomic<std::uint64_t> unsaid{0};  ///< samples that the next read loses without a word
+  std::atomic<std::uint64_t> jump_s{0};  ///< its clock is ahead by so many seconds
   std::atomic<bool> gone{false};         ///< pulled out: calls throw
+  std::atomic<int> calls{0};             ///< of the driver
+  std::atomic<int> failing_call{-1};     ///< the number of the one that throws; -1: none
+  std::atomic<bool> wordless{false};     ///< it throws a number
+  std::atomic<bool> garbled{false};      ///< its label is no text
   std::atomic<int> code{0};              ///< what a read returns instead
   std::atomic<bool> silent{false};       ///< no sample comes
   std::atomic<bool> empty{false};        ///< nor does a read wait for one
