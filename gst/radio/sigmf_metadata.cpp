@@ -31,7 +31,7 @@ constexpr std::uint64_t most_metadata_bytes = std::uint64_t{1} << 30U;
 class Fields {
  public:
   Fields(const json& object, std::string place) : object_(object), place_(std::move(place)) {
-    if (!object_.is_object()) fail("", fmt::format("{} instead of an object", shown(object_)), "write {{…}} there");
+    if (!object_.is_object()) fail("", fmt::format("{} instead of an object", shown(object_)), "write {…} there");
   }
 
   [[noreturn]] void fail(std::string_view key, const std::string& cause, const std::string& remedy) const {

@@ -103,7 +103,7 @@ class OutputFile {
   int descriptor_;
 };
 
-/// One recording that is written. Of the streaming thread, and of start and stop.
+/// One recording that is written. Of the streaming thread, and of changes of state while there is none.
 class Writer {
  public:
   /// Throws Error.
@@ -294,7 +294,7 @@ void Writer::write_metadata() {
 
 struct SinkState {
   Settings settings;
-  std::unique_ptr<Writer> writer;  ///< between start and stop
+  std::unique_ptr<Writer> writer;  ///< from PAUSED on
 };
 
 struct GstSigmfSink {
@@ -327,9 +327,9 @@ bool did(GstBaseSink* base, Act act) {
   }
 }
 
-gboolean start(GstBaseSink* base) {
+bool begin(GstBaseSink* base) {
   SinkState& state = state_of(base);
-  return static_cast<gboolean>(did(base, [&] {
+  return did(base, [&] {
     GST_OBJECT_LOCK(base);
     const Settings settings = state.settings;
     GST_OBJECT_UNLOCK(base);
@@ -337,14 +337,23 @@ gboolean start(GstBaseSink* base) {
       throw Error(ErrorCode::not_found, "no location is set", "set location to the .sigmf-meta that is to be written");
     }
     state.writer = std::make_unique<Writer>(gpumap::gst::sigmf_base(settings.location), settings.sha512);
-  }));
+  });
 }
 
-gboolean stop(GstBaseSink* base) {
-  SinkState& state = state_of(base);
-  const bool written = did(base, [&] { state.writer->write_metadata(); });
-  state.writer.reset();
-  return static_cast<gboolean>(written);
+void end(GstBaseSink* base) {
+  const std::unique_ptr<Writer> writer = std::move(state_of(base).writer);
+  (void)did(base, [&] { writer->write_metadata(); });
+}
+
+/// GstBaseSink's start() is that of READY, in which location may still be set.
+GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  auto* base = GST_BASE_SINK_CAST(element);
+  const bool begins = transition == GST_STATE_CHANGE_READY_TO_PAUSED;
+  if (begins && !begin(base)) return GST_STATE_CHANGE_FAILURE;
+  const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_sigmf_sink_parent_class)->change_state(element, transition);
+  const bool failed = begins && result == GST_STATE_CHANGE_FAILURE;
+  if (failed || transition == GST_STATE_CHANGE_PAUSED_TO_READY) end(base);
+  return result;
 }
 
 gboolean set_caps(GstBaseSink* base, GstCaps* caps) {
@@ -381,8 +390,7 @@ void finalize(GObject* object) {
 static void gst_sigmf_sink_class_init(GstSigmfSinkClass* klass) {
   GST_DEBUG_CATEGORY_INIT(sigmf_sink_debug, "sigmfsink", 0, "SigMF sink");
   G_OBJECT_CLASS(klass)->finalize = finalize;
-  klass->base.start = start;
-  klass->base.stop = stop;
+  GST_ELEMENT_CLASS(klass)->change_state = change_state;
   klass->base.set_caps = set_caps;
   klass->base.render = render;
   klass->base.event = event;

@@ -190,15 +190,10 @@ std::optional<double> constant_frequency(const SigmfMetadata& metadata) {
 }
 
 GstCaps* caps_of(const SigmfMetadata& metadata) {
-  GstCaps* caps = gst_caps_new_simple(
-      "audio/x-raw", "format", G_TYPE_STRING, std::string(metadata.datatype.format).c_str(), "layout", G_TYPE_STRING,
-      "interleaved", "channels", G_TYPE_INT, static_cast<gint>(metadata.numbers()), "rate", G_TYPE_INT,
-      static_cast<gint>(std::lround(metadata.sample_rate)), nullptr);
-  if (metadata.numbers() > 1) {
-    gst_caps_set_simple(caps, "channel-mask", GST_TYPE_BITMASK, guint64{0}, nullptr);
-    // Else two channels are taken for I and Q.
-    if (!metadata.complex) gst_caps_set_simple(caps, "complex", G_TYPE_BOOLEAN, FALSE, nullptr);
-  }
+  GstCaps* caps = gst_caps_new_full(
+      gpumap::gst::samples_of("audio/x-raw", std::string(metadata.datatype.format), metadata.numbers(),
+                              metadata.complex, static_cast<gint>(std::lround(metadata.sample_rate))),
+      nullptr);
   if (const auto frequency = constant_frequency(metadata)) {
     gst_caps_set_simple(caps, gpumap::gst::center_frequency_field, G_TYPE_DOUBLE, *frequency, nullptr);
   }
@@ -268,23 +263,20 @@ gboolean stop(GstBaseSrc* base) {
   return TRUE;
 }
 
-/// The buffers of downstream's pool get room for a block. An allocator makes each as large as is asked.
-gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
+/// Samples of a buffer, at most.
+std::uint64_t block_of(GstBaseSrc* base) {
   GST_OBJECT_LOCK(base);
   const SrcState& state = state_of(base);
-  const std::uint64_t frame = state.recording->metadata.frame_bytes();
-  const auto bytes =
-      static_cast<guint>(std::clamp<std::uint64_t>(state.settings.block_samples, 1, most_block_bytes / frame) * frame);
+  const std::uint64_t most =
+      std::min(most_block_bytes / state.recording->metadata.frame_bytes(), state.recording->layout.samples);
+  const std::uint64_t block = std::clamp<std::uint64_t>(state.settings.block_samples, 1, most);
   GST_OBJECT_UNLOCK(base);
-  for (guint i = 0; i < gst_query_get_n_allocation_pools(query); ++i) {
-    GstBufferPool* pool = nullptr;
-    guint size = 0;
-    guint least = 0;
-    guint most = 0;
-    gst_query_parse_nth_allocation_pool(query, i, &pool, &size, &least, &most);
-    gst_query_set_nth_allocation_pool(query, i, pool, std::max(size, bytes), least, most);
-    gst_clear_object(&pool);
-  }
+  return block;
+}
+
+gboolean decide_allocation(GstBaseSrc* base, GstQuery* query) {
+  const std::uint64_t frame = state_of(base).recording->metadata.frame_bytes();
+  gpumap::gst::make_pools_hold(query, static_cast<guint>(block_of(base) * frame));
   return GST_BASE_SRC_CLASS(gst_sigmf_src_parent_class)->decide_allocation(base, query);
 }
 
@@ -379,14 +371,15 @@ GstFlowReturn read_block(GstBaseSrc* base, Recording& recording, std::uint64_t b
   if (flow != GST_FLOW_OK) return flow;
   Ptr<GstBuffer> buffer(made);
   GstMapInfo map;
-  if (!gst_buffer_map(buffer.get(), &map, GST_MAP_WRITE)) {
+  if (gst_buffer_get_size(buffer.get()) < frame || !gst_buffer_map(buffer.get(), &map, GST_MAP_WRITE)) {
     throw Error(ErrorCode::io, fmt::format("downstream's buffer of {} bytes cannot be written", count * frame),
                 "look for an error of its own");
   }
+  // The pool's buffers are of another size where block-samples has changed since.
+  count = std::min<std::uint64_t>(count, map.size / frame);
   std::uint64_t got = 0;
   try {
-    got = read_into(recording, section.offset + into * frame, reinterpret_cast<std::byte*>(map.data),
-                    std::min<std::uint64_t>(count * frame, map.size));
+    got = read_into(recording, section.offset + into * frame, reinterpret_cast<std::byte*>(map.data), count * frame);
   } catch (...) {
     gst_buffer_unmap(buffer.get(), &map);
     throw;
@@ -394,7 +387,9 @@ GstFlowReturn read_block(GstBaseSrc* base, Recording& recording, std::uint64_t b
   gst_buffer_unmap(buffer.get(), &map);
   if (got < count * frame) {
     count = got / frame;
+    GST_OBJECT_LOCK(base);  // queries read it
     recording.samples = recording.position + count;
+    GST_OBJECT_UNLOCK(base);
     gpumap::gst::post_warning(
         GST_ELEMENT_CAST(base),
         Error(ErrorCode::open_read, fmt::format("{} has become shorter while it was read: it ends at sample {}",
@@ -412,13 +407,8 @@ GstFlowReturn read_block(GstBaseSrc* base, Recording& recording, std::uint64_t b
 GstFlowReturn create(GstBaseSrc* base, guint64 /*offset*/, guint /*size*/, GstBuffer** out) {
   SrcState& state = state_of(base);
   Recording& recording = *state.recording;  // there while the streaming thread runs
-  GST_OBJECT_LOCK(base);
-  const std::uint64_t wanted = state.settings.block_samples;
-  GST_OBJECT_UNLOCK(base);
   try {
-    const std::uint64_t block =
-        std::clamp<std::uint64_t>(wanted, 1, most_block_bytes / recording.metadata.frame_bytes());
-    return read_block(base, recording, block, out);
+    return read_block(base, recording, block_of(base), out);
   } catch (const std::exception& error) {
     gpumap::gst::post_error(GST_ELEMENT_CAST(base), error);
     return GST_FLOW_ERROR;
@@ -429,30 +419,42 @@ gboolean is_seekable(GstBaseSrc* /*base*/) {
   return TRUE;
 }
 
-/// Refused before anything is flushed for it.
-gboolean event(GstBaseSrc* base, GstEvent* event) {
+/// Refused before anything is flushed for it: GstBaseSrc would not send the segment again.
+bool is_backwards(GstEvent* event) {
   gdouble rate = 1.0;
   if (GST_EVENT_TYPE(event) == GST_EVENT_SEEK) {
     gst_event_parse_seek(event, &rate, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
   }
-  if (rate < 0.0) {
-    GST_INFO_OBJECT(base, "does not play backwards");
-    return FALSE;
-  }
-  return GST_BASE_SRC_CLASS(gst_sigmf_src_parent_class)->event(base, event);
+  return rate < 0.0;
+}
+
+/// From downstream.
+gboolean event(GstBaseSrc* base, GstEvent* event) {
+  return is_backwards(event) ? FALSE : GST_BASE_SRC_CLASS(gst_sigmf_src_parent_class)->event(base, event);
+}
+
+/// From the application, to the element itself.
+gboolean send_event(GstElement* element, GstEvent* event) {
+  if (!is_backwards(event)) return GST_ELEMENT_CLASS(gst_sigmf_src_parent_class)->send_event(element, event);
+  gst_event_unref(event);
+  return FALSE;
 }
 
 gboolean do_seek(GstBaseSrc* base, GstSegment* segment) {
-  auto& recording = state_of(base).recording;
-  if (!recording) return FALSE;
-  recording->position = std::min(recording->metadata.samples_in(segment->position), recording->samples);
-  recording->sought = true;
-  segment->duration = recording->metadata.time_of(recording->samples);  // a seek by samples has none
-  return TRUE;
+  GST_OBJECT_LOCK(base);  // stop() may be called meanwhile
+  const auto& recording = state_of(base).recording;
+  if (recording) {
+    recording->position = std::min(recording->metadata.samples_in(segment->position), recording->samples);
+    recording->sought = true;
+    segment->duration = recording->metadata.time_of(recording->samples);  // a seek by samples has none
+  }
+  GST_OBJECT_UNLOCK(base);
+  return static_cast<gboolean>(recording != nullptr);
 }
 
-/// Between time, samples (DEFAULT) and bytes of samples; empty: not known.
+/// Between time, samples (DEFAULT) and bytes of samples; empty: not known, or beyond what a query can say.
 std::optional<std::uint64_t> converted(const Recording& recording, GstFormat from, std::uint64_t value, GstFormat to) {
+  constexpr std::uint64_t most = G_MAXINT64;
   const std::uint64_t frame = recording.metadata.frame_bytes();
   std::uint64_t sample = value;
   if (from == GST_FORMAT_TIME) {
@@ -462,10 +464,11 @@ std::optional<std::uint64_t> converted(const Recording& recording, GstFormat fro
   } else if (from != GST_FORMAT_DEFAULT) {
     return {};
   }
-  if (to == GST_FORMAT_DEFAULT) return sample;
-  if (to == GST_FORMAT_TIME) return recording.metadata.time_of(sample);
-  if (to == GST_FORMAT_BYTES) return sample * frame;
-  return {};
+  std::optional<std::uint64_t> result;
+  if (to == GST_FORMAT_DEFAULT) result = sample;
+  if (to == GST_FORMAT_TIME) result = recording.metadata.time_of(sample);
+  if (to == GST_FORMAT_BYTES && sample <= most / frame) result = sample * frame;
+  return result && *result <= most ? result : std::nullopt;
 }
 
 bool answer(GstQuery* query, const Recording& recording) {
@@ -515,6 +518,7 @@ void finalize(GObject* object) {
 static void gst_sigmf_src_class_init(GstSigmfSrcClass* klass) {
   GST_DEBUG_CATEGORY_INIT(sigmf_src_debug, "sigmfsrc", 0, "SigMF source");
   G_OBJECT_CLASS(klass)->finalize = finalize;
+  GST_ELEMENT_CLASS(klass)->send_event = send_event;
   klass->base.get_caps = get_caps;
   klass->base.start = start;
   klass->base.stop = stop;

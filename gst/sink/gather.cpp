@@ -11,6 +11,7 @@
 #include "gst/gst_error.hpp"
 #include "gst/memory/frame_format.hpp"
 #include "gst/memory/video_layout.hpp"
+#include "gst/radio/radio_metas.hpp"
 
 GST_DEBUG_CATEGORY_EXTERN(gpumap_sink_debug);
 #define GST_CAT_DEFAULT gpumap_sink_debug
@@ -38,6 +39,15 @@ class StreamLock {
  private:
   GstPad* const pad_;
 };
+
+/// The receiver was tuned elsewhere before `buffer`: a frame tells one frequency. Packets have no metas, and cost
+/// little.
+bool retunes(GstBuffer* buffer, GstBuffer* frame) {
+  gpointer state = nullptr;
+  if (gst_buffer_iterate_meta(buffer, &state) == nullptr) return false;
+  const auto told = radio_of(buffer).center_frequency;
+  return told && told != radio_of(frame).center_frequency;
+}
 
 }  // namespace
 
@@ -163,6 +173,7 @@ GstFlowReturn Gather::take(GstBuffer* buffer) {
 GstFlowReturn Gather::add(GstBuffer* buffer, std::size_t bytes) {
   const GstClockTime duration = duration_of(buffer, bytes);
   std::size_t from = 0;
+  if (frame_) copy_annotations(frame_.get(), buffer);
   while (from < bytes) {
     if (!frame_) {
       if (const GstFlowReturn flow = begin(buffer, from, duration); flow != GST_FLOW_OK) return flow;
@@ -196,7 +207,7 @@ GstFlowReturn Gather::add(GstBuffer* buffer, std::size_t bytes) {
 }
 
 bool Gather::breaks_at(GstBuffer* buffer) const noexcept {
-  if (GST_BUFFER_IS_DISCONT(buffer)) return true;
+  if (GST_BUFFER_IS_DISCONT(buffer) || retunes(buffer, frame_.get())) return true;
   const GstClockTime pts = GST_BUFFER_PTS(buffer);
   if (!GST_CLOCK_TIME_IS_VALID(due_) || !GST_CLOCK_TIME_IS_VALID(pts)) return false;
   return (pts > due_ ? pts - due_ : due_ - pts) > tolerance;
@@ -272,6 +283,7 @@ GstFlowReturn Gather::begin(GstBuffer* first, std::size_t from, GstClockTime dur
     gst_buffer_remove_meta(frame_.get(), &meta->meta);  // it counts the samples
   }
   if (from != 0) {
+    drop_annotations(frame_.get());  // the frame before has them
     GST_BUFFER_FLAG_UNSET(frame_.get(), first_flags);
     GST_BUFFER_DTS(frame_.get()) = GST_CLOCK_TIME_NONE;
     GST_BUFFER_OFFSET(frame_.get()) = GST_BUFFER_OFFSET_NONE;

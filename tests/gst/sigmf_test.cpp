@@ -298,6 +298,106 @@ TEST_F(Sigmf, SeeksBySampleAndByTime) {
   EXPECT_EQ(pipeline_->wait(), "eos");
 }
 
+// Seeks that are sent to the element itself, by any number: what cannot be is refused, and what is behind the end is
+// the end. None leaves the element in a state in which it cannot be sought again.
+TEST_F(Sigmf, SeeksThatAreSentToTheElementItself) {
+  const Data data = random_data(2UL * 10'000, 40);
+  record(R"("core:datatype":"ci8","core:sample_rate":1000)", data);
+  pipeline_.emplace(source("block-samples=100") + " ! appsink name=out sync=false");
+  ASSERT_TRUE(pipeline_->reach(GST_STATE_PAUSED));
+  pipeline_->set_state(GST_STATE_PLAYING);
+  const auto seek = [&](double rate, GstFormat format, gint64 from, gint64 to) {
+    // GstBin forgets a sink that is flushed again while it brings it back to PLAYING.
+    EXPECT_TRUE(pipeline_->reach(GST_STATE_PLAYING));
+    return gst_element_send_event(pipeline_->element("src"),
+                                  gst_event_new_seek(rate, format, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET, from,
+                                                     to < 0 ? GST_SEEK_TYPE_NONE : GST_SEEK_TYPE_SET, to)) != 0;
+  };
+  const auto rest = [&] {
+    std::vector<Sample> samples;
+    while (Sample sample = pull(pipeline_->appsink())) samples.push_back(std::move(sample));
+    return joined(samples);
+  };
+  for (const double rate : {-1.0, -2.5}) EXPECT_FALSE(seek(rate, GST_FORMAT_TIME, 0, 5 * GST_SECOND));
+  EXPECT_TRUE(rest() == data) << "a seek that is refused leaves all as it was";
+  for (const gint64 far : {gint64{10'000}, gint64{1} << 40U, G_MAXINT64}) {
+    (void)seek(1.0, GST_FORMAT_DEFAULT, far, -1);
+    EXPECT_TRUE(rest().empty()) << far;
+    (void)seek(1.0, GST_FORMAT_TIME, far == 10'000 ? 10 * GST_SECOND : far, -1);
+    EXPECT_TRUE(rest().empty()) << far;
+    ASSERT_TRUE(seek(1.0, GST_FORMAT_DEFAULT, 9'000, -1)) << far;
+    EXPECT_TRUE(rest() == part(data, 2UL * 9'000, data.size())) << far;
+  }
+  ASSERT_TRUE(seek(2.0, GST_FORMAT_DEFAULT, 100, 301));
+  EXPECT_TRUE(rest() == part(data, 200, 602));
+}
+
+// A property that is for the next start may be set at any time.
+TEST_F(Sigmf, BlockSamplesMayChangeWhileItPlays) {
+  const Data data = random_data(8UL * 100'000, 41);
+  record(cf32, data);
+  for (const char* passage : {"", " ! gpumapupload ! gpumapkernel kernel=identity"}) {
+    pipeline_.emplace(source("block-samples=1000") + passage + " ! appsink name=out sync=false max-buffers=2");
+    pipeline_->set_state(GST_STATE_PLAYING);
+    std::vector<Sample> samples;
+    for (guint64 size = 1; Sample sample = pull(pipeline_->appsink()); size = size * 7 % 40'009) {
+      samples.push_back(std::move(sample));
+      g_object_set(pipeline_->element("src"), "block-samples", size, nullptr);
+    }
+    EXPECT_EQ(pipeline_->wait(), "eos");
+    EXPECT_TRUE(joined(samples) == data) << passage;
+    EXPECT_THAT(pipeline_->warnings(), IsEmpty());
+  }
+}
+
+// A block larger than the recording takes no more memory than that.
+TEST_F(Sigmf, ABlockIsNoLargerThanTheRecording) {
+  record(cf32, random_data(8UL * 1000, 42));
+  const auto samples = play(source("block-samples=100000000") +
+                            " ! gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL ! "
+                            "appsink name=out sync=false");
+  ASSERT_EQ(samples.size(), 1U);
+  EXPECT_EQ(stat(pipeline_->element("in"), "zero-copy-frames"), 1U);
+  gsize room = 0;
+  (void)gst_memory_get_sizes(gst_buffer_peek_memory(buffer_of(samples[0]), 0), nullptr, &room);
+  EXPECT_LT(room, 100'000U);
+}
+
+// Small buffers in one frame: it ends before one of another frequency, and has each annotation once.
+TEST_F(Sigmf, GatheredFramesTellOneFrequencyAndEachAnnotation) {
+  for (const char* gathers : {"gpumapupload gather=5600", "gpumapsink gather=5600 $CHANNEL gpumapsrc $CHANNEL"}) {
+    pipeline_.emplace(
+        on_new_channel("appsrc name=in format=time caps=audio/x-raw,format=S8,layout=interleaved,"
+                       "channels=2,rate=100000 ! " +
+                       std::string(gathers) + " ! appsink name=out sync=false"));
+    pipeline_->set_state(GST_STATE_PLAYING);
+    const Data data = random_data(20'000, 45);
+    for (std::size_t i = 0; i < 20; ++i) {
+      Buffer buffer = new_buffer(part(data, 1000 * i, 1000 * (i + 1)), i * 5 * GST_MSECOND);
+      GST_BUFFER_DURATION(buffer.get()) = 5 * GST_MSECOND;
+      add_radio(buffer.get(), {.center_frequency = i < 9 ? 1e8 : 2e8});
+      add_annotation(buffer.get(), {.sample_start = 500 * i + 1, .label = std::to_string(i)}, 100'000);
+      push(pipeline_->appsrc(), std::move(buffer));
+    }
+    gst_app_src_end_of_stream(pipeline_->appsrc());
+    Data got;
+    std::string labels;
+    std::vector<double> frequencies;
+    std::vector<std::size_t> sizes;
+    while (const Sample sample = pull(pipeline_->appsink())) {
+      const Data bytes = data_of(buffer_of(sample));
+      got.insert(got.end(), bytes.begin(), bytes.end());
+      sizes.push_back(bytes.size());
+      frequencies.push_back(radio_of(buffer_of(sample)).center_frequency.value_or(0));
+      for (const auto& one : annotations_of(buffer_of(sample), 100'000)) labels += one.label + " ";
+    }
+    EXPECT_TRUE(got == data);
+    EXPECT_THAT(sizes, ElementsAre(5600, 3400, 5600, 5400));
+    EXPECT_THAT(frequencies, ElementsAre(1e8, 1e8, 2e8, 2e8));
+    EXPECT_EQ(labels, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 ");
+  }
+}
+
 // A sparse file: what lies behind 4 GiB is found there.
 TEST_F(Sigmf, ReadsRecordingsOf40GB) {
   constexpr std::uint64_t bytes = 40'000'000'000, last = 8UL * 1000;
@@ -757,6 +857,31 @@ TEST_F(SigmfWritten, HashesAndTags) {
   ASSERT_EQ(made().annotations.size(), 1U);
   EXPECT_EQ(made().annotations[0].sample_start, 100U);
   EXPECT_EQ(made().annotations[0].label + made().annotations[0].comment, "beginof it");
+}
+
+// A run is a recording: READY touches nothing yet, takes another location, and the next run has its own caps.
+TEST_F(SigmfWritten, EachRunBeginsItsRecording) {
+  const Data old = random_data(100, 43);
+  write("y.sigmf-data", old);
+  write("y.sigmf-meta", old);
+  pipeline_.emplace(
+      "audiotestsrc num-buffers=3 ! capsfilter name=filter caps=audio/x-raw,format=U8,channels=2 ! "
+      "sigmfsink name=sink location=" +
+      path("y.sigmf-meta"));
+  ASSERT_TRUE(pipeline_->reach(GST_STATE_READY));
+  EXPECT_TRUE(file("y.sigmf-data") == old && file("y.sigmf-meta") == old);
+  g_object_set(pipeline_->element("sink"), "location", path("z.sigmf-meta").c_str(), nullptr);
+  for (const char* format : {"U8", "S16LE"}) {
+    const Caps caps = new_caps(std::string("audio/x-raw,channels=2,format=") + format);
+    g_object_set(pipeline_->element("filter"), "caps", caps.get(), nullptr);
+    ASSERT_EQ(pipeline_->run(), "eos") << format;
+    ASSERT_TRUE(pipeline_->reach(GST_STATE_READY));
+    const SigmfMetadata made = read_sigmf(path("z.sigmf-meta"));
+    EXPECT_EQ(made.datatype.format, format);
+    EXPECT_EQ(made.captures.size(), 1U);
+    EXPECT_EQ(std::filesystem::file_size(path("z.sigmf-data")), 3U * 1024 * made.frame_bytes());
+  }
+  EXPECT_TRUE(file("y.sigmf-data") == old && file("y.sigmf-meta") == old);
 }
 
 TEST_F(SigmfWritten, WhatIsWrongIsOneSentence) {
