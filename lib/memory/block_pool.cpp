@@ -31,7 +31,7 @@ BlockPool::~BlockPool() {
       if (wait_for_readers(block, end, never)) continue;
       std::fprintf(stderr,
                    "gpumap: GPU work still reads a frame 5 s after its kernel's end: %zu bytes stay allocated\n",
-                   bytes_);
+                   block.mapping->bytes());
       for (const Fence& reader : block.readers) reader.give_up({});
       keep_for_good(block.mapping);
     } catch (const std::exception&) {
@@ -40,8 +40,18 @@ BlockPool::~BlockPool() {
   }
 }
 
+bool BlockPool::is_outgrown(const MemoryBlock& block) const noexcept {
+  return block.mapping->bytes() < bytes_;
+}
+
 std::optional<MemoryBlock> BlockPool::take_idle() {
+  std::vector<MemoryBlock> outgrown;  // freed outside of the lock
   const std::lock_guard lock(mutex_);
+  std::erase_if(free_, [&](MemoryBlock& block) {
+    if (!is_outgrown(block) || !is_idle(block)) return false;
+    outgrown.push_back(std::move(block));
+    return true;
+  });
   const auto idle = std::find_if(free_.begin(), free_.end(), is_idle);
   if (idle == free_.end()) return {};
   MemoryBlock block = std::move(*idle);
@@ -70,12 +80,12 @@ std::optional<MemoryBlock> BlockPool::take(const std::atomic<bool>& cancelled) {
   std::optional<MemoryBlock> block = take_idle();
   if (!block) {
     block = take_oldest();
-    if (!block) return MemoryBlock{allocate(), {}};
-    if (!wait_for_readers(*block, no_deadline, cancelled)) {
+    if (block && !wait_for_readers(*block, no_deadline, cancelled)) {
       const std::lock_guard lock(mutex_);
       free_.push_front(std::move(*block));
       return {};
     }
+    if (!block || is_outgrown(*block)) return MemoryBlock{allocate(), {}};
   }
   block->readers.clear();
   return block;
@@ -88,9 +98,8 @@ void BlockPool::give_back(MemoryBlock&& block) {
 
 LentBlock BlockPool::lend(std::shared_ptr<BlockPool>& pool, const std::shared_ptr<Device>& device, Backend backend,
                           Placement placement, std::size_t bytes, const std::atomic<bool>& cancelled) {
-  if (!pool || pool->bytes() < bytes) {
-    pool = std::make_shared<BlockPool>(device, backend, placement, std::max<std::size_t>(bytes, 1));
-  }
+  if (!pool) pool = std::make_shared<BlockPool>(device, backend, placement, std::max<std::size_t>(bytes, 1));
+  if (pool->bytes_ < bytes) pool->bytes_ = bytes;
   auto taken = pool->take(cancelled);
   return taken ? LentBlock(pool, std::move(*taken)) : LentBlock();
 }

@@ -348,6 +348,36 @@ TEST_F(BlockPoolTest, MemoryThatIsReadOutlivesThePool) {
   reader.join();
 }
 
+// Larger blocks take the place of those that are still read: nobody waits for these, and they go when they are not.
+TEST_F(BlockPoolTest, GrowsWithoutWaiting) {
+  std::vector<std::weak_ptr<Mapping>> outgrown;
+  const auto lend = [&](std::size_t bytes) {
+    return BlockPool::lend(pool_, device_, Backend::vulkan, Placement::device, bytes, cancelled_);
+  };
+  const auto began = Clock::now();
+  for (std::uint64_t i = 0; i < BlockPool::max_read; ++i) {
+    LentBlock block = lend(1000 + i);
+    ASSERT_TRUE(block);
+    EXPECT_GE(block.mapping().bytes(), 1000 + i);
+    outgrown.push_back(block.shared_mapping());
+    block.add_read_fence(Fence(timeline_, i + 1));
+  }
+  EXPECT_LT(Clock::now() - began, 4s);
+  // As many as are read at a time: from here on it waits for the oldest, until it is told not to.
+  cancelled_ = true;
+  EXPECT_FALSE(lend(2000));
+  cancelled_ = false;
+  timeline_->reached = 1;
+  const LentBlock larger = lend(2000);
+  ASSERT_TRUE(larger);
+  EXPECT_EQ(larger.mapping().bytes(), 2000U);
+  EXPECT_TRUE(outgrown[0].expired());
+  EXPECT_FALSE(outgrown[1].expired());
+  timeline_->reached = BlockPool::max_read;
+  EXPECT_TRUE(lend(1500)) << "smaller ones have room as well";
+  for (const auto& one : outgrown) EXPECT_TRUE(one.expired());
+}
+
 /// Has no memory. Neither what it says nor its remedy has just one colon.
 class FullDevice : public FakeDevice {
  public:

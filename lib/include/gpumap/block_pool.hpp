@@ -41,8 +41,9 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
   /// block of device memory a frame. Empty when cancelled. Throws Error(no_memory | device_lost).
   [[nodiscard]] std::optional<MemoryBlock> take(const std::atomic<bool>& cancelled);
   void give_back(MemoryBlock&& block);
-  /// A block of at least `bytes` bytes of `pool`, which is made where it is null or its blocks are too small. Empty and
-  /// throws as take().
+  /// A block of at least `bytes` bytes of `pool`, which is made where it is null. Its blocks have as many from here on:
+  /// smaller ones go once nobody reads them, and this waits for that no more than take() does. Empty and throws as
+  /// take(). In one thread at a time.
   [[nodiscard]] static LentBlock lend(std::shared_ptr<BlockPool>& pool, const std::shared_ptr<Device>& device,
                                       Backend backend, Placement placement, std::size_t bytes,
                                       const std::atomic<bool>& cancelled);
@@ -53,13 +54,14 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
 
  private:
   [[nodiscard]] std::shared_ptr<Mapping> allocate();
+  [[nodiscard]] bool is_outgrown(const MemoryBlock& block) const noexcept;
   [[nodiscard]] std::optional<MemoryBlock> take_idle();
   [[nodiscard]] std::optional<MemoryBlock> take_oldest();
 
   std::shared_ptr<Device> device_;
   Backend backend_;
   Placement placement_;
-  std::size_t bytes_;
+  std::atomic<std::size_t> bytes_;
   std::mutex mutex_;
   std::deque<MemoryBlock> free_;  ///< in the order in which they came back
 };
