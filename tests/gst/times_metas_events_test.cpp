@@ -474,55 +474,57 @@ TEST(Metas, PlanarAudioKeepsItsPlanes) {
         EXPECT_EQ(meta->offsets[2], 2 * samples * sizeof(float));
       }
     }
+  }
+}
 
-    /// What waits in a channel, in its order: "name", or "start+duration flags" of a gap.
-    std::vector<std::string> taken_from(Channel & channel) {
-      std::vector<std::string> taken;
-      while (true) {
-        const Channel::Next next = channel.next(Clock::now());
-        if (next.kind != Channel::Next::Kind::event) return taken;
-        const Ptr<GstEvent> event(next.event);
-        if (GST_EVENT_TYPE(next.event) != GST_EVENT_GAP) {
-          taken.emplace_back(GST_EVENT_TYPE_NAME(next.event));
-          continue;
-        }
-        GstClockTime start = 0;
-        GstClockTime duration = 0;
-        GstGapFlags flags{};
-        gst_event_parse_gap(next.event, &start, &duration);
-        gst_event_parse_gap_flags(next.event, &flags);
-        taken.push_back(std::to_string(start) + "+" + std::to_string(duration) + (flags != 0 ? " missing" : ""));
-      }
+/// What waits in a channel, in its order: "name", or "start+duration flags" of a gap.
+std::vector<std::string> taken_from(Channel& channel) {
+  std::vector<std::string> taken;
+  while (true) {
+    const Channel::Next next = channel.next(Clock::now());
+    if (next.kind != Channel::Next::Kind::event) return taken;
+    const Ptr<GstEvent> event(next.event);
+    if (GST_EVENT_TYPE(next.event) != GST_EVENT_GAP) {
+      taken.emplace_back(GST_EVENT_TYPE_NAME(next.event));
+      continue;
     }
+    GstClockTime start = 0;
+    GstClockTime duration = 0;
+    GstGapFlags flags{};
+    gst_event_parse_gap(next.event, &start, &duration);
+    gst_event_parse_gap_flags(next.event, &flags);
+    taken.push_back(std::to_string(start) + "+" + std::to_string(duration) + (flags != 0 ? " missing" : ""));
+  }
+}
 
-    // From 64 waiting events on gaps are joined: what they span is spanned, forwards and backwards, and a gap where
-    // data is missing stays apart from one where there is none.
-    TEST(ManyGaps, AreJoinedAndNothingOfThemIsLost) {
-      for (const bool forwards : {true, false}) {
-        const auto channel = Channel::open(new_channel());
-        const auto push = [&](GstEvent* made) {
-          const Ptr<GstEvent> event(made);
-          EXPECT_TRUE(channel->push_event(event.get()));
-        };
-        const auto gap = [&](GstClockTime at, GstGapFlags flags = {}) {
-          GstEvent* event = gst_event_new_gap(forwards ? at * 10 : 10000 - at * 10, 10 + at % 2);
-          gst_event_set_gap_flags(event, flags);
-          push(event);
-        };
-        for (GstClockTime at = 0; at < 300; ++at) gap(at);
-        for (GstClockTime at = 300; at < 400; ++at) gap(at, GST_GAP_FLAG_MISSING_DATA);
-        push(gst_event_new_tag(gst_tag_list_new_empty()));
-        for (GstClockTime at = 400; at < 500; ++at) gap(at);
-        const std::vector<std::string> taken = taken_from(*channel);
-        ASSERT_EQ(taken.size(), 67U) << testing::PrintToString(taken);
-        EXPECT_EQ(taken[0], forwards ? "0+10" : "10000+10");
-        EXPECT_EQ(taken[62], forwards ? "620+10" : "9380+10");
-        EXPECT_EQ(taken[63], forwards ? "630+2371" : "7010+2371");
-        EXPECT_EQ(taken[64], forwards ? "3000+1001 missing" : "6010+1000 missing");
-        EXPECT_EQ(taken[65], "tag");
-        EXPECT_EQ(taken[66], forwards ? "4000+1001" : "5010+1000");
-      }
-    }
+// From 64 waiting events on gaps are joined: what they span is spanned, forwards and backwards, and a gap where data is
+// missing stays apart from one where there is none.
+TEST(ManyGaps, AreJoinedAndNothingOfThemIsLost) {
+  for (const bool forwards : {true, false}) {
+    const auto channel = Channel::open(new_channel());
+    const auto push = [&](GstEvent* made) {
+      const Ptr<GstEvent> event(made);
+      EXPECT_TRUE(channel->push_event(event.get()));
+    };
+    const auto gap = [&](GstClockTime at, GstGapFlags flags = {}) {
+      GstEvent* event = gst_event_new_gap(forwards ? at * 10 : 10000 - at * 10, 10 + at % 2);
+      gst_event_set_gap_flags(event, flags);
+      push(event);
+    };
+    for (GstClockTime at = 0; at < 300; ++at) gap(at);
+    for (GstClockTime at = 300; at < 400; ++at) gap(at, GST_GAP_FLAG_MISSING_DATA);
+    push(gst_event_new_tag(gst_tag_list_new_empty()));
+    for (GstClockTime at = 400; at < 500; ++at) gap(at);
+    const std::vector<std::string> taken = taken_from(*channel);
+    ASSERT_EQ(taken.size(), 67U) << testing::PrintToString(taken);
+    EXPECT_EQ(taken[0], forwards ? "0+10" : "10000+10");
+    EXPECT_EQ(taken[62], forwards ? "620+10" : "9380+10");
+    EXPECT_EQ(taken[63], forwards ? "630+2371" : "7010+2371");
+    EXPECT_EQ(taken[64], forwards ? "3000+1001 missing" : "6010+1000 missing");
+    EXPECT_EQ(taken[65], "tag");
+    EXPECT_EQ(taken[66], forwards ? "4000+1001" : "5010+1000");
+  }
+}
 
-  }  // namespace
+}  // namespace
 }  // namespace gpumap::gst::test
