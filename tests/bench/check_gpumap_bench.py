@@ -139,7 +139,7 @@ def check_plot(svg, modes):
     colours = {}
     for series in re.finditer(r'<text>([^<]*)</text>\s*</g>\s*</g>\s*<g[^>]*stroke="currentColor"[^>]*>\s*'
                               r"<path stroke='(rgb[^']*)'", svg):
-        path = html.unescape(series[1]).split(", ")[0].replace("BAR", "bar")
+        path = html.unescape(series[1]).split(", ")[0]
         assert colours.setdefault(path, series[2]) == series[2], (path, colours[path], series[2])
     assert len(set(colours.values())) == len(colours) > 2 or len(colours) > 12, colours
 

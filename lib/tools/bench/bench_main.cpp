@@ -259,7 +259,7 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 34));
   app.add_option("--json", options.json_file, "Write the figures there");
-  CLI::Option* svg = app.add_option("--svg", options.svg_file, "Draw them there, with gnuplot");
+  CLI::Option* svg = app.add_option("--svg", options.svg_file, "Draw those of frame and bw there, with gnuplot");
   app.add_option("--from", options.from_file, "Measure nothing: draw the JSON of an earlier run")->needs(svg);
   app.add_option("--commit", options.commit, "Commit to note in the JSON");
   std::vector<std::string> consumer;

@@ -213,7 +213,6 @@ class Kernels {
     return now_ns() - began;
   }
 
-  /// `most`: what ours may take, in times of the other.
   /// `most`: of the other's time; without it there is no target.
   void compare(const std::string& name, const Work& ours, const std::string& other_name, const Work& other,
                std::optional<double> most = {}) {
