@@ -315,7 +315,7 @@ SlowSlots::Next SinkCore::next_place(const Ring& ring, std::size_t bytes) const 
   return reads ? SlowSlots::Next::host : slow_slots_.next(bytes);
 }
 
-std::unique_ptr<FrameMemory> SinkCore::lend(GstMemory* slot, std::size_t at, std::size_t bytes) {
+std::unique_ptr<FrameMemory> SinkCore::lend(GstMemory* slot, std::size_t at, std::size_t bytes) const {
   const WriteLease* lease = frame_memory(slot)->writable_lease();
   if (lease == nullptr || hoards_) return nullptr;
   const SlowSlots::Next next = next_place(*lease->ring(), bytes);

@@ -80,7 +80,7 @@ class SinkCore : public std::enable_shared_from_this<SinkCore> {
                                    const std::function<bool()>& stopped, Patience patience = Patience::waits,
                                    Writer writer = Writer::upstream);
   /// Part of `slot`, which is open, for upstream to write. Null: upstream is to take other memory. Throws Error.
-  [[nodiscard]] std::unique_ptr<FrameMemory> lend(GstMemory* slot, std::size_t at, std::size_t bytes);
+  [[nodiscard]] std::unique_ptr<FrameMemory> lend(GstMemory* slot, std::size_t at, std::size_t bytes) const;
   /// Copy `bytes` bytes of `buffer`, from its byte `from` on, to byte `at` of `slot`, which is mapped to write: one of
   /// acquire(), or host memory in its place. Throws Error.
   void fill(GstMemory* slot, std::size_t at, GstBuffer* buffer, std::size_t from, std::size_t bytes);

@@ -427,7 +427,7 @@ TEST_P(GatherIn, UpstreamWritesIntoTheSlot) {
     const Ptr<GstAllocator> allocator = way.allocator(bytes_caps);
     ASSERT_TRUE(allocator);
     Data all;
-    for (std::size_t n = 0; n * size < 1216 * 40; ++n) {
+    for (std::size_t n = 0; n * size < std::size_t{1216} * 40; ++n) {
       const Data data = random_data(size, n);
       all.insert(all.end(), data.begin(), data.end());
       ASSERT_EQ(way.push(written(allocator.get(), data)), GST_FLOW_OK);
