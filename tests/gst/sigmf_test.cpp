@@ -332,35 +332,38 @@ TEST_F(Sigmf, SeeksThatAreSentToTheElementItself) {
   EXPECT_TRUE(rest() == part(data, 200, 602));
 }
 
-// A property that is for the next start may be set at any time.
-TEST_F(Sigmf, BlockSamplesMayChangeWhileItPlays) {
+// A pool of downstream's has room for a block, or for the recording where that is less; and block-samples, which is for
+// the next start, may be set at any time.
+TEST_F(Sigmf, PoolsHaveRoomForABlock) {
   const Data data = random_data(8UL * 100'000, 41);
   record(cf32, data);
-  for (const char* passage : {"", " ! gpumapupload ! gpumapkernel kernel=identity"}) {
-    pipeline_.emplace(source("block-samples=1000") + passage + " ! appsink name=out sync=false max-buffers=2");
+  for (const guint64 block : {1'000U, 100'000'000U}) {
+    const Ptr<GstBufferPool> pool(gst_buffer_pool_new());
+    pipeline_.emplace(source("block-samples=" + std::to_string(block)) +
+                      " ! appsink name=out sync=false max-buffers=2");
+    const Pad pad(gst_element_get_static_pad(pipeline_->element("out"), "sink"));
+    const auto offer = [](GstPad* /*pad*/, GstPadProbeInfo* info, gpointer offered) {
+      auto* query = GST_PAD_PROBE_INFO_QUERY(info);
+      if (GST_QUERY_TYPE(query) != GST_QUERY_ALLOCATION) return GST_PAD_PROBE_OK;
+      gst_query_add_allocation_pool(query, static_cast<GstBufferPool*>(offered), 16, 4, 0);
+      return GST_PAD_PROBE_HANDLED;
+    };
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_QUERY_DOWNSTREAM, offer, pool.get(), nullptr);
     pipeline_->set_state(GST_STATE_PLAYING);
-    std::vector<Sample> samples;
-    for (guint64 size = 1; Sample sample = pull(pipeline_->appsink()); size = size * 7 % 40'009) {
-      samples.push_back(std::move(sample));
+    Data got;
+    for (guint64 size = 7; const Sample sample = pull(pipeline_->appsink()); size = size * 7 % 40'009) {
+      const Data bytes = data_of(buffer_of(sample));
+      got.insert(got.end(), bytes.begin(), bytes.end());
       g_object_set(pipeline_->element("src"), "block-samples", size, nullptr);
     }
     EXPECT_EQ(pipeline_->wait(), "eos");
-    EXPECT_TRUE(joined(samples) == data) << passage;
+    EXPECT_TRUE(got == data) << block;
     EXPECT_THAT(pipeline_->warnings(), IsEmpty());
+    const Ptr<GstStructure> config(gst_buffer_pool_get_config(pool.get()));
+    guint bytes = 0;
+    ASSERT_TRUE(gst_buffer_pool_config_get_params(config.get(), nullptr, &bytes, nullptr, nullptr));
+    EXPECT_EQ(bytes, 8 * std::min<guint64>(block, 100'000));
   }
-}
-
-// A block larger than the recording takes no more memory than that.
-TEST_F(Sigmf, ABlockIsNoLargerThanTheRecording) {
-  record(cf32, random_data(8UL * 1000, 42));
-  const auto samples = play(source("block-samples=100000000") +
-                            " ! gpumapsink name=in $CHANNEL gpumapsrc $CHANNEL ! "
-                            "appsink name=out sync=false");
-  ASSERT_EQ(samples.size(), 1U);
-  EXPECT_EQ(stat(pipeline_->element("in"), "zero-copy-frames"), 1U);
-  gsize room = 0;
-  (void)gst_memory_get_sizes(gst_buffer_peek_memory(buffer_of(samples[0]), 0), nullptr, &room);
-  EXPECT_LT(room, 100'000U);
 }
 
 // Small buffers in one frame: it ends before one of another frequency, and has each annotation once.
