@@ -33,7 +33,7 @@ def read_one(path, results):
 def script(text, *arguments, **keywords):
     """Runs Python in a process of its own."""
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(text), *map(str, arguments)],
+        [sys.executable, "-W", "ignore:.*multi-threaded:DeprecationWarning", "-c", textwrap.dedent(text), *map(str, arguments)],
         capture_output=True, text=True, timeout=PATIENCE * 2, check=False, **keywords,
     )  # fmt: skip
 
