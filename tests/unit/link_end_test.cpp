@@ -252,7 +252,7 @@ TEST(LinkEnd, WhoComesToItsEndIsToldOfIt) {
   ASSERT_EQ(next_of(*consumer, lease), "0");
   std::thread end([&] { served.server.reset(); });
   EXPECT_EQ(next_of(*consumer), "closed");
-  const std::string text = served.refusal();
+  const std::string text = served.refusal(ErrorCode::not_found);
   EXPECT_NE(text.find("(the server ends)"), std::string::npos) << text;
   lease.release();
   end.join();

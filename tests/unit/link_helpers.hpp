@@ -128,12 +128,19 @@ struct Served {
     return LinkConsumer::connect(std::make_shared<FakeDevice>(), options);
   }
   /// What one is told that finds no place: by the server, and not by the 2 s.
-  [[nodiscard]] std::string refusal() const {
+  [[nodiscard]] std::string refusal(ErrorCode code = ErrorCode::busy) const {
+    ErrorCode given{};
     std::string text;
     comes_true([&] {
-      text = error_text([&] { (void)consumer(LinkLeak::no, "test", 0ns); }, ErrorCode::busy);
+      try {
+        (void)consumer(LinkLeak::no, "test", 0ns);
+      } catch (const Error& error) {
+        given = error.code();
+        text = error.what();
+      }
       return text.find("(no answer)") == std::string::npos;
     });
+    EXPECT_EQ(given, code) << text;
     return text;
   }
   RingStatus send(std::uint64_t offset = 0, WhenFull when_full = WhenFull::block, Deadline deadline = soon()) {
