@@ -401,7 +401,7 @@ void write(GstBuffer* buffer, const Data& data, std::size_t at = 0, GstMapFlags 
   GstMapInfo map;
   ASSERT_TRUE(gst_buffer_map(buffer, &map, flags));
   ASSERT_LE(at + data.size(), map.size);
-  std::memcpy(map.data + at, data.data(), data.size());
+  std::copy(data.begin(), data.end(), reinterpret_cast<std::byte*>(map.data) + at);
   gst_buffer_unmap(buffer, &map);
 }
 Buffer written(GstAllocator* allocator, const Data& data) {
