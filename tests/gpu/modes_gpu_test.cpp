@@ -106,9 +106,9 @@ TEST_P(Modes, GoOnAfterAFlush) {
   gst_harness_teardown(in);
 }
 
-/// A source that can be sought: frame n lies at n milliseconds.
+/// A source that can be sought: frame n lies at n milliseconds. It outlives the pipeline.
 struct Sought {
-  explicit Sought(GstAppSrc* source) {
+  void feed(GstAppSrc* source) {
     g_object_set(source, "stream-type", GST_APP_STREAM_TYPE_SEEKABLE, nullptr);
     g_signal_connect(source, "seek-data", G_CALLBACK(+[](GstAppSrc*, guint64 time, gpointer user) -> gboolean {
                        static_cast<Sought*>(user)->next = time / GST_MSECOND;
@@ -126,9 +126,10 @@ struct Sought {
 };
 
 TEST_P(Modes, GoOnAfterAFlushingSeek) {
+  Sought source;
   Pipeline pipeline(line(kernel(mixing, "name=kernel")));
   g_object_set(pipeline.appsink(), "max-buffers", 3, nullptr);
-  Sought source(pipeline.appsrc());
+  source.feed(pipeline.appsrc());
   ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING)) << pipeline.error();
   for (const std::uint64_t place : {0U, 5000U, 17U, 90'001U, 17U, 3U}) {
     if (place != 0) {
