@@ -246,7 +246,9 @@ std::unique_ptr<FrameMemory> Gather::lend(std::size_t bytes, std::size_t align) 
 GstMemory* Gather::part_in_place(GstBuffer* buffer) const {
   GstMemory* memory = gst_buffer_n_memory(buffer) == 1 ? gst_buffer_peek_memory(buffer, 0) : nullptr;
   const FrameMemory* part = frame_memory(memory);
-  return part != nullptr && memory->offset == 0 && part->is_part_of(slot_.get(), filled_) ? memory : nullptr;
+  return memory != nullptr && part != nullptr && memory->offset == 0 && part->is_part_of(slot_.get(), filled_)
+             ? memory
+             : nullptr;
 }
 
 /// Another buffer comes than what was lent. Where that is still out, upstream may write it: the slot is left to it.

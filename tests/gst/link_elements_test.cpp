@@ -122,6 +122,9 @@ TEST_F(LinkSides, WhatAClientMissedIsMarked) {
       if (n == 6) push_eos(producer);
       GstBuffer* buffer = gst_sample_get_buffer(sample.get());
       const std::uint64_t number = GST_BUFFER_PTS(buffer) / GST_MSECOND;
+      if (n == 2 && std::string(leaky) == "newest") {
+        EXPECT_LE(number, 3U) << "what came first stays";
+      }
       const bool marked = GST_BUFFER_FLAG_IS_SET(buffer, GST_BUFFER_FLAG_DISCONT);
       if (last != 0) {
         EXPECT_EQ(marked, number != last + 1) << "frame " << number << " after " << last;
@@ -130,8 +133,10 @@ TEST_F(LinkSides, WhatAClientMissedIsMarked) {
       last = number;
     }
     EXPECT_GT(holes, 0U);
-    // Of those that it can have, "oldest" has the last one.
-    EXPECT_EQ(last == pushed - 1, std::string(leaky) == "oldest") << last << " of " << pushed;
+    // Of those that it can have, "oldest" has the last one. "newest" may have it, where the client was quick.
+    if (std::string(leaky) == "oldest") {
+      EXPECT_EQ(last, pushed - 1);
+    }
   }
 }
 

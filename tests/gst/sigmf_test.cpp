@@ -882,7 +882,7 @@ TEST_F(SigmfWritten, EachRunBeginsItsRecording) {
     const SigmfMetadata made = read_sigmf(path("z.sigmf-meta"));
     EXPECT_EQ(made.datatype.format, format);
     EXPECT_EQ(made.captures.size(), 1U);
-    EXPECT_EQ(std::filesystem::file_size(path("z.sigmf-data")), 3U * 1024 * made.frame_bytes());
+    EXPECT_EQ(std::filesystem::file_size(path("z.sigmf-data")), std::uintmax_t{3} * 1024 * made.frame_bytes());
   }
   EXPECT_TRUE(file("y.sigmf-data") == old && file("y.sigmf-meta") == old);
 }
