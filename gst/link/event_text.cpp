@@ -63,9 +63,10 @@ const KnownEvent* known(std::uint32_t type) {
   return nullptr;
 }
 
-/// GStreamer asserts that a segment's rates are not 0.
+/// GStreamer asserts that a segment's rates are not 0, and that one that is played backwards has a stop.
 bool is_sane(const GstSegment& segment) {
   const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
+  if (segment.rate < 0 && segment.stop == GST_CLOCK_TIME_NONE) return false;
   return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
 }
 

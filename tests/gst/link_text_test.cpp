@@ -99,6 +99,7 @@ TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   };
   EXPECT_TRUE(with(&GstSegment::rate, 1.5));
   EXPECT_FALSE(with(&GstSegment::rate, 0.));
+  EXPECT_FALSE(with(&GstSegment::rate, -1.)) << "backwards from no end";
   EXPECT_FALSE(with(&GstSegment::applied_rate, 0.));
   EXPECT_FALSE(with(&GstSegment::rate, std::numeric_limits<double>::infinity()));
   constexpr gint no_format = 12345;
