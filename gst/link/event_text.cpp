@@ -63,10 +63,17 @@ const KnownEvent* known(std::uint32_t type) {
   return nullptr;
 }
 
-/// GStreamer asserts that a segment's rates are not 0, and that one that is played backwards has a stop.
+/// As GStreamer asserts of one that is played backwards: from its stop, or else from its duration's end.
+bool has_end(const GstSegment& segment) {
+  const bool by_duration = segment.stop == GST_CLOCK_TIME_NONE && segment.duration != GST_CLOCK_TIME_NONE;
+  const guint64 end = by_duration ? segment.start + segment.duration : segment.stop;
+  return end != GST_CLOCK_TIME_NONE && end >= segment.offset;
+}
+
+/// GStreamer asserts that a segment's rates are not 0.
 bool is_sane(const GstSegment& segment) {
   const auto is_rate = [](gdouble rate) { return rate != 0 && std::isfinite(rate); };
-  if (segment.rate < 0 && segment.stop == GST_CLOCK_TIME_NONE) return false;
+  if (segment.rate < 0 && !has_end(segment)) return false;
   return is_rate(segment.rate) && is_rate(segment.applied_rate) && gst_format_get_details(segment.format) != nullptr;
 }
 

@@ -100,6 +100,14 @@ TEST(LinkText, OfASegmentThatCannotBeIsNoEvent) {
   EXPECT_TRUE(with(&GstSegment::rate, 1.5));
   EXPECT_FALSE(with(&GstSegment::rate, 0.));
   EXPECT_FALSE(with(&GstSegment::rate, -1.)) << "backwards from no end";
+  GstSegment backwards = segment;
+  backwards.rate = -1;
+  backwards.duration = 7 * GST_SECOND;
+  EXPECT_TRUE(is_read(backwards)) << "from the end of what is known to last so long";
+  backwards.offset = 8 * GST_SECOND;
+  EXPECT_FALSE(is_read(backwards)) << "from before its end";
+  backwards.stop = 9 * GST_SECOND;
+  EXPECT_TRUE(is_read(backwards));
   EXPECT_FALSE(with(&GstSegment::applied_rate, 0.));
   EXPECT_FALSE(with(&GstSegment::rate, std::numeric_limits<double>::infinity()));
   constexpr gint no_format = 12345;
