@@ -40,7 +40,7 @@ void provide_vulkan(GstBaseTransform* kernel, KernelRunner& runner, GstBuffer* i
 /// Answer an ALLOCATION query whose caps ask for CUDA memory; false for any other.
 [[nodiscard]] bool propose_cuda(GstQuery* query, const KernelRunner& runner);
 
-/// The GPU whose memory `frame` lies in; null where that is none of gpumap's.
+/// The GPU whose memory `frame` lies in; null where it is not gpumap's memory.
 [[nodiscard]] const std::shared_ptr<Device>& device_of(GstBuffer* frame);
 
 /// For a kernel that runs on `own`, as `selector` chose it, and a frame in the memory of `frames`: that GPU where the

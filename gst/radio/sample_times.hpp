@@ -64,7 +64,7 @@ class RadioClock {
 
   void forget() noexcept { due_.reset(); }
 
-  /// Samples that last `length` ns came `waited` ns after those before; `ns`: the radio's clock at the first one.
+  /// The next samples: they last `length` ns, and came `waited` ns after the ones before; `ns`: the radio's clock at the first one.
   /// `at_hole`: it is known that some are missing before them.
   [[nodiscard]] Seen next(std::optional<long long> ns, double length, double sample, bool at_hole,
                           double waited) noexcept {
