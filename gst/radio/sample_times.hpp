@@ -64,8 +64,8 @@ class RadioClock {
 
   void forget() noexcept { due_.reset(); }
 
-  /// The next samples: they last `length` ns, and came `waited` ns after the ones before; `ns`: the radio's clock at the first one.
-  /// `at_hole`: it is known that some are missing before them.
+  /// The next samples: they last `length` ns, and came `waited` ns after the ones before; `ns`: the radio's clock at
+  /// the first one. `at_hole`: it is known that some are missing before them.
   [[nodiscard]] Seen next(std::optional<long long> ns, double length, double sample, bool at_hole,
                           double waited) noexcept {
     Seen seen;
