@@ -57,6 +57,19 @@ TEST(CapsChange, FromForeignBuffers) {
   }
 }
 
+/// Gives `filter` its caps while a frame is in it: a source that is asked in the middle of choosing caps, as for the caps
+/// set before, may choose some that its filter no longer takes, and its stream ends.
+void set_caps_at_a_frame(GstElement* filter, Caps caps) {
+  const Pad pad(gst_element_get_static_pad(filter, "sink"));
+  gst_pad_add_probe(
+      pad.get(), GST_PAD_PROBE_TYPE_BUFFER,
+      [](GstPad* at, GstPadProbeInfo*, gpointer data) {
+        g_object_set(GST_PAD_PARENT(at), "caps", static_cast<GstCaps*>(data), nullptr);
+        return GST_PAD_PROBE_REMOVE;
+      },
+      caps.release(), [](gpointer data) { gst_caps_unref(static_cast<GstCaps*>(data)); });
+}
+
 // From the sink's own pool, with slots of the rings before held by the application.
 TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
   Pipeline pipeline(on_new_channel(
@@ -67,9 +80,9 @@ TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
   std::vector<Sample> held;
   std::vector<std::uint64_t> sums;
   for (const Step& step : steps) {
-    const Caps caps = Caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, step.format, "width", G_TYPE_INT,
-                                               step.width, "height", G_TYPE_INT, step.height, nullptr));
-    g_object_set(pipeline.element("filter"), "caps", caps.get(), nullptr);
+    set_caps_at_a_frame(pipeline.element("filter"),
+                        Caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, step.format, "width", G_TYPE_INT,
+                                                 step.width, "height", G_TYPE_INT, step.height, nullptr)));
     bool arrived = false;
     for (int i = 0; i < 40 && !arrived; ++i) {
       Sample sample = pull(pipeline.appsink());
