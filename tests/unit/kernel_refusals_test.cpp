@@ -25,6 +25,7 @@ namespace gpumap {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 KernelSource spirv(std::string code) {
@@ -77,6 +78,24 @@ TEST_P(KernelRefusals, LongLinesAreOnlyLong) {
        {blanks, joined({"#", blanks, "versions 460", main}), joined({"# ", tabs, main}),
         joined({blanks, "version 460", main}), joined({"#version_460"}), joined({"x #version 460", main})}) {
     EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(glsl(code)); }), HasSubstr("no #version in it"));
+  }
+}
+
+// The search for what the file has instead: once over the text, however long what it is made of.
+TEST_P(KernelRefusals, TellsWhichFunctionsThereAre) {
+  const std::string blanks(300'000, ' '), name(300'000, 'n');
+  const auto told = [this](const std::string& code) {
+    KernelSource source = glsl("#version 460\n" + code);
+    source.function = "other";
+    return error_of(ErrorCode::compile, [&] { return load(source); });
+  };
+  EXPECT_THAT(told("void" + blanks + "near(" + blanks + ")" + blanks + "{}\nvoid far(" + blanks + "void) {}"),
+              EndsWith("no function 'other' in it: it has far, near"));
+  EXPECT_THAT(told("void " + name + "() {}"), EndsWith("it has " + name));
+  EXPECT_THAT(told("void main( void ){}void b\n(\n)\n{ c(); } avoid d() int e() void f(int) void g(void h) void ()"),
+              EndsWith("it has b, main"));
+  for (const char* none : {"", ")", "void)", "(void)", "void()", "void(void)", "int x;"}) {
+    EXPECT_THAT(told(none), EndsWith("it has no void function without parameters"));
   }
 }
 

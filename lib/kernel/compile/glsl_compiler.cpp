@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <regex>
 #include <set>
 #include <shaderc/shaderc.hpp>
 #include <string>
@@ -38,11 +37,27 @@ constexpr std::array<OwnHeader, 12> memory_files{{
     {"gpumap_radio.glsl", embedded::gpumap_radio_glsl},
 }};
 
-/// What may be an entry point: a void function without parameters.
-std::set<std::string> functions_of(const std::string& code) {
-  const std::regex function(R"(\bvoid\s+(\w+)\s*\(\s*(?:void\s*)?\))");
+bool is_of_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+}
+
+/// What may be an entry point: a void function without parameters. By hand, as has_version().
+std::set<std::string> functions_of(std::string_view code) {
   std::set<std::string> names;
-  for (std::sregex_iterator at(code.begin(), code.end(), function), end; at != end; ++at) names.insert((*at)[1]);
+  std::array<std::string_view, 4> before;  // words and signs, the last one at the end
+  while (!code.empty()) {
+    const auto word_end = static_cast<std::size_t>(std::ranges::find_if_not(code, is_of_word) - code.begin());
+    const std::string_view one = code.substr(0, std::max<std::size_t>(word_end, 1));
+    code.remove_prefix(one.size());
+    if (std::isspace(static_cast<unsigned char>(one[0])) != 0) continue;
+    if (one == ")") {
+      const std::size_t opened = before[3] == "void" ? 2 : 3;
+      const std::string_view name = before[opened - 1];
+      if (before[opened] == "(" && before[opened - 2] == "void" && is_of_word(name[0])) names.emplace(name);
+    }
+    std::ranges::rotate(before, before.begin() + 1);
+    before.back() = one;
+  }
   if (names.empty()) names.insert("no void function without parameters");
   return names;
 }
@@ -119,7 +134,7 @@ bool has_version(std::string_view code) {
       skip_blanks();
       if (code.starts_with(word)) {
         code.remove_prefix(word.size());
-        if (code.empty() || (std::isalnum(static_cast<unsigned char>(code[0])) == 0 && code[0] != '_')) return true;
+        if (code.empty() || !is_of_word(code[0])) return true;
       }
     }
     const std::size_t end = code.find('\n');
