@@ -8,12 +8,13 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/printable.hpp"
 #include "gst/ptr.hpp"
 
@@ -268,9 +269,9 @@ SigmfMetadata read_sigmf(const std::string& path) {
                 fmt::format("metadata of at most {} is read", most_metadata_bytes));
   }
   std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw Error(ErrorCode::open_read, path + " cannot be read", "see to its permissions");
-  return parse_sigmf(text, path);
+  const std::optional<std::string> text = read_to_end(file);
+  if (!text) throw Error(ErrorCode::open_read, path + " cannot be read", "see to its permissions and the disk");
+  return parse_sigmf(*text, path);
 }
 
 // In 2^-20 Hz a rate is exact where it is whole, and has room in 64 bits.

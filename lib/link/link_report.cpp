@@ -12,10 +12,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/link_report.hpp"
 #include "link/server_discovery.hpp"
 #include "link/socket.hpp"
@@ -132,14 +134,14 @@ class Question {
 
 std::vector<std::string> find_links() {
   std::ifstream file("/proc/net/unix", std::ios::binary);
-  if (!file) {
+  const std::optional<std::string> table = read_to_end(file);
+  if (!table) {
     throw Error(ErrorCode::io, fmt::format("/proc/net/unix, where sockets are listed, cannot be read: {}: mount /proc, "
                                            "or name the socket paths",
                                            std::strerror(errno)));
   }
-  const std::string table{std::istreambuf_iterator<char>(file), {}};
   std::vector<std::string> paths;
-  for (const link::FoundServer& server : link::marked_servers(table, geteuid())) {
+  for (const link::FoundServer& server : link::marked_servers(*table, geteuid())) {
     std::filesystem::path path = server.path;
     if (path.is_relative()) {
       std::error_code error;

@@ -354,6 +354,19 @@ TEST_F(KernelFile, PipesAndDevicesAreNone) {
   EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including); }), HasSubstr("pipe.cu"));
 }
 
+// As of a disk that fails: the kernel gives EIO for an address where there is no memory.
+TEST_F(KernelFile, OneThatCannotBeReadIsAnError) {
+  const fs::path file = path_of("broken.comp");
+  fs::create_symlink("/proc/self/mem", file);
+  EXPECT_THAT(error_of(ErrorCode::open_read, [&] { return load_kernel_file(file); }),
+              HasSubstr("broken.comp: cannot be read to its end"));
+  const auto including = glsl("#version 460\n#include \"" + file.string() + "\"\n");
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return compile_glsl(including); }), HasSubstr("broken.comp"));
+  const fs::path huge = write_file("huge.comp", "");
+  fs::resize_file(huge, std::uintmax_t{1} << 40U);
+  EXPECT_THAT(error_of(ErrorCode::open_read, [&] { return load_kernel_file(huge); }), HasSubstr("more than 256 MiB"));
+}
+
 TEST(Builtins, AreFoundByName) {
   // What users write stays.
   for (const char* name : {"identity", "checksum", "convert", "iq-to-f32", "iq-power", "magnitude", "ddc", "fm", "am",

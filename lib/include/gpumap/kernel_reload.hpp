@@ -10,7 +10,7 @@
 
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
-#include "gpumap/file_stamp.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/kernel_plan.hpp"
 #include "gpumap/program.hpp"
 #include "gpumap/tables.hpp"

@@ -18,7 +18,7 @@
 #include "gpumap/device.hpp"
 #include "gpumap/export.hpp"
 #include "gpumap/fence.hpp"
-#include "gpumap/file_stamp.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/kernel.h"
 
 namespace gpumap {

@@ -9,13 +9,14 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
+#include <optional>
 #include <set>
 #include <shaderc/shaderc.hpp>
 #include <string>
 #include <string_view>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "kernel/compile/spirv.hpp"
 #include "kernel/embedded_sources.hpp"
 
@@ -113,9 +114,10 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(path, ignored)) return;
     std::ifstream file(path, std::ios::binary);
-    if (!file) return;
+    std::optional<std::string> content = read_to_end(file);
+    if (!content) return;
     answer.name = path.string();
-    answer.content.assign(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    answer.content = *std::move(content);
   }
 
   std::vector<std::filesystem::path> folders_;

@@ -11,7 +11,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "kernel/compile/compilers.hpp"
 
 namespace gpumap {
@@ -401,9 +401,9 @@ class Search {
       if (!files_.insert(path.lexically_normal()).second) return true;  // read already
       if (files_.size() > most_files) return false;
       std::ifstream file(path);
-      const std::string code{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-      if (!file.good() && !file.eof()) return false;
-      read(code, path.parent_path());
+      const std::optional<std::string> code = read_to_end(file);
+      if (!code) return false;
+      read(*code, path.parent_path());
       return true;
     }
     return false;

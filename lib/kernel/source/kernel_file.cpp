@@ -4,9 +4,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <iterator>
+#include <optional>
 
 #include "gpumap/error.hpp"
+#include "gpumap/file.hpp"
 #include "gpumap/kernel.hpp"
 
 namespace gpumap {
@@ -42,17 +43,19 @@ KernelSource load_kernel_file(const std::filesystem::path& path, std::string fun
     throw Error(cause == ENOENT ? ErrorCode::not_found : ErrorCode::open_read,
                 fmt::format("kernel file {}: {}: check the path", path.string(), std::strerror(cause)));
   }
-  std::string code((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) {
-    throw Error(ErrorCode::open_read,
-                fmt::format("kernel file {}: cannot be read to its end: check the disk", path.string()));
+  std::optional<std::string> code = read_to_end(file);
+  if (!code) {
+    throw Error(
+        ErrorCode::open_read,
+        fmt::format("kernel file {}: cannot be read to its end, or has more than {} MiB: check the file and its disk",
+                    path.string(), most_file_bytes >> 20U));
   }
-  if (code.empty()) {
+  if (code->empty()) {
     throw Error(ErrorCode::invalid, fmt::format("kernel file {}: is empty: write a kernel into it", path.string()));
   }
   return {.language = language,
           .name = path.string(),
-          .code = std::move(code),
+          .code = *std::move(code),
           .function = std::move(function),
           .defines = {},
           .include_folders = {}};

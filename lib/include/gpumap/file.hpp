@@ -3,8 +3,12 @@
 
 #include <sys/stat.h>
 
+#include <array>
+#include <cstddef>
 #include <filesystem>
+#include <istream>
 #include <optional>
+#include <string>
 
 namespace gpumap {
 
@@ -28,5 +32,21 @@ struct FileStamp {
            changed.tv_nsec == other.changed.tv_nsec;
   }
 };
+
+/// Of a file that is read whole. One of zeros that takes no room on the disk may be larger than any memory.
+inline constexpr std::size_t most_file_bytes = std::size_t{256} << 20U;
+
+/// All bytes of an open file. Empty where it has more than most_file_bytes, and where it cannot be read to its end:
+/// istream::read() notes that, and iterators of the stream let std::ios_base::failure through, which no caller expects.
+[[nodiscard]] inline std::optional<std::string> read_to_end(std::istream& file) {
+  std::string bytes;
+  std::array<char, 65536> part;
+  while (file.good() && bytes.size() <= most_file_bytes) {
+    file.read(part.data(), part.size());
+    bytes.append(part.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof()) return {};
+  return bytes;
+}
 
 }  // namespace gpumap
