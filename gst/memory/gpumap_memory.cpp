@@ -93,7 +93,7 @@ FrameMemory::~FrameMemory() {
   }
   auto* block = std::get_if<MemoryBlock>(&holder_);
   if (block == nullptr || !pool_) return;
-  block->readers.push_back(written_);
+  block->add_reader(written_);
   pool_->give_back(std::move(*block));
 }
 
@@ -274,7 +274,7 @@ void FrameMemory::add_read_fence(const Fence& fence) {
     return;
   }
   const std::lock_guard lock(mutex_);
-  if (auto* block = std::get_if<MemoryBlock>(&holder_)) block->readers.push_back(fence);
+  if (auto* block = std::get_if<MemoryBlock>(&holder_)) block->add_reader(fence);
 }
 
 namespace {

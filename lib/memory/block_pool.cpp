@@ -23,6 +23,16 @@ bool wait_for_readers(const MemoryBlock& block, Deadline deadline, const std::at
 
 }  // namespace
 
+void MemoryBlock::add_reader(const Fence& fence) {
+  if (!fence.timeline()) return;
+  const auto known = std::ranges::find(readers, fence.timeline(), &Fence::timeline);
+  if (known == readers.end()) {
+    readers.push_back(fence);
+  } else if (known->value() < fence.value()) {
+    *known = fence;
+  }
+}
+
 BlockPool::~BlockPool() {
   const Deadline end = Clock::now() + patience_at_end;
   const std::atomic<bool> never{false};

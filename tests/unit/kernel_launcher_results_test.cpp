@@ -289,7 +289,7 @@ class BlockPoolTest : public testing::Test {
  protected:
   /// Give a block back that is read until `timeline_` reaches `value`.
   void give_back_read(MemoryBlock block, std::uint64_t value) {
-    block.readers.emplace_back(timeline_, value);
+    block.add_reader(Fence(timeline_, value));
     pool_->give_back(std::move(block));
   }
   MemoryBlock take() {
@@ -324,6 +324,24 @@ TEST_F(BlockPoolTest, ASlowReaderIsWaitedFor) {
   EXPECT_EQ(next.mapping.get(), blocks.front());
   EXPECT_TRUE(next.readers.empty());
   timeline_->reached = BlockPool::max_read;
+}
+
+// As a still picture that a kernel gave, and that is shown for hours.
+TEST_F(BlockPoolTest, AFrameThatIsReadAgainAndAgainKeepsAReaderOfEachTimeline) {
+  const auto other = std::make_shared<FakeTimeline>();
+  MemoryBlock block = take();
+  LentBlock lent(pool_, take());
+  for (std::uint64_t i = 0; i < 1000; ++i) {
+    for (const Fence& fence : {Fence(timeline_, i), Fence(other, 999 - i), Fence()}) {
+      block.add_reader(fence);
+      lent.add_read_fence(fence);
+    }
+  }
+  for (const std::vector<Fence>& readers : {block.readers, lent.release().readers}) {
+    ASSERT_EQ(readers.size(), 2U);
+    EXPECT_EQ(readers[0].value(), 999U);
+    EXPECT_EQ(readers[1].value(), 999U);
+  }
 }
 
 // A downstream that holds many frames is not a reader to wait for: it may wait for us.

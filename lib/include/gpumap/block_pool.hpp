@@ -21,6 +21,9 @@ namespace gpumap {
 struct MemoryBlock {
   std::shared_ptr<Mapping> mapping;
   std::vector<Fence> readers;  ///< GPU work that reads it, or still writes it
+
+  /// One of each timeline, whose latest point stands for the earlier ones: a frame may be read again and again.
+  GPUMAP_API void add_reader(const Fence& fence);
 };
 
 class LentBlock;
@@ -92,7 +95,7 @@ class LentBlock {
   [[nodiscard]] const std::shared_ptr<Mapping>& shared_mapping() const noexcept { return block_.mapping; }
   /// GPU work that uses it: until then no one else gets it. Nothing where it is empty.
   void add_read_fence(const Fence& fence) {
-    if (block_.mapping != nullptr) block_.readers.push_back(fence);
+    if (block_.mapping != nullptr) block_.add_reader(fence);
   }
   [[nodiscard]] const std::shared_ptr<BlockPool>& pool() const noexcept { return pool_; }
   /// The block itself, which is the caller's to give back to the pool.
