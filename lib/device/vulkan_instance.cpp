@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -33,7 +34,8 @@ VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT
     return VK_FALSE;
   }
   validation_messages.fetch_add(1, std::memory_order_relaxed);
-  fmt::print(stderr, "gpumap: Vulkan validation: {}\n", printable(data->pMessage, "\n\t"));
+  // Not by fmt::print(), which throws where standard error is closed: through Vulkan's C.
+  std::fprintf(stderr, "gpumap: Vulkan validation: %s\n", printable(data->pMessage, "\n\t").c_str());
   return VK_FALSE;
 }
 

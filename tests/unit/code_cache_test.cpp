@@ -244,6 +244,17 @@ TEST_F(CodeCacheTest, CompilesWhereNothingCanBeWritten) {
   EXPECT_EQ(files_in(folder), 1U);
 }
 
+// What is said once in a process about it has nowhere to go.
+TEST_F(CodeCacheTest, CompilesWhereStandardErrorIsClosed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto compiles = [this] {
+    fill(home_.path() / "file", "");
+    close(STDERR_FILENO);
+    _exit(start(CacheFolder(home_.path() / "file" / "gpumap"), "a").compiled == made_from("a") ? 0 : 1);
+  };
+  EXPECT_EXIT(compiles(), testing::ExitedWithCode(0), "");
+}
+
 TEST_F(CodeCacheTest, AFullDiskLeavesNothingBehind) {
   expect_compiled(folder_, "a", true);
   const pid_t child = fork();

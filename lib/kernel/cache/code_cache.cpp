@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include "kernel/cache/code_cache.hpp"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -66,10 +64,11 @@ constexpr std::size_t max_slots = 256;
 void warn_once(const std::string& wrong) {
   static std::atomic_flag said;
   if (said.test_and_set()) return;
-  fmt::print(stderr,
-             "gpumap: compiled kernels are not kept on disk: {}: set GPUMAP_CACHE to a folder that can be "
-             "written, or to nothing\n",
-             printable(wrong));
+  // Not by fmt::print(), which throws where standard error is closed.
+  std::fprintf(stderr,
+               "gpumap: compiled kernels are not kept on disk: %s: set GPUMAP_CACHE to a folder that can be written, "
+               "or to nothing\n",
+               printable(wrong).c_str());
 }
 
 }  // namespace
