@@ -242,6 +242,9 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   check_layout(in, input.bytes);
   if (options.out != nullptr) check_layout(out, is_picture(out.format) ? out.bytes : input.bytes);
   const std::lock_guard lock(mutex_);
+  const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
+  const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
+  limit_.start(deadline);  // of reload(), too, which waits for what was launched before
   if (const auto news = launcher_.reload(); news && !news->empty()) throw Error(ErrorCode::compile, *news);
   set_stream(in, out);
   const Backend backend = launcher_.backend();
@@ -267,9 +270,6 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   const Fence others = fence_of(*device, options.after);
   const std::atomic<bool> never{false};
   if (others.wait(never, deadline) != WaitResult::ready) return GPUMAP_TIMEOUT;
-  const auto without_limit = [](TimeLimit* limit) { limit->stop(); };
-  const std::unique_ptr<TimeLimit, decltype(without_limit)> limited(&limit_);
-  limit_.start(deadline);
   FrameOutput made =
       launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
   if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;

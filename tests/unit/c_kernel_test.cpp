@@ -257,6 +257,56 @@ TEST_F(CKernel, AnswersInTimeWhereTheKernelDoesNotEnd) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+// A file that is changed meanwhile: another version comes when the one that runs has ended, and nobody waits for it.
+TEST_F(CKernel, AnswersInTimeWhereAChangedKernelDoesNotEnd) {
+  const std::string name = folder_.path() / "holds";
+  const auto write = [&name](const std::string& gives) {
+    // lavapipe leaves a loop after 65535 turns: a million threads take long all the same.
+    const std::string lines = "// gpumap: view bytes\n// gpumap: block 256\n// gpumap: grid 4096\n";
+    std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n"
+                                << lines
+                                << "extern \"C\" __global__ void holds(gpumap_frame frame) {\n"
+                                   "  while (*(const volatile unsigned char*)frame.in.plane[0] == 0) {}\n"
+                                   "  *(volatile unsigned char*)frame.out.plane[0] = " +
+                                       gives + ";\n}\n";
+    std::ofstream(name + ".comp") << "#version 460\n#include <gpumap.glsl>\n"
+                                  << lines
+                                  << "layout(buffer_reference, scalar) volatile buffer Word { uint value; };\n"
+                                     "void main() {\n  Word word = Word(frame.in_view.plane[0]);\n"
+                                     "  for (uint i = 0u; i < 65000u && atomicOr(word.value, 0u) == 0u; ++i) {}\n"
+                                     "  store_u8(frame.out_view.plane[0], " +
+                                         gives + "u);\n}\n";
+  };
+  write("3");
+  auto options = GPUMAP_INIT(gpumap_kernel_options);
+  options.file = name.c_str();
+  options.flags = GPUMAP_KERNEL_RELOAD;
+  gpumap_kernel kernel = open(options);
+  gpumap_memory input = this->memory(1000);
+  const std::vector<unsigned char> zeros(1000);
+  EXPECT_OK(gpumap_memory_write(input, 0, zeros.data(), zeros.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.to_host = 1;
+  run.timeout_ns = 50'000'000;
+  gpumap_memory output = nullptr;
+  ASSERT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
+  write("4");
+  for (int i = 0; i < 30; ++i) ASSERT_EQ(gpumap_kernel_run(kernel, &run, &output), GPUMAP_TIMEOUT);
+  static_cast<unsigned char*>(gpumap_memory_host(input))[0] = 1;
+  EXPECT_OK(gpumap_memory_flush(input, 0, 1));
+  run.timeout_ns = long_ns;
+  unsigned char gave = 0;
+  for (const auto end = std::chrono::steady_clock::now() + 60s; gave != 4 && std::chrono::steady_clock::now() < end;) {
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    gave = content_of_memory(output)[0];
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  EXPECT_EQ(gave, 4);
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
 TEST_F(CKernel, ThreadsShareOne) {
   const std::string file = adder();
   auto options = GPUMAP_INIT(gpumap_kernel_options);
