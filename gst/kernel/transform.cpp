@@ -149,7 +149,7 @@ void tell_risk(GstBaseTransform* trans, const KernelRunner& runner) {
   // Most loops are short: once in a process, and no warning.
   static std::atomic<bool> loop_told{false};
   if (!runner.loop_risk().empty() && !loop_told.exchange(true)) {
-    GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS, ("%s", runner.loop_risk().c_str()), (nullptr));
+    GST_ELEMENT_INFO(trans, LIBRARY, SETTINGS, ("%s", message_of(runner.loop_risk()).c_str()), (nullptr));
   }
   if (state.risk_told) return;
   const std::string risk = runner.risk();

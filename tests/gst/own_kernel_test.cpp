@@ -247,7 +247,7 @@ class LoopLimit : public testing::Test {
  protected:
   void SetUp() override {
     if (!Device::open()->info().software) GTEST_SKIP() << "a GPU ends no loop";
-    path_ = testing::TempDir() + "gpumap-loops-" + std::to_string(getpid()) + ".comp";
+    path_ = testing::TempDir() + "gpumap-loops-\x07-" + std::to_string(getpid()) + ".comp";
     std::ofstream(path_) << increment;
   }
   void TearDown() override { (void)std::remove(path_.c_str()); }
@@ -299,7 +299,8 @@ class LoopLimit : public testing::Test {
 // process.
 TEST_F(LoopLimit, OfLoopsIsToldOnce) {
   EXPECT_TRUE(play(""));
-  EXPECT_THAT(infos_, ElementsAre(AllOf(HasSubstr("has a loop"), HasSubstr("65535 turns"), HasSubstr("many threads"))));
+  EXPECT_THAT(infos_, ElementsAre(AllOf(HasSubstr("gpumap-loops-\\x07-"), HasSubstr("has a loop"),
+                                        HasSubstr("65535 turns"), HasSubstr("many threads"))));
   EXPECT_THAT(warnings_, IsEmpty());
   EXPECT_TRUE(play(""));
   EXPECT_THAT(infos_, IsEmpty());
