@@ -146,6 +146,13 @@ bool KernelLauncher::end() noexcept {
   }
 }
 
+/// Null where it declares none.
+std::unique_ptr<FrameTensors> KernelLauncher::tensors_of(const Declaration& declaration) const {
+  if (declaration.input_tensors.empty() && declaration.output_tensors.empty()) return nullptr;
+  return std::make_unique<FrameTensors>(device_, backend_, name_, declaration.input_tensors, declaration.output_tensors,
+                                        settings_.check_bounds);
+}
+
 void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables) {
   choose_queue(plan);
   program_ = std::move(program);
@@ -157,11 +164,7 @@ void KernelLauncher::adopt(KernelPlan plan, std::unique_ptr<Program> program, st
   frame_.past_count = 0;
   const std::uint32_t history = plan.declaration.history;
   if (history != 0) history_ = std::make_unique<FrameHistory>(device_, backend_, history);
-  tensors_.reset();
-  if (!plan.declaration.input_tensors.empty() || !plan.declaration.output_tensors.empty()) {
-    tensors_ = std::make_unique<FrameTensors>(device_, backend_, name_, plan.declaration.input_tensors,
-                                              plan.declaration.output_tensors, settings_.check_bounds);
-  }
+  tensors_ = tensors_of(plan.declaration);
   // What ships with gpumap tells all that it finds out by name; a user's kernel may write words that have none.
   has_result_ =
       !plan.declaration.results.empty() || (plan.builtin == nullptr && ResultBlocks::may_name(plan.source, "result"));
@@ -215,6 +218,7 @@ std::optional<std::string> KernelLauncher::reload() {
   try {
     news->program->set_params(params_);
     check_output_may(news->plan, settings_.late_results, out_);
+    if (const auto tensors = tensors_of(news->plan.declaration); tensors && in_) tensors->begin(in_->view);
   } catch (const Error& error) {
     return fmt::format("kernel {}: {}: keeping the previous kernel", name_, error.what());
   }

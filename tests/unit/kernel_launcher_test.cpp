@@ -20,7 +20,9 @@ namespace gpumap {
 namespace {
 
 using namespace test;  // NOLINT: the tests' own words
+using ::testing::AllOf;
 using ::testing::ElementsAreArray;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 /// Never gets there.
@@ -327,6 +329,27 @@ TEST_P(KernelLauncherTest, SeesAChangeOfItsFileThatComesWhileItIsLoaded) {
   const auto in = memory_with(sent);
   const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
   EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{7}));
+}
+
+// A file that became one whose tensors have no size with the frames that come.
+TEST_P(KernelLauncherTest, KeepsAKernelWhoseChangeDoesNotFitTheFrames) {
+  const auto one = adder("", 1), two = adder("// gpumap: output-tensor widths float32 {width}\n", 2);
+  KernelSettings settings = one->settings();
+  settings.reload = true;
+  KernelLauncher kernel(settings, bench_->device());
+  kernel.set_stream(any_bytes(), any_bytes());
+  std::filesystem::copy_file(two->settings().location, settings.location,
+                             std::filesystem::copy_options::overwrite_existing);
+  const auto end = Clock::now() + std::chrono::seconds(60);
+  std::optional<std::string> outcome;
+  while (!(outcome = kernel.reload()) && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_THAT(*outcome,
+              AllOf(HasSubstr("tensor \"widths\": its dimension 0 is 0"), EndsWith("keeping the previous kernel")));
+  const std::vector<std::byte> sent(77, std::byte{5});
+  const auto in = memory_with(sent);
+  const FrameOutput out = kernel.launch(input(*in, sent.size()), {.place = Place::host});
+  EXPECT_EQ(content(out.host, sent.size()), std::vector<std::byte>(sent.size(), std::byte{6}));
 }
 
 TEST_P(KernelLauncherTest, AFaultNamesItsKernelOnce) {

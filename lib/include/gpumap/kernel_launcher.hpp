@@ -216,6 +216,7 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool launch_instead();                    ///< false: cancelled
   void watch_file(const KernelSettings& settings);
   void choose_queue(const KernelPlan& plan);
+  [[nodiscard]] std::unique_ptr<FrameTensors> tensors_of(const Declaration& declaration) const;
   void adopt(KernelPlan plan, std::unique_ptr<Program> program, std::unique_ptr<Tables> tables);
   /// The CPU has to know what the kernel says before a frame can go on.
   [[nodiscard]] bool decides() const noexcept { return static_cast<bool>(declaration_.output_may); }
