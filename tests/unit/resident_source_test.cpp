@@ -267,6 +267,17 @@ __global__ void scale(gpumap_frame frame) {
   EXPECT_THAT(compile(source, {"sum<5>", "filters::scale"}), HasSubstr(resident_function));
 }
 
+// Functions of C have one name for all namespaces.
+TEST_P(ResidentCompiler, TakesWhatIsOfCInANamespace) {
+  const std::string first = "extern \"C\" __global__ void first(const gpumap_frame frame) {}\n";
+  const KernelSource one = cuda("namespace filters {\n" + first + "}  // namespace filters");
+  EXPECT_THAT(compile(one), HasSubstr(resident_function));
+  EXPECT_THAT(compile(one, {"first"}), HasSubstr(resident_function));
+  const KernelSource two =
+      cuda("namespace filters::inner {\n" + first + "}\nextern \"C\" __global__ void second(gpumap_frame) {}");
+  EXPECT_THAT(compile(two, {"second", "first"}), HasSubstr(resident_function));
+}
+
 TEST_P(ResidentCompiler, TakesNamesOfTheUsersOwn) {
   const KernelSource source = cuda(R"(
 #define frame 1

@@ -493,6 +493,17 @@ extern "C" __attribute__((global)){} void {}(gpumap_residence gpumap_resident_of
   return made;
 }
 
+namespace {
+
+ResidentModule build(const KernelSource& source, std::span<const std::string> functions,
+                     std::string_view architecture) {
+  KernelSource made = resident_source(source, functions);
+  std::string code = build_cuda_module(made, architecture);
+  return {std::move(made), std::move(code)};
+}
+
+}  // namespace
+
 ResidentModule build_resident(const KernelSource& source, std::vector<std::string> functions,
                               std::string_view architecture) {
   if (functions.empty() && source.function.empty()) {
@@ -502,22 +513,27 @@ ResidentModule build_resident(const KernelSource& source, std::vector<std::strin
   } else if (functions.empty()) {
     functions.push_back(source.function);
   }
-  KernelSource made = resident_source(source, functions);
   try {
-    std::string code = build_cuda_module(made, architecture);
-    return {std::move(made), std::move(code)};
+    return build(source, functions, architecture);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::compile) throw;
-    KernelSource launched = source;
-    for (std::string& function : functions) {
-      launched.function = std::move(function);
-      static_cast<void>(build_cuda(launched, architecture));  // throws where the kernel itself is wrong
+    KernelSource launched = source, declares = source;
+    for (const std::string& function : functions) {
+      launched.function = function;
+      const std::string name = build_cuda(launched, architecture).function;  // throws where the kernel itself is wrong
+      // One that is "C" in a namespace is the same function outside of it.
+      if (!name.starts_with("_Z"))
+        declares.code += fmt::format("\nextern \"C\" __global__ void {}(gpumap_frame);", name);
     }
-    throw Error(
-        ErrorCode::not_supported,
-        fmt::format("kernel {} cannot stay on the GPU: launched it compiles, in the loop that stays it does not: "
-                    "use mode=launch, or see what the compiler says: {}",
-                    source.name, error.what()));
+    try {
+      return build(declares, functions, architecture);
+    } catch (const Error&) {
+      throw Error(
+          ErrorCode::not_supported,
+          fmt::format("kernel {} cannot stay on the GPU: launched it compiles, in the loop that stays it does not: "
+                      "use mode=launch, or see what the compiler says: {}",
+                      source.name, error.what()));
+    }
   }
 }
 
