@@ -10,11 +10,16 @@ namespace gpumap {
 Residents::Residents(std::uint32_t multiprocessors)
     : multiprocessors_(multiprocessors), watched_(std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr) {}
 
-Residents::Room Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares) {
+std::optional<Residents::Room> Residents::come(Guest& guest, std::uint32_t multiprocessors, bool shares,
+                                               const std::function<bool()>& given_up) {
   std::unique_lock lock(mutex_);
   // The driver answers such a call within milliseconds of the last guest's leaving. One that takes longer waits for a
   // kernel that no guest runs, and may never return.
-  changed_.wait_for(lock, std::chrono::seconds(10), [this] { return absences_ == 0; });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (absences_ != 0 && std::chrono::steady_clock::now() < end) {
+    if (given_up && given_up()) return {};
+    changed_.wait_for(lock, std::chrono::milliseconds(20));
+  }
   std::uint64_t all = multiprocessors;
   const bool demanded = clusters_ != 0 || (!shares && shares_ != 0);
   bool mixed = false;

@@ -3,6 +3,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -38,8 +39,9 @@ class Residents {
   /// Before a guest's kernel is launched, on so many multiprocessors at most, which can all be its own when it is
   /// alone; `shares` where they are those of a share. Waits while an Absence lasts, for 10 s at most. Where there is
   /// not room for all, because together they leave no multiprocessor free or because of a Demand, asks the others to
-  /// leave.
-  [[nodiscard]] Room come(Guest& guest, std::uint32_t multiprocessors, bool shares);
+  /// leave. Empty, and it does not come, where the wait is `given_up`.
+  [[nodiscard]] std::optional<Room> come(Guest& guest, std::uint32_t multiprocessors, bool shares,
+                                         const std::function<bool()>& given_up = nullptr);
   /// It was told to leave, or was not launched. From here on nobody asks it.
   void leave(Guest& guest) noexcept;
 

@@ -61,7 +61,7 @@ void KernelLauncher::choose_queue(const KernelPlan& plan) {
 
 std::unique_ptr<Queue> KernelLauncher::create_queue(bool resident) {
   auto queue = open_queue(resident);
-  queue->set_wait([this](const Fence& fence) { return wait_for_queue(fence); });
+  queue->set_wait([this](const Fence& fence) { return wait_for_queue(fence); }, [this] { return cancelled_.load(); });
   return queue;
 }
 

@@ -53,11 +53,14 @@ bool Stay::serves(const ResidentKernel& kernel, const Grid& grid) const noexcept
   return owner_ == kernel.owner() && threads_ == grid.threads && std::min(wanted(grid), room_) <= blocks_;
 }
 
-void Stay::prepare(const ResidentKernel& kernel, const Grid& grid) {
+void Stay::prepare(const ResidentKernel& kernel, const Grid& grid, const std::function<bool()>& given_up) {
   threads_ = grid.threads;
   room_ = room_for(kernel);
   blocks_ = std::min(wanted(grid), room_);
-  found_ = residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0);
+  const auto found =
+      residents_.come(*this, std::min(blocks_, multiprocessors_), timeline_.multiprocessors() != 0, given_up);
+  if (!found) throw QueueCancelled();
+  found_ = *found;
 }
 
 /// Blocks that can be there at a time: a turn waits for all of them.

@@ -57,8 +57,9 @@ class Stay final : private Residents::Guest {
   [[nodiscard]] bool is_there() const noexcept { return owner_ != nullptr; }
   /// This kernel is there, in blocks as `grid` has them and as many as help.
   [[nodiscard]] bool serves(const ResidentKernel& kernel, const Grid& grid) const noexcept;
-  /// Precondition of both: none is there. When `prepare` has returned end() is due, or launch(). It may wait.
-  void prepare(const ResidentKernel& kernel, const Grid& grid);
+  /// Precondition of both: none is there. When `prepare` has returned end() is due, or launch(). It may wait, and
+  /// throws QueueCancelled where that is `given_up`.
+  void prepare(const ResidentKernel& kernel, const Grid& grid, const std::function<bool()>& given_up);
   void launch(const ResidentKernel& kernel, gpumap_residence residence);
   /// It was told to leave, or was not launched. Its owner, which has to live until it has left.
   std::shared_ptr<const void> end() noexcept;

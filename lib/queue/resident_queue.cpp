@@ -219,7 +219,7 @@ class ResidentQueue final : public Queue {
     if (stay_.serves(kernel, grid)) return;
     leave();
     try {
-      stay_.prepare(kernel, grid);
+      stay_.prepare(kernel, grid, [this] { return is_given_up(); });
       if (stay_.is_crowded()) {
         const CudaContext::Scope scope(context_);
         wait_on_stream();

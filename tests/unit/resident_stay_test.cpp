@@ -174,6 +174,28 @@ TEST_F(ResidentOrder, NobodyComesWhileTheDriverWaits) {
   frames.join();
 }
 
+// Who stops waits no longer for what the driver waits with, though that may take 10 s.
+TEST_F(ResidentOrder, IsGivenUpWhileTheDriverWaits) {
+  const MadeUpKernel kernel(body());
+  const auto resident = queue(2);
+  std::atomic<bool> given_up{false};
+  resident->set_wait(nullptr, [&given_up] { return given_up.load(); });
+  {
+    const Residents::Absence absence(device_->cuda()->residents());
+    std::thread stops([&given_up] {
+      std::this_thread::sleep_for(30ms);
+      given_up = true;
+    });
+    EXPECT_THROW(put(*resident, kernel, 0), QueueCancelled);
+    stops.join();
+    EXPECT_EQ(launches, 0);
+  }
+  given_up = false;
+  put(*resident, kernel, 1);
+  ASSERT_TRUE(done(resident->submit()));
+  EXPECT_EQ(order(), (std::vector<std::uint64_t>{1}));
+}
+
 // What another library calls is not known here: with frames that come without a pause, it still has its turn.
 TEST_F(ResidentOrder, DoesNotStayForGood) {
   const MadeUpKernel kernel(body());

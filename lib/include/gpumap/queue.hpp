@@ -79,7 +79,11 @@ class GPUMAP_API Queue {
 
   /// How calls that have to wait for this queue's own work wait, until the fence is signalled; false: the call gives up
   /// and throws QueueCancelled. Where this is not set they wait for a minute at most, and then throw Error(io).
-  void set_wait(std::function<bool(const Fence&)> wait) { wait_ = std::move(wait); }
+  /// Calls that wait for something else look whether it is `given_up` meanwhile: then they throw QueueCancelled, too.
+  void set_wait(std::function<bool(const Fence&)> wait, std::function<bool()> given_up = nullptr) {
+    wait_ = std::move(wait);
+    given_up_ = std::move(given_up);
+  }
   /// Submit, and wait until all of it is done: memory that it uses may be freed then. For what seldom happens, such as
   /// memory that grows. Throws QueueCancelled, Error(device_lost).
   void finish();
@@ -98,12 +102,14 @@ class GPUMAP_API Queue {
  protected:
   /// As set_wait() says; false: give up. Throws Error(io) where that is not set.
   [[nodiscard]] bool waited_for(const Fence& fence) const;
+  [[nodiscard]] bool is_given_up() const { return given_up_ && given_up_(); }
 
  private:
   virtual void make_current() {}
   virtual void end_current() noexcept {}
 
   std::function<bool(const Fence&)> wait_;
+  std::function<bool()> given_up_;
 };
 
 }  // namespace gpumap
