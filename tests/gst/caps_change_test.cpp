@@ -57,8 +57,8 @@ TEST(CapsChange, FromForeignBuffers) {
   }
 }
 
-/// Gives `filter` its caps while a frame is in it: a source that is asked in the middle of choosing caps, as for the caps
-/// set before, may choose some that its filter no longer takes, and its stream ends.
+/// Gives `filter` its caps while a frame is in it: a source that is asked in the middle of choosing caps, as for the
+/// caps set before, may choose some that its filter no longer takes, and its stream ends.
 void set_caps_at_a_frame(GstElement* filter, Caps caps) {
   const Pad pad(gst_element_get_static_pad(filter, "sink"));
   gst_pad_add_probe(
@@ -81,8 +81,8 @@ TEST(CapsChange, FromThePoolWithOldSlotsHeld) {
   std::vector<std::uint64_t> sums;
   for (const Step& step : steps) {
     set_caps_at_a_frame(pipeline.element("filter"),
-                        Caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, step.format, "width", G_TYPE_INT,
-                                                 step.width, "height", G_TYPE_INT, step.height, nullptr)));
+                        Caps(gst_caps_new_simple("video/x-raw", "format", G_TYPE_STRING, step.format, "width",
+                                                 G_TYPE_INT, step.width, "height", G_TYPE_INT, step.height, nullptr)));
     bool arrived = false;
     for (int i = 0; i < 40 && !arrived; ++i) {
       Sample sample = pull(pipeline.appsink());
