@@ -53,6 +53,7 @@ UpstreamRequests::UpstreamRequests(GstElement* sink, std::shared_ptr<Channel> ch
       channel_(std::move(channel)),
       rule_(rule),
       server_(std::move(server)),
+      waiting_seek_(std::make_shared<WaitingSeek>(server_)),
       thread_(start_thread("gpumap-upstream", "what clients ask", [this] { run(); })) {}
 
 UpstreamRequests::~UpstreamRequests() {
@@ -63,8 +64,8 @@ UpstreamRequests::~UpstreamRequests() {
   changed_.notify_all();
   // Ends: the thread looks at stopping_ after each question, which is answered within upstream's own calls.
   thread_.join();
-  // Ends: likewise, after a client's seek.
-  if (waiting_thread_.joinable()) waiting_thread_.join();
+  const std::lock_guard lock(waiting_seek_->mutex);
+  waiting_seek_->server = nullptr;
 }
 
 bool UpstreamRequests::take(LinkQuestion& question) {
@@ -138,47 +139,35 @@ void UpstreamRequests::answer(const LinkQuestion& question, const LinkText& text
   if (const auto server = server_()) server->answer(question, text);
 }
 
-bool UpstreamRequests::send(GstEvent* event) {
-  GstPad* const pad = GST_BASE_SINK_PAD(sink_);
-  return channel_->send_upstream(event, [&](GstEvent* sent) { return gst_pad_push_event(pad, sent) != 0; });
-}
-
-void UpstreamRequests::run_waiting_seeks() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return stopping_ || waiting_seek_; });
-    if (stopping_) return;
-    auto [question, seek] = std::move(*waiting_seek_);
-    waiting_seek_.reset();
-    lock.unlock();
-    const bool handled = send(seek.release());
-    lock.lock();
-    seek_waits_ = false;
-    lock.unlock();
-    answer(question, answer_of(handled));
-    lock.lock();
-  }
+bool UpstreamRequests::send(GstElement* sink, Channel& channel, GstEvent* event) {
+  return channel.send_upstream(event,
+                               [&](GstEvent* sent) { return gst_pad_push_event(GST_BASE_SINK_PAD(sink), sent) != 0; });
 }
 
 /// Takes `seek`. False: another one waits, or the system gives no thread.
 bool UpstreamRequests::leave_to_other_thread(const LinkQuestion& question, GstEvent* seek) {
   Ptr<GstEvent> owned(seek);
+  {
+    const std::lock_guard lock(waiting_seek_->mutex);
+    if (std::exchange(waiting_seek_->is_there, true)) return false;
+  }
+  auto run = [waiting = waiting_seek_, question, seek = std::move(owned), channel = channel_,
+              sink = Ptr<GstElement>(GST_ELEMENT_CAST(gst_object_ref(sink_)))]() mutable {
+    const bool handled = send(sink.get(), *channel, seek.release());
+    const std::lock_guard lock(waiting->mutex);
+    waiting->is_there = false;
+    const auto server = waiting->server ? waiting->server() : nullptr;
+    if (server) server->answer(question, answer_of(handled));
+  };
   try {
-    if (!waiting_thread_.joinable()) {
-      waiting_thread_ = start_thread("gpumap-seek", "a client's seek", [this] { run_waiting_seeks(); });
-    }
+    start_thread("gpumap-seek", "a client's seek", std::move(run)).detach();
+    return true;
   } catch (const std::exception& error) {
     GST_WARNING_OBJECT(sink_, "client %u cannot seek: %s", question.who.index, error.what());
+    const std::lock_guard lock(waiting_seek_->mutex);
+    waiting_seek_->is_there = false;
     return false;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (seek_waits_) return false;
-    seek_waits_ = true;
-    waiting_seek_.emplace(question, std::move(owned));
-  }
-  changed_.notify_all();
-  return true;
 }
 
 void UpstreamRequests::handle(const LinkQuestion& question) {
@@ -227,7 +216,7 @@ void UpstreamRequests::handle(const LinkQuestion& question) {
     GST_INFO_OBJECT(sink_, "client %u may not seek without a flush while another such seek waits", question.who.index);
   } else if (asked.event != nullptr) {
     GST_DEBUG_OBJECT(sink_, "client %u: %" GST_PTR_FORMAT, question.who.index, static_cast<void*>(asked.event));
-    handled = send(asked.event);
+    handled = send(sink_, *channel_, asked.event);
   }
   answer(answer_of(handled));
 }

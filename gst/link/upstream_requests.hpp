@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
@@ -26,8 +25,9 @@ enum class UpstreamEvents { none, first, all };
 [[nodiscard]] GType upstream_events_type();
 
 /// Hands on the events and queries that clients send upstream of a gpumapsink. It has one thread, because a seek may
-/// take long, and a second one for seeks without a flush, which wait for the producer's streaming threads: these may
-/// wait for another client. Thread safety: every member from any thread.
+/// take long. A seek without a flush has a thread of its own, because it waits for the producer's streaming threads:
+/// these may wait for another client or, while the pipeline stops, for an element that stops later than the gpumapsink.
+/// So nobody waits for that thread. Thread safety: every member from any thread.
 class UpstreamRequests {
  public:
   using FindServer = std::function<std::shared_ptr<LinkServer>()>;
@@ -41,11 +41,17 @@ class UpstreamRequests {
   [[nodiscard]] bool take(LinkQuestion& question);
 
  private:
+  /// May outlive this object.
+  struct WaitingSeek {
+    explicit WaitingSeek(FindServer find) : server(std::move(find)) {}
+    std::mutex mutex;
+    bool is_there = false;  ///< from its hand-over to the thread to its answer
+    FindServer server;      ///< null: nobody answers any more
+  };
   void run();
-  void run_waiting_seeks();
   void handle(const LinkQuestion& question);
   void answer(const LinkQuestion& question, const LinkText& text);
-  [[nodiscard]] bool send(GstEvent* event);
+  [[nodiscard]] static bool send(GstElement* sink, Channel& channel, GstEvent* event);
   [[nodiscard]] bool leave_to_other_thread(const LinkQuestion& question, GstEvent* seek);
   [[nodiscard]] bool may_seek(GstEvent* seek) const;
   [[nodiscard]] bool may_send(const LinkServer& server, const LinkQuestion& question) const;
@@ -59,10 +65,8 @@ class UpstreamRequests {
   std::deque<LinkQuestion> questions_;
   bool stopping_ = false;
   std::map<pid_t, NewNames> names_;  ///< of each process; used by the thread alone
-  /// The seek that waits. Another one is refused meanwhile, so that one client cannot pile them up. Under mutex_.
-  std::optional<std::pair<LinkQuestion, Ptr<GstEvent>>> waiting_seek_;
-  bool seek_waits_ = false;     ///< from its hand-over to the other thread to its answer; under mutex_
-  std::thread waiting_thread_;  ///< from the first such seek on
+  /// Another seek is refused while one waits, so that one client cannot pile them up.
+  const std::shared_ptr<WaitingSeek> waiting_seek_;
   std::thread thread_;
 };
 

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <future>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -160,6 +161,29 @@ TEST_F(LinkUpstream, ASeekThatWaitsForAClientKeepsNobodyFromAnswers) {
   start(stands);
   EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 4; }));
   EXPECT_TRUE(eventually([&] { return seek_to_part(seeker, GST_SEEK_FLAG_NONE, 0, 8 * GST_SECOND); }));
+}
+
+// The streaming thread that it waits for waits for a sink of another branch. Which sink stops first, their bin decides.
+TEST_F(LinkUpstream, ASeekThatWaitsForAnotherBranchLetsTheProducerStop) {
+  const std::string sink = " t. ! gpumapsink leaky=oldest " + socket();
+  for (const std::string& sinks : {sink + " t. ! fakesink name=other sync=true", sink + " t. ! other."}) {
+    SCOPED_TRACE(sinks);
+    const bool is_first = sinks.find("fakesink") == std::string::npos;
+    Pipeline producer(std::string(is_first ? "fakesink name=other sync=true " : "") +
+                      "videotestsrc name=in ! video/x-raw,width=16,height=16,framerate=100/1 ! tee name=t" + sinks);
+    start(producer);
+    Pipeline seeker(to_appsink("leaky=oldest") + " drop=true max-buffers=1");
+    start(seeker);
+    ASSERT_TRUE(pull(seeker.appsink()));
+    Seen seen(producer.element("in"), "src", GST_PAD_PROBE_TYPE_EVENT_UPSTREAM);
+    g_object_set(producer.element("other"), "ts-offset", 3600 * GST_SECOND, nullptr);
+    g_usleep(300'000);  // the next frame waits
+    auto sought =
+        std::async(std::launch::async, [&] { return seek_to_part(seeker, GST_SEEK_FLAG_NONE, 0, 10 * GST_SECOND); });
+    ASSERT_TRUE(seen.comes(GST_EVENT_SEEK));
+    EXPECT_LT(producer.stop(), at_once);
+    sought.wait();
+  }
 }
 
 TEST_F(LinkUpstream, AFlushOfTheProducerTakesWhatIsOnItsWay) {
