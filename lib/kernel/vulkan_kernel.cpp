@@ -152,6 +152,12 @@ class LoadedVulkanKernel final : public VulkanKernel {
                                                         "array in the shader",
                                                         name_));
     }
+    if (shader.shared_bytes > limits.maxComputeSharedMemorySize) {
+      throw Error(ErrorCode::not_supported,
+                  fmt::format("kernel {}: its shared variables take {} bytes, and this device has {} for them: make "
+                              "them smaller",
+                              name_, shader.shared_bytes, limits.maxComputeSharedMemorySize));
+    }
     // In 64 bits: a foreign module may name any size.
     std::uint64_t invocations = 1;
     for (std::size_t axis = 0; axis < threads.size(); ++axis) {

@@ -119,6 +119,42 @@ TEST_P(KernelRefusals, LoadErrors) {
   }
 }
 
+// A driver may crash, or have the shaders write elsewhere.
+TEST_P(KernelRefusals, RefusesMoreSharedMemoryThanThereIs) {
+  const auto with = [](const std::string& shared, const std::string& use) {
+    return glsl("#version 460\n#include <gpumap.glsl>\n" + shared +
+                "\nvoid main() {\n  const uint i = gl_LocalInvocationIndex;\n  " + use +
+                "\n  barrier();\n  store_u32(frame.out_view.plane[0], uint(from[i * 3u]));\n}\n");
+  };
+  for (const auto& [bytes, shared, use] : std::initializer_list<std::array<const char*, 3>>{
+           {"4294967296", "shared uint from[1 << 30];", "from[i] = i;"},
+           {"4000000", "shared bool from[1000000];", "from[i] = i == frame.in_view.width;"},
+           {"52000000", "struct One { mat3 m; bool b; vec3 v; };\nshared One ones[1000000];\nuint from[4];",
+            "ones[i].m[i % 3u][0] = 1.0; ones[i].b = i == 3u; ones[i].v = vec3(i); barrier();\n"
+            "  from[i % 4u] = ones[i + 1u].b ? uint(ones[i + 1u].v.x + ones[i + 1u].m[0][i % 3u]) : i;"},
+           {"2400000", "shared uint from[500000];\nshared uint16_t more[200000];",
+            "more[i] = uint16_t(i); barrier(); from[i] = more[i * 2u];"}}) {
+    EXPECT_THAT(error_of(ErrorCode::not_supported, [&, s = shared, u = use] { return load(with(s, u)); }),
+                HasSubstr(std::string("its shared variables take ") + bytes + " bytes, and this device has "))
+        << shared;
+  }
+  for (const char* fits : {"shared uint from[2000];", "shared uint from[gl_WorkGroupSize.x * 4];",
+                           "layout(constant_id = 9) const uint count = 1000;\nshared uint from[count];"}) {
+    EXPECT_NE(load(with(fits, "from[i] = i;")), nullptr) << fits;
+  }
+  // Where each shader of a module has its own, what others have does not count.
+  KernelSource module = assembled(
+      "OpEntryPoint GLCompute %main \"main\" %few\nOpEntryPoint GLCompute %other \"other\" %many\n"
+      "OpExecutionMode %main LocalSize 8 4 2\nOpExecutionMode %other LocalSize 8 4 2\n",
+      "%million = OpConstant %u32 1000000\n%lots = OpConstant %u32 4000000000\n"
+      "%short = OpTypeArray %u32 %million\n%long = OpTypeArray %u32 %lots\n"
+      "%to_short = OpTypePointer Workgroup %short\n%to_long = OpTypePointer Workgroup %long\n"
+      "%few = OpVariable %to_short Workgroup\n%many = OpVariable %to_long Workgroup\n");
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(module); }), HasSubstr("take 4000000 bytes"));
+  module.function = "other";
+  EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(module); }), HasSubstr("take 16000000000 bytes"));
+}
+
 // What a driver makes of what was not enabled is undefined; what the device has is enabled.
 TEST_P(KernelRefusals, RefusesCapabilitiesThatAreNotEnabled) {
   const auto with = [](const std::string& extension, const std::string& body) {

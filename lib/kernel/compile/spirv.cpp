@@ -89,7 +89,10 @@ class Reader {
         break;
       case spv::OpEntryPoint:
         if (word[1] == spv::ExecutionModelGLCompute) {
-          entry_points_.emplace_back(word[2], reinterpret_cast<const char*>(word + 3));
+          EntryPoint& one = entry_points_.emplace_back();
+          one.function = word[2];
+          one.name = reinterpret_cast<const char*>(word + 3);
+          one.variables.assign(word + 4 + one.name.size() / sizeof(Word), word + length);
         }
         break;
       case spv::OpExecutionMode:
@@ -118,30 +121,40 @@ class Reader {
         if (word[3] == spv::StorageClassPushConstant) {
           module_.push_constant_bytes = std::max(module_.push_constant_bytes, size_of(pointees_[word[1]]));
         }
+        if (word[3] == spv::StorageClassWorkgroup) shared_[word[2]] = least_of(pointees_[word[1]], 1);
         module_.uses_descriptors |= word[3] == spv::StorageClassUniformConstant ||
                                     word[3] == spv::StorageClassUniform || word[3] == spv::StorageClassStorageBuffer;
         break;
+      case spv::OpTypeBool:
+        least_[word[1]] = sizeof(Word);
+        break;
       case spv::OpTypeInt:
       case spv::OpTypeFloat:
-        sizes_[word[1]] = word[2] / 8;
+        sizes_[word[1]] = least_[word[1]] = word[2] / 8;
         break;
       case spv::OpTypePointer:
         pointees_[word[1]] = word[3];
-        sizes_[word[1]] = sizeof(std::uint64_t);
+        sizes_[word[1]] = least_[word[1]] = sizeof(std::uint64_t);
         break;
       case spv::OpTypeVector:
         sizes_[word[1]] = size_of(word[2]) * word[3];
+        least_[word[1]] = least_of(word[2], word[3]);
+        break;
+      case spv::OpTypeMatrix:
+        least_[word[1]] = least_of(word[2], word[3]);
         break;
       case spv::OpTypeArray:
         sizes_[word[1]] = std::min(
             std::uint64_t{found_or(array_strides_, word[1], ~Word{0})} * found_or(constants_, word[3], ~Word{0}),
             unknown_size);
+        least_[word[1]] = least_of(word[2], found_or(constants_, word[3], Word{0}));
         break;
       case spv::OpTypeStruct: {
-        std::uint64_t& end = sizes_[word[1]];
+        std::uint64_t &end = sizes_[word[1]], &least = least_[word[1]];
         for (Word member = 0; member + 2 < length; ++member) {
           const std::uint64_t offset = found_or(member_offsets_, {word[1], member}, ~Word{0});
           end = std::max(end, offset + size_of(word[member + 2]));
+          least = std::min(least + least_of(word[member + 2], 1), unknown_size);
         }
         break;
       }
@@ -151,8 +164,13 @@ class Reader {
   }
 
   SpirvModule finish() {
-    for (auto& [function, name] : entry_points_) {
+    for (auto& [function, name, variables] : entry_points_) {
       ShaderInfo shader{.function = std::move(name)};
+      // Those before SPIR-V 1.4 do not name what they share: what a module of one shader has is that one's.
+      for (const auto& [variable, bytes] : shared_) {
+        const bool is_its = entry_points_.size() == 1 || std::ranges::find(variables, variable) != variables.end();
+        shader.shared_bytes += is_its ? bytes : 0;
+      }
       const auto literal = literal_sizes_.find(function);
       // The specification lets WorkgroupSize win over the execution modes.
       if (workgroup_size_ == 0 && literal != literal_sizes_.end()) {
@@ -185,11 +203,23 @@ class Reader {
   /// Types come before what is made of them, and decorations before types.
   [[nodiscard]] std::uint64_t size_of(Word type) const { return found_or(sizes_, type, unknown_size); }
 
+  [[nodiscard]] std::uint64_t least_of(Word type, Word count) const {
+    const std::uint64_t one = found_or(least_, type, std::uint64_t{0});
+    return count != 0 && one > unknown_size / count ? unknown_size : one * count;
+  }
+
+  struct EntryPoint {
+    Word function = 0;
+    std::string name;
+    std::vector<Word> variables;
+  };
   SpirvModule module_;
-  std::vector<std::pair<Word, std::string>> entry_points_;
+  std::vector<EntryPoint> entry_points_;
   std::map<Word, Size> literal_sizes_, id_sizes_, composites_;
   std::map<Word, Word> spec_ids_, constants_, array_strides_, pointees_;
   std::map<Word, std::uint64_t> sizes_;
+  std::map<Word, std::uint64_t> least_;   ///< of types that are shared: without padding
+  std::map<Word, std::uint64_t> shared_;  ///< of variables
   std::map<std::pair<Word, Word>, Word> member_offsets_;
   Word workgroup_size_ = 0;
 };

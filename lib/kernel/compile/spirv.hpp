@@ -14,6 +14,7 @@ struct ShaderInfo {
   std::string function;
   std::array<std::uint32_t, 3> threads{1, 1, 1};  ///< workgroup size
   bool threads_from_constants = false;  ///< specialisation constants 0, 1, 2 set the size (as gpumap.glsl does)
+  std::uint64_t shared_bytes = 0;       ///< at least: without padding, and arrays whose length is not a plain constant
 };
 
 /// What a loader needs to know of a SPIR-V module.
