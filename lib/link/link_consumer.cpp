@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <future>
+#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
@@ -35,6 +38,60 @@ constexpr milliseconds time_to_answer{2000};
 constexpr milliseconds cancel_interval{10};
 /// A server that ends while another one follows also refuses clients, but for less time.
 constexpr std::chrono::seconds time_to_get_place{1};
+
+/// The end of this process, to which threads of connections may live: drivers go then, and nobody may call them any
+/// more.
+class ProcessEnd {
+ public:
+  /// A thread may call drivers while it has entered.
+  class Entry {
+   public:
+    Entry() : end_(of_process()) { static_cast<void>(enter()); }
+    ~Entry() { leave(); }
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+    /// False: the process ends.
+    [[nodiscard]] bool enter() {
+      const std::lock_guard lock(end_.mutex_);
+      inside_ = !end_.begun_;
+      if (inside_) ++end_.threads_;
+      return inside_;
+    }
+    void leave() {
+      const std::lock_guard lock(end_.mutex_);
+      if (std::exchange(inside_, false) && --end_.threads_ == 0) end_.changed_.notify_all();
+    }
+    [[nodiscard]] bool is_inside() const noexcept { return inside_; }
+
+   private:
+    ProcessEnd& end_;
+    bool inside_ = false;
+  };
+
+  /// Never destroyed: threads may come as late as they like. To be called behind the first call of a driver, whose own
+  /// end comes later then.
+  static ProcessEnd& of_process() {
+    static ProcessEnd* const one = [] {
+      std::atexit([] { of_process().begin(); });
+      return new ProcessEnd;
+    }();
+    return *one;
+  }
+
+ private:
+  void begin() {
+    if (!process_.here()) return;
+    std::unique_lock lock(mutex_);
+    begun_ = true;
+    changed_.wait_for(lock, patience_at_end, [this] { return threads_ == 0; });
+  }
+
+  const OwnProcess process_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int threads_ = 0;
+  bool begun_ = false;
+};
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
   link::Hello hello;
@@ -206,8 +263,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
       start_thread("gpumap-connect", "a link's connection",
                    [state = std::move(state), over = std::move(over)]() mutable {
-                     State::give_back_until_closed(state);
-                     state.reset();
+                     State::give_back_until_closed(std::move(state));
                      over.set_value();
                    })
           .detach();
@@ -403,9 +459,10 @@ void LinkConsumer::State::say_goodbye() {
                                                            "the consumer ended")) != link::Sent::full;
 }
 
-void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& state) {
+void LinkConsumer::State::give_back_until_closed(std::shared_ptr<State> state) {
+  ProcessEnd::Entry entry;
   std::unique_lock lock(state->mutex);
-  for (int idle = 0, turns = 0;;) {
+  for (int idle = 0, turns = 0; entry.is_inside();) {
     state->collect();
     // After a fault the application may never call next() again, nor end a lease. Its slots, and the frames that it is
     // offered, would stop the producer until the server is told.
@@ -420,11 +477,19 @@ void LinkConsumer::State::give_back_until_closed(const std::shared_ptr<State>& s
     if (state->closing && (!holds || state->incoming.discard())) break;
     idle = holds ? 0 : std::min(idle + 1, idle_turns);
     state->thread_idle = idle == idle_turns;
+    entry.leave();
     state->changed.wait_for(lock, state->thread_idle ? second_look : return_interval);
     if (!state->process.here()) return;
+    if (!entry.enter()) break;
     if (holds && ++turns % turns_to_check == 0) state->check_fences(lock);
   }
-  shutdown(state->socket.get(), SHUT_RDWR);
+  lock.unlock();
+  if (entry.is_inside()) {
+    shutdown(state->socket.get(), SHUT_RDWR);
+    state.reset();
+  } else {
+    new (std::nothrow) std::shared_ptr<State>(std::move(state));  // what it has is left to the system
+  }
 }
 
 LinkConsumer::LinkConsumer(std::shared_ptr<State> state) : state_(std::move(state)) {}

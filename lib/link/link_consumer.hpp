@@ -52,8 +52,8 @@ struct LinkConsumer::State {
   [[nodiscard]] bool spin_until(Deadline end) const noexcept;
 
   /// The thread: gives slots back while no thread calls next(), and ends the connection. It is never joined, because it
-  /// may have to wait for a lease; it keeps the state alive.
-  static void give_back_until_closed(const std::shared_ptr<State>& state);
+  /// may have to wait for a lease; it keeps the state alive. At the process's end it leaves the state as it is.
+  static void give_back_until_closed(std::shared_ptr<State> state);
   [[nodiscard]] bool is_cut_off() const noexcept { return is_cut_off(*memory); }
   [[nodiscard]] static bool is_cut_off(const link::BlockMemory& memory) noexcept {
     return memory.block().revoked.load() == static_cast<std::uint64_t>(link::Revoked::cut_off);

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -106,6 +108,30 @@ TEST(LinkLife, NoThreadHasTheRingAfterTheConsumersEnd) {
     consumer.reset();
     ASSERT_TRUE(ring.expired()) << "round " << round;
   }
+}
+
+/// Exits with 0 where the ring of a lease that ends at the process's end is left alone.
+[[noreturn]] void exit_with_a_lease() {
+  static ReadLease lease;
+  static std::weak_ptr<Ring> ring;
+  std::atexit([] {
+    lease.release();
+    std::this_thread::sleep_for(300ms);  // the connection's thread looks every 2 ms
+    _exit(ring.expired() ? 7 : 0);
+  });
+  auto* const served = new Served(2);
+  auto consumer = served->consumer();
+  ring = consumer->ring();
+  if (served->send(0) != RingStatus::ok || next_of(*consumer, lease) != "0") _exit(8);
+  consumer.reset();
+  if (ring.expired()) _exit(9);
+  std::exit(1);
+}
+
+// What a lease had is freed by the connection's thread. At the process's end the driver may be gone by then.
+TEST(LinkLife, NoThreadFreesARingWhileTheProcessEnds) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_with_a_lease(), testing::ExitedWithCode(0), "");
 }
 
 TEST(LinkLife, LeasesOutliveTheirConsumer) {
