@@ -34,6 +34,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,8 @@ struct SoapyState {
   std::mutex mutex;
   std::condition_variable woken;
   bool unlocked = false;
+  bool playing = false;
+  std::thread::id pausing;  ///< the thread that takes the element to PAUSED
 
   // Of the streaming thread, and of start() and stop() while there is none.
   RadioSettings used;
@@ -144,15 +147,23 @@ class ObjectLock {
   GstObject* object_;
 };
 
-/// True where the element is to stop meanwhile.
+/// True where the element is to stop, or to pause, meanwhile.
 bool pause(SoapyState& state, std::chrono::milliseconds time) {
   std::unique_lock lock(state.mutex);
-  return state.woken.wait_for(lock, time, [&] { return state.unlocked; });
+  return state.woken.wait_for(lock, time, [&] { return state.unlocked || !state.playing; });
 }
 
-bool is_unlocked(SoapyState& state) {
+bool is_interrupted(SoapyState& state) {
   const std::lock_guard lock(state.mutex);
-  return state.unlocked;
+  return state.unlocked || !state.playing;
+}
+
+/// False: the streaming thread is to leave. At a pause it stays, and waits here: a thread that left would be ended by
+/// GstBaseSrc, perhaps when the element plays again already, and nothing would start it anew.
+bool wait_until_playing(SoapyState& state) {
+  std::unique_lock lock(state.mutex);
+  state.woken.wait(lock, [&] { return state.unlocked || state.playing; });
+  return !state.unlocked;
 }
 
 GstCaps* get_caps(GstBaseSrc* base, GstCaps* filter) {
@@ -315,7 +326,7 @@ gboolean set_caps(GstBaseSrc* base, GstCaps* caps) {
 
 gboolean negotiate(GstBaseSrc* base) {
   if (GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->negotiate(base) != 0) return TRUE;
-  if (is_unlocked(state_of(base)) || gpumap::gst::has_posted_error(GST_ELEMENT_CAST(base))) return FALSE;
+  if (is_interrupted(state_of(base)) || gpumap::gst::has_posted_error(GST_ELEMENT_CAST(base))) return FALSE;
   const Ptr<GstCaps> given(get_caps(base, nullptr));
   const Ptr<gchar> text(gst_caps_to_string(given.get()));
   gpumap::gst::post_error_once(
@@ -433,14 +444,14 @@ void compare_clock(GstSoapySrc* self, const RadioRead& got, Filled& filled) {
   state.hole = false;
 }
 
-/// Samples into `to` until there are `wanted`, or a hole. Empty: the element is to stop.
+/// Samples into `to` until there are `wanted`, or a hole. Empty: the thread is interrupted.
 std::optional<Filled> fill(GstSoapySrc* self, std::byte* to, std::size_t wanted) {
   SoapyState& state = *self->state;
   const std::size_t bytes = frame_bytes(state);
   auto last = Clock::now();
   Filled filled;
   while (filled.samples < wanted) {
-    if (is_unlocked(state)) return std::nullopt;
+    if (is_interrupted(state)) return std::nullopt;
     const RadioRead got = state.radio->read(to + filled.samples * bytes, wanted - filled.samples, read_slice);
     switch (got.kind) {
       case RadioRead::Kind::samples:
@@ -497,12 +508,14 @@ void stamp(GstSoapySrc* self, GstBuffer* buffer, const Filled& filled) {
   GST_BUFFER_OFFSET_END(buffer) = state.counts.samples;
 }
 
-GstFlowReturn next_buffer(GstSoapySrc* self, GstBuffer** out) {
+/// Empty: the thread is interrupted.
+std::optional<GstFlowReturn> next_buffer(GstSoapySrc* self, GstBuffer** out) {
   SoapyState& state = *self->state;
   auto* base = GST_BASE_SRC_CAST(self);
   if (state.restart.exchange(false)) state.radio->stop_stream();
   if (!follow_properties(self)) {
-    return is_unlocked(state) ? GST_FLOW_FLUSHING : GST_FLOW_NOT_NEGOTIATED;
+    if (is_interrupted(state)) return std::nullopt;
+    return GST_FLOW_NOT_NEGOTIATED;
   }
   if (!state.radio->is_streaming()) {
     state.radio->start_stream();
@@ -528,7 +541,7 @@ GstFlowReturn next_buffer(GstSoapySrc* self, GstBuffer** out) {
   }
   if (!filled) {
     state.radio->stop_stream();
-    return GST_FLOW_FLUSHING;
+    return std::nullopt;
   }
   gst_buffer_set_size(buffer.get(), static_cast<gssize>(filled->samples * bytes));
   stamp(self, buffer.get(), *filled);
@@ -543,12 +556,11 @@ void lose_radio(GstSoapySrc* self, const Error& lost) {
                             GST_RESOURCE_ERROR_READ);
 }
 
-/// Where the radio is gone, wait until it is back. What came of it: that the element is to stop, or that caps could not
-/// follow.
-GstFlowReturn wait_for_radio(GstSoapySrc* self) {
+/// Where the radio is gone, wait until it is back. Empty: the thread is interrupted.
+std::optional<GstFlowReturn> wait_for_radio(GstSoapySrc* self) {
   SoapyState& state = *self->state;
   while (state.radio == nullptr) {
-    if (pause(state, reopen_pause)) return GST_FLOW_FLUSHING;
+    if (pause(state, reopen_pause)) return std::nullopt;
     try {
       open_radio(self);
       // Caps may have been decided while it was gone.
@@ -575,10 +587,11 @@ GstFlowReturn wait_for_radio(GstSoapySrc* self) {
 GstFlowReturn create(GstPushSrc* push, GstBuffer** out) {
   auto* self = reinterpret_cast<GstSoapySrc*>(push);
   SoapyState& state = *self->state;
-  while (true) {
+  while (wait_until_playing(state)) {
     try {
-      const GstFlowReturn back = state.radio == nullptr ? wait_for_radio(self) : GST_FLOW_OK;
-      return back == GST_FLOW_OK ? next_buffer(self, out) : back;
+      auto flow = state.radio == nullptr ? wait_for_radio(self) : GST_FLOW_OK;
+      if (flow == GST_FLOW_OK) flow = next_buffer(self, out);
+      if (flow) return *flow;
     } catch (const std::exception& error) {
       const auto* ours = dynamic_cast<const Error*>(&error);
       if (ours != nullptr && ours->code() == ErrorCode::io && state.used.on_lost == OnRadioLost::wait) {
@@ -589,13 +602,15 @@ GstFlowReturn create(GstPushSrc* push, GstBuffer** out) {
       return GST_FLOW_ERROR;
     }
   }
+  return GST_FLOW_FLUSHING;
 }
 
 gboolean unlock(GstBaseSrc* base) {
   SoapyState& state = state_of(base);
   state.restart = true;
   const std::lock_guard lock(state.mutex);
-  state.unlocked = true;
+  // Some versions of GstBaseSrc call this to pause, and unlock_stop() then, or never.
+  if (state.pausing != std::this_thread::get_id()) state.unlocked = true;
   state.woken.notify_all();
   return TRUE;
 }
@@ -604,13 +619,26 @@ gboolean unlock_stop(GstBaseSrc* base) {
   SoapyState& state = state_of(base);
   const std::lock_guard lock(state.mutex);
   state.unlocked = false;
+  state.woken.notify_all();
   return TRUE;
 }
 
+void set_playing(SoapyState& state, bool playing, std::thread::id pausing) {
+  const std::lock_guard lock(state.mutex);
+  state.playing = playing;
+  state.pausing = pausing;
+  state.woken.notify_all();
+}
+
 GstStateChangeReturn change_state(GstElement* element, GstStateChange transition) {
+  SoapyState& state = state_of(element);
+  const bool pauses = transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED;
+  if (pauses) set_playing(state, false, std::this_thread::get_id());
+  if (transition == GST_STATE_CHANGE_PAUSED_TO_PLAYING) set_playing(state, true, {});
   const GstStateChangeReturn result = GST_ELEMENT_CLASS(gst_soapy_src_parent_class)->change_state(element, transition);
-  // The next buffer is asked for when the pipeline plays again.
-  if (transition == GST_STATE_CHANGE_PLAYING_TO_PAUSED) state_of(element).restart = true;
+  if (!pauses) return result;
+  set_playing(state, false, {});
+  state.restart = true;  // the next buffer is asked for when the pipeline plays again
   return result;
 }
 
