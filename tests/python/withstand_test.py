@@ -78,7 +78,8 @@ class Processes(unittest.TestCase):
     def test_fork_with_all_in_use(self):
         done = script(
             """
-            import os, numpy, gpumap
+            import os, warnings, numpy, gpumap
+            warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
             buffer = gpumap.empty(100)
             ring = gpumap.Ring(4, shape=10)
             slot = ring.write()
