@@ -557,7 +557,14 @@ void Channel::retire_ring() {
 bool Channel::push_event(GstEvent* event) {
   if (pending_.load(std::memory_order_acquire) >= many_events) {
     if (GST_EVENT_TYPE(event) == GST_EVENT_GAP && join_gap(event)) return true;
-    if (pending_.load(std::memory_order_acquire) >= max_events) return false;
+    if (pending_.load(std::memory_order_acquire) >= max_events) {
+      // Where nothing takes them, events do not hold up upstream, which may have other branches. What holds is kept.
+      if (downstream_flow() == GST_FLOW_OK && !has_ended_unmet()) return false;
+      if (!is_sticky(event)) return true;
+      const std::lock_guard lock(mutex_);
+      drop_superseded(items_);
+      pending_ = items_.size();
+    }
   }
   add({0, gst_event_ref(event), nullptr});
   return true;

@@ -4,6 +4,7 @@
 #include <gst/check/gstharness.h>
 
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "gst/channel/channel.hpp"
@@ -344,6 +345,52 @@ TEST(Relinked, AnUnlinkedSrcGoesOnOnceItIsLinked) {
   gst_element_sync_state_with_parent(late);
   ASSERT_TRUE(gst_element_link(pipeline.element("src"), late));
   EXPECT_TRUE(eventually([&] { return watch.count() > 5; })) << pipeline.wait(1ms);
+}
+
+// Nor does a branch hold up the others by events that nothing takes. What holds arrives once something is linked.
+TEST(Relinked, EventsThatNothingTakesHoldNobodyUp) {
+  const std::string channel = " channel=" + new_channel();
+  Watch watch;
+  Pipeline pipeline("appsrc name=in format=time ! tee name=t ! queue ! fakesink t. ! gpumapsink async=false" + channel +
+                    " gpumapsrc name=src" + channel);
+  gst_app_src_set_caps(pipeline.appsrc(), new_caps("application/octet-stream").get());
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  const auto push_frame = [&] { return push(pipeline.appsrc(), new_buffer(random_data(64, 1))); };
+  const Pad src(gst_element_get_static_pad(pipeline.element("src"), "src"));
+  ASSERT_TRUE(push_frame());
+  ASSERT_TRUE(eventually([&] { return gst_pad_get_task_state(src.get()) == GST_TASK_PAUSED; }));
+
+  constexpr guint tags = 3000;
+  const Pad in(gst_element_get_static_pad(pipeline.element("in"), "src"));
+  auto pushed = std::async(std::launch::async, [&] {
+    for (int i = 0; i < 6000; ++i) {
+      GstStructure* said = gst_structure_new_empty("said");
+      gst_pad_push_event(in.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, said));
+    }
+    for (guint i = 1; i <= tags; ++i) {
+      gst_pad_push_event(in.get(), gst_event_new_tag(gst_tag_list_new(GST_TAG_TRACK_NUMBER, i, nullptr)));
+    }
+  });
+  const bool in_time = pushed.wait_for(patience) == std::future_status::ready;
+  if (!in_time) pipeline.stop();
+  pushed.wait();
+  ASSERT_TRUE(in_time);
+
+  GstElement* late = gst_element_factory_make("fakesink", "late");
+  g_object_set(late, "async", FALSE, nullptr);
+  watch.on(late);
+  gst_bin_add(GST_BIN(pipeline.get()), late);
+  gst_element_sync_state_with_parent(late);
+  ASSERT_TRUE(gst_element_link(pipeline.element("src"), late));
+  EXPECT_TRUE(eventually([&] { return push_frame() && watch.count() > 1; })) << pipeline.wait(1ms);
+  const Pad pad(gst_element_get_static_pad(late, "sink"));
+  const Ptr<GstEvent> held(gst_pad_get_sticky_event(pad.get(), GST_EVENT_TAG, 0));
+  ASSERT_TRUE(held);
+  GstTagList* list = nullptr;
+  guint track = 0;
+  gst_event_parse_tag(held.get(), &list);
+  EXPECT_TRUE(gst_tag_list_get_uint(list, GST_TAG_TRACK_NUMBER, &track));
+  EXPECT_EQ(track, tags);
 }
 
 // Another gpumapsrc of the channel that is not started takes nothing away from the first.
