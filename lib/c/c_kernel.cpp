@@ -220,7 +220,6 @@ class KernelObject final : public Object {
   KernelLauncher launcher_;
   TimeLimit limit_{launcher_};
   std::optional<std::pair<gpumap_layout, gpumap_layout>> stream_;
-  std::uint64_t owed_results_ = 0;  ///< launches whose result was not asked for
 };
 
 bool is_same(const gpumap_layout& one, const gpumap_layout& other) {
@@ -273,7 +272,6 @@ gpumap_status KernelObject::run(const Input& input, const gpumap_run_options& op
   FrameOutput made =
       launcher_.launch(frame, {.place = options.to_host != 0 ? FrameTarget::Place::host : FrameTarget::Place::device});
   if (made.outcome == FrameOutput::Outcome::cancelled) return GPUMAP_TIMEOUT;
-  if (launcher_.has_result() && made.outcome != FrameOutput::Outcome::remembered) ++owed_results_;
   LentBlock& block = options.to_host != 0 ? made.host : made.block;
   if (made.outcome == FrameOutput::Outcome::given && block) {
     output = std::make_unique<MemoryObject>(device, keep(std::move(block)), 0, made.bytes, made.done);
@@ -289,7 +287,7 @@ gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, st
                                                 "for as many as gpumap_kernel_info says",
                                                 launcher_.name(), has, count));
   }
-  if (owed_results_ == 0) {
+  if (!launcher_.has_next_result()) {
     throw Error(ErrorCode::invalid,
                 fmt::format("kernel {}: each result was asked for: run it first", launcher_.name()));
   }
@@ -301,7 +299,6 @@ gpumap_status KernelObject::result(std::uint64_t* words, std::uint32_t count, st
     told = launcher_.next_result();
   }
   if (!told) return GPUMAP_TIMEOUT;
-  --owed_results_;
   std::copy_n(told->begin(), std::min<std::size_t>(told->size(), count), words);
   return GPUMAP_OK;
 }

@@ -113,6 +113,7 @@ void ResultBlocks::collect() {
     free_.push_back(std::move(block));
     kept_.pop_front();
   }
+  while (read_.size() > most_unread) read_.pop_front();
 }
 
 std::optional<ResultBlocks::Words> ResultBlocks::next() {

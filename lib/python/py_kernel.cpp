@@ -308,7 +308,8 @@ PyMethodDef kernel_methods[] = {
      "set($self, **params)\n--\n\nParameters of the frames from here on. InvalidArgument leaves them as they were."},
     {"result", method(kernel_result), METH_VARARGS | METH_KEYWORDS,
      "result($self, timeout=None)\n--\n\nThe result words of the oldest launch whose result was not asked for: a "
-     "list of numbers of 64 bits. timeout: seconds. Raises Timeout; InvalidArgument where the kernel tells none."},
+     "list of numbers of 64 bits. Of launches that have ended the last 1024 are kept. timeout: seconds. Raises "
+     "Timeout; InvalidArgument where the kernel tells none."},
     {"close", kernel_close, METH_NOARGS, "close($self, /)\n--\n\nWaits for its launches. May be called twice."},
     {nullptr, nullptr, 0, nullptr},
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Kernels of gpumap.h, on memory and on slots: in CUDA where the device has it, else in Vulkan.
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <span>
@@ -182,6 +183,34 @@ TEST_F(CKernel, TellsResultsInOrder) {
     EXPECT_EQ(words[0], one);
   }
   expect_error(gpumap_kernel_result(kernel, words.data(), 1, 0), GPUMAP_ERROR_INVALID, "room");
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
+// Those of the last launches, so that memory does not grow where none is asked for.
+TEST_F(CKernel, ForgetsOldResultsThatNobodyAsksFor) {
+  gpumap_kernel kernel = builtin("checksum");
+  auto info = GPUMAP_INIT(gpumap_kernel_info);
+  ASSERT_OK(gpumap_kernel_get_info(kernel, &info));
+  constexpr std::size_t runs = 1500, kept = 1024, under_way = 64;
+  const auto sent = random_frame(8 * runs + 64, 7);
+  gpumap_memory input = this->memory(sent.size());
+  ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.bytes = 64;
+  std::vector<std::uint64_t> wanted, got, words(info.result_words);
+  for (std::size_t i = 0; i < runs; ++i) {
+    run.offset = 8 * i;
+    wanted.push_back(checksum(std::as_bytes(std::span(sent).subspan(run.offset, run.bytes))));
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+  }
+  while (gpumap_kernel_result(kernel, words.data(), info.result_words, long_ns) == GPUMAP_OK) got.push_back(words[0]);
+  expect_error(gpumap_kernel_result(kernel, words.data(), info.result_words, 0), GPUMAP_ERROR_INVALID, "run it first");
+  ASSERT_GE(got.size(), kept);
+  ASSERT_LE(got.size(), kept + under_way);
+  EXPECT_TRUE(std::equal(got.begin(), got.end(), wanted.end() - static_cast<std::ptrdiff_t>(got.size())));
+  EXPECT_OK(gpumap_memory_free(input));
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 

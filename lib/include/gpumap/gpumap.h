@@ -525,9 +525,9 @@ GPUMAP_C_API gpumap_status gpumap_kernel_set_params(gpumap_kernel kernel, const 
  * `params`, layout or size that the kernel does not take: INVALID. A kernel that faults: DEVICE_LOST, here or later. */
 GPUMAP_C_API gpumap_status gpumap_kernel_run(gpumap_kernel kernel, const gpumap_run_options* options,
                                              gpumap_memory* output);
-/* The result words of the oldest launch whose result was not asked for. `words` has room for `count`, of which
- * gpumap_kernel_info has the number. TIMEOUT: it has not ended. INVALID: the kernel tells none, or nothing was
- * launched. */
+/* The result words of the oldest launch whose result was not asked for; of those that have ended the last 1024 are
+ * kept. `words` has room for `count`, of which gpumap_kernel_info has the number. TIMEOUT: it has not ended. INVALID:
+ * the kernel tells none, or nothing was launched. */
 GPUMAP_C_API gpumap_status gpumap_kernel_result(gpumap_kernel kernel, uint64_t* words, uint32_t count,
                                                 int64_t timeout_ns);
 

@@ -177,6 +177,8 @@ class GPUMAP_API KernelLauncher {
   [[nodiscard]] bool has_result() const noexcept { return has_result_; }
   /// The result words of the oldest such frame whose launch has ended; nothing: none has.
   [[nodiscard]] std::optional<ResultBlocks::Words> next_result() { return results_->next(); }
+  /// Whether next_result() gives some, now or when their launches have ended.
+  [[nodiscard]] bool has_next_result() const noexcept { return results_->has_kept(); }
   void forget_results() { results_->forget(); }
 
   /// What may have gone wrong with the last launch, see Program::risk.

@@ -48,12 +48,16 @@ class GPUMAP_API ResultBlocks {
   /// The word at gpumap_frame::given, once that is done.
   [[nodiscard]] std::uint64_t given() const;
 
-  /// What the launch at hand writes will be asked for.
+  /// What the launch at hand writes will be asked for. Of launches that have ended the last `most_unread` are kept: who
+  /// never asks fills no memory.
   void keep();
+  [[nodiscard]] bool has_kept() const noexcept { return !kept_.empty() || !read_.empty(); }
   /// The words of the oldest launch that was kept, once it has ended: one after the other, in the order of launches.
   [[nodiscard]] std::optional<Words> next();
   /// Whatever was not asked for is dropped.
   void forget();
+
+  static constexpr std::size_t most_unread = 1024;
 
  private:
   struct Block {
