@@ -72,16 +72,22 @@ LinkText write(Kind kind, std::uint32_t type, std::uint32_t number, const GstStr
   return text;
 }
 
-/// Whether gst_event_new_seek() and gst_segment_do_seek() would take it.
+bool is_format(GstFormat one) {
+  return one != GST_FORMAT_UNDEFINED && gst_format_get_details(one) != nullptr;
+}
+
+/// Whether gst_event_new_seek() and gst_segment_do_seek() would take it, and elements that ask for a duration in its
+/// format.
 bool is_sane_seek(GstEvent* event) {
   gdouble rate = 0;
+  GstFormat format{};
   GstSeekFlags flags{};
   GstSeekType start_type{};
   GstSeekType stop_type{};
   gint64 start = 0;
   gint64 stop = 0;
-  gst_event_parse_seek(event, &rate, nullptr, &flags, &start_type, &start, &stop_type, &stop);
-  if (rate == 0 || !std::isfinite(rate)) return false;
+  gst_event_parse_seek(event, &rate, &format, &flags, &start_type, &start, &stop_type, &stop);
+  if (rate == 0 || !std::isfinite(rate) || !is_format(format)) return false;
   const bool moves = start_type != GST_SEEK_TYPE_NONE || stop_type != GST_SEEK_TYPE_NONE;
   const bool flushes = (flags & GST_SEEK_FLAG_FLUSH) != 0;
   if ((flags & GST_SEEK_FLAG_INSTANT_RATE_CHANGE) != 0 && (moves || flushes)) return false;
@@ -126,9 +132,6 @@ bool may_be_asked(GstQuery* query) {
     default:
       break;
   }
-  const auto is_format = [](GstFormat one) {
-    return one != GST_FORMAT_UNDEFINED && gst_format_get_details(one) != nullptr;
-  };
   return is_format(format) && is_format(to);
 }
 

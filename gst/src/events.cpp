@@ -258,6 +258,7 @@ GstEvent* SrcStream::qos_for_sink(GstEvent* qos) const {
   GstClockTime time = 0;
   gst_event_parse_qos(qos, &type, &proportion, &late, &time);
   const auto there = static_cast<GstClockTimeDiff>(time) - shift;
+  late = std::max(late, -there);  // GStreamer asserts that nothing is earlier than 0
   GstEvent* made = there >= 0 ? gst_event_new_qos(type, proportion, late, static_cast<GstClockTime>(there)) : nullptr;
   if (made != nullptr) gst_event_set_seqnum(made, gst_event_get_seqnum(qos));
   gst_event_unref(qos);

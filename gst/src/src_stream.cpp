@@ -355,6 +355,7 @@ bool SrcStream::end_asked() {
   }
   if (eos == nullptr) return false;
   if (!started_) push_stream_start();
+  push_sent();
   channel_->set_downstream_flow(GST_FLOW_EOS);
   g_object_notify(G_OBJECT(element_), "stats");
   gst_pad_push_event(pad_, eos);

@@ -190,9 +190,14 @@ TEST(TwoPipelines, QosSpeaksOfTheSameMoment) {
   EXPECT_TRUE(gst_pad_push_event(pad.get(), gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1.5, 7, 10 * GST_SECOND)));
   // Before the other side's time began there is nothing to skip.
   gst_pad_push_event(pad.get(), gst_event_new_qos(GST_QOS_TYPE_UNDERFLOW, 1.5, 7, 0));
+  // So early that it would be before that time, too. GStreamer's functions assert that it is not.
+  const auto little = static_cast<GstClockTimeDiff>(earlier + 1);
+  EXPECT_TRUE(gst_pad_push_event(
+      pad.get(), gst_event_new_qos(GST_QOS_TYPE_OVERFLOW, 0.5, -little, static_cast<GstClockTime>(little))));
   const std::lock_guard lock(qos.mutex);
-  ASSERT_EQ(qos.times.size(), 1U);
+  ASSERT_EQ(qos.times.size(), 2U);
   EXPECT_EQ(qos.times[0], 10 * GST_SECOND - earlier);
+  EXPECT_EQ(qos.times[1], 1U);
 }
 
 TEST(Latency, IsUpstreams) {

@@ -126,6 +126,20 @@ TEST(Once, TheSrcAloneCanBeToldToEnd) {
   EXPECT_EQ(pipeline.wait(), "eos");
 }
 
+// What was sent before the end goes out before it, however busy what follows is.
+TEST(Once, WhatTheSrcIsSentBeforeItsEndIsNotLost) {
+  Watch watch;
+  Pipeline pipeline(through(source, "identity sleep-time=100000 ! fakesink name=out sync=false"));
+  watch.on(pipeline.element("out"));
+  ASSERT_TRUE(pipeline.reach(GST_STATE_PLAYING));
+  ASSERT_TRUE(eventually([&] { return watch.count() > 1; }));
+  GstStructure* said = gst_structure_new_empty("said");
+  ASSERT_TRUE(gst_element_send_event(pipeline.element("src"), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, said)));
+  ASSERT_TRUE(gst_element_send_event(pipeline.element("src"), gst_event_new_eos()));
+  EXPECT_EQ(pipeline.wait(), "eos");
+  EXPECT_EQ(watch.events(GST_EVENT_CUSTOM_DOWNSTREAM), 1U) << watch.order();
+}
+
 // As language bindings do.
 TEST(Once, TheSrcAloneCanBeToldToEndByWhoKeepsTheEvent) {
   Pipeline pipeline(through(source, "fakesink name=out sync=true"));

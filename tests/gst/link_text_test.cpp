@@ -245,6 +245,8 @@ TEST(LinkText, OfSeeksAndQosThatCannotBeIsNone) {
   EXPECT_FALSE(seek("set", "7", "6"));
   EXPECT_FALSE(seek("set", "7", least));
   EXPECT_FALSE(seek("none", "7", "-1", "instant-rate-change"));
+  EXPECT_FALSE(is_read(GST_EVENT_SEEK, "x, format=(GstFormat)undefined;"));
+  EXPECT_TRUE(is_read(GST_EVENT_SEEK, "x, format=(GstFormat)bytes;"));
   EXPECT_FALSE(is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)flush+instant-rate-change;"));
   EXPECT_TRUE(is_read(GST_EVENT_SEEK, "x, flags=(GstSeekFlags)instant-rate-change;"));
 }
