@@ -24,6 +24,10 @@ bool GpuDevice::has(Backend backend) const noexcept {
   return backend == Backend::cuda ? cuda_ != nullptr : vulkan_ != nullptr;
 }
 
+bool GpuDevice::stuck() const noexcept {
+  return (vulkan_ && vulkan_->stuck_work().any()) || (cuda_ && cuda_->stuck());
+}
+
 std::uint64_t GpuDevice::window_free_bytes() const {
   return vulkan_->window_free_bytes();
 }

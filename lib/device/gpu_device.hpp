@@ -32,6 +32,8 @@ class GpuDevice : public Device {
   [[nodiscard]] CudaContext* cuda() const noexcept { return cuda_.get(); }        ///< null where the GPU has no CUDA
   /// Copies between Vulkan's device memory and ordinary memory. There is a vulkan().
   [[nodiscard]] virtual VulkanStaging& staging() noexcept = 0;
+  /// Work of it that was given up still runs: until it ends nothing is freed.
+  [[nodiscard]] bool stuck() const noexcept;
   void mark_lost(const std::string& reason) { health_->mark_lost(reason); }
   void check_alive() const { health_->check(); }  ///< throws Error(device_lost)
   [[nodiscard]] std::shared_ptr<GpuDevice> self() { return std::static_pointer_cast<GpuDevice>(shared_from_this()); }

@@ -33,9 +33,8 @@ void StuckWork::note(const Fence& end, const std::string& work) {
     }
     noted_.push_back({end.timeline(), end.value(), work.empty() ? nameless : work});
   }
-  std::fprintf(stderr,
-               "gpumap: %s still runs %d s after others began to wait for its end: what it uses stays allocated\n",
-               printable(work.empty() ? nameless : work).c_str(), static_cast<int>(patience_at_end.count()));
+  std::fprintf(stderr, "gpumap: %s still runs, and nobody waits for its end any more: what it uses stays allocated\n",
+               printable(work.empty() ? nameless : work).c_str());
 }
 
 std::string StuckWork::running() const {

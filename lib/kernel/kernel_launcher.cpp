@@ -20,6 +20,9 @@
 namespace gpumap {
 namespace {
 
+/// Of kernels that end where another of their GPU was given up: theirs may never run, and nothing is freed anyway.
+constexpr std::chrono::milliseconds patience_of_others{300};
+
 std::size_t words_of(std::size_t bytes) {
   return (bytes + 3) / 4 * 4;
 }
@@ -114,7 +117,9 @@ KernelLauncher::~KernelLauncher() {
 bool KernelLauncher::end() noexcept {
   if (std::exchange(ended_, true)) return all_done_;
   try {
-    const auto done = [end = Clock::now() + patience_at_end](const Fence& fence) {
+    const auto* gpu = dynamic_cast<const GpuDevice*>(device_.get());
+    const auto patience = gpu != nullptr && gpu->stuck() ? patience_of_others : patience_at_end;
+    const auto done = [end = Clock::now() + patience](const Fence& fence) {
       const std::atomic<bool> never{false};
       return fence.wait(never, end) == WaitResult::ready;
     };

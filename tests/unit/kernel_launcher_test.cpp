@@ -297,6 +297,26 @@ TEST_P(KernelLauncherTest, ACancelledWaitLaunchesNothing) {
   kernel->drain();  // its input goes
 }
 
+// A pipeline of many kernels on a GPU that does not answer stops soon. This kernel ends when the CPU says so.
+TEST_P(KernelLauncherTest, WaitsOnceForWorkThatDoesNotEnd) {
+  const auto kernel =
+      launcher("// gpumap: block 256\n// gpumap: grid 4096\n",
+               "  while (*(const volatile unsigned char*)frame.in.plane[0] == 0 && i + 1 != 0) {}",
+               // lavapipe leaves a loop after 65535 turns: a million threads take long all the same.
+               "  for (uint n = 0u; n < 65000u && atomic_add_u32(frame.in_view.plane[0], 0u) == 0u; ++n) {}");
+  kernel->set_stream(any_bytes(), any_bytes());
+  const auto from = memory_with(std::vector<std::byte>(64));
+  ASSERT_EQ(kernel->launch(input(*from, 64), {}).outcome, Outcome::given);
+  const Fence last = kernel->last_launched();
+  last.give_up("kernel of another element");
+  const auto began = Clock::now();
+  EXPECT_FALSE(kernel->end());
+  EXPECT_LT(Clock::now() - began, patience_at_end);
+  from->host()[0] = std::byte{1};
+  from->flush(0, 1);
+  EXPECT_EQ(last.wait_for(std::chrono::seconds(60)), WaitResult::ready);
+}
+
 /// What `call` throws, a KernelFault.
 template <typename Call>
 std::string fault_of(Call call) {
