@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -120,14 +121,27 @@ class Inlet::Far final : public FarSink {
     GstSeekFlags flags = GST_SEEK_FLAG_NONE;
     if (waits) gst_event_parse_seek(event, nullptr, nullptr, &flags, nullptr, nullptr, nullptr, nullptr);
     // A flush is over when the seek returns, as in one process.
-    const auto when =
-        (flags & GST_SEEK_FLAG_FLUSH) != 0 ? LinkConsumer::Answer::in_order : LinkConsumer::Answer::at_once;
     gst_event_unref(event);
     const auto consumer = this->consumer();
     if (!consumer || text.empty() || text.size() > max_link_question) return false;
     if (!waits) return consumer->tell(text);
     std::vector<std::byte> answer;
-    return consumer->ask(text, answer, Clock::now() + patience_for_seek, when) && read_answer(answer);
+    const Deadline end = Clock::now() + patience_for_seek;
+    if ((flags & GST_SEEK_FLAG_FLUSH) == 0) return consumer->ask(text, answer, end) && read_answer(answer);
+    count_seekers(1);
+    const bool came = consumer->ask(text, answer, end, LinkConsumer::Answer::in_order, [this] { flush_here(); });
+    count_seekers(-1);
+    return came && read_answer(answer);
+  }
+  /// Has `flush` done by a thread that seeks, as in one process: a demuxer seeks in its streaming thread, which has the
+  /// lock that the flush takes. False: no thread seeks, and it is not done.
+  bool let_seeker(const std::function<void()>& flush) {
+    std::unique_lock lock(mutex_);
+    if (seekers_ == 0) return false;
+    flush_ = &flush;
+    // Ends: a seek waits for its answer for a limited time, and looks here meanwhile.
+    changed_.wait(lock, [this] { return seekers_ == 0 || (flush_ == nullptr && !flushes_); });
+    return std::exchange(flush_, nullptr) == nullptr;
   }
   bool query(GstQuery* query) override {
     const auto consumer = this->consumer();
@@ -147,9 +161,31 @@ class Inlet::Far final : public FarSink {
     const std::lock_guard lock(mutex_);
     return consumer_;
   }
+  void count_seekers(int more) {
+    {
+      const std::lock_guard lock(mutex_);
+      seekers_ += more;
+    }
+    changed_.notify_all();
+  }
+  void flush_here() {
+    std::unique_lock lock(mutex_);
+    const auto* const flush = std::exchange(flush_, nullptr);
+    if (flush == nullptr) return;
+    flushes_ = true;
+    lock.unlock();
+    (*flush)();
+    lock.lock();
+    flushes_ = false;
+    changed_.notify_all();
+  }
   std::mutex mutex_;
+  std::condition_variable changed_;
   std::shared_ptr<LinkConsumer> consumer_;
-  NewNames names_;  ///< of answers
+  NewNames names_;                                ///< of answers
+  int seekers_ = 0;                               ///< threads that wait for the answer to a seek with a flush
+  const std::function<void()>* flush_ = nullptr;  ///< for one of them to do
+  bool flushes_ = false;                          ///< one of them does it
 };
 
 GType on_lost_type() {
@@ -303,12 +339,16 @@ void Inlet::read(std::span<const std::byte> text) {
   switch (GST_EVENT_TYPE(event)) {
     case GST_EVENT_FLUSH_START:
       flushing_ = true;
-      channel_->flush(event);
+      flush(event);
       return;
     case GST_EVENT_FLUSH_STOP:
-      flushing_ = false;
       ended_ = false;
-      channel_->flush(event);
+      // Without a FLUSH_START before it, it may have to wait for what follows the src.
+      if (std::exchange(flushing_, false)) {
+        flush(event);
+      } else {
+        channel_->flush(event);
+      }
       return;
     case GST_EVENT_LATENCY:  // the producer's pipeline has another latency: this pipeline queries it again
       gst_event_unref(event);
@@ -327,6 +367,11 @@ void Inlet::read(std::span<const std::byte> text) {
       break;
   }
   push(event);
+}
+
+void Inlet::flush(GstEvent* event) {
+  const std::function<void()> flush = [this, event] { channel_->flush(event); };
+  if (!far_->let_seeker(flush)) flush();
 }
 
 /// Ends the flush of a producer that died meanwhile.

@@ -54,6 +54,7 @@ class Inlet {
   [[nodiscard]] bool follow(const std::shared_ptr<LinkConsumer>& connection);
   [[nodiscard]] LinkNext next(LinkConsumer& consumer, LinkFrame& frame,
                               const std::function<void(std::uint32_t)>& before);
+  void flush(GstEvent* event);
   void end_flush();
   void lose(const std::string& why);
   [[nodiscard]] std::uint32_t max_ahead(std::uint32_t slots) const;

@@ -687,8 +687,8 @@ bool LinkConsumer::tell(std::span<const std::byte> text) {
          link::send_message(state_->socket.get(), link::encode_ask(state_->generation, {0}, text)) == link::Sent::ok;
 }
 
-bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
-                       Answer when) {
+bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline, Answer when,
+                       const std::function<void()>& meanwhile) {
   check_size(text);
   const std::shared_ptr<State> state = state_;
   if (!state->process.here()) [[unlikely]]
@@ -703,6 +703,7 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     pollfd polled{state->socket.get(), POLLIN, 0};
     lock.unlock();
     const int ready = poll(&polled, 1, std::min(poll_time(deadline), look_again_ms));
+    if (meanwhile) meanwhile();
     lock.lock();
     if (ready <= 0 || place) continue;
     state->read_incoming();
@@ -717,7 +718,12 @@ bool LinkConsumer::ask(std::span<const std::byte> text, std::vector<std::byte>& 
     return state->incoming.in_order.done >= first && state->incoming.at_once.done >= second;
   };
   while (came && when == Answer::in_order && !dealt_with() && !state->incoming.ended && Clock::now() < deadline) {
-    state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + second_look));
+    const milliseconds look = meanwhile ? milliseconds(look_again_ms) : second_look;
+    state->changed.wait_until(lock, std::min<Deadline>(deadline, Clock::now() + look));
+    if (!meanwhile) continue;
+    lock.unlock();
+    meanwhile();
+    lock.lock();
   }
   if (came) answer = std::move(*place);
   state->incoming.answers.erase(number);

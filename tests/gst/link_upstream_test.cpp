@@ -102,6 +102,46 @@ TEST_F(LinkUpstream, ASeekFlushesAndBeginsElsewhere) {
   EXPECT_EQ(consumer.error(), "");
 }
 
+// As demuxers of bytes do: the thread has the locks that the flush takes, and the flush is over when the seek returns.
+TEST_F(LinkUpstream, AStreamingThreadMaySeek) {
+  Pipeline producer(from_video("upstream-events=all"));
+  start(producer);
+  GstClockTime to = 0;
+  for (const char* const between : {"", "queue ! "}) {
+    SCOPED_TRACE(between);
+    struct {
+      Watch watch;
+      GstClockTime to = 0;
+      std::atomic<int> frames{0};
+      std::atomic<bool> handled{false};
+      std::atomic<std::size_t> stops{0};
+    } way;
+    way.to = to += 1'000'000 * GST_SECOND;  // where no frame is so soon
+    Pipeline consumer("gpumapsrc name=src " + socket() + " ! " + between + "appsink name=out sync=false max-buffers=2");
+    way.watch.on(consumer.element("out"));
+    const Pad pad(gst_element_get_static_pad(consumer.element("out"), "sink"));
+    const auto seek_once = [](GstPad* sink, GstPadProbeInfo*, gpointer user) {
+      auto& seeks = *static_cast<decltype(way)*>(user);
+      if (++seeks.frames != 3) return GST_PAD_PROBE_OK;
+      seeks.handled =
+          gst_pad_push_event(sink, gst_event_new_seek(1, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_SET,
+                                                      static_cast<gint64>(seeks.to), GST_SEEK_TYPE_NONE, -1)) != FALSE;
+      seeks.stops = seeks.watch.events(GST_EVENT_FLUSH_STOP);
+      return GST_PAD_PROBE_DROP;
+    };
+    gst_pad_add_probe(pad.get(), GST_PAD_PROBE_TYPE_BUFFER, seek_once, &way, nullptr);
+    start(consumer);
+    Sample sample;
+    do sample = pull(consumer.appsink());
+    while (sample && GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) < to);
+    ASSERT_TRUE(sample) << way.watch.order();
+    EXPECT_EQ(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())), to);
+    EXPECT_TRUE(way.handled);
+    EXPECT_EQ(way.stops, 1U) << way.watch.order();
+    EXPECT_EQ(consumer.error(), "");
+  }
+}
+
 bool seek_to_part(Pipeline& consumer, GstSeekFlags flags, GstClockTime start, GstClockTime stop) {
   return gst_element_seek(consumer.get(), 1.0, GST_FORMAT_TIME, flags, GST_SEEK_TYPE_SET, static_cast<gint64>(start),
                           GST_SEEK_TYPE_SET, static_cast<gint64>(stop)) != 0;

@@ -276,8 +276,9 @@ class GPUMAP_API LinkConsumer {
     at_once,
     in_order,  ///< once next() and the like were called again after the messages that the producer sent before it
   };
+  /// `meanwhile`: called every 2 ms or more often, without a lock.
   [[nodiscard]] bool ask(std::span<const std::byte> text, std::vector<std::byte>& answer, Deadline deadline,
-                         Answer when = Answer::at_once);
+                         Answer when = Answer::at_once, const std::function<void()>& meanwhile = nullptr);
   /// next() returns `interrupted` once.
   void interrupt() noexcept;
 
