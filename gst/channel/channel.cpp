@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "gst/channel/ends.hpp"
 #include "gst/channel/pipeline_state.hpp"
 #include "gst/ptr.hpp"
 
@@ -348,7 +349,8 @@ void Channel::pass(GstEvent* event) {
     handler = on_event_;
     if (src_ != nullptr) src = GST_ELEMENT(gst_object_ref(src_));
   }
-  if (handler) {
+  const EventOnItsWay way(this, event);
+  if (handler && !way.came_round()) {
     handler(event);
   } else {
     gst_event_unref(event);

@@ -195,6 +195,8 @@ struct Asking {
 };
 thread_local const Asking* innermost = nullptr;
 
+thread_local const EventOnItsWay* innermost_event = nullptr;
+
 }  // namespace
 
 PeerAnswer peer_query(GstPad* pad, GstQuery* query) {
@@ -206,6 +208,18 @@ PeerAnswer peer_query(GstPad* pad, GstQuery* query) {
   const bool answered = gst_pad_peer_query(pad, query) != 0;
   innermost = asking.before;
   return answered ? PeerAnswer::yes : PeerAnswer::no;
+}
+
+EventOnItsWay::EventOnItsWay(const void* place, GstEvent* event)
+    : before_(innermost_event), place_(place), type_(GST_EVENT_TYPE(event)), number_(gst_event_get_seqnum(event)) {
+  for (const auto* at = before_; at != nullptr && !came_round_; at = at->before_) {
+    came_round_ = at->place_ == place_ && at->type_ == type_ && at->number_ == number_;
+  }
+  innermost_event = this;
+}
+
+EventOnItsWay::~EventOnItsWay() {
+  innermost_event = before_;
 }
 
 }  // namespace gpumap::gst

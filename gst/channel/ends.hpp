@@ -50,4 +50,22 @@ enum class PeerAnswer {
 /// the pad that asks, endlessly, is not sent. From any thread.
 [[nodiscard]] PeerAnswer peer_query(GstPad* pad, GstQuery* query);
 
+/// While it lives, this thread sends `event` from `place`, a pad or a channel, to the other side of a channel. The same
+/// event, by its type and number, may come round to that place, endlessly: then it is not sent on.
+class EventOnItsWay {
+ public:
+  EventOnItsWay(const void* place, GstEvent* event);
+  ~EventOnItsWay();
+  EventOnItsWay(const EventOnItsWay&) = delete;
+  EventOnItsWay& operator=(const EventOnItsWay&) = delete;
+  [[nodiscard]] bool came_round() const noexcept { return came_round_; }
+
+ private:
+  const EventOnItsWay* const before_;
+  const void* const place_;
+  const GstEventType type_;
+  const guint32 number_;
+  bool came_round_ = false;
+};
+
 }  // namespace gpumap::gst

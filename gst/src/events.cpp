@@ -278,7 +278,12 @@ bool SrcStream::send_upstream(GstEvent* event) {
     gst_event_unref(event);
     return false;
   }
-  const auto push = [&](GstEvent* sent) { return gst_pad_push_event(sinkpad, sent) != 0; };
+  const auto push = [&](GstEvent* sent) {
+    const EventOnItsWay way(sinkpad, sent);
+    if (!way.came_round()) return gst_pad_push_event(sinkpad, sent) != 0;
+    gst_event_unref(sent);
+    return false;
+  };
   const bool handled = channel ? channel->send_upstream(event, push) : push(event);
   gst_object_unref(sinkpad);
   return handled;

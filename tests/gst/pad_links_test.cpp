@@ -283,7 +283,7 @@ TEST(Relinking, FramesThatWaitGoToTheNextLink) {
   EXPECT_EQ(arrive_after_relink(on_new_channel("gpumapsink $CHANNEL gpumapsrc $CHANNEL")), behind_a_queue);
 }
 
-// The question would come back to the one who asked, without end.
+// The question, or the event, would come back to the one who asked, without end.
 TEST(Loops, AreAnErrorThatNamesTheRemedy) {
   Pipeline pipeline(on_new_channel("gpumapsrc $CHANNEL ! identity name=between ! gpumapsink $CHANNEL"));
   ASSERT_NE(pipeline.set_state(GST_STATE_PAUSED), GST_STATE_CHANGE_FAILURE);
@@ -291,6 +291,10 @@ TEST(Loops, AreAnErrorThatNamesTheRemedy) {
   gint64 duration = 0;
   EXPECT_FALSE(gst_pad_peer_query_duration(pad.get(), GST_FORMAT_TIME, &duration));
   EXPECT_NE(pipeline.wait().find("give one of them another channel"), std::string::npos);
+  GstStructure* said = gst_structure_new_empty("said");
+  EXPECT_FALSE(gst_pad_push_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_UPSTREAM, said)));
+  said = gst_structure_new_empty("said");
+  EXPECT_TRUE(gst_pad_send_event(pad.get(), gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM_OOB, said)));
 }
 
 }  // namespace
