@@ -621,7 +621,13 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
   const Channel& channel = *session->channel;
   const GstFlowReturn downstream = channel.downstream_flow();
   if (downstream != GST_FLOW_OK) return downstream;
-  if (channel.has_ended_unmet()) return GST_FLOW_OK;
+  const auto drop = [this, log = session->log.get()] {
+    drops_.fetch_add(1, std::memory_order_relaxed);
+    mark_hole();
+    if (log != nullptr) log->add_dropped(1);
+    return GST_FLOW_OK;
+  };
+  if (channel.has_ended_unmet()) return drop();
 
   const std::size_t bytes = gst_buffer_get_size(buffer);
   if (current && gst_buffer_n_memory(buffer) == 1) {
@@ -681,12 +687,9 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     case RingStatus::full:
       GST_DEBUG("channel %s: the ring is full: dropped pts %" GST_TIME_FORMAT, session->settings.channel.c_str(),
                 GST_TIME_ARGS(GST_BUFFER_PTS(buffer)));
-      drops_.fetch_add(1, std::memory_order_relaxed);
-      mark_hole();
-      if (session->log) session->log->add_dropped(1);
-      return GST_FLOW_OK;
+      return drop();
     case RingStatus::closed:
-      if (channel.has_ended_unmet()) return GST_FLOW_OK;
+      if (channel.has_ended_unmet()) return drop();
       return channel.downstream_flow() != GST_FLOW_OK ? channel.downstream_flow() : GST_FLOW_EOS;
     default:
       return GST_FLOW_FLUSHING;

@@ -142,6 +142,27 @@ TEST(Telling, ASinkAloneKeepsItsFrames) {
   EXPECT_EQ(stat(consumer.element("src"), "frames"), 30U);
 }
 
+// A seek that waits for the source's thread ends that wait, as EOS does: what is dropped then is counted, and marked.
+TEST(Telling, ASinkAloneSaysWhatItDropped) {
+  const std::string channel = "channel=" + new_channel();
+  Pipeline pipeline("videotestsrc ! video/x-raw,format=GRAY8,width=16,height=16 ! gpumapsink name=sink slots=4 " +
+                    channel);
+  ASSERT_NE(pipeline.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  ASSERT_EQ(warnings_of(pipeline, 1).size(), 1U);
+  ASSERT_TRUE(gst_element_seek(pipeline.get(), 1, GST_FORMAT_TIME, GST_SEEK_FLAG_NONE, GST_SEEK_TYPE_SET,
+                               1000 * GST_SECOND, GST_SEEK_TYPE_NONE, -1));
+  EXPECT_TRUE(eventually([&] { return stat(pipeline.element("sink"), "drops") > 10; }));
+  Pipeline consumer("gpumapsrc " + channel + " ! appsink name=out sync=false max-buffers=2");
+  ASSERT_NE(consumer.set_state(GST_STATE_PLAYING), GST_STATE_CHANGE_FAILURE);
+  Sample sample = pull(consumer.appsink());
+  while (sample && GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())) < 1000 * GST_SECOND) {
+    sample = pull(consumer.appsink());
+  }
+  ASSERT_TRUE(sample);
+  EXPECT_GT(GST_BUFFER_PTS(gst_sample_get_buffer(sample.get())), 1000 * GST_SECOND);
+  EXPECT_TRUE(GST_BUFFER_FLAG_IS_SET(gst_sample_get_buffer(sample.get()), GST_BUFFER_FLAG_DISCONT));
+}
+
 // The same sink serves its src after all, once that has come: its refusal was for the stream that was ended.
 TEST(Telling, AnEndedSinkServesTheNextSrc) {
   const std::string one = new_channel();
