@@ -125,8 +125,9 @@ bool UpstreamRequests::may_seek(GstEvent* seek) const {
     ends[at] = now[at];
     if (types[at] == GST_SEEK_TYPE_SET) ends[at] = at == 0 ? std::max<gint64>(wanted[at], 0) : wanted[at];
     if (types[at] == GST_SEEK_TYPE_END) {
-      if (duration < 0) return false;
-      ends[at] = std::max<gint64>(duration + std::clamp<gint64>(wanted[at], -duration, 0), 0);
+      // That function's sum may wrap round where the place lies outside.
+      if (duration < 0 || wanted[at] > 0 || wanted[at] < -duration) return false;
+      ends[at] = duration + wanted[at];
     }
     if (duration >= 0 && ends[at] != -1) ends[at] = std::clamp<gint64>(ends[at], 0, duration);
   }

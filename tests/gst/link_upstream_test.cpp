@@ -316,6 +316,28 @@ TEST_F(LinkUpstream, ASeekToNowhereIsRefused) {
   EXPECT_TRUE(eventually([&] { return sends(1, GST_FORMAT_TIME, set, 50 * second, set, -1); })) << "with another stop";
 }
 
+TEST_F(LinkUpstream, ASeekFromTheEndStaysWithin) {
+  const std::string file = folder.path() / "bytes";
+  const Data data = random_data(100'000, 1);
+  ASSERT_TRUE(g_file_set_contents(file.c_str(), reinterpret_cast<const gchar*>(data.data()), 100'000, nullptr));
+  Pipeline producer("filesrc location=" + file + " blocksize=1000 ! gpumapsink name=sink " + socket());
+  start(producer);
+  Pipeline consumer(to_appsink() + " max-buffers=1");
+  start(consumer);
+  ASSERT_TRUE(pull(consumer.appsink()));
+  const auto sends = [&](gint64 from, GstSeekType stop_type, gint64 stop) {
+    return gst_element_seek(consumer.element("out"), 1, GST_FORMAT_BYTES, GST_SEEK_FLAG_FLUSH, GST_SEEK_TYPE_END, from,
+                            stop_type, stop) != 0;
+  };
+  EXPECT_FALSE(sends(0, GST_SEEK_TYPE_END, G_MAXINT64)) << "GStreamer's sum would be below its start";
+  EXPECT_FALSE(sends(1, GST_SEEK_TYPE_NONE, 0));
+  EXPECT_FALSE(sends(-100'001, GST_SEEK_TYPE_SET, 5)) << "before the beginning";
+  EXPECT_TRUE(eventually([&] { return sends(-3'000, GST_SEEK_TYPE_END, -1'000); }));
+  const Sample sample = pull(consumer.appsink());
+  ASSERT_TRUE(sample);
+  EXPECT_EQ(data_of(gst_sample_get_buffer(sample.get())), Data(data.begin() + 97'000, data.begin() + 98'000));
+}
+
 /// How many of the names "PREFIX-0", "PREFIX-1", … this process has come to know.
 int known_names(const std::string& prefix, int count) {
   int known = 0;
