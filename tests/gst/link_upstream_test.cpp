@@ -320,7 +320,8 @@ TEST_F(LinkUpstream, ASeekFromTheEndStaysWithin) {
   const std::string file = folder.path() / "bytes";
   const Data data = random_data(100'000, 1);
   ASSERT_TRUE(g_file_set_contents(file.c_str(), reinterpret_cast<const gchar*>(data.data()), 100'000, nullptr));
-  Pipeline producer("filesrc location=" + file + " blocksize=1000 ! gpumapsink name=sink " + socket());
+  Pipeline producer("filesrc location=" + file + " blocksize=1000 ! gpumapsink name=sink wait-for-connection=true " +
+                    socket());
   start(producer);
   Pipeline consumer(to_appsink() + " max-buffers=1");
   start(consumer);
