@@ -373,36 +373,20 @@ void Channel::set_event_handler(EventHandler on_event) {
   on_event_ = std::move(on_event);
 }
 
-void Channel::set_far_slots(FarSlots far) {
+void Channel::set_far_src(std::shared_ptr<FarSrc> far) {
   const std::lock_guard lock(mutex_);
-  far_slots_ = std::move(far);
+  far_src_.swap(far);
+  has_far_src_ = far_src_ != nullptr;
 }
 
-bool Channel::make_room() const {
-  std::function<bool()> make_room;
-  {
-    const std::lock_guard lock(mutex_);
-    make_room = far_slots_.make_room;
-  }
-  return make_room && make_room();
+std::shared_ptr<FarSrc> Channel::far_src() const {
+  if (!has_far_src_.load(std::memory_order_acquire)) return nullptr;
+  const std::lock_guard lock(mutex_);
+  return far_src_;
 }
 
-bool Channel::end_stall(Deadline since) const {
-  std::function<bool(Deadline)> end_stall;
-  {
-    const std::lock_guard lock(mutex_);
-    end_stall = far_slots_.end_stall;
-  }
-  return end_stall && end_stall(since);
-}
-
-std::string Channel::who_stalls() const {
-  std::function<std::string()> who_stalls;
-  {
-    const std::lock_guard lock(mutex_);
-    who_stalls = far_slots_.who_stalls;
-  }
-  return who_stalls ? who_stalls() : std::string();
+void Channel::hand_on() const {
+  if (const auto far = far_src()) far->hand_on();
 }
 
 bool Channel::send_upstream(GstEvent* event, const std::function<bool(GstEvent*)>& push) {
@@ -540,6 +524,7 @@ void Channel::add(Item item) {
     if (current_) current_->ring().nudge_consumer();
   }
   arrived_.notify_all();
+  hand_on();
 }
 
 void Channel::push_ring(const std::shared_ptr<ChannelRing>& channel_ring) {
@@ -666,6 +651,29 @@ Channel::Next Channel::next(Deadline deadline) {
   Next next = take_next(deadline);
   if (src_waits_since_.load(std::memory_order_relaxed) != 0) src_waits_since_.store(0, std::memory_order_release);
   return next;
+}
+
+bool Channel::has_waiting() const {
+  if (pending_.load(std::memory_order_acquire) != 0) return true;
+  const std::lock_guard lock(mutex_);
+  return held_ || (current_ && current_->ring().queued() != 0);
+}
+
+std::optional<Channel::Next> Channel::next_frame() {
+  std::shared_ptr<ChannelRing> channel_ring;
+  {
+    const std::lock_guard lock(mutex_);
+    if (src_flushing_ || !items_.empty() || held_ || !current_) return std::nullopt;
+    channel_ring = current_;
+  }
+  ReadLease lease;
+  if (channel_ring->ring().receive(lease, Deadline{}) != RingStatus::ok) return std::nullopt;
+  if (pending_.load(std::memory_order_acquire) == 0 && lease.written().signalled()) {
+    return frame_of(*channel_ring, std::move(lease));
+  }
+  const std::lock_guard lock(mutex_);
+  if (current_ == channel_ring) held_ = std::move(lease);
+  return std::nullopt;
 }
 
 Channel::Next Channel::take_next(Deadline deadline) {

@@ -76,6 +76,22 @@ class FarSink {
   [[nodiscard]] virtual bool query(GstQuery* query) = 0;
 };
 
+/// Stands for the src where those are in other processes. Any thread.
+class FarSrc {
+ public:
+  FarSrc() = default;
+  virtual ~FarSrc() = default;
+  FarSrc(const FarSrc&) = delete;
+  FarSrc& operator=(const FarSrc&) = delete;
+  /// Something was put into the channel: takes, in this thread, what can go on without a wait.
+  virtual void hand_on() = 0;
+  /// For slots of frames that left the ring. Each returns false when no slot was freed.
+  [[nodiscard]] virtual bool make_room() = 0;                ///< drops the oldest frame that no client has taken
+  [[nodiscard]] virtual bool end_stall(Deadline since) = 0;  ///< disconnects clients that hold slots, if none was free
+  /// For a message: which client holds the oldest frame, and its remedy; empty: none does.
+  [[nodiscard]] virtual std::string who_stalls() = 0;
+};
+
 /// Where a gpumapsink and a gpumapsrc of one process meet. Frames go through the ring. Events and changes of ring wait
 /// beside it, each with the sequence of the frame that it precedes, so frames need no lock to keep the order. Thread
 /// safety: every member from any thread; next() from one thread at a time.
@@ -141,19 +157,11 @@ class Channel : public std::enable_shared_from_this<Channel> {
   [[nodiscard]] std::shared_ptr<FarSink> far_sink() const;
   /// Receives events that overtake the queue while no src is attached; null: they are dropped.
   void set_event_handler(EventHandler on_event);
-  /// Calls that free slots of frames that left the ring for other processes. Each returns false when no slot was freed.
-  struct FarSlots {
-    std::function<bool()> make_room;  ///< drops the oldest frame that no client has taken
-    std::function<bool(Deadline since)>
-        end_stall;  ///< disconnects clients that hold slots, if none was free since then
-    /// For a message: which client holds the oldest frame, and its remedy; empty: none does.
-    std::function<std::string()> who_stalls;
-  };
-  void set_far_slots(FarSlots far);  ///< with empty functions: there are no such slots
-  /// False: there are no such calls, or no slot was freed.
-  [[nodiscard]] bool make_room() const;
-  [[nodiscard]] bool end_stall(Deadline since) const;
-  [[nodiscard]] std::string who_stalls() const;  ///< empty, too, where there are no such calls
+  void set_far_src(std::shared_ptr<FarSrc> far);  ///< null: a src in this process takes the frames
+  /// Of a sink that serves other processes; else null.
+  [[nodiscard]] std::shared_ptr<FarSrc> far_src() const;
+  /// A frame was published on the newest ring: tells a far src. Not under a lock of the sink's.
+  void hand_on() const;
 
   /// Each side says when it starts and stops playing: its base time is valid only in between.
   void set_sink_playing(bool playing) noexcept { sink_playing_.store(playing, std::memory_order_release); }
@@ -230,6 +238,10 @@ class Channel : public std::enable_shared_from_this<Channel> {
     GstEvent* event = nullptr;          ///< event; transfer full
   };
   [[nodiscard]] Next next(Deadline deadline);
+  /// The next frame, where it is there, written, and no event or ring goes before it. As next(), whose thread may
+  /// change between two calls. Nothing: see next().
+  [[nodiscard]] std::optional<Next> next_frame();
+  [[nodiscard]] bool has_waiting() const;  ///< something that next() has not given
   /// The ring that frames come from now; null: there is none. In the thread that calls next(): the ring of its last
   /// frame.
   [[nodiscard]] std::shared_ptr<Ring> src_ring() const;
@@ -266,7 +278,8 @@ class Channel : public std::enable_shared_from_this<Channel> {
   EventHandler on_event_;
   std::shared_ptr<FarSink> far_;
   std::optional<FarTime> far_time_;
-  FarSlots far_slots_;
+  std::shared_ptr<FarSrc> far_src_;
+  std::atomic<bool> has_far_src_{false};
   std::deque<Item> items_;
   std::atomic<std::size_t> pending_{0};
   std::shared_ptr<ChannelRing> newest_;   ///< the sink side's ring

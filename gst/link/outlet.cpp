@@ -71,7 +71,25 @@ void install_outlet_signals(GObjectClass* klass) {
 }
 
 /// The channel calls without a lock. A call that is inside keeps the outlet alive; a late call finds none.
-struct Outlet::Door {
+struct Outlet::Door final : FarSrc {
+  void hand_on() override {
+    const std::shared_lock inside(mutex);
+    if (outlet != nullptr) outlet->hand_on();
+  }
+  bool make_room() override {
+    const std::shared_lock inside(mutex);
+    const auto server = outlet != nullptr ? outlet->server() : nullptr;
+    return server && server->make_room();
+  }
+  bool end_stall(Deadline since) override {
+    const std::shared_lock inside(mutex);
+    const auto server = outlet != nullptr ? outlet->server() : nullptr;
+    return server && server->end_stall(since);
+  }
+  std::string who_stalls() override {
+    const std::shared_lock inside(mutex);
+    return outlet != nullptr ? outlet->who_stalls() : std::string();
+  }
   std::shared_mutex mutex;
   Outlet* outlet = nullptr;
 };
@@ -106,21 +124,7 @@ void Outlet::open_door() {
       gst_event_unref(event);
     }
   });
-  const auto by_server = [door = door_](const auto& frees_a_slot) {
-    const std::shared_lock inside(door->mutex);
-    const auto server = door->outlet != nullptr ? door->outlet->server() : nullptr;
-    return server && frees_a_slot(*server);
-  };
-  Channel::FarSlots far;
-  far.make_room = [by_server] { return by_server([](LinkServer& server) { return server.make_room(); }); };
-  far.end_stall = [by_server](Deadline since) {
-    return by_server([since](LinkServer& server) { return server.end_stall(since); });
-  };
-  far.who_stalls = [door = door_] {
-    const std::shared_lock inside(door->mutex);
-    return door->outlet != nullptr ? door->outlet->who_stalls() : std::string();
-  };
-  channel_->set_far_slots(std::move(far));
+  channel_->set_far_src(door_);
 }
 
 std::string Outlet::who_stalls() {
@@ -141,7 +145,7 @@ std::string Outlet::who_stalls() {
 
 void Outlet::close_door() {
   channel_->set_event_handler(nullptr);
-  channel_->set_far_slots({});
+  channel_->set_far_src(nullptr);
   const std::lock_guard nobody_inside(door_->mutex);
   door_->outlet = nullptr;
 }
@@ -158,7 +162,8 @@ void Outlet::stop(bool drained) {
   }
   stopping_ = true;
   channel_->set_event_handler(nullptr);
-  channel_->set_far_slots({});
+  channel_->set_far_src(nullptr);
+  wake();
   // Ends: each wait of the thread has a limit, and it looks at stopping_ then.
   thread_.join();
   close_door();
@@ -256,32 +261,90 @@ void Outlet::tell_of_lost(const char* reason, std::vector<LinkClient> here) {
 void Outlet::run() {
   while (!stopping_) {
     try {
+      rest();
       step();
     } catch (const std::exception& error) {
-      // One error: later frames are dropped, and the pipeline is told to stop.
-      if (!std::exchange(failed_, true)) post_error(sink_, error);
-      set_server(nullptr);
-      settings_.address.reset();  // no client shall wait there
-      moving_.clear();
-      owed_.clear();
-      tell_of_lost("the gpumapsink has failed");
-      end();
+      give_up(error);
     }
     // A flush waits for the lock.
     if (flushing_) std::this_thread::sleep_for(1ms);
   }
 }
 
+/// One error: later frames are dropped, and the pipeline is told to stop.
+void Outlet::give_up(const std::exception& error) {
+  {
+    const std::lock_guard lock(step_);
+    passing_ = false;
+    if (!std::exchange(failed_, true)) post_error(sink_, error);
+  }
+  set_server(nullptr);
+  settings_.address.reset();  // no client shall wait there
+  moving_.clear();
+  owed_.clear();
+  tell_of_lost("the gpumapsink has failed");
+  end();
+}
+
+void Outlet::wake() {
+  {
+    const std::lock_guard lock(mutex_);
+    woken_ = true;
+  }
+  changed_.notify_all();
+}
+
+/// Until something waits for this thread, or it is time to collect slots.
+void Outlet::rest() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, idle, [this] { return woken_; });
+  woken_ = false;
+}
+
+/// In the thread that put something into the channel: it may hold locks of GStreamer's, and waits for nobody here.
+void Outlet::hand_on() {
+  {
+    const std::unique_lock lock(step_, std::try_to_lock);
+    if (lock && !passing_ && !failed_ && !failure_) show_ready();
+  }
+  // Where the thread had the lock, it may have looked before this came.
+  if (channel_->has_waiting()) wake();
+}
+
+/// Frames that nothing goes before, and that no client has to be waited for.
+void Outlet::show_ready() {
+  const auto server = this->server();
+  const auto is_free = [&] {
+    return server && !stopping_ && !flushing_ && moving_.empty() && server->wait_until_read(Deadline{}) &&
+           (!settings_.wait_for_connection || server->wait_for_client(Deadline{})) && channel_->src_ring() == ring_;
+  };
+  try {
+    while (is_free()) {
+      auto frame = channel_->next_frame();
+      if (!frame) return;
+      watch_time();
+      show(*frame);
+    }
+  } catch (...) {
+    failure_ = std::current_exception();
+    wake();
+  }
+}
+
 void Outlet::step() {
   std::unique_lock lock(step_);
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   left_.remove_if([](const auto& one) { return one.first.expired(); });
-  Channel::Next next = channel_->next(Clock::now() + idle);
-  watch_time();  // after next(): a pipeline that was started meanwhile has its time before its first frame
-  if (next.kind == Channel::Next::Kind::event) {
-    forward(next.event, lock);
-  } else if (next.kind == Channel::Next::Kind::frame) {
-    forward(next, lock);
-  } else if (ring_ && channel_->src_ring() == nullptr) {
+  for (bool any = true; any && !stopping_;) {
+    passing_ = true;
+    Channel::Next next = channel_->next(Deadline{});
+    watch_time();  // after next(): a pipeline that was started meanwhile has its time before its first frame
+    any = next.kind == Channel::Next::Kind::event || next.kind == Channel::Next::Kind::frame;
+    if (next.kind == Channel::Next::Kind::event) forward(next.event, lock);
+    if (next.kind == Channel::Next::Kind::frame) forward(next, lock);
+    passing_ = false;
+  }
+  if (ring_ && channel_->src_ring() == nullptr) {
     // Memory is short: the next ring has room once this one is gone here and at the clients.
     if (!retire_by_) retire_by_ = Clock::now() + longest_move;
     const auto clients = server_ ? server_->clients() : std::vector<LinkClient>();
@@ -289,7 +352,7 @@ void Outlet::step() {
     if (done || Clock::now() >= *retire_by_) retire(lock);
   }
   // A frame collects slots that came back; without a frame an empty show() does.
-  if (server_ && next.kind != Channel::Next::Kind::frame) server_->show({});
+  if (server_) server_->show({});
 }
 
 std::shared_ptr<LinkServer> Outlet::server() {
@@ -592,6 +655,11 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   const std::uint64_t flushes = flushes_;
   if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
   if (flushing_ || flushes != flushes_) return;  // the frame is older than the flush
+  wait_for_client();
+  if (!flushing_) show(frame);
+}
+
+void Outlet::show(Channel::Next& frame) {
   if (frame.carrier) check_layouts(frame.carrier.get(), frame.lease.info().bytes);
   const auto layout = frame.carrier ? layout_of(frame.carrier.get()) : std::nullopt;
   if (layout != layout_) {
@@ -605,8 +673,7 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
         "%u metas of a frame do not cross, or not all of them: they cannot be written, or take more than %zu bytes",
         metas.left_out, max_link_note);
   }
-  wait_for_client();
-  if (!flushing_) server_->show(std::move(frame.lease), metas.text);
+  server_->show(std::move(frame.lease), metas.text);
 }
 
 }  // namespace gpumap::gst

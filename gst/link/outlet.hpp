@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <list>
 #include <map>
 #include <memory>
@@ -36,8 +37,10 @@ struct OutletSettings {
 };
 
 /// Takes a gpumapsrc's place behind a gpumapsink that serves a socket: takes frames and events out of the channel, in
-/// their order, and shows them to other processes. A change of ring is a new server at the same address, to which
-/// clients connect again. It has one thread. Thread safety: one thread at a time.
+/// their order, and shows them to other processes. The sink's thread itself shows a frame that nothing goes before;
+/// what may have to wait for a client is left to a thread of the outlet's: events, changes of ring, and the frames
+/// behind them. A change of ring is a new server at the same address, to which clients connect again. Thread safety:
+/// one thread at a time.
 class Outlet {
  public:
   /// `sink` must outlive this object. It posts the errors and emits client-connected and client-disconnected. `clients`
@@ -64,7 +67,12 @@ class Outlet {
   void open_door();
   void close_door();
   void run();
+  void rest();
   void step();
+  void give_up(const std::exception& error);
+  void wake();
+  void hand_on();
+  void show_ready();
   void watch_time();
   void on_event(GstEvent* event);
   void flush(GstEvent* event);
@@ -73,6 +81,7 @@ class Outlet {
   void end_server(std::shared_ptr<LinkServer> last);
   void forward(GstEvent* event, std::unique_lock<std::mutex>& lock);
   void forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock);
+  void show(Channel::Next& frame);
   [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void wait_for_client();                                                      ///< if the settings ask for that
   void wait_for_moving();
@@ -114,7 +123,9 @@ class Outlet {
   GstClockTime ended_base_ = GST_CLOCK_TIME_NONE;  ///< the base time that the last flush ended
   Deadline next_look_{};                           ///< when watch_time() looks again
   bool failed_ = false;
-  std::uint64_t flushes_ = 0;  ///< under step_
+  std::uint64_t flushes_ = 0;   ///< under step_, as:
+  bool passing_ = false;        ///< the thread has taken a frame or an event, which is not sent yet
+  std::exception_ptr failure_;  ///< met in the sink's thread, for this one to tell
   std::atomic<guint>& clients_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> flushing_{false};
@@ -123,6 +134,7 @@ class Outlet {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;  ///< EOS was sent
+  bool woken_ = false;  ///< something waits for the thread; under mutex_
   std::unique_ptr<UpstreamRequests> requests_;
   std::shared_ptr<Door> door_;  ///< the channel's calls go through it
   std::thread thread_;

@@ -206,7 +206,9 @@ std::optional<RingStatus> SinkCore::wait_for_slot(const Session& session, Channe
   for (int slice = 1;; ++slice) {
     const RingStatus status = channel_ring.ring().acquire(lease, session.settings.when_full, Clock::now() + slot_wait);
     const bool drops_oldest = session.settings.when_full == WhenFull::drop_oldest;
-    if (status == RingStatus::full && drops_oldest && session.channel->make_room()) continue;
+    if (status == RingStatus::full && drops_oldest) {
+      if (const auto far = session.channel->far_src(); far && far->make_room()) continue;
+    }
     if (status == RingStatus::ok && no_slot_since_ns_.load(std::memory_order_relaxed) != 0) no_slot_since_ns_ = 0;
     if ((status == RingStatus::full || status == RingStatus::timeout) && end_stall(session)) continue;
     if (status != RingStatus::timeout || patience == Patience::does_not_wait) return status;
@@ -236,7 +238,8 @@ bool SinkCore::end_stall(const Session& session) {
   if (!session.channel->sink_playing()) return false;  // who is paused needs none
   std::int64_t since = 0;
   if (no_slot_since_ns_.compare_exchange_strong(since, monotonic_ns())) return false;
-  return session.channel->end_stall(Deadline(std::chrono::nanoseconds(since)));
+  const auto far = session.channel->far_src();
+  return far && far->end_stall(Deadline(std::chrono::nanoseconds(since)));
 }
 
 void SinkCore::tell_if_alone(const std::string& why) {
@@ -257,7 +260,8 @@ void SinkCore::tell_if_alone(const std::string& why) {
 void SinkCore::tell_who_stalls() {
   const auto session = this->session();
   if (!session || session->settings.socket_path.empty()) return;
-  const std::string who = session->channel->who_stalls();
+  const auto far = session->channel->far_src();
+  const std::string who = far ? far->who_stalls() : std::string();
   {
     const std::lock_guard lock(mutex_);
     if (who.empty() || std::exchange(stall_told_, who) == who) return;
@@ -640,6 +644,7 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
       // From here on it belongs to the readers too.
       GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
       if (publish(*current, *lease, buffer, bytes, origin)) {
+        channel.hand_on();
         bytes_in_place_.fetch_add(bytes - settled, std::memory_order_relaxed);
         if (settled != 0) {
           count_copied(settled);
@@ -668,6 +673,7 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     if (status == RingStatus::ok) {
       copy(lease, buffer);
       if (publish(*current, lease, buffer, bytes, origin)) {
+        channel.hand_on();
         count_copied(bytes);
         return GST_FLOW_OK;
       }

@@ -14,12 +14,41 @@
 #include <vector>
 
 #include "link_sides.hpp"
+#include "thread_names.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
 namespace {
 
 using ::testing::HasSubstr;
+
+// No other thread wakes for a frame that nobody has to be waited for.
+TEST_F(LinkSides, TheThreadThatBringsAFrameShowsIt) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  LinkConsumerOptions options;
+  options.path = path;
+  options.patience = patience;
+  const auto client = LinkConsumer::connect(options);
+  const auto comes = [&](std::uint64_t n) {
+    push_frame(producer, n);
+    ReadLease lease;
+    LinkFrame frame;
+    LinkNext next = LinkNext::message;
+    while (next == LinkNext::message) next = client->next(lease, frame, Clock::now() + patience);
+    return next == LinkNext::frame;
+  };
+  ASSERT_TRUE(comes(1));
+  constexpr std::uint64_t frames = 200;
+  const auto began = Clock::now();
+  const auto sleeps_of_outlet = [] { return gpumap::test::thread_states("gpumap-outlet").at(0).sleeps; };
+  const long before = sleeps_of_outlet();
+  for (std::uint64_t n = 0; n < frames; ++n) ASSERT_TRUE(comes(n + 2));
+  const long sleeps = sleeps_of_outlet() - before;
+  const auto looks = (Clock::now() - began) / 10ms;  // of that thread after the clients
+  EXPECT_LT(sleeps, static_cast<long>(frames) / 4 + looks);
+}
 
 TEST_F(LinkSides, WhoComesLaterGetsAllThatHolds) {
   Pipeline producer(from_appsrc());

@@ -283,7 +283,8 @@ TEST_F(LinkSides, CallsThatComeWhileItEndsDoNoHarm) {
   std::thread caller([&] {
     while (!done) {
       channel->pass(gst_event_new_flush_start());
-      (void)channel->make_room();
+      if (const auto far = channel->far_src()) (void)far->make_room();
+      channel->hand_on();
       channel->pass(gst_event_new_flush_stop(TRUE));
     }
   });

@@ -28,10 +28,11 @@ namespace gpumap::test {
   return names;
 }
 
-/// How a thread is scheduled.
+/// How a thread is scheduled, and has been.
 struct ThreadState {
   std::string name, cpus;  ///< as in /proc
   int policy = -1, priority = -1;
+  long sleeps = 0;  ///< how often it went to sleep by itself
 };
 [[nodiscard]] inline std::vector<ThreadState> thread_states() {
   std::vector<ThreadState> states;
@@ -41,9 +42,10 @@ struct ThreadState {
     std::ifstream comm(task.path() / "comm");
     if (!std::getline(comm, state.name)) continue;
     std::ifstream status(task.path() / "status");
-    const std::string before = "Cpus_allowed_list:\t";
+    const std::string cpus = "Cpus_allowed_list:\t", sleeps = "voluntary_ctxt_switches:\t";
     for (std::string line; std::getline(status, line);) {
-      if (line.rfind(before, 0) == 0) state.cpus = line.substr(before.size());
+      if (line.rfind(cpus, 0) == 0) state.cpus = line.substr(cpus.size());
+      if (line.rfind(sleeps, 0) == 0) state.sleeps = std::stol(line.substr(sleeps.size()));
     }
     const pid_t thread = std::stoi(task.path().filename());
     sched_param param{};
