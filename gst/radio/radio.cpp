@@ -15,6 +15,7 @@
 
 #include "gpumap/error.hpp"
 #include "gpumap/printable.hpp"
+#include "gst/radio/radio_metas.hpp"
 #include "gst/radio/radio_search.hpp"
 
 namespace gpumap::gst {
@@ -396,6 +397,30 @@ RadioRead Radio::read_apart(void* const* buffers, std::size_t samples, std::chro
   }
   throw Error(ErrorCode::io, fmt::format("{} stopped receiving: the driver says {}", name_, SoapySDR::errToStr(got)),
               gone_remedy);
+}
+
+Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency) {
+  Ptr<GstCaps> made(gst_caps_new_empty());
+  for (const RadioFormat* format : radio.formats()) {
+    GstStructure* one = samples_of(format->packed ? "application/x-iq" : "audio/x-raw", format->caps_name,
+                                   static_cast<unsigned>(radio.channels() * (format->complex ? 2 : 1)), format->complex,
+                                   static_cast<gint>(std::lround(radio.rate())));
+    if (tell_frequency) set_center_frequency(one, radio.frequency());
+    gst_caps_append_structure(made.get(), one);
+  }
+  return made;
+}
+
+const RadioFormat* format_of(const Radio& radio, const GstCaps* caps) {
+  const GstStructure* structure = gst_caps_get_structure(caps, 0);
+  const gchar* name = gst_structure_get_string(structure, "format");
+  for (const RadioFormat* format : radio.formats()) {
+    if (name != nullptr && std::string_view(name) == format->caps_name &&
+        gst_structure_has_name(structure, "application/x-iq") == static_cast<gboolean>(format->packed)) {
+      return format;
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace gpumap::gst

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpumap/error.hpp"
+#include "gst/ptr.hpp"
 #include "gst/radio/radio_format.hpp"
 #include "gst/radio/radio_settings.hpp"
 
@@ -95,5 +96,10 @@ class Radio {
   std::vector<std::vector<std::byte>> planes_;  ///< of several channels, before they are interleaved
   std::string name_;
 };
+
+/// What the radio gives as it is set, the preferred format first.
+[[nodiscard]] Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency);
+/// The radio's format of these caps; null: it has none.
+[[nodiscard]] const RadioFormat* format_of(const Radio& radio, const GstCaps* caps);
 
 }  // namespace gpumap::gst

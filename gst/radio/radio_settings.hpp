@@ -4,21 +4,13 @@
 #include <gst/gst.h>
 
 #include <string>
+#include <vector>
+
+#include "gst/property_table.hpp"
 
 namespace gpumap::gst {
 
 enum class OnRadioLost : int { error, wait };
-[[nodiscard]] inline GType on_radio_lost_type() {
-  static const GType type = [] {
-    static const GEnumValue values[] = {
-        {static_cast<gint>(OnRadioLost::error), "Post an error with the driver's words", "error"},
-        {static_cast<gint>(OnRadioLost::wait), "Warn, and try to open it again until it is back", "wait"},
-        {0, nullptr, nullptr},
-    };
-    return g_enum_register_static("GstSoapySrcOnLost", values);
-  }();
-  return type;
-}
 
 /// What soapysrc's properties say. Of texts empty, and of numbers 0, is what the radio has without being told.
 struct RadioSettings {
@@ -39,5 +31,9 @@ struct RadioSettings {
   guint timeout_ms = 5000;
   OnRadioLost on_lost = OnRadioLost::error;
 };
+
+/// Of soapysrc. `changed` is called when one was set that the radio has to be told while playing.
+[[nodiscard]] std::vector<Property> radio_properties(PropertiesOf<RadioSettings>::Find find,
+                                                     void (*changed)(GObject* element));
 
 }  // namespace gpumap::gst

@@ -52,6 +52,8 @@ GST_DEBUG_CATEGORY_STATIC(soapy_src_debug);
 
 using gpumap::Error;
 using gpumap::ErrorCode;
+using gpumap::gst::caps_of;
+using gpumap::gst::format_of;
 using gpumap::gst::OnRadioLost;
 using gpumap::gst::Ptr;
 using gpumap::gst::Radio;
@@ -174,31 +176,6 @@ GstCaps* get_caps(GstBaseSrc* base, GstCaps* filter) {
   }
   if (!made) made.reset(gst_pad_get_pad_template_caps(GST_BASE_SRC_PAD(base)));
   return filter == nullptr ? made.release() : gst_caps_intersect_full(filter, made.get(), GST_CAPS_INTERSECT_FIRST);
-}
-
-/// What the radio gives as it is set, the preferred format first.
-Ptr<GstCaps> caps_of(const Radio& radio, bool tell_frequency) {
-  Ptr<GstCaps> made(gst_caps_new_empty());
-  for (const RadioFormat* format : radio.formats()) {
-    GstStructure* one = gpumap::gst::samples_of(format->packed ? "application/x-iq" : "audio/x-raw", format->caps_name,
-                                                static_cast<unsigned>(radio.channels() * (format->complex ? 2 : 1)),
-                                                format->complex, static_cast<gint>(std::lround(radio.rate())));
-    if (tell_frequency) gpumap::gst::set_center_frequency(one, radio.frequency());
-    gst_caps_append_structure(made.get(), one);
-  }
-  return made;
-}
-
-const RadioFormat* format_of(const Radio& radio, const GstCaps* caps) {
-  const GstStructure* structure = gst_caps_get_structure(caps, 0);
-  const gchar* name = gst_structure_get_string(structure, "format");
-  for (const RadioFormat* format : radio.formats()) {
-    if (name != nullptr && std::string_view(name) == format->caps_name &&
-        gst_structure_has_name(structure, "application/x-iq") == static_cast<gboolean>(format->packed)) {
-      return format;
-    }
-  }
-  return nullptr;
 }
 
 /// Bytes of a sample of all channels.
@@ -670,52 +647,14 @@ GstStructure* stats(GObject* object) {
 }
 
 std::vector<gpumap::gst::Property> properties() {
-  using gpumap::gst::mutable_playing;
-  using Settings = RadioSettings;
-  const gpumap::gst::PropertiesOf<Settings> of([](GObject* object) -> Settings& { return state_of(object).settings; });
-  const auto told = [](gpumap::gst::Property property) {
-    return gpumap::gst::then(std::move(property), [](GObject* object) { state_of(object).changed = true; });
-  };
-  constexpr double most = 1e12;
-  return {
-      of.text("device", "Which radio, in SoapySDR's words: driver=rtlsdr,serial=00000001; empty: the first one found",
-              &Settings::device),
-      of.text("stream-arguments", "What the driver's stream takes: WIRE=CS8", &Settings::stream_arguments),
-      of.text("channels", "Which of the radio's channels, interleaved: 0,1", &Settings::channels),
-      of.text("format",
-              "SoapySDR's name of the samples' format: CS16; empty: the native one, where downstream takes it",
-              &Settings::format),
-      of.number<guint>(
-          "buffer-samples",
-          "Samples of a buffer; 0: those of 10 ms, or fewer where downstream puts buffers together (gather)",
-          &Settings::buffer_samples, 0, 1U << 26U),
-      of.number<guint>("timeout", "Milliseconds without a sample after which the radio is lost; 0: never",
-                       &Settings::timeout_ms),
-      of.choice("on-lost", "What to do where the radio is lost while playing", &Settings::on_lost,
-                gpumap::gst::on_radio_lost_type()),
-      told(of.number<gdouble>("rate", "Samples a second; 0: as the radio has it", &Settings::rate, 0.0, most,
-                              mutable_playing)),
-      told(of.number<gdouble>("frequency", "Hertz in the middle of the band; 0: as the radio has it",
-                              &Settings::frequency, 0.0, most, mutable_playing)),
-      told(of.number<gdouble>("bandwidth", "Hertz that the radio's filter passes; 0: as the driver chooses",
-                              &Settings::bandwidth, 0.0, most, mutable_playing)),
-      told(of.number<gdouble>("frequency-correction", "Parts in a million that the radio's oscillator is off",
-                              &Settings::frequency_correction, -1e6, 1e6, mutable_playing)),
-      told(of.text("gain", "In dB (30), by name (LNA=24,VGA=16) or auto; empty: as the radio has it", &Settings::gain,
-                   mutable_playing)),
-      told(of.text("antenna", "By its name; empty: as the radio has it", &Settings::antenna, mutable_playing)),
-      told(of.text("clock-source", "Of the radio's clock: external; empty: as the radio has it",
-                   &Settings::clock_source, mutable_playing)),
-      told(of.text("time-source", "Of the radio's time: gps; empty: as the radio has it", &Settings::time_source,
-                   mutable_playing)),
-      told(of.text("device-settings", "What the driver calls settings: biastee=true,direct_samp=2",
-                   &Settings::device_settings, mutable_playing)),
-      gpumap::gst::statistics(
-          "radio, format and full-scale (what its largest sample is), rate, frequency and bandwidth as the radio has "
-          "them; samples and buffers; overflows that the driver reported, corrupt: data that it threw away, jumps of "
-          "the radio's clock; lost-samples by that clock; reopened: how often the radio came back",
-          stats),
-  };
+  auto all = gpumap::gst::radio_properties([](GObject* object) -> RadioSettings& { return state_of(object).settings; },
+                                           [](GObject* object) { state_of(object).changed = true; });
+  all.push_back(gpumap::gst::statistics(
+      "radio, format and full-scale (what its largest sample is), rate, frequency and bandwidth as the radio has "
+      "them; samples and buffers; overflows that the driver reported, corrupt: data that it threw away, jumps of "
+      "the radio's clock; lost-samples by that clock; reopened: how often the radio came back",
+      stats));
+  return all;
 }
 
 void finalize(GObject* object) {
