@@ -56,7 +56,7 @@ std::set<std::string> functions_of(std::string_view code) {
       const std::string_view name = before[opened - 1];
       if (before[opened] == "(" && before[opened - 2] == "void" && is_of_word(name[0])) names.emplace(name);
     }
-    std::ranges::rotate(before, before.begin() + 1);
+    std::rotate(before.begin(), before.begin() + 1, before.end());
     before.back() = one;
   }
   if (names.empty()) names.insert("no void function without parameters");
