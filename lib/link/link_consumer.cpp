@@ -261,6 +261,7 @@ std::unique_ptr<LinkConsumer> LinkConsumer::connect_on(std::shared_ptr<Device> d
       std::promise<void> over;
       state->thread_over = over.get_future();
       auto consumer = std::unique_ptr<LinkConsumer>(new LinkConsumer(state));
+      static_cast<void>(ProcessEnd::of_process());  // here: the thread may begin when the process ends already
       start_thread("gpumap-connect", "a link's connection",
                    [state = std::move(state), over = std::move(over)]() mutable {
                      State::give_back_until_closed(std::move(state));
