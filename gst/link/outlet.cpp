@@ -273,11 +273,14 @@ void Outlet::run() {
 
 /// One error: later frames are dropped, and the pipeline is told to stop.
 void Outlet::give_up(const std::exception& error) {
+  bool news = false;
   {
     const std::lock_guard lock(step_);
     passing_ = false;
-    if (!std::exchange(failed_, true)) post_error(sink_, error);
+    failure_ = nullptr;
+    news = !std::exchange(failed_, true);
   }
+  if (news) post_error(sink_, error);  // without the lock: the application may flush
   set_server(nullptr);
   settings_.address.reset();  // no client shall wait there
   moving_.clear();
@@ -333,7 +336,7 @@ void Outlet::show_ready() {
 
 void Outlet::step() {
   std::unique_lock lock(step_);
-  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  if (failure_) std::rethrow_exception(failure_);  // give_up() forgets it: no frame passes before that
   left_.remove_if([](const auto& one) { return one.first.expired(); });
   for (bool any = true; any && !stopping_;) {
     passing_ = true;
@@ -576,7 +579,7 @@ void Outlet::wait_until_read() {
 void Outlet::send(const LinkText& text, std::uint32_t key) {
   if (key != 0) kept_[key] = text;
   if (server_) {
-    wait_until_read();
+    if (passing_) wait_until_read();  // the sink's thread has looked, and does not wait
     server_->send(text, key);
   } else if (!moving_.empty() && key == 0) {
     owed_.push_back(text);

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -13,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "gst/channel/channel.hpp"
 #include "link_sides.hpp"
 #include "thread_names.hpp"
 #include "watch.hpp"
@@ -391,6 +393,49 @@ TEST_F(LinkSides, EventsForAClientThatStandsAreHeldBack) {
   EXPECT_TRUE(seen.in_order);
   EXPECT_EQ(clients(producer), 1U);
   sender.join();
+}
+
+/// How many of these a connection takes whose client reads nothing, until the producer waits for that one.
+int messages_until_wait(const std::string& path, const std::function<GstEvent*()>& event) {
+  OwnProducer producer(path);
+  const auto client =
+      LinkConsumer::connect({.path = path, .leak = LinkLeak::no, .patience = std::chrono::nanoseconds(patience)});
+  int sent = 0;
+  for (; producer.server->wait_until_read(Deadline{}); ++sent) {
+    producer.server->send(text_of(Ptr<GstEvent>(event()).get()));
+  }
+  return sent;
+}
+
+// Its own thread waits there. The one that brings frames has a lock that changes of state take, however little is
+// missing to a wait when a frame comes with a new time and a new layout ahead of it.
+TEST_F(LinkSides, WhoBringsFramesWaitsForNoClientToRead) {
+  const auto event = [] { return gst_event_new_custom(GST_EVENT_CUSTOM_DOWNSTREAM, gst_structure_new_empty("mine")); };
+  constexpr int frames = 40;
+  const int events = messages_until_wait(path + "-2", event) - 3 * frames / 2;
+  const auto channel = Channel::open("socket " + path);
+  for (const int more : {0, 1}) {
+    Pipeline producer(from_appsrc("slots=64"));
+    start(producer);
+    push_frame(producer, 0);
+    auto client =
+        LinkConsumer::connect({.path = path, .leak = LinkLeak::no, .patience = std::chrono::nanoseconds(patience)});
+    const Pad in(gst_element_get_static_pad(producer.element("in"), "src"));
+    for (int n = 0; n < events + more; ++n) EXPECT_TRUE(gst_pad_push_event(in.get(), event()));
+    ASSERT_TRUE(eventually([&] { return !channel->has_waiting(); }));
+    GstElement* sink = producer.element("sink");
+    for (int n = 1; n <= frames && !HasFailure(); ++n) {
+      Buffer buffer = new_buffer(random_data(frame_size, n), n * GST_MSECOND);
+      gst_buffer_add_video_meta(buffer.get(), GST_VIDEO_FRAME_FLAG_NONE, GST_VIDEO_FORMAT_GRAY8, 4 * (1 + n % 2), 4);
+      gst_element_set_base_time(sink, gst_element_get_base_time(sink) + GST_SECOND);
+      EXPECT_TRUE(push(producer.appsrc(), std::move(buffer)));
+      // The thread counts a frame before it is shown.
+      EXPECT_TRUE(eventually([&] { return stat(sink, "frames") == static_cast<std::uint64_t>(n) + 1; })) << n;
+    }
+    EXPECT_TRUE(eventually([&] { return channel->has_waiting(); })) << "the client reads nothing";
+    client.reset();
+    EXPECT_LT(producer.stop(), at_once);
+  }
 }
 
 // However much waits for it, here and at the producer.

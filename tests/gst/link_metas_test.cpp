@@ -332,8 +332,20 @@ TEST_F(LinkMetas, RowsOfAnyDirectionAndTilesCross) {
   }
 }
 
+// The application may flush as soon as it is told.
 TEST_F(LinkMetas, AFrameWhoseRowsLieElsewhereIsAnError) {
   Pipeline producer(from_appsrc());
+  const Ptr<GstBus> bus(gst_element_get_bus(producer.get()));
+  gst_bus_set_sync_handler(
+      bus.get(),
+      [](GstBus*, GstMessage* message, gpointer) {
+        if (GST_MESSAGE_TYPE(message) != GST_MESSAGE_ERROR) return GST_BUS_PASS;
+        const Pad in(gst_element_get_static_pad(GST_ELEMENT(GST_MESSAGE_SRC(message)), "sink"));
+        EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_start()));
+        EXPECT_TRUE(gst_pad_send_event(in.get(), gst_event_new_flush_stop(TRUE)));
+        return GST_BUS_PASS;
+      },
+      nullptr, nullptr);
   start(producer);
   EXPECT_TRUE(push(producer.appsrc(), picture(GST_VIDEO_FORMAT_RGBA, {0}, {-128}, 512)));
   EXPECT_THAT(producer.wait(), testing::HasSubstr("put videoconvert before"));
