@@ -29,7 +29,7 @@ struct OutletSettings {
   std::shared_ptr<LinkAddress> address;  ///< where the outlet serves; taken before there is a frame
   bool wait_for_connection = false;
   UpstreamEvents upstream_events = UpstreamEvents::first;
-  guint busy_poll_us = 0;                               ///< to spin for the next frame before sleeping
+  guint busy_poll_us = 0;                               ///< the ring's spin, which the sink waits with for a slot
   const std::atomic<std::uint64_t>* dropped = nullptr;  ///< LinkServerOptions::dropped
   std::chrono::nanoseconds stall_limit{0};              ///< LinkServerOptions::stall_limit
   std::vector<uid_t> allowed_users{};                   ///< LinkServerOptions::allowed_users

@@ -644,13 +644,13 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
       // From here on it belongs to the readers too.
       GST_MINI_OBJECT_FLAG_SET(memory, GST_MEMORY_FLAG_READONLY);
       if (publish(*current, *lease, buffer, bytes, origin)) {
-        channel.hand_on();
         bytes_in_place_.fetch_add(bytes - settled, std::memory_order_relaxed);
         if (settled != 0) {
           count_copied(settled);
         } else {
           zero_copy_.fetch_add(1, std::memory_order_relaxed);
         }
+        channel.hand_on();
         return GST_FLOW_OK;
       }
       GST_MINI_OBJECT_FLAG_UNSET(memory, GST_MEMORY_FLAG_READONLY);
@@ -673,8 +673,8 @@ std::optional<GstFlowReturn> SinkCore::send(GstBuffer* buffer, const FrameOrigin
     if (status == RingStatus::ok) {
       copy(lease, buffer);
       if (publish(*current, lease, buffer, bytes, origin)) {
-        channel.hand_on();
         count_copied(bytes);
+        channel.hand_on();
         return GST_FLOW_OK;
       }
       lease = {};

@@ -101,9 +101,7 @@ std::vector<Property> sink_properties() {
   const std::vector<Property> own{
       of.text("channel", "Name under which this sink and one gpumapsrc meet", &Settings::channel),
       of.choice("leaky", "What to do with a frame when the ring is full", &Settings::when_full, leaky_type()),
-      of.number("busy-poll",
-                "Microseconds to spin for a slot (and, serving a socket, for the next frame) before sleeping",
-                &Settings::busy_poll_us, 0, 1000000),
+      of.number("busy-poll", "Microseconds to spin for a slot before sleeping", &Settings::busy_poll_us, 0, 1000000),
       of.number("linger",
                 "Milliseconds that the frames of an ended stream wait in GPU memory for a gpumapsrc once this element "
                 "has stopped (4294967295: for ever)",
