@@ -160,7 +160,7 @@ class Channel : public std::enable_shared_from_this<Channel> {
   void set_far_src(std::shared_ptr<FarSrc> far);  ///< null: a src in this process takes the frames
   /// Of a sink that serves other processes; else null.
   [[nodiscard]] std::shared_ptr<FarSrc> far_src() const;
-  /// A frame was published on the newest ring: tells a far src. Not under a lock of the sink's.
+  /// Something was put into the channel: tells a far src.
   void hand_on() const;
 
   /// Each side says when it starts and stops playing: its base time is valid only in between.
