@@ -14,6 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -62,6 +63,11 @@ class ProcessEnd {
       if (std::exchange(inside_, false) && --end_.threads_ == 0) end_.changed_.notify_all();
     }
     [[nodiscard]] bool is_inside() const noexcept { return inside_; }
+    /// It is not freed: that is left to the system.
+    void keep(std::shared_ptr<void> what) {
+      const std::lock_guard lock(end_.mutex_);
+      end_.kept_.push_back(std::move(what));
+    }
 
    private:
     ProcessEnd& end_;
@@ -91,6 +97,7 @@ class ProcessEnd {
   std::condition_variable changed_;
   int threads_ = 0;
   bool begun_ = false;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 link::Hello make_hello(const LinkConsumerOptions& options) {
@@ -489,7 +496,7 @@ void LinkConsumer::State::give_back_until_closed(std::shared_ptr<State> state) {
     shutdown(state->socket.get(), SHUT_RDWR);
     state.reset();
   } else {
-    new (std::nothrow) std::shared_ptr<State>(std::move(state));  // what it has is left to the system
+    entry.keep(std::move(state));
   }
 }
 
