@@ -155,6 +155,12 @@ bool pause(SoapyState& state, std::chrono::milliseconds time) {
   return state.woken.wait_for(lock, time, [&] { return state.unlocked || !state.playing; });
 }
 
+/// Caps are decided in PAUSED, too.
+bool is_unlocked(SoapyState& state) {
+  const std::lock_guard lock(state.mutex);
+  return state.unlocked;
+}
+
 bool is_interrupted(SoapyState& state) {
   const std::lock_guard lock(state.mutex);
   return state.unlocked || !state.playing;
@@ -303,7 +309,7 @@ gboolean set_caps(GstBaseSrc* base, GstCaps* caps) {
 
 gboolean negotiate(GstBaseSrc* base) {
   if (GST_BASE_SRC_CLASS(gst_soapy_src_parent_class)->negotiate(base) != 0) return TRUE;
-  if (is_interrupted(state_of(base)) || gpumap::gst::has_posted_error(GST_ELEMENT_CAST(base))) return FALSE;
+  if (is_unlocked(state_of(base)) || gpumap::gst::has_posted_error(GST_ELEMENT_CAST(base))) return FALSE;
   const Ptr<GstCaps> given(get_caps(base, nullptr));
   const Ptr<gchar> text(gst_caps_to_string(given.get()));
   gpumap::gst::post_error_once(
@@ -491,7 +497,7 @@ std::optional<GstFlowReturn> next_buffer(GstSoapySrc* self, GstBuffer** out) {
   auto* base = GST_BASE_SRC_CAST(self);
   if (state.restart.exchange(false)) state.radio->stop_stream();
   if (!follow_properties(self)) {
-    if (is_interrupted(state)) return std::nullopt;
+    if (is_unlocked(state)) return std::nullopt;
     return GST_FLOW_NOT_NEGOTIATED;
   }
   if (!state.radio->is_streaming()) {

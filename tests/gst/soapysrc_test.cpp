@@ -401,9 +401,11 @@ TEST_F(SoapySrc, SaysWhatIsWrong) {
       {source("", "rate=1000000") + "! audio/x-raw,rate=48000 ", AllOf(HasSubstr("1000000"), HasSubstr("rate"))},
   };
   for (const auto& [description, expected] : cases) {
-    Pipeline pipeline(description + "! fakesink");
-    (void)pipeline.set_state(GST_STATE_PLAYING);
-    EXPECT_THAT(pipeline.wait(), expected) << description;
+    for (const GstState state : {GST_STATE_PAUSED, GST_STATE_PLAYING}) {
+      Pipeline pipeline(description + "! fakesink");
+      (void)pipeline.set_state(state);
+      EXPECT_THAT(pipeline.wait(), expected) << description;
+    }
   }
 }
 
