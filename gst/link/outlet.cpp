@@ -271,7 +271,7 @@ void Outlet::run() {
   }
 }
 
-/// One error: later frames are dropped, and the pipeline is told to stop.
+/// Posts the error, once. Later frames are dropped.
 void Outlet::give_up(const std::exception& error) {
   bool news = false;
   {

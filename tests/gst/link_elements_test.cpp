@@ -29,10 +29,7 @@ TEST_F(LinkSides, TheThreadThatBringsAFrameShowsIt) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  LinkConsumerOptions options;
-  options.path = path;
-  options.patience = patience;
-  const auto client = LinkConsumer::connect(options);
+  const auto client = LinkConsumer::connect(client_options());
   const auto comes = [&](std::uint64_t n) {
     push_frame(producer, n);
     ReadLease lease;

@@ -125,11 +125,7 @@ TEST_F(LinkSides, AGapBeforeAudioMakesARingForIt) {
   gst_pad_send_event(pad.get(), gst_event_new_sink_message("mine", gst_message_new_eos(nullptr)));
   EXPECT_EQ(channel->slots(), 0U) << "it does not cross";
   std::thread gap([&] { gst_pad_send_event(pad.get(), gst_event_new_gap(0, GST_MSECOND)); });
-  LinkConsumerOptions options;
-  options.path = path;
-  options.patience = patience;
-  options.leak = LinkLeak::no;
-  const auto client = LinkConsumer::connect(options);
+  const auto client = LinkConsumer::connect(client_options());
   gap.join();
   constexpr std::size_t bytes = std::size_t{1024} * 8;
   EXPECT_TRUE(push(producer.appsrc(), new_buffer(random_data(bytes, 1), GST_MSECOND)));
@@ -149,11 +145,7 @@ TEST_F(LinkSides, AClientThatComesLateToTheNextRingMissesNothing) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  LinkConsumerOptions options;
-  options.path = path;
-  options.patience = patience;
-  options.leak = LinkLeak::no;
-  auto client = LinkConsumer::connect(options);
+  auto client = LinkConsumer::connect(client_options());
   ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
   push_frame(producer, 1, 77 * frame_size);
   LinkFrame frame;
@@ -162,7 +154,7 @@ TEST_F(LinkSides, AClientThatComesLateToTheNextRingMissesNothing) {
   EXPECT_TRUE(client->moved());
   client.reset();
   std::this_thread::sleep_for(2s);  // on a busy machine it does not come at once
-  client = LinkConsumer::connect(options);
+  client = LinkConsumer::connect(client_options());
   ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::frame; }));
   EXPECT_EQ(frame.info.bytes, 77 * frame_size);
 }
@@ -172,10 +164,7 @@ TEST_F(LinkSides, AClientThatHasEndedIsNotWaitedForAtTheNextRing) {
   Pipeline producer(from_appsrc());
   start(producer);
   push_frame(producer, 0);
-  LinkConsumerOptions options;
-  options.path = path;
-  options.patience = patience;
-  options.leak = LinkLeak::no;
+  const LinkConsumerOptions options = client_options();
   Time took = patience;
   std::vector<ReadLease> kept(3);
   std::size_t bytes = frame_size;

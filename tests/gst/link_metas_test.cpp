@@ -332,7 +332,7 @@ TEST_F(LinkMetas, RowsOfAnyDirectionAndTilesCross) {
   }
 }
 
-// The application may flush as soon as it is told.
+// The application may flush in its handler of the error.
 TEST_F(LinkMetas, AFrameWhoseRowsLieElsewhereIsAnError) {
   Pipeline producer(from_appsrc());
   const Ptr<GstBus> bus(gst_element_get_bus(producer.get()));

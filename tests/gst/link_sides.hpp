@@ -40,6 +40,15 @@ struct LinkSides : testing::Test {
     return number;
   }
 
+  /// Of a client that is no gpumapsrc, and may miss nothing.
+  [[nodiscard]] LinkConsumerOptions client_options() const {
+    LinkConsumerOptions options;
+    options.path = path;
+    options.patience = patience;
+    options.leak = LinkLeak::no;
+    return options;
+  }
+
   /// The producer's thread has shown the clients so many frames, or has passed them over: gpumapsink counts a frame,
   /// and posts EOS, before that.
   [[nodiscard]] bool handed_on(std::uint64_t frames) const {

@@ -32,7 +32,7 @@ namespace gpumap::test {
 struct ThreadState {
   std::string name, cpus;  ///< as in /proc
   int policy = -1, priority = -1;
-  long sleeps = 0;  ///< how often it went to sleep by itself
+  long sleeps = 0;  ///< voluntary context switches
 };
 [[nodiscard]] inline std::vector<ThreadState> thread_states() {
   std::vector<ThreadState> states;
