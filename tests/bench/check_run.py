@@ -68,6 +68,8 @@ with tempfile.TemporaryDirectory() as name:
         "kernel           commands.cu, which stays on the GPU, busy-poll=1000\n"
         "frames           1,000,000 in 50 s, 100 before them do not count\nrate             19,999 frames/s\n"
         "jitter           1.90 us RMS\nlate             1 frames came more than 50 us after the median\n")
+    for name, took in ("cudaupload", "3.75"), ("gpumapupload", "2.5"), ("gpumapsrc", "2.6"):
+        (folder / f"chain-{name}.txt").write_text(f"Execution ended after 0:00:0{took}\n")
     (folder / "packets-alone.txt").write_text("Execution ended after 0:00:01.250000000\n")
     (folder / "packets.txt").write_text("gpumapsink0: 3750 frames: 0 written in place\nExecution ended after 0:00:02.5\n")
     lines = tables_of(folder)
@@ -94,6 +96,8 @@ with tempfile.TemporaryDirectory() as name:
             ("its CPU time, bar, over cudaupload", "1.10", "missed"),
             ("`convert` behind cudaupload over cudaconvert", "0.73", ""),
             ("convert, over a copy", "0.78", "met"),
+            ("`cudaconvert ! cudadownload` behind gpumapupload over", "1.50", "met"),
+            ("`cudaconvert ! cudadownload` behind gpumapsrc over", "1.44", "missed"),
             ("P99 beside a full GPU, sm-share, launched", "not measured", ""),
             ("P99 beside a full GPU, sm-share, resident", "18.5 us", "met"),
             ("loop, launched: frames/s", "22170", "met"),

@@ -223,12 +223,8 @@ def links():
 
 def loop():
     number = r"([\d,']+)"
-    for folder, name in (("loop.txt", ""), ("loop-loaded.txt", " beside 8 busy processes")):
-        try:
-            text = (FOLDER / folder).read_text()
-        except OSError:
-            text = ""
-        for part in re.split(r"^kernel  +", text, flags=re.M)[1:] or [""]:
+    for folder, name in (("loop", ""), ("loop-loaded", " beside 8 busy processes")):
+        for part in re.split(r"^kernel  +", output(folder), flags=re.M)[1:] or [""]:
             stays = "stays" in part.split("\n")[0]
             found = {key: re.search(pattern, part, flags=re.M) for key, pattern in {
                 "frames": rf"^frames +{number}", "rate": rf"rate +{number} frames",
@@ -243,16 +239,26 @@ def loop():
                     note=f"{value['late']:.0f} of {value['frames']:.0f}" if late is not None else "")
 
 
-def packets():
-    def seconds(text):
-        took = re.search(r"Execution ended after (\d+):(\d+):([\d.]+)", text)
-        return took and int(took[1]) * 3600 + int(took[2]) * 60 + float(took[3])
+def output(name):
+    file = FOLDER / f"{name}.txt"
+    return file.read_text() if file.exists() else ""
 
-    alone, through = ((FOLDER / f"{name}.txt").read_text() if (FOLDER / f"{name}.txt").exists() else ""
-                      for name in ("packets-alone", "packets"))
-    frames = re.search(r": (\d+) frames: ", through)  # of 800 buffers each, the last one of the rest
-    rate = ratio(frames and int(frames[1]) * 800, seconds(through))
-    share = ratio(seconds(alone), seconds(through))
+
+def seconds(name):
+    took = re.search(r"Execution ended after (\d+):(\d+):([\d.]+)", output(name))
+    return took and int(took[1]) * 3600 + int(took[2]) * 60 + float(took[3])
+
+
+def chains():
+    for name in ("gpumapsrc", "gpumapupload"):
+        at_least(f"`cudaconvert ! cudadownload` behind {name} over behind cudaupload, 1080p, frames a second", 1.5,
+                 ratio(seconds("chain-cudaupload"), seconds(f"chain-{name}")), form="{:.2f}")
+
+
+def packets():
+    frames = re.search(r": (\d+) frames: ", output("packets"))  # of 800 buffers each, the last one of the rest
+    rate = ratio(frames and int(frames[1]) * 800, seconds("packets"))
+    share = ratio(seconds("packets-alone"), seconds("packets"))
     at_least("1,472-byte buffers a second into `spectrum`", 1_000_000, rate)
     target("their source's time alone, of that", "", share and f"{share:.2f}")
 
@@ -261,7 +267,7 @@ def main():
     machine, commit = load("small").get("machine", {}), load("small").get("commit", "")
     if machine.get("software"):
         print("software: these are no figures of a GPU")
-    for part in (one_frame, small_frames, rates, copied, stores, kernels, links, packets, loop):
+    for part in (one_frame, small_frames, rates, copied, stores, kernels, chains, links, packets, loop):
         part()
     if machine:
         print(f"{machine['device']}, {machine['driver']}, {machine['cpu']}, {commit or 'no commit named'}")
