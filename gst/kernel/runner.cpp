@@ -536,7 +536,7 @@ void KernelRunner::describe(GstBuffer* out, GstBuffer* in, const Input& input, c
   if (!made.sized_by_program) return;
   times_.give(out);
   if (GST_BUFFER_PTS_IS_VALID(in) && GST_BUFFER_PTS(out) < GST_BUFFER_PTS(in)) {
-    put_back_reference_times(out, GST_BUFFER_PTS(in) - GST_BUFFER_PTS(out));
+    move_reference_times(out, GST_CLOCK_DIFF(GST_BUFFER_PTS(in), GST_BUFFER_PTS(out)));
   }
   if (untold_) copy_annotations(out, untold_.get());
   untold_.reset();

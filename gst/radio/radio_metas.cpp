@@ -199,11 +199,13 @@ void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration) {
   gst_buffer_add_reference_timestamp_meta(buffer, unix_caps(), ns, duration);
 }
 
-void put_back_reference_times(GstBuffer* buffer, GstClockTime ns) {
+void move_reference_times(GstBuffer* buffer, GstClockTimeDiff ns) {
   gpointer state = nullptr;
   while (GstMeta* meta = gst_buffer_iterate_meta_filtered(buffer, &state, GST_REFERENCE_TIMESTAMP_META_API_TYPE)) {
     auto& reference = *reinterpret_cast<GstReferenceTimestampMeta*>(meta);
-    reference.timestamp -= std::min(reference.timestamp, ns);
+    const GstClockTime earlier = ns < 0 ? static_cast<GstClockTime>(-ns) : 0;
+    reference.timestamp -= std::min(reference.timestamp, earlier);
+    reference.timestamp += ns > 0 ? static_cast<GstClockTime>(ns) : 0;
     reference.duration = GST_BUFFER_DURATION(buffer);
   }
 }

@@ -61,7 +61,7 @@ void add_annotation(GstBuffer* buffer, const SigmfAnnotation& annotation, double
 /// A GstReferenceTimestampMeta with the caps timestamp/x-unix: `ns` since 1970 in UTC.
 void add_unix_time(GstBuffer* buffer, GstClockTime ns, GstClockTime duration);
 [[nodiscard]] std::optional<GstClockTime> unix_time_of(GstBuffer* buffer);
-/// What all reference timestamps of `buffer` say was so much later; they hold for its duration.
-void put_back_reference_times(GstBuffer* buffer, GstClockTime ns);
+/// All reference timestamps of `buffer` become those of `ns` later, or earlier; they hold for its duration.
+void move_reference_times(GstBuffer* buffer, GstClockTimeDiff ns);
 
 }  // namespace gpumap::gst

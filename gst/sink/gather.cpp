@@ -49,6 +49,16 @@ bool retunes(GstBuffer* buffer, GstBuffer* frame) {
   return told && told != radio_of(frame).center_frequency;
 }
 
+/// The offset of byte `at` of `buffer`, which has `bytes`; none where that lies within what offsets count.
+guint64 offset_at(GstBuffer* buffer, std::size_t at, std::size_t bytes) {
+  const guint64 begin = GST_BUFFER_OFFSET(buffer), end = GST_BUFFER_OFFSET_END(buffer);
+  if (at == 0) return begin;
+  if (at == bytes) return end;
+  if (begin == GST_BUFFER_OFFSET_NONE || end == GST_BUFFER_OFFSET_NONE || end <= begin) return GST_BUFFER_OFFSET_NONE;
+  const guint64 one = bytes / (end - begin);
+  return one * (end - begin) == bytes && at % one == 0 ? begin + at / one : GST_BUFFER_OFFSET_NONE;
+}
+
 }  // namespace
 
 Gather::Gather(GstElement* element, GstPad* pad, SinkCore& core, HandOn hand_on)
@@ -191,12 +201,11 @@ GstFlowReturn Gather::add(GstBuffer* buffer, std::size_t bytes) {
                 ? whole + until(from + some) - until(from)
                 : GST_CLOCK_TIME_NONE;
     from += some;
-    const bool ends = from == bytes;
-    GST_BUFFER_OFFSET_END(frame_.get()) = ends ? GST_BUFFER_OFFSET_END(buffer) : GST_BUFFER_OFFSET_NONE;
+    GST_BUFFER_OFFSET_END(frame_.get()) = offset_at(buffer, from, bytes);
     const guint flags = GST_BUFFER_FLAGS(buffer);
     GST_BUFFER_FLAG_UNSET(frame_.get(), shared_flags & ~flags);
     GST_BUFFER_FLAG_SET(frame_.get(), flags & GST_BUFFER_FLAG_CORRUPTED);
-    if (ends) ++buffers_;
+    if (from == bytes) ++buffers_;
     if (filled_ < frame_bytes()) continue;
     if (const GstFlowReturn flow = finish(); flow != GST_FLOW_OK) return flow;
   }
@@ -288,9 +297,12 @@ GstFlowReturn Gather::begin(GstBuffer* first, std::size_t from, GstClockTime dur
     drop_annotations(frame_.get());  // the frame before has them
     GST_BUFFER_FLAG_UNSET(frame_.get(), first_flags);
     GST_BUFFER_DTS(frame_.get()) = GST_CLOCK_TIME_NONE;
-    GST_BUFFER_OFFSET(frame_.get()) = GST_BUFFER_OFFSET_NONE;
-    if (GST_BUFFER_PTS_IS_VALID(first) && GST_CLOCK_TIME_IS_VALID(duration)) {
-      GST_BUFFER_PTS(frame_.get()) += gst_util_uint64_scale(duration, from, gst_buffer_get_size(first));
+    const std::size_t bytes = gst_buffer_get_size(first);
+    GST_BUFFER_OFFSET(frame_.get()) = offset_at(first, from, bytes);
+    if (GST_CLOCK_TIME_IS_VALID(duration)) {
+      const GstClockTime later = gst_util_uint64_scale(duration, from, bytes);
+      if (GST_BUFFER_PTS_IS_VALID(first)) GST_BUFFER_PTS(frame_.get()) += later;
+      move_reference_times(frame_.get(), static_cast<GstClockTimeDiff>(later));
     }
   }
   GST_BUFFER_DURATION(frame_.get()) = 0;
@@ -324,6 +336,7 @@ GstFlowReturn Gather::finish() {
   slot.unmap();
   (void)slot.take_time_mapped();  // which is that of upstream
   core_.count_gathered(std::exchange(buffers_, 0));
+  move_reference_times(frame_.get(), 0);  // its duration is known now
   GST_LOG_OBJECT(element_, "%zu bytes make a frame", filled_);
   gst_memory_resize(slot_.get(), 0, std::exchange(filled_, 0));
   is_lent_ = false;

@@ -325,6 +325,43 @@ TEST_F(Sigmf, GatheredFramesTellOneFrequencyAndEachAnnotation) {
   }
 }
 
+// Frames of another length than the buffers that they are put together of: each tells the sample and the time that it
+// begins with, and an annotation stays at its sample.
+TEST_F(Sigmf, GatheredFramesTellWhereTheyBegin) {
+  for (const std::string gathers : {"gpumapupload gather=5600", "gpumapsink gather=5600 $CHANNEL gpumapsrc $CHANNEL"}) {
+    SCOPED_TRACE(gathers);
+    const Data data = random_data(8UL * 10'007, 46);
+    record(
+        R"("core:datatype":"cf32_le","core:sample_rate":10000,"core:offset":50)", data,
+        R"({"core:sample_start":50,"core:datetime":"2024-05-06T07:08:09Z"})",
+        R"({"core:sample_start":1761,"core:label":"a","core:sample_count":9},{"core:sample_start":4053,"core:label":"b"})");
+    constexpr std::uint64_t begun = 1'714'979'289'000'000'000, samples = 700, length = GST_SECOND / 10'000;
+    const auto frames = play(source("block-samples=1000") + " ! " + gathers + " ! appsink name=out sync=false");
+    EXPECT_TRUE(joined(frames) == data);
+    ASSERT_EQ(frames.size(), 15U);
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      GstBuffer* const frame = buffer_of(frames[i]);
+      EXPECT_EQ(GST_BUFFER_OFFSET(frame), 50 + i * samples) << i;
+      EXPECT_EQ(GST_BUFFER_OFFSET_END(frame), std::min<std::uint64_t>(50 + (i + 1) * samples, 50 + 10'007)) << i;
+      EXPECT_EQ(unix_time_of(frame), begun + i * samples * length) << i;
+      const Caps clock = new_caps("timestamp/x-unix");
+      const auto* const meta = gst_buffer_get_reference_timestamp_meta(frame, clock.get());
+      ASSERT_NE(meta, nullptr);
+      EXPECT_EQ(meta->duration, GST_BUFFER_DURATION(frame)) << i;
+    }
+    pipeline_.emplace(
+        on_new_channel(source("block-samples=1000") + " ! " + gathers + " ! sigmfsink location=" + path("y")));
+    ASSERT_EQ(pipeline_->run(), "eos");
+    const SigmfMetadata made = read_sigmf(path("y.sigmf-meta"));
+    ASSERT_EQ(made.captures.size(), 1U);
+    EXPECT_EQ(made.captures[0].datetime, begun);
+    ASSERT_EQ(made.annotations.size(), 2U);
+    EXPECT_EQ(made.annotations[0].sample_start, 1711U);
+    EXPECT_EQ(made.annotations[0].sample_count, 9U);
+    EXPECT_EQ(made.annotations[1].sample_start, 4003U);
+  }
+}
+
 // A sparse file: what lies behind 4 GiB is found there.
 TEST_F(Sigmf, ReadsRecordingsOf40GB) {
   constexpr std::uint64_t bytes = 40'000'000'000, last = 8UL * 1000;
