@@ -156,7 +156,8 @@ TEST_F(SoapySrc, WritesPartsOfAFrame) {
         {"gpumapsink name=in gather=65432 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", 1, all},
         {"gpumapsink name=in gather=65536 gather-time=20000 $CHANNEL gpumapsrc $CHANNEL", "rate=100000", ",paced=1", 1,
          all},
-        {"queue ! gpumapsink name=in gather=65536 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000", "", 0, 1}}) {
+        {"queue min-threshold-buffers=3 ! gpumapsink name=in gather=65536 $CHANNEL gpumapsrc $CHANNEL", "rate=20000000",
+         "", 0, 1}}) {
     SCOPED_TRACE(passage);
     Pipeline pipeline(on_new_channel(source(arguments, std::string("num-buffers=170 ") + options) + "! " + passage +
                                      " ! gpumapkernel kernel=identity ! appsink name=out sync=false"));
