@@ -43,68 +43,66 @@ constexpr std::uint64_t round_up(std::uint64_t count, std::uint64_t to) {
   return (count + to - 1) / to * to;
 }
 
-/// A plane: bytes of a row, and rows up to the next plane.
+/// A plane: bytes of a row with its padding, rows up to the next plane, and what of a row is pixels.
 struct Plane {
-  std::uint64_t stride, rows;
+  std::uint64_t stride, rows, row_bytes;
 };
 
 /// As gst_video_info_set_format() has them; no planes: it is no such format.
 std::array<Plane, 3> planes_of(std::uint32_t format, std::uint64_t width, std::uint64_t height) {
   constexpr std::uint64_t align = 4;
-  const std::uint64_t even_rows = round_up(height, 2);
-  const auto packed = [&](std::uint64_t bytes) {
-    return std::array<Plane, 3>{Plane{round_up(width * bytes, align), height}};
-  };
-  const auto two = [&](std::uint64_t stride) {
-    return std::array<Plane, 3>{Plane{stride, even_rows}, Plane{stride, even_rows / 2}};
-  };
+  const std::uint64_t even_width = round_up(width, 2), even_rows = round_up(height, 2);
+  const auto padded = [](std::uint64_t row, std::uint64_t rows) { return Plane{round_up(row, align), rows, row}; };
   const auto three = [](Plane luma, Plane chroma) { return std::array<Plane, 3>{luma, chroma, chroma}; };
   switch (format) {
     case GPUMAP_FORMAT_NV12:
-      return two(round_up(width, align));
+      return {padded(width, even_rows), padded(even_width, even_rows / 2)};
     case GPUMAP_FORMAT_P010:
     case GPUMAP_FORMAT_P016:
-      return two(round_up(width * 2, align));
+      return {padded(width * 2, even_rows), padded(even_width * 2, even_rows / 2)};
     case GPUMAP_FORMAT_I420:
-      return three({round_up(width, align), even_rows}, {round_up(round_up(width, 2) / 2, align), even_rows / 2});
+      return three(padded(width, even_rows), padded(even_width / 2, even_rows / 2));
     case GPUMAP_FORMAT_I420_10:
-      return three({round_up(width * 2, align), even_rows}, {round_up(width, align), even_rows / 2});
+      return three(padded(width * 2, even_rows), padded(even_width, even_rows / 2));
     case GPUMAP_FORMAT_Y42B:
-      return three({round_up(width, align), height}, {round_up(width, 2 * align) / 2, height});
+      return three(padded(width, height), padded(even_width / 2, height));
     case GPUMAP_FORMAT_Y444:
-      return three({round_up(width, align), height}, {round_up(width, align), height});
+      return three(padded(width, height), padded(width, height));
     case GPUMAP_FORMAT_Y444_10:
-      return three({round_up(width * 2, align), height}, {round_up(width * 2, align), height});
+      return three(padded(width * 2, height), padded(width * 2, height));
     case GPUMAP_FORMAT_YUY2:
     case GPUMAP_FORMAT_UYVY:
+      return {padded(even_width * 2, height)};
     case GPUMAP_FORMAT_GRAY16:
-      return packed(2);
+      return {padded(width * 2, height)};
     case GPUMAP_FORMAT_RGB:
     case GPUMAP_FORMAT_BGR:
-      return packed(3);
+      return {padded(width * 3, height)};
     case GPUMAP_FORMAT_RGBA:
     case GPUMAP_FORMAT_BGRA:
-      return packed(4);
+      return {padded(width * 4, height)};
     case GPUMAP_FORMAT_Y210:
-      return {Plane{round_up(width, 2) * 4, height}};
+      return {padded(even_width * 4, height)};
     case GPUMAP_FORMAT_GRAY8:
-      return packed(1);
+      return {padded(width, height)};
     case GPUMAP_FORMAT_V210: {
+      // Six pixels lie in 16 bytes.
       constexpr std::uint64_t pixels = 48, bytes = 128;
-      return {Plane{(width + pixels - 1) / pixels * bytes, height}};
+      return {Plane{(width + pixels - 1) / pixels * bytes, height, (width + 5) / 6 * 16}};
     }
     default:
       break;
   }
   if (format >= GPUMAP_FORMAT_BAYER8_BGGR && format <= GPUMAP_FORMAT_BAYER16_RGGB) {
-    return {Plane{round_up(width, align) * (format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2 : 1), height}};
+    const std::uint64_t bytes = format >= GPUMAP_FORMAT_BAYER16_BGGR ? 2 : 1;
+    return {Plane{round_up(width, align) * bytes, height, width * bytes}};
   }
   if (format >= GPUMAP_FORMAT_RGB_F32_PLANAR && format <= GPUMAP_FORMAT_RGB_U8) {
     const bool planar = format <= GPUMAP_FORMAT_RGB_U8_PLANAR;
     const std::uint32_t first = planar ? GPUMAP_FORMAT_RGB_F32_PLANAR : GPUMAP_FORMAT_RGB_F32;
-    const std::uint64_t bytes = sizeof(float) >> (format - first);
-    if (!planar) return {Plane{width * bytes * 3, height}};
-    return three({width * bytes, height}, {width * bytes, height});
+    const std::uint64_t row = width * (sizeof(float) >> (format - first)) * (planar ? 1 : 3);
+    const Plane plane{row, height, row};
+    return planar ? three(plane, plane) : std::array<Plane, 3>{plane};
   }
   return {};
 }
@@ -220,15 +218,16 @@ void check_layout(const gpumap_layout& layout, std::uint64_t bytes) {
                             layout.width, layout.height, layout.planes, layout.format, usual ? usual->planes : 0));
   }
   for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
-    const std::uint64_t rows = planes_of(layout.format, layout.width, layout.height)[plane].rows;
+    const auto [usual_stride, rows, row_bytes] = planes_of(layout.format, layout.width, layout.height)[plane];
     const std::uint64_t offset = layout.offset[plane];
-    // Whole rows of the caller's: the pixels of the last one may end earlier.
     const auto stride = static_cast<std::uint64_t>(std::max(layout.stride[plane], 0));
-    if (layout.stride[plane] <= 0 || offset > bytes || (rows - 1) * stride > bytes - offset) {
+    // The last row may end with its pixels.
+    if (stride < row_bytes || offset > bytes || (rows - 1) * stride + row_bytes > bytes - offset) {
       throw Error(
           ErrorCode::invalid,
-          fmt::format("plane {} of a layout, {} rows {} bytes apart from byte {} on, leaves a frame of {} bytes", plane,
-                      rows, layout.stride[plane], offset, bytes));
+          fmt::format("plane {} of a layout, {} rows of {} bytes, {} bytes apart from byte {} on, leaves a frame of {} "
+                      "bytes or lies in itself",
+                      plane, rows, row_bytes, layout.stride[plane], offset, bytes));
     }
   }
 }

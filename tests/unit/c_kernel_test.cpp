@@ -122,6 +122,39 @@ TEST_F(CKernel, RunsAFileOnMemoryAndOnSlots) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+TEST_F(CKernel, AnOutputMayBeginBehindTheStartOfItsMemory) {
+  gpumap_kernel kernel = builtin("convert");
+  auto in = GPUMAP_INIT(gpumap_layout);
+  auto out = GPUMAP_INIT(gpumap_layout);
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_RGBA, 67, 35, &in));
+  ASSERT_OK(gpumap_layout_of_picture(GPUMAP_FORMAT_BGRA, 67, 35, &out));
+  const std::uint64_t picture = out.bytes, before = 5'000'012;
+  out.offset[0] = before;
+  out.bytes += before;
+  gpumap_memory input = this->memory(in.bytes);
+  const auto sent = random_frame(in.bytes, 8);
+  ASSERT_OK(gpumap_memory_write(input, 0, sent.data(), sent.size()));
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  run.layout = &in;
+  run.out = &out;
+  for (const std::uint32_t to_host : {0U, 1U}) {
+    run.to_host = to_host;
+    gpumap_memory output = nullptr;
+    ASSERT_OK(gpumap_kernel_run(kernel, &run, &output));
+    const auto got = content_of_memory(output);
+    ASSERT_EQ(got.size(), before + picture);
+    for (std::size_t at = 0; at < sent.size(); at += 4) {
+      for (const std::size_t color : {0U, 1U, 2U}) {
+        ASSERT_EQ(got[before + at + color], sent[at + 2 - color]) << at << ' ' << color;
+      }
+    }
+    EXPECT_OK(gpumap_memory_free(output));
+  }
+  EXPECT_OK(gpumap_memory_free(input));
+  EXPECT_OK(gpumap_kernel_close(kernel));
+}
+
 TEST_F(CKernel, ConvertsAPictureWhoseLayoutComesWithIt) {
   gpumap_kernel kernel = builtin("convert");
   constexpr std::uint32_t width = 66;

@@ -72,6 +72,8 @@ TEST_F(CRing, CapsAndLayoutHoldFromAFrameOn) {
   send(ring, random_frame(1000, 3));
   layout.stride[0] = 128;
   expect_error(gpumap_ring_set_layout(ring, &layout), GPUMAP_ERROR_INVALID, "leaves a frame of 1000 bytes");
+  layout.stride[0] = 19;
+  expect_error(gpumap_ring_set_layout(ring, &layout), GPUMAP_ERROR_INVALID, "lies in itself");
   gpumap_slot slot = nullptr;
   auto got = GPUMAP_INIT(gpumap_layout);
   ASSERT_OK(gpumap_ring_take(ring, 0, &slot));
@@ -92,6 +94,55 @@ TEST_F(CRing, CapsAndLayoutHoldFromAFrameOn) {
   EXPECT_EQ(got.offset[0], 5U);
   ASSERT_OK(gpumap_slot_release(slot, nullptr));
   EXPECT_OK(gpumap_ring_close(ring));
+}
+
+TEST_F(CRing, ALayoutHasRoomForItsLastRow) {
+  struct Case {
+    std::uint32_t format, width, height;
+    std::vector<std::uint64_t> rows, row_bytes;  // of each plane
+  };
+  const std::vector<Case> cases{
+      {GPUMAP_FORMAT_GRAY8, 77, 31, {31}, {77}},
+      {GPUMAP_FORMAT_RGB, 77, 31, {31}, {231}},
+      {GPUMAP_FORMAT_RGBA, 65536, 1, {1}, {262'144}},
+      {GPUMAP_FORMAT_YUY2, 77, 31, {31}, {156}},
+      {GPUMAP_FORMAT_NV12, 77, 31, {32, 16}, {77, 78}},
+      {GPUMAP_FORMAT_P010, 77, 31, {32, 16}, {154, 156}},
+      {GPUMAP_FORMAT_I420, 77, 31, {32, 16, 16}, {77, 39, 39}},
+      {GPUMAP_FORMAT_Y42B, 77, 31, {31, 31, 31}, {77, 39, 39}},
+      {GPUMAP_FORMAT_Y444_10, 77, 31, {31, 31, 31}, {154, 154, 154}},
+      {GPUMAP_FORMAT_V210, 77, 31, {31}, {208}},
+      {GPUMAP_FORMAT_Y210, 77, 31, {31}, {312}},
+      {GPUMAP_FORMAT_BAYER16_RGGB, 77, 31, {31}, {154}},
+      {GPUMAP_FORMAT_RGB_F16, 77, 31, {31}, {462}},
+      {GPUMAP_FORMAT_RGB_F32_PLANAR, 77, 31, {31, 31, 31}, {308, 308, 308}},
+  };
+  for (const Case& one : cases) {
+    auto layout = GPUMAP_INIT(gpumap_layout);
+    ASSERT_OK(gpumap_layout_of_picture(one.format, one.width, one.height, &layout));
+    ASSERT_EQ(layout.planes, one.rows.size());
+    // The usual one first, then plane after plane without padding, behind one another, with 3 bytes before them.
+    gpumap_ring usual = this->ring(layout.bytes, 2);
+    EXPECT_OK(gpumap_ring_set_layout(usual, &layout));
+    EXPECT_OK(gpumap_ring_close(usual));
+    std::uint64_t end = 3;
+    for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+      layout.offset[plane] = end;
+      layout.stride[plane] = static_cast<std::int32_t>(one.row_bytes[plane]);
+      end += one.rows[plane] * one.row_bytes[plane];
+    }
+    gpumap_ring tight = this->ring(end, 2);
+    gpumap_ring smaller = this->ring(end - 1, 2);
+    EXPECT_OK(gpumap_ring_set_layout(tight, &layout)) << one.format;
+    EXPECT_EQ(gpumap_ring_set_layout(smaller, &layout), GPUMAP_ERROR_INVALID) << one.format;
+    for (std::uint32_t plane = 0; plane < layout.planes; ++plane) {
+      --layout.stride[plane];
+      EXPECT_EQ(gpumap_ring_set_layout(tight, &layout), GPUMAP_ERROR_INVALID) << one.format << ' ' << plane;
+      ++layout.stride[plane];
+    }
+    EXPECT_OK(gpumap_ring_close(tight));
+    EXPECT_OK(gpumap_ring_close(smaller));
+  }
 }
 
 TEST_F(CRing, AFullRingWaitsGivesUpOrDrops) {
