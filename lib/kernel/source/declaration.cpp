@@ -17,7 +17,7 @@
 namespace gpumap {
 namespace {
 
-constexpr std::string_view marker = "// gpumap:";
+constexpr std::string_view comment = "//", sign = "gpumap:";
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
@@ -363,9 +363,12 @@ std::string_view take_line(std::string_view& text) {
 std::vector<Line> lines_of_file(std::string_view code) {
   std::vector<Line> lines;
   for (std::size_t number = 1; !code.empty(); ++number) {
-    const std::string_view line = take_line(code);
-    if (!line.starts_with(marker)) continue;
-    lines.emplace_back(fmt::format("line {}: {}", number, marker), trimmed(line.substr(marker.size())));
+    // With any blanks in the marker, or none: a line that is taken for prose declares nothing, without a word.
+    std::string_view line = take_line(code);
+    if (!line.starts_with(comment)) continue;
+    line = trimmed(line.substr(comment.size()));
+    if (!line.starts_with(sign)) continue;
+    lines.emplace_back(fmt::format("line {}: {} {}", number, comment, sign), trimmed(line.substr(sign.size())));
   }
   return lines;
 }
