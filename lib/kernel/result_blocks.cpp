@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "kernel/compile/compilers.hpp"
+
 namespace gpumap {
 
 namespace {
@@ -19,8 +21,9 @@ bool includes_others(std::string_view code) {
   constexpr std::string_view directive = "include";
   for (std::size_t at = code.find(directive); at != code.npos; at = code.find(directive, at)) {
     at = code.find_first_not_of(" \t", at + directive.size());
-    if (at == code.npos) return true;
-    if (!code.substr(at).starts_with("<gpumap")) return true;
+    if (at == code.npos || code[at] != '<') return true;
+    const std::string_view name = code.substr(at + 1, code.find('>', at) - at - 1);
+    if (own_header(name).empty() && own_glsl(name).empty()) return true;
   }
   return false;
 }
@@ -51,7 +54,8 @@ ResultBlocks::Block ResultBlocks::allocate() const {
 
 bool ResultBlocks::may_name(const KernelSource& source, std::string_view field) {
   if (source.language != Language::cuda && source.language != Language::glsl) return true;
-  return source.code.find(field) != source.code.npos || includes_others(source.code);
+  const auto names = [field](std::string_view text) { return text.find(field) != text.npos; };
+  return names(source.code) || std::ranges::any_of(source.defines, names) || includes_others(source.code);
 }
 
 bool ResultBlocks::take(const std::atomic<bool>& cancelled) {

@@ -253,14 +253,20 @@ TEST_F(Result, OfTheSameBytesStay) {
 
 // A kernel that never names the result is not waited for; in doubt it is.
 TEST(ResultMayBeNamed, IsSeenInTheSource) {
-  const auto may = [](Language language, const char* code) {
-    return ResultBlocks::may_name({.language = language, .name = "k", .code = code, .function = {}}, "result");
+  const auto may = [](Language language, const char* code, std::vector<std::string> defines = {}) {
+    return ResultBlocks::may_name(
+        {.language = language, .name = "k", .code = code, .function = {}, .defines = std::move(defines)}, "result");
   };
   EXPECT_FALSE(may(Language::glsl, "#include <gpumap.glsl>\nvoid main() {}"));
   EXPECT_FALSE(may(Language::cuda, "#  include\t<gpumap/kernel.h>\n"));
   EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\nauto p = frame.result;"));
   EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\n#include \"mine.h\"\n"));
   EXPECT_TRUE(may(Language::glsl, "#include"));
+  EXPECT_FALSE(may(Language::glsl, "#include <gpumap.glsl>\n#include <gpumap_pixels.glsl>\n", {"FAST", "N=3"}));
+  EXPECT_TRUE(may(Language::glsl, "#include <gpumap.glsl>\n#include <gpumap_mine.glsl>\n"));
+  EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\n#include <gpumap/mine.h>\n"));
+  EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\n#include <gpumap"));
+  EXPECT_TRUE(may(Language::glsl, "#include <gpumap.glsl>\nvoid main() { TELL; }", {"TELL=store_u64(frame.result,1ul)"}));
   EXPECT_TRUE(may(Language::spirv, "anything"));
 }
 

@@ -28,6 +28,8 @@ struct CudaBinary {
 
 /// The text of what a source may include without any file on disk, as "gpumap/grid.h"; empty: there is none.
 [[nodiscard]] std::string_view own_header(std::string_view name) noexcept;
+/// The same of GLSL, as "gpumap.glsl".
+[[nodiscard]] std::string_view own_glsl(std::string_view name) noexcept;
 
 /// The same as build_cuda() for a source whose kernels take what they like: the code alone.
 [[nodiscard]] std::string build_cuda_module(const KernelSource& source, std::string_view architecture);

@@ -198,10 +198,8 @@ std::vector<std::string> include_options(const KernelSource& source) {
 bool takes_short_frame(const KernelSource& source) {
   constexpr std::array fields{"gpumap_param_", "numbers",      "tables",   "past",
                               "given",         "result_words", "_tensors", "out_color"};
-  return std::none_of(fields.begin(), fields.end(), [&source](std::string_view field) {
-    const auto names = [field](const std::string& define) { return define.find(field) != define.npos; };
-    return ResultBlocks::may_name(source, field) || std::any_of(source.defines.begin(), source.defines.end(), names);
-  });
+  return std::none_of(fields.begin(), fields.end(),
+                      [&source](std::string_view field) { return ResultBlocks::may_name(source, field); });
 }
 
 struct Built {

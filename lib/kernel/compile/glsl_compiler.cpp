@@ -80,9 +80,8 @@ class Includer : public shaderc::CompileOptions::IncluderInterface {
       // A name in quotes is asked for here too when no such file was found beside the one that includes it.
       answer->content =
           "neither comes with gpumap, as <gpumap.glsl> does, nor lies beside the including file or in an include path";
-      for (const auto& [name, text] : memory_files) {
-        if (name != requested) continue;
-        answer->name = fmt::format("<{}>", name);
+      if (const std::string_view text = own_glsl(requested); !text.empty()) {
+        answer->name = fmt::format("<{}>", requested);
         answer->content = text;
       }
       for (const std::filesystem::path& folder : folders_) {
@@ -202,6 +201,11 @@ std::string run_shaderc(const KernelSource& source) {
 }
 
 }  // namespace
+
+std::string_view own_glsl(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(memory_files, name, &OwnHeader::first);
+  return found == memory_files.end() ? std::string_view() : found->second;
+}
 
 std::string build_glsl(const KernelSource& source, CodeCache& cache) {
   if (source.language != Language::glsl) {
