@@ -77,8 +77,7 @@ FrameLayout frame_layout_of(const gpumap_layout& layout) {
   const std::size_t sample = std::size_t{sample_bits(layout.format)} * layout.channels / CHAR_BIT;
   gpumap_view view = view_of(layout, 0, layout.bytes);
   view.bytes = layout.bytes;  // of the whole frame, with what lies before its first plane
-  return {.view = view,
-          .bytes_per_sample = is_picture(layout.format) ? 0 : std::max<std::size_t>(sample, 1)};
+  return {.view = view, .bytes_per_sample = is_picture(layout.format) ? 0 : std::max<std::size_t>(sample, 1)};
 }
 
 /// As GStreamer takes them where caps do not say.

@@ -266,7 +266,8 @@ TEST(ResultMayBeNamed, IsSeenInTheSource) {
   EXPECT_TRUE(may(Language::glsl, "#include <gpumap.glsl>\n#include <gpumap_mine.glsl>\n"));
   EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\n#include <gpumap/mine.h>\n"));
   EXPECT_TRUE(may(Language::cuda, "#include <gpumap/kernel.h>\n#include <gpumap"));
-  EXPECT_TRUE(may(Language::glsl, "#include <gpumap.glsl>\nvoid main() { TELL; }", {"TELL=store_u64(frame.result,1ul)"}));
+  EXPECT_TRUE(
+      may(Language::glsl, "#include <gpumap.glsl>\nvoid main() { TELL; }", {"TELL=store_u64(frame.result,1ul)"}));
   EXPECT_TRUE(may(Language::spirv, "anything"));
 }
 
