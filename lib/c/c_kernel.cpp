@@ -230,6 +230,12 @@ bool is_same(const gpumap_layout& one, const gpumap_layout& other) {
 void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out) {
   if (stream_ && is_same(stream_->first, in) && is_same(stream_->second, out)) return;
   stream_.reset();
+  // Where its caps would refuse the input. Built-ins that declare one take samples, those of convert it checks itself.
+  if (launcher_.settings().location.empty() && !launcher_.declaration().input.empty() && sample_bits(in.format) == 0) {
+    throw Error(ErrorCode::invalid, fmt::format("kernel {} takes audio or IQ samples, and format {} is none: give a "
+                                                "gpumap_layout with format, channels and rate",
+                                                launcher_.name(), in.format));
+  }
   launcher_.set_stream(frame_layout_of(in), frame_layout_of(out), to_rgb(in), 0, 1, from_rgb(out));
   stream_ = {in, out};
 }

@@ -429,6 +429,50 @@ TEST_F(CKernel, WhatIsWrongIsSaid) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+TEST_F(CKernel, ABuiltInRefusesWhatItDoesNotTake) {
+  const auto layout_of = [](std::uint32_t format) {
+    auto layout = GPUMAP_INIT(gpumap_layout);
+    if (gpumap_layout_of_picture(format, 64, 32, &layout) != GPUMAP_OK) layout.format = format;
+    layout.channels = layout.rate = format == GPUMAP_FORMAT_S16 ? 2 : 0;
+    return layout;
+  };
+  gpumap_memory input = this->memory(8192);
+  auto run = GPUMAP_INIT(gpumap_run_options);
+  run.memory = input;
+  gpumap_memory output = nullptr;
+  const std::pair<std::uint32_t, std::uint32_t> refused[] = {
+      {GPUMAP_FORMAT_BYTES, GPUMAP_FORMAT_RGBA},  {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_BYTES},
+      {GPUMAP_FORMAT_BYTES, GPUMAP_FORMAT_BYTES}, {GPUMAP_FORMAT_S16, GPUMAP_FORMAT_RGBA},
+      {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_S16},    {GPUMAP_FORMAT_RGBA, GPUMAP_FORMAT_UYVY},
+      {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_BGR},    {GPUMAP_FORMAT_NV12, GPUMAP_FORMAT_V210},
+      {GPUMAP_FORMAT_RGB_U8, GPUMAP_FORMAT_RGBA}};
+  gpumap_kernel convert = builtin("convert");
+  for (const auto& [from, to] : refused) {
+    const gpumap_layout in = layout_of(from), out = layout_of(to);
+    run.layout = &in;
+    run.out = &out;
+    expect_error(gpumap_kernel_run(convert, &run, &output), GPUMAP_ERROR_INVALID, "kernel convert: from");
+  }
+  // The next that it takes goes on.
+  const gpumap_layout rgba = layout_of(GPUMAP_FORMAT_RGBA), gray = layout_of(GPUMAP_FORMAT_GRAY8);
+  run.layout = &rgba;
+  run.out = &gray;
+  ASSERT_OK(gpumap_kernel_run(convert, &run, &output));
+  EXPECT_EQ(gpumap_memory_bytes(output), gray.bytes);
+  EXPECT_OK(gpumap_memory_free(output));
+  EXPECT_OK(gpumap_kernel_close(convert));
+  for (const char* name : {"iq-to-f32", "iq-power"}) {
+    gpumap_kernel samples = builtin(name);
+    for (const gpumap_layout* none : {static_cast<const gpumap_layout*>(nullptr), &rgba}) {
+      run.layout = none;
+      run.out = nullptr;
+      expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "takes audio or IQ samples");
+    }
+    EXPECT_OK(gpumap_kernel_close(samples));
+  }
+  EXPECT_OK(gpumap_memory_free(input));
+}
+
 TEST_F(CKernel, AKernelThatWritesBehindItsMemoryIsFound) {
   const std::string name = folder_.path() / "behind";
   std::ofstream(name + ".cu") << "#include <gpumap/kernel.h>\n// gpumap: view bytes\n// gpumap: params none\n"

@@ -96,6 +96,26 @@ bool has_half_rows(gpumap_u32 format) noexcept {
   return format == GPUMAP_FORMAT_NV12 || format == GPUMAP_FORMAT_I420 || format == GPUMAP_FORMAT_P010;
 }
 
+/// Throws Error(invalid) for what convert.cu leaves as it is. Caps of GStreamer's agree on less; who describes frames
+/// by hand may say anything.
+void check_formats(const gpumap_view& in, const gpumap_view& out) {
+  constexpr std::array<std::uint32_t, 15> stored{
+      GPUMAP_FORMAT_NV12,    GPUMAP_FORMAT_I420,           GPUMAP_FORMAT_YUY2,           GPUMAP_FORMAT_RGB,
+      GPUMAP_FORMAT_RGBA,    GPUMAP_FORMAT_BGRA,           GPUMAP_FORMAT_P010,           GPUMAP_FORMAT_GRAY8,
+      GPUMAP_FORMAT_Y444,    GPUMAP_FORMAT_RGB_F32_PLANAR, GPUMAP_FORMAT_RGB_F16_PLANAR, GPUMAP_FORMAT_RGB_U8_PLANAR,
+      GPUMAP_FORMAT_RGB_F32, GPUMAP_FORMAT_RGB_F16,        GPUMAP_FORMAT_RGB_U8};
+  const bool has_sizes = in.width != 0 && in.height != 0 && out.width != 0 && out.height != 0;
+  if (has_sizes && in.format >= GPUMAP_FORMAT_NV12 && in.format <= GPUMAP_FORMAT_P016 &&
+      std::ranges::find(stored, out.format) != stored.end()) {
+    return;
+  }
+  throw Error(ErrorCode::invalid,
+              fmt::format("kernel convert: from {}x{} in format {} to {}x{} in format {}: it takes pictures of any "
+                          "video or Bayer format of enum gpumap_format, and gives NV12, I420, P010, YUY2, Y444, RGB, "
+                          "RGBA, BGRA, GRAY8 and tensors: give the layouts of such",
+                          in.width, in.height, in.format, out.width, out.height, out.format));
+}
+
 class ConvertProgram final : public Program {
  public:
   ConvertProgram(std::shared_ptr<Device> device, Backend backend)
@@ -107,7 +127,10 @@ class ConvertProgram final : public Program {
     choose(params, in_, out_);
   }
 
-  void begin(const gpumap_view& in, const gpumap_view& out) override { choose(params_, in, out); }
+  void begin(const gpumap_view& in, const gpumap_view& out) override {
+    check_formats(in, out);
+    choose(params_, in, out);
+  }
 
   [[nodiscard]] std::optional<std::size_t> output_bytes(std::size_t /*input_bytes*/) const override { return {}; }
 
