@@ -440,6 +440,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   ring->expect_ways();
   // The producer may take back frames that are queued here or that downstream has, from the moment it says so.
   ring->loans()->ask_whether_recalled(consumer.asks_whether_cut_off());
+  if (settings_.leak != LinkLeak::no) ring->loans()->make_scarce();
   // Another producer has another time. The time of the producer before held for its last frames.
   if (!moved_) channel_->set_far_time(std::nullopt);
   channel_->push_ring(ring);

@@ -34,6 +34,11 @@ class Loans {
   /// Before the first loan. From any thread, as recalled().
   void ask_whether_recalled(std::function<bool()> asks) { asks_whether_recalled_ = std::move(asks); }
 
+  /// The producer, in another process, gives only some of the slots, fewer with each client that comes, and no frame
+  /// once all of those are lent. Before the first loan; the question from any thread.
+  void make_scarce() noexcept { scarce_ = true; }
+  [[nodiscard]] bool scarce() const noexcept { return scarce_; }
+
   /// While it lives, one more is lent.
   class Loan {
    public:
@@ -70,6 +75,7 @@ class Loans {
   std::atomic<std::uint64_t> returned_{0};
   std::atomic<int> waiting_{0};
   std::atomic<bool> recalled_{false};
+  bool scarce_ = false;
   std::function<bool()> asks_whether_recalled_;
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -260,6 +260,12 @@ bool SrcOutput::waits_for_return(Loans& loans) const {
 }
 
 SrcOutput::Memory SrcOutput::memory_for(const Channel::Next& frame, Channel& channel) {
+  // Downstream may keep it (each sink keeps its last picture), and where a share is kept no frame follows that would
+  // take its place.
+  if (frame.loans->scarce() && !needs_gpu_memory()) {
+    host_copies_.fetch_add(1, std::memory_order_relaxed);
+    return Memory::copy;
+  }
   const std::uint32_t slots = frame.lease.ring()->slots();
   const std::uint32_t lent = frame.loans->count();
   if (lent + 1 < slots) return Memory::slot;

@@ -80,7 +80,8 @@ class SrcOutput {
 
   enum class Memory { slot, copy };
   /// A copy where downstream keeps so many slots that upstream would have none to write into. Waits up to 1 s until
-  /// downstream gives one back, while paused without end; a flush ends the wait. Posts a warning once a start.
+  /// downstream gives one back, while paused without end; a flush ends the wait. Posts a warning once a start. Always a
+  /// copy where slots are scarce and downstream reads host memory.
   [[nodiscard]] Memory memory_for(const Channel::Next& frame, Channel& channel);
   /// Frames that left as copies since the start. From any thread.
   [[nodiscard]] guint64 host_copies() const noexcept { return host_copies_.load(std::memory_order_relaxed); }

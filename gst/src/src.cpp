@@ -115,8 +115,8 @@ std::vector<Property> src_properties() {
           &Settings::leak, gpumap::gst::leaky_type()),
       gpumap::gst::statistics(
           "frames, bytes; kept-slots: those that downstream holds now; host-copies: frames that it got in host memory "
-          "because it keeps so many; gpu-copies: those that were copied within the GPU, into CUDA memory; latency of "
-          "frames that gpumapsink follows (stamps=true)",
+          "because it keeps so many, or because of leaky; gpu-copies: those that were copied within the GPU, into CUDA "
+          "memory; latency of frames that gpumapsink follows (stamps=true)",
           [](GObject* src) { return state_of(src).stream.stats(); }),
   };
   gpumap::gst::add_thread_properties(

@@ -168,6 +168,45 @@ TEST_F(LinkSides, WhatAClientMissedIsMarked) {
   }
 }
 
+// An encoder that looks ahead keeps more frames than a client's share of the slots; of four clients each has a share of
+// one, which a sink keeps as its last sample.
+TEST_F(LinkSides, WhoMayMissFramesAndKeepsThoseThatCameGetsMore) {
+  constexpr std::size_t enough = 20;
+  for (const char* const leaky : {"leaky=oldest", "leaky=newest"}) {
+    SCOPED_TRACE(leaky);
+    Pipeline producer(from_appsrc());
+    start(producer);
+    push_frame(producer, 0);
+    struct Keeper {
+      std::unique_ptr<Pipeline> pipeline;
+      std::vector<Sample> kept{};
+    };
+    std::vector<Keeper> keepers;
+    for (guint n = 1; n <= 4; ++n) {
+      keepers.push_back({std::make_unique<Pipeline>(to_appsink(leaky))});
+      start(*keepers.back().pipeline);
+      ASSERT_TRUE(eventually([&] { return clients(producer) == n; }));
+    }
+    std::uint64_t pushed = 1;
+    const auto all_have_enough = [&] {
+      push_frame(producer, pushed++);
+      std::size_t least = enough;
+      for (Keeper& one : keepers) {
+        while (Sample sample = pull(one.pipeline->appsink(), 0ms)) one.kept.push_back(std::move(sample));
+        least = std::min(least, one.kept.size());
+      }
+      return least == enough;
+    };
+    EXPECT_TRUE(eventually(all_have_enough)) << "after " << pushed << " frames";
+    for (const Keeper& one : keepers) {
+      for (const Sample& sample : one.kept) {
+        GstBuffer* buffer = gst_sample_get_buffer(sample.get());
+        EXPECT_EQ(data_of(buffer), random_data(frame_size, GST_BUFFER_PTS(buffer) / GST_MSECOND));
+      }
+    }
+  }
+}
+
 TEST_F(LinkSides, AProducerThatDropsTheOldestDropsThemAtASlowClientToo) {
   Pipeline producer(from_appsrc("leaky=oldest slots=4"));
   start(producer);

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "pipeline.hpp"
+#include "temporary_folder.hpp"
 #include "watch.hpp"
 
 namespace gpumap::gst::test {
@@ -177,18 +178,22 @@ INSTANTIATE_TEST_SUITE_P(
         Swaps{"Kernel",
               "gpumapsrc ! gpumapkernel name=last",
               {"fakesink name=end", kernel_branch, cpu_branch, kernel_branch, "fakesink name=end"}},
-        Swaps{"KernelAndQueue", "gpumapsrc ! gpumapkernel ! queue name=last", {"fakesink name=end", kernel_branch}}),
+        Swaps{"KernelAndQueue", "gpumapsrc ! gpumapkernel ! queue name=last", {"fakesink name=end", kernel_branch}},
+        Swaps{"LeakySrc", "gpumapsrc name=last leaky=oldest", {cpu_branch, kernel_branch, cpu_branch, kernel_branch}},
+        Swaps{"LeakySrcAndQueue", "gpumapsrc leaky=oldest ! queue name=last", {cpu_branch, kernel_branch}}),
     [](const auto& test) { return test.param.name; });
 
 // A frame that was made for one element is on its way while another is linked: the other one gets none that it cannot
 // read, and no caps that end its stream.
 TEST_P(SwappedBranches, GoOn) {
   Watch watch;
+  const TemporaryFolder folder;
   std::string before = GetParam().before;
-  const std::string channel = " channel=" + new_channel();
-  before.insert(std::string_view("gpumapsrc").size(), channel);
+  const bool crosses = before.find("leaky") != std::string::npos;
+  const std::string where = crosses ? " socket-path=" + (folder.path() / "link").string() : " channel=" + new_channel();
+  before.insert(std::string_view("gpumapsrc").size(), where);
   Pipeline pipeline(
-      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=66,height=50,framerate=50/1 ! gpumapsink" + channel +
+      "videotestsrc is-live=true ! video/x-raw,format=NV12,width=66,height=50,framerate=50/1 ! gpumapsink" + where +
       ' ' + before);
   GstElement* now = nullptr;
   for (const char* next : GetParam().branches) {
