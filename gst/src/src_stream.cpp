@@ -294,11 +294,26 @@ void SrcStream::refuse() {
   gst_pad_push_event(pad_, gst_event_new_eos());
 }
 
+/// Enough of this stream; another may come. As behind a queue, upstream hears of it and sends EOS; a producer that goes
+/// on for others does not. A part that was sought for ends where the producer says so.
+void SrcStream::have_enough() {
+  drops_ = true;
+  channel_->set_downstream_flow(GST_FLOW_EOS, true);
+  if (channel_->far_sink() == nullptr || segment_ == nullptr) return;
+  GstSegment segment;
+  gst_event_copy_segment(segment_, &segment);
+  if ((segment.flags & GST_SEGMENT_FLAG_SEGMENT) != 0) return;
+  GstEvent* eos = gst_event_new_eos();
+  gst_event_set_seqnum(eos, gst_event_get_seqnum(segment_));
+  ended_ = true;
+  g_object_notify(G_OBJECT(element_), "stats");
+  gst_pad_push_event(pad_, eos);
+}
+
 /// As a queue does: upstream hears of it, and decides.
 void SrcStream::give_up(GstFlowReturn flow) {
-  if (flow == GST_FLOW_EOS) {  // enough of this stream; another may come
-    drops_ = true;
-    channel_->set_downstream_flow(flow, true);
+  if (flow == GST_FLOW_EOS) {
+    have_enough();
     return;
   }
   gst_pad_pause_task(pad_);

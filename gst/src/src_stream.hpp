@@ -103,6 +103,7 @@ class SrcStream {
   [[nodiscard]] bool wants_frames();
   void refuse();
   [[noreturn]] void time_out() const;
+  void have_enough();
   void give_up(GstFlowReturn flow);
   void finish();
   [[nodiscard]] bool has_given_all() const {

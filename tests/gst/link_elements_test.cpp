@@ -229,10 +229,42 @@ TEST_F(LinkSides, AProducerThatDropsTheOldestDropsThemAtASlowClientToo) {
 TEST_F(LinkSides, WhoHasEnoughStopsNobody) {
   Pipeline producer("videotestsrc ! video/x-raw,width=64,height=48 ! gpumapsink name=sink " + socket());
   start(producer);
-  Pipeline enough("gpumapsrc num-buffers=3 " + socket() + " ! fakesink");
-  EXPECT_EQ(enough.run(), "eos");
-  const std::uint64_t before = stat(producer.element("sink"), "frames");
-  EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 50; }));
+  for (const std::string has_enough :
+       {"num-buffers=3 ! fakesink", "! identity eos-after=3 ! fakesink",
+        "! tee name=t  t. ! identity eos-after=3 ! queue ! fakesink  t. ! queue ! fakesink num-buffers=5"}) {
+    SCOPED_TRACE(has_enough);
+    Pipeline enough("gpumapsrc " + socket() + " " + has_enough);
+    EXPECT_EQ(enough.run(), "eos");
+    const std::uint64_t before = stat(producer.element("sink"), "frames");
+    EXPECT_TRUE(eventually([&] { return stat(producer.element("sink"), "frames") > before + 50; }));
+  }
+}
+
+// Nobody upstream of it hears what it has, and so sends its EOS.
+TEST_F(LinkSides, WhoHasEnoughOfOneStreamTakesTheNext) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  Watch watch;
+  Pipeline consumer("gpumapsrc " + socket() + " ! identity name=one eos-after=2 ! fakesink name=out sync=false");
+  watch.on(consumer.element("one"));
+  start(consumer);
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1);
+  push_frame(producer, 2);
+  ASSERT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == 1; })) << watch.order();
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  g_object_set(consumer.element("one"), "eos-after", -1, nullptr);
+  gst_pad_push_event(pad.get(), gst_event_new_flush_start());
+  gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  const std::size_t before = watch.count();
+  push_frame(producer, 3);
+  EXPECT_TRUE(eventually([&] { return watch.count() == before + 1; })) << watch.order();
+  push_eos(producer);
+  EXPECT_TRUE(eventually([&] { return watch.events(GST_EVENT_EOS) == 2; })) << watch.order();
 }
 
 // Whether its producer waits or drops frames. What it holds when it is cut off is not to be read any more.
