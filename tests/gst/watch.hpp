@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 
 #include "pipeline.hpp"
 
@@ -58,6 +59,12 @@ class Watch {
     const std::lock_guard lock(mutex_);
     return static_cast<std::size_t>(std::count(events_.begin(), events_.end(), type));
   }
+  /// Segments, each once: a gpumapsrc pushes one again, with its number, when it knows better what time it is
+  /// elsewhere.
+  [[nodiscard]] std::size_t segments() const {
+    const std::lock_guard lock(mutex_);
+    return segments_.size();
+  }
   [[nodiscard]] std::size_t counted_in(Time span) const {
     const std::size_t before = count();
     g_usleep(static_cast<gulong>(std::chrono::microseconds(span).count()));
@@ -78,6 +85,7 @@ class Watch {
     const std::lock_guard lock(mutex_);
     frames_.clear();
     events_.clear();
+    segments_.clear();
     order_.clear();
   }
 
@@ -88,8 +96,10 @@ class Watch {
       self->add(GST_PAD_PROBE_INFO_BUFFER(info));
     } else {
       const std::lock_guard lock(self->mutex_);
-      self->events_.push_back(GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)));
-      self->order_ += std::string(GST_EVENT_TYPE_NAME(GST_PAD_PROBE_INFO_EVENT(info))) + ' ';
+      GstEvent* event = GST_PAD_PROBE_INFO_EVENT(info);
+      self->events_.push_back(GST_EVENT_TYPE(event));
+      if (GST_EVENT_TYPE(event) == GST_EVENT_SEGMENT) self->segments_.insert(gst_event_get_seqnum(event));
+      self->order_ += std::string(GST_EVENT_TYPE_NAME(event)) + ' ';
     }
     return GST_PAD_PROBE_OK;
   }
@@ -103,6 +113,7 @@ class Watch {
   mutable std::mutex mutex_;
   std::vector<Frame> frames_;
   std::vector<GstEventType> events_;
+  std::set<guint32> segments_;
   std::string order_;
 };
 
