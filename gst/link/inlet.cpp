@@ -394,6 +394,30 @@ LinkNext Inlet::next(LinkConsumer& consumer, LinkFrame& frame, const std::functi
   return consumer.pass(frame, before, Clock::now() + second_look);
 }
 
+/// A client that may miss frames would miss them all, in silence, where what follows gives no slot back.
+void Inlet::tell_if_passed_over(const LinkConsumer& consumer) {
+  constexpr auto patience = 3s;
+  const std::uint64_t missed = consumer.passed_over() - passed_over_;
+  if (told_passed_over_ || missed == 0 || channel_->src_waits().value_or(0us) < patience) return;
+  told_passed_over_ = true;
+  const std::uint32_t kept = consumer.held();
+  const std::uint32_t slots = consumer.ring()->slots();
+  const std::string who = kept == 0 ? "other clients keep the slots that clients which may miss frames can have"
+                                    : fmt::format(
+                                          "what follows keeps {} of the {} slots, all that a client which may "
+                                          "miss frames gets now",
+                                          kept, slots);
+  post_warning(
+      src_, FiguredError(
+                Error(ErrorCode::no_memory,
+                      fmt::format("no frame from socket-path {} for {} s, and {} frames were missed: "
+                                  "{}",
+                                  printable(settings_.path), patience.count(), missed, who),
+                      "set slots on the gpumapsink to more than is kept, put gpumapkernel before "
+                      "what keeps them, or set leaky=no here, and the producer waits"),
+                {{"socket-path", settings_.path}, {"kept-slots", kept}, {"slots", slots}, {"missed-frames", missed}}));
+}
+
 /// How many frames wait here. Further frames wait at the producer, which may prefer newer ones.
 std::uint32_t Inlet::max_ahead(std::uint32_t slots) const {
   constexpr std::uint32_t few = 8;  // downstream may hold most of them
@@ -447,6 +471,7 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   layout_.reset();
   blank_.reset();
   next_sequence_ = any_sequence;
+  passed_over_ = 0;
   LinkFrame frame;
   // Made once: each frame would turn a lambda into a new function on the heap.
   const std::function<void(std::uint32_t)> before = [&](std::uint32_t slot) {
@@ -457,7 +482,9 @@ bool Inlet::follow(const std::shared_ptr<LinkConsumer>& connection) {
   for (LinkNext next = LinkNext::timeout; !stopping_ && next != LinkNext::closed;) {
     next = this->next(consumer, frame, before);
     if (next == LinkNext::message) read(frame.message);
+    if (next == LinkNext::timeout) tell_if_passed_over(consumer);
     if (next != LinkNext::frame) continue;
+    passed_over_ = consumer.passed_over();
     tell_of_refused_names();  // the application may ask the producer meanwhile, which takes the connection's lock
     prepare_carrier(frame.info.bytes);
     // The src takes no more frames, and the producer may need their slots.

@@ -61,6 +61,7 @@ class Inlet {
   void read(std::span<const std::byte> text);
   void refuse(GstEventType type, const std::string& field) const;
   void tell_of_refused_names();
+  void tell_if_passed_over(const LinkConsumer& consumer);
   [[nodiscard]] bool is_told_again(GstEvent* event, std::span<const std::byte> text);
   void push(GstEvent* event);
   void hear_what_overtakes();
@@ -80,9 +81,11 @@ class Inlet {
   std::uint64_t next_sequence_ = 0;  ///< the producer's number of the frame after the last one
   bool ended_ = false;               ///< EOS came
   bool flushing_ = false;
-  bool moved_ = false;      ///< the producer continues with another ring
-  bool told_wait_ = false;  ///< the warning that no producer is there was posted
-  bool told_full_ = false;  ///< the warning that the producer has no place was posted
+  bool moved_ = false;             ///< the producer continues with another ring
+  bool told_wait_ = false;         ///< the warning that no producer is there was posted
+  bool told_full_ = false;         ///< the warning that the producer has no place was posted
+  bool told_passed_over_ = false;  ///< the warning that no slot is left for this client was posted
+  std::uint64_t passed_over_ = 0;  ///< LinkConsumer::passed_over() at the last frame
   /// The stream's state that went into the channel, by its kind and, for kinds with several, its name.
   std::map<std::pair<Keeping, std::string>, LinkText> told_;
   LinkConsumer* consumer_ = nullptr;  ///< whose frames follow() takes

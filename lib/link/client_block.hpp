@@ -136,6 +136,7 @@ struct BasicClientBlock {
   alignas(line_bytes) Word revoked;              ///< server: a Revoked: whether the client still owns what it holds
   Word wanted;                                   ///< server: 1 while it wants to be woken for what comes back
   Word urgent;                                   ///< server: how many messages that overtake it sent
+  Word passed_over;                              ///< server: frames that the client's share had no slot for
   alignas(line_bytes) Word asleep;               ///< client: 1 while it sleeps
   alignas(line_bytes) Word returns;              ///< client: how many slots came back; a hint to look, not trusted
   Word received;                                 ///< client: frames that it took, for observers

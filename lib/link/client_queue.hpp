@@ -90,6 +90,8 @@ class ClientQueue {
     --looks_;
     return true;
   }
+  /// The client has all slots that it may have, and misses a frame.
+  void pass_over() noexcept { block_.passed_over.store(++passed_over_); }
   /// The client no longer owns what it still holds.
   void revoke(Revoked why) noexcept { block_.revoked.store(static_cast<std::uint64_t>(why)); }
 
@@ -116,6 +118,7 @@ class ClientQueue {
   std::uint64_t next_;
   std::uint64_t oldest_;  ///< every frame before it is taken or withdrawn
   std::uint64_t returns_ = 0;
+  std::uint64_t passed_over_ = 0;
   std::uint32_t count_ = 0;
   std::uint32_t looks_ = 0;  ///< wake-ups that were asked for and have not arrived
   std::array<bool, max_slots> shown_{};

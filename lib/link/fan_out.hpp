@@ -58,6 +58,7 @@ class FanOut {
       Client& client = *clients_[index];
       if (client.leak != LinkLeak::no && !may_have(client, index)) {
         ++client.dropped;
+        client.queue.pass_over();
         continue;
       }
       ++client.shown;

@@ -625,6 +625,14 @@ bool LinkConsumer::cut_off() const noexcept {
 std::function<bool()> LinkConsumer::asks_whether_cut_off() const {
   return [memory = state_->memory] { return State::is_cut_off(*memory); };
 }
+std::uint64_t LinkConsumer::passed_over() const noexcept {
+  return state_->memory->block().passed_over.load();
+}
+std::uint32_t LinkConsumer::held() const {
+  if (!state_->process.here()) return 0;
+  const std::lock_guard lock(state_->mutex);
+  return state_->claims.held();
+}
 std::string LinkConsumer::why() const {
   if (!state_->process.here()) return {};
   const std::lock_guard lock(state_->mutex);

@@ -207,6 +207,38 @@ TEST_F(LinkSides, WhoMayMissFramesAndKeepsThoseThatCameGetsMore) {
   }
 }
 
+// It keeps slots, for it reads GPU memory; so does a second one, which finds none left.
+TEST_F(LinkSides, WhoGetsNoFramesForTheSlotsThatAreKeptIsTold) {
+  Pipeline producer(from_appsrc("slots=4"));
+  start(producer);
+  push_frame(producer, 0);
+  std::uint64_t pushed = 1;
+  const std::string line =
+      "gpumapsrc leaky=oldest " + socket() + " ! application/octet-stream(memory:GPUMap) ! appsink name=out sync=false";
+  const auto warning = [&](Pipeline& consumer) {
+    EXPECT_TRUE(eventually([&] {
+      push_frame(producer, pushed++);
+      EXPECT_EQ(consumer.wait(0ms), "timeout");
+      return !consumer.warnings().empty();
+    })) << "after "
+        << pushed << " frames";
+    return consumer.warnings().empty() ? std::string() : consumer.warnings().front();
+  };
+  Pipeline keeper(line);
+  start(keeper);
+  EXPECT_THAT(warning(keeper),
+              testing::AllOf(HasSubstr("no frame from socket-path " + path), HasSubstr("keeps 2 of the 4 slots")));
+  Pipeline late(line);
+  start(late);
+  EXPECT_THAT(warning(late), HasSubstr("other clients keep the slots"));
+  EXPECT_EQ(keeper.warnings().size(), 1U);
+  keeper.stop();
+  EXPECT_TRUE(eventually([&] {
+    push_frame(producer, pushed++);
+    return pull(late.appsink(), 0ms) != nullptr;
+  }));
+}
+
 TEST_F(LinkSides, AProducerThatDropsTheOldestDropsThemAtASlowClientToo) {
   Pipeline producer(from_appsrc("leaky=oldest slots=4"));
   start(producer);

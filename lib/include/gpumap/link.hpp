@@ -290,9 +290,13 @@ class GPUMAP_API LinkConsumer {
   [[nodiscard]] bool cut_off() const noexcept;
   /// cut_off() for who holds leases when this object has gone: the answer counts as long as one of them lives.
   [[nodiscard]] std::function<bool()> asks_whether_cut_off() const;
-  [[nodiscard]] std::string why() const;  ///< why it is closed; empty while it is not
-  [[nodiscard]] bool ended_well() const;  ///< closed, as the server said that it would be when it ended, or moved()
-  [[nodiscard]] bool moved() const;       ///< the producer goes on with another ring: connect again
+  /// Frames that a client with another policy than LinkLeak::no was not shown, since it had all the slots that it may
+  /// have, or the producer had no more than it needs. It grows while nothing comes back.
+  [[nodiscard]] std::uint64_t passed_over() const noexcept;
+  [[nodiscard]] std::uint32_t held() const;  ///< slots that have not gone back
+  [[nodiscard]] std::string why() const;     ///< why it is closed; empty while it is not
+  [[nodiscard]] bool ended_well() const;     ///< closed, as the server said that it would be when it ended, or moved()
+  [[nodiscard]] bool moved() const;          ///< the producer goes on with another ring: connect again
   [[nodiscard]] const std::shared_ptr<Ring>& ring() const noexcept;
   [[nodiscard]] std::uint64_t generation() const noexcept;  ///< the server's
 
