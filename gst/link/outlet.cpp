@@ -57,6 +57,8 @@ std::uint32_t key_of(Keeping keeping, std::size_t number = 0) {
   constexpr unsigned bits_of_number = 24;
   return static_cast<std::uint32_t>(keeping) << bits_of_number | static_cast<std::uint32_t>(number);
 }
+/// Before all that is kept: the end of a flush that clients on their way to the next ring have not heard of.
+constexpr std::uint32_t flush_key = 1;
 Keeping keeping_of_key(std::uint32_t key) {
   return static_cast<Keeping>(key >> 24U);
 }
@@ -391,8 +393,13 @@ void Outlet::end_server(std::shared_ptr<LinkServer> last) {
 void Outlet::retire(std::unique_lock<std::mutex>& lock) {
   std::shared_ptr<LinkServer> last;
   if (server_) {
-    moving_ = server_->clients();
-    std::erase_if(moving_, [](const LinkClient& client) { return client.ended; });
+    auto here = server_->clients();
+    std::erase_if(here, [](const LinkClient& client) { return client.ended; });
+    // Those that a flush left on their way to this one go to the next.
+    std::erase_if(moving_, [&](const LinkClient& one) {
+      return std::any_of(here.begin(), here.end(), [&](const LinkClient& two) { return is_same(one, two); });
+    });
+    moving_.insert(moving_.end(), here.begin(), here.end());
     server_->announce_successor();
   }
   {
@@ -439,8 +446,17 @@ void Outlet::serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mute
   options.on_question = [this](LinkQuestion& question) { return requests_->take(question); };
   set_server(LinkServer::serve(ring_, std::move(options)));
   for (const auto& [key, text] : kept_) server_->send(text, key);
+  await_moving(lock);
+}
+
+/// Nothing more is shown before the clients of the last ring have come, or are not waited for any more. A flush ends
+/// the wait, and the next frame begins it anew.
+void Outlet::await_moving(std::unique_lock<std::mutex>& lock) {
+  if (moving_.empty()) return;
   wait_for_moving();
+  if (flushing_) return;
   moving_.clear();
+  forget(flush_key, server_.get());
   for (const LinkText& text : std::exchange(owed_, {})) server_->send(text);
   lock.unlock();  // a handler may flush
   tell_of_lost("it did not come to the next ring", server_->clients());
@@ -553,9 +569,13 @@ void Outlet::flush(GstEvent* event) {
   const auto server = this->server();
   // As on a pad, a flush ends the segment and EOS.
   for (const Keeping over : {Keeping::segment, Keeping::end}) forget(gst::key_of(over), server.get());
+  const LinkText text = text_of(event);
+  const bool some_move = !moving_.empty();
+  owed_.clear();  // older than the flush
+  if (some_move) kept_[flush_key] = text;
   if (server) {
     server->withdraw_all();
-    server->send(text_of(event));
+    server->send(text, some_move ? flush_key : 0);
   }
   {
     const std::lock_guard ending(mutex_);
@@ -657,6 +677,7 @@ void Outlet::forward(Channel::Next& frame, std::unique_lock<std::mutex>& lock) {
   if (failed_) return;
   const std::uint64_t flushes = flushes_;
   if (frame.lease.ring() != ring_.get()) serve(channel_->src_ring(), lock);
+  await_moving(lock);
   if (flushing_ || flushes != flushes_) return;  // the frame is older than the flush
   wait_for_client();
   if (!flushing_) show(frame);

@@ -85,6 +85,7 @@ class Outlet {
   [[nodiscard]] bool serve_without_frame(std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void wait_for_client();                                                      ///< if the settings ask for that
   void wait_for_moving();
+  void await_moving(std::unique_lock<std::mutex>& lock);                              ///< unlocks it meanwhile
   void retire(std::unique_lock<std::mutex>& lock);                                    ///< unlocks it meanwhile
   void serve(const std::shared_ptr<Ring>& ring, std::unique_lock<std::mutex>& lock);  ///< unlocks it meanwhile
   void send(const LinkText& text, std::uint32_t key);

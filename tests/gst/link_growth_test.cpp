@@ -159,6 +159,47 @@ TEST_F(LinkSides, AClientThatComesLateToTheNextRingMissesNothing) {
   EXPECT_EQ(frame.info.bytes, 77 * frame_size);
 }
 
+// It is between two rings then, and has frames of the last one.
+TEST_F(LinkSides, AClientOnItsWayToTheNextRingHearsOfAFlush) {
+  Pipeline producer(from_appsrc());
+  start(producer);
+  push_frame(producer, 0);
+  auto client = LinkConsumer::connect(client_options());
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 1; }));
+  push_frame(producer, 1, 77 * frame_size);
+  LinkFrame frame;
+  ReadLease lease;
+  ASSERT_TRUE(eventually([&] { return client->next(lease, frame, Clock::now() + 1s) == LinkNext::closed; }));
+  EXPECT_TRUE(client->moved());
+  client.reset();
+  const Pad pad(gst_element_get_static_pad(producer.element("in"), "src"));
+  gst_pad_push_event(pad.get(), gst_event_new_flush_start());
+  gst_pad_push_event(pad.get(), gst_event_new_flush_stop(TRUE));
+  GstSegment segment;
+  gst_segment_init(&segment, GST_FORMAT_TIME);
+  gst_pad_push_event(pad.get(), gst_event_new_segment(&segment));
+  EXPECT_EQ(gst_pad_push(pad.get(), new_buffer(random_data(77 * frame_size, 2), 2 * GST_MSECOND).release()),
+            GST_FLOW_OK);
+  std::string order;
+  const auto hear = [&](LinkConsumer& from) {
+    const LinkNext next = from.next(lease, frame, Clock::now() + 1s);
+    if (next == LinkNext::message) order += gst_event_type_get_name(type_of_event(frame.message)) + std::string(" ");
+    return next == LinkNext::frame;
+  };
+  client = LinkConsumer::connect(client_options());
+  ASSERT_TRUE(eventually([&] { return hear(*client); })) << order;
+  EXPECT_EQ(frame.info.pts, 2 * GST_MSECOND);
+  EXPECT_LT(order.find("flush-stop "), order.find("stream-start ")) << order;
+  EXPECT_NE(order.find("segment "), std::string::npos) << order;
+  // Who comes later has heard of nothing that ends.
+  order.clear();
+  auto late = LinkConsumer::connect(client_options());
+  ASSERT_TRUE(eventually([&] { return clients(producer) == 2; }));
+  push_frame(producer, 3, 77 * frame_size);
+  ASSERT_TRUE(eventually([&] { return hear(*late); })) << order;
+  EXPECT_EQ(order.find("flush-stop "), std::string::npos) << order;
+}
+
 // Its application keeps a frame, so that it is still connected. A busy machine may be slow, but not each time.
 TEST_F(LinkSides, AClientThatHasEndedIsNotWaitedForAtTheNextRing) {
   Pipeline producer(from_appsrc());
