@@ -23,6 +23,7 @@
 #include "gpumap/color.hpp"
 #include "gpumap/error.hpp"
 #include "gpumap/kernel_launcher.hpp"
+#include "gpumap/printable.hpp"
 #include "gpumap/sample_format.hpp"
 #include "gpumap/start_thread.hpp"
 
@@ -230,11 +231,16 @@ bool is_same(const gpumap_layout& one, const gpumap_layout& other) {
 void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out) {
   if (stream_ && is_same(stream_->first, in) && is_same(stream_->second, out)) return;
   stream_.reset();
-  // Where its caps would refuse the input. Built-ins that declare one take samples, those of convert it checks itself.
-  if (launcher_.settings().location.empty() && !launcher_.declaration().input.empty() && sample_bits(in.format) == 0) {
-    throw Error(ErrorCode::invalid, fmt::format("kernel {} takes audio or IQ samples, and format {} is none: give a "
-                                                "gpumap_layout with format, channels and rate",
-                                                launcher_.name(), in.format));
+  // What it declares holds where the caller describes the frame; a file's kernel may take one that nobody describes as
+  // it likes.
+  const std::string& input = launcher_.declaration().input;
+  const bool is_described = in.format != GPUMAP_FORMAT_BYTES || launcher_.settings().location.empty();
+  if (!input.empty() && is_described && !takes(input, in)) {
+    throw Error(
+        ErrorCode::invalid,
+        fmt::format("kernel {} takes {}; a layout of format {}, {}x{} with {} channels at {} Hz is none of these",
+                    launcher_.name(), printable(input), in.format, in.width, in.height, in.channels, in.rate),
+        "give the gpumap_layout of such a frame");
   }
   launcher_.set_stream(frame_layout_of(in), frame_layout_of(out), to_rgb(in), 0, 1, from_rgb(out));
   stream_ = {in, out};

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "c/c_status.hpp"
 #include "gpumap/error.hpp"
@@ -161,7 +164,98 @@ std::uint32_t tensor_format(const Caps& caps) {
   return first + static_cast<std::uint32_t>(found - types.begin());
 }
 
+std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
+  return text;
+}
+
+/// The parts between `separator`, but not where it stands in brackets or quotes.
+std::vector<std::string_view> parts_of(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  int depth = 0;
+  bool is_quoted = false;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at <= text.size(); ++at) {
+    const char one = at < text.size() ? text[at] : separator;
+    if (one == '"') is_quoted = !is_quoted;
+    if (!is_quoted && std::string_view("{[(<").find(one) != std::string_view::npos) ++depth;
+    if (!is_quoted && std::string_view("}])>").find(one) != std::string_view::npos) --depth;
+    if (at < text.size() && (one != separator || is_quoted || depth > 0)) continue;
+    parts.push_back(without_blanks(text.substr(begin, at - begin)));
+    begin = at + 1;
+  }
+  return parts;
+}
+
+/// A value of a field of caps: one, a list {a,b} or a range [a,b], with or without its type before it.
+bool has_value(std::string_view values, std::string_view wanted) {
+  if (values.starts_with('('))
+    values = without_blanks(values.substr(std::min(values.find(')'), values.size() - 1) + 1));
+  if (values.size() < 2) return values == wanted;
+  const std::string_view inside = values.substr(1, values.size() - 2);
+  if (values.front() == '"') return inside == wanted;
+  if (values.front() != '{' && values.front() != '[') return values == wanted;
+  const auto members = parts_of(inside, ',');
+  if (values.front() == '{') {
+    return std::ranges::any_of(members, [&](std::string_view one) { return has_value(one, wanted); });
+  }
+  const auto number = [](std::string_view text, std::uint64_t otherwise) {
+    std::uint64_t read = 0;
+    return std::from_chars(text.data(), text.data() + text.size(), read).ec == std::errc() ? read : otherwise;
+  };
+  const std::uint64_t value = number(wanted, 0);
+  return members.size() < 2 || (value >= number(members[0], 0) && value <= number(members[1], ~std::uint64_t{0}));
+}
+
+/// What a layout says of caps.
+struct CapsOfLayout {
+  std::string_view media_type;
+  std::vector<std::pair<std::string_view, std::string>> fields;
+};
+
+CapsOfLayout caps_of(const gpumap_layout& layout) {
+  const auto has_format = [&](const auto& one) { return one.format == layout.format; };
+  if (const auto* const samples = find_in(sample_formats, has_format)) {
+    CapsOfLayout made{layout.format == GPUMAP_FORMAT_S12 ? "application/x-iq" : "audio/x-raw", {}};
+    made.fields = {{"format", std::string(samples->name)}, {"channels", std::to_string(layout.channels)}};
+    if (layout.rate != 0) made.fields.emplace_back("rate", std::to_string(layout.rate));
+    return made;
+  }
+  CapsOfLayout made{"video/x-bayer",
+                    {{"width", std::to_string(layout.width)}, {"height", std::to_string(layout.height)}}};
+  if (const auto* const video = find_in(video_formats, has_format)) {
+    made.media_type = "video/x-raw";
+    made.fields.emplace_back("format", video->name);
+  } else if (layout.format >= GPUMAP_FORMAT_RGB_F32_PLANAR && layout.format <= GPUMAP_FORMAT_RGB_U8) {
+    made.media_type = "application/x-tensor";
+  }
+  return made;
+}
+
+bool is_of_layouts(std::string_view media_type) {
+  constexpr std::array<std::string_view, 5> types{"video/x-raw", "audio/x-raw", "application/x-iq", "video/x-bayer",
+                                                  "application/x-tensor"};
+  return std::ranges::find(types, media_type) != types.end();
+}
+
 }  // namespace
+
+bool takes(std::string_view caps, const gpumap_layout& layout) {
+  const CapsOfLayout of_layout = caps_of(layout);
+  return std::ranges::any_of(parts_of(caps, ';'), [&](std::string_view structure) {
+    const auto parts = parts_of(structure, ',');
+    const std::string_view type = without_blanks(parts[0].substr(0, parts[0].find('(')));
+    if (!is_of_layouts(type)) return true;
+    return type == of_layout.media_type && std::ranges::all_of(parts, [&](std::string_view part) {
+             const std::size_t sign = std::min(part.find('='), part.size() - 1);
+             return std::ranges::all_of(of_layout.fields, [&](const auto& field) {
+               return without_blanks(part.substr(0, sign)) != field.first ||
+                      has_value(without_blanks(part.substr(sign + 1)), field.second);
+             });
+           });
+  });
+}
 
 std::optional<gpumap_layout> layout_of(const Caps& caps) {
   const std::string_view format = caps.text("format");

@@ -19,6 +19,10 @@ namespace gpumap::c {
 [[nodiscard]] std::uint32_t format_of_gst(std::uint32_t number) noexcept;
 
 [[nodiscard]] bool is_picture(std::uint32_t format) noexcept;
+/// Whether caps of several structures with lists and ranges, as a kernel's `input` line has them, agree with the
+/// layout: with its media type, format, size, channels and rate. Of what else they say a layout knows nothing, nor of
+/// other media types, which are taken.
+[[nodiscard]] bool takes(std::string_view caps, const gpumap_layout& layout);
 /// Throws Error(invalid) for a layout that leaves a frame of `bytes`, or has no planes.
 void check_layout(const gpumap_layout& layout, std::uint64_t bytes);
 

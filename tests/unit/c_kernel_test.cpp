@@ -429,6 +429,57 @@ TEST_F(CKernel, WhatIsWrongIsSaid) {
   EXPECT_OK(gpumap_kernel_close(kernel));
 }
 
+TEST_F(CKernel, AnInputLineIsCheckedAgainstTheLayout) {
+  const auto picture = [](std::uint32_t format, std::uint32_t width, std::uint32_t height) {
+    auto layout = GPUMAP_INIT(gpumap_layout);
+    EXPECT_OK(gpumap_layout_of_picture(format, width, height, &layout));
+    return layout;
+  };
+  const auto samples = [](std::uint32_t channels, std::uint32_t rate) {
+    auto layout = GPUMAP_INIT(gpumap_layout);
+    layout.format = GPUMAP_FORMAT_S16;
+    layout.channels = channels;
+    layout.rate = rate;
+    return layout;
+  };
+  const gpumap_layout gray = picture(GPUMAP_FORMAT_GRAY8, 65, 33), nv12 = picture(GPUMAP_FORMAT_NV12, 64, 32),
+                      bayer = picture(GPUMAP_FORMAT_BAYER8_RGGB, 64, 32), iq = samples(2, 48000), mono = samples(1, 0),
+                      bytes = GPUMAP_INIT(gpumap_layout);
+  const struct {
+    const char* input;
+    std::vector<const gpumap_layout*> taken, refused;
+  } cases[] = {
+      {"video/x-raw,format=GRAY8", {&gray, &bytes}, {&nv12, &bayer, &iq}},
+      {"video/x-raw, format = (string) { NV12, \"GRAY8\" }, width=[ 1, 64 ]", {&nv12}, {&gray, &mono}},
+      {"video/x-raw(memory:GPUMap, meta:x),height=33;audio/x-raw,channels={2,4}", {&gray, &iq}, {&nv12, &mono}},
+      {"audio/x-raw,format=S16LE,rate=[44100,max]", {&iq, &mono}, {&gray}},
+      {"audio/x-raw,rate=(int)44100;video/x-bayer", {&mono, &bayer}, {&iq, &nv12}},
+      {"image/x-mine,width=7", {&gray, &iq}, {}},
+  };
+  gpumap_memory input = this->memory(8192);
+  for (const auto& [line, taken, refused] : cases) {
+    SCOPED_TRACE(line);
+    const std::string file = adder("// gpumap: input " + std::string(line) + "\n");
+    auto options = GPUMAP_INIT(gpumap_kernel_options);
+    options.file = file.c_str();
+    gpumap_kernel kernel = open(options);
+    auto run = GPUMAP_INIT(gpumap_run_options);
+    run.memory = input;
+    gpumap_memory output = nullptr;
+    for (const gpumap_layout* layout : refused) {
+      run.layout = layout;
+      expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "is none of these");
+    }
+    for (const gpumap_layout* layout : taken) {
+      run.layout = layout;
+      EXPECT_OK(gpumap_kernel_run(kernel, &run, &output));
+      EXPECT_OK(gpumap_memory_free(output));
+    }
+    EXPECT_OK(gpumap_kernel_close(kernel));
+  }
+  EXPECT_OK(gpumap_memory_free(input));
+}
+
 TEST_F(CKernel, ABuiltInRefusesWhatItDoesNotTake) {
   const auto layout_of = [](std::uint32_t format) {
     auto layout = GPUMAP_INIT(gpumap_layout);
@@ -466,7 +517,16 @@ TEST_F(CKernel, ABuiltInRefusesWhatItDoesNotTake) {
     for (const gpumap_layout* none : {static_cast<const gpumap_layout*>(nullptr), &rgba}) {
       run.layout = none;
       run.out = nullptr;
-      expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "takes audio or IQ samples");
+      expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "takes audio/x-raw,");
+    }
+    auto mono = layout_of(GPUMAP_FORMAT_S16);
+    mono.channels = 1;
+    run.layout = &mono;
+    if (std::string_view(name) == "iq-power") {
+      expect_error(gpumap_kernel_run(samples, &run, &output), GPUMAP_ERROR_INVALID, "with 1 channels");
+    } else {
+      EXPECT_OK(gpumap_kernel_run(samples, &run, &output));
+      EXPECT_OK(gpumap_memory_free(output));
     }
     EXPECT_OK(gpumap_kernel_close(samples));
   }
