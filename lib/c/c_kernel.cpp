@@ -238,7 +238,7 @@ void KernelObject::set_stream(const gpumap_layout& in, const gpumap_layout& out)
   if (!input.empty() && is_described && !takes(input, in)) {
     throw Error(
         ErrorCode::invalid,
-        fmt::format("kernel {} takes {}; a layout of format {}, {}x{} with {} channels at {} Hz is none of these",
+        fmt::format("kernel {} takes {}; a layout of format {}, {}x{} with {} channels at {} Hz is not one of them",
                     launcher_.name(), printable(input), in.format, in.width, in.height, in.channels, in.rate),
         "give the gpumap_layout of such a frame");
   }

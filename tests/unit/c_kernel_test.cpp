@@ -468,7 +468,7 @@ TEST_F(CKernel, AnInputLineIsCheckedAgainstTheLayout) {
     gpumap_memory output = nullptr;
     for (const gpumap_layout* layout : refused) {
       run.layout = layout;
-      expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "is none of these");
+      expect_error(gpumap_kernel_run(kernel, &run, &output), GPUMAP_ERROR_INVALID, "is not one of them");
     }
     for (const gpumap_layout* layout : taken) {
       run.layout = layout;
