@@ -14,6 +14,7 @@
 #include "gpumap/printable.hpp"
 #include "gst/kernel/kernel_element.hpp"
 #include "gst/property_table.hpp"
+#include "gst/ptr.hpp"
 
 namespace {
 
@@ -265,10 +266,23 @@ guint KernelParameters::count() const {
 }
 
 bool KernelParameters::changed(GstClockTime time) {
+  std::vector<Ptr<GstObject>> controlled;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& one : children_) {
+      auto* object = GST_OBJECT_CAST(one->object);
+      if (gst_object_has_active_control_bindings(object) != 0) {
+        controlled.emplace_back(static_cast<GstObject*>(gst_object_ref(object)));
+      }
+    }
+  }
+  // Without the lock: who is notified of a value may ask for children.
+  for (const auto& one : controlled) {
+    if (GST_CLOCK_TIME_IS_VALID(time)) gst_object_sync_values(one.get(), time);
+  }
   const std::lock_guard lock(mutex_);
   bool any = false;
   for (const auto& one : children_) {
-    if (GST_CLOCK_TIME_IS_VALID(time)) gst_object_sync_values(GST_OBJECT_CAST(one->object), time);
     const std::optional<Number> now = one->value();
     any = any || now != one->told;
     one->told = now;

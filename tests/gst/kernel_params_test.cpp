@@ -5,7 +5,10 @@
 #include <gst/controller/gstinterpolationcontrolsource.h>
 
 #include <filesystem>
+#include <future>
+#include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "debug_log.hpp"
@@ -112,6 +115,22 @@ TEST_F(KernelParams, AreChildrenOfTheirType) {
   EXPECT_THAT(frames.pipeline().warnings().back(), HasSubstr("-1 is not a whole number"));
 }
 
+/// A handler of a program's that asks the element for its children, in another thread, so that a lock shows.
+struct Asking {
+  GstElement* kernel;
+  int answered = 0, unanswered = 0;
+
+  static void ask(GObject* /*object*/, GParamSpec* /*what*/, gpointer data) {
+    auto& self = *static_cast<Asking*>(data);
+    const auto told = std::make_shared<std::promise<void>>();
+    std::thread([told, kernel = Ptr<GstElement>(GST_ELEMENT_CAST(gst_object_ref(self.kernel)))] {
+      static_cast<void>(gst_child_proxy_get_children_count(GST_CHILD_PROXY(kernel.get())));
+      told->set_value();
+    }).detach();
+    ++(told->get_future().wait_for(5s) == std::future_status::ready ? self.answered : self.unanswered);
+  }
+};
+
 TEST_F(KernelParams, AnIntegerFollowsAControlSource) {
   Frames frames(location());
   EXPECT_EQ(told(frames).big, -3);
@@ -123,8 +142,13 @@ TEST_F(KernelParams, AnIntegerFollowsAControlSource) {
   gst_timed_value_control_source_set(GST_TIMED_VALUE_CONTROL_SOURCE(source), 100 * GST_SECOND, 100'000'000);
   gst_object_add_control_binding(GST_OBJECT(child),
                                  gst_direct_control_binding_new_absolute(GST_OBJECT(child), "value", source));
+  Asking asking{.kernel = frames.kernel()};
+  const gulong handler = g_signal_connect(child, "notify::value", G_CALLBACK(Asking::ask), &asking);
   pts_ = 20 * GST_SECOND - GST_SECOND / 30;
   EXPECT_NEAR(static_cast<double>(told(frames).big), 20e6, 1);
+  EXPECT_EQ(asking.answered, 1);
+  EXPECT_EQ(asking.unanswered, 0);
+  g_signal_handler_disconnect(child, handler);
   pts_ = 67 * GST_SECOND - GST_SECOND / 30;
   EXPECT_NEAR(static_cast<double>(told(frames).big), 67e6, 1);
   gst_object_unref(source);
