@@ -106,6 +106,13 @@ TEST_P(KernelRefusals, LoadErrors) {
   KernelSource other = with_size("1");
   other.function = "other";
   EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(other); }), HasSubstr("no function 'other' in it"));
+  // In the text, and no function: main is not what was asked for. A macro may make one of it.
+  KernelSource named = glsl("#version 460\n// other: as main\nvoid main() {}\n");
+  named.function = "other";
+  EXPECT_THAT(error_of(ErrorCode::compile, [&] { return load(named); }),
+              HasSubstr("no function 'other' in it: it has main"));
+  named.code = "#version 460\n#define KERNEL(name) void name() {}\nKERNEL(other)\n";
+  EXPECT_EQ(load(named)->name(), named.name);
   EXPECT_THAT(error_of(ErrorCode::not_supported, [&] { return load(with_size("1024, local_size_y = 64")); }),
               HasSubstr("workgroup of 1024 x 64 x 1 threads"));
   const KernelSource junk{.language = Language::spirv, .name = "junk.spv", .code = "junk", .function = {}};
