@@ -41,7 +41,14 @@ std::uint64_t OutputSize::declared(const FrameInput& in) {
     std::vector<std::pair<std::string_view, std::uint64_t>> variables{
         {"bytes", of[0]}, {"width", of[1]}, {"height", of[2]}, {"stride", of[3]}, {"rate", of[4]}, {"channels", of[5]}};
     variables.insert(variables.end(), params_.begin(), params_.end());
-    sized_ = {of, evaluate(declared_, variables)};
+    try {
+      sized_ = {of, evaluate(declared_, variables)};
+    } catch (const Error& error) {
+      throw Error(error.code(),
+                  fmt::format("kernel {}: its line bytes has no value for a frame of {} bytes, {}x{}: {}: "
+                              "change that line",
+                              name_, of[0], of[1], of[2], error.what()));
+    }
   }
   return sized_->bytes;
 }

@@ -128,7 +128,7 @@ TEST(OwnKernel, ErrorsNameWhatIsWrong) {
       {"location=" + fine.path() + " function=a,,b", "function: \"a,,b\": a name is missing"},
       {"location=" + fine.path() + " declare=\"shared 64\"", "dynamic shared memory is CUDA's"},
       {"location=" + fine.path() + " function=nothing", "no function 'nothing' in it"},
-      {"location=" + fine.path() + " declare=\"bytes 1/0\"", "division by zero"},
+      {"location=" + fine.path() + " declare=\"bytes 1/0\"", "its line bytes has no value for a frame of"},
       {"location=" + fine.path() + " declare=\"state 900000000000\"", "lower the line state"},
       {"location=" + fine.path() + " declare=\"state 18446744073709551615\"", "lower the line state"},
       {"kernel=blend declare=\"grid 3\"", "no built-in kernel \"blend\": choose one of identity"},
