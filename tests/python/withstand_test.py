@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import textwrap
 import unittest
@@ -239,6 +240,10 @@ class Import(unittest.TestCase):
         info = run("info")
         self.assertEqual((info.returncode, info.stderr), (0, ""))
         self.assertIn(gpumap.devices()[0]["name"], info.stdout)
+        if all(device["cuda_ordinal"] < 0 for device in gpumap.devices()):
+            none = run("info", VK_DRIVER_FILES="/nowhere", VK_ICD_FILENAMES="/nowhere")
+            self.assertEqual(none.returncode, 1)
+            self.assertRegex(none.stderr, r"^no GPU: Vulkan: .*install.*CUDA: .*install.*\n$")
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual(run("plugin-path", GST_PLUGIN_PATH=folder).stdout.strip() == folder, False)
             (Path(folder) / "libgstgpumap.so").touch()
@@ -247,7 +252,10 @@ class Import(unittest.TestCase):
             program.write_text('#!/bin/sh\necho "top $@"\n')
             program.chmod(0o755)
             path = f"{folder}:{os.environ['PATH']}"
-            self.assertEqual(run("top", "--once", "-x", PATH=path).stdout, "top --once -x\n")
+            if (Path(sysconfig.get_path("scripts")) / "gpumap-top").is_file():  # installed with the package: this one
+                self.assertIn("--once", run("top", "--help", PATH=path).stdout)
+            else:
+                self.assertEqual(run("top", "--once", "-x", PATH=path).stdout, "top --once -x\n")
         self.assertEqual(run("nonsense").returncode, 2)
         self.assertEqual(run("info", "--nonsense").returncode, 2)
 
