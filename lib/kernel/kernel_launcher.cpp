@@ -246,6 +246,10 @@ void KernelLauncher::set_stream(const FrameLayout& in, const FrameLayout& out, c
   frame_.frame_rate = frame_rate;
   frame_.frame_rate_scale = frame_rate_scale;
   check_shortening(declaration_, name_, out_);
+  // Else a queue of small frames would hold as many of the largest that came before.
+  for (const auto* pool : {&device_pool_, &host_pool_, &packed_pool_, &joined_pool_}) {
+    if (*pool) (*pool)->begin();
+  }
   realign();
   begin();
 }

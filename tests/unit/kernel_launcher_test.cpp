@@ -102,6 +102,21 @@ TEST_P(KernelLauncherTest, LendsBlocksOfDeviceMemory) {
 
 // What was recorded before something went wrong runs all the same: its input is kept until then, and the next frame is
 // what it should be.
+TEST_P(KernelLauncherTest, BlocksOfANewStreamAreAsLargeAsItsFrames) {
+  const auto kernel = adder("", 1);
+  const std::size_t large = 1 << 20, small = 100;
+  const auto from = memory_with(reference::random_bytes(large, 4));
+  for (const Place place : {Place::device, Place::host}) {
+    kernel->set_stream(any_bytes(), any_bytes());
+    const FrameOutput kept = kernel->launch(input(*from, large), {.place = place});
+    ASSERT_EQ(kept.outcome, Outcome::given);
+    kernel->set_stream(any_bytes(), any_bytes());
+    const FrameOutput out = kernel->launch(input(*from, small), {.place = place});
+    ASSERT_EQ(out.outcome, Outcome::given);
+    EXPECT_LT((place == Place::host ? out.host : out.block).mapping().bytes(), large);
+  }
+}
+
 TEST_P(KernelLauncherTest, WhatFailsHalfWayLeavesNothingUnordered) {
   const auto kernel = adder("", 1);
   kernel->set_stream(any_bytes(), any_bytes());

@@ -52,6 +52,9 @@ class GPUMAP_API BlockPool : public std::enable_shared_from_this<BlockPool> {
                                       const std::atomic<bool>& cancelled);
 
   [[nodiscard]] std::size_t bytes() const noexcept { return bytes_; }
+  /// Frames of another size begin: those that lend() makes from here on need not be as large as those before. In the
+  /// thread of lend().
+  void begin() noexcept { bytes_ = 1; }
 
   static constexpr std::size_t max_read = 4;
 
